@@ -14,9 +14,8 @@ from scipy.special import expit, logit
 
 from comparo import Comparisons, Ranking, fit
 from comparo.analysis.correlations import spearman_within
-from comparo.analysis.transitivity import cycles
 from comparo.ranking.criteria_ranking import expected
-from comparo.ranking.flips import count_flips
+from comparo.ranking.self_consistency import count_flips, cycles
 from comparo.report.bounds import CONTRADICTING, CYCLES, FLIPS, SPEARMAN
 from comparo.report.measures import residuals
 

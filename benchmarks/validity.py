@@ -24,8 +24,8 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.methods import quiet_fit
 from comparo.ranking.consensus import PEOPLE, usual_validity
-from comparo.ranking.flips import text_variance
 from comparo.ranking.ranking import Ranking
+from comparo.ranking.self_consistency import text_variance
 from comparo.run.fit_policy import Fitting
 from comparo.selection.text_features import styles
 from comparo.studies.draws import draw

@@ -19,7 +19,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
 from comparo.metrics import cohen_kappa
 from comparo.plots import plot_agreement
-from comparo.ranking.flips import wilson
+from comparo.ranking.self_consistency import wilson
 from conftest import RECORDED
 from split import one_short
 

@@ -19,7 +19,7 @@ from comparo.methods import quiet_fit
 from comparo.model.linalg.graph import Graph
 from comparo.model.tuning import Limits
 from comparo.ranking.consensus import PEOPLE, consensus, usual_validity
-from comparo.ranking.flips import orders_correlation, text_variance
+from comparo.ranking.self_consistency import orders_correlation, text_variance
 from comparo.report.data import View
 from comparo.report.record import read_record
 from comparo.report.sections import line

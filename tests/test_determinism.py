@@ -23,8 +23,8 @@ from comparo.rounding import TIES, first_best, merge_ties
 from comparo.selection import Selector
 from comparo.selection import selector as selector_module
 from comparo.selection.growing import Placing
+from comparo.selection.sharing import telling_pairs
 from comparo.selection.systems import Systems, sureness
-from comparo.selection.vote_priority import telling_pairs
 from comparo.studies.recorded import Recorded
 from comparo.studies.sweep import Way, sweep
 from comparo.studies.tables import correlations_table, retention_table

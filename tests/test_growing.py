@@ -17,7 +17,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.run_folder import key_of
 from comparo.errors import ComparisonsError, JudgeError, WrongFolderError
 from comparo.judges.simulated import Simulated
-from comparo.ranking.growth import growth_sentences
+from comparo.ranking.display import growth_sentences
 from comparo.report import write_report
 from comparo.report.record import read_record
 from comparo.run.rank import prepare_rank

@@ -16,9 +16,8 @@ from comparo.model.estimators.votes import SPREAD, Expectation, Voted, _Posterio
 from comparo.model.inference.choices import Choices
 from comparo.model.linalg.graph import Graph
 from comparo.model.tuning import LIMITS
-from comparo.ranking.growth import People
-from comparo.ranking.votes import expected_of, find_voted, rank_votes
-from comparo.selection.vote_priority import telling_pairs
+from comparo.ranking.votes import People, expected_of, find_voted, rank_votes
+from comparo.selection.sharing import telling_pairs
 from comparo.vote.ballots import Ballot
 from comparo.vote.dealing import Dealer
 from comparo.vote.session import telling_of

@@ -24,13 +24,12 @@ from benchmarks.size import command as command_size
 from benchmarks.size import finished
 from comparo import Comparisons, fit
 from comparo.analysis.correlations import agreement, spearman, spearman_within
-from comparo.analysis.transitivity import cycles
 from comparo.data.items import Items
 from comparo.data.prompts import PAPER, Prompt, Question, choose_prompt, criterion_prompt, paper_prompt
 from comparo.errors import StoreError
 from comparo.judges import Judgement, load_judge
 from comparo.methods import METHODS
-from comparo.ranking.flips import count_flips
+from comparo.ranking.self_consistency import count_flips, cycles
 from comparo.report import bounds, write_report
 from comparo.report.data import ROOM, Room
 from comparo.report.embed import cut_texts, percentages, script_json, size

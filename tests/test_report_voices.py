@@ -12,12 +12,11 @@ import pytest
 
 from comparo import Comparisons
 from comparo.analysis.reliability import reliability
-from comparo.analysis.transitivity import cycles
 from comparo.data.items import Items
 from comparo.data.prompts import Question
 from comparo.judges import Judgement
 from comparo.methods import quiet_fit
-from comparo.ranking.flips import count_flips
+from comparo.ranking.self_consistency import count_flips, cycles
 from comparo.report.page import render
 from comparo.report.record import read_record
 from comparo.report.voices_section import CHEAP, who_judged

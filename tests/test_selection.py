@@ -192,8 +192,8 @@ def test_inside_a_batch_top_k_updates_by_rank_one() -> None:
         x, y = border.pick()
         r = np.eye(9)[x] - np.eye(9)[y]
         covariance = np.linalg.inv(np.linalg.inv(covariance) + border.c[x, y] * np.outer(r, r))
-        assert np.allclose(border.covariance, covariance)
-        assert np.allclose(border.worth, covariance @ border.laplacian @ covariance)
+        assert np.allclose(border.information.covariance, covariance)
+        assert np.allclose(border.information.worth, covariance @ border.information.laplacian @ covariance)
 
 
 @pytest.mark.long

@@ -12,8 +12,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.model.linalg.determinant import design_log_det
 from comparo.model.tuning import Limits
 from comparo.selection.designs import Pairs, random_pairs
-from comparo.selection.greedy import inverse
-from comparo.selection.resistance import Goal, Resistance, matching
+from comparo.selection.greedy import Goal, Resistance, inverse, matching
 from comparo.selection.selector import Selector, greedy_pairs
 from split import one_short
 

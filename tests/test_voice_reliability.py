@@ -7,9 +7,9 @@ import pytest
 from scipy.special import expit
 
 from comparo import fit, reliability
-from comparo.analysis.transitivity import flips, ties, transitivity
 from comparo.data.comparisons import Comparisons
 from comparo.model.likelihoods.bradley_terry import LOGISTIC
+from comparo.ranking.self_consistency import count_flips, transitivity
 from split import one_short
 
 SCALES = np.array([1.0, 1.0, 0.6, -0.8])
@@ -111,9 +111,8 @@ def test_counts_are_what_counting_one_by_one_gives():
     assert transitivity(data) == pytest.approx(naive_transitivity(data))
     asked = {(i, j): p for i, j, p in zip(data.first.tolist(), data.second.tolist(), data.p.tolist(), strict=True)}
     both = [(asked[i, j], asked[j, i]) for i, j in asked if i < j and (j, i) in asked]
-    assert flips(data) == pytest.approx(np.mean([(p - 0.5) * (q - 0.5) > 0 for p, q in both]))
-    assert ties(data) == pytest.approx(np.mean(data.p == 0.5))
-    assert np.isnan(flips(Comparisons.from_rows([("a", "b", 0.7)])))
+    assert count_flips(data).share == pytest.approx(np.mean([(p - 0.5) * (q - 0.5) > 0 for p, q in both]))
+    assert np.isnan(count_flips(Comparisons.from_rows([("a", "b", 0.7)])).share)
     assert np.isnan(transitivity(Comparisons.from_rows([("a", "b", 0.7)])))
 
 

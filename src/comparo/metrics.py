@@ -29,7 +29,7 @@ from scipy.special import ndtri
 from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
-from comparo.ranking.flips import NEAR
+from comparo.ranking.self_consistency import NEAR
 from comparo.types import Array, Seed, as_generator
 
 LEAST = 10  # pairs, or contexts, for an interval

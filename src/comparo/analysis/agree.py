@@ -1,19 +1,16 @@
-"""A judge against people on the same pairs: how often they agree, where they do not, and what more votes would tell.
+"""A judge against people on the same pairs: how often they agree, where they do not, and what more votes would add.
 
 The accuracy is the share of people's votes with the judge's verdict, among those that both decided. Its ceiling is how
-often two people agree with each other. κ and α correct for chance and count ties (`annotators`); κ is that of the judge
-and any person. Intervals know that votes on the same texts belong together (`shares`); those of κ and α are a bootstrap
-over contexts or, below 20 of them, over pairs, made as much wider as pairs that share a text make it.
+often two people agree with each other. κ and α correct for chance and count ties (`comparo.metrics`); κ is that of the
+judge and any person. Intervals take into account that votes on the same texts are alike (`judge_votes.share_of`); those
+of κ and α are a bootstrap over contexts or, below 20 of them, over pairs, widened for pairs that share a text.
 
-How many more votes of people are worth having: how intervals shrink with twice and four times as many.
-
-The accuracy with m times as many votes, on new pairs of these texts or on new contexts, has the interval of `shares`
-with
+With m times as many votes, on new pairs of these texts or on new contexts, the variance of the accuracy is
 
     V(m) = V_texts + V_pairs/m,
 
-V_texts being what pairs of the same text have in common, which more votes do not change. It is 0 where contexts are
-what belongs together, since more votes then come from more contexts, and the interval shrinks with 1/√m.
+V_texts being the covariance of pairs that share a text, which more votes do not change. It is 0 where contexts are the
+clusters, since more votes then come from more contexts, and the interval shrinks with 1/√m.
 
 The rank correlation r of the judge's ranking with the one that people would give after infinitely many votes is
 ρ / q(1): ρ is the correlation with the ranking of the votes there are, and q(m) the expected correlation of people's
@@ -22,111 +19,52 @@ ranking with their own true one after m times as many votes on the same texts (`
     ρ(m) = r·q(m),    interval of r with m times as many votes = tanh(atanh ρ(m) ± z·s) / q(m),
     s² = (1 + ρ(m)²/2) / (N − 3)  (Bonett and Wright 2000) for N texts of one context,
 
-or, with several contexts, ρ(m) ± t·(the standard error of the mean over contexts), divided by q(m). So votes lower the
-part that comes from votes, and what the number of texts leaves open remains.
+or, with several contexts, ρ(m) ± t·(the standard error of the mean over contexts), divided by q(m).
+
+Tables are lists of rows, each a dictionary.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Collection, Hashable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
-from comparo.analysis.agree_tables import (
-    Row,
-    accuracy,
-    by_confidence,
-    by_length,
-    calibration,
-    calibration_error,
-    disagreements,
-    panel_keys,
-    share_row,
-    without_position,
-)
 from comparo.analysis.confidence import expected_spearman
-from comparo.analysis.correlations import aligned, mean_known, spearman_within
-from comparo.analysis.judge_votes import Panel, Share, Votes, share_of
+from comparo.analysis.correlations import mean_known, spearman_within
+from comparo.analysis.judge_votes import Panel, Share, Votes, share_of, without_bias
+from comparo.data.columns import look_up
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.methods import quiet_fit
 from comparo.metrics import DRAWS, Estimate, alpha_of, kappa_of
+from comparo.ranking.criteria_ranking import aligned
+from comparo.ranking.display import plain
+from comparo.ranking.self_consistency import NEAR
+from comparo.ranking.votes import shared_ids
 from comparo.types import Array
 
+Row = dict[str, Any]
+PEOPLE = "people among themselves"
+TABLES = ("judges", "confidence", "length", "calibration", "disagreements", "more")
+CONFIDENCE = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # edges of the judge's probability for its choice
+RATIOS = (1.0, 1.1, 1.5, 2.0, np.inf)  # edges of the length of the longer text in lengths of the shorter
+BINS = 10  # of p, for calibration
+LISTED = 10  # votes of a text or kind that is listed
 TIMES = (1, 2, 4)
 KNOWN = 0.5  # q(1) below which people's own ranking is mostly noise, and ρ / q would be too
-LEAST = 5  # texts of a context for a correlation: Fisher's transformation needs more than 3
-
-
-def more_votes(panel: Panel, judge: int, accuracy: Share, level: float) -> Iterator[dict[str, Any]]:
-    """The intervals of the accuracy and of the rank correlation with as many votes, twice and four times as many.
-
-    Items that are in several contexts, such as systems that answer many questions, are ranked over all contexts.
-    Contexts of fewer than 5 texts, or whose pairs do not connect all texts, have no rank correlation;
-    nor is there one where q(1) is below ½, since people's own ranking is then mostly noise.
-    """
-    quality, correlations, texts = _ranked(panel, judge)
-    for times, q in zip(TIMES, quality, strict=True):
-        ends = accuracy.with_more(times)
-        found = mean_known(correlations) / quality[0] if quality[0] >= KNOWN else np.nan
-        expected = float(np.clip(found * q, -0.999, 0.999))
-        low, high = np.clip(np.array(_reach(expected, correlations, texts, level)) / q, -1.0, 1.0).tolist()
-        rank = {"correlation": float(np.clip(found, -1, 1)), "correlation_low": low, "correlation_high": high}
-        row = {"times": times, "votes": times * accuracy.votes}
-        yield {**row, "accuracy_low": ends[0], "accuracy_high": ends[1], **rank, "quality": q}
-
-
-def _ranked(panel: Panel, judge: int) -> tuple[list[float], Array, int]:
-    """q(m) of people's ranking, the rank correlation of each context, (C,), and the number of texts of a context."""
-    told, both = panel.comparisons, panel_keys(panel)
-    person = np.isin(told.judged_by, panel.people)
-    shared = np.intersect1d(both[person], both[told.judged_by == judge])
-    mine, theirs = (_pooled(told.take(rows & np.isin(both, shared))) for rows in (told.judged_by == judge, person))
-    ranking, judged = quiet_fit(theirs), quiet_fit(mine)
-    graph = ranking.graph
-    large = np.bincount(graph.position, minlength=graph.contexts) >= LEAST
-    parts = np.unique(graph.position * np.int64(graph.nodes) + ranking.component) // graph.nodes
-    large &= np.bincount(parts, minlength=graph.contexts) == 1  # what is not connected has no order
-    if not large.any():
-        return [np.nan] * len(TIMES), np.full(1, np.nan), 0
-    quality = [float(np.nanmean(expected_spearman(ranking, times - 1.0)[large])) for times in TIMES]
-    correlations = spearman_within(aligned(ranking, judged), ranking.scores, graph.position, graph.contexts)[large]
-    return quality, correlations, int(np.max(np.bincount(graph.position)))
-
-
-def _pooled(comparisons: Comparisons) -> Comparisons:
-    """The comparisons without contexts where most items are in several of them."""
-    if comparisons.context is None:
-        return comparisons
-    ends = np.concatenate([comparisons.first, comparisons.second]).astype(np.int64)
-    texts = np.unique(np.tile(comparisons.context, 2) * np.int64(len(comparisons.items)) + ends)
-    several = len(texts) >= 2 * len(np.unique(ends))
-    return replace(comparisons, contexts=None, context=None) if several else comparisons
-
-
-def _reach(expected: float, correlations: Array, texts: int, level: float) -> tuple[float, float]:
-    """The ends of a correlation that is expected to be observed; NaN where it is unknown."""
-    if not np.isfinite(expected):
-        return np.nan, np.nan
-    known = correlations[np.isfinite(correlations)]
-    if len(known) > 1:
-        reach = float(stdtrit(len(known) - 1, (1 + level) / 2) * np.std(known, ddof=1) / np.sqrt(len(known)))
-        return expected - reach, expected + reach
-    error = float(ndtri((1 + level) / 2) * np.sqrt((1 + expected**2 / 2) / (texts - 3)))
-    return float(np.tanh(np.arctanh(expected) - error)), float(np.tanh(np.arctanh(expected) + error))
-
-
-PEOPLE = "people among themselves"
+RANKED = 5  # texts of a context for a correlation: Fisher's transformation needs more than 3
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """What `agree` found, as lists of rows; NaN is what the votes do not tell.
+    """The tables that `agree` returns, as lists of rows; NaN where the votes do not determine a number.
 
     Parameters
     ----------
@@ -150,7 +88,10 @@ class Agreement:
 
     def to_json(self) -> str:
         """The rows as JSON, null where a number is not known."""
-        return json.dumps(_plain(asdict(self)), ensure_ascii=False)
+        tables = {
+            name: [{key: plain(cell) for key, cell in row.items()} for row in getattr(self, name)] for name in TABLES
+        }
+        return json.dumps({"people": self.people, **tables, "level": self.level}, ensure_ascii=False)
 
 
 def agree(
@@ -203,114 +144,290 @@ def agree(
     if not 0 < level < 1:
         raise ValueError(f"level is a probability between 0 and 1, not {level!r}")
     panel = Panel.of(Comparisons.of(data), people)
-    length, group = _known(panel.comparisons, None if items is None else Items.of(items))
-    tables: dict[str, list[Row]] = {
-        name: [] for name in ("confidence", "length", "calibration", "disagreements", "more")
-    }
-    judges = []
+    length, group = _lengths_and_groups(panel.comparisons, None if items is None else Items.of(items))
+    tables: dict[str, list[Row]] = {name: [] for name in TABLES}
     for judge in panel.judges.tolist():
-        votes, name = panel.votes(judge), str(panel.name(judge))
-        found = accuracy(votes, level)
-        curve = list(calibration(panel, judge, level))
-        judges.append({"judge": name, **_measured(panel, judge, votes, curve, level, draws, seed)})
+        votes, curve = panel.votes(judge), list(calibration(panel, judge, level))
         parts = {
+            "judges": [_measured(panel, judge, votes, curve, (level, draws, seed))],
             "confidence": by_confidence(votes, level),
             "length": () if length is None else by_length(votes, length, level),
             "calibration": curve,
             "disagreements": disagreements(panel, votes, length, group, level),
-            "more": more_votes(panel, judge, found, level),
+            "more": more_votes(panel, judge, accuracy(votes, level), level),
         }
         for table, rows in parts.items():
-            tables[table] += [{"judge": name, **row} for row in rows]
-    judges.append({"judge": PEOPLE, **_ceiling(panel, level, draws, seed)})
-    names = tuple(str(panel.name(code)) for code in panel.people.tolist())
-    return Agreement(names, judges, **tables, level=level)
+            tables[table] += [{"judge": str(panel.name(judge)), **row} for row in rows]
+    tables["judges"].append({"judge": PEOPLE, **_ceiling(panel, (level, draws, seed))})
+    return Agreement(tuple(str(panel.name(code)) for code in panel.people.tolist()), **tables, level=level)
 
 
-def _measured(panel: Panel, judge: int, votes: Votes, curve: list[Row], level: float, draws: int, seed: int) -> Row:
-    """The row of a judge."""
-    told = panel.verdicts
-    here = np.zeros(len(told.unit), dtype=bool)
-    here[votes.clusters.pair] = True
-    counted = (np.isin(told.judge, panel.people) | (told.judge == judge)) & here[told.pair]
-    counts = np.bincount(3 * told.pair[counted] + told.said[counted] + 1, minlength=3 * len(here)).reshape(-1, 3)
-    alpha = alpha_of(counts.astype(np.float64), told.unit, level, draws, seed, panel.texts(np.arange(len(here))))
-    texts = panel.texts(votes.clusters.pair.astype(np.int64))
-    kappa = kappa_of(votes.judged, votes.said, votes.unit, level, draws, seed, texts)
-    errors = {
-        name: calibration_error([row for row in curve if row["answers"] == answers])
-        for name, answers in (("calibration", "as said"), ("calibration_fair", "without position bias"))
-    }
-    return {
-        "pairs": len(np.unique(votes.clusters.pair)),
-        "votes": len(votes),
-        "decided": int(np.count_nonzero(votes.decided)),
-        **_ends("accuracy", share_row("accuracy", accuracy(votes, level))),
-        "accuracy_fair": accuracy(without_position(votes), level).value,
-        **_estimated("kappa", kappa),
-        **_estimated("alpha", alpha),
-        "ties": float(np.mean(votes.judged == 0)),
-        "people_ties": float(np.mean(votes.said == 0)),
-        **{name: found[0] for name, found in errors.items()},
-        "calibration_chance": errors["calibration"][1],
-    }
-
-
-def _ceiling(panel: Panel, level: float, draws: int, seed: int) -> Row:
-    """How far people agree with each other: a row like that of a judge, as far as it has a meaning."""
-    pair, one, other = panel.between_people()
-    decided = (one != 0) & (other != 0)
-    same = share_of((one == other)[decided].astype(np.float64), panel.clusters(pair[decided]), level)
-    told = panel.verdicts
-    every = panel.texts(np.arange(len(told.unit)))
-    person = np.isin(told.judge, panel.people)
-    counts = np.bincount(3 * told.pair[person] + told.said[person] + 1, minlength=3 * len(told.unit)).reshape(-1, 3)
-    return {
-        "pairs": len(np.unique(pair)),
-        "votes": len(pair),
-        "decided": same.votes,
-        **_ends("accuracy", share_row("accuracy", same)),
-        **_estimated("kappa", kappa_of(one, other, told.unit[pair], level, draws, seed, panel.texts(pair))),
-        **_estimated("alpha", alpha_of(counts.astype(np.float64), told.unit, level, draws, seed, every)),
-        "people_ties": float(np.mean(told.said[person] == 0)),
-    }
-
-
-def _ends(name: str, row: Row) -> Row:
-    return {name: row[name], f"{name}_low": row["low"], f"{name}_high": row["high"]}
-
-
-def _estimated(name: str, found: Estimate) -> Row:
-    return {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
-
-
-def _known(comparisons: Comparisons, items: Items | None) -> tuple[Array | None, Mapping[int, Any]]:
+def _lengths_and_groups(comparisons: Comparisons, items: Items | None) -> tuple[Array | None, Mapping[int, Any]]:
     """The length of each text by its number (context · items + item), NaN where unknown, and its group.
 
-    CSV has text where the items may have numbers, so that labels are compared as text.
+    CSV has text where the items may have numbers: labels are compared as text.
     """
     if items is None:
         return None, {}
     contexts = [None] if comparisons.contexts is None else comparisons.contexts.tolist()
+    wanted = [(str(context), str(label)) for context in contexts for label in comparisons.items.tolist()]
     labels = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
-    row = {(None if context is None else str(context), str(label)): k for k, (context, label) in enumerate(labels)}
-    size = len(comparisons.items)
-    found = {
-        context * size + item: row[key]
-        for context, place in enumerate(contexts)
-        for item, label in enumerate(comparisons.items.tolist())
-        if (key := (None if place is None else str(place), str(label))) in row
+    row = look_up(wanted, [(str(context), str(label)) for context, label in labels])
+    length = np.where(row < 0, np.nan, np.array([len(text) for text in items.texts])[row])
+    known = np.flatnonzero(row >= 0).tolist()
+    return length, {} if items.group is None else {text: items.group[row[text]] for text in known}
+
+
+Bootstrap = tuple[float, int, int]  # level, draws and seed
+
+
+def _measured(panel: Panel, judge: int, votes: Votes, curve: list[Row], how: Bootstrap) -> Row:
+    """The row of a judge."""
+    pair, told, level = votes.clusters.pair.astype(np.int64), panel.verdicts, how[0]
+    counted = (np.isin(told.judge, panel.people) | (told.judge == judge)) & np.isin(told.pair, pair)
+    said, fair = (
+        calibration_error([row for row in curve if row["answers"] == answers])
+        for answers in ("as said", "without position bias")
+    )
+    return {
+        **_agreement(panel, pair, votes.judged, votes.said, counted, how),
+        "accuracy_fair": accuracy(without_position(votes), level).value,
+        "ties": float(np.mean(votes.judged == 0)),
+        "people_ties": float(np.mean(votes.said == 0)),
+        "calibration": said[0],
+        "calibration_fair": fair[0],
+        "calibration_chance": said[1],
     }
-    length = np.full(len(contexts) * size, np.nan)
-    length[list(found)] = [len(items.texts[k]) for k in found.values()]
-    groups = {} if items.group is None else {text: items.group[k] for text, k in found.items()}
-    return length, groups
 
 
-def _plain(value: Any) -> Any:
-    """A value as JSON has it."""
-    if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _ceiling(panel: Panel, how: Bootstrap) -> Row:
+    """How far people agree with each other: a row like that of a judge, as far as it has a meaning."""
+    person = np.isin(panel.verdicts.judge, panel.people)
+    ties = float(np.mean(panel.verdicts.said[person] == 0))
+    return {**_agreement(panel, *panel.between_people(), person, how), "people_ties": ties}
+
+
+def _agreement(
+    panel: Panel,
+    pair: NDArray[np.int64],
+    one: NDArray[np.int64],
+    other: NDArray[np.int64],
+    counted: NDArray[np.bool_],
+    how: Bootstrap,
+) -> Row:
+    """Accuracy and κ of two verdicts on each pair (V,), and α of the verdicts that are `counted`."""
+    told = panel.verdicts
+    units = len(told.unit)
+    decided = (one != 0) & (other != 0)
+    same = share_of((one == other)[decided].astype(np.float64), panel.clusters(pair[decided]), how[0])
+    slots = 3 * told.pair[counted] + told.said[counted] + 1
+    counts = np.bincount(slots, minlength=3 * units).reshape(-1, 3).astype(np.float64)
+    found: dict[str, Share | Estimate] = {
+        "accuracy": same,
+        "kappa": kappa_of(one, other, told.unit[pair], *how, panel.texts(pair)),
+        "alpha": alpha_of(counts, told.unit, *how, panel.texts(np.arange(units))),
+    }
+    row: Row = {"pairs": len(np.unique(pair)), "votes": len(pair), "decided": same.votes}
+    for name, each in found.items():
+        row |= {name: each.value, f"{name}_low": each.low, f"{name}_high": each.high}
+    return row
+
+
+def share_row(name: str, share: Share) -> Row:
+    """A share as columns: value, low, high, votes and pairs."""
+    return {name: share.value, "low": share.low, "high": share.high, "votes": share.votes, "pairs": share.pairs}
+
+
+def by_confidence(votes: Votes, level: float) -> Iterator[Row]:
+    """Accuracy on decided pairs, by the judge's probability max(p, 1 − p) for its choice without position bias."""
+    some = without_position(votes)
+    sure = np.maximum(some.fair, 1 - some.fair)
+    place = np.clip(np.searchsorted(CONFIDENCE, sure, side="right") - 1, 0, len(CONFIDENCE) - 2)
+    for number, (low, high) in enumerate(pairwise(CONFIDENCE)):
+        here = some.take(place == number)
+        if len(here):
+            yield {"from": low, "to": high, **share_row("accuracy", accuracy(here, level))}
+
+
+def accuracy(votes: Votes, level: float) -> Share:
+    """The share of votes with the judge's verdict, among those that both decided."""
+    some = votes.take(votes.decided)
+    return share_of((some.said == some.judged).astype(np.float64), some.clusters, level)
+
+
+def without_position(votes: Votes) -> Votes:
+    """The decided votes with the verdict that the judge would give without its position bias."""
+    away = votes.fair - 0.5
+    fair = replace(votes, judged=np.where(np.abs(away) > NEAR, np.sign(away), 0).astype(np.int64))
+    return fair.take(fair.decided)
+
+
+def by_length(votes: Votes, length: Array, level: float) -> Iterator[Row]:
+    """Accuracy by how much longer one text is; and how often the judge, and people, prefer the longer one.
+
+    `length` is that of each text by its number (context · items + item), NaN where it is unknown.
+    """
+    known = np.isfinite(length[votes.clusters.first]) & np.isfinite(length[votes.clusters.second])
+    some = votes.take(votes.decided & known)
+    first, second = length[some.clusters.first], length[some.clusters.second]
+    ratio = np.maximum(first, second) / np.maximum(np.minimum(first, second), 1)
+    place = np.searchsorted(RATIOS, ratio, side="right") - 1
+    longer = np.sign(first - second)
+    for number, (low, high) in enumerate(pairwise(RATIOS)):
+        here = place == number
+        if not here.any():
+            continue
+        unequal = here & (longer != 0)
+        prefers = {
+            f"{who}_longer": float(np.mean((said == longer)[unequal])) if unequal.any() else np.nan
+            for who, said in (("judge", some.judged), ("people", some.said))
+        }
+        yield {"from": low, "to": high, **share_row("accuracy", accuracy(some.take(here), level)), **prefers}
+
+
+def calibration(panel: Panel, judge: int, level: float) -> Iterator[Row]:
+    """People's share for the text shown first against the judge's p, in bins of p: as said, and without position bias.
+
+    Each answer of the judge is an observation, as the judge saw the pair; ties of people count half.
+    """
+    count, share = panel.shares()
+    _, pair = np.unique(panel_keys(panel), return_inverse=True)
+    fair = without_bias(panel.comparisons, panel.judges)
+    rows = np.flatnonzero((panel.comparisons.judged_by == judge) & (count[pair] > 0))
+    turned = (panel.comparisons.first > panel.comparisons.second)[rows]
+    people = np.where(turned, 1 - share[pair[rows]], share[pair[rows]])
+    clusters = panel.clusters(pair[rows])
+    for name, p in (("as said", panel.comparisons.p[rows]), ("without position bias", fair.p[rows])):
+        place = np.minimum((p * BINS).astype(int), BINS - 1)
+        for number in np.unique(place).tolist():
+            here = place == number
+            found = share_of(people[here], clusters.take(here), level)
+            yield {"answers": name, "p": float(np.mean(p[here])), **share_row("people", found), "std": found.std}
+
+
+def panel_keys(panel: Panel) -> NDArray[np.int64]:
+    """A number for each comparison (K,): equal for the same two items and context, in the order of the verdicts."""
+    return replace(panel.comparisons, judges=None, judge=None).pair_keys()
+
+
+def calibration_error(rows: list[Row]) -> tuple[float, float]:
+    """The expected calibration error of a curve, and what a perfectly calibrated judge would show on as few votes.
+
+        ECE = Σ_b n_b/n · |people_b − p_b|,    by chance Σ_b n_b/n · √(2/π)·s_b,
+
+    s_b being the standard error of people's share in bin b.
+    """
+    weight = np.array([row["votes"] for row in rows], dtype=np.float64)
+    off = np.array([abs(row["people"] - row["p"]) for row in rows])
+    error = np.array([row["std"] for row in rows])
+    total = np.sum(weight)
+    return float(weight @ off / total), float(np.sqrt(2 / np.pi) * (weight @ error) / total)
+
+
+def disagreements(
+    panel: Panel, votes: Votes, length: Array | None, group: Mapping[int, Any], level: float
+) -> Iterator[Row]:
+    """The share of votes against the judge, by text, item, group, context, person and length, worst first in each kind.
+
+    Only those with at least `LEAST` decided votes are listed. The intervals of a kind hold for all its rows at once
+    (Bonferroni), since the worst of many is partly chance; rows are sorted by their lower ends, and `is_more` says
+    whether that is above the share of all votes. `group` maps the number of a text to its group.
+    """
+    some = votes.take(votes.decided)
+    wrong = (some.said != some.judged).astype(np.float64)
+    items, clusters = len(panel.comparisons.items), some.clusters
+    ends = np.stack([clusters.first, clusters.second])
+    contexts = panel.comparisons.contexts
+    kinds: dict[str, list[tuple[Any, NDArray[np.intp]]]] = {"person": _parts(some.person, panel.name)}
+    kinds["text" if contexts is None else "item"] = _sides(ends % items, panel.comparisons.items.__getitem__)
+    if contexts is not None:
+        kinds["context"] = _parts(clusters.context, contexts.__getitem__)
+        kinds["text"] = _sides(ends, lambda code: f"{contexts[code // items]}: {panel.comparisons.items[code % items]}")
+    if group:
+        names = list(dict.fromkeys(group.values()))
+        code = {text: names.index(name) for text, name in group.items()}
+        coded = np.array([[code.get(text, -1) for text in side] for side in ends.tolist()])
+        kinds["group"] = [
+            part for part in _sides(coded, lambda number: names[number] if number >= 0 else None) if part[0]
+        ]
+    if length is not None:
+        mean = np.mean(length[ends], axis=0)
+        middle = np.nanmedian(mean)
+        kinds["length"] = [(f"up to {middle:.0f} characters", np.flatnonzero(mean <= middle))]
+        kinds["length"] += [(f"above {middle:.0f} characters", np.flatnonzero(mean > middle))]
+    for kind, parts in kinds.items():
+        listed = [(name, rows) for name, rows in parts if len(rows) >= LISTED]
+        if len(listed) < 2:
+            continue
+        together = 1 - (1 - level) / len(listed)
+        found = [(name, share_of(wrong[rows], clusters.take(rows), together)) for name, rows in listed]
+        for name, share in sorted(found, key=lambda one: -one[1].low):
+            more = share.low > float(np.mean(wrong))
+            yield {"kind": kind, "name": str(name), **share_row("disagree", share), "is_more": more}
+
+
+def _parts(code: NDArray[np.integer], name: Any) -> list[tuple[Any, NDArray[np.intp]]]:
+    """The votes of each code that has enough to be listed, with its name."""
+    listed, codes, count = np.unique(code, return_inverse=True, return_counts=True)
+    some = np.flatnonzero(count[codes] >= LISTED)
+    order = some[np.argsort(codes[some], kind="stable")]
+    parts = np.split(order, np.cumsum(count[count >= LISTED])[:-1]) if len(order) else []
+    return [(name(label), rows) for label, rows in zip(listed[count >= LISTED].tolist(), parts, strict=True)]
+
+
+def _sides(codes: NDArray[np.integer], name: Any) -> list[tuple[Any, NDArray[np.intp]]]:
+    """The votes of each text, item or group: those in which it is on either side, each once."""
+    return [(label, np.unique(rows % codes.shape[1])) for label, rows in _parts(np.concatenate(codes), name)]
+
+
+def more_votes(panel: Panel, judge: int, accuracy: Share, level: float) -> Iterator[Row]:
+    """The intervals of the accuracy and of the rank correlation with as many votes, twice and four times as many.
+
+    Items that are in several contexts, such as systems that answer many questions, are ranked over all contexts.
+    Contexts of fewer than 5 texts, or whose pairs do not connect all texts, have no rank correlation;
+    nor is there one where q(1) is below ½, since people's own ranking is then mostly noise.
+    """
+    quality, correlations, texts = _ranked(panel, judge)
+    for times, q in zip(TIMES, quality, strict=True):
+        ends = accuracy.with_more(times)
+        found = mean_known(correlations) / quality[0] if quality[0] >= KNOWN else np.nan
+        expected = float(np.clip(found * q, -0.999, 0.999))
+        low, high = np.clip(np.array(_reach(expected, correlations, texts, level)) / q, -1.0, 1.0).tolist()
+        rank = {"correlation": float(np.clip(found, -1, 1)), "correlation_low": low, "correlation_high": high}
+        row = {"times": times, "votes": times * accuracy.votes}
+        yield {**row, "accuracy_low": ends[0], "accuracy_high": ends[1], **rank, "quality": q}
+
+
+def _ranked(panel: Panel, judge: int) -> tuple[list[float], Array, int]:
+    """q(m) of people's ranking, the rank correlation of each context, (C,), and the number of texts of a context."""
+    told, both = panel.comparisons, panel_keys(panel)
+    person = np.isin(told.judged_by, panel.people)
+    shared = np.intersect1d(both[person], both[told.judged_by == judge])
+    mine, theirs = (_pooled(told.take(rows & np.isin(both, shared))) for rows in (told.judged_by == judge, person))
+    ranking, judged = quiet_fit(theirs), quiet_fit(mine)
+    graph = ranking.graph
+    large = np.bincount(graph.position, minlength=graph.contexts) >= RANKED
+    parts = np.unique(graph.position * np.int64(graph.nodes) + ranking.component) // graph.nodes
+    large &= np.bincount(parts, minlength=graph.contexts) == 1  # what is not connected has no order
+    if not large.any():
+        return [np.nan] * len(TIMES), np.full(1, np.nan), 0
+    quality = [float(np.nanmean(expected_spearman(ranking, times - 1.0)[large])) for times in TIMES]
+    correlations = spearman_within(aligned(judged, ranking), ranking.scores, graph.position, graph.contexts)[large]
+    return quality, correlations, int(np.max(np.bincount(graph.position)))
+
+
+def _pooled(comparisons: Comparisons) -> Comparisons:
+    """The comparisons without contexts where most items are in several of them."""
+    return comparisons if shared_ids(comparisons) is None else replace(comparisons, contexts=None, context=None)
+
+
+def _reach(expected: float, correlations: Array, texts: int, level: float) -> tuple[float, float]:
+    """The ends of a correlation that is expected to be observed; NaN where it is unknown."""
+    if not np.isfinite(expected):
+        return np.nan, np.nan
+    known = correlations[np.isfinite(correlations)]
+    if len(known) > 1:
+        reach = float(stdtrit(len(known) - 1, (1 + level) / 2) * np.std(known, ddof=1) / np.sqrt(len(known)))
+        return expected - reach, expected + reach
+    error = float(ndtri((1 + level) / 2) * np.sqrt((1 + expected**2 / 2) / (texts - 3)))
+    return float(np.tanh(np.arctanh(expected) - error)), float(np.tanh(np.arctanh(expected) + error))

@@ -1,4 +1,4 @@
-"""What `agree` found, as tables to read: on a terminal, or as Markdown."""
+"""The tables of `agree` to read: on a terminal, or as Markdown."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from comparo.analysis.agree import PEOPLE, Agreement
-from comparo.analysis.agree_tables import LEAST, Row
+from comparo.analysis.agree import LISTED, PEOPLE, Agreement, Row
 
 TOP = 5  # rows of each kind of texts on which judge and people disagree
 
@@ -130,7 +129,7 @@ def _kinds(found: Agreement, top: int) -> Iterator[Section]:
                 counts, sure = [str(row["votes"]), str(row["pairs"])], "yes" if row["is_more"] else ""
                 rows.append([judge, row["name"], *counts, _with_ends(row, "disagree"), sure])
         header = ("judge", kind, "votes", "pairs", "against the judge", "surely more than elsewhere")
-        note = f"With at least {LEAST} votes; the intervals hold for all rows of this kind at once."
+        note = f"With at least {LISTED} votes; the intervals hold for all rows of this kind at once."
         yield Section(f"Most disagreement, by {kind}", header, rows, note)
 
 

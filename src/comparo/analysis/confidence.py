@@ -1,19 +1,49 @@
-"""How well a ranking as a whole agrees with the true one.
+"""How well a ranking as a whole agrees with the true one: the expected Spearman correlation and P(the top k are right).
 
-Scores vary by more than the true ones do, so that draws around them would find an order even in pure noise. Draws come
-from a posterior with a prior on the true scores instead (`comparo.analysis.score_posterior`).
+Scores vary by more than the true ones do, and draws around them would find an order even in pure noise. The draws come
+from a posterior with a prior N(0, τ²) on the true scores of each context. The experts are replaced by a quadratic,
+
+    log p(comparisons | s) ≈ bᵀs − ½ sᵀQs,    s | τ² ~ N(Sb, S),    S = (Q + I/τ²)⁻¹,
+
+with slopes and curvatures averaged over that posterior (at three points of each difference), which holds for decisions
+too, whose likelihood is far from quadratic; Q, b and τ² are found in rounds. In the eigenbasis of Q, with eigenvalues q
+and coordinates β of b, everything needed for any τ² is cheap:
+
+    log p(comparisons | τ²) = ½ Σ β²τ²/(1 + qτ²) − log(1 + qτ²).
+
+τ² has weights on a grid, with the most probable prior that all contexts could share: for many contexts it is the
+distribution of their τ², for a single one it is close to the τ² that makes its comparisons most probable.
+
+Where variances were estimated (`mixed`), the posterior of that model is used as it is. The order of groups of items
+that no comparison connects is not determined (q = 0): there the prior alone decides. Contexts of more than
+`Limits.correlated` items take the errors of scores as independent, with the variances of a graph without short cycles,
+v_i = 1 / Σ_j 1/(1/Q_ij + v_j).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.analysis.score_posterior import posterior
+from comparo.model.estimators.poe import WIDE, Product, multiply
 from comparo.model.estimators.votes import Voted
+from comparo.model.likelihoods.bradley_terry import BradleyTerry
+from comparo.model.likelihoods.experts import of_rows
+from comparo.model.linalg.graph import Pattern
+from comparo.model.linalg.laplacian import Laplacian
+from comparo.model.tuning import Limits
 from comparo.ranking.ranking import Ranking
 from comparo.rounding import mean_ranks, merge_ties
 from comparo.types import Array
+
+# Three points and weights with the first five moments of a standard normal variable (Gauss and Hermite).
+POINTS = ((0.0, 2 / 3), (3**0.5, 1 / 6), (-(3**0.5), 1 / 6))
+# The grid of τ², relative to the variance of a score: from a spread that cannot be detected to one that is certain.
+NARROWEST, WIDEST = 0.0025, 3000.0
+STEP = 0.5  # of log τ²
 
 
 def expected_spearman(ranking: Ranking, more: float = 0.0) -> Array:
@@ -52,9 +82,9 @@ def expected_spearman(ranking: Ranking, more: float = 0.0) -> Array:
         raise ValueError(f"more is a number from 0 up, not {more!r}")
     ranking = ranking.judged
     found, rng = np.empty(ranking.graph.contexts), np.random.default_rng(1)
-    for some, x, spread in posterior(ranking).draws():
-        drawn, size = some.rotate(x), x.shape[2]
-        estimated = some.rotate(some.later(x, spread, more, rng)) if more else some.select(ranking.scores)[:, None]
+    for some in _draws(ranking):
+        drawn, size = some.rotate(some.x), some.x.shape[2]
+        estimated = some.rotate(some.later(more, rng)) if more else some.select(ranking.scores)[:, None]
         rank = mean_ranks(np.round(estimated, 9)) - (size + 1) / 2
         norm = np.sqrt(np.sum(rank**2, axis=2) * (size**3 - size) / 12)
         order = np.argsort(drawn, axis=2, kind="stable")
@@ -97,10 +127,10 @@ def top_probability(ranking: Ranking, k: int) -> Array:
         raise ValueError(f"k is a whole number from 1 on, not {k!r}")
     ranking = ranking.judged
     found = np.ones(ranking.graph.contexts)
-    for some, x, _ in posterior(ranking).draws():
-        if k < x.shape[2]:
+    for some in _draws(ranking):
+        if k < some.x.shape[2]:
             best = np.argsort(-some.select(merge_ties(ranking.scores)), axis=1, kind="stable")[:, None]
-            drawn = np.take_along_axis(some.rotate(x), np.broadcast_to(best, x.shape), axis=2)
+            drawn = np.take_along_axis(some.rotate(some.x), np.broadcast_to(best, some.x.shape), axis=2)
             found[some.contexts] = np.mean(np.min(drawn[..., :k], axis=2) > np.max(drawn[..., k:], axis=2), axis=1)
     return found[_in_order(ranking)]
 
@@ -108,3 +138,252 @@ def top_probability(ranking: Ranking, k: int) -> Array:
 def _in_order(ranking: Ranking) -> NDArray[np.intp]:
     """The position in the graph of each of the comparisons' contexts."""
     return np.argsort(ranking.graph.context[ranking.graph.starts[:-1]], kind="stable")
+
+
+@dataclass(frozen=True)
+class Draws:
+    """D draws x (B, D, size) of the scores of B contexts of one size, in independent coordinates N(mean, v).
+
+    `vectors` (B, size, size) turn coordinates into scores; without them the coordinates are the items' own. The
+    precision 1/v is that of the comparisons, `q` (B, size), and that of the prior, `prior`.
+    """
+
+    contexts: slice
+    nodes: slice
+    vectors: Array | None
+    mean: Array
+    q: Array
+    prior: Array
+    x: Array
+
+    def select(self, scores: Array) -> Array:
+        """The scores of these contexts out of all (n,), shape (B, size)."""
+        return scores[self.nodes].reshape(self.q.shape)
+
+    def rotate(self, coordinates: Array) -> Array:
+        """Scores from coordinates, both (B, D, size)."""
+        return coordinates if self.vectors is None else coordinates @ self.vectors.transpose(0, 2, 1)
+
+    def later(self, more: float, rng: np.random.Generator) -> Array:
+        """The most probable coordinates after `more` times as many further comparisons, if x is true."""
+        q = self.q[:, None]
+        pull = (q + self.prior) * self.mean + more * q * self.x
+        pull += np.sqrt(more * q) * _standard_normal(self.x.shape, self.vectors, rng)
+        return np.asarray(pull / ((1 + more) * q + self.prior))
+
+
+def _draws(ranking: Ranking) -> Iterator[Draws]:
+    """Draws of the true scores of all contexts, some contexts of one size at a time."""
+    effects = ranking.effects
+    if isinstance(ranking.covariance, Voted):
+        return _estimated(ranking, ranking.covariance.variance)
+    if ranking.panel is not None:
+        return _estimated(ranking, ranking.panel.variance)
+    if effects is not None:
+        return _estimated(ranking, effects.scores + (effects.groups or 0.0) + (effects.style or 0.0))
+    return _by_evidence(ranking)
+
+
+def _estimated(ranking: Ranking, own: float) -> Iterator[Draws]:
+    """Draws from a model with estimated variances; `own` is the variance of scores before any comparison."""
+    covariance, graph = ranking.covariance, ranking.graph
+    limits, rng = covariance.pattern.limits, np.random.default_rng(0)
+    for batch in covariance.pattern.batches:
+        shape = (-1, batch.size)
+        means, vectors = ranking.scores[batch.nodes].reshape(shape), None
+        if batch.size <= limits.correlated:
+            variances, vectors = np.linalg.eigh(covariance.block(batch))
+            means = np.einsum("bij,bi->bj", vectors, means)
+        else:
+            variances = np.nan_to_num(ranking.std[batch.nodes].reshape(shape)) ** 2
+        for rows, draws in _parts(len(means), batch.size, limits):
+            contexts, nodes = _slices(batch.begin, batch.nodes.start, rows, batch.size)
+            mean, v = means[rows][:, None], np.maximum(variances[rows], 0.0)[:, None]
+            some = None if vectors is None else vectors[rows]
+            x = mean + np.sqrt(v) * _standard_normal((len(mean), draws, batch.size), some, rng)
+            if graph.components > graph.contexts:
+                moved = np.sqrt(own) * _shifts(graph.component[nodes].reshape(-1, batch.size), draws, rng)
+                x += moved if some is None else moved @ some
+            precision = 1.0 / np.maximum(v, 1e-9 * own)  # of a component's mean, which is known, v is 0
+            q = np.maximum(precision - 1.0 / own, 0.0)
+            yield Draws(contexts, nodes, some, mean, q[:, 0], precision - q, x)
+
+
+def _parts(contexts: int, size: int, limits: Limits) -> Iterator[tuple[slice, int]]:
+    """Some of the contexts of one size at a time, and how many draws are made for each."""
+    draws = min(max(limits.agreement_entries // size, 16), limits.agreement_draws)
+    step = max(1, limits.agreement_entries // (size * draws))
+    for begin in range(0, contexts, step):
+        yield slice(begin, min(begin + step, contexts)), draws
+
+
+def _slices(context: int, node: int, rows: slice, size: int) -> tuple[slice, slice]:
+    """Those contexts, and their nodes, in the graph; the first of a batch begins at `context` and `node`."""
+    nodes = slice(node + rows.start * size, node + rows.stop * size)
+    return slice(context + rows.start, context + rows.stop), nodes
+
+
+def _standard_normal(shape: tuple[int, ...], vectors: Array | None, rng: np.random.Generator) -> Array:
+    """Independent coordinates (B, D, size), drawn for the items and then rotated to the eigenvectors.
+
+    The signs of eigenvectors, and their directions where eigenvalues are equal, depend on the machine: drawn as
+    coordinates of these, the same numbers would be other scores.
+    """
+    drawn = rng.standard_normal(shape)
+    return drawn if vectors is None else np.asarray(drawn @ vectors)
+
+
+def _shifts(component: NDArray[np.integer], draws: int, rng: np.random.Generator) -> Array:
+    """How far the mean of each connected component (B, size) is from that of all, for τ² = 1: shape (B, D, size)."""
+    component = component - component[0, 0]
+    items = np.bincount(component.ravel())
+    shift = rng.standard_normal((draws, len(items))) / np.sqrt(items)
+    return np.asarray(shift[:, component].transpose(1, 0, 2))
+
+
+@dataclass(frozen=True)
+class Quadratic:
+    """q and β of B contexts of one size, shape (B, size), with the eigenvectors, shape (B, size, size).
+
+    Contexts of more than `Limits.correlated` items have no vectors: there the coordinates are the items' own.
+    """
+
+    contexts: slice
+    nodes: slice
+    q: Array
+    beta: Array
+    vectors: Array | None
+
+    def log_evidence(self, spreads: Array) -> Array:
+        """log p(comparisons | τ²) for every τ² of `spreads` (G,), shape (B, G)."""
+        square, q = self.beta**2, self.q
+        gain = [np.sum(square * spread / (1 + q * spread) - np.log1p(q * spread), axis=1) for spread in spreads]
+        return 0.5 * np.array(gain).T
+
+
+def _quadratics(laplacian: Laplacian, b: Array) -> Iterator[Quadratic]:
+    """q and β of all contexts, those of one batch of the pattern together."""
+    batches, correlated = laplacian.pattern.batches, laplacian.pattern.limits.correlated
+    if batches[-1].size > correlated:
+        precision = 1.0 / _variances(laplacian)
+        pull = precision * laplacian.solve(b, accuracy=1e-4)
+    for batch in batches:
+        contexts, shape = slice(batch.begin, batch.end), (-1, batch.size)
+        if batch.size <= correlated:
+            q, vectors = np.linalg.eigh(laplacian.dense(batch) - laplacian.constants(batch))
+            beta = np.einsum("bij,bi->bj", vectors, b[batch.nodes].reshape(shape))
+            yield Quadratic(contexts, batch.nodes, np.maximum(q, 0.0), beta, vectors)
+        else:
+            parts = precision[batch.nodes].reshape(shape), pull[batch.nodes].reshape(shape)
+            yield Quadratic(contexts, batch.nodes, *parts, None)
+
+
+def _variances(laplacian: Laplacian) -> Array:
+    """v_i = 1 / Σ_j 1/(1/Q_ij + v_j), shape (n,); very large for items without comparisons."""
+    first, second, c, n = laplacian.pattern.first, laplacian.pattern.second, laplacian.c, len(laplacian.diagonal)
+    precision = laplacian.diagonal
+    for _ in range(laplacian.pattern.limits.variance_steps):
+        v = 1.0 / np.maximum(precision, np.finfo(float).tiny)
+        ends = (first, c / (1.0 + c * v[second])), (second, c / (1.0 + c * v[first]))
+        precision = np.sum([np.bincount(node, values, n) for node, values in ends], axis=0)
+    return np.asarray(1.0 / np.maximum(precision, np.finfo(float).tiny))
+
+
+def _weights(log_evidence: Array, rounds: int) -> Array:
+    """The probability of each τ² in each context, given log p(comparisons | τ²), both (C, G).
+
+    All contexts share a prior, the mean of their weights, found by expectation and maximisation from equal weights.
+    """
+    likelihood = np.exp(log_evidence - np.max(log_evidence, axis=1, keepdims=True))
+    weights = np.ones_like(likelihood)
+    for _ in range(rounds):
+        weights = np.sum(weights, axis=0) * likelihood
+        weights /= np.sum(weights, axis=1, keepdims=True)
+    return np.asarray(weights)
+
+
+def _quadratic(product: Product, pattern: Pattern, mean: Array, variance: Array | float) -> tuple[Laplacian, Array]:
+    """Q and b for scores around `mean` (n,) whose differences have the `variance` (K,), in the pattern's order.
+
+    Biases stay as they were estimated.
+    """
+    comparisons, expert = product.comparisons, of_rows(product.expert, pattern.order)
+    p, weight = comparisons.p[pattern.order], comparisons.weights[pattern.order] / product.dispersion
+    difference = mean[pattern.first] - mean[pattern.second]
+    middle = difference
+    if product.bias.size:
+        judge = comparisons.judged_by[pattern.order]
+        middle = difference - product.bias[pattern.context[pattern.first], judge]
+    slope, curvature = np.zeros((2, len(p)))
+    for point, share in POINTS:
+        d = middle + point * np.sqrt(variance)
+        slope += share * expert.slope(d, p)
+        curvature += share * expert.curvature(d, p)
+    curvature = weight * np.maximum(curvature, 0.0)
+    b = pattern.gather(weight * slope + curvature * difference)
+    return Laplacian(pattern, curvature, np.zeros(pattern.unknowns)), b
+
+
+def _by_evidence(ranking: Ranking) -> Iterator[Draws]:
+    """Draws given the ranking's comparisons, each with a τ² of its own; methods without experts use those of poe-bt."""
+    limits, rng = ranking.covariance.pattern.limits, np.random.default_rng(0)
+    product = ranking.product or multiply(ranking.comparisons, BradleyTerry(), prior=WIDE, limits=limits)
+    pattern, mean = Pattern(product.graph, limits=limits), product.scores
+    laplacian, b = _quadratic(product, pattern, mean, 0.0)
+    spreads = _grid(mean, laplacian, _quadratic(product, pattern, np.zeros(len(mean)), 0.0)[0])
+    for _ in range(limits.evidence_rounds):
+        before = mean
+        evidence, mean, variance = _round(laplacian, b, spreads)
+        if np.mean((mean - before) ** 2) < limits.evidence_change**2 * np.mean(mean**2):
+            break
+        laplacian, b = _quadratic(product, pattern, mean, variance)
+    weights = _weights(evidence, limits.sharing_rounds)
+    for every in _quadratics(laplacian, b):
+        count, size = every.q.shape
+        for rows, draws in _parts(count, size, limits):
+            contexts, nodes = _slices(every.contexts.start, every.nodes.start, rows, size)
+            q, vectors = every.q[rows], None if every.vectors is None else every.vectors[rows]
+            spread = _quantiles(spreads, weights[contexts], draws)[:, :, None]
+            v = spread / (1 + q[:, None] * spread)
+            mean = v * every.beta[rows][:, None]
+            x = mean + np.sqrt(v) * _standard_normal((len(v), draws, size), vectors, rng)
+            if vectors is None:
+                component = pattern.graph.component[nodes].reshape(-1, size)
+                alone = np.bincount(component.ravel())[component] == 1
+                x += np.sqrt(spread) * np.where(alone[:, None], 0.0, _shifts(component, draws, rng))
+            yield Draws(contexts, nodes, vectors, mean, q, 1 / spread, x)
+
+
+def _quantiles(spreads: Array, weights: Array, draws: int) -> Array:
+    """Quantiles of τ² in B contexts, shape (B, D), from the weights (B, G) that each gives to `spreads` (G,)."""
+    count, grid = weights.shape
+    edges = np.arange(count)[:, None] + np.cumsum(weights[:, :-1], axis=1)
+    middles = np.arange(count)[:, None] + (np.arange(draws) + 0.5) / draws
+    which = np.searchsorted(edges.ravel(), middles) - np.arange(count)[:, None] * (grid - 1)
+    return np.asarray(spreads[np.clip(which, 0, grid - 1)])
+
+
+def _grid(mean: Array, *laplacians: Laplacian) -> Array:
+    """The values of τ² to consider, shape (G,)."""
+    precision = max(float(np.mean(one.diagonal)) for one in laplacians) or 1.0
+    widest = max(WIDEST / precision, 10.0 * float(np.mean(mean**2)))
+    return np.asarray(np.exp(np.arange(np.log(NARROWEST / precision), np.log(widest), STEP)))
+
+
+def _round(laplacian: Laplacian, b: Array, spreads: Array) -> tuple[Array, Array, Array]:
+    """log p(comparisons | τ²) (C, G), the mean of the scores (n,), and the variance of the differences (K,)."""
+    pattern, evidence = laplacian.pattern, []
+    mean, variance = np.empty((2, pattern.graph.nodes))
+    shared = np.zeros(len(pattern.order))
+    for some, batch in zip(_quadratics(laplacian, b), pattern.batches, strict=True):
+        evidence.append(some.log_evidence(spreads))
+        spread = (_weights(evidence[-1], pattern.limits.sharing_rounds) @ spreads)[:, None]
+        v = spread / (1 + some.q * spread)
+        mean[some.nodes], variance[some.nodes] = (v * some.beta).ravel(), v.ravel()
+        if some.vectors is not None:
+            mean[some.nodes] = np.einsum("bij,bj->bi", some.vectors, v * some.beta).ravel()
+            covariance = (some.vectors * v[:, None]) @ some.vectors.transpose(0, 2, 1)
+            variance[some.nodes] = np.einsum("bii->bi", covariance).ravel()
+            shared[batch.rows] = covariance.ravel()[pattern.entries(batch)]
+    between = variance[pattern.first] + variance[pattern.second] - 2 * shared
+    return np.concatenate(evidence), mean, np.maximum(between, 0.0)

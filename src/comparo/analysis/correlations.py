@@ -1,6 +1,4 @@
-"""Correlations: of rankings with people's scores, and of a ranking with an earlier one.
-
-The numbers of the plots: how a ranking converges, and the true difference given p.
+"""Correlations of rankings with people's scores and with earlier rankings, and the numbers that plots show.
 
 K comparisons of n candidates (items of contexts) as columns of shape (K,); `scores` maps an item, or a pair (context,
 item), to its true score.
@@ -18,6 +16,7 @@ from comparo.data.items import Items
 from comparo.methods import Method, quiet_fit
 from comparo.model.estimators.poe import Bias
 from comparo.model.linalg.graph import Graph
+from comparo.ranking.criteria_ranking import aligned
 from comparo.ranking.ranking import Ranking
 from comparo.rounding import mean_ranks
 from comparo.types import Array, LongIndex
@@ -65,16 +64,6 @@ def spearman_within(one: Array, other: Array, segment: NDArray[np.integer], segm
     inner, square, others = (np.bincount(segment, values, segments) for values in (a * b, a * a, b * b))
     norm = np.sqrt(square * others)
     return np.asarray(np.divide(inner, norm, out=np.full(segments, np.nan), where=norm > 0))
-
-
-def aligned(last: Ranking, earlier: Ranking) -> Array:
-    """The earlier scores of all candidates of the last ranking, shape (n,); the mean for those not yet compared."""
-    items = np.int64(len(last.comparisons.items))
-    keys, found = (one.graph.context * items + one.graph.item for one in (last, earlier))
-    order = np.argsort(keys, kind="stable")
-    scores = np.full(len(keys), np.mean(earlier.scores))
-    scores[order[np.searchsorted(keys, found, sorter=order)]] = earlier.scores
-    return scores
 
 
 def _ranks(values: Array, segment: NDArray[np.integer]) -> Array:
@@ -138,7 +127,8 @@ def correlation(last: Ranking, earlier: Ranking, scores: Array) -> float:
 
     Candidates that the earlier ranking does not have get its mean score. NaN where no context has a correlation.
     """
-    known = aligned(last, earlier)
+    known = aligned(earlier, last)
+    known = np.where(np.isnan(known), np.mean(earlier.scores), known)
     return mean_known(spearman_within(known, scores, last.graph.position, last.graph.contexts))
 
 

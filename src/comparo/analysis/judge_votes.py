@@ -1,26 +1,24 @@
-"""The votes of people beside the answers of one judge, on the pairs that both judged.
+"""The votes of people beside the answers of one judge on the same pairs, and shares with clustered intervals.
 
-A vote is the verdict of a person on a pair, by the mean of that person's answers; every pair is turned so that the item
-with the lower code is the first. The answers of the judge are there as said and without its position bias: from each
-answer p, as the judge saw the pair, logit p + γ, with γ = −median(logit p) over all its answers. That is the bias where
-the better text was shown first as often as second; −logit(mean p) would be too small where texts differ much.
+A vote is the verdict of a person on a pair, by the mean of that person's answers; the item with the lower code is the
+first of every pair. The answers of the judge are there as said and without its position bias: logit p + γ for each
+answer p, with γ = −median(logit p) over all its answers. That is the bias where the better text was shown first as
+often as second; −logit(mean p) would be too small where texts differ much.
 
-Shares with intervals that know which observations belong together.
-
-The variance of a mean of observations y from 0 to 1 comes from residuals e = y − ȳ, summed over what belongs together:
+The variance of a mean of observations y from 0 to 1 comes from residuals e = y − ȳ, summed over clusters:
 
     contexts:  V = C/(C − 1) · Σ_c S_c² / n²,                S_c = Σ e of context c
     texts:     V = N/(N − 2) · (Σ_i S_i² − Σ_d S_d²) / n²,   S_i = Σ e of pairs with text i,  S_d = Σ e of pair d
 
 The second holds where any two pairs that share a text may be alike (the dyadic variance of Aronow, Samii and Assenova
 2015), and is used where there are fewer than `CONTEXTS` contexts; it is at least that of pairs. The interval is
-Wilson's with n_eff = ȳ(1 − ȳ)/V observations, so that it stays between 0 and 1 and is no point where all observations
-are equal, and with Student's t in place of the normal quantile: C − 1 degrees of freedom, or N/2, since N texts make at
+Wilson's with n_eff = ȳ(1 − ȳ)/V observations, which stays between 0 and 1 and is no point where all observations are
+equal, and with Student's t in place of the normal quantile: C − 1 degrees of freedom, or N/2, since N texts make at
 most N/2 pairs without a common text. N/(N − 2) and N/2 were chosen among seven forms by simulated coverage; at settings
 that played no part in the choice, 95% intervals cover in 93 to 96% of cases (the last ones of tests/test_agree.py).
 
 With m times as many votes on new pairs, V falls to V/m where these are of new contexts. With the same texts, only the
-part of the pairs does, Σ_d S_d², and what pairs of one text have in common stays.
+part of the pairs does, Σ_d S_d², and the covariance of pairs of one text stays.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
 from comparo.metrics import CONTEXTS, Verdicts, judge_code
-from comparo.ranking.flips import wilson
+from comparo.ranking.self_consistency import wilson
 from comparo.types import Array
 
 Codes = NDArray[np.integer]
@@ -47,7 +45,7 @@ Codes = NDArray[np.integer]
 class Share:
     """A share, its interval, the number of observations (votes) and of pairs behind it; NaN where there are none.
 
-    `effective` is the number of independent observations that would tell as much, `reach` the number of standard errors
+    `effective` is the number of independent observations with the same variance, `reach` the number of standard errors
     from the middle of the interval to its ends, and `lasting` the part of the variance that more votes on the same
     texts would leave.
     """
@@ -133,18 +131,15 @@ class Votes:
     ----------
     person : The code of the person, shape (V,).
     said, judged : The verdict of the person and of the judge: 1 for the first item, −1 for the second, 0 a tie, (V,).
-    p, fair : P(the first item is better) of the judge, as said and without its position bias, shape (V,).
+    fair : P(the first item is better) of the judge without its position bias, shape (V,).
     clusters : The pair, the texts and the context of each vote.
-    unit : What is drawn for intervals of κ and α, shape (V,).
     """
 
     person: NDArray[np.int32]
     said: NDArray[np.int64]
     judged: NDArray[np.int64]
-    p: Array
     fair: Array
     clusters: Clusters
-    unit: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.said)
@@ -156,9 +151,8 @@ class Votes:
 
     def take(self, rows: NDArray[np.bool_]) -> Votes:
         """Some of the votes, by a mask (V,)."""
-        columns = ("person", "said", "judged", "p", "fair", "unit")
-        some: dict[str, Any] = {name: getattr(self, name)[rows] for name in columns}
-        return replace(self, **some, clusters=self.clusters.take(rows))
+        columns = (self.person, self.said, self.judged, self.fair)
+        return Votes(*(column[rows] for column in columns), self.clusters.take(rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,16 +216,14 @@ class Panel:
 
     def votes(self, judge: int) -> Votes:
         """The votes of all people on the pairs of a judge."""
-        told, size = self.verdicts, len(self.verdicts.unit)
+        told = self.verdicts
         own = told.judge == judge
-        answers = np.full((3, size), np.nan)
-        answers[:, told.pair[own]] = told.said[own], told.p[own], self.fair.p[own]
-        rows = np.flatnonzero(np.isin(told.judge, self.people) & ~np.isnan(answers[1, told.pair]))
+        answers = np.full((2, len(told.unit)), np.nan)
+        answers[:, told.pair[own]] = told.said[own], self.fair.p[own]
+        rows = np.flatnonzero(np.isin(told.judge, self.people) & ~np.isnan(answers[0, told.pair]))
         pair = told.pair[rows]
-        judged, p, fair = answers[:, pair]
-        return Votes(
-            told.judge[rows], told.said[rows], judged.astype(np.int64), p, fair, self.clusters(pair), told.unit[pair]
-        )
+        judged, fair = answers[:, pair]
+        return Votes(told.judge[rows], told.said[rows], judged.astype(np.int64), fair, self.clusters(pair))
 
     def shares(self) -> tuple[Array, Array]:
         """How many people judged each pair, and the mean of their p for the first item, a tie being ½: (M,)."""

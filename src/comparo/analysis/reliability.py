@@ -1,4 +1,4 @@
-"""How far to trust each voice, without a single label: what part of its answers is signal.
+"""How far to trust each voice, without a single label: the share of signal in its answers.
 
 One answer of voice r about two texts, in logits and one order, is (`panel`, `comparo.model.estimators.voice`)
 
@@ -27,12 +27,12 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from comparo.analysis.correlations import mean_known
-from comparo.analysis.transitivity import flips, ties, transitivity
 from comparo.data.comparisons import Comparisons
 from comparo.data.reading import read_columns
 from comparo.data.run_folder import database_of, masses
 from comparo.model.estimators.panel_members import Heard, hear
 from comparo.ranking.ranking import Ranking
+from comparo.ranking.self_consistency import count_flips, transitivity
 from comparo.types import Array
 
 PARTS = 20  # of the jackknife: each leaves out a twentieth; Student's t with 19 degrees of freedom
@@ -164,11 +164,12 @@ def measured(comparisons: Comparisons, found: Heard, mass: Array | None) -> Arra
     total = content + position + noise
     agreement = found.loading if len(found.names) > 1 else np.full(1, np.nan)
     model = [agreement**2 * content / total, agreement, content / total, position / total, noise / total, gamma]
-    counts: tuple[Callable[[Comparisons], float], ...] = (flips, transitivity, ties)
-    own = [comparisons.take(found.voice == r) for r in range(len(found.names))]
-    shown = [[count(some) for some in own] for count in counts]
-    told = [np.nan if mass is None else mean_known(mass[found.voice == r]) for r in range(len(own))]
-    return np.array([*model, *shown, told])
+    counted = []
+    for r in range(len(found.names)):
+        own = comparisons.take(found.voice == r)
+        labels = np.nan if mass is None else mean_known(mass[found.voice == r])
+        counted.append([count_flips(own).share, transitivity(own), np.mean(own.p == 0.5), labels])
+    return np.array([*model, *zip(*counted, strict=True)])
 
 
 def _parts(comparisons: Comparisons, rng: np.random.Generator) -> list[NDArray[np.bool_]]:

@@ -27,9 +27,9 @@ from comparo.data.injection import injection_sentence
 from comparo.data.prompts import Question
 from comparo.errors import PendingError
 from comparo.ranking.criteria_ranking import CriteriaRanking
-from comparo.ranking.flips import unexplained_flips
-from comparo.ranking.notes import control_sentences, tie_sentences
+from comparo.ranking.display import control_sentences, tie_sentences
 from comparo.ranking.ranking import Ranking
+from comparo.ranking.self_consistency import unexplained_flips
 from comparo.run.audition import AutoPlan, Trial
 from comparo.run.budget import dollars
 from comparo.run.criteria_run import CriteriaRun

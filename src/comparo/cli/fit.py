@@ -21,9 +21,9 @@ from comparo.data.writing import csv_text
 from comparo.methods import Method, PriorPairs, quiet_fit
 from comparo.model.estimators.bradley_terry import Algorithm
 from comparo.model.estimators.poe import Bias
+from comparo.ranking.display import control_sentences, tie_sentences
 from comparo.ranking.grouping import group_codes
 from comparo.ranking.leaderboard import Over
-from comparo.ranking.notes import control_sentences, tie_sentences
 from comparo.ranking.powered import Powered, powered
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.votes import rank_votes, shared_ids, with_votes

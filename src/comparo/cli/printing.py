@@ -18,7 +18,7 @@ from rich.text import Text
 
 from comparo.data.sanitize import visible
 from comparo.data.writing import csv_text
-from comparo.ranking.growth import Grown, growth_sentences, moved_columns
+from comparo.ranking.display import Grown, growth_sentences, moved_columns
 from comparo.ranking.leaderboard import Leaderboard
 from comparo.ranking.ranking import Ranking
 from comparo.run.budget import dollars

@@ -129,9 +129,7 @@ def checked_numbers(table: Table, chosen: Sequence[str]) -> dict[str, NDArray[np
 def _numbers(table: Table, name: str, column: Column, flag: str = "scores") -> NDArray[np.float64]:
     values = np.array([as_number(value) for value in column])
     if bad := np.flatnonzero(np.isinf(values)).tolist():
-        problem = (
-            f"{shown(column[bad[0]])} is not a number; correct it, leave it empty, or choose other {flag}"
-        )
+        problem = f"{shown(column[bad[0]])} is not a number; correct it, leave it empty, or choose other {flag}"
         raise table.error(bad, name, problem)
     return values
 

@@ -175,7 +175,7 @@ class Replica:
 
     def load(self, name: str, options: dict[str, Any]) -> dict[str, Any] | Exception:
         """Load the judge; its description, or the error."""
-        from comparo.judges import load_judge
+        from comparo.judges.loading import load_judge
 
         try:
             judge = self._judge = load_judge(name, **options)
@@ -390,9 +390,7 @@ class Replicas:
             logger.warning("%d of the %d judges asked for find a place on the Ray cluster", fitting, count)
         gpus = self._ray.cluster_resources().get("GPU", 0)
         if gpus and not self._need["GPU"] and self._spec[0].startswith(("hf/", "vllm/")):
-            logger.warning(
-                "the Ray cluster has %g GPUs and the judges use none; gpus=1 gives each one", gpus
-            )
+            logger.warning("the Ray cluster has %g GPUs and the judges use none; gpus=1 gives each one", gpus)
 
     def _check_seats(self) -> None:
         """An error where no replica has found a place for too long."""

@@ -75,7 +75,7 @@ class Limits:
     compared: int = 32
     drawn_entries: int = 4_000_000  # of one array of drawn scores: 32 MB
 
-    # Expected agreement with the true ranking (`comparo.analysis.score_posterior`).
+    # Expected agreement with the true ranking (`comparo.analysis.confidence`).
     correlated: int = 256  # items up to which errors are correlated; measured: an eigenbasis of 256 takes 20 ms
     # Change of the scores, relative, that ends the rounds. Measured against 1e-6: the mean correlation over 20 contexts
     # differs by at most 0.0001 for soft answers and 0.009 for decisions (in single contexts by up to 0.002 and 0.07).

@@ -1,13 +1,13 @@
-"""What people would say of each text, as far as one judge can tell.
+"""The consensus estimate: how people would score each text, from one judge's or one panel's ranking.
 
-Where systems answer many inputs, a judge tells systems apart much better than the single texts of a system: most of
-what it says about a text beyond its system is its own taste, and people share a part k of it, the validity. With s the
-judge's score and m the mean score of the text's group over all its texts, the consensus estimate is
+Where systems answer many inputs, a judge separates systems much better than the single texts of a system: most of its
+view of a text beyond the system is its own taste, and people share a part k of it, the validity. With s the judge's
+score and m the mean score of the text's group over all its texts, the consensus estimate is
 
     t = m + k·(s − m).
 
 One judge's answers do not determine k. The usual one is a rule whose constants were measured on recorded judges beside
-people's scores (`usual_validity`; docs/validity.md). Without groups, m is what the style of the text predicts.
+people's scores (`usual_validity`; docs/validity.md). Without groups, m is the score that its style predicts.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from comparo.model.estimators.poe import Product
 from comparo.model.inference.random_effects import Effects
 from comparo.model.linalg.graph import Batch, Pattern
 from comparo.model.posterior import Covariance
-from comparo.ranking.flips import orders_correlation
 from comparo.ranking.grouping import group_means
 from comparo.ranking.ranking import Ranking
-from comparo.types import Array
+from comparo.ranking.self_consistency import orders_correlation
+from comparo.types import Array, Index
 
 PEOPLE = 1.2  # how much more people's scores vary within systems than between them
 LEAST = 0.15  # the least validity
@@ -42,7 +42,7 @@ def usual_validity(share_between_groups: float, orders_correlation: float | None
         k = max(0.15, min(1.2·B/(1 − B), r, 1))
 
     People's scores vary about 1.2 times as much within systems as between them; where a judge's vary more, the rest is
-    its own taste. What changes with the order of the texts is no property of a text, which is why r is a bound.
+    its own taste. An effect of the order of the texts is no property of a text, which is why r is a bound.
 
     1.2 and 0.15 had the best mean agreement with people over five sets of 99 recorded judges and wordings. Fitted on
     four of the sets they were the same, but for one set (1 in place of 1.2), and on the fifth the rule agreed better
@@ -53,7 +53,7 @@ def usual_validity(share_between_groups: float, orders_correlation: float | None
     share_between_groups
         B, the share of the variance of the judge's scores, without noise, that is between groups.
     orders_correlation
-        r, the correlation of what the judge says about a text in either position, beyond its group; None where only one
+        r, the correlation of the judge's views of a text in either position, beyond its group; None where only one
         order was asked, which gives no bound.
 
     Returns
@@ -79,14 +79,14 @@ def check_validity(validity: float | None) -> None:
 
 
 def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
-    """The ranking of what people would say, from a judge's ranking with estimated variances.
+    """The ranking that people would give, estimated from a judge's ranking with estimated variances.
 
         t = m + k·(s − m),    own error: max(1.2·Var(m), k·σ²) − k²·σ²
 
     σ² is the variance of the judge's true scores within groups. Its part k·σ² is what people see too, or 1.2·Var(m),
     which is usual among people, where that is larger; k·(s − m) explains k²·σ² of it. Validity 1 is the judge's own
-    ranking, without own error. Of a panel, s is the consensus of the voices that count (`Panel.counts`): those that say
-    about as much about the texts as the best. Intervals contain the errors of s and of m, and the own error; neither
+    ranking, without own error. Of a panel, s is the consensus of the voices that count (`Panel.counts`): those whose
+    content share is near that of the best. Intervals contain the errors of s and of m, and the own error; neither
     the uncertainty of k, nor that the judge may be wrong about a whole group.
 
     Parameters
@@ -100,7 +100,7 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
     Returns
     -------
     Ranking
-        Its `judged` is the ranking given; where something is held equal, its `controlled` is the consensus of that.
+        Its `judged` is the ranking given; its `controlled` is the consensus of the controlled ranking, if there is one.
 
     Raises
     ------
@@ -120,8 +120,8 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
     check_validity(validity)
     judged = ranking.judged
     equal = None if judged.controlled is None else consensus(judged.controlled, validity)
-    heard = _of_those_that_count(judged)
-    parts = parts_of(heard)
+    counted = _of_those_that_count(judged)
+    parts = parts_of(counted)
     if parts is None:
         needed = "fit with prior='estimated' and groups or features"
         if judged.panel is not None:
@@ -131,31 +131,31 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
     k = float(parts.usual if validity is None else validity)
     if k == 1.0:
         return replace(judged, validity=k, opinion=judged, controlled=equal)
-    scores = judged.graph.centre(k * heard.scores + (1.0 - k) * parts.expected)
+    scores = judged.graph.centre(k * counted.scores + (1.0 - k) * parts.expected)
     own = max(PEOPLE * parts.between, k * parts.within) - k**2 * parts.within
     added = k * (1.0 - k) * parts.joint + 0.5 * (1.0 - k) ** 2 * parts.columns @ parts.spread
-    covariance = ConsensusCovariance(heard.covariance, k, max(own, 0.0), parts.columns, added)
+    covariance = ConsensusCovariance(counted.covariance, k, max(own, 0.0), parts.columns, added)
     return replace(judged, scores=scores, covariance=covariance, validity=k, opinion=judged, controlled=equal)
 
 
 def _of_those_that_count(judged: Ranking) -> Ranking:
-    """The ranking by the voices that count for what people would say; the same where all do, or there is one judge."""
+    """The ranking by the voices of a panel that count for the consensus; the same ranking where all do."""
     panel = judged.panel
     if panel is None or panel.counts.all():
         return judged
-    heard, comparisons = panel.of_those_that_count(), judged.comparisons.take(panel.counts[panel.voice])
+    comparisons, panel = judged.comparisons.take(panel.counts[panel.voice]), panel.of_those_that_count()
     return replace(
         judged,
         comparisons=comparisons,
-        graph=heard.graph,
-        scores=heard.scores,
-        covariance=heard.opinion.posterior,
-        panel=heard,
+        graph=panel.graph,
+        scores=panel.scores,
+        covariance=panel.opinion.posterior,
+        panel=panel,
     )
 
 
 def expected_by(judged: Ranking) -> Literal["groups", "style"] | None:
-    """By what something is expected of each text of a judge's or a panel's ranking; None where by nothing."""
+    """Whether groups or style predict the texts of a judge's or a panel's ranking; None where neither does."""
     effects, panel = judged.effects, judged.panel
     if panel is not None:
         group, has_style = panel.group, panel.opinion.predicted is not None
@@ -167,7 +167,7 @@ def expected_by(judged: Ranking) -> Literal["groups", "style"] | None:
 
 
 def parts_of(judged: Ranking) -> Parts | None:
-    """What is expected of each text by its group, or else by its style; None where neither is known."""
+    """The prediction of each text by its group, or else by its style; None where neither is known."""
     effects, product, panel, by = judged.effects, judged.product, judged.panel, expected_by(judged)
     if by is None:
         return None
@@ -175,12 +175,12 @@ def parts_of(judged: Ranking) -> Parts | None:
         return _of_panel(judged, panel) if by == "groups" else _of_panel_style(panel.opinion)
     assert effects is not None
     assert product is not None
-    return _of_groups(judged, effects, product) if by == "groups" else _of_style(effects, product)
+    return _of_product(judged, effects, product) if by == "groups" else _of_style(effects, product)
 
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """What is expected of each text, e = columns·z (n,), and how well that is known.
+    """The prediction of each text, e = columns·z (n,), and its uncertainty.
 
     `columns` (n, M) are centred in components; `joint` (n, M) is Cov(s, z) and `spread` (M, M) Cov(z). `between` and
     `within` are the variances between groups and within them, and `usual` is the usual validity.
@@ -195,59 +195,55 @@ class Parts:
     usual: float
 
 
-def _of_groups(ranking: Ranking, effects: Effects, product: Product) -> Parts:
+def _grouped(ranking: Ranking, group: Index, columns: Array, means: Array, joint: Array, within: float) -> Parts:
     """z are the means of the groups' scores, z = W·s with W = (PᵀP)⁻¹Pᵀ, which are centred in components.
 
     By least squares, z is not the worse for having met good groups only; where every context has a text of every group,
-    it is the mean. Cov(s, z) = φ·(H⁻¹Wᵀ + F S⁻¹ (W F)ᵀ). That of z around the true mean of a group has σ²·W Wᵀ besides,
-    since its texts are some of all that it could have written. Variances between and within groups are those of an
-    analysis of variance; what style explains within groups is part of the second.
+    it is the mean. `columns` is P, `means` is W and `joint` is Cov(s, z). Cov(z) around the true mean of a group has
+    σ²·W Wᵀ besides, since its texts are a sample. The variance between groups is that of an analysis of variance,
+    without the part that chance adds to the means of few texts.
     """
+    scores, expected = ranking.scores, columns @ (means @ ranking.scores)
+    chance = float(np.var(scores - expected)) / max(len(scores) / len(means) - 1.0, 1.0)
+    between = max(float(np.var(expected)) - chance, 0.0)
+    orders = orders_correlation(ranking.comparisons, ranking.graph, group)
+    spread = means @ joint + within * means @ means.T
+    usual = usual_validity(between / (between + within), orders)
+    return Parts(expected, columns, joint, 0.5 * (spread + spread.T), between, within, usual)
+
+
+def _of_product(ranking: Ranking, effects: Effects, product: Product) -> Parts:
+    """By groups, of one judge: Cov(s, z) = φ·(H⁻¹Wᵀ + F S⁻¹ (W F)ᵀ); the part of style is within groups."""
     group, graph, laplacian = effects.group, ranking.graph, product.laplacian
     assert group is not None
     columns, means = group_means(graph, group)
-    expected = columns @ (means @ ranking.scores)
     right = np.zeros((laplacian.pattern.unknowns, len(means)))
     right[: graph.nodes] = means.T
     joint = laplacian.solve(right)[: graph.nodes]
     if effects.spread is not None and effects.between is not None:
         joint = joint + effects.spread @ (effects.between @ (means @ effects.spread).T)
-    joint = product.dispersion * graph.centre(joint)
     predicted = np.zeros(graph.nodes) if effects.mean is None else effects.mean
     within = effects.scores + float(np.var(predicted - columns @ (means @ predicted)))
-    between = _between(ranking.scores, expected, len(means))
-    orders = orders_correlation(ranking.comparisons, graph, group)
-    usual = usual_validity(between / (between + within), orders)
-    spread = means @ joint + within * means @ means.T
-    return Parts(expected, columns, joint, 0.5 * (spread + spread.T), between, within, usual)
-
-
-def _between(scores: Array, expected: Array, groups: int) -> float:
-    """The variance between groups, without what chance adds to the means of few texts."""
-    chance = float(np.var(scores - expected)) / max(len(scores) / groups - 1.0, 1.0)
-    return max(float(np.var(expected)) - chance, 0.0)
+    return _grouped(ranking, group, columns, means, product.dispersion * graph.centre(joint), within)
 
 
 def _of_panel(ranking: Ranking, panel: Panel) -> Parts:
-    """As `_of_groups`, of what the voices agree on, with Cov(t) per context; reversed voices are sign-flipped for r.
+    """By groups, of a panel: Cov(s, z) per context; reversed voices are sign-flipped for r.
 
-    The variance within groups is that of the scores around their group's mean, and what is not known of them.
+    The variance within groups is that of the scores around their group's mean, and their mean squared error.
     """
     graph, covariance, comparisons, group = ranking.graph, ranking.covariance, ranking.comparisons, panel.group
     assert group is not None
     columns, means = group_means(graph, group)
-    expected, joint = columns @ (means @ ranking.scores), np.empty((graph.nodes, len(means)))
+    joint = np.empty((graph.nodes, len(means)))
     for batch in covariance.pattern.batches:
         block = covariance.block(batch)
         joint[batch.nodes] = (block @ means.T[batch.nodes].reshape(len(block), batch.size, -1)).reshape(-1, len(means))
     centred = graph.nodes / max(graph.nodes - graph.components, 1)
-    within = centred * float(np.var(ranking.scores - expected) + np.nanmean(covariance.std**2))
-    between = _between(ranking.scores, expected, len(means))
+    around = float(np.var(ranking.scores - columns @ (means @ ranking.scores)) + np.nanmean(covariance.std**2))
     flipped = np.where(panel.reversed[panel.voice], 1.0 - comparisons.p, comparisons.p)
-    orders = orders_correlation(replace(comparisons, p=flipped), graph, group)
-    usual = usual_validity(between / (between + within), orders)
-    spread = means @ joint + within * means @ means.T
-    return Parts(expected, columns, joint, 0.5 * (spread + spread.T), between, within, usual)
+    ranking = replace(ranking, comparisons=replace(comparisons, p=flipped))
+    return _grouped(ranking, group, columns, means, joint, centred * around)
 
 
 def _of_style(effects: Effects, product: Product) -> Parts:
@@ -263,7 +259,7 @@ def _of_style(effects: Effects, product: Product) -> Parts:
 
 
 def _of_panel_style(opinion: Opinion) -> Parts:
-    """As `_of_style`, of what the voices agree on: scores follow z by F = (W + 1/σ²)⁻¹P/σ², so Cov(t, z) = F Cov(z)."""
+    """As `_of_style`, of a panel: scores follow z by F = (W + 1/σ²)⁻¹P/σ², so Cov(t, z) = F Cov(z)."""
     predicted = opinion.predicted
     assert predicted is not None
     variances, columns = predicted.variances, opinion.graph.centre(predicted.columns)

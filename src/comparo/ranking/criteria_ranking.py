@@ -4,7 +4,7 @@ With s_ci the score of item i by criterion c, and w_c the weights, which sum to 
 
     o_i = Σ_c a_c · s_ci,    a_c = w_c / τ_c,    τ_c² = variance of s_c within contexts + mean squared standard error,
 
-so that every criterion counts by its weight, however sure the judge is in it: τ_c is the spread of its true scores.
+and every criterion counts by its weight, however sure the judge is in it: τ_c is the spread of its true scores.
 The weights a_c are taken as known. The errors of two criteria are correlated, because one call answers both:
 
     Var(o) = Σ_c Σ_d a_c a_d Cov(s_c, s_d),    Cov(s_c, s_d) ≈ ρ_cd · ½ (r·Cov(s_c) + Cov(s_d)/r),    r² = v_d / v_c,
@@ -19,14 +19,12 @@ A score that is estimated with a prior errs by noise and by being drawn towards 
     ρ_cd = max(0, λ·(correlation of the residuals of calls) + (1 − λ)·(correlation of the scores)),   λ = √(λ_c λ_d),
 
 where the first is how far the answers of a call differ alike from what the scores expect. Without a prior λ = 1.
-
-What a ranking expects of each answer, by the model of its judge.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -35,12 +33,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from comparo.data.columns import look_up
 from comparo.model.likelihoods.davidson import answer_moments
 from comparo.model.likelihoods.experts import is_logit
 from comparo.model.linalg.graph import Batch, Pattern
 from comparo.model.posterior import Covariance
-from comparo.ranking.display import json_rows
-from comparo.ranking.notes import comparison_ties
+from comparo.ranking.display import comparison_ties, json_rows
 from comparo.ranking.ranking import Ranking
 from comparo.rounding import mean_ranks
 from comparo.types import Array
@@ -59,7 +57,7 @@ def expected(ranking: Ranking, equal: bool = False) -> Array:
     if ranking.panel is not None:
         d, between = ranking.panel.differences()
     d = d - between if equal else d
-    nu = comparison_ties(ranking.comparisons, product, ranking.panel)
+    nu = comparison_ties(ranking)
     if nu is not None:
         return answer_moments(d, nu)[0]
     return np.asarray(expit(d) if in_logits(ranking) else np.clip(0.5 + d, 0.0, 1.0))
@@ -148,7 +146,7 @@ class CriteriaRanking(Ranking):
     def residual_correlations(self) -> dict[str, NDArray[Any]]:
         """How far the answers of a call to each two criteria differ alike from what the scores expect: a table (C, C).
 
-        Near 1, a call gives one verdict under several names, and asking by several criteria tells little more.
+        Near 1, a call gives one verdict under several names, and several criteria add little.
         """
         return self._square(self.residuals)
 
@@ -233,9 +231,8 @@ def combine(
 
 def aligned(ranking: Ranking, other: Ranking) -> Array:
     """The scores of a ranking for the candidates of another, in their order; NaN for one that it does not have."""
-    own = dict(zip(ranking.graph.labels(ranking.comparisons), ranking.scores.tolist(), strict=True))
-    labels: list[tuple[Hashable, Hashable]] = other.graph.labels(other.comparisons)
-    return np.array([own.get(label, np.nan) for label in labels])
+    row = look_up(other.graph.labels(other.comparisons), ranking.graph.labels(ranking.comparisons))
+    return np.where(row < 0, np.nan, ranking.scores[row])
 
 
 def spearman_matrix(found: CriteriaRanking) -> Array:
@@ -260,9 +257,7 @@ def _within(ranking: Ranking) -> Array:
 
 def _correlation(rows: Array) -> Array:
     """Pearson's correlation of each two rows, 0 with a row that does not vary; 1 on the diagonal."""
-    centred = rows - rows.mean(axis=1, keepdims=True)
-    norm = np.sqrt(np.sum(centred**2, axis=1))
-    unit = centred / np.where(norm > 0, norm, 1.0)[:, None]
-    found = np.asarray(np.clip(unit @ unit.T, -1.0, 1.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = np.nan_to_num(np.atleast_2d(np.corrcoef(rows)))
     np.fill_diagonal(found, 1.0)
     return found

@@ -1,22 +1,69 @@
-"""The table of a ranking as text, as objects for JSON, and as HTML for a notebook, with intervals as bars."""
+"""Show a ranking: its table as text, JSON and HTML, its notes, and tables and sentences about judges and growth."""
 
 from __future__ import annotations
 
 import html
+import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import ndtri
 
+from comparo.data.columns import frame_from_columns
+from comparo.data.comparisons import Comparisons
 from comparo.data.sanitize import visible
-from comparo.types import Array
+from comparo.data.writing import csv_text
+from comparo.model.estimators.panel import Panel
+from comparo.model.inference.choices import Choices
+from comparo.model.likelihoods.davidson import Davidson
+from comparo.ranking.self_consistency import unexplained_flips
+from comparo.rounding import merge_ties
+from comparo.types import Array, Mask
 
+if TYPE_CHECKING:
+    from comparo.ranking.ranking import Ranking
+
+Columns = dict[str, NDArray[Any]]
 SHOWN = 100  # rows
+BLIND = 0.2  # agreement with the consensus below which a voice shares next to nothing with it: 4% of a view
+DOUBLING = "twice"  # the step of a length: its numbers are logarithms to the base 2
+NAMED = 5  # items that a sentence names
+EQUAL = 1.05  # ratio of two squared widths up to which they are shown as equal: the number of calls rounds to one
 
 
-def table_text(table: Mapping[str, NDArray[Any]], notes: Sequence[str]) -> str:
+class Tabular:
+    """The table of `to_columns` as a frame and as CSV."""
+
+    def to_columns(self) -> Columns:
+        """The table as columns."""
+        raise NotImplementedError
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """The table of `to_columns` as a pandas, polars or pyarrow frame: the first that is installed, or `backend`."""
+        return frame_from_columns(self.to_columns(), backend)
+
+    @overload
+    def to_csv(self) -> str: ...
+    @overload
+    def to_csv(self, path: str | os.PathLike[str]) -> None: ...
+    def to_csv(self, path: str | os.PathLike[str] | None = None) -> str | None:
+        """Return the table of `to_columns` as CSV, or write it to `path`; missing numbers are empty fields."""
+        if path is None:
+            return self._csv
+        Path(path).write_text(self._csv, encoding="utf-8", newline="")
+        return None
+
+    @cached_property
+    def _csv(self) -> str:
+        return csv_text(self.to_columns())
+
+
+def table_text(table: Columns, notes: Sequence[str]) -> str:
     """Return the first rows of a ranking's columns as aligned text, followed by its notes.
 
     >>> print(table_text({"item": np.array(["ana", "bo"]), "score": np.array([1.0, -1.0])}, ()))
@@ -40,7 +87,7 @@ def table_text(table: Mapping[str, NDArray[Any]], notes: Sequence[str]) -> str:
     return "\n".join([*lines, *([f"{hidden} more"] if hidden > 0 else []), *map(visible, notes)])
 
 
-def table_html(table: Mapping[str, NDArray[Any]], level: float, notes: Sequence[str]) -> str:
+def table_html(table: Columns, level: float, notes: Sequence[str]) -> str:
     """Return the first rows of a ranking's columns and its notes as HTML; every label is escaped.
 
     >>> table = {"item": np.array(["<a>"]), "low": np.array([0.1]), "high": np.array([0.3])}
@@ -66,22 +113,6 @@ def json_rows(columns: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(columns, map(plain, row), strict=True)) for row in zip(*values, strict=True)]
 
 
-def bias_columns(
-    contexts: NDArray[Any] | None, judges: NDArray[Any] | None, bias: Array | None, is_logit: bool
-) -> dict[str, NDArray[Any]]:
-    """γ (C, J) by context and judge; where it is a logit also σ(−γ) = P(the first of two equal texts wins)."""
-    bias = np.empty((0, 0)) if bias is None else bias
-    columns: dict[str, NDArray[Any]] = {}
-    if contexts is not None:
-        columns["context"] = np.repeat(contexts[: len(bias)], bias.shape[1])
-    if judges is not None:
-        columns["judge"] = np.tile(judges[: bias.shape[1]], len(bias))
-    columns["gamma"] = bias.ravel()
-    if is_logit:
-        columns["first_wins"] = np.asarray(expit(-bias.ravel()))
-    return columns
-
-
 def plain(value: Any) -> Any:
     """A value as JSON can hold it: None for a number that is not finite."""
     value = value.item() if isinstance(value, np.generic) else value
@@ -104,3 +135,298 @@ def _bars(low: list[float], high: list[float]) -> list[str]:
         bar = f'<div style="{position};{style}"></div>' if np.isfinite(end - begin) else ""
         bars.append(f'<div style="width:10em" aria-hidden="true">{bar}</div>')
     return bars
+
+
+def notes(ranking: Ranking) -> tuple[str, ...]:
+    """A sentence for each problem of the graph, the solver, the bias, the judge, the panel and the votes."""
+    comparisons, graph, product, found = ranking.comparisons, ranking.graph, ranking.product, []
+    split = np.diff(np.append(graph.component[graph.starts[:-1]], graph.components)) > 1
+    if split.any():
+        place = ""
+        if comparisons.contexts is not None:
+            label = comparisons.contexts[graph.context[graph.starts[:-1]][split][0]]
+            others = np.count_nonzero(split) - 1
+            place = f" in context '{label}'" + (f" and {others} more" if others else "")
+        found.append(
+            f"the comparisons{place} fall into groups that are not connected: each group is ranked on its own, and "
+            "scores do not compare across groups; compare items of different groups to join them"
+        )
+    if not ranking.converged:
+        found.append("the scores did not settle and may be wrong; try method='poe-bt' with a firm prior, as prior=1")
+    if product is not None and not product.is_bias_determined:
+        found.append(
+            "the position bias cannot be estimated from these comparisons: show items in both positions, or use "
+            "bias='none'"
+        )
+    found += _judge_notes(comparisons)
+    if ranking.panel is not None:
+        found += _member_notes(ranking.panel, for_people=ranking.estimate == "consensus" and ranking.validity != 1.0)
+    return (*found, *(() if ranking.people is None else ranking.people.notes))
+
+
+def consensus_sentence(ranking: Ranking) -> str:
+    """How a consensus is made, and how to get the judge's own ranking, to stand above its table."""
+    expected = "what its style predicts" if ranking.group is None else "the mean score of its group in all contexts"
+    is_shared = ranking.group is not None and ranking.context is not None
+    first = ", so that one group may be first in every context" if is_shared else ""
+    who = "the judge" if ranking.panel is None else "the panel"
+    return (
+        f"This is what people would say, as far as {who} can tell: a text counts by {expected}, and by "
+        f"{ranking.validity:.0%} of what {who} says of the text beyond that{first}. judge_rank is the rank by {who} "
+        'alone; --estimate judge (in Python, estimate="judge") ranks by it, without new calls.'
+    )
+
+
+def _judge_notes(comparisons: Comparisons) -> list[str]:
+    found = unexplained_flips(comparisons)
+    low, high = found.interval
+    sentence = (
+        f"{found.flipped:,} of {found.pairs:,} winners change with the order of the texts (95% interval: "
+        f"{100 * low:.0f} to {100 * high:.0f}%): this judge hardly reads them, or they hardly differ; try another "
+        "judge or wording before you ask more"
+    )
+    return [sentence] if found.are_many else []
+
+
+def tie_columns(ranking: Ranking) -> Columns | None:
+    """The table of `Ranking.ties`, a row for each judge with a tie parameter; None where ties are not modelled."""
+    each, panel, p = comparison_ties(ranking), ranking.panel, ranking.comparisons.p
+    if each is None:
+        return None
+    judge = ranking.comparisons.judged_by.astype(np.intp) if panel is None else panel.voice
+    names = ranking.comparisons.judges if panel is None else np.array(panel.names, dtype=object)
+    names = np.array(["judge"], dtype=object) if names is None else names
+    nu = np.zeros(len(names))
+    nu[judge] = each
+    kept = nu > 0
+    answers, tied = np.bincount(judge, minlength=len(names)), np.bincount(judge, p == 0.5, len(names))
+    columns = {"judge": names, "answers": answers, "ties": tied / np.maximum(answers, 1), "nu": nu}
+    return {name: column[kept] for name, column in columns.items()} | {"equals": nu[kept] / (2.0 + nu[kept])}
+
+
+def comparison_ties(ranking: Ranking) -> Array | None:
+    """ν of the judge of each comparison, (K,), 0 where it has none; None where no judge has one."""
+    panel, expert = ranking.panel, None if ranking.product is None else ranking.product.expert
+    if panel is not None:
+        nu = _panel_ties(panel)[panel.voice]
+    elif isinstance(expert, Davidson):
+        nu = np.broadcast_to(expert.nu, len(ranking.comparisons))
+    else:
+        return None
+    return nu if nu.any() else None
+
+
+def _named(judge: str) -> str:
+    return "the judge" if judge == "judge" else repr(judge)
+
+
+def _panel_ties(panel: Panel) -> Array:
+    """ν of each voice of a panel, (R,); 0 where it has none."""
+    models = [voice.model for voice in panel.voices]
+    return np.array([float(one.nu[0]) if isinstance(one, Choices) and one.nu is not None else 0.0 for one in models])
+
+
+def tie_sentences(columns: Columns | None) -> list[str]:
+    """A sentence for each judge that calls ties.
+
+    >>> one = {"judge": ["ana"], "answers": [10], "ties": [0.3], "nu": [1.0], "equals": [1 / 3]}
+    >>> tie_sentences({name: np.array(column) for name, column in one.items()})
+    ["'ana' called 30% of its 10 answers a tie; of two equal texts it does so with probability 0.33 (ν = 1.00)"]
+    """
+    if columns is None:
+        return []
+    return [
+        f"{_named(str(judge))} called {ties:.0%} of its {answers:,} answers a tie; of two equal texts it does so with "
+        f"probability {equals:.2f} (ν = {nu:.2f})"
+        for judge, answers, ties, nu, equals in zip(*(column.tolist() for column in columns.values()), strict=True)
+    ]
+
+
+def member_columns(panel: Panel, level: float) -> Columns:
+    """The table of `Ranking.voices`; intervals of the agreement have the coverage `level`."""
+    low, high = panel.interval(level)
+    names = np.array([str(name) for name in panel.names], dtype=object)
+    lead = np.array([int(np.argmax(panel.family == family)) for family in panel.family])
+    tie = _panel_ties(panel)
+    return {
+        "judge": names,
+        "calls": panel.calls,
+        "agreement": panel.loading,
+        "low": low,
+        "high": high,
+        "scale": panel.scale,
+        "taste": panel.taste,
+        "noise": np.sqrt([voice.noise for voice in panel.voices]),
+        "gamma": np.mean(panel.bias, axis=0),
+        "gamma_error": np.array([voice.bias_error for voice in panel.voices]),
+        **({"tie": tie} if tie.any() else {}),
+        "copy_of": np.where(lead != np.arange(len(lead)), names[lead], ""),
+    }
+
+
+def _member_notes(panel: Panel, for_people: bool) -> list[str]:
+    """Sentences about voices that are copies, reversed, or share next to nothing with the others.
+
+    For a consensus (`for_people`), also about those that do not count for it.
+    """
+    columns = member_columns(panel, 0.95)
+    found = []
+    copies = [f"'{one}' and '{of}'" for one, of in zip(columns["judge"], columns["copy_of"], strict=True) if of]
+    if copies:
+        found.append(f"the views of these judges cannot be told apart: {', '.join(copies)}; they count as one opinion")
+    for r in np.flatnonzero(panel.reversed).tolist():
+        rho, low, high = (f"{columns[name][r]:.2f}" for name in ("agreement", "low", "high"))
+        found.append(
+            f"'{columns['judge'][r]}' ranks against the others (agreement {rho}, 95% interval {low} to {high}); its "
+            "answers are sign-flipped"
+        )
+    blind = ~panel.reversed & (columns["agreement"] < BLIND) & (columns["low"] < 0)
+    unheard = ~panel.counts if for_people else np.zeros(len(blind), dtype=bool)
+    for which, verb, rest in (
+        (blind, "tell", "next to nothing of what the others agree on"),
+        (unheard, "say", "too little about the texts to count for what people would say (less than ⅔ of the best)"),
+    ):
+        names = [f"'{name}'" for name in columns["judge"][which].tolist()]
+        if names:
+            found.append(f"{', '.join(names)} {verb}{'s' if len(names) == 1 else ''} {rest}")
+    return found
+
+
+def control_columns(ranking: Ranking, level: float) -> Columns | None:
+    """The table of `Ranking.control`: a row per judge and controlled number; None where nothing is controlled."""
+    if ranking.panel is not None:
+        every = [(str(name), voice.held) for name, voice in zip(ranking.panel.names, ranking.panel.voices, strict=True)]
+    else:
+        judges = ranking.comparisons.judges
+        name = "judge" if judges is None or len(judges) > 1 else str(judges[0])
+        every = [(name, None if ranking.product is None else ranking.product.held)]
+    reach = -float(ndtri((1.0 - level) / 2))
+    rows = [
+        (judge, name, unit, beta, error, beta - reach * error, beta + reach * error)
+        for judge, held in every
+        if held is not None
+        for name, unit, beta, error in zip(held.names, held.unit, held.coefficient, held.std, strict=True)
+    ]
+    if not rows:
+        return None
+    names = ("judge", "column", "step", "coefficient", "std", "low", "high")
+    columns = zip(names, zip(*rows, strict=True), strict=True)
+    return {name: np.array(column, dtype=float if name in names[3:] else object) for name, column in columns}
+
+
+def control_name(table: Columns) -> str:
+    """The controlled numbers as a prefix of column names, from the table of `Ranking.control`.
+
+    >>> control_name({"column": np.array(["length", "price"])})
+    'equal_length_price'
+    """
+    return "_".join(["equal", *dict.fromkeys(table["column"].tolist())])
+
+
+def control_sentences(table: Columns | None) -> list[str]:
+    """A sentence per row of `Ranking.control`.
+
+    >>> names = ("judge", "column", "step", "coefficient", "std", "low", "high")
+    >>> row = ("ana", "length", "twice", 0.4, 0.1, 0.2, 0.6)
+    >>> control_sentences({name: np.array([value]) for name, value in zip(names, row)})
+    ["'ana' prefers longer texts: twice the length is worth 0.40 logits (0.20 to 0.60)"]
+    """
+    if table is None:
+        return []
+    found = []
+    for judge, column, step, beta, _, low, high in zip(*(part.tolist() for part in table.values()), strict=True):
+        is_length = step == DOUBLING
+        more, less = ("longer texts", "shorter texts") if is_length else (f"more {column}", f"less {column}")
+        taste = f"prefers {more if beta > 0 else less}" if low > 0 or high < 0 else f"shows no clear taste for {column}"
+        worth = f"twice the {column} is" if is_length else f"{step} more of it is"
+        found.append(f"{_named(judge)} {taste}: {worth} worth {beta:.2f} logits ({low:.2f} to {high:.2f})")
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Grown:
+    """The earlier state of a ranking that grew; arrays have one entry per candidate, as `Ranking.items`.
+
+    Parameters
+    ----------
+    new : Whether each candidate is new, shape (n,).
+    score, low, high : The score of each before, and its interval, shape (n,); NaN for new ones.
+    rank, rank_now : Its rank before and now, both among those that are in both rankings, shape (n,); 0 for new ones.
+    left_out : How many judgements about changed or removed texts were left out.
+    """
+
+    new: Mask
+    score: Array
+    low: Array
+    high: Array
+    rank: NDArray[np.int64]
+    rank_now: NDArray[np.int64]
+    left_out: int = 0
+
+
+def new_columns(ranking: Ranking, grown: Grown) -> Columns:
+    """The new candidates, best first: context (where there are any), item, score, low, high and rank."""
+    rows = np.flatnonzero(grown.new)
+    rows = rows[np.lexsort((-merge_ties(ranking.scores[rows]), ranking.graph.context[rows]))]
+    table = {"score": ranking.scores, "low": ranking.low, "high": ranking.high, "rank": ranking.rank}
+    return _labelled(ranking, table, rows)
+
+
+def moved_columns(ranking: Ranking, grown: Grown) -> Columns:
+    """The candidates that moved beyond their interval of before, the farthest first.
+
+    Its columns are context (where there are any), item, score_before, low_before, high_before, score, rank_before and
+    rank_now; both ranks are among the items that are in both rankings.
+    """
+    moved = np.flatnonzero(~grown.new & ((ranking.scores < grown.low) | (ranking.scores > grown.high)))
+    rows = moved[np.argsort(-np.abs(ranking.scores - grown.score)[moved], kind="stable")]
+    before = {"score_before": grown.score, "low_before": grown.low, "high_before": grown.high}
+    table = before | {"score": ranking.scores, "rank_before": grown.rank, "rank_now": grown.rank_now}
+    return _labelled(ranking, table, rows)
+
+
+def _labelled(ranking: Ranking, table: Columns, rows: NDArray[np.intp]) -> Columns:
+    context: Columns = {} if ranking.context is None else {"context": ranking.context}
+    return {name: column[rows] for name, column in (context | {"item": ranking.items} | table).items()}
+
+
+def growth_sentences(ranking: Ranking, grown: Grown | None) -> list[str]:
+    """Sentences about new candidates, the width of their intervals, those that moved, and judgements left out."""
+    if grown is None:
+        return []
+    new, moved = new_columns(ranking, grown), moved_columns(ranking, grown)
+    old, count = np.count_nonzero(~grown.new), len(new["item"])
+    names = [f"{item} (rank {rank:,})" for item, rank in zip(new["item"].tolist(), new["rank"].tolist(), strict=True)]
+    is_new = f"{count:,} {'item is' if count == 1 else 'items are'} new"
+    found = [f"{is_new} beside {old:,} that were there before{_listed(names)}", *_precision(ranking, grown)]
+    steps = zip(moved["item"].tolist(), moved["score_before"].tolist(), moved["score"].tolist(), strict=True)
+    names = [f"{item} ({before:.2f} to {now:.2f})" for item, before, now in steps]
+    found.append(
+        f"of the {old:,}, {len(names) or 'none'} moved beyond the {ranking.level:.0%} interval of before"
+        f"{_listed(names)}"
+    )
+    if grown.left_out:
+        found.append(
+            f"{grown.left_out:,} judgements about changed or removed texts are left out; they stay in the folder"
+        )
+    return found
+
+
+def _precision(ranking: Ranking, grown: Grown) -> list[str]:
+    """The width of the intervals of new and old candidates, and how many calls make them equal.
+
+    The square of a width is inversely proportional to the number of calls.
+    """
+    square = ((ranking.high - ranking.low) / 2.0) ** 2
+    new, old = (square[group & np.isfinite(square)] for group in (grown.new, ~grown.new))
+    if not len(new) or not len(old) or not np.mean(old) > 0:
+        return []
+    ratio = float(np.mean(new) / np.mean(old))
+    said = f"intervals are ± {np.sqrt(np.mean(new)):.2f} for the new and ± {np.sqrt(np.mean(old)):.2f} for the others"
+    more = f"; about {ratio:.1f} times the calls about new ones would make them equal" if ratio > EQUAL else ""
+    return [said + more]
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+    return f": {', '.join(names[:NAMED])}{more}" if names else ""

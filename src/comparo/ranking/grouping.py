@@ -1,22 +1,20 @@
-"""Which group each candidate belongs to, and the leaderboard of the groups of a ranking.
-
-What is known of candidates besides comparisons: groups, features, and numbers to hold equal, by their labels.
-"""
+"""Groups, features and controlled numbers of candidates by their labels, and the leaderboard of groups of a ranking."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
+from comparo.data.columns import look_up
 from comparo.data.comparisons import Comparisons
 from comparo.model.control import Control
 from comparo.model.estimators.mixed import mixed
-from comparo.model.estimators.panel import Panel, panel
+from comparo.model.estimators.panel import panel
 from comparo.model.estimators.poe import Product
 from comparo.model.estimators.votes import Voted
 from comparo.model.inference.random_effects import Predicted
@@ -24,11 +22,14 @@ from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.likelihoods.experts import is_logit
 from comparo.model.linalg.graph import Graph
 from comparo.model.posterior import Covariance
-from comparo.model.tuning import Limits
+from comparo.ranking.display import DOUBLING
 from comparo.ranking.leaderboard import Leaderboard, Over, win_probability
-from comparo.ranking.ranks import among_best
+from comparo.ranking.ranks import places
 from comparo.rounding import merge_ties
 from comparo.types import Array, Index
+
+if TYPE_CHECKING:
+    from comparo.ranking.ranking import Ranking
 
 Groups = Mapping[Any, Hashable] | Literal["items"]
 SINGLE = (
@@ -43,23 +44,6 @@ UNSETTLED = "the leaderboard's scores did not settle and may be wrong; compare m
 SINGULAR = 1e-8  # added to the diagonal of PᵀP, relative to it: the mean of all groups is not determined
 
 
-class Fitted(Protocol):
-    """What a leaderboard needs of a ranking."""
-
-    @property
-    def comparisons(self) -> Comparisons: ...
-    @property
-    def graph(self) -> Graph: ...
-    @property
-    def covariance(self) -> Covariance: ...
-    @property
-    def product(self) -> Product | None: ...
-    @property
-    def panel(self) -> Panel | None: ...
-    @property
-    def level(self) -> float: ...
-
-
 def group_codes(comparisons: Comparisons, graph: Graph, groups: Groups) -> tuple[Index, NDArray[Any]]:
     """The number of each candidate's group (n,), from 0, and the names of the groups (G,).
 
@@ -71,14 +55,12 @@ def group_codes(comparisons: Comparisons, graph: Graph, groups: Groups) -> tuple
     if groups == "items":
         return graph.item, comparisons.items
     found = [entry("groups", groups, label) for label in graph.labels(comparisons)]
-    number = {group: code for code, group in enumerate(dict.fromkeys(found))}
-    names = np.empty(len(number), dtype=object)
-    names[:] = list(number)
-    return np.array([number[group] for group in found], dtype=np.int32), names
+    names = list(dict.fromkeys(found))
+    return look_up(found, names), np.array([*names, None], dtype=object)[:-1]  # names that are tuples stay names
 
 
 def entry(name: str, given: Mapping[Any, Any], label: tuple[Any, Any]) -> Any:
-    """What a mapping called `name` holds for a candidate (context, item), or for its item in every context."""
+    """The value in a mapping called `name` of a candidate (context, item), or for its item in every context."""
     for key in (label, label[1]):
         if key in given:
             return given[key]
@@ -94,7 +76,7 @@ def group_means(graph: Graph, group: Index) -> tuple[Array, Array]:
     return columns, np.asarray(np.linalg.solve(square + ridge, columns.T), dtype=np.float64)
 
 
-def leaderboard(ranked: Fitted, group: Index, names: NDArray[Any], contexts: Over) -> Leaderboard:
+def leaderboard(ranked: Ranking, group: Index, names: NDArray[Any], contexts: Over) -> Leaderboard:
     """The leaderboard of the groups of a judge's ranking, or of people's; see `comparo.Ranking.groups`."""
     if contexts not in ("new", "these"):
         raise ValueError(f"contexts is 'new' or 'these', not {contexts!r}")
@@ -121,7 +103,7 @@ def leaderboard(ranked: Fitted, group: Index, names: NDArray[Any], contexts: Ove
     centre = np.eye(count) - 1.0 / count
     order = np.argsort(-merge_ties(score), kind="stable")
     cov = (centre @ cov @ centre)[np.ix_(order, order)]
-    best = np.where(is_single[graph.position], _observed_best(ranked), among_best(scores, covariance, 1))
+    best = np.where(is_single[graph.position], _observed_best(ranked), places(scores, covariance, ranked.level)[2])
     won = np.bincount(group, best, count).astype(np.float64)
     pairs = np.unique(np.column_stack([group, graph.position]), axis=0)
     return Leaderboard(
@@ -140,14 +122,14 @@ def leaderboard(ranked: Fitted, group: Index, names: NDArray[Any], contexts: Ove
     )
 
 
-def _are_single(ranked: Fitted) -> NDArray[np.bool_]:
+def _are_single(ranked: Ranking) -> NDArray[np.bool_]:
     """Whether every choice in a context is the only link of two texts, (C,), so that none confirms another."""
     graph = ranked.graph
     choices = np.bincount(graph.position[graph.first], ranked.comparisons.weights, graph.contexts)
     return np.asarray(choices <= np.diff(graph.starts) - 1)
 
 
-def _are_confounded(ranked: Fitted, group: Index) -> bool:
+def _are_confounded(ranked: Ranking, group: Index) -> bool:
     """Whether a position bias could explain every mean of groups, as where one group is always shown first.
 
     That is so if no two comparisons are about the same texts, and some f has f_first − f_second = 1 for all of them.
@@ -163,7 +145,7 @@ def _are_confounded(ranked: Fitted, group: Index) -> bool:
     return bool(np.max(np.abs(f[first] - f[second] - 1.0)) < SINGULAR)
 
 
-def _observed_best(ranked: Fitted) -> Array:
+def _observed_best(ranked: Ranking) -> Array:
     """Of each text (n,), whether it won most of its choices in its context; equals share it."""
     graph, p = ranked.graph, ranked.comparisons.p
     ends = np.concatenate([graph.first, graph.second])
@@ -206,31 +188,30 @@ def why_not(graph: Graph, group: Index, names: NDArray[Any]) -> str | None:
     )
 
 
-def _model(judged: Fitted, group: Index, is_biased: bool) -> tuple[Array, Covariance, Predicted, bool]:
-    """Scores in logits, their covariance, what groups predict of them, and whether they converged.
+def _model(judged: Ranking, group: Index, is_biased: bool) -> tuple[Array, Covariance, Predicted, bool]:
+    """Scores in logits, their covariance, the prediction by groups, and whether they converged.
 
     Those of the ranking, or of a new fit.
     """
-    several = judged.panel
-    effects = None if judged.product is None else judged.product.effects
+    several, product, effects = judged.panel, judged.product, judged.effects
+    limits = judged.covariance.pattern.limits
     fitted = several.group if several is not None else None if effects is None else effects.group
+    is_ours = fitted is not None and np.array_equal(fitted, group)
     holds = several is not None and any(voice.held is not None for voice in several.voices)
-    holds = holds or (judged.product is not None and judged.product.held is not None)
-    if holds and not _same(fitted, group):
+    holds = holds or (product is not None and product.held is not None)
+    if holds and not is_ours:
         raise ValueError("what is held equal was found without these groups; give fit groups=… together with control=…")
-    if several is not None and (several.group is None or not _same(several.group, group)):
-        people = [name for name, own in zip(several.names, several.anchored.tolist(), strict=True) if own]
-        several = panel(judged.comparisons, groups=group, people=people, limits=_limits(judged.covariance))
     if several is not None:
+        if not is_ours:
+            people = [name for name, own in zip(several.names, several.anchored.tolist(), strict=True) if own]
+            several = panel(judged.comparisons, groups=group, people=people, limits=limits)
         if several.opinion.predicted is None:
             raise ValueError("a context is too large for groups in a panel; rank smaller contexts, or one judge")
         return several.scores, several.opinion.posterior, several.opinion.predicted, several.converged
-    product = judged.product
     predicted = None if effects is None else effects.predicted
     # Choices are fitted again for the means of groups (`mixed`).
     has_choices = predicted is not None and predicted.variances.has_known_noise and not holds
-    is_ours = effects is not None and _same(effects.group, group) and not has_choices and is_biased
-    if product is None or not is_ours or not is_logit(product.expert):
+    if product is None or not is_ours or has_choices or not is_biased or not is_logit(product.expert):
         product = mixed(
             judged.comparisons,
             BradleyTerry(),
@@ -239,7 +220,7 @@ def _model(judged: Fitted, group: Index, is_biased: bool) -> tuple[Array, Covari
             features=_style(predicted),
             control=_control(product),
             for_groups=True,
-            limits=_limits(judged.covariance),
+            limits=limits,
         )
     effects = product.effects
     if effects is None or effects.predicted is None or effects.group is None:
@@ -256,19 +237,11 @@ def _style(predicted: Predicted | None) -> Array | None:
 
 
 def _control(product: Product | None) -> Control | None:
-    """What a ranking was fitted at equal numbers of."""
+    """The numbers that a ranking was controlled for."""
     if product is None or product.held is None or product.effects is None or product.effects.predicted is None:
         return None
     values = product.effects.predicted.held
     return None if values is None else Control(product.held.names, values, product.held.unit)
-
-
-def _limits(covariance: Covariance) -> Limits:
-    return covariance.pattern.limits
-
-
-def _same(one: Index | None, other: Index) -> bool:
-    return one is not None and np.array_equal(one, other)
 
 
 def _wins(graph: Graph, group: Index, scores: Array, covariance: Covariance, count: int) -> Array:
@@ -314,12 +287,11 @@ def _met_means(group: Index, score: Array, std: Array, count: int) -> tuple[Arra
 
 
 Held = Mapping[str, Mapping[Any, float | str]]
-DOUBLING = "twice"  # the step of a length: its numbers are logarithms to the base 2
 
 
 def named_traits(
     comparisons: Comparisons,
-    groups: Mapping[Any, Hashable] | Literal["items"] | None,
+    groups: Groups | None,
     features: Mapping[Any, Sequence[float]] | None,
 ) -> tuple[tuple[Index, NDArray[Any]] | None, Array | None]:
     """The number of each candidate's group (n,) with the names of groups, and its features (n, D).
@@ -340,10 +312,10 @@ def named_traits(
 
 
 def control_of(comparisons: Comparisons, control: Held) -> Control:
-    """The numbers that are held equal, for each candidate, by its item or by its context and item.
+    """The controlled numbers of each candidate, by its item or by its context and item.
 
-    Texts count by their length, log₂ of the number of characters, so that one step is twice the length. Characters need
-    no rule of what a word is, in any language. A step of other numbers is their standard deviation within contexts.
+    Texts count by their length, log₂ of the number of characters: one step is twice the length. Characters need no rule
+    for words, in any language. A step of other numbers is their standard deviation within contexts.
 
     >>> data = Comparisons.from_rows([("a", "b", 1), ("b", "c", 1)])
     >>> found = control_of(data, {"length": {"a": "x", "b": "xx", "c": "xxxx"}, "price": {"a": 1, "b": 2, "c": 3}})

@@ -1,9 +1,8 @@
-"""Which group is better: the mean scores of systems over many contexts, with intervals that hold for new contexts.
+"""The leaderboard: mean scores of groups, such as systems, over many contexts, with intervals for new contexts.
 
-The groups are compared by the mixed model of the same comparisons (`random_effects`), with one difference: the
-means of groups have no prior, so that no group is drawn towards the others. The contexts are a random sample: texts of
-a group vary from context to context, and that is part of the error of its mean.
-That the variances are estimated is part of it too.
+The groups are compared by the mixed model of the same comparisons (`random_effects`), with one difference: the means of
+groups have no prior, and no group is drawn towards the others. The contexts are a random sample: the error of a mean
+includes the variance of a group's texts from context to context, and the uncertainty of the estimated variances.
 """
 
 from __future__ import annotations
@@ -18,10 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, stdtr, stdtrit
 
-from comparo.data.columns import frame_from_columns
-from comparo.data.writing import csv_text
 from comparo.model.inference.reml import NARROWEST, WIDEST
-from comparo.ranking.display import json_rows, table_html, table_text
+from comparo.ranking.display import Tabular, json_rows, table_html, table_text
 from comparo.types import Array, LongIndex
 
 Over = Literal["new", "these"]
@@ -32,8 +29,8 @@ DRAWS = 10_000  # of all means, for P(best): its error is at most 0.005
 
 
 @dataclass(frozen=True, eq=False)
-class Leaderboard:
-    """The groups of a ranking, best first: their mean scores, and what is known of their order.
+class Leaderboard(Tabular):
+    """The groups of a ranking, best first: their mean scores, and the uncertainty of their order.
 
     Arrays have one entry per group, shape (G,), best first. `len(board)` is G, and `print(board)` shows the table.
 
@@ -98,12 +95,16 @@ class Leaderboard:
         return np.asarray(self.score + self._reach(2) * self.std)
 
     @cached_property
+    def _error(self) -> Array:
+        """The standard error of m_g − m_h, (G, G)."""
+        variance = np.diagonal(self.covariance)
+        return np.sqrt(np.maximum(variance[:, None] + variance - 2 * self.covariance, 0.0))
+
+    @cached_property
     def _ratio(self) -> Array:
         """(m_g − m_h) in its standard errors, (G, G); 0 where nothing is known of it."""
-        variance = np.diagonal(self.covariance)
-        error = np.sqrt(np.maximum(variance[:, None] + variance - 2 * self.covariance, 0.0))
         apart = self.score[:, None] - self.score
-        return np.divide(apart, error, out=np.zeros_like(apart), where=error > 0)
+        return np.divide(apart, self._error, out=np.zeros_like(apart), where=self._error > 0)
 
     @property
     def rank(self) -> LongIndex:
@@ -122,7 +123,7 @@ class Leaderboard:
 
     @property
     def tier(self) -> LongIndex:
-        """1 for the best tier; groups that cannot be told apart share one.
+        """1 for the best tier; groups that cannot be distinguished share one.
 
         A tier ends before the first group that is surely worse than the best of the tier. Sure means that equal groups
         are split, any of them, with a probability of at most 1 − `level`: all G(G − 1)/2 pairs are taken into account.
@@ -169,61 +170,29 @@ class Leaderboard:
         """The difference of two mean scores and the ends of its interval at `level`."""
         a, b = self._place(one), self._place(other)
         apart = float(self.score[a] - self.score[b])
-        variance = self.covariance[a, a] + self.covariance[b, b] - 2 * self.covariance[a, b]
-        reach = self._reach(2) * float(np.sqrt(max(variance, 0.0)))
+        reach = self._reach(2) * float(self._error[a, b])
         return apart, apart - reach, apart + reach
 
     def _place(self, group: Hashable) -> int:
-        found = [place for place, name in enumerate(self.group.tolist()) if name == group]
-        if not found:
-            raise KeyError(f"there is no group {group!r}; there are {', '.join(map(repr, self.group.tolist()[:8]))}")
-        return found[0]
+        names = self.group.tolist()
+        if group not in names:
+            raise KeyError(f"there is no group {group!r}; there are {', '.join(map(repr, names[:8]))}")
+        return names.index(group)
 
     def to_columns(self) -> dict[str, NDArray[Any]]:
         """The table as columns, best first."""
+        names = ("group", "score", "std", "low", "high", "rank", "best_rank", "worst_rank", "tier", "best")
         wins = (np.sum(self.wins, axis=1) - 0.5) / max(len(self) - 1, 1)
-        return {
-            "group": self.group,
-            "score": self.score,
-            "std": self.std,
-            "low": self.low,
-            "high": self.high,
-            "rank": self.rank,
-            "best_rank": self.best_rank,
-            "worst_rank": self.worst_rank,
-            "tier": self.tier,
-            "best": self.best,
-            "win_rate": wins,
-            "won": self.won,
-            "contexts": self.contexts,
-            "texts": self.texts,
-            "comparisons": self.calls,
-        }
-
-    def wins_columns(self) -> dict[str, NDArray[Any]]:
-        """The win rates of every two groups as a table: a row per group, a column per group it meets."""
-        return {"group": self.group} | {str(name): self.wins[:, place] for place, name in enumerate(self.group)}
-
-    def to_frame(self, backend: str | None = None) -> Any:
-        """The table of `to_columns` as a pandas, polars or pyarrow frame: the first that is installed, or `backend`."""
-        return frame_from_columns(self.to_columns(), backend)
-
-    def to_csv(self) -> str:
-        """The table of `to_columns` as CSV."""
-        return csv_text(self.to_columns())
+        counts = {"won": self.won, "contexts": self.contexts, "texts": self.texts, "comparisons": self.calls}
+        return {name: getattr(self, name) for name in names} | {"win_rate": wins} | counts
 
     def to_json(self) -> str:
         """The table and the win rates as one JSON object."""
         names = [str(name) for name in self.group.tolist()]
         wins = {name: dict(zip(names, row, strict=True)) for name, row in zip(names, self.wins.tolist(), strict=True)}
-        document: dict[str, Any] = {
-            "contexts": self.over,
-            "level": self.level,
-            "groups": json_rows(self.to_columns()),
-            "wins": wins,
-        }
-        if self.notes:
-            document["notes"] = list(self.notes)
+        document: dict[str, Any] = {"contexts": self.over, "level": self.level}
+        document |= {"groups": json_rows(self.to_columns()), "wins": wins}
+        document |= {"notes": list(self.notes)} if self.notes else {}
         return json.dumps(document, ensure_ascii=False, default=str, allow_nan=False)
 
     def __repr__(self) -> str:

@@ -63,27 +63,23 @@ class Powered:
 
     @property
     def sentence(self) -> str:
-        """How many votes the machine saved, for a reader."""
-        known = f"{self.votes:,} votes, {self.matched:,} of them on pairs that the machine answered"
-        saved = "its answers saved no votes."
+        """How many votes the machine saved, and which groups are unknown."""
+        said = f"{self.votes:,} votes, {self.matched:,} of them on pairs that the machine answered: "
         if self.saved:
-            saved = (
+            said += (
                 f"with its answers they are worth {self.votes + self.saved:,} votes alone, so it saved "
                 f"{self.saved:,}. Nothing is assumed of the machine."
             )
-        return f"{known}: {saved}{self._unknown}"
-
-    @property
-    def _unknown(self) -> str:
-        """Of which groups nothing is known, and what to do about it."""
-        if not self.left_out:
-            return ""
-        names = ", ".join(map(str, self.left_out[:NAMED])) + (", …" if len(self.left_out) > NAMED else "")
-        every = len(self.left_out) + len(self.board)
-        return (
-            f" Nothing is known of {len(self.left_out):,} of {every:,} groups ({names}), which no chain of votes "
-            "connects with the others: collect votes on pairs of their texts."
-        )
+        else:
+            said += "its answers saved no votes."
+        if self.left_out:
+            names = ", ".join(map(str, self.left_out[:NAMED])) + (", …" if len(self.left_out) > NAMED else "")
+            every = len(self.left_out) + len(self.board)
+            said += (
+                f" Nothing is known of {len(self.left_out):,} of {every:,} groups ({names}), which no chain of votes "
+                "connects with the others: collect votes on pairs of their texts."
+            )
+        return said
 
     def __str__(self) -> str:
         return f"{self.board}\n{self.sentence}"
@@ -109,8 +105,8 @@ def powered(
     Parameters
     ----------
     machine
-        Comparisons by one or several machines, in any form that `Comparisons.of` reads; a column `judge` tells several
-        apart, and each has a weight of its own.
+        Comparisons by one or several machines, in any form that `Comparisons.of` reads; a column `judge` names
+        several, and each has a weight of its own.
     votes
         Comparisons by people of some of the same pairs, with the same names of contexts and items: p is 1, 0, or ½ for
         a tie. None if they are among those of `machine`; then `people` says whose.
@@ -156,7 +152,7 @@ def powered(
         raise ValueError(f"contexts is 'new' or 'these', not {contexts!r}")
     if not 0 < level < 1:
         raise ValueError(f"level is a probability between 0 and 1, not {level!r}")
-    return _powered(*_told_apart(Comparisons.of(machine), votes, people), groups, contexts, level)
+    return _powered(*_by_judge(Comparisons.of(machine), votes, people), groups, contexts, level)
 
 
 def _powered(
@@ -172,7 +168,7 @@ def _powered(
     kept = _compared(first[is_vote], second[is_vote], labels)
     if not kept.all():
         rows = kept[first] & kept[second]
-        known = _powered(*_asked(data.take(rows), judge[rows], names), groups, contexts, level)
+        known = _powered(*_renumbered(data.take(rows), judge[rows], names), groups, contexts, level)
         return replace(known, left_out=tuple(labels[~kept].tolist()))
     pair = np.unique(data.pair_keys(), return_inverse=True)[1].astype(np.int32)
     over: Over = "these" if graph.contexts == 1 else contexts
@@ -185,27 +181,39 @@ def _powered(
     count, clusters = len(labels), int(cluster.max()) + 1
     own = fitted(_some(answers, is_vote), count, clusters, is_reduced=True)
     by = [judge == code for code in range(len(names))]
-    machines = [
-        (fitted(_some(answers, rows), count, clusters), _about_votes(answers, pair, is_vote, rows)) for rows in by
-    ]
+    fits = [fitted(_some(answers, rows), count, clusters) for rows in by]
     matched = int(np.sum(np.isin(pair[is_vote], pair[~is_vote])))
     if not matched:
         raise ComparisonsError(
             "no vote is about a pair that the machine answered; check that both have the same names of contexts and "
             "items, or let the machine answer the pairs of the votes"
         )
-    found = estimated(own, machines)
+    found = estimated(
+        own, [(fit, _about_votes(answers, pair, is_vote, rows)) for fit, rows in zip(fits, by, strict=True)]
+    )
     alone, left = own.covariance(own.robust), float(np.trace(found.covariance))
 
-    def board(fit: Fit, scores: Array, covariance: Array, rows: Mask) -> Leaderboard:
-        return _board(labels, fit, scores, covariance, _counts(graph, group, rows, count), level, over)
+    def board(fit: Fit, score: Array, covariance: Array, rows: Mask) -> Leaderboard:
+        order = np.argsort(-score, kind="stable")
+        ordered = score[order]
+        return Leaderboard(
+            group=labels[order],
+            score=ordered,
+            covariance=covariance[np.ix_(order, order)],
+            freedom=fit.freedom,
+            level=level,
+            over=over,
+            wins=np.asarray(expit(ordered[:, None] - ordered)),
+            won=np.full(len(order), np.nan),
+            **{name: values[order] for name, values in _counts(graph, group, rows, count).items()},
+        )
 
     return Powered(
         board=board(own, found.scores, found.covariance, is_vote),
         people_only=board(own, own.scores, alone, is_vote),
         machine_only={
             name: board(fit, fit.scores, fit.covariance(fit.robust), rows)
-            for name, (fit, _), rows in zip(names, machines, by, strict=True)
+            for name, fit, rows in zip(names, fits, by, strict=True)
         },
         weight=dict(zip(names, found.weight.tolist(), strict=True)),
         votes=len(own.answers),
@@ -214,7 +222,7 @@ def _powered(
     )
 
 
-def _told_apart(data: Comparisons, votes: Any, people: Collection[Hashable]) -> tuple[Comparisons, Index, list[Any]]:
+def _by_judge(data: Comparisons, votes: Any, people: Collection[Hashable]) -> tuple[Comparisons, Index, list[Any]]:
     """All comparisons without judges, the code of who answered each (`PEOPLE`, or a machine), and the machines."""
     if isinstance(people, str):
         raise TypeError(f"people is a list of judges, such as [{people!r}], not a single name")
@@ -237,14 +245,14 @@ def _told_apart(data: Comparisons, votes: Any, people: Collection[Hashable]) -> 
         judge = np.concatenate([data.judged_by, np.full(len(said), PEOPLE, dtype=np.int32)])
         data = _joined(data, said)
     counts = data.weights > 0
-    return _asked(replace(data, judges=None, judge=None).take(counts), judge[counts], names)
+    return _renumbered(replace(data, judges=None, judge=None).take(counts), judge[counts], names)
 
 
-def _asked(data: Comparisons, judge: Index, names: list[Any]) -> tuple[Comparisons, Index, list[Any]]:
-    """The comparisons, and who answered each, with the machines that answered any."""
-    asked = [code for code in range(len(names)) if np.any(judge == code)]
-    renumbered = np.array([*(asked.index(code) if code in asked else 0 for code in range(len(names))), PEOPLE])
-    return data, renumbered[judge].astype(np.int32), [names[code] for code in asked]
+def _renumbered(data: Comparisons, judge: Index, names: list[Any]) -> tuple[Comparisons, Index, list[Any]]:
+    """The comparisons and who answered each, without machines that answered none."""
+    asked = np.unique(judge[judge != PEOPLE])
+    code = np.where(judge == PEOPLE, PEOPLE, np.searchsorted(asked, judge)).astype(np.int32)
+    return data, code, [names[machine] for machine in asked.tolist()]
 
 
 def _joined(machine: Comparisons, votes: Comparisons) -> Comparisons:
@@ -309,21 +317,3 @@ def _counts(graph: Graph, group: Index, rows: Mask, count: int) -> dict[str, Any
         "contexts": np.bincount(there, minlength=count),
         "calls": np.bincount(group[nodes], minlength=count),
     }
-
-
-def _board(
-    labels: NDArray[Any], fit: Fit, score: Array, covariance: Array, counts: dict[str, Any], level: float, over: Over
-) -> Leaderboard:
-    order = np.argsort(-score, kind="stable")
-    ordered = score[order]
-    return Leaderboard(
-        group=labels[order],
-        score=ordered,
-        covariance=covariance[np.ix_(order, order)],
-        freedom=fit.freedom,
-        level=level,
-        over=over,
-        wins=np.asarray(expit(ordered[:, None] - ordered)),
-        won=np.full(len(order), np.nan),
-        **{name: values[order] for name, values in counts.items()},
-    )

@@ -1,49 +1,59 @@
-"""The ranking: scores with their uncertainty, ranks and tiers, and its tables, text and pictures."""
+"""The ranking: scores of candidates with their uncertainty, ranks, tiers and probabilities, and tables of them."""
 
 from __future__ import annotations
 
 import json
-import os
+from collections.abc import Hashable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from pathlib import Path
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit, ndtri
 
 from comparo.data.columns import frame_from_columns
+from comparo.data.comparisons import Comparisons
 from comparo.data.sanitize import visible
-from comparo.data.writing import csv_text
 from comparo.model.estimators.panel import Panel
 from comparo.model.estimators.poe import Product
 from comparo.model.inference.random_effects import Effects
-from comparo.model.likelihoods.bradley_terry import BradleyTerry
+from comparo.model.inference.soft import equality
 from comparo.model.likelihoods.experts import is_logit
-from comparo.ranking.display import bias_columns, json_rows, plain, table_html, table_text
-from comparo.ranking.grouping import Groups, asked_groups, leaderboard, why_not
-from comparo.ranking.growth import Grown, People, moved_columns, new_columns
-from comparo.ranking.leaderboard import Leaderboard, Over
-from comparo.ranking.notes import (
+from comparo.model.linalg.graph import Graph
+from comparo.model.posterior import Covariance
+from comparo.ranking.display import (
+    Columns,
+    Grown,
+    Tabular,
     consensus_sentence,
     control_columns,
     control_name,
-    held_of,
+    json_rows,
     member_columns,
-    member_notes,
+    moved_columns,
+    new_columns,
     notes,
+    plain,
+    table_html,
+    table_text,
     tie_columns,
-    view_columns,
 )
-from comparo.ranking.ordering import Placed
+from comparo.ranking.grouping import Groups, asked_groups, leaderboard, why_not
+from comparo.ranking.leaderboard import Leaderboard, Over
+from comparo.ranking.ranks import Candidate, beats, places, ranks, tiers
+from comparo.rounding import merge_ties
 from comparo.types import Array, Index
+
+if TYPE_CHECKING:
+    from comparo.ranking.votes import People
 
 Estimate = Literal["judge", "consensus"]
 Whose = Literal["judge", "consensus", "people"]
 
 
 @dataclass(frozen=True)
-class Ranking(Placed):
+class Ranking(Tabular):
     """Scores of candidates (items of contexts) with their uncertainty.
 
     Attributes that are arrays have one entry per candidate, shape (n,), in the order of `items` and `context`, which
@@ -67,11 +77,11 @@ class Ranking(Placed):
     panel
         The solution for several voices where the method is "panel" and there is more than one judge.
     controlled
-        The ranking with the length of the texts, or something else, held equal (docs/control.md); else None.
+        The ranking controlled for the length of the texts, or for other numbers (docs/control.md); else None.
     group
         The number of each candidate's group, (n,), and the names of the groups, where there are any.
     people
-        What people's votes told, where the scores are people's (`comparo.with_votes`); else None.
+        The summary of people's votes, where the scores are people's (`comparo.with_votes`); else None.
     grown
         What each candidate was before items were added to the run (docs/runs.md); None where none were.
 
@@ -83,6 +93,12 @@ class Ranking(Placed):
     [1, 2, 3]
     """
 
+    method: str
+    comparisons: Comparisons
+    graph: Graph
+    scores: Array
+    covariance: Covariance
+    level: float = 0.95
     product: Product | None = None
     converged: bool = True
     validity: float | None = None
@@ -93,12 +109,101 @@ class Ranking(Placed):
     people: People | None = None
     grown: Grown | None = field(default=None, repr=False)
 
+    def __len__(self) -> int:
+        """How many candidates are ranked."""
+        return self.graph.nodes
+
+    def __iter__(self) -> Iterator[Any]:
+        """The items best first; with contexts, pairs (context, item) in the order of the table."""
+        items = self.items[self._order].tolist()
+        return iter(items if self.context is None else zip(self.context[self._order].tolist(), items, strict=True))
+
+    def __getitem__(self, key: Hashable) -> Candidate:
+        """The row of an item; with several contexts, of a pair (context, item).
+
+        >>> from comparo import fit
+        >>> ranking = fit([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.1)])
+        >>> ranking["b"].rank, [ranking[item].tier for item in ranking]
+        (2, [1, 1, 1])
+        """
+        context, contexts = None, self.comparisons.contexts
+        if contexts is not None and isinstance(key, tuple) and len(key) == 2:
+            context, key = key
+        node = self._node(key, context)
+        label = None if contexts is None else contexts[self.graph.context[node]]
+        score, std = float(self.scores[node]), float(self.std[node])
+        reach = float(ndtri((1 - self.level) / 2)) * std
+        places = (int(column[node]) for column in (self.rank, self.tier, self.counts))
+        return Candidate(label, key, score, std, score + reach, score - reach, *places)
+
+    @property
+    def items(self) -> NDArray[Any]:
+        """The label of each candidate."""
+        return np.asarray(self.comparisons.items[self.graph.item])
+
+    @property
+    def context(self) -> NDArray[Any] | None:
+        """The context's label of each candidate; None where the comparisons have no contexts."""
+        contexts = self.comparisons.contexts
+        return None if contexts is None else np.asarray(contexts[self.graph.context])
+
+    @property
+    def contexts(self) -> NDArray[Any] | None:
+        """The label of each context, shape (C,), as `bias`, `expected_spearman` and `top_probability` have them."""
+        return self.comparisons.contexts
+
+    @property
+    def std(self) -> Array:
+        """Standard error of each score; NaN for an item that was never compared."""
+        return self.covariance.std
+
+    @property
+    def low(self) -> Array:
+        """Lower end of each score's interval of coverage `level`."""
+        return np.asarray(self.scores + ndtri((1 - self.level) / 2) * self.std)
+
+    @property
+    def high(self) -> Array:
+        """Upper end of each score's interval of coverage `level`."""
+        return np.asarray(self.scores - ndtri((1 - self.level) / 2) * self.std)
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """How many comparisons each candidate is in."""
+        return self.graph.degrees()
+
+    @cached_property
+    def component(self) -> NDArray[np.int32]:
+        """The connected component of each candidate, numbered from 1 in its context."""
+        first_of_context = self.graph.component[self.graph.starts[:-1]]
+        return np.asarray(self.graph.component - np.repeat(first_of_context, np.diff(self.graph.starts)) + 1)
+
+    @cached_property
+    def _order(self) -> NDArray[np.int64]:
+        """Best first, in the comparisons' order of contexts and then of components."""
+        return np.lexsort((-merge_ties(self.scores), self.graph.component, self.graph.context))
+
+    @cached_property
+    def rank(self) -> NDArray[np.int64]:
+        """1 for the best of each component; equal scores share a rank."""
+        return ranks(self.graph, self.scores)
+
+    @cached_property
+    def tier(self) -> NDArray[np.int64]:
+        """1 for the best tier of each component; items that cannot be distinguished share one.
+
+        A tier ends before the first item that its best item beats with a probability of at least `level`. Contexts of
+        more than 4096 items take the errors of two scores as independent. All are in one tier where a test at
+        1 − `level` (`equality`) does not show that any items differ: equal items are split in at most that share of
+        runs.
+        """
+        if equality(self.comparisons, self.covariance.pattern.limits) > 1 - self.level:
+            return np.ones(len(self), dtype=np.int64)
+        return tiers(self.scores, self.covariance, self.level)
+
     @property
     def estimate(self) -> Whose:
-        """Whose ranking it is: "judge"; "consensus" for what people would say, as far as one judge can tell; "people".
-
-        The last has votes of people (`comparo.ranking.votes`).
-        """
+        """Whose ranking it is: "judge", "consensus" (people's, estimated from one judge) or "people" (with votes)."""
         if self.people is not None:
             return "people"
         return "judge" if self.opinion is None else "consensus"
@@ -133,37 +238,35 @@ class Ranking(Placed):
     @property
     def notes(self) -> tuple[str, ...]:
         """Problems that a reader must know of; also issued as warnings by `fit`."""
-        found = notes(self.comparisons, self.graph, self.product, self.converged)
-        if self.panel is not None:
-            found += member_notes(self.panel, for_people=self.estimate == "consensus" and self.validity != 1.0)
-        return found if self.people is None else (*found, *self.people.notes)
+        return notes(self)
 
     @property
-    def voices(self) -> dict[str, NDArray[Any]] | None:
+    def voices(self) -> Columns | None:
         """What each voice of a panel is worth: a table with a row per judge (docs/panel.md); None without a panel."""
         return None if self.panel is None else member_columns(self.panel, self.level)
 
     @property
-    def ties(self) -> dict[str, NDArray[Any]] | None:
+    def ties(self) -> Columns | None:
         """The tie parameter ν of each judge, and P(tie) of two equal texts (docs/fitting.md); None without ties."""
-        return tie_columns(self.comparisons, self.product, self.panel)
+        return tie_columns(self)
 
     @property
-    def control(self) -> dict[str, NDArray[Any]] | None:
-        """What each judge gives for one step of what is held equal, in logits: a table; None where nothing is."""
-        source = self if self.controlled is None else self.controlled
-        held = held_of(source.comparisons, source.product, source.panel)
-        return control_columns(held, self.level) if held else None
+    def control(self) -> Columns | None:
+        """What each judge gives for one step of each controlled number, in logits: a table; None without control."""
+        return control_columns(self if self.controlled is None else self.controlled, self.level)
 
     @property
-    def moved(self) -> dict[str, NDArray[Any]] | None:
+    def moved(self) -> Columns | None:
         """Old items that moved beyond their interval when items were added: a table; None where none were added."""
         return None if self.grown is None else moved_columns(self, self.grown)
 
     @property
-    def views(self) -> dict[str, NDArray[Any]] | None:
+    def views(self) -> Columns | None:
         """The scores that each voice of a panel gives on its own, in its own logits: a table; None without a panel."""
-        return None if self.panel is None else self._table({"item": self.items} | view_columns(self.panel))
+        if self.panel is None:
+            return None
+        views = {str(name): voice.scores for name, voice in zip(self.panel.names, self.panel.voices, strict=True)}
+        return self._table({"item": self.items} | views)
 
     def groups(self, by: Groups | None = None, contexts: Over = "new") -> Leaderboard:
         """The leaderboard: mean scores of groups of candidates, such as the systems that wrote them, with intervals.
@@ -213,20 +316,98 @@ class Ranking(Placed):
         """The notes of the `leaderboard`, where there is one; `notes` leave them out, since it takes time to make."""
         return () if self.leaderboard is None else self.leaderboard.notes
 
-    def to_columns(self) -> dict[str, NDArray[Any]]:
+    def probability(self, one: Hashable, other: Hashable, context: Hashable = None) -> float:
+        """P(`one` is better than `other`): that its true score is higher, given the comparisons.
+
+        NaN where no chain of comparisons connects the two. This is not the share of answers in favour
+        of `one`: with enough comparisons a small difference becomes certain.
+
+        >>> from comparo import fit
+        >>> fit([("a", "b", 0.5), ("b", "a", 0.5)]).probability("a", "b")
+        0.5
+        """
+        a, b = self._node(one, context), self._node(other, context)
+        if self.graph.component[a] != self.graph.component[b]:
+            return float("nan")
+        variance = np.array(self.covariance.difference(a, b) if a != b else 0.0)
+        return float(beats(np.array(self.scores[a] - self.scores[b]), variance))
+
+    def rank_intervals(self) -> Columns:
+        """The best and the worst rank of each candidate at `level`: a table with columns best_rank and worst_rank.
+
+        From 1000 draws of all scores of a component; in contexts of more than 4096 items, the ranks that the ends of
+        the score's interval would have.
+
+        >>> from comparo import fit
+        >>> fit([("a", "b", 0.2), ("b", "c", 0.9), ("c", "a", 0.2)]).rank_intervals()["item"].tolist()
+        ['b', 'a', 'c']
+        """
+        best, worst, _ = places(self.scores, self.covariance, self.level)
+        return self._table({"item": self.items, "rank": self.rank, "best_rank": best, "worst_rank": worst})
+
+    def top(self, k: int) -> Columns:
+        """P(each candidate is among the best k of its component): a table with a column probability.
+
+        From 1000 draws; in contexts of more than 4096 items, P(its true score is above the mean of the k-th and the
+        next score).
+
+        >>> from comparo import fit
+        >>> top = fit([("a", "b", 0.01), ("b", "a", 0.99), ("a", "b", 0.02)]).top(1)
+        >>> top["item"].tolist(), top["probability"].round(2).tolist()
+        (['b', 'a'], [0.99, 0.01])
+        """
+        if not isinstance(k, int) or k < 1:
+            raise ValueError(f"k is a whole number from 1 on, not {k!r}")
+        probability = places(self.scores, self.covariance, self.level, k)[2]
+        return self._table({"item": self.items, "rank": self.rank, "probability": probability})
+
+    def _table(self, columns: Columns) -> Columns:
+        """Columns (n,) in the order of `items` as a table: best first, with what else names a row."""
+        if self.graph.components > self.graph.contexts:
+            columns = {"component": self.component} | columns
+        if self.context is not None:
+            columns = {"context": self.context} | columns
+        return {name: column[self._order] for name, column in columns.items()}
+
+    def nodes_of(self, context: Hashable = None) -> slice:
+        """The slice of the candidates of `context`, which may be omitted if there is only one."""
+        graph, contexts = self.graph, self.comparisons.contexts
+        if contexts is None and context is not None:
+            raise KeyError(f"there is no context {context!r}: the comparisons have no contexts")
+        if contexts is None or (context is None and graph.contexts == 1):
+            return slice(0, graph.nodes)
+        labels = contexts.tolist()
+        if context is None:
+            raise KeyError(f"say which of the {len(labels)} contexts, for example context={labels[0]!r}")
+        if context not in labels:
+            raise KeyError(f"there is no context {context!r}; there are {', '.join(map(repr, labels[:5]))}, …")
+        position = int(np.flatnonzero(graph.context[graph.starts[:-1]] == labels.index(context))[0])
+        return slice(int(graph.starts[position]), int(graph.starts[position + 1]))
+
+    def _node(self, item: Hashable, context: Hashable) -> int:
+        contexts, first = self.comparisons.contexts, self.nodes_of(context).start
+        label = None if contexts is None else contexts[self.graph.context[first]]
+        node = self._numbers.get((label, item))
+        if node is None:
+            raise KeyError(f"there is no item {item!r}" + ("" if context is None else f" in context {context!r}"))
+        return node
+
+    @cached_property
+    def _numbers(self) -> dict[tuple[Any, Any], int]:
+        return {label: node for node, label in enumerate(self.graph.labels(self.comparisons))}
+
+    def to_columns(self) -> Columns:
         """The table as columns, best first: item, score, std, low, high, rank, tier, comparisons.
 
         With contexts, a column context comes first; where the graph is not connected, a column component is added. A
-        consensus has the columns judge_score and judge_rank after score and rank. Where the length is held equal,
+        consensus has the columns judge_score and judge_rank after score and rank. With control of the length,
         equal_length_score, equal_length_std and equal_length_rank come last. A ranking that has grown has a column new.
         """
+        own = self.opinion
         columns = {"item": self.items, "score": self.scores}
-        if self.opinion is not None:
-            columns |= {"judge_score": self.opinion.scores}
-        columns |= {"std": self.std, "low": self.low, "high": self.high}
-        columns |= {"rank": self.rank}
-        if self.opinion is not None:
-            columns |= {"judge_rank": self.opinion.rank}
+        columns |= {} if own is None else {"judge_score": own.scores}
+        columns |= {"std": self.std, "low": self.low, "high": self.high, "rank": self.rank}
+        columns |= {} if own is None else {"judge_rank": own.rank}
         columns |= {"tier": self.tier, "comparisons": self.counts}
         if (equal := self.controlled) is not None and (control := self.control) is not None:
             name = control_name(control)
@@ -234,25 +415,6 @@ class Ranking(Placed):
         if self.grown is not None:
             columns["new"] = self.grown.new
         return self._table(columns)
-
-    def to_frame(self, backend: str | None = None) -> Any:
-        """The table of `to_columns` as a pandas, polars or pyarrow frame: the first that is installed, or `backend`."""
-        return frame_from_columns(self.to_columns(), backend)
-
-    @overload
-    def to_csv(self) -> str: ...
-    @overload
-    def to_csv(self, path: str | os.PathLike[str]) -> None: ...
-    def to_csv(self, path: str | os.PathLike[str] | None = None) -> str | None:
-        """Return the table of `to_columns` as CSV, or write it to `path`; missing numbers are empty fields."""
-        if path is None:
-            return self._csv
-        Path(path).write_text(self._csv, encoding="utf-8", newline="")
-        return None
-
-    @cached_property
-    def _csv(self) -> str:
-        return csv_text(self.to_columns())
 
     def to_json(self) -> str:
         """The table with method, estimate, level, notes, bias, variances and the leaderboard, as one JSON object.
@@ -267,13 +429,6 @@ class Ranking(Placed):
             document["people"] = {name: plain(value) for name, value in asdict(self.people).items()}
         if self.product is not None:
             document["dispersion"] = plain(self.product.dispersion)
-            document["bias"] = json_rows(self._bias_columns())
-        if self.panel is not None and self.voices is not None and self.views is not None:
-            document |= {"voices": json_rows(self.voices), "views": json_rows(self.views)}
-        if (ties := self.ties) is not None:
-            document["ties"] = json_rows(ties)
-        if (control := self.control) is not None:
-            document["control"] = json_rows(control)
         if self.effects is not None:
             names = ("scores", "groups", "style", "noise", "freedom", "gap", "bias")
             document["variances"] = {name: plain(getattr(self.effects, name)) for name in names}
@@ -281,20 +436,35 @@ class Ranking(Placed):
             tables = {"new": new_columns(self, self.grown), "moved": moved_columns(self, self.grown)}
             document["growth"] = {name: json_rows(table) for name, table in tables.items()}
             document["growth"]["left_out"] = self.grown.left_out
-        if self.leaderboard is not None:
-            document["groups"] = json_rows(self.leaderboard.to_columns())
-        return json.dumps(
-            document | {"ranking": json_rows(self.to_columns())}, ensure_ascii=False, default=str, allow_nan=False
-        )
+        details = {
+            "bias": None if self.product is None else self._bias_columns(),
+            "voices": self.voices,
+            "views": self.views,
+            "ties": self.ties,
+            "control": self.control,
+            "groups": None if self.leaderboard is None else self.leaderboard.to_columns(),
+            "ranking": self.to_columns(),
+        }
+        document |= {name: json_rows(table) for name, table in details.items() if table is not None}
+        return json.dumps(document, ensure_ascii=False, default=str, allow_nan=False)
 
     def bias_frame(self, backend: str | None = None) -> Any:
         """`bias` as a frame with columns context, judge (where there are such), gamma and, as in JSON, first_wins."""
         return frame_from_columns(self._bias_columns(), backend)
 
-    def _bias_columns(self) -> dict[str, NDArray[Any]]:
+    def _bias_columns(self) -> Columns:
+        """γ by context and judge; where it is a logit also σ(−γ) = P(the first of two equal texts wins)."""
+        bias = np.empty((0, 0)) if self.bias is None else self.bias
         names = self.comparisons.judges if self.panel is None else np.array(self.panel.names, dtype=object)
-        expert = BradleyTerry() if self.product is None else self.product.expert
-        return bias_columns(self.comparisons.contexts, names, self.bias, is_logit(expert))
+        columns: Columns = {}
+        if self.contexts is not None:
+            columns["context"] = np.repeat(self.contexts[: len(bias)], bias.shape[1])
+        if names is not None:
+            columns["judge"] = np.tile(names[: bias.shape[1]], len(bias))
+        columns["gamma"] = bias.ravel()
+        if self.product is None or is_logit(self.product.expert):
+            columns["first_wins"] = np.asarray(expit(-bias.ravel()))
+        return columns
 
     def __repr__(self) -> str:
         contexts = "" if self.context is None else f" in {self.graph.contexts} contexts"
@@ -308,12 +478,8 @@ class Ranking(Placed):
 
     @property
     def meaning(self) -> str:
-        """What a consensus is, and how to get the judge's own ranking; "" for other rankings."""
-        if self.estimate != "consensus" or self.validity is None:
-            return ""
-        return consensus_sentence(
-            self.validity, self.group is not None, self.context is not None, self.panel is not None
-        )
+        """How a consensus is made, and how to get the judge's own ranking; "" for other rankings."""
+        return consensus_sentence(self) if self.estimate == "consensus" and self.validity is not None else ""
 
     def __str__(self) -> str:
         return (f"{self.meaning}\n" if self.meaning else "") + table_text(self.to_columns(), self.notes)

@@ -7,7 +7,7 @@ ones only the standard errors, as if the errors of two items were independent.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,25 +88,12 @@ def tiers(scores: Array, covariance: Covariance, level: float) -> LongIndex:
     return tier
 
 
-def rank_intervals(scores: Array, covariance: Covariance, level: float) -> tuple[LongIndex, LongIndex]:
-    """Best and worst rank of each candidate at `level`: quantiles of its rank over draws of all scores.
+def places(scores: Array, covariance: Covariance, level: float, k: int = 1) -> tuple[LongIndex, LongIndex, Array]:
+    """Best and worst rank of each candidate at `level`, and P(it is among the best k of its component), each (n,).
 
-    In large contexts, the ranks that the ends of its score's interval would have among the scores.
+    Both are from draws of all scores. In large contexts, the ranks are those that the ends of a score's interval would
+    have among the scores, and the probability is that the true score is above the mean of the k-th and the next score.
     """
-    best, worst, _ = places(scores, covariance, level, 1)
-    return best, worst
-
-
-def among_best(scores: Array, covariance: Covariance, k: int) -> Array:
-    """P(each candidate is among the best k of its component), shape (n,), from draws of all scores.
-
-    In large contexts, P(its true score is above the mean of the k-th and the next score).
-    """
-    return places(scores, covariance, 0.5, k)[2]
-
-
-def places(scores: Array, covariance: Covariance, level: float, k: int) -> tuple[LongIndex, LongIndex, Array]:
-    """`rank_intervals` and `among_best` from the same draws."""
     best, worst = np.empty((2, len(scores)), dtype=np.int64)
     probability, outside = np.empty(len(scores)), (1 - level) / 2
     for nodes, drawn in _drawn_ranks(scores, covariance):
@@ -184,18 +171,3 @@ def _ranks(values: Array, compared: int) -> NDArray[np.integer]:
     for other in range(size):
         place += values[:, other : other + 1] < values
     return place
-
-
-def nodes_of(graph: Graph, labels: NDArray[Any] | None, context: Hashable) -> slice:
-    """The slice of the candidates of `context`, which may be None if there is only one; `labels` (C,) name contexts."""
-    if labels is None or (context is None and graph.contexts == 1):
-        if context is not None:
-            raise KeyError(f"there is no context {context!r}: the comparisons have no contexts")
-        return slice(0, graph.nodes)
-    if context is None:
-        raise KeyError(f"say which of the {len(labels)} contexts, for example context={labels[:1].tolist()[0]!r}")
-    code = next((code for code, label in enumerate(labels.tolist()) if label == context), None)
-    if code is None:
-        raise KeyError(f"there is no context {context!r}; there are {', '.join(map(repr, labels[:5].tolist()))}, …")
-    position = int(np.flatnonzero(graph.context[graph.starts[:-1]] == code)[0])
-    return slice(int(graph.starts[position]), int(graph.starts[position + 1]))

@@ -1,8 +1,8 @@
-"""People's votes beside a machine's ranking: what people would say of all texts, and how far to believe the machine.
+"""People's votes beside a machine's ranking: how people would score all texts, and how much they share its view.
 
-The machine's view of a text has two parts, what it says of the text's group m and of the text beyond that δ. People
-share some of each (`votes`); the share of δ relative to that of m is the validity k of t = m + k·δ
-(`consensus`), which one judge's answers do not tell, and few votes do. Before any vote, people's scores are
+The machine's view of a text has two parts, that of the text's group m and that of the text beyond it, δ. People share
+some of each; the share of δ relative to that of m is the validity k of t = m + k·δ (`consensus`), which one judge's
+answers do not determine, and few votes do. Before any vote, people's scores are
 
     t/S = ρ_m·√B·m/sd(m) + ρ_δ·√(1 − B)·δ/sd(δ) + rest,
 
@@ -29,9 +29,8 @@ from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.likelihoods.davidson import Davidson
 from comparo.model.linalg.graph import Graph
 from comparo.model.tuning import LIMITS, Limits
-from comparo.ranking.consensus import PEOPLE, Parts, parts_of
+from comparo.ranking.consensus import PEOPLE, parts_of
 from comparo.ranking.grouping import group_codes
-from comparo.ranking.growth import People
 from comparo.ranking.ranking import Ranking
 from comparo.types import Array, Index
 
@@ -49,8 +48,8 @@ class Usual:
     """How much people usually share of a judge's view: correlations, and their standard deviations between judges.
 
     `groups` is ρ_m, `texts_vary` the standard deviation of ρ_δ, and `whole` the correlation with all of a judge's view,
-    where no groups are known. `against` is the share of judges that go against people: of these nothing is expected but
-    the size of their correlations. Means over four sets of recorded judges beside people's scores (docs/people.md); the
+    where no groups are known. `against` is the share of judges that go against people: of these only the size of their
+    correlations is expected. Means over four sets of recorded judges beside people's scores (docs/people.md); the
     deviations are about twice those between the sets, since ratings have noise of their own.
     """
 
@@ -65,13 +64,72 @@ class Usual:
 USUAL = Usual()
 
 
+@dataclass(frozen=True, slots=True)
+class People:
+    """A summary of people's votes.
+
+    Parameters
+    ----------
+    votes, voters : How many votes there are, and by how many people.
+    level : The coverage of the interval of the validity.
+    validity, low, high : k with its interval, the share of the judge's view of a text beyond its group that people
+        share; None where no groups are known.
+    correlation : The expected correlation of the scores with people's; 0 counts for the case that all texts are equal.
+    alone : The same from the votes alone, without the machine.
+    worth : How many votes of people alone would give the same, r²/(1 − r²) being proportional to their number.
+    is_scattered : Whether hardly any text is in two votes.
+    """
+
+    votes: int
+    voters: int
+    level: float
+    validity: float | None
+    low: float | None
+    high: float | None
+    correlation: float
+    alone: float
+    worth: float
+    is_scattered: bool = False
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know before trusting the intervals."""
+        if not self.is_scattered:
+            return ()
+        return (
+            "hardly any text is in two votes, so that they do not tell how much texts of one group vary: the intervals "
+            "of people's scores may be far off; ask about the same texts again, or use fit --powered for groups",
+        )
+
+    @property
+    def sentence(self) -> str:
+        """The summary as a sentence.
+
+        >>> print(People(50, 2, 0.95, 0.2, 0.05, 0.4, 0.6, 0.45, 107.0).sentence)
+        50 votes of 2 people with the judge's answers are worth about as much as 107 votes alone: the expected
+        correlation with people's scores is 0.60, and 0.45 from the votes alone. Of what the judge says about a text
+        beyond its group, people share 0.20 (0.05 to 0.40).
+        """
+        who = f"{self.votes:,} votes of {self.voters:,} people" if self.voters > 1 else f"{self.votes:,} votes"
+        sentence = (
+            f"{who} with the judge's answers are worth about as much as {self.worth:,.0f} votes alone: the expected "
+            f"correlation with people's scores is {self.correlation:.2f}, and {self.alone:.2f} from the votes alone."
+        )
+        if self.validity is None or self.low is None or self.high is None:
+            return sentence
+        shared = f"{self.validity:.2f} ({self.low:.2f} to {self.high:.2f})"
+        if not np.isfinite([self.validity, self.low, self.high]).all():  # a ratio whose denominator may be 0
+            shared = "an unknown share; more votes tell it"
+        return f"{sentence} Of what the judge says about a text beyond its group, people share {shared}."
+
+
 def with_votes(ranking: Ranking, votes: Any, usual: Usual = USUAL) -> Ranking:
-    """What people would say of all texts, from a machine's ranking of them and people's votes about some.
+    """People's scores of all texts, estimated from a machine's ranking of them and people's votes about some.
 
     Parameters
     ----------
     ranking
-        The ranking of a judge or a panel; with prior="estimated" and groups, its parts are told apart.
+        The ranking of a judge or a panel; with prior="estimated" and groups, it has two parts.
     votes
         Comparisons by people, in any form that `Comparisons.of` reads, of texts of the ranking: p is 1, 0, or ½ for a
         tie.
@@ -81,8 +139,8 @@ def with_votes(ranking: Ranking, votes: Any, usual: Usual = USUAL) -> Ranking:
     Returns
     -------
     Ranking
-        Its scores, in logits of people's votes, with intervals for people's scores of the texts; its `people` says what
-        the votes told, and its `judged` is the machine's ranking.
+        Its scores, in logits of people's votes, with intervals for people's scores of the texts; its `people`
+        summarises the votes, and its `judged` is the machine's ranking.
 
     Raises
     ------
@@ -106,10 +164,19 @@ def with_votes(ranking: Ranking, votes: Any, usual: Usual = USUAL) -> Ranking:
     both = voted(said, asked, expectation)
     alone = voted(said, asked, _without_machine(graph.nodes, group))
     (own, odds), (lone, least) = _reached(both), _reached(alone)
-    voters = 1 if said.judges is None else len(np.unique(said.judged_by))
     validity, low, high = _validity(both, sizes, judged.level) if len(sizes) == 2 else (None, None, None)
-    told = len(said), voters, judged.level, validity, low, high
-    people = People(*told, own, lone, len(said) * odds / least, group is not None and _are_scattered(first, second))
+    people = People(
+        votes=len(said),
+        voters=1 if said.judges is None else len(np.unique(said.judged_by)),
+        level=judged.level,
+        validity=validity,
+        low=low,
+        high=high,
+        correlation=own,
+        alone=lone,
+        worth=len(said) * odds / least,
+        is_scattered=group is not None and _are_scattered(first, second),
+    )
     return replace(
         judged, scores=both.scores, covariance=both, validity=validity, opinion=judged, people=people, controlled=None
     )
@@ -180,38 +247,34 @@ def _without_machine(texts: int, group: Index | None) -> Expectation:
 
 
 def expected_of(ranking: Ranking, usual: Usual = USUAL) -> tuple[Expectation, Array]:
-    """What is expected of people's scores before any vote, and the standard deviations of the machine's parts, (D,).
+    """The prior of people's scores before any vote, and the standard deviations of the machine's D parts, (D,).
 
     The validity is the usual one, or the one that the ranking has.
     """
     judged, parts = ranking.judged, parts_of(ranking.judged)
-    if parts is not None and ranking.validity is not None:
-        parts = replace(parts, usual=ranking.validity)
-    expectation, sizes = _expected(judged.scores, parts, None if judged.group is None else judged.group[0], usual)
-    return replace(expectation, against=usual.against), sizes
-
-
-def _expected(scores: Array, parts: Parts | None, group: Index | None, usual: Usual) -> tuple[Expectation, Array]:
-    """What is expected of people's scores, and the standard deviations of the machine's parts, (D,)."""
+    scores, group = judged.scores, None if judged.group is None else judged.group[0]
     size = float(np.std(scores)) or 1.0
     if parts is None or np.std(parts.expected) < NONE * size or np.std(scores - parts.expected) < NONE * size:
-        between = 0.0 if group is None else BETWEEN
-        left = 1.0 - usual.whole**2
-        column, b, vary = scores[:, None] / size, np.array([usual.whole]), np.array([usual.whole_varies**2])
-        return Expectation(column, b, vary, group, between * left, (1.0 - between) * left), np.array([size])
-    columns = np.column_stack([parts.expected, scores - parts.expected])
-    sizes = np.std(columns, axis=0)
-    if group is None:
-        wanted = sizes * [1.0, parts.usual]
-        b = usual.whole * wanted / float(np.linalg.norm(wanted))
-        vary = np.full(2, usual.whole_varies**2)
-        return Expectation(columns / sizes, b, vary, None, 0.0, 1.0 - usual.whole**2), sizes
-    share = np.array([BETWEEN, 1.0 - BETWEEN])
-    texts = parts.usual * usual.groups * float(np.sqrt(share[0] / share[1])) * sizes[1] / sizes[0]
-    rho = np.array([usual.groups, min(texts, TEXTS_MOST)])
-    rest = share * (1.0 - rho**2)
-    vary = share * np.array([usual.groups_vary, usual.texts_vary]) ** 2
-    return Expectation(columns / sizes, np.sqrt(share) * rho, vary, group, float(rest[0]), float(rest[1])), sizes
+        columns, sizes = scores[:, None], np.array([size])
+    else:
+        columns = np.column_stack([parts.expected, scores - parts.expected])
+        sizes = np.std(columns, axis=0)
+    validity = ranking.validity
+    if validity is None:
+        validity = 1.0 if parts is None else parts.usual
+    between = 0.0 if group is None else BETWEEN
+    share = np.array([between, 1.0 - between])
+    if len(sizes) == 2 and group is not None:
+        texts = validity * usual.groups * float(np.sqrt(share[0] / share[1])) * sizes[1] / sizes[0]
+        rho = np.array([usual.groups, min(texts, TEXTS_MOST)])
+        b, rest = np.sqrt(share) * rho, share * (1.0 - rho**2)
+        vary = share * np.array([usual.groups_vary, usual.texts_vary]) ** 2
+    else:
+        wanted = sizes * [1.0, validity][: len(sizes)]
+        b, rest = usual.whole * wanted / float(np.linalg.norm(wanted)), share * (1.0 - usual.whole**2)
+        vary = np.full(len(sizes), usual.whole_varies**2)
+    prior = Expectation(columns / sizes, b, vary, group, float(rest[0]), float(rest[1]), against=usual.against)
+    return prior, sizes
 
 
 def _reached(found: Voted) -> tuple[float, float]:
@@ -245,16 +308,8 @@ def votes_about(votes: Comparisons, known: Sequence[tuple[Any, Any]]) -> Compari
     >>> len(votes_about(Comparisons.from_rows([("a", "b", 1.0), ("a", "new", 0.0)]), [(None, "a"), (None, "b")]))
     1
     """
-    names = [None] * len(votes)
-    if votes.contexts is not None and votes.context is not None:
-        names = votes.contexts[votes.context].tolist()
-    spelt = {(str(context) if votes.contexts is not None else "None", str(item)) for context, item in known}
-    ends = (votes.items[column].tolist() for column in (votes.first, votes.second))
-    about = [
-        (str(name), str(one)) in spelt and (str(name), str(other)) in spelt
-        for name, one, other in zip(names, *ends, strict=True)
-    ]
-    return votes.take(np.array(about)) if any(about) else None
+    about = (_numbers(votes, known)[1] >= 0).all(axis=0)
+    return votes.take(about) if about.any() else None
 
 
 def find_voted(votes: Comparisons, known: Sequence[tuple[Any, Any]]) -> tuple[Index, Index]:
@@ -273,26 +328,29 @@ def find_voted(votes: Comparisons, known: Sequence[tuple[Any, Any]]) -> tuple[In
             f"the vote on {ends[0]!r} and {ends[1]!r} has p = {votes.p[row]:g}; a vote is for the first (1), the "
             "second (0) or neither (0.5): give one row per vote, not the share of several"
         )
+    labels, nodes = _numbers(votes, known)
+    if (nodes < 0).any():
+        side, row = np.argwhere(nodes < 0)[0].tolist()
+        context, item = labels[side][row]
+        place = "" if context is None else f" of context {context!r}"
+        raise ComparisonsError(
+            f"a vote is about {item!r}{place}, which is not among the {len(known)} texts that are ranked; "
+            "leave it out, or rank that text too"
+        )
+    return nodes[0], nodes[1]
+
+
+def _numbers(votes: Comparisons, known: Sequence[tuple[Any, Any]]) -> tuple[list[list[tuple[Any, Any]]], Index]:
+    """The labels (context, item) of both texts of each vote, and their numbers (2, K) among the `known`, or −1."""
     contexts = list(dict.fromkeys(context for context, _ in known))
     if votes.contexts is None and len(contexts) > 1:
         raise ComparisonsError("the votes have no column context, and the texts have several; add it to the votes")
     named = [contexts[0]] * len(votes)
     if votes.contexts is not None and votes.context is not None:
         named = votes.contexts[votes.context].tolist()
-    written = [(str(context), str(item)) for context, item in known]
-    found = []
-    for column in (votes.first, votes.second):
-        labels = list(zip(named, votes.items[column].tolist(), strict=True))
-        nodes = look_up(labels, known)
-        if (nodes < 0).any():
-            nodes = look_up([(str(context), str(item)) for context, item in labels], written)
-        if (nodes < 0).any():
-            row = int(np.argmin(nodes))
-            context, item = labels[row]
-            place = "" if context is None else f" of context {context!r}"
-            raise ComparisonsError(
-                f"a vote is about {item!r}{place}, which is not among the {len(known)} texts that are ranked; "
-                "leave it out, or rank that text too"
-            )
-        found.append(nodes)
-    return found[0], found[1]
+    labels = [list(zip(named, votes.items[ends].tolist(), strict=True)) for ends in (votes.first, votes.second)]
+    nodes = [look_up(side, known) for side in labels]
+    if min(side.min(initial=0) for side in nodes) < 0:
+        written = [[(str(context), str(item)) for context, item in side] for side in (*labels, known)]
+        nodes = [look_up(side, written[2]) for side in written[:2]]
+    return labels, np.stack(nodes)

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.special import ndtri
 
 import comparo.report.bounds as bounds
-from comparo.ranking.flips import count_flips, unexplained_flips
+from comparo.ranking.self_consistency import count_flips, unexplained_flips
 from comparo.report.embed import label
 from comparo.report.making import command, prompt_flags, prompt_of
 from comparo.report.measures import Outlook, length_correlation, position_bias

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from comparo.ranking.flips import MANY
+from comparo.ranking.self_consistency import MANY
 
 Verdict = Literal["fine", "check", "poor", "plain"]
 

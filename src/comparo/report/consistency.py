@@ -5,8 +5,7 @@ from collections import Counter
 import numpy as np
 
 import comparo.report.bounds as bounds
-from comparo.analysis.transitivity import cycles
-from comparo.ranking.flips import count_flips
+from comparo.ranking.self_consistency import count_flips, cycles
 from comparo.report.embed import label
 from comparo.report.measures import position_bias, residuals
 from comparo.report.phrases import PEOPLE, words_of

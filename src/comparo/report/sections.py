@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comparo.analysis.correlations import agreement
-from comparo.ranking.growth import growth_sentences, moved_columns, new_columns
+from comparo.ranking.display import growth_sentences, moved_columns, new_columns
 from comparo.ranking.ranking import Ranking
 from comparo.report.bounds import pairs_in_order
 from comparo.report.data import Tables, View

@@ -12,7 +12,7 @@ import numpy as np
 import comparo.report.bounds as bounds
 from comparo.analysis.confidence import top_probability
 from comparo.analysis.correlations import mean_known
-from comparo.ranking.notes import control_name, control_sentences
+from comparo.ranking.display import control_name, control_sentences
 from comparo.report.consistency import consistency, failures, mass, position
 from comparo.report.embed import figure, label, percentages, signed
 from comparo.report.measures import Outlook, length_correlation

@@ -18,7 +18,7 @@ from comparo.analysis.correlations import correlation
 from comparo.analysis.reliability import MEASURES, measured
 from comparo.data.run_folder import key_of
 from comparo.model.estimators.panel_members import FEW, OTHERS, Heard, hear
-from comparo.ranking.notes import BLIND
+from comparo.ranking.display import BLIND
 from comparo.ranking.ranks import ranks
 from comparo.report.embed import label, signed
 from comparo.report.measures import position_bias, voter_biases

@@ -16,8 +16,8 @@ from scipy.special import logit, ndtri
 from comparo.analysis.sequential import ROUNDING, Bets, Bettors
 from comparo.data.sanitize import visible
 from comparo.ranking.display import json_rows, plain, table_html
-from comparo.ranking.flips import CLIPPED, Flips, unexplained_flips
 from comparo.ranking.ranking import Ranking
+from comparo.ranking.self_consistency import CLIPPED, Flips, unexplained_flips
 from comparo.types import Array
 
 EQUAL = 1e-9  # a margin in logits within rounding of 0

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from comparo.analysis.correlations import spearman_within
-from comparo.analysis.transitivity import flips
 from comparo.data.columns import look_up
 from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.data.run_folder import key_of
@@ -24,6 +23,7 @@ from comparo.data.wordings import WORDINGS
 from comparo.errors import StoreError
 from comparo.judges import Judge, Judgement
 from comparo.ranking.ranking import Ranking
+from comparo.ranking.self_consistency import count_flips
 from comparo.run.budget import Budget
 from comparo.run.cache import remembering
 from comparo.run.plan import Plan, Storage, prepare
@@ -269,7 +269,7 @@ def _compared(task: Repeated, ranking: Ranking, answered: Sequence[Judgement]) -
         mean_of_contexts,
         agree,
         len(both),
-        (flips(answers[0]), flips(answers[1])),
+        (count_flips(answers[0]).share, count_flips(answers[1]).share),
         str(voice.name),
     )
 

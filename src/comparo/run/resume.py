@@ -51,7 +51,7 @@ from comparo.data.items import Items
 from comparo.data.run_folder import DATABASE, Key, clean, decode, encode, key_of, named_rows, table_of_rows
 from comparo.errors import StoreError, WrongFolderError
 from comparo.judges import Judgement
-from comparo.ranking.growth import Grown
+from comparo.ranking.display import Grown
 from comparo.ranking.ranking import Ranking
 from comparo.rounding import merge_ties
 from comparo.run.budget import Budget, paid_and_spent, rounded

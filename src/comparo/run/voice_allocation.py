@@ -52,7 +52,7 @@ from comparo.methods import quiet_fit
 from comparo.model.estimators.panel import Panel
 from comparo.model.estimators.voice import Voice
 from comparo.model.inference.choices import Choices
-from comparo.ranking.notes import BLIND
+from comparo.ranking.display import BLIND
 from comparo.rounding import first_best
 from comparo.run.scheduling import Source
 from comparo.run.voices import comparisons

@@ -1,12 +1,9 @@
-"""Designs: which pairs to compare, before any answer is known, and in which order to show them.
+"""Designs: which pairs to compare before any answer is known, in which order to show them, and the shared defaults.
 
 A pair (x, y) is two items by their codes; `in_one_order` and `in_both_orders` decide which is shown first.
 
-How pairs are chosen where nothing else is said: the defaults that every entry point shares.
-
 `comparo.rank`, `Selector`, `next_pairs`, `plan` and the commands `comparo rank`, `comparo select` and `comparo plan`
-take them from here. Pairs are weighted by the contrast of their texts where the texts are known (`contrast.contrasts`).
-The measurements behind these defaults are in docs/defaults.md.
+share the defaults below, whose measurements are in docs/defaults.md.
 """
 
 import re
@@ -21,11 +18,11 @@ from comparo.types import Seed, as_generator
 
 Pairs = NDArray[np.int32]
 
-TRIES = 100
+TRIES = 100  # sets that are drawn at most until one serves
 DRAWN = 1_000_000  # pairs drawn in all tries together
 
 
-def random_pairs(items: int, pairs: int, seed: Seed = None, tries: int = TRIES) -> Pairs:
+def random_pairs(items: int, pairs: int, seed: Seed = None) -> Pairs:
     """K different random pairs of N items, each item in at least one of them, connected if K ≥ N − 1.
 
     They are drawn uniformly from all such sets if a few tries find one. With few pairs per item they are a uniformly
@@ -37,7 +34,6 @@ def random_pairs(items: int, pairs: int, seed: Seed = None, tries: int = TRIES) 
     items : N, the number of items.
     pairs : K ≥ N/2, the number of pairs.
     seed : A whole number or a generator.
-    tries : How many sets are drawn at most until one serves.
 
     Returns
     -------
@@ -54,8 +50,8 @@ def random_pairs(items: int, pairs: int, seed: Seed = None, tries: int = TRIES) 
         raise ValueError(f"{pairs} pairs cannot hold {items} items; draw at least {(items + 1) // 2} pairs")
     apart, none = np.arange(items), np.empty(0, dtype=np.int64)
     if pairs >= items - 1:
-        return connect(apart, none, pairs, rng, tries)
-    for _ in range(_affordable(tries, pairs)):
+        return connect(apart, none, pairs, rng)
+    for _ in range(_tries(pairs)):
         drawn = draw(items, none, pairs, rng)
         if np.bincount(drawn.ravel(), minlength=items).all():
             return drawn
@@ -63,7 +59,7 @@ def random_pairs(items: int, pairs: int, seed: Seed = None, tries: int = TRIES) 
 
 
 def in_one_order(pairs: Pairs, items: int, seed: Seed = None) -> Pairs:
-    """Each pair in one order, so that each item is first and second equally often, to within one.
+    """Each pair in one order: each item is first and second equally often, to within one.
 
     Parameters
     ----------
@@ -116,8 +112,8 @@ def check_number(items: int, pairs: int) -> None:
         raise ValueError(f"{pairs} pairs are more than the {items * (items - 1) // 2} that {items} items make")
 
 
-def _affordable(tries: int, pairs: int) -> int:
-    return min(tries, max(1, DRAWN // pairs))
+def _tries(pairs: int) -> int:
+    return min(TRIES, max(1, DRAWN // pairs))
 
 
 def draw(items: int, taken: NDArray[np.int64], pairs: int, rng: np.random.Generator) -> Pairs:
@@ -163,16 +159,10 @@ def _tree(component: NDArray[np.integer], rng: np.random.Generator) -> Pairs:
     return joining(component, walk)
 
 
-def connect(
-    component: NDArray[np.integer],
-    taken: NDArray[np.int64],
-    pairs: int,
-    rng: np.random.Generator,
-    tries: int = TRIES,
-) -> Pairs:
+def connect(component: NDArray[np.integer], taken: NDArray[np.int64], pairs: int, rng: np.random.Generator) -> Pairs:
     """Different pairs that are not taken and join all components, of which there are at most `pairs` + 1."""
     items = len(component)
-    for _ in range(_affordable(tries, pairs)):
+    for _ in range(_tries(pairs)):
         drawn = draw(items, taken, pairs, rng)
         if merge(component, drawn).max() == 0:
             return drawn
@@ -202,8 +192,8 @@ def orient(pairs: Pairs, more_first: NDArray[np.int64], rng: np.random.Generator
 
     The ends of pairs at one item are mated two by two, and mates are opposites, one first and one second, as are the
     two ends of a pair. So ends fall into chains of alternating kinds. An item with an odd number of pairs has one end
-    without mate, where a chain begins or ends; its chain is turned so that of the items at its two ends the one that
-    `more_first` (N,) has lower, by how much more often each was first than second so far, is first.
+    without mate, where a chain begins or ends. Of the items at the two ends of a chain, the one that is lower in
+    `more_first` (N,), by how much more often each was first than second so far, is first.
     """
     ends = pairs.ravel()
     order = np.argsort(ends, kind="stable")

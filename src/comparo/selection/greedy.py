@@ -1,23 +1,38 @@
-"""The pair that lowers the uncertainty most, found repeatedly without computing the gains of all pairs each time.
+"""The pairs that lower the uncertainty of scores most, one at a time or, for many items, many at a time.
 
 A = H⁻¹ is the covariance of the scores, H the curvature of the comparisons so far. A comparison of x and y of curvature
 c multiplies det H by 1 + c·R_xy with the variance of the difference R_xy = A_xx + A_yy − 2A_xy, and turns A into
 
     A − v vᵀ,   v = A r·√(c / (1 + c·R_xy)),   r = e_x − e_y   (Sherman and Morrison).
 
-So R_xy never grows as comparisons are added. Items are numbered in shuffled order; among pairs whose gains differ by
-less than rounding does (`comparo.rounding`) the first in that order is taken: the seed decides among equal pairs.
+R_xy never grows as comparisons are added. Items are numbered in shuffled order; among pairs whose gains differ by less
+than rounding does (`comparo.rounding`) the first in that order is taken: the seed decides among equal pairs.
+
+Without an N × N array, R_xy is estimated (`Resistance`), and many pairs are chosen at a time (`matching`). With D the
+diagonal of the curvature H and S = D − H,
+
+    H⁻¹ = D⁻¹ + D⁻¹ S D⁻¹ + D⁻¹ S H⁻¹ S D⁻¹,    so    R_xy = 1/D_xx + 1/D_yy + E‖Y_x − Y_y‖²
+
+for x and y that were not compared, where the q columns of Y are draws from N(0, H⁻¹) / √q multiplied by D⁻¹ S. A draw
+costs one solution with H. Only the last term is random: at ten comparisons per item it is a tenth of R_xy.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
+from comparo.data.comparisons import Comparisons
 from comparo.model.likelihoods.bradley_terry import logistic_curvature
+from comparo.model.linalg.graph import Graph, Pattern
+from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.tuning import LIMITS, Limits
 from comparo.rounding import TIES, first_best, merge_ties
+from comparo.selection.designs import Pairs
 from comparo.types import Array, Mask
 
 SAMPLE = 8192  # pairs by which the gain of the last candidate is estimated
@@ -74,6 +89,7 @@ def join(component: NDArray[np.int32], asked: NDArray[np.int32], worth: Array, m
     return chosen
 
 
+@dataclass(eq=False)
 class Greedy:
     """The free pairs by falling gain c·R, each taken into A before the next is found.
 
@@ -91,25 +107,17 @@ class Greedy:
     ((0, 3), (0, 2))
     """
 
-    def __init__(
-        self,
-        covariance: Array,
-        free: Mask,
-        scores: Array | None = None,
-        calls: int = 1,
-        repeats: bool = False,
-        worth: Array | None = None,
-        limits: Limits = LIMITS,
-    ) -> None:
-        n = len(covariance)
-        self.limits = limits
-        self.worth = worth
-        self.covariance = covariance
-        self.free = free
-        self.scores = scores
-        self.calls = calls
-        self.repeats = repeats
-        self.variance = covariance.diagonal().copy()
+    covariance: Array
+    free: Mask
+    scores: Array | None = None
+    calls: int = 1
+    repeats: bool = False
+    worth: Array | None = None
+    limits: Limits = LIMITS
+
+    def __post_init__(self) -> None:
+        n, limits = len(self.covariance), self.limits
+        self.variance = self.covariance.diagonal().copy()
         self.vectors = np.empty((limits.pending, n))
         self.pending = 0
         many = n * (n - 1) > 2 * limits.candidates
@@ -191,19 +199,43 @@ class Greedy:
         return float(np.partition(gains, -above - 1)[-above - 1]) * (1 - 1e-6)
 
 
+class Information:
+    """The covariance A of n scores, and B = A L A: which comparison lowers Σ w_gh·Var(s_g − s_h) most.
+
+    L is the Laplacian of the weights w. A comparison of x and y with the information c lowers the sum by
+
+        c·(B_xx + B_yy − 2B_xy) / (1 + c·(A_xx + A_yy − 2A_xy)).
+    """
+
+    def __init__(self, covariance: Array, weight: Array) -> None:
+        self.covariance = covariance.copy()
+        self.laplacian = np.diag(weight.sum(axis=1)) - weight
+        self.worth = self.covariance @ self.laplacian @ self.covariance
+
+    def gains(self, c: Array, pairs: Any = ...) -> Array:
+        """The decrease for each pair, (n, n), or for the `pairs` of an index."""
+        return np.asarray(c * differences(self.worth)[pairs] / (1.0 + c * differences(self.covariance)[pairs]))
+
+    def add(self, x: int, y: int, c: float) -> None:
+        """Take a comparison of x and y with the information c into account: A and B change by rank one and two."""
+        v = self.covariance[x] - self.covariance[y]
+        v *= np.sqrt(c / (1.0 + c * (v[x] - v[y])))
+        u = self.covariance @ (self.laplacian @ v)
+        self.covariance -= np.outer(v, v)
+        crossed = np.outer(u - 0.5 * (v @ self.laplacian @ v) * v, v)
+        self.worth -= crossed + crossed.T
+
+
 class Border:
     """The free pairs that are most informative about the top k, each taken into A before the next is found.
 
     For i inside and j outside of the best k by `scores` (N,), 1[s_i > s_j] has the variance P(1 − P) with
     P = Φ(z_ij), z_ij = (s_i − s_j)/√(φ·R_ij). An answer that lowers the variance of s_i − s_j by Δ lowers it, in
-    expectation and to first order, by w_ij·Δ with w_ij = n(z_ij)²/R_ij, n the normal density. Summed over all such i
-    and j, with L the Laplacian of w (up to a factor, which changes no choice), a comparison of x and y is worth
+    expectation and to first order, by w_ij·Δ with w_ij = n(z_ij)²/R_ij, n the normal density. The pair with the largest
+    sum over all such i and j (`Information`) is taken, up to a factor of w, which changes no choice; w is not updated.
 
-        c·(B_xx + B_yy − 2B_xy) / (1 + c·R_xy),   B = A L A.
-
-    Both A and B are updated by rank one; w is not updated. Only the `WINDOW` items nearest to the border, by their
-    distance from the middle of the k-th and the next score in standard errors, count and are compared. `dispersion` is
-    φ.
+    Only the `WINDOW` items nearest to the border, by their distance from the middle of the k-th and the next score in
+    standard errors, count and are compared. `dispersion` is φ.
 
     >>> covariance, free = np.eye(4), np.triu(np.ones((4, 4), dtype=bool), 1)
     >>> Border(covariance, free, np.array([9.0, 0.1, 0.0, -9.0]), top=2).pick()
@@ -224,30 +256,22 @@ class Border:
         z = (scores - np.mean(scores[best[top - 1 : top + 1]])) / np.sqrt(covariance.diagonal())
         self.items = items = np.sort(np.argsort(merge_ties(np.abs(z)), kind="stable")[:WINDOW])
         upper = np.triu(covariance[np.ix_(items, items)])
-        self.covariance = upper + np.triu(upper, 1).T
-        self.free = free[np.ix_(items, items)]
-        self.repeats = repeats
+        covariance = upper + np.triu(upper, 1).T
+        self.free, self.repeats = free[np.ix_(items, items)], repeats
         difference = scores[items, None] - scores[items]
         self.c = calls * logistic_curvature(difference)
-        resistance = differences(self.covariance) + np.eye(len(items))
+        resistance = differences(covariance) + np.eye(len(items))
         inside = np.isin(items, best[:top])
         across = inside[:, None] != inside
         apart = difference**2 / (dispersion * resistance)
         w = across * np.exp(np.min(apart[across], initial=np.inf) - apart) / resistance
-        self.laplacian = np.diag(w.sum(axis=1)) - w
-        self.worth = self.covariance @ self.laplacian @ self.covariance
+        self.information = Information(covariance, w)
 
     def pick(self) -> tuple[int, int]:
         """The free pair worth most, (x, y) with x < y; there must be one."""
-        resistance = differences(self.covariance)
-        value = np.where(self.free, self.c * differences(self.worth) / (1.0 + self.c * resistance), -np.inf)
+        value = np.where(self.free, self.information.gains(self.c), -np.inf)
         x, y = divmod(int(first_best(value)), len(self.items))
-        scale = self.c[x, y] / (1.0 + self.c[x, y] * resistance[x, y])
-        v = np.sqrt(scale) * (self.covariance[x] - self.covariance[y])
-        u = self.covariance @ (self.laplacian @ v)
-        self.covariance -= np.outer(v, v)
-        crossed = np.outer(u - 0.5 * (v @ self.laplacian @ v) * v, v)
-        self.worth -= crossed + crossed.T
+        self.information.add(x, y, float(self.c[x, y]))
         if not self.repeats:
             self.free[x, y] = False
         return int(self.items[x]), int(self.items[y])
@@ -257,3 +281,121 @@ def differences(matrix: Array) -> Array:
     """M_xx + M_yy − 2M_xy for all x and y."""
     diagonal = matrix.diagonal()
     return np.asarray(diagonal[:, None] + diagonal - 2.0 * matrix)
+
+
+DRAWS = 24
+ACCURACY = 1e-2  # of a draw: far below its randomness
+TREE = 1.25  # different pairs per item, below which a graph is treated as a tree
+PARTNERS = 8  # pairs considered for each item
+SHARE = 64  # at least one of so many items is in a round
+
+
+@dataclass(frozen=True)
+class Resistance:
+    """R_xy ≈ own_x + own_y + ‖Y_x − Y_y‖² for N items: `own` (N,) is 1/D and `drawn` (N, q) is Y.
+
+    >>> Resistance(np.array([1.0, 0.5]), np.array([[1.0], [3.0]])).between(np.array([0]), np.array([1]))
+    array([5.5])
+    """
+
+    own: Array
+    drawn: Array
+
+    @classmethod
+    def of(cls, pairs: Pairs, c: Array, ridge: Array, rng: np.random.Generator) -> Resistance:
+        """Of the comparisons `pairs` (K, 2) with curvatures `c` (K,), which connect all items; `ridge` (N,) of a prior.
+
+        A graph that is nearly a tree takes long to solve: there nothing is drawn.
+        """
+        laplacian = _laplacian(pairs, c, ridge)
+        own = 1.0 / laplacian.diagonal
+        if len(np.unique(np.sort(pairs, axis=1), axis=0)) < TREE * len(own):
+            return cls(own, np.zeros((len(own), 1)))
+        rhs = laplacian.noise(DRAWS, rng)
+        # S z = D z − H z, and H z is the right-hand side.
+        drawn = laplacian.solve(rhs, ACCURACY)
+        drawn -= own[:, None] * rhs
+        return cls(own, drawn / np.sqrt(DRAWS))
+
+    @property
+    def variance(self) -> Array:
+        """The variance of each score around their mean, shape (N,)."""
+        return np.asarray(self.own + np.einsum("iq,iq->i", self.drawn, self.drawn))
+
+    def between(self, x: NDArray[np.integer], y: NDArray[np.integer]) -> Array:
+        """R_xy for items x and y of shape (M,)."""
+        apart = self.drawn[x] - self.drawn[y]
+        return np.asarray(self.own[x] + self.own[y] + np.einsum("mq,mq->m", apart, apart))
+
+
+def _laplacian(pairs: Pairs, c: Array, ridge: Array) -> Laplacian:
+    first, second = np.ascontiguousarray(pairs.T)
+    graph = Graph.build(Comparisons(np.arange(len(ridge)), first, second, np.full(len(pairs), 0.5)))
+    pattern = Pattern(graph)
+    return Laplacian(pattern, c[pattern.order], ridge)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """The value of a pair: c·R_xy for the whole ranking; for the top k, with v the variances of the scores,
+
+        c·(n(z_x)²·v_x + n(z_y)²·v_y) / (1 + c·R_xy),   z = (s − border)/√(φ·v),
+
+    the expected decrease of Σ P(1 − P), P the probability that an item is above the `border`, without the effect of a
+    comparison on other items. c is `calls`, times σ(s_x − s_y)·σ(s_y − s_x) where there are `scores` (N,).
+
+    >>> Goal(2).value(Resistance(np.ones(2), np.zeros((2, 1))), np.array([0]), np.array([1]))
+    array([4.])
+    """
+
+    calls: int
+    scores: Array | None = None
+    border: float | None = None
+    dispersion: float = 1.0
+
+    def value(self, resistance: Resistance, x: NDArray[np.integer], y: NDArray[np.integer]) -> Array:
+        """The value of the pairs of x and y, shape (M,)."""
+        between = resistance.between(x, y)
+        if self.scores is None:
+            return self.calls * between
+        c = self.calls * logistic_curvature(self.scores[x] - self.scores[y])
+        if self.border is None:
+            return np.asarray(c * between)
+        variance = resistance.variance
+        apart = (self.scores - self.border) ** 2 / (self.dispersion * variance)
+        near = np.exp(np.min(apart) - apart) * variance
+        return np.asarray(c * (near[x] + near[y]) / (1.0 + c * between))
+
+
+def matching(resistance: Resistance, goal: Goal, taken: NDArray[np.int64], rng: np.random.Generator) -> Pairs:
+    """Disjoint new pairs of high value, best first: shape (M, 2) with M ≤ N/2, the lower item first.
+
+    `taken` are the sorted codes x·N + y, x < y, of pairs that may not be asked. Every item proposes `PARTNERS` others,
+    near and far in the order of the scores (a random order without scores), and the best pair is taken as long as both
+    its items are free. Pairs below half of the best value wait for another round, except so many that one of `SHARE`
+    items is in this one.
+
+    >>> pairs = matching(Resistance(np.ones(4), np.zeros((4, 1))), Goal(1), np.array([1]), np.random.default_rng(0))
+    >>> sorted(pairs.ravel().tolist()), [0, 1] in pairs.tolist()
+    ([0, 1, 2, 3], False)
+    """
+    n = len(resistance.own)
+    ranked = rng.permutation(n) if goal.scores is None else np.argsort(merge_ties(goal.scores), kind="stable")
+    steps = np.exp(rng.uniform(0.0, np.log(n), (PARTNERS, n))).astype(np.int64)
+    one = np.tile(ranked, PARTNERS)
+    other = ranked[(np.arange(n) + steps) % n].ravel()
+    codes = np.unique((np.minimum(one, other) * n + np.maximum(one, other))[one != other])
+    codes = rng.permutation(codes[~np.isin(codes, taken)])
+    x, y = np.divmod(codes, n)
+    value = goal.value(resistance, x, y)
+    value = merge_ties(value / np.max(value, initial=np.finfo(float).tiny))
+    order = np.argsort(-value, kind="stable")
+    unmatched = bytearray(b"\x01") * n
+    chosen = []
+    for number, a, b in zip(order.tolist(), x[order].tolist(), y[order].tolist(), strict=True):
+        if unmatched[a] and unmatched[b]:
+            unmatched[a] = unmatched[b] = 0
+            chosen.append(number)
+    good = int(np.count_nonzero(value[chosen] >= 0.5 * (1 - TIES)))
+    enough = max(good, n // (2 * SHARE), 1)
+    return np.column_stack([x, y])[chosen[:enough]].astype(np.int32)

@@ -1,18 +1,19 @@
-"""Which pair to ask next where items are new to a ranking that is there.
+"""The next pair to ask where items are new to an existing ranking.
 
 Each new item is first compared with one anchor, an old item; the anchors are spread evenly over the old ranking. Then
-pairs are chosen that tell most about the new items. With M new items, A (M, M) the covariance of their scores, S = A²,
-c the information of a call about two items, and v_y the variance of an old item's score,
+pairs are chosen that lower the variance of the new items most. With M new items, A (M, M) the covariance of their
+scores, S = A², c the information of a call about two items, and v_y the variance of an old item's score,
 
     new items x and y:     c·(S_xx + S_yy − 2S_xy) / (1 + c·(A_xx + A_yy − 2A_xy)),
     new x and old y:       c'·S_xx / (1 + c'·A_xx),        c' = c / (1 + c·v_y·(1 + u_y)),
 
 is how much a pair lowers the sum of the variances of the new items (Sherman and Morrison). A call between two new items
-counts for both of them, one with an old item for one; but only the latter tell where all new items lie beside the old
-ones, and the sum weighs one against the other. u_y is how many new items lean on y already and share its error. Before
-any answer the new items are taken as spread like the old ones, around a mean that may be as far off. A choice has
-c = σ(d)·σ(−d) at the difference d of two scores, so that near items tell most; a soft answer has c = 1/φ whatever the
-items, φ being the variance of the noise of the old answers, as the fit takes it (`comparo.model.observations`).
+counts for both of them, one with an old item for one; but only the latter determines where all new items lie beside the
+old ones, and the sum weighs one against the other. u_y is how many new items have met y already and share its error.
+Before any answer the new items are taken as spread like the old ones, around a mean that may be as far off. A choice
+has c = σ(d)·σ(−d) at the difference d of two scores, and near items are most informative; a soft answer has c = 1/φ
+whatever the items, φ being the variance of the noise of the old answers, as the fit takes it
+(`comparo.model.observations`).
 
 Once the new items are known as well as the old ones, pairs are chosen among all items as in any run (`Selector`).
 """
@@ -31,6 +32,7 @@ from comparo.model.likelihoods.bradley_terry import logistic_curvature
 from comparo.model.observations import are_choices, residuals
 from comparo.rounding import first_best, merge_ties
 from comparo.selection.designs import Pairs, in_both_orders, orient
+from comparo.selection.greedy import differences
 from comparo.selection.selector import Selector
 from comparo.selection.text_features import fitted_power
 from comparo.types import Array, LongIndex
@@ -198,8 +200,7 @@ class Placing:
         c /= 1.0 + c * variance[anchors] * (1 + leaning)
         with_old = np.where(taken[:, anchors], -1.0, c * square[:, None] / (1.0 + c * own[:, None]))
         c = self.calls * self._information(new[:, None], new)
-        crossed = covariance @ covariance
-        gain = c * (square[:, None] + square - 2.0 * crossed) / (1.0 + c * (own[:, None] + own - 2.0 * covariance))
+        gain = c * differences(covariance @ covariance) / (1.0 + c * differences(covariance))
         with_new = np.where(taken[:, new] | np.eye(len(new), dtype=bool), -1.0, gain)
         best = [first_best(gains, axis=1) for gains in (with_new, with_old)]
         gains = np.concatenate([np.max(with_new, axis=1), np.max(with_old, axis=1)])

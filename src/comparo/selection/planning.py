@@ -1,11 +1,11 @@
-"""How many calls a ranking needs, estimated by simulation before any call is paid for.
+"""The number of calls that a ranking needs, estimated by simulation before any call is paid for.
 
 True scores are standard normal, and a judge of two items answers p with
 
     logit p = strength·(s_first − s_second) + bias + noise·ε,    ε standard normal, anew in every call.
 
 Its accuracy is the probability that it prefers the better of two random items (where bias is 0). The difference of
-their scores has variance 2, so that the signal has standard deviation √2·strength, and
+their scores has variance 2, hence the signal has standard deviation √2·strength, and
 
     accuracy = ½ + arctan(√2·strength / noise) / π.
 
@@ -102,7 +102,7 @@ def judge_of(accuracy: float) -> tuple[float, float]:
 def later(spearman: float, times: float) -> float:
     """The Spearman correlation after `times` as many calls, where each item has many calls.
 
-    The variance of the errors is inversely proportional to the calls, so that R²/(1 − R²) is proportional to them, R
+    The variance of the errors is inversely proportional to the calls, and R²/(1 − R²) is proportional to them, R
     being the correlation of the scores; that of their ranks is (6/π)·arcsin(R/2), as for any two normal variables.
 
     >>> round(later(0.9, 2.0), 3)

@@ -1,4 +1,4 @@
-"""Which pair to ask next.
+"""The next pairs to ask, before and while answers arrive.
 
 `greedy_pairs` is the paper's selection before any answer is known, which makes log det(W̃ᵀW̃) large. `Selector` returns
 pairs while answers arrive; its adaptive strategy is the paper's selection under Laplace's approximation.
@@ -41,8 +41,7 @@ from comparo.selection.designs import (
     orient,
     top_of,
 )
-from comparo.selection.greedy import Border, Greedy, inverse, join
-from comparo.selection.resistance import Goal, Resistance, matching
+from comparo.selection.greedy import Border, Goal, Greedy, Resistance, inverse, join, matching
 from comparo.selection.text_features import USUAL, fitted_power
 from comparo.types import Array, Seed, as_generator
 
@@ -54,7 +53,7 @@ log = logging.getLogger(__name__)
 def greedy_pairs(items: int, pairs: int, seed: Seed = None, limits: Limits = LIMITS) -> Pairs:
     """The paper's design: a chain of all items in shuffled order, then the pairs with the largest A_xx + A_yy − 2A_xy.
 
-    A = (W̃ᵀW̃)⁻¹ with the pairs chosen before, so that each pair multiplies det(W̃ᵀW̃) by as much as possible; of equal
+    A = (W̃ᵀW̃)⁻¹ with the pairs chosen before: each pair multiplies det(W̃ᵀW̃) by as much as possible; of equal
     pairs the first in the shuffled order is chosen. Above 4096 items the gains are estimated, and pairs are chosen in
     rounds of at most N/2 disjoint ones.
 
@@ -226,11 +225,14 @@ class Selector:
         if not self.repeats:
             seen = set(map(tuple, rows.tolist()))
             self._queue = [row for row in self._queue if row not in seen]
+        answers = self._answers()
+        if self._contrast is not None and len(answers):
+            self._raise_to(fitted_power(answers, self._contrast[answers.first, answers.second]))
+
+    def _answers(self) -> Comparisons:
         known = self._asked.where(~np.isnan(self._asked.p))
-        if self._contrast is not None and len(known.p):
-            first, second = np.ascontiguousarray(known.rows.T)
-            answers = Comparisons(np.arange(len(self._items)), first, second, known.p, known.weight)
-            self._raise_to(fitted_power(answers, self._contrast[first, second]))
+        first, second = np.ascontiguousarray(known.rows.T)
+        return Comparisons(np.arange(len(self._items)), first, second, known.p, known.weight)
 
     def _raise_to(self, power: float) -> None:
         """Take contrast^power for the information of a comparison; with a power of 0 all count the same."""
@@ -278,9 +280,9 @@ class Selector:
         if not self._connected:
             component = merge(np.arange(items), self._asked.rows)
             self._connected = component.max() == 0
-            if not self._connected and self._worth is None:
-                return joining(component, np.arange(items))[:wanted]
-            if not self._connected and self._worth is not None:
+            if not self._connected:
+                if self._worth is None:
+                    return joining(component, np.arange(items))[:wanted]
                 return np.array(join(component, self._asked.rows, self._worth, wanted), dtype=np.int32)
         if not self._exact:
             return self._choose_of_many(wanted)
@@ -317,16 +319,15 @@ class Selector:
         free.ravel()[self._taken()] = False
         dispersion = self._refit()
         c, ridge = self._curvature()
-        if self.strategy == "greedy":
+        scores = None if self.strategy == "greedy" else self._scores
+        if scores is None:
             ridge[0] = 1.0  # the paper's expert on the first item
         covariance = inverse(self._asked.rows[:, 0], self._asked.rows[:, 1], c, ridge)
-        if self.strategy == "greedy":
-            return Greedy(covariance, free, None, self.calls, self.repeats, self._worth, self._limits)
-        if self.top is not None:
-            border = Border(covariance, free, self._scores, self.top, dispersion, self.calls, self.repeats)
+        if scores is not None and self.top is not None:
+            border = Border(covariance, free, scores, self.top, dispersion, self.calls, self.repeats)
             if border.free.any():
                 return border
-        return Greedy(covariance, free, self._scores, self.calls, self.repeats, self._worth, self._limits)
+        return Greedy(covariance, free, scores, self.calls, self.repeats, self._worth, self._limits)
 
     def _curvature(self) -> tuple[Array, Array]:
         """The curvatures of all rows asked, at the current scores, and the ridge of the prior."""
@@ -339,11 +340,9 @@ class Selector:
 
     def _refit(self) -> float:
         """Fit the scores to the answers, starting from the last scores; return the dispersion of the answers."""
-        known = self._asked.where(~np.isnan(self._asked.p))
-        if self.strategy == "greedy" or not len(known.p):
+        comparisons = self._answers()
+        if self.strategy == "greedy" or not len(comparisons):
             return 1.0
-        first, second = np.ascontiguousarray(known.rows.T)
-        comparisons = Comparisons(np.arange(len(self._items)), first, second, known.p, known.weight)
         graph, expert = Graph.build(comparisons), BradleyTerry()
         problem = Problem.of(Pattern(graph), expert, comparisons, np.full(graph.nodes, WIDE**-2))
         solution = problem.maximise(graph.centre(self._scores[graph.item]))

@@ -1,10 +1,18 @@
-"""Pairs shared out to judges: who judges which pair, and which text each of them sees first.
+"""Pairs for several contexts and several judges: the next pairs of each context, who judges which, and the first votes.
 
-No judge gets a pair twice, also counting what was handed out before; some pairs go to two judges, so that their
-agreement can be measured. Every judge gets as many rows as the others, to within one where the judges are free, and
-sees each text first as often as second, as nearly as its pairs allow.
+`next_pairs` has a selector for each context. `share_out` gives no judge a pair twice, also counting earlier sheets, and
+gives some pairs to two judges, which measures their agreement. Every judge gets as many rows as the others, to within
+one where the judges are free, and sees each text first as often as second, as nearly as its pairs allow.
 
-The next pairs of every context, each context with a selector of its own.
+`telling_pairs` are those whose votes lower the variance of the validity most. People's scores are t = X b + rest
+(`comparo.ranking.votes`), with X (n, D) the parts of the judge's view: that of a text's group, and that of the text
+beyond it. The validity is the ratio of the two b; with one part, it is b. A vote about texts i and j observes x·b,
+x = X_i − X_j, with the noise of a coin and of both rests, of precision w. With C the covariance of b before it and g
+the gradient of the validity, it takes
+
+    (gᵀC x)² · w / (1 + w·xᵀC x)
+
+from the variance of the validity. Pairs are chosen one after the other, each by the largest such gain.
 """
 
 from __future__ import annotations
@@ -14,12 +22,18 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
+from comparo.model.estimators.votes import SPREAD, Expectation
+from comparo.model.likelihoods.bradley_terry import logistic_curvature
+from comparo.ranking.ranking import Ranking
+from comparo.ranking.votes import expected_of
+from comparo.rounding import first_best
 from comparo.selection.designs import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
 from comparo.selection.selector import Selector
-from comparo.types import Array, Seed, as_generator
+from comparo.types import Array, Index, Seed, as_generator
 
 TWICE = 0.2  # share of the pairs that two judges get: 60 pairs give 12, an interval of about ±0.25 for their agreement
 
@@ -201,3 +215,70 @@ def _by_context(asked: Comparisons, items: Mapping[Any, Sequence[Hashable]]) -> 
             raise ComparisonsError(f"the comparisons are of a context {context!r} that has no items; add its items")
         parts[context] = replace(asked.take(asked.context == code), contexts=None, context=None)
     return parts
+
+
+MOST = 50_000  # pairs that are considered; of more, so many at random
+
+
+def telling_pairs(ranking: Ranking, number: int, seed: Seed = None) -> list[tuple[Any, Any, Any]]:
+    """Pairs (context, item, item) whose votes determine best how much of a judge's view people share, best first.
+
+    No text is in two of them while there are others.
+
+    Parameters
+    ----------
+    ranking : The judge's.
+    number : How many pairs; fewer come back where there are fewer.
+    seed : A whole number or a generator; it decides among pairs of equal gain, and which of very many pairs are considered.
+
+    Examples
+    --------
+    >>> from comparo import fit
+    >>> machine = fit([("a", "b", 0.9), ("b", "c", 0.6), ("c", "d", 0.9), ("d", "a", 0.1)])
+    >>> telling_pairs(machine, 1)
+    [(None, 'a', 'd')]
+    """
+    judged, expectation = ranking.judged, expected_of(ranking)[0]
+    rng = as_generator(seed)
+    first, second = rng.permutation(np.stack(_pairs(judged.graph.starts, rng)), axis=1)
+    chosen = _chosen(expectation, first, second, min(number, len(first)))
+    labels = judged.graph.labels(judged.comparisons)
+    return [(labels[int(first[k])][0], labels[int(first[k])][1], labels[int(second[k])][1]) for k in chosen]
+
+
+def _pairs(starts: NDArray[np.int64], rng: np.random.Generator) -> tuple[Index, Index]:
+    """Pairs of candidates of one context: all of them, or `MOST` at random."""
+    sizes = np.diff(starts)
+    count = sizes * (sizes - 1) // 2
+    if np.sum(count) <= MOST:
+        both = [np.triu_indices(size, 1) for size in sizes.tolist()]
+        ends = [[ij[end] + start for ij, start in zip(both, starts.tolist(), strict=False)] for end in (0, 1)]
+        first, second = (np.concatenate(end) for end in ends)
+        return first.astype(np.int32), second.astype(np.int32)
+    context = rng.choice(len(sizes), MOST, p=count / np.sum(count))
+    first = rng.integers(sizes[context])
+    second = (first + rng.integers(1, sizes[context])) % sizes[context]
+    pairs = np.unique(np.sort(np.column_stack([first, second]) + starts[context][:, None], axis=1), axis=0)
+    return pairs[:, 0].astype(np.int32), pairs[:, 1].astype(np.int32)
+
+
+def _chosen(expected: Expectation, first: Index, second: Index, number: int) -> list[int]:
+    """The numbers of the pairs that are chosen, in their order."""
+    b, covariance = SPREAD * expected.mean, SPREAD**2 * np.diag(expected.variance)
+    gradient = np.array([-b[1] / b[0] ** 2, 1.0 / b[0]]) if len(b) == 2 else np.ones(1)
+    x = expected.columns[first] - expected.columns[second]
+    rest = 2.0 * SPREAD**2 * (expected.between + expected.within)
+    weight = 1.0 / (1.0 / logistic_curvature(x @ b) + rest)
+    used, chosen, taken = np.zeros(len(expected.columns), dtype=np.int64), [], np.zeros(len(x), dtype=bool)
+    for _ in range(number):
+        along = x @ covariance
+        gain = (along @ gradient) ** 2 * weight / (1.0 + weight * np.sum(along * x, axis=1))
+        often = used[first] + used[second]
+        gain[taken | (often > np.min(often[~taken]))] = -1.0
+        best = int(first_best(gain))
+        chosen.append(best)
+        taken[best] = True
+        used[[first[best], second[best]]] += 1
+        v = along[best]
+        covariance = covariance - weight[best] / (1.0 + weight[best] * x[best] @ v) * np.outer(v, v)
+    return chosen

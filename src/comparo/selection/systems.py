@@ -1,13 +1,13 @@
-"""Which pair to ask next where the aim is to tell groups of texts apart, such as the systems that wrote them.
+"""The next pair where the aim is to compare groups of texts, such as the systems that wrote them.
 
-The mean m_g of a group is estimated from all contexts together, so that pairs are chosen for all of them together. With
-A the covariance of the means that the pairs so far would give, and weights w_gh that say how much the difference of two
-groups matters, the next pair of texts i of group g and j of group h is the one that lowers Σ w_gh·Var(m_g − m_h) most:
+The mean m_g of a group is estimated from all contexts together, and pairs are chosen for all of them together. With A
+the covariance of the means that the pairs so far would give, and weights w_gh for the differences of two groups, the
+next pair of texts i of group g and j of group h is the one that lowers Σ w_gh·Var(m_g − m_h) most (`Information`):
 
     c·(B_gg + B_hh − 2B_gh) / (1 + c·(A_gg + A_hh − 2A_gh)),   B = A L A,   c = o_ij·κ_i·κ_j,   κ_i = 1/(1 + d_i/4),
 
 where L is the Laplacian of w and o_ij the contrast of the texts. The more calls d_i a text is in, the less another one
-tells about its group: the text's own quality is then what is learnt, and a text in another context tells more.
+adds about its group: a text in another context adds more.
 
 For the goal "systems" all differences matter alike, w = 1. For "best-system" they do at first; after each look at the
 answers (`Systems.learn`), with z_h the difference of the leader and group h in standard errors and R_h its variance,
@@ -31,7 +31,7 @@ from scipy.sparse.csgraph import connected_components
 from comparo.ranking.leaderboard import Leaderboard
 from comparo.rounding import first_best
 from comparo.selection.designs import Orders
-from comparo.selection.greedy import differences
+from comparo.selection.greedy import Information, differences
 from comparo.types import Array, LongIndex
 
 OWN = 0.25  # variance of a text within its group, of an answer's: between decisions (0.05) and sure soft judges (1)
@@ -62,9 +62,8 @@ class Systems:
                 f"goal={goal!r} compares groups with several texts each, and the {self.count} groups here cannot all "
                 "be compared with each other; check --group and the contexts, or use the goal 'ranking'"
             )
-        self.precision: Array = np.eye(self.count)
         self.first = np.zeros(self.count, dtype=np.int64)  # how often each group was shown first, minus second
-        self._weigh(1.0 - np.eye(self.count))
+        self.information = Information(np.eye(self.count), 1.0 - np.eye(self.count))
 
     @property
     def learns(self) -> bool:
@@ -90,7 +89,7 @@ class Systems:
         return bool(connected_components(graph, directed=False)[0] == 1)
 
     def learn(self, board: Leaderboard) -> None:
-        """For the goal "best-system": weigh the leader's differences by what the answers so far leave open."""
+        """For the goal "best-system": weigh the leader's differences by their remaining uncertainty."""
         code = [self._code[group] for group in board.group.tolist()]
         variance = differences(board.covariance) + np.eye(self.count)
         square = (board.score[:, None] - board.score) ** 2 / variance
@@ -99,25 +98,14 @@ class Systems:
         weight = np.empty((self.count, self.count))
         # A difference that does not matter may be smaller than all that do, and e^ of that much infinite.
         weight[np.ix_(code, code)] = np.exp(np.where(matters, np.min(square[matters]) - square, -np.inf)) / variance
-        self._weigh(weight)
-
-    def _weigh(self, weight: Array) -> None:
-        self._laplacian = np.diag(weight.sum(axis=1)) - weight
-        self.covariance = np.asarray(np.linalg.inv(self.precision), dtype=np.float64)
-        self.worth = self.covariance @ self._laplacian @ self.covariance
-
-    def add(self, g: int, h: int, c: float) -> None:
-        """Take a comparison of two groups with the information c into account."""
-        r = np.zeros(self.count)
-        r[g], r[h] = 1.0, -1.0
-        self.precision += c * np.outer(r, r)
-        v = self.covariance @ r
-        self.covariance = self.covariance - np.outer(v, v) * (c / (1.0 + c * float(v[g] - v[h])))
-        self.worth = self.covariance @ self._laplacian @ self.covariance
+        self.information = Information(self.information.covariance, weight)
 
 
 class Pairs:
-    """The pairs of one context, of texts of different groups, as a `Systems` chooses them; `calls` for each pair."""
+    """The pairs of one context, of texts of different groups, as a `Systems` chooses them; `calls` for each pair.
+
+    `remaining` is how many calls can still be asked.
+    """
 
     def __init__(
         self,
@@ -133,19 +121,14 @@ class Pairs:
         self._met: list[set[int]] = [set() for _ in items]
         self._order = rng.permutation(len(items))
         alike = sum(size * (size - 1) // 2 for size in np.bincount(group).tolist())
-        self._left: int = calls * (len(items) * (len(items) - 1) // 2 - alike)
+        self.remaining: int = calls * (len(items) * (len(items) - 1) // 2 - alike)
         self._queue: deque[tuple[Any, Any]] = deque()
-
-    @property
-    def remaining(self) -> int:
-        """How many calls can still be asked."""
-        return self._left
 
     def next(self, batch: int) -> list[tuple[Any, Any]]:
         """The next `batch` calls, each (item shown first, item shown second)."""
         while len(self._queue) < batch:
             self._choose()
-        self._left -= batch
+        self.remaining -= batch
         return [self._queue.popleft() for _ in range(batch)]
 
     def observe(self, data: Any) -> None:
@@ -158,7 +141,7 @@ class Pairs:
             raise ValueError("all pairs of texts of different groups were asked")
         x, y, c = found
         g, h = int(self._group[x]), int(self._group[y])
-        self._design.add(g, h, c)
+        self._design.information.add(g, h, c)
         self._met[x].add(y)
         self._met[y].add(x)
         self._asked[[x, y]] += self.calls
@@ -179,7 +162,7 @@ class Pairs:
 
     def _best(self, texts: LongIndex) -> tuple[int, int, float] | None:
         """The pair of these texts that is worth most, and the information it adds; None if all were asked."""
-        design, group = self._design, self._group[texts]
+        group = self._group[texts]
         place = {text: number for number, text in enumerate(texts.tolist())}
         free = group[:, None] != group
         for text, number in place.items():
@@ -190,9 +173,7 @@ class Pairs:
         c = self.calls * fresh[:, None] * fresh
         if self._contrast is not None:
             c *= self._contrast[np.ix_(texts, texts)]
-        pairs = np.ix_(group, group)
-        gain = c * differences(design.worth)[pairs] / (1.0 + c * differences(design.covariance)[pairs])
-        gain = np.where(free, gain, -1.0)
+        gain = np.where(free, self._design.information.gains(c, np.ix_(group, group)), -1.0)
         x, y = divmod(int(first_best(gain)), len(texts))
         return int(texts[x]), int(texts[y]), float(c[x, y])
 
@@ -219,7 +200,7 @@ def sureness(board: Leaderboard, goal: str) -> float:
         return 1.0 / count if goal == "best-system" else 0.0
     kept = spread / (spread + variance)
     scale = np.sqrt(kept * variance)
-    # Drawn for the groups and then turned to the axes, whose signs differ between machines.
+    # Drawn for the groups and then rotated to the axes, whose signs differ between machines.
     drawn = (kept * (board.score @ axes) + scale * (rng.standard_normal((DRAWS, count)) @ axes)) @ axes.T
     if goal == "best-system":
         return float(np.mean(np.argmax(drawn, axis=1) == 0))

@@ -1,32 +1,28 @@
-"""How much two texts differ, which determines how informative their comparison is.
+"""Numbers computed from texts alone: the contrast of two texts, and the style of each, by three-letter sequences.
+
+Such sequences need no definition of words and so work for every language, and for code. Upper case and the amount of
+white space are ignored, and a text begins and ends with a space. A sequence is a number, its three code points of 21
+bits each: a text of many megabytes is counted by one sort of an array.
 
 Where two texts are nearly the same, a judge exaggerates the small differences: its answers scatter around the
 difference of the scores several times as far as those about texts that have little in common. The contrast of two texts
 
     c_ij = 1 − o_ij,   o_ij = 2 Σ_{t in both} r_t / (Σ_{t in i} r_t + Σ_{t in j} r_t),   r_t = log (T + 1)/(T_t + ½),
 
-is determined by o, the overlap of their three-letter sequences t (`sequences`), in which rare ones count more: T_t of
-all T texts have t. A comparison has the information c^a, where a is estimated from the answers (`fitted_power`): that
-is its weight in the fit, and what the choice of pairs reckons with (`Selector`).
+is determined by o, the overlap of their sequences t, in which rare ones count more: T_t of all T texts have t. A
+comparison has the information c^a, where a is estimated from the answers (`fitted_power`): that is its weight in the
+fit, and its weight in the choice of pairs (`Selector`).
 
-The style of texts: a few numbers for each text, computed from its letter sequences.
-
-A text is the vector of its three-letter sequences, log(1 + count) times rarity, of length 1. After the mean of its
+For the style, a text is the vector of its sequences, log(1 + count) times rarity, of length 1. After the mean of its
 context is subtracted, the vector describes not the subject of the text but how it is written. The first `STYLES`
 principal components of these vectors are its style. A few calls are enough to estimate which style the judge prefers,
-and the score of a text with few comparisons is then estimated also from texts of similar style (`pooling`).
-
-The counts of three-letter sequences in texts, from which contrast and style are computed.
-
-Such sequences need no definition of words and so work for every language, and for code. Upper case and the amount of
-white space are ignored, and a text begins and ends with a space. A sequence is a number, its three code points of 21
-bits each, so that a text of many megabytes is counted by one sort of an array.
+and the score of a text with few comparisons is then estimated also from texts of similar style.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,7 +44,9 @@ def count_sequences(texts: Sequence[str]) -> sparse.csr_array:
     >>> count_sequences(["Oh, oh", "oh"]).toarray().astype(int).tolist()
     [[2, 1, 1, 1, 1], [1, 0, 0, 1, 0]]
     """
-    numbers, counts, sizes = zip(*(_counted(some) for some in _text_batches(texts)), strict=True)
+    numbers, counts, sizes = zip(
+        *(_counted(texts[some]) for some in _batches([len(text) for text in texts], LETTERS_AT_ONCE)), strict=True
+    )
     columns = np.unique(np.concatenate([np.unique(some) for some in numbers]))
     indices = np.concatenate([np.searchsorted(columns, some).astype(np.int32) for some in numbers])
     starts = np.cumsum(np.append(0, np.concatenate(sizes)))
@@ -65,12 +63,11 @@ def rarities(counts: sparse.csr_array) -> Array:
     return np.asarray(np.log((counts.shape[0] + 1) / (texts + 0.5)))
 
 
-def _text_batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The texts in turn, as many at a time as have about `AT_ONCE` letters."""
-    ends = np.cumsum([len(text) for text in texts])
-    cuts = np.flatnonzero(np.diff(ends // LETTERS_AT_ONCE)) + 1
-    for begin, end in itertools.pairwise([0, *cuts.tolist(), len(texts)]):
-        yield texts[begin:end]
+def _batches(sizes: Sequence[int] | LongIndex, at_once: int) -> Iterator[slice]:
+    """Slices of consecutive entries whose sizes sum to about `at_once`."""
+    cuts = np.flatnonzero(np.diff(np.cumsum(sizes) // at_once)) + 1
+    for begin, end in itertools.pairwise([0, *cuts.tolist(), len(sizes)]):
+        yield slice(begin, end)
 
 
 def _counted(texts: Sequence[str]) -> tuple[LongIndex, Array, LongIndex]:
@@ -95,7 +92,7 @@ def _numbers(text: str) -> NDArray[np.int64]:
     return np.asarray(numbers)
 
 
-POWERS, USUAL, SURE = np.linspace(0.0, 3.0, 31), 1.0, 1.0  # of the contrast, and what is expected of them
+POWERS, USUAL, SURE = np.linspace(0.0, 3.0, 31), 1.0, 1.0  # of the contrast, and their prior
 LEAST = 0.05  # so that equal texts may be compared if no other pair is left
 MOST = 512  # items of a context; above it few of all pairs are nearly equal texts, and the matrix is not computed
 AT_ONCE = 4_000_000  # pairs of texts of all contexts that are compared together
@@ -136,31 +133,18 @@ def contrasts(items: Items) -> dict[Any, Array | None]:
     [0.05, 0.29, 1.0]
     """
     small = {context: rows for context, rows in items.groups.items() if len(rows) <= MOST}
-    counts = count_sequences([items.texts[row] for rows in small.values() for row in rows.tolist()])
-    rarity = rarities(counts)
     found: dict[Any, Array | None] = dict.fromkeys(items.groups)
-    begin = 0
-    for some in _parts(small):
-        sizes = np.array([len(small[context]) for context in some])
-        end = begin + int(np.sum(sizes))
-        for context, overlap in zip(some, _overlaps(counts[begin:end], rarity, sizes), strict=True):
+    if not small:
+        return found
+    counts = count_sequences([items.texts[row] for rows in small.values() for row in rows.tolist()])
+    rarity, contexts = rarities(counts), list(small)
+    sizes = np.array([len(rows) for rows in small.values()])
+    starts = np.append(0, np.cumsum(sizes))
+    for some in _batches(sizes**2, AT_ONCE):
+        own = counts[starts[some.start] : starts[some.stop]]
+        for context, overlap in zip(contexts[some], _overlaps(own, rarity, sizes[some]), strict=True):
             found[context] = np.maximum(1.0 - overlap, LEAST)
-        begin = end
     return found
-
-
-def _parts(contexts: Mapping[Any, Sized]) -> Iterator[list[Any]]:
-    """The contexts in turn, as many at a time as have at most `AT_ONCE` pairs of items."""
-    some: list[Any] = []
-    pairs = 0
-    for context, rows in contexts.items():
-        if some and pairs + len(rows) ** 2 > AT_ONCE:
-            yield some
-            some, pairs = [], 0
-        some.append(context)
-        pairs += len(rows) ** 2
-    if some:
-        yield some
 
 
 def _overlaps(counts: sparse.csr_array, rarity: Array, sizes: NDArray[np.int64]) -> list[Array]:
@@ -175,11 +159,9 @@ def _overlaps(counts: sparse.csr_array, rarity: Array, sizes: NDArray[np.int64])
     key = np.repeat(context, np.diff(counts.indptr)) * columns + counts.indices
     used, column = np.unique(key, return_inverse=True)
     has = sparse.csr_array((np.ones(len(column)), column, counts.indptr), shape=(rows, len(used)))
-    shared = (
-        (has @ sparse.diags_array(rarity[used % columns]) @ has.T).tocoo()
-        if columns
-        else sparse.coo_array((rows, rows))
-    )
+    shared = sparse.coo_array((rows, rows))
+    if columns:
+        shared = (has @ sparse.diags_array(rarity[used % columns]) @ has.T).tocoo()
     row, other = shared.coords
     place = (np.cumsum(sizes**2) - sizes**2)[context[row]]
     flat = np.zeros(int(np.sum(sizes**2)))

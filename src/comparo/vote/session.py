@@ -19,7 +19,7 @@ from comparo.run.folders import choose_folder, folders
 from comparo.run.resume import Change
 from comparo.run.store import Store, count_judgements, differences, read_configuration, stored_items
 from comparo.selection.designs import DEFAULT_BUDGET
-from comparo.selection.vote_priority import telling_pairs
+from comparo.selection.sharing import telling_pairs
 from comparo.vote.booth import Booth
 from comparo.vote.people import MAY_DIFFER, Links, identity_of, task_of
 

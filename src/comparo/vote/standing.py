@@ -21,8 +21,8 @@ from comparo.data.run_folder import decode
 from comparo.data.writing import csv_text
 from comparo.judges import Judgement
 from comparo.metrics import Estimate, krippendorff_alpha
-from comparo.ranking.flips import Flips, count_flips
 from comparo.ranking.ranking import Ranking
+from comparo.ranking.self_consistency import Flips, count_flips
 from comparo.report.measures import Position, voter_biases
 from comparo.run.scheduling import connected, sure_contexts
 from comparo.run.store import read_judgements, reading

@@ -1,19 +1,23 @@
-"""How far a judge says the same about a text in both positions: winners that change, and a correlation.
+"""How consistent a judge's answers are: winners that change with the order, cycles, and a correlation of both orders.
+
+The verdict of an answer is the text that it prefers, p > ½ or p < ½, or a tie. Flips and cycles are counts over pairs
+and triads, each of one judge, without scores; they are the same for a reversed judge.
 
 Of a pair asked in both orders, with answers y and y′ in logits (probabilities, where answers are decisions),
 
     (y − y′)/2 = x_first − x_second + noise,    (y + y′)/2 = −γ + e_first + e_second + noise,
 
-x is what the judge says about a text, and e what the position does to it. As the first of its pairs a text is worth
+x is the judge's view of a text, and e the effect of the position on it. As the first of its pairs a text is worth
 x + e, as the second x − e; the correlation of the two, without noise, is (Var x − Var e) / (Var x + Var e).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import logit, ndtri
 
@@ -109,11 +113,10 @@ def wilson(value: float, count: float, z: float) -> tuple[float, float]:
 
 
 def orders_correlation(comparisons: Comparisons, graph: Graph, group: Index | None = None) -> float | None:
-    """The correlation of what a text is worth as the first and as the second of its pairs, beyond its group.
+    """The correlation of a text's worth as the first and as the second of its pairs, beyond its group.
 
-    None where no text has two pairs that were asked in both orders; 0 where texts do not differ. What the judge
-    says about a group, and what the position does to it, are taken out by least squares first: `group` (n,) is the
-    number of each candidate's group.
+    None where no text has two pairs that were asked in both orders; 0 where texts do not differ. Effects of groups on
+    both parts are removed by least squares first: `group` (n,) is the number of each candidate's group.
 
     >>> rng, x, e = np.random.default_rng(0), *np.random.default_rng(1).normal(size=(2, 20))
     >>> ends = [(i, j) for i in range(20) for j in range(20) if i != j]
@@ -166,8 +169,7 @@ def _both(comparisons: Comparisons, graph: Graph) -> tuple[Index, Index, Array, 
     p = comparisons.p
     y = p if are_choices(comparisons) else logit(np.clip(p, CLIPPED, 1 - CLIPPED))
     number, both = pairs(comparisons, graph)
-    turned = graph.first > graph.second
-    slot = 2 * number[both] + turned[both]
+    slot = 2 * number[both] + (graph.first > graph.second)[both]
     size = 2 * (int(number.max()) + 1)
     asked = np.bincount(slot, minlength=size)
     mean = (np.bincount(slot, y[both], size) / np.maximum(asked, 1)).reshape(-1, 2)
@@ -193,3 +195,74 @@ def _explained(first: Index, second: Index, values: Array, sign: int, context: I
     design = sparse.csr_array((entries, (np.tile(rows, len(columns)), places)), shape=shape)
     found = lsmr(design, values, atol=1e-8, btol=1e-8)[0][:groups]
     return np.asarray(found[first] + sign * found[second])
+
+
+STEPS = 20_000_000  # walks of three comparisons that are counted, at most: about a second
+
+
+@dataclass(frozen=True, slots=True)
+class Cycles:
+    """Of `triples` whose three pairs one voice decided, those that form a circle; a quarter do by chance.
+
+    `sampled`: only the triples of some items were counted, a triple once for each of these items.
+    """
+
+    triples: int
+    cyclic: int
+    sampled: bool = False
+
+
+def cycles(comparisons: Comparisons, steps: int = STEPS) -> Cycles:
+    """Triples of items that a voice compared with each other, and how many of them are cyclic: a > b > c > a.
+
+    With A[i, j] = 1 where i won against j by the mean of both orders, tr(A³)/3 triples are cyclic. Row i of A³ costs
+    the square of the comparisons of item i: where the sum is above `steps`, only the rows of random items are computed.
+
+    >>> cycles(Comparisons.from_rows([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.6)])).cyclic
+    1
+    """
+    merged = _apart(comparisons).merge_orders()
+    decided = np.abs(merged.p - 0.5) > NEAR
+    if not decided.any():
+        return Cycles(0, 0)
+    merged = replace(merged.take(decided), weight=None)
+    graph = Graph.build(merged)
+    won = merged.p > 0.5
+    winner, loser = np.where(won, (graph.first, graph.second), (graph.second, graph.first))
+    ones = np.ones(len(won))
+    wins = sparse.csr_array((ones, (winner, loser)), shape=(graph.nodes, graph.nodes))
+    played = sparse.csr_array(wins + wins.T)
+    needed = float(np.sum(graph.degrees().astype(np.float64) ** 2))
+    if needed <= steps:
+        every = np.arange(graph.nodes)
+        return Cycles(round(_closed(played, every) / 6), round(_closed(wins, every) / 3))
+    some = np.sort(np.random.default_rng(0).permutation(graph.nodes)[: max(int(graph.nodes * steps / needed), 1)])
+    return Cycles(round(_closed(played, some) / 2), round(_closed(wins, some)), sampled=True)
+
+
+def transitivity(comparisons: Comparisons) -> float:
+    """The share of triads without a cycle, among three texts with a verdict on each of their pairs; NaN without any.
+
+    The verdict on a pair is that of the mean of its answers in both orders. Coins would make a cycle of a quarter of
+    all triads.
+
+    >>> transitivity(Comparisons.from_rows([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.9)]))
+    0.0
+    """
+    found = cycles(comparisons)
+    return 1.0 - found.cyclic / found.triples if found.triples else float("nan")
+
+
+def _apart(comparisons: Comparisons) -> Comparisons:
+    """The comparisons with a context for each context and judge, and without judges."""
+    if comparisons.judges is None or comparisons.judge is None:
+        return comparisons
+    context = 0 if comparisons.context is None else comparisons.context
+    code = context * len(comparisons.judges) + comparisons.judge
+    labels, code = np.unique(code, return_inverse=True)
+    return replace(comparisons, contexts=labels, context=code.astype(np.int32), judges=None, judge=None)
+
+
+def _closed(matrix: sparse.csr_array, rows: NDArray[np.int64]) -> float:
+    """Closed walks of three steps that begin at `rows`, the diagonal of A³."""
+    return float((matrix[rows] @ matrix).multiply(sparse.csr_array(matrix.T)[rows]).sum())

@@ -60,8 +60,7 @@ def test_the_answers_are_those_of_single_calls(server, tmp_path):
 def test_a_run_that_waits_for_a_batch_is_not_asked_directly(server, tmp_path):
     server.does.looks = -1
     options = {
-        "judge": "openai/gpt-4o-mini",
-        "options": {"base_url": server.url},
+        "judge": f"openai/gpt-4o-mini; base_url={server.url}",
         "budget": CALLS,
         "out": tmp_path / "run",
     }
@@ -84,20 +83,20 @@ def test_a_larger_budget_asks_only_the_rest(server, tmp_path):
 
 def test_answers_of_batches_count_in_a_run_of_single_calls(server, tmp_path):
     go(server.url, tmp_path / "run", budget=30)
-    options = {"judge": "openai/gpt-4o-mini", "options": {"base_url": server.url}, "out": tmp_path / "run"}
+    options = {"judge": f"openai/gpt-4o-mini; base_url={server.url}", "out": tmp_path / "run"}
     comparo.rank(texts(), "better", budget=50, **options)
     check_whole(server, tmp_path / "run", 50)
 
 
 def test_single_calls_are_gone_on_with_by_a_batch(server, tmp_path):
-    options = {"judge": "openai/gpt-4o-mini", "options": {"base_url": server.url}, "out": tmp_path / "run"}
+    options = {"judge": f"openai/gpt-4o-mini; base_url={server.url}", "out": tmp_path / "run"}
     comparo.rank(texts(), "better", budget=20, **options)
     go(server.url, tmp_path / "run", budget=50)
     check_whole(server, tmp_path / "run", 50)
 
 
 def test_answers_of_a_batch_go_to_the_cache_and_come_from_there(server, tmp_path):
-    options = {"judge": "openai/gpt-4o-mini", "options": {"base_url": server.url}, "cache": tmp_path / "cache.sqlite"}
+    options = {"judge": f"openai/gpt-4o-mini; base_url={server.url}", "cache": tmp_path / "cache.sqlite"}
     comparo.rank(texts(), "better", budget=30, out=tmp_path / "one", batch=True, **options)
     comparo.rank(texts(), "better", budget=50, out=tmp_path / "two", batch=True, **options)
     assert len(answers(tmp_path / "two")) == 50
@@ -133,8 +132,7 @@ def test_lines_that_failed_have_their_reason(server, tmp_path):
     comparo.rank(
         texts(),
         "better",
-        judge="openai/gpt-4o-mini",
-        options={"base_url": server.url},
+        judge=f"openai/gpt-4o-mini; base_url={server.url}",
         budget=CALLS,
         out=tmp_path / "run",
     )
@@ -366,12 +364,12 @@ def test_a_repaired_folder_goes_on_with_its_batch(server, tmp_path):
         ({"wording": ["paper", "between"]}, "one judge and one wording"),
         ({"wording": "auto"}, "--wording auto goes by answers"),
         ({"out": None}, "give out=FOLDER"),
-        ({"judge": "simulated/soft", "options": None}, "simulated/soft takes no batches"),
+        ({"judge": "simulated/soft"}, "simulated/soft takes no batches"),
         ({"batch": "later"}, "'wait', 'submit', 'cancel', not 'later'"),
     ],
 )
 def test_what_makes_no_sense_is_refused(server, tmp_path, options, message):
-    usual = {"judge": "openai/gpt-4o-mini", "options": {"base_url": server.url}, "out": tmp_path / "run", "batch": True}
+    usual = {"judge": f"openai/gpt-4o-mini; base_url={server.url}", "out": tmp_path / "run", "batch": True}
     with pytest.raises(ValueError, match=re.escape(message)):
         comparo.rank(texts(), "better", **usual | options)
     assert server.routes == []

@@ -101,7 +101,7 @@ def test_a_batch_is_collected_later_and_no_question_is_asked_twice(server, begin
 def test_rank_submits_and_collects(endpoint, server, tmp_path):
     server.does.looks = -1
     judge, effort = endpoint.options["judge"], endpoint.options.get("effort")
-    options = {"judge": judge, "options": {"base_url": server.url} | ({"effort": effort} if effort else {})}
+    options = {"judge": f"{judge}; base_url={server.url}" + (f", effort={effort}" if effort else "")}
     options |= {"budget": CALLS, "out": tmp_path / "run"}
     with pytest.raises(PendingError):
         comparo.rank(texts(), "better", batch="submit", **options)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from comparo.data.comparisons import Comparisons
+from comparo.data.criteria_prompt import split_weights
 from comparo.data.items import LENGTH, Items
 from comparo.data.prompts import Prompt
 from comparo.methods import Method
@@ -34,7 +35,6 @@ def rank(
     until: float | None = None,
     goal: str = DEFAULT_GOAL,
     kind: str = "Text",
-    heading: str | None = None,
     wording: str | Sequence[str] | None = None,
     prompt: str | Prompt | Sequence[Prompt] | None = None,
     strategy: Strategy | None = None,
@@ -48,12 +48,8 @@ def rank(
     least_mass: float = DEFAULT_LEAST_MASS,
     audition: str | Path | Audition | None = None,
     votes: Any = None,
-    weights: Mapping[str, float] | None = None,
-    out: str | Path | None = None,
-    fresh: bool = False,
-    allow_changes: bool = False,
+    out: str | Path | Storage | None = None,
     cache: str | Path | None = None,
-    batch: bool | Mode = False,
     watch: Watch = None,
     **columns: Any,
 ) -> Ranking:
@@ -64,14 +60,14 @@ def rank(
     data, columns
         Anything that `Items.of` reads: a list of texts, a mapping from id to text, a data frame, a file. `id`, `text`,
         `context`, `context_id`, `group` and `scores` name its columns.
-    criterion, kind, heading, wording
+    criterion, kind, wording
         The judge is asked which of two texts is `criterion` ("more coherent"). `kind` is what the texts are called
-        ("Summary"), `heading` what stands above the context; by default the name of its column. `wording` is the name
-        of the way to put the question, such as "between"; by default the paper's. "auto": the first calls of the budget
-        are an audition of all wordings (or of the prompts in a list), and each judge is then asked in the one that
-        shows most. Several criteria by name, {"coherence": "more coherent", "fluency": "more fluent"}, are asked in one
-        call about each pair (docs/criteria.md), and the result is a `CriteriaRanking`: the overall ranking, with that
-        of each criterion.
+        ("Summary"); the name of its column stands above the context. `wording` is the name of the way to put the
+        question, such as "between"; by default the paper's. "auto": the first calls of the budget are an audition of
+        all wordings (or of the prompts in a list), and each judge is then asked in the one that shows most. Several
+        criteria by name, {"coherence": "more coherent; weight=2", "fluency": "more fluent"}, are asked in one call
+        about each pair (docs/criteria.md), and the result is a `CriteriaRanking`: the overall ranking, with that of
+        each criterion. A weight counts in the overall only, so that a finished run is weighed again without calls.
     prompt
         Instead of a criterion: a template with {first} and {second}, a file that holds one, the name of one of the
         paper's prompts, or a `Prompt`, which also has the labels of the texts and how the judge's answer begins.
@@ -110,21 +106,16 @@ def rank(
     votes
         Comparisons by people about some of the texts, in any form that `Comparisons.of` reads, such as the folder of a
         vote. The ranking is then what people would say (`with_votes`); no call depends on them.
-    weights
-        What each of several criteria counts in the overall, by name; 1 for one that is not named. A finished run is
-        weighed again without calls.
-    out, fresh, allow_changes
+    out
         A folder in which everything asked is stored; a call that was stopped continues there. Items that the run of the
-        folder does not have are added to it, and the budget is then for them (docs/runs.md); with `allow_changes`,
-        judgements about texts that changed or are not given any more are left out. With `fresh` an existing folder is
-        renamed first.
+        folder does not have are added to it, and the budget is then for them (docs/runs.md). A `Storage`
+        (`comparo.run.plan`) has more: with `fresh`, an existing folder is renamed first; with `allow_changes`,
+        judgements about texts that changed or are not given any more are left out; with `batch`, the questions go to
+        the server as a batch, which costs half and may take a day (docs/batch.md). "wait" waits for it; "submit" raises
+        a PendingError where it is not answered yet, and the same call goes on later; "cancel" ends it early.
     cache
         The file of a judgement cache (docs/runs.md): answers that it holds are not asked again, and what is asked is
         kept in it, for every run that names the same file. The ranking is the same as without it.
-    batch
-        Whether the questions go to the server as a batch, which costs half and may take a day (docs/batch.md). True
-        waits for it; "submit" raises a PendingError where it is not answered yet, and the same call goes on later;
-        "cancel" ends it early. Needs `out`.
     watch
         Called with the progress about twice per second and at the end ("bar": a bar of text on stderr, for notebooks
         and terminals). Sentences that the user should read at once are warnings of the logger "comparo".
@@ -155,6 +146,8 @@ def rank(
     given = {name: value for name, value in locals().items() if name not in ("watch", "columns")}
     if unknown := [name for name in columns if name not in COLUMNS]:
         raise TypeError(f"rank has no parameter {unknown[0]!r}; columns are named by {', '.join(COLUMNS)}")
+    if isinstance(out, Storage):
+        given |= vars(out) | {"batch": out.batch or False}
     return prepare_rank(**given | columns).run(watch)
 
 
@@ -192,6 +185,8 @@ def prepare_rank(
     columns = {column: how.pop(column, None) for column in COLUMNS}
     if not isinstance(how.get("estimate", "auto"), str):
         how |= {"estimate": "auto", "validity": how["estimate"]}
+    if weights is None and isinstance(criterion, Mapping):
+        criterion, weights = split_weights(criterion)
     held = tuple([control] if isinstance(control, str) else control)
     old = None if fresh or out is None else items_there(Path(out))
     items = Items.of(data, **columns, numbers=[number for number in held if number != LENGTH], old=old)

@@ -17,7 +17,7 @@ from benchmarks.verdict import table
 from comparo.analysis.reliability import measured, reliability
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
-from comparo.model.estimators.panel_members import hear
+from comparo.model.estimators.panel_members import fit_members
 from comparo.model.likelihoods.bradley_terry import LOGISTIC
 from comparo.types import Array
 
@@ -68,7 +68,7 @@ def audition(one: Set, seed: int, grouped: bool) -> dict[str, float]:
     tried = rng.choice(one.rows.shape[1], PILOT * graph.nodes // (2 * count), replace=False)
     pilot = one.rows[:, tried].reshape(count, -1)
     some = one.data.take(pilot.ravel())
-    heard = hear(some)
+    heard = fit_members(some)
     known = [heard.names.index(name) for name in one.heard.names]
     signal, _, content, *_ = measured(some, heard, None)[:, known]
     turn, rest = np.sign(heard.loading[known]), (BUDGET - PILOT) * size // 2

@@ -58,7 +58,7 @@ def simulate(
     return Figures(
         turned.flipped / max(turned.pairs, 1),
         triples.cyclic / max(triples.triples, 1),
-        residuals(data.p, expected(ranking), expected(ranking, equal=True)).contradicting,
+        residuals(data.p, expected(ranking), expected(ranking, equal=True))[0],
         float(np.nanmean(spearman_within(ranking.scores, true, ranking.graph.position, contexts))),
     )
 

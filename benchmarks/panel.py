@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from comparo.analysis.correlations import spearman_within
 from comparo.analysis.reliability import reliability
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
+from comparo.studies.baselines import bt_sigma
 from comparo.types import Array
 
 SHARES = (0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.85, 1.0)
@@ -54,7 +56,7 @@ def all_answers(every: list[Set]) -> dict[str, Array]:
         found[name] = np.array([one.voted(weight(one)) for one in every])
     fits = [quiet_fit(one.data, "panel") for one in every]
     found["`fit(…, 'panel')`"] = np.array([one.people(fit.scores) for one, fit in zip(every, fits, strict=True)])
-    found["`fit(…, 'bt-sigma')`"] = np.array([one.people(quiet_fit(one.data, "bt-sigma").scores) for one in every])
+    found["BT-σ"] = np.array([one.people(bt_sigma(one.data).scores) for one in every])
     found["best voice in hindsight"] = np.array([np.max(one.each) for one in every])
     fits = [quiet_fit(one.data, "panel", features=one.style, estimate="consensus") for one in every]
     found["panel, systems not known, consensus beyond style"] = np.array(
@@ -190,13 +192,13 @@ def show_times(every: list[Set]) -> None:
     assert len(some) == ANSWERS
     print(f"\n## Seconds, least of five: {ANSWERS:,} answers of three voices, and {len(every[0].data):,} of five\n")
     rows = []
-    for method in ("bt-sigma", "panel"):
+    for method, fitted in (("BT-σ", bt_sigma), ("panel", partial(quiet_fit, method="panel"))):
         least = []
         for data in (some, every[0].data):
             seconds = []
             for _ in range(5):
                 start = time.perf_counter()
-                quiet_fit(data, method)
+                fitted(data)
                 seconds.append(time.perf_counter() - start)
             least.append(f"{min(seconds):.3f}")
         rows.append([method, *least])

@@ -24,7 +24,8 @@ from benchmarks.validity import Case, centred, codes, decided, least_scores, llm
 from benchmarks.verdict import table as lines
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
-from comparo.model.estimators.votes import SPREAD, WIDE, Expectation, Voted, voted
+from comparo.model.estimators.votes import Expectation, Voted, voted
+from comparo.model.tuning import SPREAD, SPREAD_ERROR
 from comparo.ranking.consensus import consensus
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.votes import BETWEEN, Usual, find_voted, with_votes
@@ -197,7 +198,7 @@ def simulated(runs: int, cell: tuple[str, int]) -> list[object]:
     for seed in range(runs):
         rng = np.random.default_rng([seed, number, list(WORLDS).index(name)])
         mean, own = rng.standard_normal(groups), rng.standard_normal((contexts, groups))
-        size = SPREAD * np.exp(WIDE * rng.standard_normal()) if given is None else given
+        size = SPREAD * np.exp(SPREAD_ERROR * rng.standard_normal()) if given is None else given
         t = size * (np.sqrt(BETWEEN) * mean + np.sqrt(1 - BETWEEN) * own)
         if not is_grouped:
             t = size * own

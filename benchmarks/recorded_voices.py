@@ -17,7 +17,7 @@ from benchmarks.efficiency import DATA
 from comparo.analysis.correlations import spearman_within
 from comparo.analysis.reliability import measured
 from comparo.data.comparisons import Comparisons
-from comparo.model.estimators.panel_members import Heard, hear, signs
+from comparo.model.estimators.panel_members import PanelMembers, fit_members, signs
 from comparo.ranking.ranking import Ranking
 from comparo.selection.text_features import styles
 from comparo.studies.recorded import scored_items
@@ -38,8 +38,8 @@ class Set:
     style: dict[tuple[Any, Any], Array]
 
     @cached_property
-    def heard(self) -> Heard:
-        return hear(self.data)
+    def heard(self) -> PanelMembers:
+        return fit_members(self.data)
 
     @cached_property
     def sign(self) -> Array:
@@ -102,7 +102,7 @@ def sets() -> Iterator[Set]:
                 data = Comparisons.from_columns(
                     **{key: np.concatenate([c[key] for c in columns]) for key in columns[0]}
                 )
-                labels = hear(data).graph.labels(data)
+                labels = fit_members(data).graph.labels(data)
                 human = np.array([items.scores[attribute][items.row(*label)] for label in labels])
                 features = {label: style[items.row(*label)] for label in labels}
                 yield Set(folder, name, attribute, data, human, features)

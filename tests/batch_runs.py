@@ -67,16 +67,19 @@ def work(url: str, folder: Path, variables: dict[str, str], moment: str | None =
     courier.CHUNK = 7
     if moment is not None:
         when, name, number = moment.split()
-        step, calls = getattr(BatchStore, name), []
+        method = "update" if name in ("uploaded", "sent") else name  # else the status that is stored
+        step, calls = getattr(BatchStore, method), []
 
-        def stored(*arguments: Any) -> Any:
-            calls.append(name)
-            if when == "before" and len(calls) == int(number):
+        def stored(*arguments: Any, **values: Any) -> Any:
+            if method == name or values["status"] == name:
+                calls.append(name)
+            is_due = len(calls) == int(number)
+            if when == "before" and is_due:
                 os.kill(os.getpid(), signal.SIGKILL)
-            made = step(*arguments)
-            if when == "after" and len(calls) == int(number):
+            made = step(*arguments, **values)
+            if when == "after" and is_due:
                 os.kill(os.getpid(), signal.SIGKILL)
             return made
 
-        setattr(BatchStore, name, stored)
+        setattr(BatchStore, method, stored)
     go(url, folder, **options)

@@ -21,9 +21,8 @@ from comparo.model.tuning import Limits
 from comparo.ranking.consensus import PEOPLE, consensus, usual_validity
 from comparo.ranking.self_consistency import orders_correlation, text_variance
 from comparo.report.data import View
+from comparo.report.page import line
 from comparo.report.record import read_record
-from comparo.report.sections import line
-from comparo.report.views import display_order
 from comparo.run.fit_policy import Fitting
 from comparo.studies.recorded import Recorded, scored_items
 from comparo.studies.yardstick import chosen, judged_and_shared
@@ -421,7 +420,7 @@ def test_the_page_explains_the_consensus(command, tmp_path):
     assert "given by --estimate" in text
     assert "--estimate 0.3" in text
     record = read_record(tmp_path / "run")
-    ranks = record.ranking.opinion.rank[display_order(record)].tolist()
+    ranks = record.ranking.opinion.rank[record.order].tolist()
     assert json.loads(re.search(r'"judge_rank":(\[[\d,]*\])', page)[1]) == ranks  # page.js writes it beside the rank
     columns = {"score": [0.0], "low": [0.0], "high": [0.0], "rank": [2], "best": [1], "worst": [3], "judge_rank": [4]}
     rest = {"item": ["a"], "group": [1], "tier": [1], "comparisons": [9]}

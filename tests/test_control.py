@@ -10,10 +10,9 @@ from scipy.special import expit
 
 from comparo import Comparisons, fit
 from comparo.data.items import Items
-from comparo.model.control import Control
+from comparo.model.design import Control, Design, Shared
 from comparo.model.estimators.mixed import mixed
 from comparo.model.estimators.panel import panel
-from comparo.model.inference.random_effects import Shared
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.likelihoods.gaussian import Gaussian
 from comparo.model.linalg.graph import Graph
@@ -77,9 +76,10 @@ def test_scores_coefficient_and_covariance_are_those_of_the_dense_model(is_group
     y = 0.03 * (score[first] - score[second] + 0.5 * rng.standard_normal(len(first)))
     data = Comparisons.from_columns(first, second, 0.5 + y)
     control = Control(("length",), x[:, None], ("1",))
-    product = mixed(data, Gaussian(), is_biased=False, groups=group if is_grouped else None, control=control)
+    design = Design(group if is_grouped else None, None, control, is_biased=False)
+    product = mixed(data, Gaussian(), design)
     effects, graph = product.effects, product.graph
-    shared = Shared.of(graph, group if is_grouped else None, None, 10**6, control)
+    shared = Shared.of(graph, design, 10**6)
     sizes = np.full(shared.columns.shape[1], 1e9)
     if is_grouped:
         sizes[shared.kind == 0] = effects.groups / effects.noise
@@ -192,17 +192,17 @@ def test_errors_of_coefficients_are_passed_on_as_finite_differences_say():
     values = np.array([[x[c, i]] for c, i in graph.labels(data)])
     held = graph.centre(values)
     for groups in (None, graph.item):
-        found = panel(data, groups=groups, control=Control(("length",), values, ("1",)))
-        shared = Shared.of(graph, groups, None, 10**7)
+        found = panel(data, Design(groups, None, Control(("length",), values, ("1",))))
+        shared = Shared.of(graph, Design(groups), 10**7)
         base = replace(found.opinion, spread=None, variance=1.0, errors=np.eye(3))
 
         def scores(opinion, shared=shared):
             if shared.kinds:
                 return opinion.expecting(shared, held)
-            star = opinion.star
+            star = opinion.panel_graph
             pull = np.concatenate([share * v.pull for share, v in zip(opinion.share, opinion.voices, strict=True)])
             solved = opinion.laplacian.solve(star.rhs(pull, opinion.scale))[star.consensus]
-            return opinion.leaning(held), solved
+            return opinion.with_coefficient_errors(held), solved
 
         leaning, before = scores(base)
         for r in range(3):

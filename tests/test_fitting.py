@@ -224,7 +224,7 @@ def test_a_record_ranks_as_the_run_did_and_refits_with_the_same_weights(tmp_path
     store.close()
     record = read_record(tmp_path)
     np.testing.assert_allclose(record.ranking.scores, ranked.scores)
-    again = record.refit(record.ranking.comparisons)
+    again = record.fitting.fit(record.ranking.comparisons)
     np.testing.assert_allclose(again.scores, record.ranking.scores)
     np.testing.assert_array_equal(again.comparisons.weights, record.ranking.comparisons.weights)
     assert np.ptp(again.comparisons.weights) > 0

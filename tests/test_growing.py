@@ -20,9 +20,10 @@ from comparo.judges.simulated import Simulated
 from comparo.ranking.display import growth_sentences
 from comparo.report import write_report
 from comparo.report.record import read_record
+from comparo.run.growth import read_past
 from comparo.run.plan import Storage
 from comparo.run.rank import prepare_rank
-from comparo.run.resume import Change, merged, read_past
+from comparo.run.resume import Change, merged
 from comparo.run.store import read_judgements, stored_items
 from comparo.selection import Selector
 from comparo.selection.growing import Placing

@@ -5,10 +5,11 @@ import pytest
 from scipy.special import expit
 
 from comparo import Comparisons
+from comparo.model.design import Design, Shared
 from comparo.model.estimators.mixed import mixed
 from comparo.model.inference.choices import Choices
 from comparo.model.inference.position import information_share
-from comparo.model.inference.random_effects import Shared, solve
+from comparo.model.inference.random_effects import solve
 from comparo.model.inference.reml import estimate
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.linalg.graph import Graph
@@ -44,7 +45,7 @@ def test_the_share_is_that_of_the_dense_covariance(judges):
     )
     graph = Graph.build(data)
     model = Choices.of(data, graph, True, Limits())
-    shared = Shared.of(graph, None, rng.standard_normal((graph.nodes, 2)), 10**6)
+    shared = Shared.of(graph, Design(features=rng.standard_normal((graph.nodes, 2))), 10**6)
     variances = estimate(Spectrum.of(model.system, shared.columns), shared.kind, len(model.c), True)
     found = information_share(
         *solve(model.system, variances, shared), model.c, model.weight, model.family, model.gamma.shape
@@ -67,7 +68,7 @@ def test_both_orders_tell_all():
     model = Choices.of(
         data := decisions(np.random.default_rng(1), 4, 10, 0.5, both=True), Graph.build(data), True, Limits()
     )
-    shared = Shared.of(model.pattern.graph, None, None, 10**6)
+    shared = Shared.of(model.pattern.graph, Design(), 10**6)
     variances = estimate(Spectrum.of(model.system, shared.columns), shared.kind, len(model.c), True)
     solved = solve(model.system, variances, shared)
     assert np.all(information_share(*solved, model.c, model.weight, model.family, model.gamma.shape) == 1.0)

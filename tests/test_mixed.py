@@ -12,20 +12,21 @@ from scipy.special import expit, log_ndtr, logit
 from benchmarks.systems import answers
 from comparo import Comparisons, fit
 from comparo.methods import quiet_fit
+from comparo.model.design import Design, Shared
 from comparo.model.estimators.mixed import mixed
 from comparo.model.inference.ep import sites_from
 from comparo.model.inference.position import bias_given, pairs
-from comparo.model.inference.random_effects import Shared, random_effects
-from comparo.model.inference.reml import PULL, SUREST, UNTIL, estimate
+from comparo.model.inference.random_effects import random_effects
+from comparo.model.inference.reml import estimate
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.likelihoods.davidson import Asked, choice_moments
 from comparo.model.likelihoods.gaussian import Gaussian, censored_moments
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.linalg.spectrum import LEAST, Moments, Spectrum, System
-from comparo.model.observations import LEAST_CAP, are_choices, logits, observe, votes_of
+from comparo.model.observations import are_choices, logits, observe, votes_of
 from comparo.model.posterior import difference_variances
-from comparo.model.tuning import Limits
+from comparo.model.tuning import LEAST_CAP, PULL, SUREST, UNTIL, Limits
 from oracle import comparisons_of, incidence, simulate, weights
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -99,9 +100,8 @@ def test_many_columns_are_solved_as_one_column_is():
 def test_variances_maximise_the_restricted_likelihood(kinds):
     data, group, style = linear(np.random.default_rng(1))
     y = (data.p - 0.5) / 0.03
-    shared = Shared.of(
-        Graph.build(data), group if "groups" in kinds else None, style if "style" in kinds else None, 10**6
-    )
+    design = Design(group if "groups" in kinds else None, style if "style" in kinds else None)
+    shared = Shared.of(Graph.build(data), design, 10**6)
     system = system_of(data, y)
     found = estimate(Spectrum.of(system, shared.columns), shared.kind, len(y), has_known_noise=False)
     level = 2 * np.sum(weights(data)) / (len(data.items) - 1)
@@ -129,9 +129,9 @@ def test_scores_and_covariance_are_those_of_the_dense_gaussian_model(kinds):
     """Given the variances; the covariance is that of one value of σ² and the scatter of scores over several."""
     data, group, style = linear(np.random.default_rng(0), n=40, rows=400)
     given = {"groups": group if "groups" in kinds else None, "features": style if "style" in kinds else None}
-    product = mixed(data, Gaussian(), is_biased=False, **given)
+    product = mixed(data, Gaussian(), Design(**given, is_biased=False))
     effects = product.effects
-    shared = Shared.of(product.graph, given["groups"], given["features"], 10**6)
+    shared = Shared.of(product.graph, Design(**given), 10**6)
     sizes = np.array([getattr(effects, name) for name in shared.kinds])[shared.kind] / effects.noise
     design, weight, n = incidence(data), weights(data), 40
     centring = np.eye(n) - 1 / n
@@ -226,7 +226,7 @@ def test_large_contexts_agree_with_exact_ones(kind):
         data = replace(data, p=(rng.random(len(data)) < data.p).astype(float))
     style = rng.standard_normal((150, 2))
     exact, large = (
-        mixed(data, BradleyTerry(), features=style, limits=limits) for limits in (Limits(), Limits(spectral=10))
+        mixed(data, BradleyTerry(), Design(features=style), limits=limits) for limits in (Limits(), Limits(spectral=10))
     )
     for name in ("scores", "noise"):
         assert getattr(large.effects, name) == pytest.approx(getattr(exact.effects, name), rel=0.12), name
@@ -240,9 +240,9 @@ def test_both_orders_are_one_observation_free_of_position():
     effect = 0.05 * rng.standard_normal(40)
     shift = effect[data.first] + effect[data.second]
     data = replace(data, p=data.p + shift)
-    product = mixed(data, Gaussian(), groups=group)
+    product = mixed(data, Gaussian(), Design(group))
     merged = data.merge_orders()
-    alone = mixed(merged, Gaussian(), is_biased=False, groups=group)
+    alone = mixed(merged, Gaussian(), Design(group, is_biased=False))
     np.testing.assert_allclose(product.scores, alone.scores, atol=1e-7)
     assert product.effects.noise == pytest.approx(alone.effects.noise, rel=1e-6)
     assert product.bias[0, 0] == pytest.approx(-0.04 - np.mean(shift), abs=0.004)
@@ -258,7 +258,7 @@ def test_variances_of_a_simulated_judge_are_found():
     second = (first + rng.integers(1, n, size=len(context))) % n
     d = truth[context, first] - truth[context, second] - gamma[context] + 0.3 * rng.standard_normal(len(context))
     data = Comparisons.from_columns(first, second, expit(d), context=context)
-    effects = mixed(data, BradleyTerry(), groups=Graph.build(data).item).effects
+    effects = mixed(data, BradleyTerry(), Design(Graph.build(data).item)).effects
     assert effects.scores == pytest.approx(0.36, rel=0.15)
     assert effects.noise == pytest.approx(0.09, rel=0.15)
     assert effects.groups == pytest.approx(np.var(means), rel=0.25)

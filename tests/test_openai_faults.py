@@ -571,10 +571,10 @@ def test_the_account_goes_to_openai_alone(monkeypatch):
     assert not [value for value in request.headers.values() if "123456" in value.replace(KEY, "")]
     usual = "accept accept-encoding authorization connection content-length content-type host user-agent"
     assert set(request.headers) == set(usual.split())
-    own = load("gpt-6-luna").access().headers
+    own = load("gpt-6-luna").access()[0]
     assert own["OpenAI-Organization"] == "org-123456"
     assert own["OpenAI-Project"] == "proj_123456"
-    other = load("gpt-6-luna", base_url="https://api.openai.com.example.org/v1").access().headers
+    other = load("gpt-6-luna", base_url="https://api.openai.com.example.org/v1").access()[0]
     assert set(other) == {"Authorization"}
 
 
@@ -608,7 +608,7 @@ def test_a_proxy_that_cannot_be_is_said_without_its_password(monkeypatch):
 def test_a_judge_says_whether_it_is_ready(monkeypatch):
     load("gpt-6-luna").ready()
     monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")
-    assert load("gpt-6-luna").access().headers["Authorization"] == f"Bearer {KEY}"
+    assert load("gpt-6-luna").access()[0]["Authorization"] == f"Bearer {KEY}"
     for broken in (f"{KEY}\n{KEY}", f"{KEY}…"):
         monkeypatch.setenv("OPENAI_API_KEY", broken)
         with pytest.raises(JudgeError, match="OPENAI_API_KEY holds a character") as caught:

@@ -14,13 +14,14 @@ from comparo import fit
 from comparo.analysis.confidence import expected_spearman
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
-from comparo.model.estimators.bt_sigma import bt_sigma
+from comparo.model.design import Design
 from comparo.model.estimators.panel import panel
-from comparo.model.estimators.panel_members import EVEN, MOST, USUAL, Agreement, copies, loadings, signs
+from comparo.model.estimators.panel_members import Agreement, copies, loadings, signs
 from comparo.model.estimators.voice import Voice
 from comparo.model.linalg.graph import Graph
-from comparo.model.tuning import LIMITS
+from comparo.model.tuning import LIMITS, LOADING_SPREAD, MOST_LOADING, USUAL_LOADING
 from comparo.ranking.consensus import PANEL_STYLE, consensus
+from comparo.studies.baselines import bt_sigma
 from split import one_short
 
 SCALES = np.array([1.0, 1.0, 0.5, -0.7, 1.0, 0.3])
@@ -372,7 +373,7 @@ def test_moments_come_close_to_the_maximum_of_the_likelihood():
     for seed in range(3):
         _, data = voices(np.random.default_rng(seed), 30, 1, 100, [1.0, 0.8, -0.9], [0.5, 0.8, 0.4], bias=0.0)
         graph = Graph.build(data)
-        found = panel(data, is_biased=False)
+        found = panel(data, Design(is_biased=False))
         start = np.concatenate(
             [
                 np.log([voice.variance for voice in found.voices]),
@@ -398,9 +399,9 @@ def test_loadings_of_exact_correlations(seed, count):
     family = copies(Agreement(np.where(np.eye(count), 1.0, agreement.correlation), agreement.candidates))
     assert family.tolist() == list(range(count))
     merged, content = agreement.merged(family, turned), rng.uniform(0.1, 1, count)
-    best, believed, error = loadings(merged, np.zeros(count, dtype=bool), content)
+    best, shrunk_loading, error = loadings(merged, np.zeros(count, dtype=bool), content)
     assert best == pytest.approx(rho, abs=2e-3)
-    assert believed == pytest.approx(rho, abs=2e-3)
+    assert shrunk_loading == pytest.approx(rho, abs=2e-3)
     assert np.all((error > 0) & (error < 0.01))
 
 
@@ -460,14 +461,14 @@ def test_what_is_believed_of_a_loading_is_the_mean_of_what_is_open_below_one():
     """Of three voices the first one has the best loading 1; given the others, its own is normal, cut off there."""
     c = np.array([[1.0, 0.85, 0.85], [0.85, 1.0, 0.55], [0.85, 0.55, 1.0]])
     agreement, open_to_all = Agreement(c, np.full((3, 3), 100.0)), np.zeros(3, dtype=bool)
-    best, believed, error = loadings(agreement, open_to_all, np.ones(3))
-    assert best[0] == MOST
-    even, others = 1.0 / EVEN**2, agreement.precision[0, 1:]
-    known = np.sum(others * believed[1:] ** 2) + even
-    centre = (np.sum(others * c[0, 1:] * believed[1:]) + even * np.mean([*believed, USUAL])) / known
-    left = truncnorm(-np.inf, (MOST - centre) * np.sqrt(known), centre, 1.0 / np.sqrt(known))
-    assert believed[0] == pytest.approx(left.mean(), abs=1e-4)
-    assert believed[0] < MOST - 0.4 * error[0]
+    best, shrunk_loading, error = loadings(agreement, open_to_all, np.ones(3))
+    assert best[0] == MOST_LOADING
+    even, others = 1.0 / LOADING_SPREAD**2, agreement.precision[0, 1:]
+    known = np.sum(others * shrunk_loading[1:] ** 2) + even
+    centre = (np.sum(others * c[0, 1:] * shrunk_loading[1:]) + even * np.mean([*shrunk_loading, USUAL_LOADING])) / known
+    left = truncnorm(-np.inf, (MOST_LOADING - centre) * np.sqrt(known), centre, 1.0 / np.sqrt(known))
+    assert shrunk_loading[0] == pytest.approx(left.mean(), abs=1e-4)
+    assert shrunk_loading[0] < MOST_LOADING - 0.4 * error[0]
 
 
 def test_single_answers_in_many_contexts():
@@ -506,7 +507,7 @@ def test_a_voice_seen_from_the_panel():
     graph = Graph.build(data)
     rows = data.judged_by == 1
     own = replace(data.take(rows), judges=None, judge=None)
-    voice = Voice.of(own, replace(graph, first=graph.first[rows], second=graph.second[rows]), True, LIMITS)
+    voice = Voice.of(own, replace(graph, first=graph.first[rows], second=graph.second[rows]), Design(), LIMITS)
     matrix = np.zeros((graph.nodes, graph.nodes))
     for i, j, c in zip(voice.pattern.first, voice.pattern.second, voice.c, strict=True):
         matrix[[i, j], [i, j]] += c
@@ -535,7 +536,6 @@ def test_what_a_panel_tells():
         ({"method": "panel", "people": "ana"}, r"such as \['ana'\]"),
         ({"method": "mixed", "people": ["ana"]}, "people belong to method='panel'"),
         ({"method": "mixed", "prior": 2.0}, "estimates its prior"),
-        ({"method": "bt-sigma", "bias": "joint"}, "'bt-sigma' has no bias term"),
     ],
 )
 def test_arguments_of_panels(arguments, message):
@@ -552,7 +552,7 @@ def test_bt_sigma_finds_discriminations():
     assert found.converged
     assert found.discrimination * np.mean([1.0, 0.5, 0.25, 0.5]) == pytest.approx([1.0, 0.5, 0.25, -0.5], abs=0.06)
     one = data.take(data.judged_by == 0)
-    assert fit(one, "bt-sigma").scores == pytest.approx(fit(one, "poe-bt").scores, abs=1e-4)
+    assert bt_sigma(one).scores == pytest.approx(fit(one, "poe-bt").scores, abs=1e-4)
 
 
 def test_judges_without_comparisons_have_no_part_in_bt_sigma():

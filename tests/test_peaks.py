@@ -8,10 +8,11 @@ from scipy.integrate import quad
 from scipy.special import expit, log_expit
 
 from comparo import Comparisons, fit
+from comparo.model.design import Design, Shared
 from comparo.model.estimators.mixed import mixed
 from comparo.model.estimators.mixture import split
 from comparo.model.inference.choices import Choices
-from comparo.model.inference.random_effects import Shared, differences, solve
+from comparo.model.inference.random_effects import differences, solve
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.likelihoods.davidson import Asked, choice_evidence
 from comparo.model.linalg.graph import Graph
@@ -135,7 +136,7 @@ def at_variances(state, variances, shared):
 def test_the_evidence_of_one_pair_is_exact():
     data = Comparisons.from_columns([0, 0, 0, 1], [1, 1, 1, 0], [1.0, 1.0, 1.0, 1.0])
     graph = Graph.build(data)
-    shared = Shared.of(graph, None, None, 10)
+    shared = Shared.of(graph, Design(), 10)
     model, variances, _, _ = Choices.of(data, graph, False, LIMITS).settle(shared)
     _, _, found = at_variances(model, variances, shared)
     spread = 2 * variances.ratio
@@ -150,7 +151,7 @@ def test_the_derivative_of_the_evidence_is_that_of_differences():
     rng = np.random.default_rng(3)
     data = decided(rng, families(rng, 20, 0.5, gap=2.0), 6)
     graph = Graph.build(data)
-    shared = Shared.of(graph, None, graph.item[:, None] % 3 - 1.0, 100)
+    shared = Shared.of(graph, Design(features=graph.item[:, None] % 3 - 1.0), 100)
     model, variances, _, _ = Choices.of(data, graph, False, LIMITS).settle(shared)
     side = rng.standard_normal(len(model.c))
 

@@ -12,15 +12,15 @@ import comparo
 from comparo import Comparisons, Items, fit, with_votes
 from comparo.analysis.confidence import expected_spearman
 from comparo.errors import ComparisonsError
-from comparo.model.estimators.votes import SPREAD, Expectation, Voted, _Posterior, _Solved, voted
+from comparo.model.estimators.votes import Expectation, Voted, _Posterior, _Solved, voted
 from comparo.model.inference.choices import Choices
 from comparo.model.linalg.graph import Graph
-from comparo.model.tuning import LIMITS
+from comparo.model.tuning import LIMITS, SPREAD
 from comparo.ranking.votes import People, expected_of, find_voted, rank_votes
 from comparo.selection.sharing import telling_pairs
 from comparo.vote.ballots import Ballot
 from comparo.vote.dealing import Dealer
-from comparo.vote.session import telling_of
+from comparo.vote.session import informative_pairs
 
 
 def votes_about(rng, t, number):
@@ -362,7 +362,7 @@ def test_telling_pairs_are_the_best_one_after_the_other(example):
 def test_the_vote_on_a_run_asks_telling_pairs_first(tmp_path):
     judge = comparo.load_judge("simulated/soft", scores=SCORES)
     comparo.rank(TEXTS, "better", judge=judge, budget="3n", out=tmp_path / "run")
-    first = telling_of(str(tmp_path / "run"), 0)
+    first = informative_pairs(str(tmp_path / "run"), 0)
     assert len(first) == 36  # all pairs there are, of at most 50
     dealer = Dealer(Items.of(TEXTS), 0.0, first=first)
     dealt = []
@@ -371,7 +371,7 @@ def test_the_vote_on_a_run_asks_telling_pairs_first(tmp_path):
         dealer.know(Ballot(number, "ana", context, left, right, datetime.now(UTC)))
         dealt.append((context, {left, right}))
     assert dealt == [(context, {one, other}) for context, one, other in first[:6]]
-    assert telling_of(str(tmp_path / "no folder"), 0) == []
+    assert informative_pairs(str(tmp_path / "no folder"), 0) == []
 
 
 @pytest.mark.long

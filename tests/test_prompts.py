@@ -15,7 +15,7 @@ from comparo.data.prompts import PAPER, Prompt, Question, choose_prompt, criteri
 from comparo.data.wordings import WORDINGS
 from comparo.judges import Judgement
 from comparo.judges.labels import common_prefix
-from comparo.report.writing import write_report
+from comparo.report import write_report
 from comparo.run.store import read_judgements
 
 SUMMARY = criterion_prompt("more coherent", kind="Summary", context="Article")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import comparo.run.compare  # noqa: F401  # a run of pytest in this process cannot load numpy, then forget it
 from split import one_short
 
 pytest_plugins = "pytester"

@@ -36,10 +36,10 @@ from comparo.run.files import set_aside
 from comparo.run.folders import choose_folder, list_runs
 from comparo.run.loop import Run
 from comparo.run.plan import prepare
-from comparo.run.probing import model_sentences
 from comparo.run.repair import repair
 from comparo.run.store import Store, count_judgements, read_configuration, read_judgements
 from comparo.run.task import Task
+from comparo.run.voices import model_sentences
 from comparo.run.worker import CHANCE, FAILED, is_excess
 from processes import Forked
 from server_faults import spent_of_a_dollar
@@ -311,7 +311,7 @@ def test_the_rule_of_failures_keeps_its_level_at_every_look(asked):
     assert np.mean([is_excess(int(each), asked) for each in lost]) < 2 * CHANCE
 
 
-def test_the_models_names_are_in_the_folder_and_in_exports_and_folders_without_them_are_read(tmp_path):
+def test_the_models_names_are_in_the_folder_and_in_exports(tmp_path):
     made = task(judge=Told(model="tiny-2026-11-01"))
     run(made, tmp_path / "run")
     assert {one.model for one in read_judgements(tmp_path / "run")} == {"tiny-2026-11-01"}
@@ -319,10 +319,6 @@ def test_the_models_names_are_in_the_folder_and_in_exports_and_folders_without_t
     assert "tiny-2026-11-01" in Path(done.path).read_text().splitlines()[1]
     repair(tmp_path / "run")
     assert {one.model for one in read_judgements(tmp_path / "run")} == {"tiny-2026-11-01"}
-    with sqlite3.connect(tmp_path / "run" / "judgements.db") as connection:
-        connection.execute("ALTER TABLE judgements DROP COLUMN model")
-    connection.close()
-    assert {one.model for one in read_judgements(tmp_path / "run")} == {""}
 
 
 class Renamed(Told):

@@ -18,7 +18,7 @@ from comparo.report.measures import outlook
 from comparo.report.page import render
 from comparo.report.record import Fitted, fitted_record, read_record
 from comparo.run.store import Store
-from comparo.vote.people import identity_of, task_of
+from comparo.vote.session import Voting
 from test_report import SCRIPT, Page, data_of, folder_of, run_folder, shown_in, stories, written
 
 
@@ -86,8 +86,9 @@ def test_headings_are_in_order_and_tables_have_heads(tmp_path):
 def voted(folder, names=("ana", "bo"), votes=90):
     """The folder of a vote by these people, as `comparo vote` leaves it."""
     items = Items.of({f"essay {k}": f"An essay of {k} words. " * (k + 1) for k in range(8)})
-    task = task_of(items, criterion_prompt("better argued", kind="Essay"), names, None, 0)
-    store = Store(folder, identity_of(task), {**task.configuration, "together": True, "command": "comparo vote essays"})
+    voting = Voting(items, criterion_prompt("better argued", kind="Essay"), names)
+    task = voting.task()
+    store = Store(folder, voting.identity(), {**task.configuration, "together": True, "command": "comparo vote essays"})
     store.add_items(items)
     rng = np.random.default_rng(1)
     pairs = rng.permutation(list(permutations(range(8), 2))).tolist()  # nobody is asked a pair twice in one order

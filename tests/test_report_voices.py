@@ -137,7 +137,7 @@ def test_cells_hold_the_agreement_of_two_voices(record):
 def test_the_ranking_without_a_voice_is_that_of_the_others(record, monkeypatch):
     data = record.ranking.comparisons
     without = [float(member.without.replace("−", "-")) for member in who_judged(record)["members"]]
-    rest = record.refit(data.take(data.judges[data.judged_by] != "told/ana"))
+    rest = record.fitting.fit(data.take(data.judges[data.judged_by] != "told/ana"))
     order = [list(ranking.items) for ranking in (record.ranking, rest)]
     assert order[0] == order[1]
     places = [np.argsort(np.argsort(ranking.scores)) for ranking in (record.ranking, rest)]

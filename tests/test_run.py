@@ -350,7 +350,7 @@ def test_the_database_of_a_finished_run_has_no_log_and_numbered_rows(tmp_path):
     assert connection.execute("SELECT count(*), max(number) FROM judgements").fetchone() == (48, 48)
     connection.execute("PRAGMA user_version=99")
     connection.close()
-    with pytest.raises(StoreError, match="newer comparo"):
+    with pytest.raises(StoreError, match="another version of comparo"):
         Store(tmp_path / "run", task().identity)
 
 

@@ -14,14 +14,15 @@ from scipy.special import expit
 
 from comparo import Comparisons, fit
 from comparo.analysis.correlations import spearman
+from comparo.model.design import Design, Shared
 from comparo.model.estimators.mixed import mixed
 from comparo.model.inference.ep import LEAST, sites_from
-from comparo.model.inference.random_effects import Shared, differences, solve
+from comparo.model.inference.random_effects import differences, solve
 from comparo.model.inference.soft import Soft
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
-from comparo.model.likelihoods.student_t import FREEDOMS, Cavities, log_density, tail_moments
+from comparo.model.likelihoods.student_t import Cavities, log_density, tail_moments
 from comparo.model.linalg.graph import Graph
-from comparo.model.tuning import Limits
+from comparo.model.tuning import FREEDOMS, Limits
 from comparo.run.fit_policy import Fitting
 from comparo.studies.recorded import open_set
 from comparo.studies.yardstick import chosen
@@ -123,8 +124,8 @@ def test_contexts_that_differ_by_a_factor_are_not_heavy_tails():
     data, _ = judge(np.random.default_rng(1), np.inf, scale=0.6)
     assert estimated(data).effects.freedom is None
     system = Soft.of(data, Graph.build(data), BradleyTerry(), True, Limits())
-    state, variances, _, _ = system._settle_normal(Shared.of(Graph.build(data), None, None, 0))
-    assert not state._has_tails(variances, Shared.of(Graph.build(data), None, None, 0))
+    state, variances, _, _ = system._settle_normal(Shared.of(Graph.build(data), Design(), 0))
+    assert not state._has_tails(variances, Shared.of(Graph.build(data), Design(), 0))
 
 
 @pytest.mark.long
@@ -177,7 +178,7 @@ def test_an_answer_does_not_change_what_all_others_say_of_it():
     for answers in (p, changed):
         data = Comparisons.from_columns(first, second, answers)
         graph = Graph.build(data)
-        shared = Shared.of(graph, None, None, 0)
+        shared = Shared.of(graph, Design(), 0)
         state = Soft.of(data, graph, BradleyTerry(), False, Limits())
         if variances is None:
             variances = state._settle_normal(shared)[1]

@@ -16,8 +16,9 @@ from comparo.model.estimators.mixed import mixed
 from comparo.model.estimators.poe import multiply
 from comparo.model.likelihoods import Davidson
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
-from comparo.model.likelihoods.davidson import PRIOR, Asked, answer_moments, averaged_moments, choice_moments
+from comparo.model.likelihoods.davidson import Asked, answer_moments, averaged_moments, choice_moments
 from comparo.model.likelihoods.experts import derivatives
+from comparo.model.tuning import TIE_PRIOR
 from comparo.ranking.criteria_ranking import expected
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -104,7 +105,7 @@ def test_the_fit_is_the_maximum_that_a_naive_search_finds(judges):
             chances = {1.0: np.exp(d / 2), 0.0: np.exp(-d / 2), 0.5: nu}
             total += np.log(chances[float(p)]) - np.log(sum(chances.values()))
         equals = np.exp(log_nu[:2]) / (2 + np.exp(log_nu[:2]))
-        return -total - PRIOR * np.sum(np.log(equals) + np.log(1 - equals)) + 0.5 * np.sum(scores**2) / 1.5**2
+        return -total - TIE_PRIOR * np.sum(np.log(equals) + np.log(1 - equals)) + 0.5 * np.sum(scores**2) / 1.5**2
 
     best = minimize(loss, np.zeros(6 + min(judges, 2)), tol=1e-12)
     np.testing.assert_allclose(found.scores, best.x[:6] - best.x[:6].mean(), atol=2e-5)

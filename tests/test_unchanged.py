@@ -32,9 +32,11 @@ from comparo.analysis.confidence import expected_spearman, top_probability
 from comparo.cli import main
 from comparo.model.likelihoods import Davidson, Gaussian, StudentT
 from comparo.model.linalg.determinant import design_log_det
+from comparo.studies.baselines import bt_sigma
 
 STORED = Path(__file__).with_name("unchanged.json.gz")
 SHOWN, NEAR, LESS_NEAR = 3, 1e-8, 1e-6
+ITERATED = 1e-3  # stored by the iterations of Zermelo and Newman, which ended within 1e-4; now by Newton's method
 THREADS = ("run of", "run with", "audition", "export")  # answers in any order; a panel ends within 1e-7
 FEW = {"limits": replace(signature(c.fit).parameters["limits"].default, exact=8)}  # above 8 items as with thousands
 WORDS = "amber birch cedar delta ember fjord grove haven islet jetty".split()
@@ -176,8 +178,12 @@ def asked(items=10, contexts=1, kinds=("soft",), seed=0, question="better", judg
     return c.rank(rows, question, judge=judges[0] if len(kinds) == 1 else judges, seed=seed, **options)
 
 
-def fit(rows, **options):
-    return ranked(c.fit(rows, **options))
+def fit(rows, method=None, **options):
+    if method != "bt-sigma":
+        return ranked(c.fit(rows, method, **options))
+    data = c.Comparisons.of(rows)
+    found = bt_sigma(data)
+    return ranked(c.Ranking("bt", data, found.graph, found.scores, found.posterior)) | {"method": "bt-sigma"}
 
 
 METHODS = "poe-bt poe-g poe-g-hard avg-prob win-ratio bt davidson mixed bt-sigma".split()
@@ -205,7 +211,7 @@ over(("poe-bt", "poe-g", "bt", "mixed", "avg-prob"), KINDS, name="many")(
     lambda way, kind: fit(answers(1, 13, 2, kind, share=0.5), method=way, **FEW)
 )
 over(("compared", "all"), ("zermelo", "newman"), name="bt")(
-    lambda pairs, way: fit(answers(5, 10, 2, "hard"), method="bt", prior_pairs=pairs, algorithm=way)
+    lambda pairs, _: fit(answers(5, 10, 2, "hard"), method="bt", prior_pairs=pairs)
 )
 over(("poe-bt", "poe-g"), (1.5, "first", "estimated"), ("soft", "ties"), name="prior")(
     lambda way, prior, kind: fit(answers(6, 9, 1, kind), method=way, prior=prior)
@@ -445,7 +451,7 @@ def test_the_results_are_the_stored_ones(name):
     assert sorted(found) == sorted(known), name
     differences = {path: apart(found[path], known[path]) for path in known}
     worst = max(differences, key=differences.get)
-    near = LESS_NEAR if name.startswith(THREADS) else NEAR
+    near = LESS_NEAR if name.startswith(THREADS) else ITERATED if name.startswith(("bt all", "bt compared")) else NEAR
     assert differences[worst] <= near, f"{name}{worst}: off by {differences[worst]:.3g}, {found[worst]} {known[worst]}"
 
 

@@ -20,7 +20,7 @@ from comparo.data.run_folder import encode
 from comparo.errors import JudgeError, RunError, StoreError
 from comparo.judges import Judgement
 from comparo.judges.simulated import Simulated
-from comparo.model.estimators.panel_members import hear
+from comparo.model.estimators.panel_members import fit_members
 from comparo.report.making import command
 from comparo.run.budget import Budget
 from comparo.run.loop import Run
@@ -491,7 +491,7 @@ def test_the_noise_of_few_comparisons_is_not_taken_for_small():
             for first, second in ((i, i + 1), (i + 1, i)):
                 logit = truth[first] - truth[second] + 0.5 * rng.standard_normal()
                 rows.append((str(first), str(second), 1 / (1 + math.exp(-logit))))
-        (voice,) = hear(Comparisons.from_rows(rows)).voices
+        (voice,) = fit_members(Comparisons.from_rows(rows)).voices
         found.append((voice.noise, voice.noise / _known_noise(voice)))
     alone, reckoned = np.median(found, axis=0)
     assert alone < 0.18

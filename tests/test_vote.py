@@ -28,17 +28,18 @@ from comparo.data.prompts import criterion_prompt
 from comparo.errors import StoreError
 from comparo.methods import fit
 from comparo.report.embed import are_codes
+from comparo.report.making import facts
 from comparo.report.page import _making
-from comparo.report.phrases import facts
 from comparo.report.record import read_record
 from comparo.report.voices_section import favours, who_judged
 from comparo.run.folders import list_runs
 from comparo.run.repair import repair
 from comparo.run.store import Store, read_configuration, read_judgements
+from comparo.vote.app import PATIENCE, serve
 from comparo.vote.booth import Booth
-from comparo.vote.people import Links, identity_of, task_of
-from comparo.vote.server import HOST, PATIENCE, open_socket, serve
-from comparo.vote.text import as_markdown, differences
+from comparo.vote.pages import as_markdown, differences
+from comparo.vote.server import HOST, open_socket
+from comparo.vote.session import Links, Voting
 from split import one_short
 from voting import LOST, Server, Voter, essays
 
@@ -704,7 +705,7 @@ def test_markdown_makes_no_tag_but_its_own(text):
     assert "example.org/track" not in shown
 
 
-LONG = 100_000  # characters of a hostile text
+LONG = 30_000  # characters of a hostile text
 
 
 @pytest.mark.long
@@ -754,11 +755,12 @@ def test_a_flush_that_fails_after_a_vote_was_stored_doubles_nothing(tmp_path):
                 raise OSError(5, "Input/output error")
             super()._sync()
 
-    items, prompt = Items.of({str(k): f"Text {k}." for k in range(4)}), criterion_prompt("better")
+    items = Items.of({str(k): f"Text {k}." for k in range(4)})
+    voting = Voting(items, criterion_prompt("better"), ["ana", "bo"])
     links = Links.new().with_judges(["ana", "bo"])
-    store = Flaky(tmp_path / "run", identity_of(task_of(items, prompt, ["ana", "bo"], None, 0)), most_unsynced=1)
+    store = Flaky(tmp_path / "run", voting.identity(), most_unsynced=1)
     store.add_items(items)
-    with closing(store), closing(Booth(store, items, prompt, links)) as booth:
+    with closing(store), closing(Booth(store, voting, links)) as booth:
         seen = []
         for _ in range(6):
             store.fails = True

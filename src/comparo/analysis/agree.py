@@ -183,8 +183,8 @@ Bootstrap = tuple[float, int, int]  # level, draws and seed
 
 def _measured(panel: Panel, judge: int, votes: Votes, curve: list[Row], how: Bootstrap) -> Row:
     """The row of a judge."""
-    pair, told, level = votes.clusters.pair.astype(np.int64), panel.verdicts, how[0]
-    counted = (np.isin(told.judge, panel.people) | (told.judge == judge)) & np.isin(told.pair, pair)
+    pair, verdicts, level = votes.clusters.pair.astype(np.int64), panel.verdicts, how[0]
+    counted = (np.isin(verdicts.judge, panel.people) | (verdicts.judge == judge)) & np.isin(verdicts.pair, pair)
     said, fair = (
         calibration_error([row for row in curve if row["answers"] == answers])
         for answers in ("as said", "without position bias")
@@ -216,16 +216,16 @@ def _agreement(
     how: Bootstrap,
 ) -> Row:
     """Accuracy and κ of two verdicts on each pair (V,), and α of the verdicts that are `counted`."""
-    told = panel.verdicts
-    units = len(told.unit)
+    verdicts = panel.verdicts
+    units = len(verdicts.unit)
     decided = (one != 0) & (other != 0)
     same = share_of((one == other)[decided].astype(np.float64), panel.clusters(pair[decided]), how[0])
-    slots = 3 * told.pair[counted] + told.said[counted] + 1
+    slots = 3 * verdicts.pair[counted] + verdicts.said[counted] + 1
     counts = np.bincount(slots, minlength=3 * units).reshape(-1, 3).astype(np.float64)
     found: dict[str, Share | Estimate] = {
         "accuracy": same,
-        "kappa": kappa_of(one, other, told.unit[pair], *how, panel.texts(pair)),
-        "alpha": alpha_of(counts, told.unit, *how, panel.texts(np.arange(units))),
+        "kappa": kappa_of(one, other, verdicts.unit[pair], *how, panel.texts(pair)),
+        "alpha": alpha_of(counts, verdicts.unit, *how, panel.texts(np.arange(units))),
     }
     row: Row = {"pairs": len(np.unique(pair)), "votes": len(pair), "decided": same.votes}
     for name, each in found.items():
@@ -400,10 +400,10 @@ def more_votes(panel: Panel, judge: int, accuracy: Share, level: float) -> Itera
 
 def _ranked(panel: Panel, judge: int) -> tuple[list[float], Array, int]:
     """q(m) of people's ranking, the rank correlation of each context, (C,), and the number of texts of a context."""
-    told, both = panel.comparisons, panel_keys(panel)
-    person = np.isin(told.judged_by, panel.people)
-    shared = np.intersect1d(both[person], both[told.judged_by == judge])
-    mine, theirs = (_pooled(told.take(rows & np.isin(both, shared))) for rows in (told.judged_by == judge, person))
+    data, both = panel.comparisons, panel_keys(panel)
+    person = np.isin(data.judged_by, panel.people)
+    shared = np.intersect1d(both[person], both[data.judged_by == judge])
+    mine, theirs = (_pooled(data.take(rows & np.isin(both, shared))) for rows in (data.judged_by == judge, person))
     ranking, judged = quiet_fit(theirs), quiet_fit(mine)
     graph = ranking.graph
     large = np.bincount(graph.position, minlength=graph.contexts) >= RANKED

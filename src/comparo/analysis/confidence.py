@@ -28,13 +28,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.model.estimators.poe import WIDE, Product, multiply
+from comparo.model.estimators.poe import Product, multiply
 from comparo.model.estimators.votes import Voted
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.likelihoods.experts import of_rows
 from comparo.model.linalg.graph import Pattern
 from comparo.model.linalg.laplacian import Laplacian
-from comparo.model.tuning import Limits
+from comparo.model.tuning import WIDE, Limits
 from comparo.ranking.ranking import Ranking
 from comparo.rounding import mean_ranks, merge_ties
 from comparo.types import Array

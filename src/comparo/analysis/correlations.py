@@ -60,23 +60,12 @@ def spearman_within(one: Array, other: Array, segment: NDArray[np.integer], segm
     known = ~(np.isnan(one) | np.isnan(other))
     segment = segment[known]
     size = np.bincount(segment, minlength=segments)
-    a, b = (_ranks(column[known], segment) - (size[segment] + 1) / 2 for column in (one, other))
+    middle = (np.cumsum(size) - size + (size + 1) / 2)[segment]  # of the ranks of each segment among those of all
+    begin = segment * (len(segment) + 1.0)
+    a, b = (mean_ranks(begin + mean_ranks(column[known])) - middle for column in (one, other))
     inner, square, others = (np.bincount(segment, values, segments) for values in (a * b, a * a, b * b))
     norm = np.sqrt(square * others)
     return np.asarray(np.divide(inner, norm, out=np.full(segments, np.nan), where=norm > 0))
-
-
-def _ranks(values: Array, segment: NDArray[np.integer]) -> Array:
-    """The rank of each value (n,) in its segment, from 1; equal ones share the mean of theirs."""
-    order = np.lexsort((values, segment))
-    ordered, part = values[order], segment[order]
-    starts = np.diff(part, prepend=-1) != 0
-    group = np.cumsum(starts | (np.diff(ordered, prepend=np.nan) != 0)) - 1
-    place = np.arange(len(values))
-    place = place - np.maximum.accumulate(np.where(starts, place, 0)) + 1
-    ranks = np.empty(len(values))
-    ranks[order] = (np.bincount(group, place) / np.bincount(group))[group] if len(values) else ranks
-    return ranks
 
 
 def agreement(ranking: Ranking, items: Items) -> dict[str, Array]:

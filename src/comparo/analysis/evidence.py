@@ -107,21 +107,21 @@ def log_pair_evidence(comparisons: Comparisons, limits: Limits = LIMITS) -> floa
     -0.7
     """
     found = Soft.of_any(comparisons, limits).observations
-    told, *position = _squares(found)
-    if not told[0]:
+    content, *position = _squares(found)
+    if not content[0]:
         return math.nan
     position = [part for part in position if part[0]]
     if not position:
         return 0.0  # one pair: its difference may be noise of any size
-    answers = told[1] + found.sum_square + float(np.sum(found.sum_weight * found.sums**2))
+    answers = content[1] + found.sum_square + float(np.sum(found.sum_weight * found.sums**2))
     least = answers / float(np.sum(found.sum_weight)) * (COARSE if are_choices(comparisons) else ROUNDED)
     least = max(least, np.finfo(float).tiny)
-    most = max(least, *(square / freedom for freedom, square in (told, *position)))
-    step = STEP / math.sqrt(sum(freedom for freedom, _ in (told, *position)))
+    most = max(least, *(square / freedom for freedom, square in (content, *position)))
+    step = STEP / math.sqrt(sum(freedom for freedom, _ in (content, *position)))
     log_phi = np.arange(math.log(least), math.log(most) + ABOVE, step)
     rest = np.sum([np.logaddexp(_noise(*part, log_phi), _more_than_noise(*part, log_phi)) for part in position], axis=0)
     rest[0] -= math.log(2.0)  # the trapezoidal rule: the integral begins there
-    return float(logsumexp(rest + _more_than_noise(*told, log_phi)) - logsumexp(rest + _noise(*told, log_phi)))
+    return float(logsumexp(rest + _more_than_noise(*content, log_phi)) - logsumexp(rest + _noise(*content, log_phi)))
 
 
 def either(scores: float, pairs: float) -> float:

@@ -151,8 +151,8 @@ class Votes:
 
     def take(self, rows: NDArray[np.bool_]) -> Votes:
         """Some of the votes, by a mask (V,)."""
-        columns = (self.person, self.said, self.judged, self.fair)
-        return Votes(*(column[rows] for column in columns), self.clusters.take(rows))
+        clusters = self.clusters.take(rows)
+        return Votes(self.person[rows], self.said[rows], self.judged[rows], self.fair[rows], clusters)
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,9 +205,9 @@ class Panel:
 
     def clusters(self, pair: NDArray[np.int64]) -> Clusters:
         """What belongs together, of pairs by their numbers; a text is an item of a context."""
-        told, size = self.verdicts, np.int64(len(self.comparisons.items))
-        context = told.context[pair]
-        return Clusters(pair, context * size + told.low[pair], context * size + told.high[pair], context)
+        verdicts, size = self.verdicts, np.int64(len(self.comparisons.items))
+        context = verdicts.context[pair]
+        return Clusters(pair, context * size + verdicts.low[pair], context * size + verdicts.high[pair], context)
 
     def texts(self, pair: NDArray[np.int64]) -> NDArray[np.int64] | None:
         """Both texts of pairs, (2, P), where pairs are what is drawn for intervals; None where contexts are."""
@@ -216,29 +216,29 @@ class Panel:
 
     def votes(self, judge: int) -> Votes:
         """The votes of all people on the pairs of a judge."""
-        told = self.verdicts
-        own = told.judge == judge
-        answers = np.full((2, len(told.unit)), np.nan)
-        answers[:, told.pair[own]] = told.said[own], self.fair.p[own]
-        rows = np.flatnonzero(np.isin(told.judge, self.people) & ~np.isnan(answers[0, told.pair]))
-        pair = told.pair[rows]
+        verdicts = self.verdicts
+        own = verdicts.judge == judge
+        answers = np.full((2, len(verdicts.unit)), np.nan)
+        answers[:, verdicts.pair[own]] = verdicts.said[own], self.fair.p[own]
+        rows = np.flatnonzero(np.isin(verdicts.judge, self.people) & ~np.isnan(answers[0, verdicts.pair]))
+        pair = verdicts.pair[rows]
         judged, fair = answers[:, pair]
-        return Votes(told.judge[rows], told.said[rows], judged.astype(np.int64), fair, self.clusters(pair))
+        return Votes(verdicts.judge[rows], verdicts.said[rows], judged.astype(np.int64), fair, self.clusters(pair))
 
     def shares(self) -> tuple[Array, Array]:
         """How many people judged each pair, and the mean of their p for the first item, a tie being ½: (M,)."""
-        told, size = self.verdicts, len(self.verdicts.unit)
-        person = np.isin(told.judge, self.people)
-        count = np.bincount(told.pair[person], minlength=size)
-        won = np.bincount(told.pair[person], told.p[person], size)
+        verdicts, size = self.verdicts, len(self.verdicts.unit)
+        person = np.isin(verdicts.judge, self.people)
+        count = np.bincount(verdicts.pair[person], minlength=size)
+        won = np.bincount(verdicts.pair[person], verdicts.p[person], size)
         return count.astype(np.float64), won / np.maximum(count, 1)
 
     def between_people(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """The pair and both verdicts of any two people on the same pair, each of shape (T,)."""
-        told = self.verdicts
-        rows = np.flatnonzero(np.isin(told.judge, self.people))
-        rows = rows[np.argsort(told.pair[rows], kind="stable")]
-        pair, said = told.pair[rows], told.said[rows]
+        verdicts = self.verdicts
+        rows = np.flatnonzero(np.isin(verdicts.judge, self.people))
+        rows = rows[np.argsort(verdicts.pair[rows], kind="stable")]
+        pair, said = verdicts.pair[rows], verdicts.said[rows]
         found = [(np.empty(0, dtype=np.int64),) * 3]
         for shift in range(1, len(self.people)):
             same = np.flatnonzero(pair[shift:] == pair[:-shift])

@@ -30,7 +30,7 @@ from comparo.analysis.correlations import mean_known
 from comparo.data.comparisons import Comparisons
 from comparo.data.reading import read_columns
 from comparo.data.run_folder import database_of, masses
-from comparo.model.estimators.panel_members import Heard, hear
+from comparo.model.estimators.panel_members import PanelMembers, fit_members
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import count_flips, transitivity
 from comparo.types import Array
@@ -73,8 +73,8 @@ def reliability(data: Any, *, level: float = 0.95, seed: int = 0) -> dict[str, N
         - ties: the share of answers p = ½;
         - mass: the mean probability of the labels.
 
-        NaN is what the comparisons do not tell: signal and agreement of a single voice, flips without pairs in both
-        orders, mass where it was not recorded, intervals of fewer than 10 texts.
+        NaN where the comparisons do not determine a number: signal and agreement of a single voice, flips without pairs
+        in both orders, mass where it was not recorded, intervals of fewer than 10 texts.
 
     Raises
     ------
@@ -105,14 +105,14 @@ def reliability(data: Any, *, level: float = 0.95, seed: int = 0) -> dict[str, N
 class Jackknife:
     """The `MEASURES` of R voices by all answers, `found` (M, R), and with each part of them left out, `parts`."""
 
-    heard: Heard
+    heard: PanelMembers
     found: Array
     parts: list[Array]
 
     @classmethod
     def of(cls, comparisons: Comparisons, mass: Array | None = None, seed: int = 0) -> Jackknife:
         """The measures of some comparisons; `mass` (K,) where it was recorded."""
-        whole, parts = hear(comparisons), []
+        whole, parts = fit_members(comparisons), []
         for kept in _parts(comparisons, np.random.default_rng(seed)):
             some = comparisons.take(kept)
             parts.append(_placed(whole.names, some, None if mass is None else mass[kept]))
@@ -157,7 +157,7 @@ def _mass(data: Any) -> Array | None:
     return None if column is None else np.asarray(column, dtype=np.float64)
 
 
-def measured(comparisons: Comparisons, found: Heard, mass: Array | None) -> Array:
+def measured(comparisons: Comparisons, found: PanelMembers, mass: Array | None) -> Array:
     """The `MEASURES` of each voice, (len(MEASURES), R), without intervals; `mass` (K,) where it was recorded."""
     gamma = np.array([np.mean(voice.bias) for voice in found.voices])
     content, position, noise = np.array([voice.parts for voice in found.voices]).T
@@ -193,7 +193,7 @@ def _placed(names: tuple[Any, ...], comparisons: Comparisons, mass: Array | None
     """The measures of the voices of these names, NaN where too few of a voice's comparisons remain."""
     placed = np.full((len(MEASURES), len(names)), np.nan)
     if len(comparisons):
-        found = hear(comparisons)
+        found = fit_members(comparisons)
         values = measured(comparisons, found, mass)
         for r, name in enumerate(found.names):
             if name in names:

@@ -67,8 +67,8 @@ def audition_command(
         print_plan(plan.base)
         return
     found = complete(plan, shown.console)
+    from comparo.report import write_report
     from comparo.report.record import AUDITION
-    from comparo.report.writing import write_report
 
     write_text(Path(found.answers.source) / AUDITION, json.dumps(found.to_dict(), ensure_ascii=False) + "\n")
     page = write_report(found.answers.source)

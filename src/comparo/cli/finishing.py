@@ -34,12 +34,20 @@ from comparo.run.audition import AutoPlan, Trial
 from comparo.run.budget import dollars
 from comparo.run.criteria_run import CriteriaRun
 from comparo.run.loop import Run
-from comparo.run.plan import Plan, expense_words, first_question, given_words, longest_prompt_words
-from comparo.run.probing import price_sentences, remember_probes, tokens_sentence
+from comparo.run.plan import (
+    Plan,
+    expense_words,
+    first_question,
+    given_words,
+    longest_prompt_words,
+    price_sentences,
+    remember_probes,
+)
 from comparo.run.progress import Watch
 from comparo.run.resume import growth_sentence
 from comparo.run.scheduling import stop_sentence
 from comparo.run.task import Task
+from comparo.run.voices import tokens_sentence
 
 Result = TypeVar("Result", covariant=True)
 BEGIN = ("local", "hf", "vllm")  # providers whose models always go on with an answer that was begun

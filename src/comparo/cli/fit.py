@@ -18,8 +18,8 @@ from comparo.data.comparisons import Comparisons, read_several
 from comparo.data.items import LENGTH, Items
 from comparo.data.run_folder import database_of
 from comparo.data.writing import csv_text
-from comparo.methods import Method, PriorPairs, quiet_fit
-from comparo.model.estimators.bradley_terry import Algorithm
+from comparo.methods import Method, quiet_fit
+from comparo.model.estimators.bradley_terry import PriorPairs
 from comparo.model.estimators.poe import Bias
 from comparo.ranking.display import control_sentences, tie_sentences
 from comparo.ranking.grouping import group_codes
@@ -55,9 +55,9 @@ def fit_command(
             help="How comparisons become scores. poe-bt and poe-g combine the judge's probabilities; bt, poe-g-hard "
             "and win-ratio use only who won, davidson also who tied; avg-prob is the mean probability. mixed estimates "
             "all variances from the comparisons, as comparo rank does. panel is the consensus of several judges "
-            "(column judge), and tells what each is worth; bt-sigma is Bradley–Terry with one discrimination per "
-            "judge. Default: poe-bt, and mixed for several files with several judges; people's votes (a folder of "
-            "comparo vote, decisions in several sheets) are ranked as on the organiser's page."
+            "(column judge), and tells what each is worth. Default: poe-bt, and mixed for several files with several "
+            "judges; people's votes (a folder of comparo vote, decisions in several sheets) are ranked as on the "
+            "organiser's page."
         ),
     ] = None,
     bias: Annotated[
@@ -74,9 +74,6 @@ def fit_command(
             "paper does. Default: first for poe-g and poe-g-hard; for poe-bt 100, or 10 if all answers are decisions."
         ),
     ] = None,
-    algorithm: Annotated[
-        Algorithm, typer.Option(help="For bt with --prior-pairs: how to solve it; newman needs fewer steps.")
-    ] = "zermelo",
     prior_pairs: Annotated[
         PriorPairs,
         typer.Option(
@@ -211,7 +208,6 @@ def fit_command(
         "groups": groups if estimates else None,
         "control": _held(texts, control) if control and texts is not None else None,
         "people": names_in(people),
-        "algorithm": algorithm,
         "prior_pairs": prior_pairs,
         "level": level,
     }
@@ -236,11 +232,11 @@ def fit_command(
     print_notes((*ranking.notes, *(board.notes if leaderboard else ())))
     told = () if ranking.people is None else (ranking.people.sentence,)
     if report is not None:
-        from comparo.report.page import write_page
+        from comparo.report.page import render, save_page
         from comparo.report.record import Fitted, fitted_record
 
         again = Fitted(bias or ("joint" if estimates else None), fitted)
-        written = write_page(report, fitted_record(ranking, again, _named(files), command_line(context)))
+        written = save_page(report, render(fitted_record(ranking, again, _named(files), command_line(context))))
         say(f"Report: {written}")
     for sentence in (*told, *tie_sentences(ranking.ties), *control_sentences(ranking.control)):
         say(sentence)

@@ -22,7 +22,7 @@ from comparo.data.reading import read_columns
 from comparo.errors import ComparisonsError, JudgeError
 from comparo.judges import Judgement
 from comparo.run.budget import PROBES, dollars, paid_and_spent
-from comparo.run.probing import probe_judges
+from comparo.run.plan import probe_judges
 from comparo.run.voices import count_cached
 
 EPILOG = (

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from comparo.cli.printing import MINUTE, Console
 from comparo.run.loop import Run
-from comparo.run.probing import prices_of
 from comparo.run.progress import Progress, Watcher, progress_text
+from comparo.run.task import prices_of
 from comparo.run.voices import count_cached
 
 STOPS = ("SIGTERM", "SIGHUP")  # sent by `kill`, by a system that shuts down, and by a terminal that is closed

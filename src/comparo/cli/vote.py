@@ -18,10 +18,9 @@ from comparo.cli.progress import stoppable
 from comparo.cli.settings import command_line
 from comparo.data.wordings import PAPER_WORDING
 from comparo.run.voices import make_prompt
-from comparo.vote.booth import Booth
-from comparo.vote.people import Links, parse_names
-from comparo.vote.server import HOST, LOCAL, check_installed, is_local, open_socket, origin_of, serve
-from comparo.vote.session import Voting, opened, telling_of
+from comparo.vote.booth import Booth, opened
+from comparo.vote.server import HOST, LOCAL, check_installed, is_local, open_socket, origin_of
+from comparo.vote.session import Links, Voting, informative_pairs, parse_names
 
 if TYPE_CHECKING:
     from comparo.vote.pages import Pages
@@ -146,7 +145,7 @@ def vote_command(
     items = columns.read(data)
     column = columns.context_column
     prompt = make_prompt(items, criterion, None, kind=kind, heading=heading, context=column, wording=PAPER_WORDING)
-    first = telling_of(data, people.seed)
+    first = informative_pairs(data, people.seed)
     if first:
         say(f"The first {len(first)} pairs are those that tell most about the judge of {data}; then the others.")
     voting = Voting(items, prompt, people.names(), people.twice, people.until, people.seed, first)
@@ -198,19 +197,18 @@ class Place:
 
 
 def _pages(booth: Booth, voting: Voting, people: PeopleFlags, place: Place, kind: str, heading: str) -> "Pages":
-    from comparo.vote.pages import Look, Pages
-    from comparo.vote.standing import Live
+    from comparo.vote.pages import Pages
 
     each = None if people.invite else voting.each(len(booth.links.judges))
     if people.each is not None:
         each = min(people.each, voting.pairs)
-    look = Look(kind, heading, each, place.page.break_after, place.page.markdown, place.origin)
-    return Pages(booth, Live(booth), look, people.invite)
+    page = place.page
+    return Pages(booth, kind, heading, each, page.break_after, page.markdown, place.origin, people.invite)
 
 
 def _serve(pages: "Pages", place: Place) -> None:
     """Serve the pages until the server is stopped, and say then where the votes are."""
-    from comparo.vote.app import make_app
+    from comparo.vote.app import make_app, serve
 
     assert place.listening is not None
     booth, code = pages.booth, 0
@@ -229,7 +227,7 @@ def _serve(pages: "Pages", place: Place) -> None:
 
 def _begin(pages: "Pages", place: Place) -> None:
     """Print the links, and open the page of the only judge, or the organiser's."""
-    links, origin = pages.booth.links, pages.look.origin
+    links, origin = pages.booth.links, pages.origin
     organiser = f"{origin}/organiser/{links.organiser}/"
     rows = [("organiser", organiser), *((name, f"{origin}/vote/{token}/") for name, token in links.judges.items())]
     if pages.has_invitation:

@@ -1,14 +1,9 @@
 """Comparisons: which items were compared, and how probable it is that the first is the better one.
 
-Everything downstream works on integer codes, so labels are turned into codes once, here. K comparisons of N items are
-columns of shape (K,): `first` and `second` are codes into `items`, `p` is P(first is better) as the judge saw it with
-`first` shown first. What is read, and how it is checked before anything is computed, is in `layouts`.
-
-Comparisons from several files, such as one sheet for each judge, read together.
-
-Labels that are numbers in one file and text in another are text in all: a spreadsheet has text where a run has numbers.
-An answer that stands in two files, with the same judge, items, order and context, counts once: the sheets of a judge
-may come as .csv and as .xlsx.
+K comparisons of N items are columns of shape (K,): `first` and `second` are codes into `items`, `p` is P(first is
+better) as the judge saw it with `first` shown first. Labels become codes once, here; `layouts` checks what is read.
+Several files are read together: labels that are numbers in one file and text in another are text in all, and an answer
+that stands in two files, with the same judge, items, order and context, counts once.
 """
 
 from __future__ import annotations

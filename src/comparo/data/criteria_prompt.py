@@ -1,7 +1,7 @@
 """Several criteria in one question: their names and weights, and the prompt that asks about all of them.
 
 The texts stand first and are the same for every criterion. A judge that runs its model itself reads them once and then
-each question by itself (`CriteriaPrompt.parts`), so no answer can depend on another. A judge behind an API is sent one
+each question alone (`CriteriaPrompt.parts`), so no answer can depend on another. A judge behind an API is sent one
 prompt with all questions, and its reply has a line per criterion:
 
     Article: {context}
@@ -120,7 +120,7 @@ def reply_tokens(prompt: CriteriaPrompt) -> int:
 
 
 def check_names(criteria: Mapping[str, str]) -> None:
-    """Raise a ValueError for names that cannot be told apart in a reply, in a table or among files."""
+    """Raise a ValueError for names that cannot be distinguished in a reply, in a table or among files."""
     if not criteria:
         raise ValueError('there is no criterion; give at least one, such as {"coherence": "more coherent"}')
     folded = [str(name).casefold() for name in criteria]

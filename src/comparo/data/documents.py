@@ -1,9 +1,8 @@
-"""Spreadsheets: CSV cells that no spreadsheet executes as a formula, and workbooks read as CSV, or written.
+"""Office documents: CSV cells that no spreadsheet executes, workbooks, and the text of .docx and .pdf files.
 
-The text of a document: .docx by the standard library, .pdf with a text layer by pypdf (the extra `documents`).
-
-Documents are untrusted: a document type declaration, the way to entities that expand without end, is refused, and so is
-a part that unpacks to more than `MOST` bytes.
+Workbooks are read as if they had been saved as CSV. .docx needs only the standard library, a .pdf with a text layer
+needs pypdf (the extra `documents`). Documents are untrusted: a document type declaration, the way to entities that
+expand without end, is refused, and so is a part that unpacks to more than `MOST` bytes.
 """
 
 import csv
@@ -124,8 +123,8 @@ def _cell(value: object) -> str:
 def workbook(columns: Mapping[str, Sequence[str]], wide: Collection[str], answer: str, words: Sequence[str]) -> bytes:
     """An .xlsx file of text: `wide` columns are wrapped, and the cells of the column `answer` offer `words` to choose.
 
-    Every cell is a string, so that none is a formula or a link. A text that is longer than a cell can be is cut, and
-    says so.
+    Every cell is a string: none is a formula or a link. A text that is longer than a cell can be is cut, and ends with
+    `CUT`.
     """
     import xlsxwriter
 

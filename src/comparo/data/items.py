@@ -273,7 +273,7 @@ class Items:
 
     @property
     def alone(self) -> NDArray[np.int64]:
-        """The rows of items that have their context to themselves, so that there is nothing to compare them with."""
+        """The rows of items that are the only one in their context, with nothing to compare them with."""
         return np.flatnonzero(np.bincount(self.context)[self.context] == 1)
 
     def loneliness(self, row: int) -> str:

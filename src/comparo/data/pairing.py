@@ -63,8 +63,8 @@ def pair_files(
     """The texts of two files, or other sources of rows, about the same inputs.
 
     Rows belong together by their `context_id`, else by their `id`, else by their number. `columns` name the columns
-    id, text, context and context_id; the context is shown to the judge. `cluster` names the column of what inputs have
-    in common, by default `topic`, which may stand in one of the files.
+    id, text, context and context_id; the context is shown to the judge. `cluster` names a column that inputs have in
+    common, by default `topic`, which may stand in one of the files.
 
     >>> found = pair_files({"q1": "Yes.", "q2": "No."}, {"q1": "Yes!", "q2": "No.", "q3": "Why?"})
     >>> found.items.contexts.tolist(), found.items.ids.tolist(), found.same, found.unmatched

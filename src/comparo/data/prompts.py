@@ -63,7 +63,7 @@ class Prompt:
     template : A text with the placeholders {first}, {second} and optionally {context}; `{{` and `}}` are braces.
         {delimiter} may stand anywhere: hexadecimal digits that none of the texts holds.
     labels : The words that name the first and the second text.
-    answer : How the reply begins, so that the next word is a label.
+    answer : How the reply begins; the next word is a label.
     wording : The name of the wording that made it, None for a template of the user's own; what is asked does not depend
         on the name, so prompts that differ in nothing else are equal.
 

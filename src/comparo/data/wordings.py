@@ -12,9 +12,8 @@ better one does ("is more coherent", "continues the dialogue better"). Texts and
     Between Summary A and Summary B, which one is more coherent? Answer with Summary A or Summary B.
 
 In every wording but the paper's, texts and context stand between delimiters that none of them holds (`delimited`).
-Everything here works on templates: words of the user come with their braces already doubled.
-
-What a user may have meant by a criterion that does not end the question "Which Text is …?".
+Everything here works on templates: words of the user come with their braces already doubled. `meant_by` guesses the
+criterion behind words that do not end the question "Which Text is …?".
 """
 
 import re
@@ -36,7 +35,7 @@ class Wording:
     ----------
     name : What it is called, in `--wording` and in run.json.
     question : The sentence, with the places {kind}, {does}, {first} and {second}.
-    is_begun : Whether the answer is begun with the kind, so that the next word is a label.
+    is_begun : Whether the answer is begun with the kind; the next word is then a label.
     is_twice : Whether the question also stands above the texts.
     takes_noun : Whether the criterion is what the better text has more of ("coherence").
 

@@ -21,7 +21,7 @@ ENDINGS: dict[Format, str] = {"csv": ".csv", "parquet": ".parquet", "jsonl": ".j
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written: the path, how many rows of what, and in a sentence what was left out."""
+    """What was written: the path, the number of rows by table, and a sentence about rows that were left out."""
 
     path: Path
     rows: dict[str, int]

@@ -127,7 +127,7 @@ def _templates(identity: Mapping[str, Any]) -> list[str]:
 
 
 def _meaning(table: str, column: str) -> str:
-    """What a column is; those that are not known by name are people's scores, or numbers that were held equal."""
+    """What a column is; those that are not known by name are people's scores, or controlled numbers."""
     if (known := MEANINGS[table].get(column)) is not None:
         return known
     if table == "items":

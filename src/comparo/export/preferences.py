@@ -1,16 +1,14 @@
-"""The answers and the items of a run as columns, for files.
+"""A run as columns for files: its answers, its items, and preference pairs for training.
 
-Preference pairs for training, from the pairs that a run judged and the scores that it fitted.
-
-Every pair of texts that was judged at least once is one candidate, in whichever orders and by however many voices. With
-p̄ the mean over voices of what each says in both orders together (`Comparisons.merge_orders`), and s the scores of the
+Every pair of texts that was judged at least once is a candidate, in whichever orders and by however many voices. With
+p̄ the mean over voices of the answers in both orders together (`Comparisons.merge_orders`), and s the scores of the
 run's ranking,
 
     margin = s_chosen − s_rejected > 0,
 
-the chosen text being that with the higher score. The scores rest on all comparisons of the run, so that the margin is
-less noisy than the answers about this pair alone. A pair is left out as a tie where p̄ is ½ or the scores are equal, and
-as contradicted where p̄ and the scores name different winners.
+the chosen text being that with the higher score. The scores rest on all comparisons of the run, and the margin is less
+noisy than the answers about this pair alone. A pair is left out as a tie where p̄ is ½ or the scores are equal, and as
+contradicted where p̄ and the scores name different winners.
 """
 
 import math
@@ -37,7 +35,7 @@ def comparison_columns(
 ) -> dict[str, Column]:
     """The answers in the order of their arrival: first, second, p; weight, context, judge, mass and model.
 
-    The judge is always named, so that files of several runs can be put together; `weight` and `context` are there where
+    The judge is always named: files of several runs can be put together. `weight` and `context` are there where
     they say something, and `mass`, the share of its probability that the judge put on the two labels, and `model`, its
     name in the server's reply, where they are known. With `texts`, first_text, second_text and context_text follow.
     Failed judgements are left out.

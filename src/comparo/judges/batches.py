@@ -163,7 +163,8 @@ class BatchClient:
             try:
                 return self._once(method, route, send() if send else content)
             except (ConnectionError, Refused) as problem:
-                if once and (isinstance(problem, ConnectionError) or _is_unknown(problem)):
+                refused = problem.status if isinstance(problem, Refused) else 500
+                if once and refused != 429 and may_pass(refused):  # it may have been done all the same
                     raise ConnectionError(str(problem)) from None
                 self._wait(problem, tried)
             except GarbledError as problem:
@@ -246,11 +247,6 @@ class BatchClient:
             f"{self.address} has lost the batch, or its results {problem}. With --batch cancel it is given up, and "
             "the same command then asks its questions again"
         )
-
-
-def _is_unknown(problem: Refused) -> bool:
-    """Whether a refused request may have been done all the same; one above the limit of requests was not."""
-    return problem.status != 429 and may_pass(problem.status)
 
 
 def _beginning(response: Any) -> bytes:

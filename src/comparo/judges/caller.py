@@ -68,7 +68,6 @@ class Caller(ABC):
     """Sends questions to the server and reads its answers."""
 
     def __init__(self, judge: Settings, prompt: Prompt) -> None:
-        judge.need_library()
         headers, self.secrets = judge.access()
         self.judge, self.prompt, self.dialect = judge, prompt, judge.dialect
         self.added, self.begun, self.graded = judge.adds(prompt), judge.begins(prompt), judge.grades(prompt)

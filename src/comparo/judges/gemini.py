@@ -4,8 +4,8 @@ p is read from the log-probabilities of the reply's tokens, which some models gi
 or a grade (`graded`), which are asked for in structured output.
 """
 
-import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -23,7 +23,10 @@ from comparo.judges.settings import LABEL, NONE, TOP, VERDICT, check_effort
 EFFORTS = ("minimal", "low", "medium", "high")  # that the API knows; a model may have fewer
 CANDIDATES = 8  # replies to one request: the most that Gemini's API allows
 ENDED = ("STOP", "MAX_TOKENS", "FINISH_REASON_UNSPECIFIED", None)  # reasons for an end that leave the reply as it is
-BAD_KEY = {"API_KEY_INVALID", "API_KEY_EXPIRED"}  # reasons: Gemini's API has no status of its own for a bad key
+BAD_KEY = {"api_key_invalid", "api_key_expired"}  # reasons: Gemini's API has no status of its own for a bad key
+SPENT = re.compile("credits are depleted", re.IGNORECASE)
+DAILY = re.compile(r'"quotaId":\s*"[^"]*PerDay')  # a limit of requests per day, which no pause ends
+PAUSE = re.compile(r'"retryDelay":\s*"([\d.]+)s"')  # the seconds to wait, which Gemini's API states in the body
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,28 +112,28 @@ class GeminiCaller(Caller):
         return [_said(candidate) for candidate in (answer["candidates"][0], *answer["candidates"][1:])]
 
     def annotate(self, answer: Answer) -> Answer:
-        """Add the pause that a refusal states in its body, as in "34.5s", and whether none helps."""
+        """Add the pause that a refusal states in its body, or that none helps."""
         if answer.status < 300:
             return answer
-        asked = [str(detail["retryDelay"]) for detail in _details(answer.text) if "retryDelay" in detail]
-        if _is_daily(answer.text) or _is_spent(answer.text):
+        if DAILY.search(answer.text) or SPENT.search(answer.text):
             return Answer(answer.status, {**answer.headers, "x-should-retry": "false"}, answer.text)
-        pause = {"retry-after": asked[0].removesuffix("s")} if asked else {}
+        asked = PAUSE.search(answer.text)
+        pause = {"retry-after": asked[1]} if asked else {}
         return Answer(answer.status, {**pause, **answer.headers}, answer.text)
 
     def heed(self, answer: Answer, complaint: Complaint, case: Case, body: Mapping[str, Any]) -> bool:
-        judge, status, asked, reasons = self.judge, answer.status, case.text, _reasons(answer.text)
-        if BAD_KEY & reasons:
+        judge, status, asked = self.judge, answer.status, case.text
+        if BAD_KEY & complaint.codes:
             raise self.bad_key(status)
-        if _is_spent(answer.text):
+        if SPENT.search(answer.text):
             raise self.no_credit(answer)
-        if status == 429 and _is_daily(answer.text):
+        if status == 429 and DAILY.search(answer.text):
             raise JudgeError(
                 f"{judge.base_url} takes no more requests today {self.quoted(answer)}; run this again tomorrow"
             )
         if status != 400:
             return False
-        if "FAILED_PRECONDITION" in reasons:
+        if "failed_precondition" in complaint.codes:
             raise JudgeError(f"{judge.base_url} does not serve this key {self.quoted(answer)}; check its billing")
         if not judge.votes and complaint.about(asked, "logprobs"):
             raise AnswerError(self.quoted(answer)) if self.dialect.gives_logprobs else self.without_logprobs()
@@ -181,39 +184,6 @@ def _usage(usage: Any) -> Usage:
     read, said, thought, cached = (count(usage, name) for name in names)
     is_counted = read is not None and (said is not None or thought is not None)
     return Usage(read or 0, (said or 0) + (thought or 0), cached or 0, 0, thought or 0, is_counted)
-
-
-def _is_spent(text: str) -> bool:
-    return "credits are depleted" in text.lower()
-
-
-def _is_daily(text: str) -> bool:
-    """Whether a limit of requests per day is reached, which no pause ends.
-
-    >>> _is_daily('{"error": {"details": [{"violations": [{"quotaId": "GenerateRequestsPerDayPerProject"}]}]}}')
-    True
-    """
-    quotas = [told.get("quotaId") for detail in _details(text) for told in detail.get("violations") or ()]
-    return any("PerDay" in str(quota) for quota in quotas)
-
-
-def _reasons(text: str) -> set[str]:
-    """The reasons of a refusal, and its status."""
-    return {str(reason) for reason in (*(one.get("reason") for one in _details(text)), _error(text).get("status"))}
-
-
-def _details(text: str) -> Iterator[dict[str, Any]]:
-    details = _error(text).get("details")
-    yield from (detail for detail in (details if isinstance(details, list) else ()) if isinstance(detail, dict))
-
-
-def _error(text: str) -> dict[str, Any]:
-    try:
-        body = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    error = body.get("error") if isinstance(body, dict) else None
-    return error if isinstance(error, dict) else {}
 
 
 def load(

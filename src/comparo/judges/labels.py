@@ -12,28 +12,20 @@ those of Qwen, Llama and SmolLM, a space and the digit, so the probabilities aft
     spellings              ("1",)         (" ", "1")
 """
 
+from __future__ import annotations
+
 import math
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
-from typing import Any, Protocol
+from typing import Any
 
 UNLISTED = -9999.0  # the log-probability that OpenAI's API gives a token which is not among the 20 likeliest
 AROUND = " \t\n\r\"'`*_.,:;()[]{}<>▁ĠĊ"  # characters that may surround a label
 
 TokenPath = tuple[Any, ...]
-
-
-class Spelling(Protocol):
-    """Which tokens spell which label; tokens are texts or ids."""
-
-    def label(self, path: TokenPath) -> int | None:
-        """The number of the label that the path spells; None where it spells none."""
-
-    def begins(self, path: TokenPath, number: int) -> bool:
-        """Whether the label of that number goes on after the path."""
 
 
 class Words:
@@ -68,7 +60,7 @@ def spells(token: str, label: str) -> bool:
 
 
 def sequence_probability(
-    read: Mapping[TokenPath, Sequence[tuple[Any, float]]], spelling: Spelling, count: int
+    read: Mapping[TokenPath, Sequence[tuple[Any, float]]], spelling: Words | Spellings, count: int
 ) -> tuple[float, float] | None:
     """p and the mass ΣP from the log-probabilities of the likeliest tokens after each path; None without any label.
 
@@ -183,7 +175,7 @@ class _Said(Words):
         return begun[0] if len(begun) == 1 else None
 
 
-def inner_label(path: TokenPath, spelling: Spelling) -> int | None:
+def inner_label(path: TokenPath, spelling: Words | Spellings) -> int | None:
     """The label that the longest beginning of the path spells; None where none does.
 
     >>> inner_label((" ", "1", "st"), Words(("1", "2")))

@@ -13,6 +13,7 @@ from typing import Any
 from comparo.judges.http import parts, replace_parts
 
 ECHO = 24  # characters in a row that a complaint shares with the question only by repeating it: about four words
+CODES = ("code", "type", "status", "reason")  # of OpenAI's and Anthropic's API, and of Google's
 LONGEST = 50_000  # characters of a complaint that are read: searching them takes some 10 ms
 
 FILTERED = "a content filter of the server refused"
@@ -111,7 +112,7 @@ def read_complaint(text: str, asked: str = "", texts: Iterable[str] = ()) -> Com
     for field, value in _fields(text):
         if field in ("message", "msg", "detail", "error"):
             said.append(value)
-        elif field in ("code", "type"):
+        elif field in CODES:
             codes.add(value.lower())
         else:
             names.add(re.split(r"[.\[]", value.lower())[0])
@@ -137,7 +138,7 @@ def _fields(text: str) -> Iterator[tuple[str, str]]:
     except (ValueError, RecursionError):
         return
     for told in _objects(body):
-        for field in ("message", "msg", "detail", "error", "code", "type", "param"):
+        for field in ("message", "msg", "detail", "error", "param", *CODES):
             if isinstance(value := told.get(field), str):
                 yield field, value
         if isinstance(place := told.get("loc"), list):
@@ -145,8 +146,9 @@ def _fields(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _objects(body: Any) -> Iterator[dict[str, Any]]:
-    """The objects that describe an error: the body, its `error`, and what its `detail` lists."""
+    """The objects that describe an error: the body, its `error` with its `details`, and its `detail`."""
     if isinstance(body, dict):
         yield body
-        for inner in (body.get("error"), body.get("detail")):
+        error = body.get("error")
+        for inner in (error, body.get("detail"), error.get("details") if isinstance(error, dict) else None):
             yield from (told for told in (inner if isinstance(inner, list) else [inner]) if isinstance(told, dict))

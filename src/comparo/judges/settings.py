@@ -205,16 +205,7 @@ class Settings:
 
     def ready(self) -> None:
         """Raise an error where no question can be sent: without the library for HTTP, or without a key."""
-        self.need_library()
         self.access()
-
-    def need_library(self) -> None:
-        """Raise an ImportError that names the remedy unless the library for HTTP is installed."""
-        try:
-            import httpx2  # noqa: F401
-        except ImportError as error:
-            remedy = pip_install(self.provider)
-            raise ImportError(f"{self.provider}/ judges need the library httpx2: {remedy}") from error
 
     @property
     def is_official(self) -> bool:
@@ -228,8 +219,14 @@ class Settings:
     def access(self) -> tuple[dict[str, str], Secrets]:
         """Return the headers of every call, and the secrets among them; a JudgeError without a key.
 
-        The key is sent to the server that is asked and to no other; "none" for a server without one.
+        The key is sent to the server that is asked and to no other; "none" for a server without one. An ImportError
+        names the remedy where the library for HTTP is missing.
         """
+        try:
+            import httpx2  # noqa: F401
+        except ImportError as error:
+            remedy = pip_install(self.provider)
+            raise ImportError(f"{self.provider}/ judges need the library httpx2: {remedy}") from error
         key, login = next(filter(None, map(read_variable, self.keys)), ""), self.login or ""
         if not key and not login and self.is_official:
             raise JudgeError(f"{self.name} needs a key; set {self.keys[0]}, or base_url for a server of your own")

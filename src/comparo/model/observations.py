@@ -6,9 +6,8 @@ The paper's general Gaussian expert with μ(p) = logit p takes an answer as
 
 Two answers about a pair, in both orders, are one observation, half of their difference: the effect of position cancels
 in it, that of the judge (γ) and that of the two texts. What rounding does to p is part of the noise. Answers that are
-choices (decisions, ties, votes) have the likelihood of Bradley–Terry instead (`comparo.model.inference.ep`).
-
-How the noise of answers depends on a size that is known without them, such as the contrast of two texts.
+choices (decisions, ties, votes) have the likelihood of Bradley–Terry instead (`comparo.model.inference.choices`).
+The noise may depend on a size that is known without the answers, such as the contrast of two texts (`power`).
 """
 
 from __future__ import annotations
@@ -23,13 +22,12 @@ from comparo.data.comparisons import Comparisons
 from comparo.model.inference.position import pairs
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import System
-from comparo.model.tuning import LIMITS, Limits
+from comparo.model.tuning import LEAST_CAP, LIMITS, Limits
 from comparo.types import Array, Index
 
 WHOLE = 1e-6  # distance from a whole number: p in files often has six digits
 STEPS = (0.25, 0.2, 0.1, 0.05, 0.025, 0.02, 0.01)  # of rounded p; below 0.01, `LEAST_CAP` is as far
 SATURATED = 1e-12  # distance from 0 or 1 below which an answer is rounded: a few hundred roundings of a double near 1
-LEAST_CAP = 4.6  # logit of 0.99: the least difference that a saturated answer stands for
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from comparo.model.linalg.graph import Batch, Pattern
+from comparo.model.linalg.graph import Batch, Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.types import Array
 
@@ -125,6 +125,16 @@ class Posterior:
         return self.scale * float(apart + np.sum((self._roots[one] - self._roots[other]) ** 2))
 
 
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """The scores (n,) of the nodes of `graph`, their posterior, and whether the solution converged."""
+
+    graph: Graph
+    scores: Array
+    posterior: Posterior
+    converged: bool
+
+
 def mixture_moments(means: Array, covariances: Array, shares: Array) -> tuple[Array, Array]:
     """Mean (G,) and covariance (G, G) of a mixture of distributions with `means` (P, G), `covariances` and `shares`."""
     mean = shares @ means
@@ -140,7 +150,7 @@ def difference_variances(laplacian: Laplacian) -> Array:
     """R = xᵀH⁻¹x of every row x of X (M,), in the pattern's order.
 
     Exact in contexts of up to `Limits.spectral` items. Above, that of a graph without short cycles: with the precision
-    of what the other comparisons say of an item, P_i − m_ji, a comparison of precision c says of it
+    P_i − m_ji of the other comparisons about an item, a comparison of precision c adds
     m_ij = 1/(1/c + 1/(P_j − m_ij)) through its opponent j, and R = 1/(c + 1/(1/(P_i − m_ji) + 1/(P_j − m_ij))).
 
     >>> from comparo.data.comparisons import Comparisons

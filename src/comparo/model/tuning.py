@@ -1,12 +1,73 @@
-"""The numbers that steer the solvers: sizes at which the way of solving changes, tolerances, and numbers of draws.
+"""Every number that was chosen: thresholds and priors of the models, and sizes and tolerances of the solvers.
 
-None of them is part of the model: other values give the same estimates more slowly, less accurately or in more memory.
-A `Pattern` carries the limits to everything that is computed from it.
+The constants change estimates. Each has its source: a derivation, a measurement, or simulated judges with seeds other
+than those of the soundness grid (docs/measurements/soundness.md). What half or double of it would do is not measured,
+unless its comment says so. `Limits` are no part of the model: other values give the same estimates more slowly, less
+accurately or in more memory. A `Pattern` carries the limits to everything that is computed from it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+# Priors of products of experts. Standard deviation of scores in logits: finite scores for certain answers, and almost
+# no effect on others. Soft answers vary less than the coin flips of decisions, so that WIDE would have more effect.
+WIDE, WIDER = 10.0, 100.0
+TIE_PRIOR = 1.0  # ties, and as many decisions, of each judge: P(tie between equals) is uniform between 0 and 1
+LEAST_CAP = 4.6  # logit of 0.99: the least difference that a saturated answer stands for
+
+# Variances of the mixed model (`reml`). Strength and end of the term that keeps the variance of scores from 0, and the
+# ratio σ²/φ of the term that keeps the noise from 0, that of a judge whose scores vary by ten times the noise of an
+# answer: chosen by simulated judges.
+PULL, UNTIL, SUREST = 3.0, 4.0, 100.0
+SHARED_PULL = 1.0  # the strength for groups and style: few groups estimate ω², and it matters less
+# Standard deviations of scores in logits: between two items they make chances of 0.5075 and 0.99995.
+NARROWEST, WIDEST = 0.03, 10.0
+QUANTILES = 9  # of the confidence in σ²/φ over which scores are averaged
+
+# Position effects (`position`, `soft`, `choices`).
+CLEARLY = 0.95  # probability that noise alone is not taken for position effects of texts, in one order or both
+SURELY = 0.999  # CLEARLY in a test of scores, which is too bold if the answers often choose between two noises
+TWICE = 2.0  # the most by which sums that are taken for noise vary more: errors are then at most √2 times too wide
+LEAST_SHARE = 0.01  # of the information about γ: with none left any γ would be possible
+UNSURE = 1.0  # largest variance of a γ over which choices are averaged
+
+# Heavy tails (`student_t`). Between the freedoms the density changes little; 3 is the least with a clear variance. By 6
+# is decided whether tails are heavy: of 3 and of 10 it has most of the gain.
+FREEDOMS, TRIED = (3.0, 4.0, 6.0, 10.0, 20.0), 6.0
+SUSPECT = 2.0  # standard errors of the test of normal noise, which only saves time: the margin decides
+# log Z by which heavy-tailed noise must be better. Twice the gain is about χ² of one freedom in half of the samples of
+# normal noise, and 0 in the others: P(χ² > 6)/2 = 0.7%.
+MARGIN = 3.0
+
+# Two peaks (`mixture`).
+CLEAR = 20.0  # times as probable must all choices be with two peaks as with one
+UNIFORM = 0.25  # share of the variance that is within the halves of a uniform distribution; less with two peaks
+RARE = 0.05  # share of choices against the gap up to which they are rare; above, they determine the gap well
+GAP = WIDEST / 2  # standard deviation of a gap before choices are seen: twice as much is the widest of all
+
+# Panels (`panel_members`, `panel`): the threshold of content was chosen on the panel sets (docs/panel.md).
+FEW = 30  # comparisons below which a voice has no variances of its own: their logarithms would have errors above ¼
+LOADING_SPREAD = 0.3  # standard deviation of loadings before voices are compared: that of a uniform one in (0, 1)
+USUAL_LOADING = 0.7  # of a voice without evidence: half of its view is shared, ρ² = ½
+MOST_LOADING, LEAST_LOADING = 0.995, 0.05  # no voice is the consensus itself, and none is quite without relation to it
+COPY = 0.97  # correlation of two views from which they are one: what differs is 3% of a view
+SURE_COPY = 0.85  # least value of such a correlation less its standard error: few answers make no copies
+REVERSED = 0.025  # level of the one-sided test for a reversed voice: that of a 95% interval below 0
+NEARLY = 2 / 3  # of the best content, from which a voice belongs to a panel for a consensus
+
+# Votes (`votes`). Standard deviation S of people's scores in logits, and that of its logarithm: 29 sets of recorded
+# votes have a geometric mean of 0.96 and a standard deviation of 0.80 (UKPConvArg1 and LLMFAO; python -m
+# benchmarks.votes --spread).
+SPREAD, SPREAD_ERROR = 1.0, 0.8
+EQUAL = 0.5  # before any vote, the probability that all texts are equal: even odds of both hypotheses (Jeffreys 1961)
+VARIES = 0.7  # standard deviation of log ω² and log σ² around the usual: a factor of 2 either way
+
+# Prediction-powered leaderboards (`prediction_powered`).
+NOTHING_NEW = 1e-3  # share of its answers that people have not voted on, below which a machine has no weight
+# Degrees of freedom that the expected variance of a group counts for beside its own votes (Smyth 2004): that many mean
+# that true variances differ from the expected ones by √(2/10) = 45%. Coverage by simulation: docs/powered.md.
+EXPECTED = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +100,6 @@ class Limits:
     rounding: float = 1e-12  # of a gradient, relative to the curvature at the start: 1e4 roundings of 1e-16
     last_step: float = 1e-6  # largest step that ends the iteration where curvatures differ by more than `even`
     even: float = 1e3  # ratio of curvatures up to which a gradient within `accuracy` leaves errors of at most 1e-5
-
-    # Measured: 12 s for 100 comparisons; chains of 10, 20 and 40 items need 604, 3769 and 21,291 iterations.
-    zermelo_iterations: int = 100_000
-    zermelo_error: float = 0.05  # of a score that has arrived, in logits: a tenth of the error of 16 decisions
 
     # Estimated variances (`spectrum`, `mixed`). An eigenvector decomposition of 256 items takes 20 ms. Measured against
     # 60 steps and 64 vectors on 400 to 5000 items: variances within 1% for three or more comparisons per item, within

@@ -20,7 +20,7 @@ from typing import Literal
 import numpy as np
 
 from comparo.model.estimators.panel import Panel
-from comparo.model.estimators.panel_covariance import Opinion
+from comparo.model.estimators.panel_covariance import PanelInformation
 from comparo.model.estimators.poe import Product
 from comparo.model.inference.random_effects import Effects
 from comparo.model.linalg.graph import Batch, Pattern
@@ -125,7 +125,7 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
     if parts is None:
         needed = "fit with prior='estimated' and groups or features"
         if judged.panel is not None:
-            most = judged.panel.opinion.star.limits.exact
+            most = judged.panel.opinion.panel_graph.limits.exact
             needed = f"a panel needs groups or features, and at most {most:,} texts in a context"
         raise ValueError(f"a consensus needs to know what is expected of a text; {needed}")
     k = float(parts.usual if validity is None else validity)
@@ -258,7 +258,7 @@ def _of_style(effects: Effects, product: Product) -> Parts:
     return Parts(mean, columns, joint, cov, 0.0, effects.scores, STYLE)
 
 
-def _of_panel_style(opinion: Opinion) -> Parts:
+def _of_panel_style(opinion: PanelInformation) -> Parts:
     """As `_of_style`, of a panel: scores follow z by F = (W + 1/σ²)⁻¹P/σ², so Cov(t, z) = F Cov(z)."""
     predicted = opinion.predicted
     assert predicted is not None

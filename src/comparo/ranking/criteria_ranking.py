@@ -66,7 +66,7 @@ def expected(ranking: Ranking, equal: bool = False) -> Array:
 def in_logits(ranking: Ranking) -> bool:
     """Whether differences of scores are logits of probabilities, as under Bradley–Terry."""
     product = ranking.product
-    return ranking.method in ("bt", "bt-sigma", "panel") if product is None else is_logit(product.expert)
+    return ranking.method in ("bt", "panel") if product is None else is_logit(product.expert)
 
 
 METHOD = "weighted mean of criteria"
@@ -110,7 +110,7 @@ class CriteriaRanking(Ranking):
     shares
         The weight of each criterion in the overall; they sum to 1.
     residuals
-        The correlation, over calls, of what the answers to two criteria have beyond the scores, (C, C).
+        The correlation, over calls, of the residuals of the answers to two criteria, (C, C).
 
     Examples
     --------

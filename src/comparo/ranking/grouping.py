@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import connected_components
 
 from comparo.data.columns import look_up
 from comparo.data.comparisons import Comparisons
-from comparo.model.control import Control
+from comparo.model.design import Control, Design
 from comparo.model.estimators.mixed import mixed
 from comparo.model.estimators.panel import panel
 from comparo.model.estimators.poe import Product
@@ -123,7 +123,7 @@ def leaderboard(ranked: Ranking, group: Index, names: NDArray[Any], contexts: Ov
 
 
 def _are_single(ranked: Ranking) -> NDArray[np.bool_]:
-    """Whether every choice in a context is the only link of two texts, (C,), so that none confirms another."""
+    """Whether every choice in a context is the only link of two texts, (C,): none confirms another."""
     graph = ranked.graph
     choices = np.bincount(graph.position[graph.first], ranked.comparisons.weights, graph.contexts)
     return np.asarray(choices <= np.diff(graph.starts) - 1)
@@ -204,10 +204,10 @@ def _model(judged: Ranking, group: Index, is_biased: bool) -> tuple[Array, Covar
     if several is not None:
         if not is_ours:
             people = [name for name, own in zip(several.names, several.anchored.tolist(), strict=True) if own]
-            several = panel(judged.comparisons, groups=group, people=people, limits=limits)
+            several = panel(judged.comparisons, Design(groups=group), people, limits)
         if several.opinion.predicted is None:
             raise ValueError("a context is too large for groups in a panel; rank smaller contexts, or one judge")
-        return several.scores, several.opinion.posterior, several.opinion.predicted, several.converged
+        return several.scores, several.posterior, several.opinion.predicted, several.converged
     predicted = None if effects is None else effects.predicted
     # Choices are fitted again for the means of groups (`mixed`).
     has_choices = predicted is not None and predicted.variances.has_known_noise and not holds
@@ -215,10 +215,7 @@ def _model(judged: Ranking, group: Index, is_biased: bool) -> tuple[Array, Covar
         product = mixed(
             judged.comparisons,
             BradleyTerry(),
-            is_biased=is_biased,
-            groups=group,
-            features=_style(predicted),
-            control=_control(product),
+            Design(group, _style(predicted), _control(product), is_biased),
             for_groups=True,
             limits=limits,
         )

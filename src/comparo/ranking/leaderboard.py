@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, stdtr, stdtrit
 
-from comparo.model.inference.reml import NARROWEST, WIDEST
+from comparo.model.tuning import NARROWEST, WIDEST
 from comparo.ranking.display import Tabular, json_rows, table_html, table_text
+from comparo.ranking.ranks import tier_numbers
 from comparo.types import Array, LongIndex
 
 Over = Literal["new", "these"]
@@ -129,12 +130,7 @@ class Leaderboard(Tabular):
         are split, any of them, with a probability of at most 1 − `level`: all G(G − 1)/2 pairs are taken into account.
         """
         sure = self._ratio > self._reach(len(self) * max(len(self) - 1, 1))
-        tier, number, begin = np.empty(len(self), dtype=np.int64), 0, 0
-        while begin < len(self):
-            number += 1
-            end = begin + (int(np.argmax(sure[begin, begin:])) or len(self) - begin)
-            tier[begin:end], begin = number, end
-        return tier
+        return tier_numbers(len(self), lambda best: sure[best, best:])
 
     @cached_property
     def best(self) -> Array:
@@ -174,7 +170,7 @@ class Leaderboard(Tabular):
         return apart, apart - reach, apart + reach
 
     def _place(self, group: Hashable) -> int:
-        names = self.group.tolist()
+        names: list[Any] = self.group.tolist()
         if group not in names:
             raise KeyError(f"there is no group {group!r}; there are {', '.join(map(repr, names[:8]))}")
         return names.index(group)

@@ -7,8 +7,9 @@ ones only the standard errors, as if the errors of two items were independent.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -54,15 +55,29 @@ def ranks(graph: Graph, scores: Array) -> LongIndex:
     >>> ranks(Graph.build(Comparisons.from_rows([("a", "b", 0.2), ("b", "c", 0.8)])), np.array([0.1, 0.5, 0.1]))
     array([2, 1, 2])
     """
-    scores = merge_ties(scores)
-    order = np.lexsort((-scores, graph.component))
-    ordered, place = scores[order], np.arange(len(order))
-    new = np.diff(graph.component[order], prepend=-1) != 0
-    tied = ~new & (ordered == np.roll(ordered, 1))
-    begin = np.maximum.accumulate(np.where(new, place, 0))
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.maximum.accumulate(np.where(tied, 0, place)) - begin + 1
-    return rank
+    code = np.unique(merge_ties(scores), return_inverse=True)[1]
+    begin = graph.component.astype(np.int64) * (len(scores) + 1)
+    key = begin + len(scores) - code
+    ordered = np.sort(key)
+    return np.asarray(np.searchsorted(ordered, key) - np.searchsorted(ordered, begin) + 1)
+
+
+def tier_numbers(count: int, sure: Callable[[int], NDArray[np.bool_]]) -> LongIndex:
+    """The tier of each of `count` candidates that are sorted best first, from 1.
+
+    A tier ends before the first candidate that is surely worse than the best of the tier: `sure(best)` says that of
+    the candidates from `best` on.
+
+    >>> apart = np.array([[False, False, True], [False, False, True], [False, False, False]])
+    >>> tier_numbers(3, lambda best: apart[best, best:]).tolist()
+    [1, 1, 2]
+    """
+    tier, number, begin = np.empty(count, dtype=np.int64), 0, 0
+    while begin < count:
+        number += 1
+        end = begin + (int(np.argmax(sure(begin))) or count - begin)
+        tier[begin:end], begin = number, end
+    return tier
 
 
 def tiers(scores: Array, covariance: Covariance, level: float) -> LongIndex:
@@ -73,19 +88,19 @@ def tiers(scores: Array, covariance: Covariance, level: float) -> LongIndex:
     tier = np.empty(len(scores), dtype=np.int64)
     for members, block in _components(covariance):
         order = np.argsort(-merge_ties(scores[members]), kind="stable")
-        members = members[order]
-        variance = covariance.std[members] ** 2 if block is None else np.diagonal(block)[order]
-        number, begin = 0, 0
-        while begin < len(members):
-            number += 1
-            shared = 0.0 if block is None else block[order[begin], order[begin:]]
-            difference = scores[members[begin]] - scores[members[begin:]]
-            sure = beats(difference, variance[begin] + variance[begin:] - 2 * shared) >= level
-            sure[0] = False
-            end = begin + (int(np.argmax(sure)) or len(sure))
-            tier[members[begin:end]] = number
-            begin = end
+        ordered = members[order]
+        variance = covariance.std[ordered] ** 2 if block is None else np.diagonal(block)[order]
+        shared = None if block is None else block[np.ix_(order, order)]
+        tier[ordered] = tier_numbers(len(order), partial(_beaten, scores[ordered], variance, shared, level))
     return tier
+
+
+def _beaten(scores: Array, variance: Array, shared: Array | None, level: float, best: int) -> NDArray[np.bool_]:
+    """Whether the candidate at `best` surely beats each of those from it on, by scores (m,) that fall."""
+    both = 0.0 if shared is None else shared[best, best:]
+    sure = beats(scores[best] - scores[best:], variance[best] + variance[best:] - 2 * both) >= level
+    sure[0] = False
+    return np.asarray(sure)
 
 
 def places(scores: Array, covariance: Covariance, level: float, k: int = 1) -> tuple[LongIndex, LongIndex, Array]:

@@ -1,5 +1,60 @@
 """The report: one self-contained page about a run, made from its folder alone."""
 
-from comparo.report.writing import write_report
+import logging
+import os
+from pathlib import Path
+
+from comparo.report.compare_page import RESULT, compare_page
+from comparo.report.criteria_page import read_criteria_record, write_criteria_report
+from comparo.report.data import ROOM, Room
+from comparo.report.page import render, save_page
+from comparo.report.record import Record, read_record
+from comparo.run.criteria_run import criteria_of
 
 __all__ = ["write_report"]
+
+logger = logging.getLogger(__name__)
+
+
+def write_report(folder: str | os.PathLike[str], record: Record | None = None, room: Room = ROOM) -> Path:
+    """Write report.html into a run folder, from what is in the folder alone, and return its path.
+
+    Where nothing can be written to the folder, such as on read-only storage, the page is RUN-report/report.html in the
+    working folder.
+
+    Parameters
+    ----------
+    folder
+        A run folder, as `comparo rank` writes it.
+    record
+        The record of the folder, if it is read already.
+    room
+        How large the page may get.
+
+    Returns
+    -------
+    Path
+        The path of the page, at most `room.page` bytes large, by default 5 MB.
+
+    Raises
+    ------
+    StoreError
+        If the folder holds no run or no answers yet, or the page cannot be written.
+
+    Examples
+    --------
+    >>> write_report("nowhere")
+    Traceback (most recent call last):
+    comparo.errors.WrongFolderError: nowhere is not a run folder: it has no judgements.db
+    """
+    folder = Path(folder)
+    place = folder
+    if folder.is_dir() and not os.access(folder, os.W_OK):
+        place = Path(f"{folder.resolve().name}-report")
+        logger.warning("%s cannot be written to; the page is in the working folder: %s", folder, place)
+    if record is None and criteria_of(folder):
+        return write_criteria_report(place, read_criteria_record(folder), room)
+    record = record or read_record(folder)
+    is_comparison = (folder / RESULT).is_file()
+    page = compare_page(folder, record, room) if is_comparison else render(record, room)
+    return save_page(place / "report.html", page)

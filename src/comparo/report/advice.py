@@ -1,11 +1,9 @@
 """What to do next: a few steps, each a sentence and, where one helps, a command to copy.
 
-Two candidates are told apart where the better one beats the other with probability `level`, Φ(d / √v) ≥ level with the
-difference d of their scores and its variance v. The variance of a judge's scores falls as 1 / calls, so that
+Two candidates are distinguished where the better one beats the other with probability `level`: Φ(d / √v) ≥ level with
+the difference d of their scores and its variance v. v falls as 1 / calls, which gives the number of further calls,
 
-    more = made · ((z / d)² · v − 1),    z = Φ⁻¹(level)
-
-further calls tell them apart if the difference stays as it is.
+    more = made · ((z / d)² · v − 1),    z = Φ⁻¹(level).
 """
 
 from __future__ import annotations
@@ -20,14 +18,10 @@ from scipy.special import ndtri
 
 import comparo.report.bounds as bounds
 from comparo.ranking.self_consistency import count_flips, unexplained_flips
-from comparo.report.embed import label
+from comparo.report.embed import in_hundred, label
 from comparo.report.making import command, prompt_flags, prompt_of
-from comparo.report.measures import Outlook, length_correlation, position_bias
-from comparo.report.phrases import PEOPLE, told, words_of
+from comparo.report.measures import Outlook, as_many_again, length_correlation, position_bias
 from comparo.report.record import Record
-from comparo.report.signs import in_hundred
-from comparo.report.trust import as_many_again
-from comparo.report.views import display_order
 from comparo.run.budget import dollars
 
 STEPS = 4  # that are shown, at most: more than a reader would do
@@ -43,7 +37,7 @@ class Step:
 
 
 def advice(record: Record, ahead: Sequence[Outlook]) -> list[Step]:
-    """The steps that help most, the most urgent first; one that says so where nothing has to be done."""
+    """The steps that help most, the most urgent first; a single one where nothing has to be done."""
     close = _close(record)
     found = [
         _failed(record),
@@ -55,10 +49,8 @@ def advice(record: Record, ahead: Sequence[Outlook]) -> list[Step]:
         _longer(record),
         _unchecked(record),
     ]
-    steps = [step for step in found if step is not None]
-    if not steps:
-        return [Step("Nothing has to be done", "The order is settled as far as this judge can settle it.")]
-    return steps[:STEPS]
+    nothing = Step("Nothing has to be done", "The order is settled as far as this judge can settle it.")
+    return [step for step in found if step is not None][:STEPS] or [nothing]
 
 
 def with_budget(record: Record, more: int) -> str:
@@ -66,13 +58,12 @@ def with_budget(record: Record, more: int) -> str:
 
     A budget in dollars stays one: it is raised in proportion to the calls.
     """
-    if words_of(record) is PEOPLE:
+    if record.is_voted:
         return command(record.configuration)
     if not _is_of(record, "rank", "compare", "rejudge"):
         return ""
     made = len(record.judgements)
-    spent = sum(one.cost for one in record.judgements if not math.isnan(one.cost))
-    budget = str(made + more)
+    budget, spent = str(made + more), sum(record.costs)
     if str(record.configuration.get("budget", "")).startswith("$") and spent > 0:
         budget = f"${spent * (made + more) / made:.2f}"
     return changed(command(record.configuration), "--budget", budget)
@@ -96,14 +87,14 @@ def changed(line: str, flag: str, value: str) -> str:
 
 
 def _is_of(record: Record, *names: str) -> bool:
-    """Whether the ranking was made by one of these commands, whose flags a step would name."""
+    """Whether one of these commands made the ranking."""
     words = shlex.split(command(record.configuration).split("\n")[-1])
     return len(words) > 1 and words[1] in names
 
 
 def _failed(record: Record) -> Step | None:
     failed = sum(judgement.failed for judgement in record.judgements)
-    if not failed or words_of(record) is PEOPLE:
+    if not failed or record.is_voted:
         return None
     sentence = f"{failed:,} {'call' if failed == 1 else 'calls'} had no answer. The same command asks again."
     return Step("Ask again what failed", sentence, command(record.configuration))
@@ -112,7 +103,7 @@ def _failed(record: Record) -> Step | None:
 def _apart(record: Record) -> Step | None:
     if record.joined.all():
         return None
-    apart, every = int(np.count_nonzero(~record.joined)), len(record.contexts)
+    apart, every = np.count_nonzero(~record.joined), len(record.contexts)
     where = f"In {apart:,} of {every:,} contexts, some" if every > 1 else "Some"
     sentence = (
         f"{where} texts are connected with the others by no comparison, so their ranks cannot be compared. Compare "
@@ -130,7 +121,7 @@ def _close(record: Record) -> Step | None:
     ranking = record.ranking
     if len(record.contexts) > 1 or ranking.graph.nodes < 2 or ranking.estimate != "judge":
         return None
-    one, other = (int(node) for node in display_order(record)[:2])
+    one, other = (int(node) for node in record.order[:2])
     if ranking.tier[one] != ranking.tier[other]:
         return None
     more = calls_to_tell_apart(
@@ -139,24 +130,21 @@ def _close(record: Record) -> Step | None:
         len(record.answered),
         ranking.level,
     )
-    pair, calls = f"{told(record, one)} and {told(record, other)}", words_of(record).calls
-    title = f"{pair} cannot be told apart yet"
+    pair, calls = f"{record.name(one)} and {record.name(other)}", record.words.calls
     if more > record.left:
-        return Step(
-            f"Treat {pair} as equal",
-            f"They cannot be told apart, and even all {record.left:,} {calls} that are left would probably not do it."
-            if math.isfinite(record.left)
-            else "They cannot be told apart: their scores are the same.",
-        )
+        why = ": their scores are the same."
+        if math.isfinite(record.left):
+            why = f", and even all {record.left:,} {calls} that are left would probably not do it."
+        return Step(f"Treat {pair} as equal", f"They cannot be told apart{why}")
     sentence = (
         f"About {more:,} more {calls}{_price(record, more)} would probably tell which of the two is better, if the "
         "difference is as large as it seems now."
     )
-    return Step(title, sentence, with_budget(record, int(more)))
+    return Step(f"{pair} cannot be told apart yet", sentence, with_budget(record, int(more)))
 
 
 def calls_to_tell_apart(difference: float, variance: float, made: int, level: float) -> float:
-    """How many more calls tell two candidates apart, by the formula above; infinite where their scores are equal.
+    """The number of further calls that distinguish two candidates (the formula above); infinite for equal scores.
 
     >>> calls_to_tell_apart(1.0, 1.0, 100, 0.95)
     171
@@ -167,7 +155,7 @@ def calls_to_tell_apart(difference: float, variance: float, made: int, level: fl
 
 
 def _close_groups(record: Record) -> Step | None:
-    """Groups differ by contexts, or texts, that are a sample: more of these tell them apart, not more calls."""
+    """Contexts, or texts, are a sample: more of these distinguish two groups, not more calls."""
     board = record.ranking.leaderboard
     assert board is not None
     if len(board) < 2 or board.tier[0] != board.tier[1]:
@@ -184,7 +172,7 @@ def _close_groups(record: Record) -> Step | None:
 def _unsure(record: Record, ahead: Sequence[Outlook]) -> Step | None:
     if len(ahead) == 1 or math.isnan(ahead[0].expected) or not record.joined.all():
         return None
-    doubled, calls = as_many_again(ahead), words_of(record).calls
+    doubled, calls = as_many_again(ahead), record.words.calls
     if doubled.expected - ahead[0].expected < bounds.WORTH:
         return None
     now, then = (in_hundred(bounds.pairs_in_order(step.expected)) for step in (ahead[0], doubled))
@@ -196,8 +184,7 @@ def _unsure(record: Record, ahead: Sequence[Outlook]) -> Step | None:
 
 
 def _price(record: Record, more: float) -> str:
-    """What more calls would cost, where that is known."""
-    costs = [one.cost for one in record.judgements if not math.isnan(one.cost)]
+    costs = record.costs
     return f" (about {dollars(sum(costs) / len(costs) * more)})" if sum(costs) > 0 else ""
 
 
@@ -213,7 +200,7 @@ def _biased(record: Record) -> Step | None:
 
 
 def _flipping(record: Record) -> Step | None:
-    if record.is_fitted or words_of(record) is PEOPLE:
+    if record.is_fitted or record.is_voted:
         return None
     turned = unexplained_flips(record.ranking.comparisons)
     if not turned.are_many:
@@ -224,7 +211,7 @@ def _flipping(record: Record) -> Step | None:
         "judge most texts are nearly alike. An audition shows which judge and which wording tells them apart; ITEMS "
         "stands for the file of the texts, and every --judge is one more candidate."
     )
-    known = str(record.configuration["identity"]["judge"])
+    known = str(record.identity["judge"])
     return Step("Try another judge or wording", sentence, f"{asked} --wording all --judge {shlex.quote(known)}")
 
 
@@ -238,7 +225,7 @@ def _longer(record: Record) -> Step | None:
         f"{'Longer' if found > 0 else 'Shorter'} texts have the higher scores. This command adds the scores that texts "
         "of equal length would have, without new answers."
     )
-    if words_of(record) is PEOPLE:
+    if record.is_voted:
         sentence += " RUN stands for the folder that holds this page."
         return Step("Look at the effect of length", sentence, "comparo fit RUN --method mixed --control length")
     if not _is_of(record, "rank"):
@@ -247,8 +234,7 @@ def _longer(record: Record) -> Step | None:
 
 
 def _unchecked(record: Record) -> Step | None:
-    """Whether people agree with the judge is not known where nobody's scores or votes are there."""
-    if record.is_fitted or words_of(record) is PEOPLE or record.ranking.people is not None or record.items.scores:
+    if record.is_fitted or record.is_voted or record.ranking.people is not None or record.items.scores:
         return None
     flags = prompt_flags(prompt_of(record.configuration))
     if "--criterion" not in flags:

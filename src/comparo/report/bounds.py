@@ -1,4 +1,4 @@
-"""The bounds behind fine, check and poor, each with its source; the page shows the source beside the verdict.
+"""The bounds behind the verdicts fine, check and poor, each with its source, which the page shows beside the verdict.
 
 Where a bound is measured, `python -m benchmarks.bounds` shows the measurement: simulated judges with more and more
 noise are asked 6 calls per item in both orders, and the figure is read where the ranking's Spearman correlation with

@@ -1,30 +1,23 @@
 """The page of a comparison of two systems: the verdict and its interval, then the inputs with both texts.
 
-It is made from compare.json and the texts of the run folder, so that `comparo runs --report` makes it again.
+It is made from compare.json and the texts of the run folder.
 """
-
-from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Template
-from markupsafe import Markup
-
 from comparo.errors import StoreError
 from comparo.report.data import ROOM, Room
-from comparo.report.embed import label, presentable
-from comparo.report.making import command, injection_notes, prompt_of, question, settings
-from comparo.report.page import HERE, SENTENCE, SETTING, SETTINGS, environment
+from comparo.report.embed import SENTENCE, excerpt, label, presentable
+from comparo.report.making import NAME, injection_notes, prompt_of, question, settings
+from comparo.report.page import filled, shortened
 from comparo.report.record import Record
 from comparo.run.budget import dollars
-from comparo.run.probing import model_sentences
+from comparo.run.voices import model_sentences
 
-RESULT = "compare.json"  # what a comparison found, in its run folder
+RESULT = "compare.json"  # the result of a comparison, in its run folder
 SHOWN = 50  # inputs of each side with both texts
 TEXT = 2000  # characters of each text
 NAMED = 100  # inputs of one side only that are named
@@ -33,27 +26,22 @@ NAMED = 100  # inputs of one side only that are named
 def compare_page(folder: Path, record: Record, room: Room = ROOM) -> str:
     """The page of a comparison in a run folder as text; a StoreError where the folder holds none."""
     try:
-        found = json.loads((folder / RESULT).read_text(encoding="utf-8"))
-        page = render_compare(found, record)
-        shown = SHOWN
-        while len(page.encode()) > room.page and shown > 1:
+        found, shown = json.loads((folder / RESULT).read_text(encoding="utf-8")), SHOWN
+        while len((page := _render(found, record, shown)).encode()) > room.page and shown > 1:
             shown //= 2
-            page = render_compare(found, record, shown)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{folder / RESULT} holds no comparison ({error}); run the same command again") from error
     return page
 
 
-def render_compare(found: Mapping[str, Any], record: Record, shown: int = SHOWN) -> str:
-    """The page as text; `found` is what `Duel.to_json` wrote, and up to `shown` inputs of each side have texts."""
+def _render(found: Mapping[str, Any], record: Record, shown: int) -> str:
+    """The page as text; `found` is from `Duel.to_json`, and up to `shown` inputs of each side have texts."""
     rate, inputs, rows = found["win_rate"], found["inputs"], found["by_input"]
     configuration = presentable(record.configuration)
-    made = settings(configuration, record.judgements)[:SETTINGS]
     notes = (*found["notes"], *model_sentences(record.judgements), *injection_notes(configuration, record.items))
-    return _template().render(
-        style=Markup((HERE / "style.css").read_text(encoding="utf-8")),
-        version=version("comparo"),
-        headline=label(found["verdict"].split(": win rate")[0], SENTENCE),
+    return filled(
+        "compare.html.j2",
+        title=label(found["verdict"].split(": win rate")[0], SENTENCE),
         one=label(found["one"]),
         other=label(found["other"]),
         rate=f"{rate['value']:.0%}",
@@ -62,7 +50,7 @@ def render_compare(found: Mapping[str, Any], record: Record, shown: int = SHOWN)
         bar=[round(100 * rate[end], 1) for end in ("low", "value", "high")],
         level=f"{found['level']:.0%}",
         facts=_facts(found, record),
-        notes=[label(note, SENTENCE) for note in notes],
+        notes=shortened(notes),
         question=label(question(prompt_of(configuration)), SENTENCE),
         wins=inputs["won"],
         losses=inputs["lost"],
@@ -73,42 +61,42 @@ def render_compare(found: Mapping[str, Any], record: Record, shown: int = SHOWN)
             for name, alone in found["unmatched"].items()
             if alone
         ],
-        command=presentable(command(record.configuration)) if "command" in record.configuration else "",
-        settings=[(label(name), label(value, SETTING)) for name, value in made],
+        command=configuration.get("command", ""),
+        settings=settings(configuration, record.judgements),
     )
-
-
-@cache
-def _template() -> Template:
-    return environment().get_template("compare.html.j2")
 
 
 def _facts(found: Mapping[str, Any], record: Record) -> list[tuple[str, str]]:
     inputs, apart, flips = found["inputs"], found["score_difference"], found["flips"]
-    facts = [("Inputs won, lost, tied", f"{inputs['won']:,}, {inputs['lost']:,}, {inputs['tied']:,}")]
-    facts.append(("Inputs asked", f"{inputs['asked']:,} of {inputs['planned']:,}"))
-    if inputs["clusters"] is not None:
-        facts.append(("Clusters", f"{inputs['clusters']:,}"))
-    others = {"same": "with the same text", "failed": "without an answer", "unmatched": "that one side has"}
-    facts += [(f"Inputs {words}", f"{inputs[name]:,}") for name, words in others.items() if inputs[name]]
+    facts = [
+        ("Inputs won, lost, tied", f"{inputs['won']:,}, {inputs['lost']:,}, {inputs['tied']:,}"),
+        ("Inputs asked", f"{inputs['asked']:,} of {inputs['planned']:,}"),
+    ]
+    counted = {
+        "clusters": "Clusters",
+        "same": "Inputs with the same text",
+        "failed": "Inputs without an answer",
+        "unmatched": "Inputs that one side has",
+    }
+    facts += [(words, f"{inputs[name]:,}") for name, words in counted.items() if inputs[name]]
     if apart["value"] is not None:
         facts.append(("Score difference, logits", f"{apart['value']:.2f} ({apart['low']:.2f} to {apart['high']:.2f})"))
     if flips["value"] is not None:
         facts.append(("Winners that change with the order", f"{flips['value']:.0%}"))
-    facts.append(("Judge", label(record.configuration["identity"]["judge"], SETTING)))
+    facts.append(("Judge", label(record.identity["judge"], NAME)))
     cost = f", {dollars(found['cost'])}" if found["cost"] else ""
     return [*facts, ("Calls and cost", f"{found['calls']:,} calls{cost}")]
 
 
 def _row(found: Mapping[str, Any], record: Record, row: Mapping[str, Any]) -> dict[str, Any]:
-    """What is shown of an input: its context, both texts and the answers in both orders."""
+    """An input as it is shown: its context, both texts and the answers in both orders."""
     asked = record.items.question(row["input"], found["one"], found["other"])
     wins = row["margin"] > 0
     return {
         "input": label(row["input"]),
-        "context": label(asked.context_text or "", SETTING),
-        "one": (asked.first_text[:TEXT], max(0, len(asked.first_text) - TEXT), not wins),
-        "other": (asked.second_text[:TEXT], max(0, len(asked.second_text) - TEXT), wins),
+        "context": label(asked.context_text or "", NAME),
+        "one": (not wins, *excerpt(asked.first_text, TEXT)),
+        "other": (wins, *excerpt(asked.second_text, TEXT)),
         "first": f"{row['first']:.2f}",
         "second": f"{row['second']:.2f}",
     }

@@ -9,14 +9,10 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Template
-from markupsafe import Markup
 from scipy.special import ndtri
 
 from comparo.analysis.confidence import expected_spearman
@@ -26,9 +22,9 @@ from comparo.data.prompts import Prompt
 from comparo.judges import Judgement
 from comparo.ranking.criteria_ranking import CriteriaRanking, spearman_matrix
 from comparo.report.data import ROOM, Room
-from comparo.report.embed import figure, label, presentable
-from comparo.report.making import command, injection_notes, question, settings
-from comparo.report.page import HERE, SENTENCE, SETTING, SETTINGS, environment, save_page, write_page
+from comparo.report.embed import SENTENCE, figure, label, presentable
+from comparo.report.making import NAME, injection_notes, question, settings
+from comparo.report.page import filled, render, save_page, shortened
 from comparo.report.record import Record, checked, fitting_of
 from comparo.run.criteria_run import CriteriaRun, concluded, stored_criteria
 from comparo.run.fit_policy import Fitting
@@ -40,7 +36,7 @@ BEST = 5  # items of each criterion that are named in its section
 
 @dataclass(frozen=True, eq=False)
 class CriteriaRecord:
-    """A run by several criteria from its folder: all judgements, whose voices are the criteria, and what they tell."""
+    """A run by several criteria from its folder: all judgements, whose voices are the criteria, and their rankings."""
 
     configuration: Mapping[str, Any]
     items: Items
@@ -60,12 +56,12 @@ class CriteriaRecord:
 
     @property
     def calls(self) -> int:
-        """How many pairs were put to the judge."""
+        """The number of pairs that the judge was asked about."""
         asked = (one.question for one in self.judgements)
         return len({(question.context, question.first, question.second) for question in asked})
 
     def alone(self, name: str) -> Record:
-        """What a run by one of the criteria would have stored."""
+        """The record of a run by one of the criteria."""
         identity = self.configuration["identity"] | {"prompt": dict(self.prompts[name].identity)}
         own = [
             replace(one, question=replace(one.question, voice=None))
@@ -95,79 +91,60 @@ def criteria_record(run: CriteriaRun, found: CriteriaRanking) -> CriteriaRecord:
 def write_criteria_report(place: Path, record: CriteriaRecord, room: Room = ROOM) -> Path:
     """Write the page of a run, and that of each criterion, into a folder; return the path of the first."""
     for name in record.found.rankings:
-        write_page(place / page_name(name), record.alone(name), room)
-    return save_page(place / "report.html", render_criteria(record))
+        save_page(place / _page_name(name), render(record.alone(name), room))
+    return save_page(place / "report.html", _render(record))
 
 
-def page_name(criterion: str) -> str:
-    """The file with the whole report by a criterion."""
+def _page_name(criterion: str) -> str:
     return f"report-{criterion}.html"
 
 
-def render_criteria(record: CriteriaRecord) -> str:
-    """The page as text."""
+def _render(record: CriteriaRecord) -> str:
     found, configuration = record.found, presentable(record.configuration)
     lines = _lines(found)
     several = found.graph.contexts > 1
-    tied = [line for line in lines if line["tier"] == 1][1:] if not several else []
-    joined = found.graph.components == found.graph.contexts
-    return _template().render(
-        style=Markup((HERE / "style.css").read_text(encoding="utf-8")),
-        version=version("comparo"),
+    tied = [] if several else [line["item"] for line in lines if line["tier"] == 1][1:]
+    is_joined = found.graph.components == found.graph.contexts
+    return filled(
+        "criteria.html.j2",
         title=label(f"Ranking by {', '.join(found.rankings)}", SENTENCE),
-        best=lines[0]["item"] if joined and not several else None,
-        tied=_counted(tied),
+        best=lines[0]["item"] if is_joined and not several else None,
+        tied=f"{len(tied)} others" if len(tied) > 1 else "".join(tied),
         contexts=found.graph.contexts,
         calls=record.calls,
-        judge=label(configuration["identity"]["judge"], SETTING),
+        judge=label(configuration["identity"]["judge"], NAME),
         started=str(configuration.get("started", ""))[:10],
-        notes=[label(note, SENTENCE) for note in (*found.notes, *injection_notes(configuration, record.items))],
+        notes=shortened([*found.notes, *injection_notes(configuration, record.items)]),
         level=f"{found.level:.0%}",
         criteria=[_criterion(record, name) for name in found.rankings],
         lines=lines,
         hidden=max(0, found.graph.nodes - LINES),
         correlations=spearman_matrix(found).tolist(),
         residuals=found.residuals.tolist(),
-        command=presentable(command(record.configuration)) if "command" in record.configuration else "",
-        settings=[
-            (label(name), label(value, SETTING))
-            for name, value in settings(configuration, record.judgements)[:SETTINGS]
-            if name != "scores"
-        ],
+        command=configuration.get("command", ""),
+        settings=[pair for pair in settings(configuration, record.judgements) if pair[0] != "scores"],
     )
-
-
-@cache
-def _template() -> Template:
-    return environment().get_template("criteria.html.j2")
-
-
-def _counted(tied: Sequence[Mapping[str, Any]]) -> str:
-    if not tied:
-        return ""
-    return str(tied[0]["item"]) if len(tied) == 1 else f"{len(tied)} others"
 
 
 def _lines(found: CriteriaRanking) -> list[dict[str, Any]]:
     columns = {name: column[:LINES].tolist() for name, column in found.to_columns().items()}
     reach = -float(ndtri((1 - found.level) / 2))
-    contexts = columns.get("context", [""] * len(columns["item"]))
+    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     return [
         {
-            "rank": columns["rank"][row],
-            "context": label(contexts[row]),
-            "item": label(columns["item"][row]),
-            "tier": columns["tier"][row],
-            "overall": columns["overall"][row],
-            "reach": reach * columns["std"][row],
-            "scores": [columns[name][row] for name in found.rankings],
+            "rank": row["rank"],
+            "context": label(row.get("context", "")),
+            "item": label(row["item"]),
+            "tier": row["tier"],
+            "overall": row["overall"],
+            "reach": reach * row["std"],
+            "scores": [row[name] for name in found.rankings],
         }
-        for row in range(len(columns["item"]))
+        for row in rows
     ]
 
 
 def _criterion(record: CriteriaRecord, name: str) -> dict[str, Any]:
-    """What the section of a criterion shows."""
     ranking = record.found.rankings[name]
     expected = mean_known(expected_spearman(ranking))
     people = [(own, mean_known(np.asarray(each))) for own, each in people_of(record.items, ranking, name).items()]
@@ -180,7 +157,7 @@ def _criterion(record: CriteriaRecord, name: str) -> dict[str, Any]:
         "people": [(label(own), value) for own, value in people],
         "best": best[:BEST] if ranking.graph.contexts == 1 else [],
         "more": len(best) > BEST,
-        "page": page_name(name),
+        "page": _page_name(name),
     }
 
 

@@ -1,6 +1,6 @@
-"""The data of the page's script: the rankings, texts and judgements as one JSON object of bounded size.
+"""The data of the page's script: rankings, texts and judgements as one JSON object of bounded size.
 
-Where not everything fits, the first contexts are kept, or the best candidates of a single large one; then as many
+Where not everything fits, the page keeps the first contexts, or the best candidates of a single large one; then as many
 judgements as fit their share; and the beginning of each text, at least `BEGINNING` characters.
 """
 
@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from comparo.ranking.criteria_ranking import in_logits
-from comparo.report.embed import cut_texts, presentable, script_json, size
-from comparo.report.phrases import context_told, words_of
+from comparo.report.charts import Scale
+from comparo.report.embed import cut_texts, label, presentable, script_json, size
 from comparo.report.record import Record
-from comparo.report.views import Columns, Scale, candidates, display_order, leaderboard
-from comparo.types import LongIndex
+
+Columns = dict[str, list[Any]]
 
 TOP = 10  # items of the table of wins
 CANDIDATES = 40_000  # at most; a browser takes too long to read more
@@ -68,86 +69,97 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """All data that could be shown: columns of the first candidates and of the leaderboard, and their views."""
+    """All data that could be shown: columns of the first candidates and their views; the leaderboard, if there is one.
+
+    Candidates are in the order `record.order`.
+    """
 
     record: Record
-    order: LongIndex
     candidates: Columns
-    mean: Columns | None
     contexts: list[View]
-    mean_view: View | None
+    board: tuple[View, Columns] | None
 
     @classmethod
     def of(cls, record: Record) -> Tables:
-        order, mean = display_order(record), leaderboard(record)
-        columns = candidates(record, order[:CANDIDATES])
+        columns, mean = _candidates(record), _leaderboard(record)
         ends = np.cumsum([nodes.stop - nodes.start for nodes in record.contexts]).tolist()
         codes = record.items.context[record.row[[nodes.start for nodes in record.contexts]]]
         contexts = [
-            view(context_told(record, name), columns, begin, min(end, CANDIDATES))
+            _view(record.context_name(name), columns, begin, min(end, CANDIDATES))
             for name, begin, end in zip(record.items.contexts[codes].tolist(), [0, *ends], ends, strict=False)
             if end <= CANDIDATES or begin == 0
         ]
-        mean_view = None if mean is None else view("mean", mean, 0, len(mean["item"]))
-        return cls(record, order, columns, mean, contexts, mean_view)
+        board = None if mean is None else (_view("mean", mean, 0, len(mean["item"])), mean)
+        return cls(record, columns, contexts, board)
 
     @property
     def shown(self) -> tuple[View, Columns]:
         """The view that the page shows first, and its columns."""
-        if self.mean is not None and self.mean_view is not None:
-            return self.mean_view, self.mean
-        return self.contexts[0], self.candidates
+        return self.board or (self.contexts[0], self.candidates)
 
 
-def page_data(tables: Tables, room: int, most: int = ROOM.judgements) -> tuple[str, int, list[str]]:
-    """As much of the tables as fits into `room` bytes as JSON, and at most `most` judgements.
-
-    Also how many contexts it holds, and sentences on what is left out.
-    """
-    record = tables.record
-    whole: dict[str, Any] = {
-        "run": presentable(record.configuration),
-        "mean": None,
-        "mean_view": None,
-        "mean_wins": None if tables.mean is None else _mean_wins(record, tables.mean),
-        "logits": in_logits(record.ranking),
-        "coded": record.is_coded,
-        "judge": words_of(record).judge,
+def _candidates(record: Record) -> Columns:
+    """The columns of the first `CANDIDATES` candidates in the order in which they are shown."""
+    ranking, order = record.ranking, record.order[:CANDIDATES]
+    best, worst, _ = record.places
+    columns: dict[str, NDArray[Any]] = {
+        "score": ranking.scores,
+        "std": ranking.std,
+        "low": ranking.low,
+        "high": ranking.high,
+        "rank": ranking.rank,
+        "best": best,
+        "worst": worst,
+        "tier": ranking.tier,
+        "group": ranking.component,
+        "comparisons": ranking.counts,
+        "characters": record.characters.astype(np.int64),
     }
-    left = room - size(whole)
-    if tables.mean is not None and tables.mean_view is not None:
-        mean = {name: column for name, column in tables.mean.items() if name != "code"}
-        rows = _most(len(mean["item"]), lambda rows: size(_first(mean, rows)), MEAN * left)
-        whole["mean"] = _first(mean, rows)
-        whole["mean_view"] = tables.mean_view.as_json() | {"to": rows}
-        left -= size([whole["mean"], whole["mean_view"]])
-    texts = [record.items.texts[row] for row in record.row[tables.order[:CANDIDATES]].tolist()]
-    begun = [text[:BEGINNING] for text in texts]
-
-    def ranked(rows: int) -> int:
-        views = [context.as_json() for context in _views(tables.contexts, rows)]
-        return size([_first(tables.candidates, rows), views, begun[:rows]])
-
-    rows = _most(len(texts), ranked, RANKED * left)
-    shown = _views(tables.contexts, rows)
-    rows = shown[-1].end
-    contexts = [context.as_json() for context in shown]
-    columns = _first(tables.candidates, rows)
-    left -= ranked(rows)
-    judgements = _judgements(tables, shown, JUDGED * left, most)
-    left -= size(judgements)
-    here = [nodes.start for nodes in record.contexts[: len(shown)]]
-    shared = [record.items.context_texts[code] or "" for code in record.items.context[record.row[here]].tolist()]
-    kept, longest = cut_texts([*texts[:rows], *shared], left + size(begun[:rows]) - 20 * len(shown) - 100)
-    columns["text"] = kept[:rows]
-    for context, text in zip(contexts, kept[rows:], strict=True):
-        context["text"] = text
-    whole |= {"candidates": columns, "contexts": contexts, "judgements": judgements}
-    cut = sum(len(text) > longest for text in [*texts[:rows], *shared])
-    return script_json(whole), len(shown), _left_out(tables, whole, cut, longest)
+    if ranking.opinion is not None:
+        columns["judge_rank"] = ranking.opinion.rank
+    columns |= {f"people: {label(name)}": scores for name, scores in record.people.items()}
+    names = [label(item) for item in ranking.items[order].tolist()]
+    return {"item": names} | {name: _numbers(column[order]) for name, column in columns.items()}
 
 
-def view(name: str, columns: Columns, begin: int, end: int) -> View:
+def _leaderboard(record: Record) -> Columns | None:
+    """The ranking's leaderboard with the names of the columns of candidates; None where there is none.
+
+    A consensus has the same group means as the judge's scores. `firsts` is the number of contexts in which a group has
+    the best text, as far as is known.
+    """
+    board = record.ranking.leaderboard
+    if board is None:
+        return None
+    columns = {
+        "score": board.score,
+        "std": board.std,
+        "low": board.low,
+        "high": board.high,
+        "rank": board.rank,
+        "best": board.best_rank,
+        "worst": board.worst_rank,
+        "tier": board.tier,
+        "group": np.ones(len(board), dtype=np.int64),
+        "comparisons": board.calls,
+        "contexts": board.contexts,
+        "texts": board.texts,
+        "firsts": board.won.round(1),
+        "sure": board.best,
+        "wins": board.to_columns()["win_rate"],
+    }
+    names = [label(name) for name in board.group.tolist()]
+    return {"item": names} | {name: _numbers(column) for name, column in columns.items()}
+
+
+def _numbers(values: NDArray[Any]) -> list[Any]:
+    """Numbers for JSON: floats with six digits, None where one is missing."""
+    if not np.issubdtype(values.dtype, np.floating):
+        return values.tolist()  # type: ignore[no-any-return]
+    return [float(f"{value:.6g}") if math.isfinite(value) else None for value in values.tolist()]
+
+
+def _view(name: str, columns: Columns, begin: int, end: int) -> View:
     """A view of some rows of columns, its scale a little wider than their intervals."""
     known = [value for key in ("low", "score", "high") for value in columns[key][begin:end] if value is not None]
     low, high = min(known), max(known)
@@ -157,6 +169,51 @@ def view(name: str, columns: Columns, begin: int, end: int) -> View:
     digits = max(2, 2 - math.floor(math.log10(scale.high - scale.low)))
     groups = max(columns["group"][begin:end])
     return View(name, begin, end, scale.low, scale.high, ticks, digits, groups)
+
+
+def page_data(tables: Tables, room: int, most: int = ROOM.judgements) -> tuple[str, int, list[str]]:
+    """As much of the tables as fits into `room` bytes as JSON, and at most `most` judgements.
+
+    Also the number of contexts in it, and sentences on what is left out.
+    """
+    record = tables.record
+    whole: dict[str, Any] = {
+        "run": presentable(record.configuration),
+        "mean": None,
+        "mean_view": None,
+        "mean_wins": _mean_wins(record),
+        "logits": in_logits(record.ranking),
+        "coded": record.is_coded,
+        "judge": record.words.judge,
+    }
+    left = room - size(whole)
+    if tables.board is not None:
+        view, mean = tables.board
+        rows = _most(view.end, lambda rows: size(_first(mean, rows)), MEAN * left)
+        whole["mean"] = _first(mean, rows)
+        whole["mean_view"] = view.as_json() | {"to": rows}
+        left -= size([whole["mean"], whole["mean_view"]])
+    texts = [record.items.texts[row] for row in record.row[record.order[:CANDIDATES]].tolist()]
+    begun = [text[:BEGINNING] for text in texts]
+
+    def ranked(rows: int) -> int:
+        views = [context.as_json() for context in _views(tables.contexts, rows)]
+        return size([_first(tables.candidates, rows), views, begun[:rows]])
+
+    shown = _views(tables.contexts, _most(len(texts), ranked, RANKED * left))
+    rows = shown[-1].end
+    left -= ranked(rows)
+    judgements = _judgements(tables, shown, JUDGED * left, most)
+    left -= size(judgements)
+    here = [nodes.start for nodes in record.contexts[: len(shown)]]
+    shared = [record.items.context_texts[code] or "" for code in record.items.context[record.row[here]].tolist()]
+    texts = [*texts[:rows], *shared]
+    kept, longest = cut_texts(texts, left + size(begun[:rows]) - 20 * len(shown) - 100)
+    contexts = [view.as_json() | {"text": text} for view, text in zip(shown, kept[rows:], strict=True)]
+    columns = _first(tables.candidates, rows) | {"text": kept[:rows]}
+    whole |= {"candidates": columns, "contexts": contexts, "judgements": judgements}
+    cut = sum(len(text) > longest for text in texts)
+    return script_json(whole), len(shown), _left_out(tables, whole, cut, longest)
 
 
 def _most(rows: int, measure: Callable[[int], int], room: float) -> int:
@@ -183,9 +240,8 @@ def _judgements(tables: Tables, shown: list[View], room: float, most: int) -> di
 
     Before row `top`, the answers among the best candidates are there. `complete` says whether none is left out.
     """
-    record, order = tables.record, tables.order
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
+    record = tables.record
+    place = np.argsort(record.order, kind="stable")
     first, second = place[record.ranking.graph.first], place[record.ranking.graph.second]
     furthest = np.maximum(first, second)
     ends = np.array([0, *(context.end for context in shown)])
@@ -208,35 +264,35 @@ def _judgements(tables: Tables, shown: list[View], room: float, most: int) -> di
     }
 
 
-def _mean_wins(record: Record, mean: Columns) -> dict[str, Any]:
+def _mean_wins(record: Record) -> dict[str, Any] | None:
     """The judge's probabilities between the texts of the best groups, summed over contexts, and the number of calls."""
+    board = record.ranking.leaderboard
+    if board is None:
+        return None
     assert record.ranking.group is not None
-    graph, group, size_of = record.ranking.graph, record.ranking.group[0], min(TOP, len(mean["code"]))
-    place = np.full(len(mean["code"]), -1)
-    place[mean["code"][:size_of]] = np.arange(size_of)
+    graph, (group, names) = record.ranking.graph, record.ranking.group
+    best = {name: place for place, name in enumerate(board.group[:TOP].tolist())}
+    place = np.array([best.get(name, -1) for name in names.tolist()])
     i, j = place[group[graph.first]], place[group[graph.second]]
     kept = (i >= 0) & (j >= 0)
-    i, j, p = i[kept], j[kept], record.p[kept]
-    key, turned = i * size_of + j, j * size_of + i
-    total = np.bincount(key, p, size_of**2) + np.bincount(turned, 1 - p, size_of**2)
-    calls = np.bincount(key, minlength=size_of**2) + np.bincount(turned, minlength=size_of**2)
-    shape = (size_of, size_of)
-    return {"sum": total.round(4).reshape(shape).tolist(), "calls": calls.reshape(shape).tolist()}
+    total, calls = np.zeros((2, len(best), len(best)))
+    for rows, columns, p in ((i[kept], j[kept], record.p[kept]), (j[kept], i[kept], 1 - record.p[kept])):
+        np.add.at(total, (rows, columns), p)
+        np.add.at(calls, (rows, columns), 1)
+    return {"sum": total.round(4).tolist(), "calls": calls.astype(np.int64).tolist()}
 
 
 def _left_out(tables: Tables, whole: dict[str, Any], cut: int, longest: int) -> list[str]:
     """A sentence about what the page leaves out, if anything."""
-    record, contexts, judgements = tables.record, whole["contexts"], whole["judgements"]
-    rows, every = len(whole["candidates"]["item"]), len(tables.order)
+    record, judgements = tables.record, whole["judgements"]
+    contexts, rows, every = len(whole["contexts"]), len(whole["candidates"]["item"]), len(record.order)
     held = []
-    if len(contexts) < len(record.contexts):
-        held.append(f"the first {len(contexts):,} of {len(record.contexts):,} contexts")
+    if contexts < len(record.contexts):
+        held.append(f"the first {contexts:,} of {len(record.contexts):,} contexts")
     elif rows < every:
         held.append(f"the best {rows:,} of {every:,} candidates")
-    if tables.mean is not None and len(whole["mean"]["item"]) < len(tables.mean["item"]):
-        held.append(
-            f"the best {len(whole['mean']['item']):,} of {len(tables.mean['item']):,} groups of the leaderboard"
-        )
+    if tables.board is not None and (groups := len(whole["mean"]["item"])) < tables.board[0].end:
+        held.append(f"the best {groups:,} of {tables.board[0].end:,} groups of the leaderboard")
     if not judgements["complete"]:
         held.append(f"{len(judgements['p']):,} of {len(record.p):,} judgements")
     if cut:

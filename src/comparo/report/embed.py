@@ -1,11 +1,9 @@
-"""What the page holds: JSON that cannot end its script element, texts cut to its size, numbers and names in words.
-
-Names that say nothing by themselves, such as numbers, and the beginning of a text to show beside them.
-"""
+"""Values as the page shows them: safe JSON, texts cut to a size, and numbers and names in words."""
 
 import json
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,8 +12,13 @@ import numpy as np
 from comparo.data.sanitize import without_login
 
 LONGEST = 20_000  # characters of one text, and of one setting
-_UNSAFE = "<>&\u2028\u2029"
 LABEL = 120  # characters of an id or a context's name that are shown
+SENTENCE = 1000  # characters of a question, a note or a step
+SNIPPET = 60  # characters of a text beside its name in a table: about a line of a telephone
+NAMED = 4  # judges that are named in a sentence
+SAMPLE = 1000  # names that `are_codes` looks at
+_CODE = re.compile(r"[0-9a-f]{8,}", re.IGNORECASE)  # with a digit a hash, or a part of a UUID
+_WORD = re.compile(r"[^\W\d_]{3,}|[^\W\d_a-zA-Z]")
 
 
 def script_json(data: Any) -> str:
@@ -25,38 +28,24 @@ def script_json(data: Any) -> str:
     '{"text":"\\u003c/script\\u003e"}'
     """
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    for char in _UNSAFE:
+    for char in "<>&\u2028\u2029":
         text = text.replace(char, f"\\u{ord(char):04x}")
     return text
 
 
 def cut_texts(texts: Sequence[str], room: int) -> tuple[list[str], int]:
-    """The beginning of each text so that all take at most `room` bytes as JSON, and how many characters are kept.
-
-    A text that fits stays as it is; the length kept is the same for all that do not.
+    """Cut texts to a common length, the largest that needs at most `room` bytes as JSON; return them and the length.
 
     >>> cut_texts(["short", "a long one"], 20)
     (['short', 'a long o'], 8)
     """
-    high = _longest([min(len(text), LONGEST) for text in texts], room)
-    texts = [text[:high] for text in texts]
-    if size(texts) <= room:
-        return texts, high
-    low = 0
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if size([text[:middle] for text in texts]) <= room else (low, middle - 1)
-    return [text[:low] for text in texts], low
 
+    def fits(length: int) -> bool:
+        least = sum(min(len(text), length) for text in texts)  # a character takes at least one byte
+        return least <= room and size([text[:length] for text in texts]) <= room
 
-def _longest(lengths: Sequence[int], room: int) -> int:
-    """An upper bound of the characters of each text that fit, as a character takes at least one byte."""
-    ordered = np.sort(np.asarray(lengths, dtype=np.int64))
-    if int(np.sum(ordered)) <= room or not len(ordered):
-        return LONGEST
-    before, left = np.cumsum(ordered) - ordered, len(ordered) - np.arange(len(ordered))
-    shorter = int(np.searchsorted(before + left * ordered, max(room, 0)))  # number of texts that are not cut
-    return int((max(room, 0) - before[shorter]) // left[shorter])
+    kept = LONGEST if fits(LONGEST) else bisect_left(range(1, LONGEST), True, key=lambda length: not fits(length))
+    return [text[:kept] for text in texts], kept
 
 
 def size(data: Any) -> int:
@@ -88,6 +77,22 @@ def label(name: object, most: int = LABEL) -> str:
     return text if len(text) <= most else text[:most] + "…"
 
 
+def excerpt(text: str, most: int) -> tuple[str, int]:
+    """The first `most` characters of a text, and how many are left."""
+    return text[:most], max(0, len(text) - most)
+
+
+def listed(names: Sequence[Any], most: int = NAMED) -> str:
+    """Names in a sentence; of more than `most`, the first and the number of the others.
+
+    >>> listed(["ana"]), listed(["ana", "bo"]), listed(["ana", "bo", "cy"], 1)
+    ('ana', 'ana and bo', 'ana and 2 more')
+    """
+    shown = [label(name) for name in names[:most]]
+    last = f"{len(names) - most:,} more" if len(names) > most else shown.pop()
+    return f"{', '.join(shown)} and {last}" if shown else last
+
+
 def figure(value: float) -> str:
     """A probability or correlation in two digits, three where it is close to 1."""
     return "unknown" if math.isnan(value) else f"{value:.{3 if 0.99 <= value < 1 else 2}f}"
@@ -100,6 +105,16 @@ def signed(value: float) -> str:
     ('−0.50', '+0.00')
     """
     return "unknown" if math.isnan(value) else f"{round(value, 2) + 0.0:+.2f}".replace("-", "−")
+
+
+def in_hundred(share: float) -> str:
+    """A share as so many of 100.
+
+    >>> in_hundred(0.786), in_hundred(0.9987), in_hundred(0.0)
+    ('79 of 100', 'almost all of 100', '0 of 100')
+    """
+    number = round(100 * share)
+    return "almost all of 100" if number == 100 and share < 1 else f"{number} of 100"
 
 
 def percentages(parts: Sequence[float]) -> list[int]:
@@ -115,15 +130,8 @@ def percentages(parts: Sequence[float]) -> list[int]:
     return [int(share) for share in whole]
 
 
-SNIPPET = 60  # characters of a text beside its name in a table: about a line of a telephone
-ENDING = " ,;:."  # what a beginning does not end with
-SAMPLE = 1000  # names that are looked at
-_CODE = re.compile(r"[0-9a-f]{8,}", re.IGNORECASE)  # with a digit a hash, or a part of a UUID
-_WORD = re.compile(r"[^\W\d_]{3,}|[^\W\d_a-zA-Z]")
-
-
 def are_codes(names: Sequence[Any]) -> bool:
-    """Whether most names say nothing to a reader: they hold no word of three letters, or only hashes.
+    """Whether most names are opaque: without a word of three letters, or with a hash.
 
     >>> are_codes([17, 4]), are_codes(["s17", "a"]), are_codes(["dm-8764fb95bfad8ee8"]), are_codes(["the fox", "羊"])
     (True, True, True, False)
@@ -144,4 +152,4 @@ def snippet(text: str | None, most: int = SNIPPET) -> str:
         return line
     begun = line[:most]
     kept = begun.rsplit(" ", 1)[0] if line[most] != " " and " " in begun else begun
-    return f"{kept.rstrip(ENDING)}…"
+    return f"{kept.rstrip(' ,;:.')}…"

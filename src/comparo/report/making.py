@@ -1,4 +1,4 @@
-"""How a run was made: its question, its settings in words, and a command that repeats it."""
+"""How a run was made: its question, who judged, its settings in words, and a command that repeats it."""
 
 import math
 import shlex
@@ -12,8 +12,11 @@ from comparo.data.wordings import DEFAULT_WORDING, PAPER_WORDING, WORDINGS
 from comparo.judges import Judgement
 from comparo.judges.prices import Price
 from comparo.ranking.ranking import Whose
+from comparo.report.embed import label, listed, presentable
+from comparo.report.record import Record
 from comparo.run.budget import PROBES, dollars, paid_and_spent
-from comparo.run.probing import PRICES, tokens_sentence
+from comparo.run.task import PRICES
+from comparo.run.voices import tokens_sentence
 
 METHODS = {
     "win-ratio": "share of wins",
@@ -26,8 +29,9 @@ METHODS = {
     "panel": "consensus of several judges, each weighed by what it agrees on with the others",
     "davidson": "Bradley–Terry model of wins, losses and ties",
     "votes": "Bradley–Terry model of people's votes with a prior on how far texts differ",
-    "bt-sigma": "Bradley–Terry model with a discrimination for each judge",
 }
+NAME = 300  # characters of a judge's name, and of a setting
+SETTINGS = 100  # that are shown at most
 CHOSEN = ("budget", "until", "goal", "strategy", "orders", "method", "bias", "estimate", "seed")
 
 
@@ -84,44 +88,69 @@ def injection_notes(configuration: Mapping[str, Any], items: Items) -> tuple[str
     return (sentence,) if sentence else ()
 
 
+def facts(record: Record) -> list[tuple[str, str]]:
+    """Names and values of the first facts about a run: who judged, how often, at which cost, and when."""
+    made = len(record.answered)
+    counted = f"{made:,}" if record.is_fitted else f"{made:,} of {record.possible:,} possible"
+    found = [("Judged by", _judges(record)), (record.words.calls.capitalize(), counted)]
+    if not record.is_fitted and not record.is_voted:
+        found.append(("Cost", _cost(record)))
+    if started := str(record.configuration.get("started", ""))[:10]:
+        found.append(("Date", started))
+    return found
+
+
+def _judges(record: Record) -> str:
+    names = [presentable(name) for name in record.judges]
+    if record.is_voted:
+        voted = {str(one.question.voice) for one in record.answered}
+        names = [presentable(name) for name in record.judges if name in voted] or names
+        return f"{len(names)} {'person' if len(names) == 1 else 'people'}: {listed(names)}"
+    votes = record.ranking.people
+    people = "" if votes is None else f", and people by {votes.votes:,} votes"
+    return label(listed(names) if len(names) > 1 else names[0], NAME) + people
+
+
+def _cost(record: Record) -> str:
+    if not record.costs:
+        return "not known"
+    rest = len(record.judgements) - len(record.costs)
+    more = f", without {rest:,} calls of unknown price" if rest else ""
+    return (dollars(sum(record.costs)) if sum(record.costs) else "none") + more
+
+
 def settings(
     configuration: Mapping[str, Any], judgements: Sequence[Judgement], validity: float | None = None, votes: int = 0
 ) -> list[tuple[str, str]]:
-    """The settings, cost and time of a run, as names and values; `validity` is that of a consensus.
-
-    With `votes` of people the scores are theirs.
-    """
+    """The settings, cost and time of a run as names and values; scores are of a consensus or of people's `votes`."""
     identity = configuration["identity"]
     asked = [judgement for judgement in judgements if not judgement.cached]
-    has_tokens = any(judgement.tokens_in or judgement.tokens_out for judgement in asked)
-    costs = [judgement.spent for judgement in judgements if not math.isnan(judgement.spent)]
-    prices = {name: Price(**price) for name, price in (configuration.get(PRICES) or {}).items()}
     seconds = [judgement.seconds for judgement in asked if not math.isnan(judgement.seconds)]
-    answered = sum(not judgement.failed for judgement in judgements)
-    took = f"{sum(seconds) / len(seconds):.2f} s per call, {len(seconds):,} calls" if sum(seconds) else "unknown"
+    cached, answered = len(judgements) - len(asked), sum(not judgement.failed for judgement in judgements)
+    has_tokens = any(judgement.tokens_in or judgement.tokens_out for judgement in asked)
+    has_cost = any(not math.isnan(judgement.spent) for judgement in judgements)
+    voices = {"judge": identity, **identity.get("voices", {})}
+    prices = {name: Price(**price) for name, price in (configuration.get(PRICES) or {}).items()}
+    method = _setting(configuration, "method")
     whose = "the judge's own" if validity is None else f"consensus, validity {validity:.2f}"
     found = {
         "wording": configuration.get("wording"),
         "judge": identity["judge"],
-        **{f"judge: {name}": value for name, value in identity["settings"].items()},
-        **{
-            f"{voice}: {name}": value
-            for voice, who in identity.get("voices", {}).items()
-            for name, value in who["settings"].items()
-        },
+        **{f"{voice}: {name}": value for voice, who in voices.items() for name, value in who["settings"].items()},
         **{name: _setting(configuration, name) for name in (*CHOSEN, "started")},
-        "method": _method(_setting(configuration, "method")),
+        "method": None if method is None else f"{method} ({METHODS.get(method, 'unknown')})",
         "scores": f"people's, {votes:,} votes" if votes else whose,
-        "from the cache": f"{cached:,} of {answered:,} answers" if (cached := len(judgements) - len(asked)) else None,
-        "cost": dollars(paid_and_spent(judgements, configuration)[1]) if costs else "unknown",
+        "from the cache": f"{cached:,} of {answered:,} answers" if cached else None,
+        "cost": dollars(paid_and_spent(judgements, configuration)[1]) if has_cost else "unknown",
         **{f"price of {name}": price.sentence() for name, price in prices.items()},
         "tokens": tokens_sentence(asked) if has_tokens or not asked else "unknown",
         "probed": "; ".join(f"{one['sentence']} ({one['at'][:10]})" for one in configuration.get(PROBES) or ()) or None,
-        "time": took,
+        "time": f"{sum(seconds) / len(seconds):.2f} s per call, {len(seconds):,} calls" if sum(seconds) else "unknown",
         **{f"version: {name}": value for name, value in configuration.get("versions", {}).items()},
         "SHA-256 of the items": identity.get("items"),
     }
-    return [(name, str(value)) for name, value in found.items() if value is not None]
+    known = [(label(name), label(value, NAME)) for name, value in found.items() if value is not None]
+    return known[:SETTINGS]
 
 
 def command(configuration: Mapping[str, Any]) -> str:
@@ -135,17 +164,18 @@ def command(configuration: Mapping[str, Any]) -> str:
     words += flags or ["--prompt", f"prompt.txt; labels={','.join(prompt.labels)}, answer={prompt.answer}"]
     if not flags and delimited(prompt.template) != prompt.template:
         words += ["--wording", PAPER_WORDING]
-    voices = configuration["identity"].get("voices")
-    if voices is not None:
-        for judge in dict.fromkeys(voice["judge"] for voice in voices.values()):
-            words += ["--judge", judge]
-        first, *others = str(configuration.get("wording")).split(", ")
-        if others:
-            words += [] if "--wording" in words else ["--wording", first]
-            for wording in others:
-                words += ["--wording", wording]
-    for name in ("judge", *CHOSEN, "validity"):
-        if (value := _setting(configuration, name)) is not None and (name != "judge" or voices is None):
+    voices = configuration["identity"].get("voices", {})
+    for judge in dict.fromkeys(voice["judge"] for voice in voices.values()):
+        words += ["--judge", judge]
+    wordings = str(configuration.get("wording")).split(", ") if voices else []
+    if len(wordings) > 1:
+        for wording in wordings["--wording" in words :]:
+            words += ["--wording", wording]
+    chosen = {name: _setting(configuration, name) for name in (*([] if voices else ["judge"]), *CHOSEN)}
+    if configuration.get("validity") is not None:
+        chosen["estimate"] = configuration["validity"]
+    for name, value in chosen.items():
+        if value is not None:
             words += [f"--{name}", str(value)]
     return before + shlex.join(words)
 
@@ -163,11 +193,6 @@ def prompt_flags(prompt: Prompt) -> list[str]:
                 flags = ["--criterion", criterion, "--kind", kind, *(["--heading", heading] if heading else [])]
                 return flags if name == DEFAULT_WORDING else [*flags, "--wording", name]
     return []
-
-
-def _method(name: str | None) -> str | None:
-    """A method by its name and what it is."""
-    return None if name is None else f"{name} ({METHODS.get(name, 'unknown')})"
 
 
 def _setting(configuration: Mapping[str, Any], name: str) -> Any:

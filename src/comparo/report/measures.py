@@ -1,6 +1,7 @@
-"""The figures behind the report's cards: position bias, residuals, length, convergence."""
+"""The figures behind the report's cards and charts: position bias, residuals, length, convergence, agreement."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +23,6 @@ from comparo.model.inference.position import bias_variances
 from comparo.ranking.criteria_ranking import in_logits
 from comparo.ranking.ranking import Ranking
 from comparo.report.record import Record
-from comparo.report.views import PEOPLE
 from comparo.types import Array, LongIndex
 
 POINTS = 10  # shares of the calls that are looked at: tenths
@@ -52,9 +52,8 @@ class Position:
 
 def position_bias(ranking: Ranking) -> Position:
     """The position bias γ as a probability of winning, σ(−γ): the ranking's own γ, else γ = −logit(mean p)."""
-    p, product = ranking.comparisons.p, ranking.product
+    p, product, effects = ranking.comparisons.p, ranking.product, ranking.effects
     logits = in_logits(ranking)
-    effects = ranking.effects
     if product is not None and effects is not None and effects.bias_error is not None:
         gamma, error, fitted = float(np.mean(product.bias)), effects.bias_error, True
     elif product is not None and product.bias.size and product.laplacian.pattern.judges:
@@ -64,17 +63,13 @@ def position_bias(ranking: Ranking) -> Position:
         slope = mean * (1 - mean) if logits else 1.0
         gamma = -math.log(mean / (1 - mean)) if logits else 0.5 - mean
         error, fitted = float(np.std(p)) / math.sqrt(len(p)) / slope, bool(product is not None and product.bias.size)
-    fitted = fitted or (ranking.panel is not None and ranking.bias is not None)
-    reach = float(ndtri(0.975)) * error
-    values = np.array([gamma, gamma + reach, gamma - reach])
-    wins, low, high = (expit(-values) if logits else np.clip(0.5 - values, 0.0, 1.0)).tolist()
-    return Position(wins, low, high, fitted)
+    return _position(gamma, error, fitted or (ranking.panel is not None and ranking.bias is not None), logits)
 
 
 def voter_biases(ranking: Ranking) -> dict[str, Position]:
-    """The position bias of each person in a ranking of votes, by name: σ(−γ) with the γ that the ranking corrects for.
+    """The position bias of each person in a ranking of votes, by name; empty for other rankings.
 
-    None of other rankings. γ of a person with few votes is near the mean of all.
+    It is σ(−γ) with the γ that the ranking corrects for. γ of a person with few votes is near the mean of all.
     """
     judges = ranking.comparisons.judges
     if not isinstance(ranking.covariance, Voted) or ranking.people is not None or judges is None:
@@ -82,9 +77,16 @@ def voter_biases(ranking: Ranking) -> dict[str, Position]:
     choices = max(ranking.covariance.points, key=lambda point: point.share).choices
     if choices.gamma_variance is None:
         return {}
-    gamma, reach = choices.gamma[0], float(ndtri(0.975)) * np.sqrt(choices.gamma_variance[0])
-    wins, low, high = expit(-np.array([gamma, gamma + reach, gamma - reach])).tolist()
-    return {str(name): Position(wins[r], low[r], high[r], True) for r, name in enumerate(judges.tolist())}
+    errors = np.sqrt(choices.gamma_variance[0])
+    found = zip(judges.tolist(), choices.gamma[0].tolist(), errors.tolist(), strict=True)
+    return {str(name): _position(gamma, error, True) for name, gamma, error in found}
+
+
+def _position(gamma: float, error: float, fitted: bool, logits: bool = True) -> Position:
+    reach = float(ndtri(0.975)) * error
+    values = np.array([gamma, gamma + reach, gamma - reach])
+    wins, low, high = (expit(-values) if logits else np.clip(0.5 - values, 0.0, 1.0)).tolist()
+    return Position(wins, low, high, fitted)
 
 
 def _joint_error(product: Product) -> float:
@@ -100,25 +102,20 @@ def _joint_error(product: Product) -> float:
     return float(1.0 / np.sqrt(np.sum(np.maximum(between - variance, 0.0) / between**2)))
 
 
-@dataclass(frozen=True, slots=True)
-class Residuals:
-    """How far answers are from the model: the share that prefers the other text, and √mean (p − expected)²."""
+def residuals(p: Array, expected: Array, even: Array) -> tuple[float, float]:
+    """The share of answers p (K,) that contradict the model, and √mean (p − expected)².
 
-    contradicting: float
-    rms: float
-
-
-def residuals(p: Array, expected: Array, even: Array) -> Residuals:
-    """Residuals of answers p (K,); an answer prefers the first text where p > `even`, the p of equal texts."""
+    An answer prefers the first text where p > `even`, the p of equal texts.
+    """
     against = (p - even) * (expected - even) < 0
-    return Residuals(float(np.mean(against)), float(np.sqrt(np.mean((p - expected) ** 2))))
+    return float(np.mean(against)), float(np.sqrt(np.mean((p - expected) ** 2)))
 
 
 def length_correlation(record: Record, values: Array) -> float:
     """Spearman's correlation of `values` (n,) with the number of characters, the mean over contexts."""
     graph = record.ranking.graph
     found = spearman_within(values, record.characters, graph.position, graph.contexts)
-    return float(np.nanmean(found)) if np.isfinite(found).any() else math.nan
+    return mean_known(found)
 
 
 def surprises(record: Record, most: int) -> list[int]:
@@ -159,7 +156,7 @@ def convergence(record: Record) -> list[Moment]:
         if len(rows) == len(data):
             earlier, expected = record.ranking, record.spearman
         else:
-            earlier = record.refit(data.take(rows))
+            earlier = record.fitting.fit(data.take(rows))
             expected = expected_spearman(earlier)
         people = {name: mean_known(found) for name, found in agreement(earlier, record.items).items()}
         final = correlation(last, earlier.judged, last.scores)
@@ -173,6 +170,11 @@ def outlook(record: Record) -> list[Outlook]:
     steps = {int(min(more, record.left)) for more in (made // 4, made, 3 * made)} - {0}
     further = [Outlook(more, mean_known(expected_spearman(record.ranking, more / made))) for more in sorted(steps)]
     return [Outlook(0, mean_known(record.spearman)), *further]
+
+
+def as_many_again(ahead: Sequence[Outlook]) -> Outlook:
+    """The step that is closest to doubling the calls: four times the first one, which is a quarter."""
+    return min(ahead[1:], key=lambda step: abs(step.more - 4 * ahead[1].more))
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,27 +206,22 @@ class Agreement:
 
 def agreements(record: Record, shared: bool) -> list[Agreement]:
     """The agreement with each of people's first scores that has a correlation; `shared` if contexts share items."""
-    found = (_agreement(record, name, shared) for name in list(record.items.scores)[:PEOPLE])
+    found = (_agreement(record, name, shared) for name in record.people)
     return [agreement for agreement in found if agreement is not None]
 
 
 def _agreement(record: Record, name: str, shared: bool) -> Agreement | None:
-    human, scores = record.items.scores[name][record.row], record.ranking.scores
-    pairs = []
-    for nodes in record.contexts:
-        known = ~np.isnan(human[nodes])
-        if np.count_nonzero(known) > 2:
-            pairs.append((scores[nodes][known], human[nodes][known]))
+    human, scores = record.people[name], record.ranking.scores
+    known = [np.arange(nodes.start, nodes.stop)[~np.isnan(human[nodes])] for nodes in record.contexts]
+    pairs = [(scores[nodes], human[nodes]) for nodes in known if len(nodes) > 2]
     if not pairs:
         return None
-    if len(pairs) == 1:
-        x, y = pairs[0]
-        found = [
-            _interval(float(of(x, y)), drawn) for of, drawn in zip((spearman, pearson), bootstrap(x, y), strict=True)
-        ]
-    else:
+    x, y = pairs[0]
+    each = np.array([[of(a, b) for a, b in pairs] for of in (spearman, pearson)])
+    if len(pairs) > 1:
         x, y = (np.concatenate([pair[side] - np.mean(pair[side]) for pair in pairs]) for side in (0, 1))
-        found = [_over_contexts([float(of(a, b)) for a, b in pairs]) for of in (spearman, pearson)]
+    drawn = bootstrap(x, y) if len(pairs) == 1 else [_drawn_means(values) for values in each]
+    found = [_interval(mean_known(values), draws) for values, draws in zip(each, drawn, strict=True)]
     if math.isnan(found[0].value):
         return None
     return Agreement(name, x, y, len(pairs), found[0], found[1], _systems(record, human) if shared else None)
@@ -250,20 +247,19 @@ def _ranks(places: LongIndex) -> Array:
     return np.asarray((np.cumsum(counts, axis=1) - (counts - 1) / 2).ravel()[at])
 
 
+def _drawn_means(values: Array) -> Array:
+    """The means of draws with replacement of the values (C,) that are known, shape (DRAWS,)."""
+    known = values[~np.isnan(values)]
+    if not known.size:
+        return known
+    drawn = np.random.default_rng(0).integers(len(known), size=(DRAWS, len(known)))
+    return np.asarray(np.mean(known[drawn], axis=1))
+
+
 def _interval(value: float, drawn: Array) -> Correlation:
     drawn = drawn[~np.isnan(drawn)]
-    if not drawn.size:
-        return Correlation(float(value), math.nan, math.nan)
-    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Correlation(float(value), float(low), float(high))
-
-
-def _over_contexts(values: list[float]) -> Correlation:
-    known = np.array([value for value in values if not math.isnan(value)])
-    if not known.size:
-        return Correlation(math.nan, math.nan, math.nan)
-    drawn = np.random.default_rng(0).integers(len(known), size=(DRAWS, len(known)))
-    return _interval(float(np.mean(known)), np.mean(known[drawn], axis=1))
+    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) if drawn.size else (math.nan, math.nan)
+    return Correlation(value, float(low), float(high))
 
 
 def _systems(record: Record, human: Array) -> float:

@@ -23,7 +23,7 @@
   const number = (value, digits = 2) => (Number(value.toFixed(digits)) || 0).toFixed(digits).replace("-", "−");
   const percent = (value) => `${((100 * (value - view.low)) / (view.high - view.low)).toFixed(2)}%`;
 
-  // The beginning of a text, beside a name that says nothing; report/snippets.py does the same.
+  // The beginning of a text, beside a name that says nothing; `snippet` in report/embed.py does the same.
   const SNIPPET = 60;
   const snippet = (row) => {
     if (!data.coded || view === mean) return "";

@@ -1,55 +1,76 @@
-"""The page: one HTML file from the record of a run."""
+"""The page: one HTML file from the record of a run, by the template page.html.j2."""
+
+from __future__ import annotations
 
 import base64
 import hashlib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+from numpy.typing import NDArray
 
+from comparo.analysis.correlations import agreement
 from comparo.errors import StoreError
+from comparo.ranking.display import growth_sentences, moved_columns, new_columns
+from comparo.ranking.ranking import Ranking
 from comparo.report.advice import Step, advice
 from comparo.report.bounds import pairs_in_order
-from comparo.report.data import ROOM, Room, Tables, page_data
-from comparo.report.embed import LONGEST, label, presentable, snippet
-from comparo.report.making import command, injection_notes, prompt_of, question, score_meaning, settings
-from comparo.report.measures import agreements, outlook, surprises
-from comparo.report.phrases import facts, words_of
-from comparo.report.record import Record
-from comparo.report.sections import (
-    context_rows,
-    convergence_chart,
-    growth_part,
-    leader,
-    length_chart,
-    line,
-    people_about,
-    people_chart,
-    surprise,
-)
-from comparo.report.signs import in_hundred
-from comparo.report.trust import signs
+from comparo.report.cards import cards
+from comparo.report.charts import convergence_chart, scatter_chart
+from comparo.report.data import ROOM, Columns, Room, Tables, View, page_data
+from comparo.report.embed import LONGEST, SENTENCE, excerpt, figure, in_hundred, label, presentable, signed, snippet
+from comparo.report.making import command, facts, injection_notes, prompt_of, question, score_meaning, settings
+from comparo.report.measures import agreements, outlook
+from comparo.report.record import SCORES, Record
 from comparo.report.voices_section import who_judged
 from comparo.run.files import write_text
-from comparo.run.probing import model_sentences
+from comparo.run.voices import model_sentences
 
 HERE = Path(__file__).parent
-SCRIPTS = ("save.js", "page.js")
 STATIC = 50  # lines of the ranking that are shown without JavaScript
-SURPRISES = 5
-SENTENCE, SETTING, SETTINGS = 1000, 300, 100  # characters of a question or a note and of a setting; settings
+SURPRISES = 5  # answers
+LISTED = 200  # contexts in the list of them
+LISTED_ITEMS = 100  # rows of a table of items that were added or moved
+NEXT = 3  # candidates that are named beside the best
+EXCERPT = 3000  # characters of a text beside another
+CHOICES = {0.0: "chose the second", 0.5: "called them equal", 1.0: "chose the first"}
 
 
-def write_page(path: Path, record: Record, room: Room = ROOM) -> Path:
-    """Write the page of a record to a file, and return its path; a StoreError where it cannot be written."""
-    return save_page(path, render(record, room))
+@cache
+def environment(folder: Path) -> Environment:
+    """The templates of a folder; they escape whatever they show."""
+    loader = FileSystemLoader(folder)
+    found = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
+    found.filters |= {
+        "comma": "{:,}".format,
+        "percent": "{:.0%}".format,
+        "figure": figure,
+        "signed": signed,
+        "label": label,
+        "in_order": pairs_in_order,
+        "hundred": in_hundred,
+        "per_hundred": lambda share: in_hundred(share).removesuffix(" of 100"),
+    }
+    return found
+
+
+def filled(template: str, **values: Any) -> str:
+    """A template of this folder filled with values, the style sheet and the version."""
+    style = Markup((HERE / "style.css").read_text(encoding="utf-8"))
+    return environment(HERE).get_template(template).render(style=style, version=version("comparo"), **values)
+
+
+def shortened(sentences: Sequence[str]) -> list[str]:
+    """Sentences that may hold names of any length, each cut to `SENTENCE` characters."""
+    return [label(sentence, SENTENCE) for sentence in sentences]
 
 
 def save_page(path: Path, page: str) -> Path:
@@ -66,20 +87,18 @@ def save_page(path: Path, page: str) -> Path:
 
 def render(record: Record, room: Room = ROOM) -> str:
     """The page as text, of at most `room.page` bytes."""
-    template, tables = _template(), Tables.of(record)
-    script = "".join((HERE / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    tables = Tables.of(record)
+    script = "".join((HERE / name).read_text(encoding="utf-8") for name in ("save.js", "page.js"))
     contents = {
-        "style": Markup((HERE / "style.css").read_text(encoding="utf-8")),
         "script": Markup(script),
         "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        "version": version("comparo"),
         **_contents(record, tables),
     }
-    listed, left = context_rows(record, tables), room.page - room.around
+    listed, left = _context_rows(record, tables), room.page - room.around
     for _ in range(2):
         data, held, left_out = page_data(tables, left, room.judgements)
         shown = {"held": held, "contexts": listed[:held], "left_out": left_out, "data": Markup(data)}
-        page = template.render(**contents, **shown)
+        page = filled("page.html.j2", **contents, **shown)
         taken, around = (len(text.encode()) for text in (page, page.replace(data, "")))
         if taken <= room.page:
             break
@@ -87,32 +106,21 @@ def render(record: Record, room: Room = ROOM) -> str:
     return page
 
 
-def environment() -> Environment:
-    """The templates of the pages; whatever they show is escaped."""
-    return Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
-    )
-
-
-@cache
-def _template() -> Template:
-    return environment().get_template("page.html.j2")
-
-
 def _contents(record: Record, tables: Tables) -> dict[str, Any]:
     """What the template shows in any case, however little of the data fits the page."""
     ranking, ahead = record.ranking, outlook(record)
-    people, cards = agreements(record, tables.mean is not None), signs(record, ahead)
-    view, columns = tables.shown
+    found, (view, columns) = cards(record, ahead), tables.shown
     sizes = np.diff(ranking.graph.starts)
+    surprises = np.argsort(-np.abs(record.p - record.expected), kind="stable")[:SURPRISES]
     notes = *ranking.notes, *ranking.board_notes, *model_sentences(record.judgements)
     notes += injection_notes(record.configuration, record.items)
     return {
-        "words": words_of(record),
+        "words": record.words,
         "is_fitted": record.is_fitted,
         "has_texts": record.has_texts,
+        "has_voices": record.has_voices,
         "name": _file_name(record),
-        "lead": leader(record, tables),
+        "lead": _leader(record, tables),
         "sizes": " to ".join(f"{size:,}" for size in dict.fromkeys((int(sizes.min()), int(sizes.max())))),
         "right": "" if math.isnan(ahead[0].expected) else in_hundred(pairs_in_order(ahead[0].expected)),
         "facts": facts(record),
@@ -123,9 +131,9 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "score_meaning": score_meaning(ranking.method, ranking.estimate),
         "level": f"{ranking.level:.0%}",
         "unsure": f"{1 - ranking.level:.0%}",
-        "notes": [label(note, SENTENCE) for note in notes],
+        "notes": shortened(notes),
         "view": view,
-        "mean": tables.mean,
+        "mean": tables.board,
         "every": len(record.contexts),
         "lines": [
             line(view, columns, row, _begun(record, tables, row))
@@ -133,16 +141,20 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         ],
         "hidden_lines": max(0, view.end - view.begin - STATIC),
         "people_names": [label(name) for name in list(record.items.scores)[:4]],
-        "signs": [sign for sign in cards if sign.main],
-        "special": [sign for sign in cards if not sign.main],
+        "cards": [card for card in found if card.main],
+        "special": [card for card in found if not card.main],
         "voices": who_judged(record),
         "audition": _auditioned(record.audition) if record.audition else None,
-        "growth": growth_part(ranking),
+        "growth": _growth(ranking),
         **convergence_chart(record, ahead),
-        "surprises": [surprise(record, place) for place in surprises(record, SURPRISES)],
-        "lengths": length_chart(record),
-        "people": [(found, label(found.name), people_chart(found)) for found in people],
-        "people_about": people_about(people, len(record.items.scores)),
+        "surprises": [_surprise(record, place) for place in surprises.tolist()],
+        "lengths": scatter_chart(record.characters, ranking.scores) if np.ptp(record.characters) > 0 else None,
+        "people": [
+            (each, label(each.name), scatter_chart(each.x, each.y))
+            for each in agreements(record, tables.board is not None)
+        ],
+        "scores": len(record.items.scores),
+        "shown_scores": SCORES,
         **_making(record),
     }
 
@@ -156,7 +168,7 @@ def _auditioned(found: Mapping[str, Any]) -> dict[str, Any]:
 
     return {
         "advice": label(found["advice"], SENTENCE),
-        "notes": [label(note, SENTENCE) for note in found["notes"]],
+        "notes": shortened(found["notes"]),
         "voices": [
             (label(voice["judge"]), [share(voice, name) for name in ("content", "length", "position")])
             for voice in found["voices"]
@@ -174,26 +186,166 @@ def _making(record: Record) -> dict[str, Any]:
     if len(again) > LONGEST:
         again, about = "", "The command is too long for a page; run.json in the run folder holds what it takes."
     made = {**configuration, "method": ranking.method}  # people's votes have an estimator of their own
-    told = settings(made, record.judgements, ranking.validity, votes)
-    told = [pair for pair in told if not (record.is_fitted and pair[1] == "unknown")]
+    known = settings(made, record.judgements, ranking.validity, votes)
     title = f"Ranking of {record.source}" if prompt is None else question(prompt)
     return {
-        "question": label(title, SENTENCE),
+        "title": label(title, SENTENCE),
         "prompt": prompt,
         "command": presentable(again),
         "command_about": about,
-        "settings": [(label(name), label(value, SETTING)) for name, value in told[:SETTINGS]],
+        "settings": [pair for pair in known if not (record.is_fitted and pair[1] == "unknown")],
     }
 
 
 def _begun(record: Record, tables: Tables, row: int) -> str:
-    """The beginning of the text of a row of the view that is shown first, where names say nothing."""
-    if tables.mean is not None or not record.is_coded:
+    """The beginning of the text of a row of the view that is shown first, where names are opaque."""
+    if tables.board is not None or not record.is_coded:
         return ""
-    return snippet(record.items.texts[record.row[tables.order[row]]])
+    return snippet(record.items.texts[record.row[record.order[row]]])
 
 
 def _file_name(record: Record) -> str:
     """How files that the page saves begin: letters and digits of the source, or of the day of the run."""
     source = Path(record.source or "").stem or str(record.configuration.get("started", ""))[:10]
     return "-".join(filter(None, ["comparo", re.sub(r"[^A-Za-z0-9]+", "-", source).strip("-")[:40]]))
+
+
+def _leader(record: Record, tables: Tables) -> dict[str, Any] | None:
+    """The best item, and those that may be as good; None where there are several rankings and no mean.
+
+    Where the items of the only context are not all connected, none is named: `groups` is the number of groups.
+    """
+    several, board = len(record.contexts) > 1, tables.board is not None
+    if several and not board:
+        return None
+    if not board and not record.joined[0]:
+        return {"groups": f"{record.apart[0]:,}", "size": f"{len(record.items):,}"}
+    view, columns = tables.shown
+    names, tiers = columns["item"], columns["tier"]
+    texts = f" on average over {len(record.contexts):,} contexts" if several else " groups of texts"
+    tied = sum(tiers[row] == tiers[0] for row in range(1, view.end))
+    shown = [names[row] if board else record.name(int(record.order[row])) for row in range(min(NEXT + 1, view.end))]
+    return {
+        "groups": "",
+        "best": shown[0],
+        "tied": shown[1 : tied + 1],
+        "more": max(0, tied - NEXT),
+        "next": shown[1:3],
+        "size": f"{view.end if board else record.ranking.graph.nodes:,}",
+        "among": texts if board else "",
+    }
+
+
+def line(view: View, columns: Columns, row: int, begun: str = "") -> dict[str, Any]:
+    """A line of the ranking as the template writes it; page.js fills the others in the same way.
+
+    `begun` is the beginning of its text, where names are opaque.
+    """
+    score, low, high = (columns[name][row] for name in ("score", "low", "high"))
+    places = f"{columns['best'][row]}–{columns['worst'][row]}" if "best" in columns else ""
+    if "judge_rank" in columns:
+        places += f" · judge {columns['judge_rank'][row]}"
+    return {
+        "rank": columns["rank"][row],
+        "places": places,
+        "item": columns["item"][row],
+        "begun": begun,
+        "group": f"group {columns['group'][row]}" if view.groups > 1 else "",
+        "tier": columns["tier"][row],
+        "begins": row > view.begin and columns["tier"][row] != columns["tier"][row - 1],
+        "zero": view.place(0.0),
+        "low": view.place(score if low is None else low),
+        "high": view.place(score if high is None else high),
+        "at": view.place(score),
+        "score": view.number(score),
+        "reach": "–" if low is None else view.number(high - score),
+        "comparisons": f"{columns['comparisons'][row]:,}",
+    }
+
+
+def _context_rows(record: Record, tables: Tables) -> list[dict[str, Any]]:
+    """The rows of the table of contexts, for the first of them; none where there is only one context.
+
+    The best item of a context is named only where all of its items are connected.
+    """
+    ranking, graph = record.ranking, record.ranking.graph
+    if len(record.contexts) == 1:
+        return []
+    (_, _, sure), expected = record.places, record.spearman
+    people = list(agreement(ranking, record.items).values())[:4]
+    calls = np.bincount(graph.context[graph.first], minlength=graph.contexts)
+    found = []
+    for view, nodes in zip(tables.contexts[:LISTED], record.contexts, strict=False):
+        position = int(graph.context[nodes.start])
+        code = int(record.items.context[record.row[nodes.start]])
+        groups = int(record.apart[graph.position[nodes.start]])
+        found.append(
+            {
+                "label": view.label,
+                "best": record.name(int(record.order[view.begin])) if groups == 1 else "",
+                "groups": groups,
+                "sure": float(np.max(sure[nodes])) if groups == 1 else math.nan,
+                "size": view.end - view.begin,
+                "calls": f"{calls[position]:,}",
+                "right": in_hundred(pairs_in_order(float(expected[position]))),
+                "people": [float(column[code]) for column in people],
+            }
+        )
+    return found
+
+
+def _surprise(record: Record, place: int) -> dict[str, Any]:
+    """An answer that differs from what all answers together imply: who gave it, both texts, and what was expected."""
+    judgement = record.answered[place]
+    asked, p, likely = judgement.question, judgement.p, shares(float(record.expected[place]))
+    names, is_choice = (label(asked.first), label(asked.second)), p in CHOICES
+    sides = []
+    for name, item, wins in zip(names, (asked.first, asked.second), (p > 0.5, p < 0.5), strict=True):
+        sides.append((name, wins, *excerpt(record.items.texts[record.items.row(asked.context, item)], EXCERPT)))
+    return {
+        "first": names[0],
+        "second": names[1],
+        "who": record.words.judge if asked.voice is None else label(asked.voice),
+        "said": CHOICES[p] if is_choice else f"gave the first {shares(p)} of 100",
+        "expected": f"the first to win in {likely} of 100 cases" if is_choice else f"about {likely} of 100",
+        "sides": sides if record.has_texts else [],
+        "context": "" if asked.context is None else record.context_name(asked.context),
+        "reply": label(judgement.reply.strip()),
+    }
+
+
+def shares(p: float) -> str:
+    """A probability in whole per cent, 1 or 99 where it is neither impossible nor certain.
+
+    >>> shares(0.754), shares(0.999), shares(1.0)
+    ('75', '99', '100')
+    """
+    return f"{round(100 * p) if p in (0.0, 1.0) else min(99, max(1, round(100 * p)))}"
+
+
+def _growth(ranking: Ranking) -> dict[str, Any] | None:
+    """Sentences and tables about what is new and what moved; None for a ranking that has not grown."""
+    grown = ranking.grown
+    if grown is None:
+        return None
+    tables = {"The new texts": new_columns(ranking, grown), "The texts that moved": moved_columns(ranking, grown)}
+    return {
+        "sentences": shortened(growth_sentences(ranking, grown)),
+        "tables": [_table(title, columns) for title, columns in tables.items() if len(columns["item"])],
+    }
+
+
+def _table(title: str, columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    rows = zip(*(column[:LISTED_ITEMS].tolist() for column in columns.values()), strict=True)
+    return {
+        "title": title,
+        "names": [name.replace("_", " ") for name in columns],
+        "rows": [[_cell(name, value) for name, value in zip(columns, row, strict=True)] for row in rows],
+        "hidden": max(0, len(columns["item"]) - LISTED_ITEMS),
+    }
+
+
+def _cell(name: str, value: Any) -> str:
+    if name in ("item", "context"):
+        return label(value)
+    return f"{value:,}" if isinstance(value, int) else figure(value)

@@ -1,15 +1,12 @@
-"""The content of a run folder: configuration, items, every judgement, and the ranking fitted to them.
-
-The record of a ranking that was fitted to recorded comparisons: no texts, no prompt, no run folder.
-"""
+"""What a page is about: configuration, items, judgements and ranking, of a run folder or of recorded comparisons."""
 
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,25 +21,49 @@ from comparo.model.estimators.poe import Bias
 from comparo.ranking.criteria_ranking import expected
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.ranks import places
-from comparo.report.embed import are_codes
+from comparo.report.embed import are_codes, label, snippet
+from comparo.rounding import merge_ties
 from comparo.run.criteria_run import criteria_of
 from comparo.run.fit_policy import Fitting
+from comparo.run.growth import read_past
 from comparo.run.loop import Run
-from comparo.run.resume import read_past
 from comparo.run.store import VOTES, read_configuration, read_judgements, stored_items
 from comparo.run.voices import comparisons
 from comparo.types import Array, LongIndex
 
-AUDITION = "audition.json"  # what an audition found, in its run folder
+AUDITION = "audition.json"  # the result of an audition, in its run folder
+UNNAMED = "not named"  # the judge of comparisons without a column judge
+SCORES = 12  # columns of people's scores that are shown
+SHORT = 30  # characters of a text in a sentence
+CODE = 16  # characters of a hash that are shown
 
 
-class Refitting(Protocol):
-    """How a ranking was made of its comparisons, so that it can be made of some of them."""
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Words for who judged: `judge` in a sentence, one of several of them, and the name of an answer.
 
-    @property
-    def bias(self) -> Bias | None: ...
+    `calls` are what one pays or waits for: calls of a model, votes of people, rows of a file.
+    """
 
-    def fit(self, data: Comparisons) -> Ranking: ...
+    judge: str
+    one: str
+    ones: str
+    calls: str
+    answers: str
+
+
+MODEL = Words("the judge", "judge", "judges", "calls", "answers")
+VOICES = Words("the judges", "voice", "voices", "calls", "answers")
+PEOPLE = Words("the people who voted", "person", "people", "votes", "votes")
+RECORDED = Words("the judge", "judge", "judges", "comparisons", "answers")
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The position bias of a fit, and the function that fits other comparisons in the same way."""
+
+    bias: Bias | None
+    fit: Callable[[Comparisons], Ranking]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,21 +71,69 @@ class Record:
     """A run from its folder, with its ranking fitted again; or a ranking of recorded comparisons (`source` names them).
 
     Of all `judgements`, `answered` (K,) are the ranking's comparisons, in the same order. A candidate is a node of the
-    ranking's graph: an item of a context. `audition` is what `Audition.to_dict` holds, in the folder of one.
+    ranking's graph: an item of a context. `fitting` fits other comparisons by the same method. `audition` is what
+    `Audition.to_dict` returned, in the folder of an audition.
     """
 
     configuration: Mapping[str, Any]
     items: Items
     judgements: Sequence[Judgement]
     ranking: Ranking
-    fitting: Refitting
+    fitting: Fitting | Fitted
     source: str | None = None
     audition: Mapping[str, Any] | None = None
 
     @property
+    def identity(self) -> Mapping[str, Any]:
+        return self.configuration["identity"]  # type: ignore[no-any-return]
+
+    @property
     def is_fitted(self) -> bool:
-        """Whether these are recorded comparisons that `comparo fit` ranked: who was asked what is not known."""
+        """Whether `comparo fit` ranked recorded comparisons, whose question is not known."""
         return self.source is not None
+
+    @property
+    def is_voted(self) -> bool:
+        """Whether people were asked."""
+        return self.identity.get("asked") == "people"
+
+    @cached_property
+    def words(self) -> Words:
+        """The words for its judges."""
+        if self.is_voted:
+            return PEOPLE
+        several = len(self.judges) > 1
+        if self.is_fitted:
+            return replace(RECORDED, judge="the judges") if several else RECORDED
+        return VOICES if several else MODEL
+
+    @cached_property
+    def judges(self) -> list[str]:
+        """The names of the judges: the voices of a run, people, or the column judge of a file."""
+        names = self.identity.get("voices") or [self.identity["judge"]]
+        if self.is_fitted and self.ranking.comparisons.judges is not None:
+            names = self.ranking.comparisons.judges.tolist()
+        return [str(name) for name in names]
+
+    @property
+    def has_voices(self) -> bool:
+        """Whether several judges gave the comparisons."""
+        judges = self.ranking.comparisons.judges
+        return judges is not None and len(judges) > 1
+
+    def name(self, node: int) -> str:
+        """The name of a candidate in a sentence, with the beginning of its text where names are opaque."""
+        name = label(self.ranking.items[node])
+        begins = snippet(self.items.texts[self.row[node]], SHORT) if self.is_coded else ""
+        return f"{name} (“{begins}”)" if begins else name
+
+    def context_name(self, context: Any) -> str:
+        """The name of a context, after the beginning of its text where names are opaque."""
+        name, items = label(context), self.items
+        if not any(items.context_texts) or not are_codes(items.contexts.tolist()):
+            return name
+        begins = snippet(items.context_texts[items.context[items.groups[context][0]]])
+        return f"{begins} ({label(context, CODE)})" if begins else name
 
     @cached_property
     def has_texts(self) -> bool:
@@ -72,17 +141,17 @@ class Record:
 
     @cached_property
     def is_coded(self) -> bool:
-        """Whether the items' names say nothing, so that the beginning of the text is shown beside them."""
+        """Whether the items' names are opaque: the page shows the beginning of the text beside them."""
         return self.has_texts and are_codes(self.items.ids.tolist())
-
-    @cached_property
-    def has_coded_contexts(self) -> bool:
-        """The same of the contexts' names, where contexts have texts."""
-        return any(self.items.context_texts) and are_codes(self.items.contexts.tolist())
 
     @cached_property
     def answered(self) -> list[Judgement]:
         return [judgement for judgement in self.judgements if not judgement.failed]
+
+    @cached_property
+    def costs(self) -> list[float]:
+        """The known costs of single calls."""
+        return [judgement.cost for judgement in self.judgements if not math.isnan(judgement.cost)]
 
     @cached_property
     def p(self) -> Array:
@@ -106,6 +175,17 @@ class Record:
         contexts = [None] * ranking.graph.nodes if ranking.context is None else ranking.context.tolist()
         labels = zip(contexts, ranking.items.tolist(), strict=True)
         return np.array([self.items.row(*label) for label in labels])
+
+    @cached_property
+    def order(self) -> LongIndex:
+        """The candidates as they are shown: contexts in the items' order, groups apart, best first; shape (n,)."""
+        ranking = self.ranking
+        return np.lexsort((-merge_ties(ranking.scores), ranking.component, self.items.context[self.row]))
+
+    @cached_property
+    def people(self) -> dict[str, Array]:
+        """The first of people's scores of the candidates, by name, each of shape (n,)."""
+        return {name: scores[self.row] for name, scores in list(self.items.scores.items())[:SCORES]}
 
     @cached_property
     def characters(self) -> Array:
@@ -150,25 +230,12 @@ class Record:
     def possible(self) -> int:
         """How many calls there could be: every ordered pair of every context, put to every voice."""
         pairs = sum(len(ids) * (len(ids) - 1) for ids in self.items.names.values())
-        return pairs * max(1, len(self.configuration["identity"].get("voices", {})))
+        return pairs * max(1, len(self.identity.get("voices", {})))
 
     @property
     def left(self) -> float:
         """How many calls could still be made; a pair in a file may be compared again without end."""
         return math.inf if self.is_fitted else max(0, self.possible - len(self.answered))
-
-    @property
-    def remedy(self) -> str:
-        """What to do for more answers."""
-        if self.configuration["identity"].get("asked") == "people":
-            return "run comparo vote again for more votes"
-        if self.is_fitted:
-            return "compare them more often, and fit all comparisons again"
-        return "raise --budget and run the same command again"
-
-    def refit(self, data: Comparisons) -> Ranking:
-        """A ranking from some of the ranking's comparisons by the run's method."""
-        return self.fitting.fit(data)
 
 
 def read_record(folder: Path) -> Record:
@@ -191,13 +258,15 @@ def read_record(folder: Path) -> Record:
 def fitting_of(configuration: Mapping[str, Any], items: Items, folder: Path) -> Fitting:
     """How the answers of a run folder become a ranking."""
     given = configuration.get
-    # A folder from before runs could be plain holds one that was.
-    method, bias, plain = configuration["method"], given("bias", "joint"), given("plain", True)
-    # One from before there was a consensus holds the judge's scores.
-    held = tuple(given("control") or {})
-    votes = Comparisons.read(folder / VOTES) if given("votes") else None
-    whose = given("estimate", "judge"), given("validity"), held, votes, given("together", False)
-    return Fitting(items, method, bias, plain, True, *whose, past=read_past(folder))
+    return Fitting(
+        items,
+        **{name: configuration[name] for name in ("method", "bias", "plain", "estimate")},
+        validity=given("validity"),
+        control=tuple(given("control") or {}),
+        votes=Comparisons.read(folder / VOTES) if given("votes") else None,
+        together=given("together", False),
+        past=read_past(folder),
+    )
 
 
 def run_record(run: Run, ranking: Ranking) -> Record:
@@ -207,32 +276,18 @@ def run_record(run: Run, ranking: Ranking) -> Record:
 
 
 def checked(configuration: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
-    """The configuration, with a judge and the prompt of its questions."""
-    identity = configuration.get("identity")
-    identity = identity if isinstance(identity, dict) else {}
-    prompt = identity.get("prompt")
-    words = [prompt.get("template"), prompt.get("answer"), prompt.get("labels")] if isinstance(prompt, dict) else []
-    labels = words.pop() if words else None
-    complete = (
-        isinstance(labels, list) and len(labels) == 2 and all(isinstance(word, str) for word in [*words, *labels])
+    """The configuration; a StoreError where it lacks the judge, its settings or the prompt."""
+    match configuration.get("identity"):
+        case {
+            "judge": str(),
+            "settings": dict(),
+            "prompt": {"template": str(), "answer": str(), "labels": [str(), str()]},
+        }:
+            return configuration
+    raise StoreError(
+        f"{folder} does not say which judge was asked what, so no report can be made; its judgements are complete, and "
+        "the same command continues with them"
     )
-    if not complete or not isinstance(identity.get("judge"), str) or not isinstance(identity.get("settings"), dict):
-        raise StoreError(
-            f"{folder} does not say which judge was asked what, so no report can be made; its judgements are "
-            "complete, and the same command continues with them"
-        )
-    return configuration
-
-
-UNNAMED = "not named"  # the judge of comparisons without a column judge
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """How a ranking was fitted: its position bias, and the function that fits other comparisons in the same way."""
-
-    bias: Bias | None
-    fit: Callable[[Comparisons], Ranking]
 
 
 def fitted_record(ranking: Ranking, fitting: Fitted, source: str, command: str) -> Record:
@@ -257,19 +312,18 @@ def fitted_record(ranking: Ranking, fitting: Fitted, source: str, command: str) 
     >>> len(record.answered), record.has_texts, record.possible
     (3, False, 6)
     """
-    data = ranking.comparisons
+    data, graph = ranking.comparisons, ranking.graph
     judges = [None] * len(data) if data.judges is None else data.judges[data.judged_by].tolist()
     weights = [1.0] * len(data) if data.weight is None else data.weight.tolist()
-    labels = ranking.graph.labels(data)
-    asked = zip(ranking.graph.first.tolist(), ranking.graph.second.tolist(), judges, strict=True)
+    labels = graph.labels(data)
+    rows = zip(graph.first.tolist(), graph.second.tolist(), judges, data.p.tolist(), weights, strict=True)
     judgements = [
         Judgement(Question(labels[i][1], labels[j][1], labels[i][0], voice=judge), p=p, weight=weight)
-        for (i, j, judge), p, weight in zip(asked, data.p.tolist(), weights, strict=True)
+        for i, j, judge, p, weight in rows
     ]
-    names = [str(name) for name in dict.fromkeys(judges)]
-    identity = {"judge": UNNAMED if data.judges is None else ", ".join(names), "settings": {}}
+    names = UNNAMED if data.judges is None else ", ".join(map(str, dict.fromkeys(judges)))
     configuration = {
-        "identity": identity,
+        "identity": {"judge": names, "settings": {}},
         "command": command,
         "method": ranking.method,
         "bias": fitting.bias or "none",

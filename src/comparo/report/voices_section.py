@@ -1,13 +1,12 @@
-"""Who judged: what each voice of a run is worth, how far the voices agree, and on which texts they do not.
+"""The section Who judged: figures of each voice, the agreement of any two, and the texts on which they disagree.
 
-Everything is relative to what the voices agree on (`panel`), whatever the method of the ranking is. A run
-of one voice has none of it.
+All figures are relative to the common ranking of the voices (`panel`), whatever the method of the ranking is.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,12 +16,13 @@ from scipy.special import expit
 from comparo.analysis.correlations import correlation
 from comparo.analysis.reliability import MEASURES, measured
 from comparo.data.run_folder import key_of
-from comparo.model.estimators.panel_members import FEW, OTHERS, Heard, hear
+from comparo.model.design import Design
+from comparo.model.estimators.panel_members import OTHERS, PanelMembers, fit_members
+from comparo.model.tuning import FEW
 from comparo.ranking.display import BLIND
 from comparo.ranking.ranks import ranks
-from comparo.report.embed import label, signed
+from comparo.report.embed import excerpt, label, signed
 from comparo.report.measures import position_bias, voter_biases
-from comparo.report.phrases import words_of
 from comparo.report.record import Record
 from comparo.run.budget import dollars
 from comparo.types import Array
@@ -36,24 +36,23 @@ REFITTED, CHEAP = 8, 20_000  # voices and comparisons up to which the ranking is
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A row of the table: one voice, its figures as they are shown, and what else there is to know of it."""
+    """A row of the table: one voice, its figures as they are shown, and remarks."""
 
-    number: int
     name: str
-    agreement: str
-    interval: str
-    signal: str
-    flips: str
-    favours: str
-    favours_interval: str
     calls: str
-    cost: str
-    without: str
     remarks: list[str]
+    agreement: str = "–"
+    interval: str = ""
+    signal: str = "–"
+    flips: str = "–"
+    favours: str = "–"
+    favours_interval: str = ""
+    cost: str = "–"
+    without: str = "–"
 
 
 def who_judged(record: Record) -> dict[str, Any] | None:
-    """What the page shows of the voices of a run; None where there is only one.
+    """The contents of the section; None for a run of one voice.
 
     Parameters
     ----------
@@ -63,66 +62,48 @@ def who_judged(record: Record) -> dict[str, Any] | None:
     Returns
     -------
     dict or None
-        `members`, a row per voice; `hidden`, how many are left out of them; `crossed`, the agreement of any two of the
-        first voices as rows of cells (text, hue, share of it), and `uncrossed`, how many are not among them;
-        `contested`, the texts on which they disagree most; and whether a cost (`priced`) and the ranking without each
-        voice (`refitted`) are known.
+        `members`, a row per voice, in the order of the run; `hidden`, how many are left out of them; `crossed`, the
+        agreement of any two of the first voices as rows of cells (text, hue, share of it), and `uncrossed`, how many
+        are not among them; `contested`, the texts on which they disagree most; and whether a cost (`priced`) and the
+        ranking without each voice (`refitted`) are known.
     """
     data = record.ranking.comparisons
-    asked = [str(name) for name in record.configuration["identity"].get("voices", {})]
+    asked = [str(name) for name in record.identity.get("voices", {})]
     if len(asked) < 2 and (data.judges is None or len(data.judges) < 2):
         return None
-    heard = _in_order(hear(data, is_biased=record.fitting.bias == "joint"), asked)
+    heard = fit_members(data, Design(is_biased=record.fitting.bias == "joint"))
     names = [str(name) for name in heard.names]
-    without = _without(record, heard)
-    costs, reasons = _costs(record, names), _left_out(record)
-    single = [r for r, name in enumerate(names) if name != OTHERS]
-    members = _members(record, heard, without, costs, reasons)
+    place = {name: number for number, name in enumerate(asked)}
+    order = sorted(range(len(names)), key=lambda r: place.get(names[r], len(asked)))
+    without, costs, reasons = _without(record, heard), _costs(record, names), _left_out(record)
+    members = _members(record, heard, order, without, costs)
     for name in asked:
         if name not in names:
-            members.append(_unheard(record, len(members) + 1, name, reasons.get(name)))
+            calls = sum(judgement.question.voice == name for judgement in record.answered)
+            few = f"fewer than {FEW} answers: they are counted under “{OTHERS}”" if calls else "gave no answer"
+            members.append(Member(name, f"{calls:,}", [few]))
+    for member in members:
+        if member.name in reasons:
+            member.remarks.append(f"was left out: {reasons[member.name]}")
+    single = [(number, r) for number, r in enumerate(order, 1) if names[r] != OTHERS]
     return {
-        "members": members[:SHOWN],
+        "members": [replace(member, name=label(member.name)) for member in members[:SHOWN]],
         "hidden": max(0, len(members) - SHOWN),
         "crossed": _crossed(heard, single[:CROSSED]) if len(single) > 1 else [],
         "uncrossed": max(0, len(single) - CROSSED),
-        "contested": _contested(record, heard, single) if len(single) > 1 else [],
+        "contested": _contested(record, heard, [r for _, r in single]) if len(single) > 1 else [],
         "priced": any(costs.values()),
         "refitted": bool(without),
         "level": f"{record.ranking.level:.0%}",
     }
 
 
-def _in_order(heard: Heard, asked: list[str]) -> Heard:
-    """The voices in the order in which the run names them, whichever answered first; others come last."""
-    place = {name: number for number, name in enumerate(asked)}
-    order = sorted(range(len(heard.names)), key=lambda r: place.get(str(heard.names[r]), len(asked)))
-    both = np.ix_(order, order)
-    return replace(
-        heard,
-        names=tuple(heard.names[r] for r in order),
-        voice=np.argsort(order, kind="stable")[heard.voice],
-        voices=tuple(heard.voices[r] for r in order),
-        agreement=replace(
-            heard.agreement,
-            correlation=heard.agreement.correlation[both],
-            candidates=heard.agreement.candidates[both],
-        ),
-        family=heard.family[order],
-        loading=heard.loading[order],
-        loading_error=heard.loading_error[order],
-        believed=heard.believed[order],
-        anchored=heard.anchored[order],
-    )
-
-
 def _members(
-    record: Record, heard: Heard, without: list[float], costs: Mapping[str, float], reasons: Mapping[str, str]
+    record: Record, heard: PanelMembers, order: Sequence[int], without: Sequence[float], costs: Mapping[str, float]
 ) -> list[Member]:
-    """A row for each voice that was heard."""
-    names = [str(name) for name in heard.names]
-    found = dict(zip(MEASURES, measured(record.ranking.comparisons, heard, None), strict=True))
-    ranking = record.ranking
+    """A row for each voice with figures, in this order."""
+    ranking, names = record.ranking, [str(name) for name in heard.names]
+    found = dict(zip(MEASURES, measured(ranking.comparisons, heard, None), strict=True))
     own = voter_biases(ranking)
 
     def favoured(name: str, first: float) -> tuple[str, str]:
@@ -133,17 +114,16 @@ def _members(
         ends = (bias.low, bias.high) if bias.wins > 0.495 else (1.0 - bias.high, 1.0 - bias.low)
         return favours(bias.wins), f"{ends[0]:.0%} to {ends[1]:.0%}"
 
-    low, high = heard.interval(record.ranking.level)
-    calls, is_sure = np.bincount(heard.voice, minlength=len(names)), (low > 0) | (high < 0)
+    low, high = heard.interval(ranking.level)
+    calls = np.bincount(heard.voice, minlength=len(names))
     members = []
-    for r, name in enumerate(names):
-        known = not math.isnan(found["agreement"][r])
-        remarks = []
-        if (first := int(np.argmax(heard.family == heard.family[r]))) != r:
+    for r in order:
+        name, is_known, remarks = names[r], not math.isnan(found["agreement"][r]), []
+        if (first := next(s for s in order if heard.family[s] == heard.family[r])) != r:
             remarks.append(f"gives the same ranking as {label(names[first])}: the two count as one opinion")
-        if known and heard.reversed[r]:
+        if is_known and heard.reversed[r]:
             remarks.append("ranks against the others: its answers are sign-flipped")
-        elif known and not is_sure[r]:
+        elif is_known and low[r] <= 0 <= high[r]:
             blind = heard.loading[r] < BLIND
             remarks.append(
                 "tells next to nothing of what the others agree on"
@@ -151,33 +131,22 @@ def _members(
                 else "may agree with the others by chance: its interval contains 0"
             )
         if name == OTHERS:
-            remarks.append(f"all {words_of(record).ones} with fewer than {FEW} answers together")
-        if name in reasons:
-            remarks.append(f"was left out: {reasons[name]}")
+            remarks.append(f"all {record.words.ones} with fewer than {FEW} answers together")
         members.append(
             Member(
-                r + 1,
-                label(name),
+                name,
+                f"{calls[r]:,}",
+                remarks,
                 _number(found["agreement"][r]),
-                f"{_number(low[r])} to {_number(high[r])}" if known else "",
+                f"{_number(low[r])} to {_number(high[r])}" if is_known else "",
                 _percent(found["signal"][r]),
                 _percent(found["flips"][r]),
                 *favoured(name, float(expit(-found["gamma"][r]))),
-                f"{calls[r]:,}",
                 dollars(costs.get(name, math.nan)),
                 _number(without[r]) if without else "",
-                remarks,
             )
         )
     return members
-
-
-def _unheard(record: Record, number: int, name: str, reason: str | None) -> Member:
-    """A row for a voice with too few answers for figures of its own; its cost is with those of the others."""
-    calls = sum(judgement.question.voice == name for judgement in record.answered)
-    few = f"fewer than {FEW} answers: they are counted under “{OTHERS}”" if calls else "gave no answer"
-    remarks = [few, *([] if reason is None else [f"was left out: {reason}"])]
-    return Member(number, label(name), "–", "", "–", "–", "–", "", f"{calls:,}", "–", "–", remarks)
 
 
 def favours(first: float) -> str:
@@ -191,7 +160,7 @@ def favours(first: float) -> str:
 
 
 def _costs(record: Record, names: list[str]) -> dict[str, float]:
-    """What each voice cost, where that is known; "others" are all voices without a name among `names`."""
+    """The known cost of each voice; "others" are all voices without a name among `names`."""
     costs: dict[str, float] = {}
     for judgement in record.judgements:
         if not math.isnan(judgement.spent):
@@ -212,35 +181,35 @@ def _left_out(record: Record) -> dict[str, str]:
     return reasons
 
 
-def _without(record: Record, heard: Heard) -> list[float]:
+def _without(record: Record, heard: PanelMembers) -> list[float]:
     """Spearman's correlation of the ranking without each voice with the full one; none where that takes too long."""
     ranking = record.ranking if record.ranking.people is None else record.ranking.judged
     data = ranking.comparisons
     if not 2 <= len(heard.names) <= REFITTED or len(data) > CHEAP:
         return []
-    rest = (record.refit(data.take(np.flatnonzero(heard.voice != r))) for r in range(len(heard.names)))
+    rest = (record.fitting.fit(data.take(np.flatnonzero(heard.voice != r))) for r in range(len(heard.names)))
     return [correlation(ranking, fewer, ranking.scores) for fewer in rest]
 
 
-def _crossed(heard: Heard, single: list[int]) -> list[dict[str, Any]]:
-    """The agreement of some voices with each other: rows of cells, each a number, its hue and the share of it."""
+def _crossed(heard: PanelMembers, single: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
+    """The agreement of numbered voices with each other: rows of cells, None on the diagonal."""
     found = np.clip(heard.agreement.correlation, -1.0, 1.0).tolist()
     return [
         {
-            "number": r + 1,
+            "number": number,
             "name": label(heard.names[r]),
-            "cells": [None if r == s else _cell(found[r][s]) for s in single],
+            "cells": [None if r == s else _cell(found[r][s]) for _, s in single],
         }
-        for r in single
+        for number, r in single
     ]
 
 
 def _cell(value: float) -> tuple[str, str, str]:
-    """A correlation in hundredths, so that twelve fit the width of a telephone; its hue and the share of it."""
+    """A correlation in hundredths, since twelve must fit the width of a telephone; its hue and the share of it."""
     return f"{round(100 * value)}".replace("-", "−"), "blue" if value >= 0 else "orange", f"{60 * abs(value):.0f}%"
 
 
-def _contested(record: Record, heard: Heard, single: list[int]) -> list[Mapping[str, Any]]:
+def _contested(record: Record, heard: PanelMembers, single: list[int]) -> list[Mapping[str, Any]]:
     """The texts on whose scores voices differ most, and the place that each voice gives them.
 
     Scores are in standard deviations of those of the same voice, and sign-flipped for a reversed voice. Voices that may
@@ -248,35 +217,35 @@ def _contested(record: Record, heard: Heard, single: list[int]) -> list[Mapping[
     """
     graph, (low, high) = heard.graph, heard.interval(record.ranking.level)
     sure = [r for r in single if low[r] > 0 or high[r] < 0]
-    heeded = sure if len(sure) > 1 else single
-    scores = np.full((len(heeded), graph.nodes), np.nan)
+    counted = sure if len(sure) > 1 else single
+    scores = np.full((len(counted), graph.nodes), np.nan)
     places = np.zeros(scores.shape, dtype=np.int64)
-    for row, r in enumerate(heeded):
-        own, answered = np.sign(heard.believed[r]) * heard.voices[r].scores, heard.voice == r
-        seen = np.bincount(np.concatenate([graph.first[answered], graph.second[answered]]), minlength=graph.nodes) > 0
-        spread = float(np.std(own[seen]))
-        if spread > 0:
-            scores[row, seen] = own[seen] / spread
+    for row, r in enumerate(counted):
+        own, answered = np.sign(heard.shrunk_loading[r]) * heard.voices[r].scores, heard.voice == r
+        seen = np.unique(np.concatenate([graph.first[answered], graph.second[answered]]))
+        if np.ptp(own[seen]) > 0:
+            scores[row, seen] = own[seen] / np.std(own[seen])
         places[row] = ranks(graph, own)
     judged = np.sum(~np.isnan(scores), axis=0)
     apart = np.full(graph.nodes, -1.0)
     apart[judged > 1] = np.nanstd(scores[:, judged > 1], axis=0)
-    most = [node for node in np.argsort(-apart, kind="stable")[:CONTESTED].tolist() if apart[node] > 0]
     sizes = np.bincount(graph.component)
     found: list[Mapping[str, Any]] = []
-    for node in most:
-        text = record.items.texts[record.row[node]]
+    for node in np.argsort(-apart, kind="stable")[:CONTESTED].tolist():
+        if apart[node] <= 0:
+            break
         context = record.ranking.context
+        text, left = excerpt(record.items.texts[record.row[node]], EXCERPT)
         found.append(
             {
                 "item": label(record.ranking.items[node]),
                 "context": "" if context is None else label(context[node]),
                 "size": f"{sizes[graph.component[node]]:,}",
                 "places": [
-                    (label(heard.names[heeded[row]]), f"{places[row, node]:,}") for row in _extremes(scores[:, node])
+                    (label(heard.names[counted[row]]), f"{places[row, node]:,}") for row in _extremes(scores[:, node])
                 ],
-                "text": text[:EXCERPT],
-                "left": max(0, len(text) - EXCERPT),
+                "text": text,
+                "left": left,
             }
         )
     return found
@@ -294,7 +263,6 @@ def _extremes(scores: Array) -> list[int]:
 
 
 def _number(value: float) -> str:
-    """A correlation in two digits, with a minus where it is negative."""
     return "–" if math.isnan(value) else signed(value).removeprefix("+")
 
 

@@ -28,8 +28,9 @@ from comparo.data.items import Items
 from comparo.data.prompts import Prompt
 from comparo.data.wordings import PAPER_WORDING, WORDINGS
 from comparo.judges import Judgement
-from comparo.model.estimators.panel import NEARLY
-from comparo.model.estimators.panel_members import Heard, hear
+from comparo.model.design import Design
+from comparo.model.estimators.panel_members import PanelMembers, fit_members
+from comparo.model.tuning import NEARLY
 from comparo.ranking.display import json_rows
 from comparo.ranking.grouping import control_of
 from comparo.ranking.ranking import Ranking
@@ -354,17 +355,17 @@ def _judged(ranking: Ranking, answers: Answers, judge: str) -> Audition:
     return Audition(table, best, rivals, tuple(panel), _notes(table), ranking, answers)
 
 
-def _length(ranking: Ranking, items: Items, heard: Heard) -> dict[str, NDArray[Any]]:
+def _length(ranking: Ranking, items: Items, heard: PanelMembers) -> dict[str, NDArray[Any]]:
     """The share of an answer that the length of the texts explains, with its interval, of each voice, (R,).
 
-    With β the voice's coefficient of x = log₂ characters (`comparo.model.control`) it is 2·β²·Var x / M, of which M is
+    With β the voice's coefficient of x = log₂ characters (`comparo.model.design`) it is 2·β²·Var x / M, of which M is
     the mean square of an answer; the interval is that of β. NaN where no text of a context differs in length.
     """
     data, graph = ranking.comparisons, heard.graph
     control = control_of(data, items.held(["length"]))
     if not control.varies(graph).any():
         return {name: np.full(len(heard.names), np.nan) for name in ("length", "length_low", "length_high")}
-    held = [voice.held for voice in hear(data, control=control).voices]
+    held = [voice.held for voice in fit_members(data, Design(control=control)).voices]
     beta, error = np.array([[each.coefficient[0], each.std[0]] for each in held if each is not None]).T
     reach = stdtrit(max(graph.nodes - graph.components - 1, 1), 0.5 + LEVEL / 2) * error
     unit = 2 * np.mean(graph.centre(control.values) ** 2) / np.array([sum(voice.parts) for voice in heard.voices])
@@ -483,7 +484,7 @@ class AutoPlan(AuditionPlan):
 
 
 def _best(found: Audition, voices: Sequence[Voice]) -> Voice | None:
-    """The voice of most content that is not reversed, of those of one judge; None where none of them was heard."""
+    """The voice of most content that is not reversed, of those of one judge; None where none of them answered."""
     table = found.table
     rows = [row for row, name in enumerate(table["judge"].tolist()) if any(voice.name == name for voice in voices)]
     upright = [row for row in rows if not table["agreement_high"][row] < 0]

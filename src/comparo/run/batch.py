@@ -1,12 +1,12 @@
 """A run by batches: all pairs are chosen before the first answer, and their questions go to the server in one upload.
 
-One question is asked directly first, so that a wrong key, model or setting shows before anything waits for a day. Then
+One question is asked directly first: a wrong key, model or setting shows before anything waits for a day. Then
 
     pool ─► planned ─► uploaded ─► sent ─► created ─► over ─► judgements
       ▲                                                 │
       └──────────── questions without an answer ◄───────┘
 
-where every step is in the run folder before the next request (`BatchStore`), so that a process may end at any moment:
+where every step is in the run folder before the next request (`BatchStore`). A process may end at any moment:
 the next one goes on, and no batch is lost or made twice.
 """
 
@@ -28,7 +28,7 @@ from comparo.judges import Judge, Judgement
 from comparo.judges.batches import SHARE, WINDOW, LostError, SilentError, State
 from comparo.ranking.ranking import Ranking
 from comparo.run.batch_transport import CANCELLED, CREATIONS, UNANSWERED, Batch, Courier, Pauses, StrangerError
-from comparo.run.cache import Memory, Recalling
+from comparo.run.cache import Recalling
 from comparo.run.loop import LOOK, Run, logger
 from comparo.run.progress import Watcher
 from comparo.run.scheduling import pair_source
@@ -95,7 +95,7 @@ class BatchRun(Run):
     ) -> None:
         super().__init__(task, store, watch)
         self.mode, self.pauses = mode, pauses or Pauses()
-        self._memory = Memory(task.judge, task.prompt)
+        self._cache = task.judge if isinstance(task.judge, Recalling) else None
         self._away: dict[int, Batch] = {}  # the batches at the server
         self._pool: deque[Question] = deque()
         self._most: float = inf  # questions of a batch, fewer where the server was full
@@ -154,7 +154,8 @@ class BatchRun(Run):
         """Take the answers that are in a cache from there."""
         for _ in range(len(self._pool)):
             question = self._pool.popleft()
-            if (found := self._memory.find(question)) is None:
+            found = None if self._cache is None else self._cache.find(question, self.task.prompt)
+            if found is None:
                 self._pool.append(question)
                 continue
             if self._priced:
@@ -240,7 +241,7 @@ class BatchRun(Run):
             self._pool = deque(list(self._pool)[:allowed])
 
     def _if_there(self, batch: Batch, do: Callable[[Batch], None]) -> None:
-        """Do something with a batch; one whose results are lost is given up by "cancel", else told after the others."""
+        """Do something with a batch; lost results give it up by "cancel", and are raised after the others else."""
         try:
             do(batch)
         except LostError as problem:
@@ -272,7 +273,8 @@ class BatchRun(Run):
         try:
             for judgements in self._courier.answers(batch, state):
                 for judgement in judgements:
-                    self._memory.keep(judgement)
+                    if self._cache is not None:
+                        self._cache.keep(judgement, self.task.prompt)
                     self._take(judgement)
                     if self._is_left(self.known[key_of(judgement.question)]):
                         self._pool.append(self._question(judgement.question))

@@ -1,6 +1,4 @@
-"""What goes between a run folder and a server of batches, each step stored before the request that depends on it.
-
-Batches in the run folder: what is needed to go on with them is stored before the request that depends on it.
+"""Batches of questions between a run folder and a server, each step stored before the request that depends on it.
 
     planned     the questions of the batch and its name are stored; nothing was requested
     uploaded    the server's id of the file is stored; nothing can have been created
@@ -22,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from comparo.data.prompts import Question
@@ -32,7 +31,7 @@ from comparo.judges.batches import Batches, Line, LostError, State
 from comparo.run.files import OWNER, explained
 from comparo.run.store import Store, insert, reading
 
-COLUMNS = "number, name, lines, file, sent, id, others, status, done"
+COLUMNS = "number, name, lines, file, sent, id, status, done, others"
 
 
 @dataclass(frozen=True)
@@ -45,9 +44,9 @@ class Batch:
     file: str
     sent: float | None
     id: str | None
-    others: tuple[str, ...]
     status: str
     done: int
+    others: tuple[str, ...]
     questions: Mapping[int, tuple[Question, int]]
 
     @property
@@ -78,19 +77,8 @@ class BatchStore:
         with self.store.transaction() as connection:
             rows = connection.execute(f"SELECT {COLUMNS} FROM batches WHERE closed IS NULL ORDER BY number").fetchall()
             return [
-                Batch(
-                    number,
-                    name,
-                    lines,
-                    file,
-                    sent,
-                    id_,
-                    tuple(others.split()),
-                    status,
-                    done,
-                    _asked(connection, number),
-                )
-                for number, name, lines, file, sent, id_, others, status, done in rows
+                Batch(*row[:-1], tuple(row[-1].split()), _asked(connection, row[0]))  # type: ignore[call-arg]
+                for row in rows
             ]
 
     def plan(self, name: str, questions: Sequence[tuple[Question, int]]) -> Batch:
@@ -106,30 +94,21 @@ class BatchStore:
                 ),
             )
         self.store.flush()
-        return Batch(made or 0, name, lines, "", None, None, (), "planned", 0, dict(enumerate(questions)))
+        return Batch(made or 0, name, lines, "", None, None, "planned", 0, (), dict(enumerate(questions)))
 
-    def uploaded(self, batch: Batch, file: str) -> Batch:
-        """Store the server's id of the file."""
-        self._set(batch, file=file, status="uploaded")
-        return replace(batch, file=file, status="uploaded")
-
-    def sent(self, batch: Batch) -> Batch:
-        """Store that the creation is about to be requested."""
-        now = time.time()
-        self._set(batch, sent=now, status="sent")
-        return replace(batch, sent=now, status="sent")
+    def update(self, batch: Batch, **values: Any) -> Batch:
+        """Store new values of a batch, which is on the disk when this returns."""
+        stored = {name: " ".join(value) if name == "others" else value for name, value in values.items()}
+        names = ", ".join(f"{name} = ?" for name in stored)
+        with self.store.transaction() as connection:
+            connection.execute(f"UPDATE batches SET {names} WHERE number = ?", (*stored.values(), batch.number))
+        self.store.flush()
+        return replace(batch, **{name: value for name, value in values.items() if hasattr(batch, name)})
 
     def seen(self, batch: Batch, state: State) -> Batch:
         """Store the server's id of the batch, and how far it is."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        self._set(batch, id=state.id, status=state.status, done=state.done, seen=now)
-        return replace(batch, id=state.id, status=state.status, done=state.done)
-
-    def not_ours(self, batch: Batch) -> Batch:
-        """Store that the batch with this id is another one, so that it is looked for again."""
-        others = (*batch.others, *filter(None, [batch.id]))
-        self._set(batch, id=None, others=" ".join(others), status="sent", done=0)
-        return replace(batch, id=None, others=others, status="sent", done=0)
+        return self.update(batch, id=state.id, status=state.status, done=state.done, seen=now)
 
     def keep(self, batch: Batch, judgements: Iterable[tuple[int, Judgement]]) -> list[Judgement]:
         """Store the judgements of some questions of a batch, and that they are judged, in one piece."""
@@ -143,20 +122,14 @@ class BatchStore:
         return kept
 
     def close(self, batch: Batch, status: str) -> None:
-        """Store that a batch is over, and all that is to be had of it is stored."""
-        self._set(batch, closed=datetime.now(UTC).isoformat(timespec="seconds"), status=status)
+        """Store that a batch is over, and that all its results are stored."""
+        self.update(batch, closed=datetime.now(UTC).isoformat(timespec="seconds"), status=status)
 
     def drop(self, batch: Batch) -> None:
         """Forget a batch of which the server has nothing, or which it refused."""
         with self.store.transaction() as connection:
             connection.execute("DELETE FROM batch_questions WHERE batch = ?", (batch.number,))
             connection.execute("DELETE FROM batches WHERE number = ?", (batch.number,))
-        self.store.flush()
-
-    def _set(self, batch: Batch, **values: object) -> None:
-        names = ", ".join(f"{name} = ?" for name in values)
-        with self.store.transaction() as connection:
-            connection.execute(f"UPDATE batches SET {names} WHERE number = ?", (*values.values(), batch.number))
         self.store.flush()
 
 
@@ -306,8 +279,8 @@ class Courier:
     def send(self, batch: Batch, path: Path) -> Batch | None:
         """Upload the lines of a batch and create it; None where the server did not create it, and it is dropped."""
         try:
-            batch = self.batches.uploaded(batch, self._server.upload(batch.name, path))
-            batch = self.batches.sent(batch)
+            batch = self.batches.update(batch, file=self._server.upload(batch.name, path), status="uploaded")
+            batch = self.batches.update(batch, sent=time.time(), status="sent")
             try:
                 return self.batches.seen(batch, self._server.create(batch.name, batch.file, path))
             except ConnectionError:
@@ -390,7 +363,8 @@ class Courier:
 
     def look_again(self, batch: Batch) -> Batch | None:
         """Look for a batch at the server for which another one was taken; None where it is not there."""
-        return self._found(self.batches.not_ours(batch))
+        others = (*batch.others, *filter(None, [batch.id]))
+        return self._found(self.batches.update(batch, id=None, others=others, status="sent", done=0))
 
     def cancel(self, batch: Batch) -> None:
         """Let the server end a batch early, unless it is over."""

@@ -1,7 +1,4 @@
-"""How many calls a run may make: a number, a number per item, a share of all pairs, or a sum of money.
-
-How far a run is.
-"""
+"""How many calls a run may make (a number, a number per item, a share of all pairs, or dollars), and its spending."""
 
 import math
 import re
@@ -50,13 +47,6 @@ class Budget:
         """The maximum to spend; infinite if the budget is not in dollars."""
         return self.number if self.unit == "$" else math.inf
 
-    def check_price(self, cost: float) -> None:
-        """Raise a ValueError if the budget is in dollars and a call costs nothing, or nobody knows what."""
-        if self.unit == "$" and cost == 0:
-            raise ValueError("the judge costs nothing, so a budget in dollars sets no bound; use one such as 10n")
-        if self.unit == "$" and not cost > 0:
-            raise ValueError("a budget in dollars needs the judge's price; give it by --price, or a budget such as 10n")
-
     def calls(
         self,
         sizes: Mapping[Any, int],
@@ -64,48 +54,66 @@ class Budget:
         cost: float = math.nan,
         voices: int = 1,
         groups: int | None = None,
+        new: Mapping[Any, int] | None = None,
+        given: Mapping[Any, int] | None = None,
     ) -> dict[Any, tuple[int, Orders]]:
-        """The number of calls per context, given its number of items, and the orders in which its pairs are asked.
+        """The number of calls that a context has in the end, and the orders in which its pairs are asked.
 
         No voice is asked a pair twice in one order, so a context of n items takes n(n − 1) calls per voice at most;
-        where more than n(n − 1)/2 are allowed, pairs are asked in both orders. `cost` is what a call costs, for a
+        where more than n(n − 1)/2 are allowed, pairs are asked in both orders. `cost` is the price of a call, for a
         budget in dollars. The pairs of all `voices` together must be able to connect all items. Where `groups` are
-        compared, so many, over all contexts, these need to be connected instead, and a context has whole pairs.
+        compared, so many, over all contexts, these need to be connected instead, and a context has whole pairs. In a
+        run that grows the budget is for the `new` items of each context, of which each needs one pair, and `given`
+        answers of each context are added to its calls.
 
         >>> Budget.of("10n").calls({None: 100}), Budget.of("5%").calls({None: 101}), Budget.of("10n").calls({"x": 6})
         ({None: (1000, 'one')}, {None: (505, 'one')}, {'x': (30, 'both')})
         >>> Budget.of(100).calls({"x": 4, "y": 12})
         {'x': (12, 'both'), 'y': (75, 'both')}
         """
-        total = sum(sizes.values())
-        self.check_price(cost)
+        if self.unit == "$" and cost == 0:
+            raise ValueError("the judge costs nothing, so a budget in dollars sets no bound; use one such as 10n")
+        if self.unit == "$" and not cost > 0:
+            raise ValueError("a budget in dollars needs the judge's price; give it by --price, or a budget such as 10n")
+        added = dict(sizes) if new is None else {context: new.get(context, 0) for context in sizes}
+        total = max(1, sum(added.values()))
         wanted: dict[Any, float] = {
             context: {
-                "": self.number * size / total,
-                "n": self.number * size,
-                "%": self.number / 100 * size * (size - 1),
-                "$": self.number / cost * size / total if cost > 0 else 0.0,
+                "": self.number * added[context] / total,
+                "n": self.number * added[context],
+                "%": self.number / 100 * (_ordered(size) - _ordered(size - added[context])),
+                "$": self.number / cost * added[context] / total if cost > 0 else 0.0,
             }[self.unit]
             for context, size in sizes.items()
         }
         calls: dict[Any, tuple[int, Orders]] = {}
         whole = 2 if groups is not None and orders == "both" else 1
         for context, part in rounded({context: number / whole for context, number in wanted.items()}).items():
-            number = whole * part
-            size = sizes[context]
-            chosen: Orders = "both" if number > voices * size * (size - 1) // 2 else orders
-            calls[context] = min(number, voices * size * (size - 1)), chosen
-            needed = (size - 1) * (2 if chosen == "both" else 1)
-            if groups is None and calls[context][0] < needed:
+            number, before = whole * part, (given or {}).get(context, 0)
+            most = voices * _ordered(sizes[context])
+            chosen: Orders = "both" if before + number > most // 2 else orders
+            calls[context] = min(before + number, most), chosen
+            needed = min(most - before, links_of(sizes[context], added[context]) * (2 if chosen == "both" else 1))
+            if groups is None and number < needed:
                 place = "" if context is None else f" in context {context!r}"
+                what = f"connect the {sizes[context]}" if new is None else f"place the {added[context]} new"
                 raise ValueError(
-                    f"{calls[context][0]} calls cannot connect the {size} items{place}: at least {needed} are needed; "
-                    "allow more, such as --budget 5n"
+                    f"{number} calls cannot {what} items{place}: at least {needed} are needed; allow more, such as "
+                    f"--budget 5n{'' if new is None else ', which is for each new item'}"
                 )
         made = sum(number for number, _ in calls.values())
         if groups is not None and made < (needed := whole * (groups - 1)):
             raise ValueError(f"{made} calls cannot connect the {groups} groups: at least {needed} are needed")
         return calls
+
+
+def links_of(size: int, new: int) -> int:
+    """How many pairs join the `new` items of a context of this size with the others."""
+    return new if new < size else size - 1
+
+
+def _ordered(size: int) -> int:
+    return size * (size - 1)
 
 
 def rounded(wanted: Mapping[Any, float]) -> dict[Any, int]:
@@ -117,7 +125,7 @@ def rounded(wanted: Mapping[Any, float]) -> dict[Any, int]:
 
 
 def dollars(amount: float) -> str:
-    """A sum in dollars and cents; below one cent with two significant digits, so that no cost is shown as zero.
+    """A sum in dollars and cents; below one cent with two significant digits: no cost is shown as zero.
 
     >>> dollars(12.5), dollars(0.00042), dollars(0.0), dollars(1234.5)
     ('$12.50', '$0.00042', '$0', '$1,234.50')
@@ -137,7 +145,7 @@ def paid_and_spent(
 ) -> tuple[float, float]:
     """What judgements and the probes of a run count for within a budget, and what was spent on them, both in dollars.
 
-    What comes from the cache counts for what it cost once, so that a run is the same with a cache and without one.
+    What comes from the cache counts for what it cost once: a run is the same with a cache and without one.
 
     >>> asked, kept = (Judgement(Question("ana", "bo"), p=0.7, cost=0.5, cached=cached) for cached in (False, True))
     >>> paid_and_spent([asked, kept], {"probes": [{"calls": 1, "cost": 0.25}, {"calls": 0, "cost": 0.25}]})
@@ -155,7 +163,7 @@ class Spending:
     The expected cost of a call is `expect(question)` times the largest ratio of actual to expected cost of the last
     `RECENT` calls (at least 1). A question is allowed if the money spent, the expected cost of all calls in flight and
     its own expected cost stay within the limit. The number of calls in flight is at most `most`, and one more than the
-    number of paid calls, so that the ratio is known before many calls depend on it. Where the price rises, those in
+    number of paid calls: the ratio is known before many calls depend on it. Where the price rises, those in
     flight at that moment, at most `most`, are sent at the old price: the excess is at most what they cost more.
 
     >>> spending = Spending(1.0, lambda question: 0.1)

@@ -2,11 +2,9 @@
 
     key = SHA-256 of [judge, settings, weights, template, labels, answer, what is added, first, second, context]
 
-as JSON. Texts are in the key only, so that none can be read from the file; the reply of the judge is stored. An answer
-is in the file before a run counts it, and a process that is killed loses the calls in flight. A key may have several
-rows: each is an answer that was asked on its own, and no run gets one row twice.
-
-A judge that remembers: answers that are in a cache come from there, and what it is asked is kept there.
+as JSON. Texts are in the key only: none can be read from the file; the reply of the judge is stored. An answer is in
+the file before a run counts it, and a process that is killed loses the calls in flight. A key may have several rows:
+each is an answer that was asked on its own, and no run gets one row twice. `Recalling` is a judge with a cache.
 """
 
 from __future__ import annotations
@@ -27,21 +25,16 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
-from comparo.data.run_folder import clean, key_of
+from comparo.data.run_folder import clean
 from comparo.errors import StoreError
 from comparo.judges import Judge, Judgement, Probe
 from comparo.judges.protocol import Several, about
 from comparo.run.files import DAMAGED, make_private
 from comparo.run.store import BUSY, UNFIT, open_database, plain
-
-if TYPE_CHECKING:
-    from comparo.run.store import Store
-    from comparo.run.task import Task
-
 
 CACHE = "cache.sqlite"
 APPLICATION = 0x636D7072  # "cmpr": SQLite's place for a number that says whose file it is
@@ -107,7 +100,7 @@ def key_of_answer(head: str, question: Question) -> bytes:
 
 
 def key_of_probe(judge: Judge) -> bytes:
-    """The key of what a probe of a judge finds: its name and settings, hashed."""
+    """The key of the findings of a probe: the name and settings of the judge, hashed."""
     return hashlib.sha256(json.dumps([judge.name, dict(judge.settings)], sort_keys=True, default=str).encode()).digest()
 
 
@@ -362,6 +355,7 @@ class Recalling:
 
     def __init__(self, judge: Judge, cache: Cache) -> None:
         self.asked, self.cache = judge, cache
+        self._heads: tuple[Prompt | None, str] = None, ""  # of the last prompt
 
     @property
     def name(self) -> str:
@@ -376,7 +370,7 @@ class Recalling:
         return self.asked.ahead
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "asked":  # copying looks for these before there is a judge
+        if name.startswith("_") or name == "asked":  # copying looks for these before there is a judge
             raise AttributeError(name)
         own = getattr(self.asked, name)
         return partial(self._probed, own) if name == "probe" else own
@@ -421,13 +415,12 @@ class Recalling:
     ) -> None:
         """Put all answers, each in the cache before, and how it ended; after a stop, one more is taken."""
         try:
-            head = head_of(self.asked, prompt)
-            missing = self._missing(questions, prompt, head, put, stopped)
+            missing = self._missing(questions, prompt, put, stopped)
             if (first := next(missing, None)) is not None:
                 answers = self.asked.judge(chain([first], missing), prompt)
                 try:
                     for judgement in answers:
-                        self._keep(head, judgement)
+                        self.keep(judgement, prompt)
                         put(judgement)
                         if stopped.is_set():
                             break
@@ -441,7 +434,6 @@ class Recalling:
         self,
         questions: Iterable[Question],
         prompt: Prompt,
-        head: str,
         put: Callable[[Outcome], None],
         stopped: threading.Event,
     ) -> Iterator[Question]:
@@ -449,22 +441,24 @@ class Recalling:
         for question in questions:
             if stopped.is_set():
                 return
-            found = self._found(head, question, prompt)
+            found = self.find(question, prompt)
             if found is None:
                 yield question
             else:
                 put(found)
 
-    def _keep(self, head: str, judgement: Judgement) -> None:
+    def keep(self, judgement: Judgement, prompt: Prompt) -> None:
         """Put an answer in the cache; of several criteria, each with the name of its criterion."""
+        head = self._head(prompt)
         if not isinstance(judgement, Several):
             self.cache.add(key_of_answer(head, judgement.question), self.name, judgement)
             return
         for one in judgement.each:
             self.cache.add(key_of_answer(f"{head}\n{one.question.voice}", judgement.question), self.name, one)
 
-    def _found(self, head: str, question: Question, prompt: Prompt) -> Judgement | None:
+    def find(self, question: Question, prompt: Prompt) -> Judgement | None:
         """The answer in the cache; of several criteria, only where all of them are there."""
+        head = self._head(prompt)
         if not isinstance(prompt, CriteriaPrompt):
             return self.cache.find(key_of_answer(head, question), question)
         each = []
@@ -475,30 +469,10 @@ class Recalling:
             each.append(found)
         return Several.of(each)
 
-
-class Memory:
-    """What the cache of a judge holds of the questions of one prompt; nothing where the judge has no cache.
-
-    >>> from comparo.data.prompts import criterion_prompt
-    >>> from comparo.judges import load_judge
-    >>> Memory(load_judge("simulated/soft"), criterion_prompt("better")).find(Question("ana", "bo"))
-    """
-
-    def __init__(self, judge: Judge, prompt: Prompt) -> None:
-        self._judge = judge if isinstance(judge, Recalling) else None
-        self._head = "" if self._judge is None else head_of(self._judge.asked, prompt)
-
-    def find(self, question: Question) -> Judgement | None:
-        """The answer to a question, None where there is none."""
-        if self._judge is None:
-            return None
-        return self._judge.cache.find(key_of_answer(self._head, question), question)
-
-    def keep(self, judgement: Judgement) -> None:
-        """Put an answer into the cache, unless it failed."""
-        if self._judge is not None and not judgement.failed:
-            key = key_of_answer(self._head, judgement.question)
-            self._judge.cache.add(key, self._judge.name, judgement)
+    def _head(self, prompt: Prompt) -> str:
+        if self._heads[0] is not prompt:
+            self._heads = prompt, head_of(self.asked, prompt)
+        return self._heads[1]
 
 
 def remembering(judges: Sequence[Judge], cache: str | Path | None) -> list[Judge]:
@@ -516,28 +490,3 @@ def remembering(judges: Sequence[Judge], cache: str | Path | None) -> list[Judge
         judge if isinstance(judge, Recalling) or not getattr(judge, "cacheable", True) else Recalling(judge, shared)
         for judge in judges
     ]
-
-
-@contextmanager
-def recalled(task: Task, store: Store) -> Iterator[None]:
-    """Open the caches of a task's judges for its run, and close them afterwards; a StoreError where one is damaged."""
-    heads = {
-        voice.name: (voice.judge.cache, head_of(voice.judge.asked, voice.prompt))
-        for voice in task.voices
-        if isinstance(voice.judge, Recalling)
-    }
-    had: dict[Cache, list[bytes]] = {cache: [] for cache, _ in heads.values()}
-    # Else no two questions of the run have the same key, and it need not be known which answers it has had.
-    if len(set(heads.values())) < len(heads) or (heads and len(set(task.items.texts)) < len(task.items)):
-        answered = (one.question for one in chain(store.judgements(), task.given) if not one.failed)
-        for question in {key_of(question): question for question in answered if question.voice in heads}.values():
-            cache, head = heads[question.voice]
-            shown = task.items.question(question.context, question.first, question.second)
-            had[cache].append(key_of_answer(head, shown))
-    for cache, keys in had.items():
-        cache.begin(keys)
-    try:
-        yield
-    finally:
-        for cache in had:
-            cache.close()

@@ -20,7 +20,7 @@ FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a private file atomically and flush it, so that it survives a power failure once this returns."""
+    """Write a private file atomically and flush it: it survives a power failure once this returns."""
     temporary = path.with_name(f".{uuid4().hex}.tmp")
     try:
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER), "w", encoding="utf-8") as file:

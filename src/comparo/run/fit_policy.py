@@ -3,7 +3,7 @@
 A method is that of `comparo.fit`. "mixed" and "panel" also use the texts, unless the run is plain: comparisons are
 weighted by the contrast of their texts, and items of the same group or of similar style inform each other. The groups
 are those of the items, if they have any; otherwise items with the same id in several contexts form a group, as the
-outputs of one system do. The scores may be a consensus, what people would say, as far as one judge can tell
+outputs of one system do. The scores may be a consensus: an estimate of what people would say
 (`comparo.ranking.consensus`).
 """
 
@@ -25,7 +25,7 @@ from comparo.ranking.consensus import check_validity, consensus, expected_by
 from comparo.ranking.grouping import Held, control_of, group_codes
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.votes import find_voted, rank_votes, votes_about, with_votes
-from comparo.run.resume import Past, State
+from comparo.run.growth import Past, State
 from comparo.selection.text_features import contrasts, fitted_power, styles
 from comparo.types import Array
 
@@ -37,7 +37,7 @@ class Fitting:
     """Ranks comparisons of `items`; if it is not `grouped`, the groups of items are ignored.
 
     The `estimate` is the judge's own ranking, a consensus with this `validity`, or "auto": a consensus where items have
-    groups and variances are estimated. What `control` names ("length", or numbers of the items) is held equal in
+    groups and variances are estimated. `control` names "length" or numbers of the items, which are controlled for in
     `Ranking.controlled`. A consensus without groups is one beyond style. Where the comparisons contain no
     group twice, as those of one context may, the ranking is the judge's. With `votes` of people about some of the items
     the ranking of a whole run is people's (`conclude`). Several voices `together` are people whose votes are pooled
@@ -148,7 +148,7 @@ class Fitting:
         return self.items.held(self.control)
 
     def _control(self, data: Comparisons) -> Held | None:
-        """What is held equal; None while all texts that were compared are alike in it."""
+        """The values to control for; None while all texts that were compared are alike in them."""
         if not self.control or not control_of(data, self._held).varies(Graph.build(data)).all():
             return None
         return self._held

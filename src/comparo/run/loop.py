@@ -17,13 +17,12 @@ from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
 from comparo.run.batch_transport import had_batches
 from comparo.run.budget import Spending, paid_and_spent
-from comparo.run.probing import model_sentences
 from comparo.run.progress import Progress, Watcher
 from comparo.run.scheduling import Pair, Rounds, Stops, pair_source
 from comparo.run.store import Store
 from comparo.run.task import Task
 from comparo.run.voice_allocation import Allocation, Chorus
-from comparo.run.voices import comparisons
+from comparo.run.voices import comparisons, model_sentences
 from comparo.run.worker import ENOUGH, PATIENCE, Asking, Health, is_excess, too_many
 
 LOOK = 0.5  # seconds between two looks at the clock, and between two reports of the progress
@@ -73,7 +72,8 @@ class Run:
         voices = {voice.name for voice in task.voices}  # the folder may hold answers of others (`rejudge`)
         own = (one for one in self.judgements if one.question.voice in voices)
         paid, spent = paid_and_spent(own, store.configuration)
-        made, was_paid, was_spent = (0, 0.0, 0.0) if (growth := task.growth) is None else growth.before
+        growth = task.growth
+        made, (was_paid, was_spent) = (0, (0.0, 0.0)) if growth is None else (len(task.given), growth.paid)
         total = made + expense.calls + sum(key[-1] not in voices for key in self.known)
         self.progress = Progress(total, len(last) - failed, failed, max(0.0, spent - was_spent))
         at_once = sum(getattr(judge, "concurrency", judge.ahead) for judge in task.judges)
@@ -86,7 +86,7 @@ class Run:
         self._size = len(names)
         seed = task.seed if growth is None else [task.seed, growth.number]
         generators = np.random.default_rng(seed).spawn(len(names))
-        asked = self.known if growth is None else map(key_of, (one.question for one in growth.given))
+        asked = self.known if growth is None else map(key_of, (one.question for one in task.given))
         stored = Counter(context for context, *_, voice in asked if voice in voices)
         # A context whose calls were all made in an earlier start needs no rounds, unless its answers help others stop.
         self._waiting = deque(

@@ -9,11 +9,14 @@ reply alone and learns from the calls what they cost.
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,20 +25,21 @@ from comparo.data.injection import injection_sentence
 from comparo.data.prompts import Question
 from comparo.data.run_folder import key_of
 from comparo.data.writing import csv_text
-from comparo.judges import Judge, Judgement
+from comparo.errors import JudgeError, StoreError
+from comparo.judges import Judge, Judgement, Probe
+from comparo.judges.prices import Price
 from comparo.ranking.ranking import Ranking
 from comparo.run.batch import BatchRun, Mode, check_batch
 from comparo.run.batch_transport import check_no_batch
 from comparo.run.budget import PROBES, dollars
-from comparo.run.cache import recalled
+from comparo.run.cache import Cache, Recalling, head_of, key_of_answer
 from comparo.run.criteria_run import CriteriaRun, CriteriaStore
 from comparo.run.files import set_aside
 from comparo.run.folders import choose_folder
 from comparo.run.loop import Run
-from comparo.run.probing import probe_judges
 from comparo.run.progress import Watch, watching
 from comparo.run.resume import grown, growth_sentence, open_grown
-from comparo.run.store import VOTES, Store
+from comparo.run.store import VOTES, Store, count_judgements, read_configuration
 from comparo.run.task import Expense, Task
 from comparo.run.worker import Asking
 
@@ -176,6 +180,31 @@ def prepare(task: Task, storage: Storage = IN_MEMORY) -> Plan:
     return Plan(task, task.expense, storage, folder, judges)
 
 
+@contextmanager
+def recalled(task: Task, store: Store) -> Iterator[None]:
+    """Open the caches of a task's judges for its run, and close them afterwards; a StoreError where one is damaged."""
+    heads = {
+        voice.name: (voice.judge.cache, head_of(voice.judge.asked, voice.prompt))
+        for voice in task.voices
+        if isinstance(voice.judge, Recalling)
+    }
+    had: dict[Cache, list[bytes]] = {cache: [] for cache, _ in heads.values()}
+    # Else no two questions of the run have the same key, and it need not be known which answers it has had.
+    if len(set(heads.values())) < len(heads) or (heads and len(set(task.items.texts)) < len(task.items)):
+        answered = (one.question for one in chain(store.judgements(), task.given) if not one.failed)
+        for question in {key_of(question): question for question in answered if question.voice in heads}.values():
+            cache, head = heads[question.voice]
+            shown = task.items.question(question.context, question.first, question.second)
+            had[cache].append(key_of_answer(head, shown))
+    for cache, keys in had.items():
+        cache.begin(keys)
+    try:
+        yield
+    finally:
+        for cache in had:
+            cache.close()
+
+
 def first_question(task: Task) -> Question | None:
     """The first question of a new run of this task; None where all its answers are given. No judge is asked.
 
@@ -206,6 +235,96 @@ class _Listener:
 
     def ask(self, question: Question) -> None:
         self.asked.append(question)
+
+
+def probe_judges(judges: Sequence[Judge], folder: Path | None = None) -> list[dict[str, Any]]:
+    """What the judges of a run accept and give, from its folder if it is there, else by asking them.
+
+    Of several judges, one that cannot be asked is named in a warning, and is left out when the run asks it.
+
+    Raises
+    ------
+    JudgeError
+        No judge can be asked with these settings; the message names the remedy.
+
+    Examples
+    --------
+    >>> from comparo.judges import load_judge
+    >>> probe_judges([load_judge("simulated/soft")])
+    []
+    """
+    asked = [judge for judge in judges if hasattr(judge, "probe") and hasattr(judge, "learn")]
+    known, begun = _kept(folder) if asked else ([], False)
+    probes, failed = [], []
+    for judge in asked:
+        about = _about(judge)
+        before = _those_of(about, known)
+        if before:
+            judge.learn(before[0]["found"])
+            probes.append(before[0])
+        elif not begun:
+            try:
+                probes.append({**about, **_probed(judge.probe())})
+            except JudgeError as error:
+                failed.append(error)
+                if len(failed) == len(judges):
+                    raise
+                logger.warning("%s was probed in vain: %s", judge.name, error)
+    return probes
+
+
+def remember_probes(judges: Sequence[Judge], folder: Path | None = None) -> None:
+    """Take over what earlier probes found, from a run folder or from the judges' caches; nothing is asked."""
+    asked = [judge for judge in judges if hasattr(judge, "probe") and hasattr(judge, "learn")]
+    known, _ = _kept(folder) if asked else ([], False)
+    for judge in asked:
+        getattr(judge, "remember", lambda: None)()
+        for one in _those_of(_about(judge), known):
+            judge.learn(one["found"])
+
+
+def _about(judge: Judge) -> dict[str, Any]:
+    """By what a probe in run.json is known."""
+    return dict(json.loads(json.dumps({"judge": judge.name, "settings": dict(judge.settings)}, default=str)))
+
+
+def _those_of(about: Mapping[str, Any], probes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [one for one in probes if {name: one.get(name) for name in about} == about]
+
+
+def _probed(probe: Probe) -> dict[str, Any]:
+    """Log a probe, and return it as run.json holds it."""
+    price = "price not known" if math.isnan(probe.cost) else dollars(probe.cost)
+    took = f"{probe.calls} call{'' if probe.calls == 1 else 's'}, {probe.tokens:,} tokens, {price}"
+    if probe.calls:
+        logger.warning("%s (a probe of %s)", probe.sentence, took)
+    return {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "sentence": probe.sentence,
+        "found": dict(probe.found),
+        "calls": probe.calls,
+        "tokens": probe.tokens,
+        "cost": None if math.isnan(probe.cost) else probe.cost,
+    }
+
+
+def price_sentences(judges: Sequence[Judge]) -> Iterator[str]:
+    """How old the list prices are by which costs are counted, if any are."""
+    prices = (getattr(judge, "price", None) for judge in judges)
+    for source in sorted(
+        {price.source() for price in prices if isinstance(price, Price) and (price.day or price.share < 1)}
+    ):
+        yield f"prices: {source}; --price sets others"
+
+
+def _kept(folder: Path | None) -> tuple[list[dict[str, Any]], bool]:
+    """The probes in a run folder, and whether it has answers; none where there is no such folder yet."""
+    if folder is None:
+        return [], False
+    try:
+        return list(read_configuration(folder).get(PROBES) or ()), any(count_judgements(folder))
+    except StoreError:  # not a run folder, or a damaged one, which is told where it is opened
+        return [], False
 
 
 def given_words(task: Task) -> str:

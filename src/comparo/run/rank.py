@@ -75,12 +75,12 @@ def rank(
         provider/model, also with options, "openai/gpt-6-luna; effort=low" (`load_judge`), any object with the protocol
         of a judge, or a function of two texts that returns P(the first is better). With a list of judges, or of
         wordings, every judge with every wording is a voice: the ranking is the consensus of all voices, and the calls
-        go to those that tell most of it for their price.
+        go to the most informative ones for their price.
     budget, until, goal
         A number of calls, "10n" calls per item, "5%" of all ordered pairs, or "$2.50". `until` stops earlier, once the
         expected Spearman correlation with the true ranking (for the goal "top-5": the probability that the best five
         are right) reaches it. The goals "systems" and "best-system" are about groups of texts in all contexts together:
-        to tell them apart (`until`: the expected correlation of their order), or to find the best (`until`: the
+        to separate them (`until`: the expected correlation of their order), or to find the best (`until`: the
         probability that it is).
     strategy, orders, plain, seed
         How pairs are chosen. A plain run follows the paper: the choice of pairs and the scores ignore the texts, and
@@ -91,12 +91,12 @@ def rank(
         similar style inform each other. Every other method is that of `fit`, with its default bias: the scores are
         those of `fit(out, method)`. In a plain run "mixed" and "panel" are those of `fit` too.
     estimate
-        Whose ranking it is: "judge", or "consensus", what people would say, as far as one judge can tell. "auto" is a
+        Whose ranking it is: "judge", or "consensus", an estimate of what people would say. "auto" is a
         consensus where texts share groups (a column group, or the same ids in several contexts), else the judge's. A
         number is the validity of a consensus: the share of the judge's view of single texts that people share, which
         is estimated by default.
     control
-        What is held equal in `Ranking.controlled`: "length", or the names of columns of numbers (docs/control.md).
+        What `Ranking.controlled` controls for: "length", or the names of columns of numbers (docs/control.md).
     least_mass
         The run stops early if the judge's first answers put less than this share of its probability on the labels.
     audition

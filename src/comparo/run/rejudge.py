@@ -1,6 +1,6 @@
 """The pairs of a run put to another voice: do two rankings agree, and what do both say together?
 
-The new folder holds the answers of both, so that it is a run of several voices like any other: its report, `comparo
+The new folder holds the answers of both and is a run of several voices like any other: its report, `comparo
 fit` and a further rejudging work with it. The folder of the first run is read and never written to.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from comparo.analysis.correlations import spearman_within
 from comparo.data.columns import look_up
-from comparo.data.prompts import Prompt, Question, criterion_prompt
+from comparo.data.prompts import Prompt, criterion_prompt
 from comparo.data.run_folder import key_of
 from comparo.data.wordings import WORDINGS
 from comparo.errors import StoreError
@@ -206,7 +206,9 @@ def _task(folder: Path, judge: Judge, wording: str | None, budget: Budget) -> tu
         names[name], name = f"{name} · {old.wording}", f"{name} · {prompt.wording}"
     name = f"{name} again" if name in names.values() else name
     first_voice = next(iter(voices))
-    before = [replace(one, question=_named(one.question, names[one.question.voice or first_voice])) for one in answered]
+    before = [
+        replace(one, question=replace(one.question, voice=names[one.question.voice or first_voice])) for one in answered
+    ]
     keys = list(dict.fromkeys((one.question.context, one.question.first, one.question.second) for one in before))
     most = {"": budget.number, "n": budget.number * len(items), "%": budget.number / 100 * len(keys)}
     pairs: dict[Any, list[Pair]] = {context: [] for context in items.names}
@@ -228,10 +230,6 @@ def _task(folder: Path, judge: Judge, wording: str | None, budget: Budget) -> tu
         stored={**identity, "voices": {names[each]: voices[each] for each in voices}},
     )
     return task, before
-
-
-def _named(question: Question, voice: str) -> Question:
-    return replace(question, voice=voice)
 
 
 def _reworded(prompt: Prompt, wording: str) -> Prompt:

@@ -1,10 +1,7 @@
 """Repair a damaged run folder: a new database of the rows that can be read and can be true.
 
-Rows of a damaged SQLite file, read from its pages.
-
-SQLite keeps the rows of a table in leaf pages, to which inner pages and the schema on page 1 lead. Here every leaf page
-is read by itself, so that damage costs the rows that it hits and no others. The format is that of
-https://www.sqlite.org/fileformat2.html:
+SQLite keeps the rows of a table in leaf pages, to which inner pages and the schema on page 1 lead. Every leaf page is
+read on its own: damage costs the rows that it hits and no others. The format is https://www.sqlite.org/fileformat2.html:
 
     leaf page   type 13, …, number of cells (bytes 3 to 5), …; from byte 8 on the place of each cell, 2 bytes each
     cell        size of the record, rowid, record; behind a long record the number of the page where it goes on
@@ -206,7 +203,7 @@ class Repaired:
 def repair(folder: Path) -> Repaired:
     """Replace the damaged database of a run folder by a new one with every row that can be read and can be true.
 
-    Rows are read from each page by itself and belong to the table whose columns they fit, so that neither a damaged
+    Rows are read page by page and belong to the table whose columns they fit: neither a damaged
     schema nor a damaged inner page costs rows. The configuration is that of run.json where it can be read.
 
     Raises
@@ -330,7 +327,7 @@ def _mend(connection: sqlite3.Connection, identity: Mapping[str, Any]) -> bool:
 
 
 def _restore_growths(connection: sqlite3.Connection) -> None:
-    """Add the growths that items tell of and that are lost: each ended before the first judgement about its items."""
+    """Add lost growths that rows of items name: each ended before the first judgement about its items."""
     (last,) = connection.execute("SELECT coalesce(max(number), 0) FROM judgements").fetchone()
     (most,) = connection.execute(
         "SELECT coalesce(max(since), 0) FROM (SELECT since FROM items UNION SELECT until FROM former)"

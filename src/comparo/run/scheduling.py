@@ -1,33 +1,18 @@
-"""The questions of one context, in rounds.
+"""Which questions of which context are asked next, and when a context stops.
 
-Round r + 2 is chosen when round r is answered, from the answers to rounds 1…r and nothing else, while round r + 1 is
-being judged. So no call waits for a choice, and which questions are asked does not depend on who answered first or on
-how often the run was stopped: the same answers lead to the same questions.
+Round r + 2 of a context is chosen when round r is answered, from the answers to rounds 1…r and nothing else, while
+round r + 1 is being judged. No call waits for a choice, and the questions do not depend on who answered first or on how
+often the run was stopped: the same answers lead to the same questions.
 
-The pairs of one context and who is asked about each, where a run has several voices.
+Wave w is round w of every context. When all contexts have answered it, the answers to rounds 1…w of all of them are
+fitted together, and a context stops if its expected agreement with the true ranking has reached the target. The
+variances of scores and noise are those of all contexts: 16 items alone cannot distinguish scores from noise, and a
+context that decided by its own answers would stop when it is lucky. While wave w is fitted, wave w + 1 is judged.
 
-At first every voice is asked the same pairs, so that it is known how far they agree. Where the calls are too few to
-connect a context by every voice, each pair goes to `alike` of them, a different team for each pair, so that all voices
-together connect it. Once the shares of the voices are decided (`allocation`), each new pair goes to one voice, in both
-orders if both are asked. When all pairs are used up,
-a voice is asked those that only others were asked. The choice of pairs learns from all answers alike.
-
-What chooses the pairs of a context: for its items, for groups over all contexts, or for items that are new to it.
-
-What is decided after each wave, from the answers of all contexts: who stops, which voices go on, what matters next.
-
-Wave w is round w of every context (`rounds`). When all contexts have answered it, the answers to rounds 1…w of all of
-them are fitted together, and a context stops if its expected agreement with the true ranking has reached the target.
-The variances of scores and noise are those of all contexts. A small context that decided by its own answers alone
-would stop when it is lucky: 16 items cannot tell scores that differ from noise, and answers that happen to agree would
-be taken for certainty.
-
-While wave w is fitted, wave w + 1 is judged. Which pairs a context asks is determined by its own answers only, and what
-is decided by the answers to a wave: neither depends on which answer came first, nor on how often a run was stopped.
-Which voice is asked about a pair is determined by the shares as decided two waves before (`allocation`). Where the goal
-is to compare groups, the contexts choose their pairs one after the other, wave by wave, and all of them stop together.
-To find the best group, pairs are chosen by the leaderboard of two waves before (`comparo.selection.systems`). It is
-looked at whenever there are `GROWTH` times as many answers.
+The voice of a pair is determined by the shares decided two waves before (`voice_allocation`). Where the goal is to
+compare groups, the contexts choose their pairs one after the other, wave by wave, and all of them stop together. To
+find the best group, pairs are chosen by the leaderboard of two waves before (`comparo.selection.systems`), which is
+fitted whenever there are `LOOK_GROWTH` times as many answers.
 """
 
 from __future__ import annotations
@@ -35,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -45,6 +30,8 @@ from comparo.data.comparisons import Comparisons
 from comparo.judges import Judgement
 from comparo.model.linalg.graph import Graph
 from comparo.ranking.ranking import Ranking
+from comparo.run.task import Task
+from comparo.run.voice_allocation import Allocation, Source
 from comparo.run.voices import by_ranking, comparisons
 from comparo.selection.designs import DEFAULT_GOAL, Orders
 from comparo.selection.growing import MOST, Placing
@@ -52,26 +39,7 @@ from comparo.selection.selector import Selector
 from comparo.selection.systems import Systems, sureness
 from comparo.types import Array
 
-if TYPE_CHECKING:
-    from comparo.run.task import Task
-    from comparo.run.voice_allocation import Allocation
-
-
 Pair = tuple[Any, ...]  # the items shown first and second, and the voice where there are several
-
-
-class Source(Protocol):
-    """What chooses pairs: a `Selector`, `Pairs` that compare groups, or a `Chorus` where there are several voices."""
-
-    @property
-    def remaining(self) -> int | None:
-        """How many can still be asked."""
-
-    def next(self, batch: int) -> Sequence[Pair]:
-        """The next pairs."""
-
-    def observe(self, data: Any) -> None:
-        """Learn from answers (first, second, p, weight)."""
 
 
 class Rounds:

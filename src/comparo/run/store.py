@@ -158,7 +158,7 @@ class Store:
                 self._sync()
 
     def flush(self) -> None:
-        """Flush everything to the disk, so that it survives a power failure once this returns."""
+        """Flush everything to the disk: it survives a power failure once this returns."""
         with self._turn, explained(self.folder):
             self._sync()
 
@@ -451,7 +451,7 @@ def count_judgements(folder: Path) -> tuple[int, int]:
 
 
 def stored_items(folder: Path) -> Items:
-    """The items of a run folder, with the numbers that it held equal; a StoreError where there are none."""
+    """The items of a run folder, with the numbers that it controlled for; a StoreError where there are none."""
     with reading(folder) as connection:
         table = table_of_items(connection, str(folder))
     if not table.columns["id"]:

@@ -25,12 +25,12 @@ from comparo.data.items import Items
 from comparo.data.prompts import Prompt, Question
 from comparo.data.run_folder import key_of
 from comparo.judges import Judge, Judgement
+from comparo.judges.prices import Price
 from comparo.methods import Method, quiet_fit
 from comparo.model.estimators.poe import Bias
-from comparo.run.budget import Budget
+from comparo.run.budget import Budget, links_of
 from comparo.run.fit_policy import Fitting, Scores
-from comparo.run.probing import PRICES, prices_of
-from comparo.run.resume import Growth
+from comparo.run.growth import Growth
 from comparo.run.voices import Voice
 from comparo.selection.designs import (
     DEFAULT_GOAL,
@@ -43,6 +43,7 @@ from comparo.selection.designs import (
 )
 from comparo.selection.systems import Systems
 
+PRICES = "prices"
 DEFAULT_JUDGE = "local/smollm2"  # runs everywhere, without a key
 DEFAULT_LEAST_MASS = 0.5  # below, most of the model's probability is on something else than the labels
 CHARACTERS = 4  # characters of English text per token, approximately
@@ -56,7 +57,7 @@ class Task:
     The default method is mixed, or panel where there are several voices. A `plain` task follows the paper: the choice
     of pairs and the scores ignore the texts, and the default method is poe-bt with a joint bias. A method that is given
     is that of `comparo.fit`, with its bias. The default strategy is greedy, or adaptive for other goals than ranking.
-    `estimate` and `validity` say whose ranking the scores are, and `control` what is also held equal (`Fitting`); no
+    `estimate` and `validity` say whose ranking the scores are, and `control` what is controlled for (`Fitting`); no
     call depends on them. The run stops if the judge's first answers put on average less than `least_mass` of the
     probability on the labels. With several voices (`panel`), `judge` and `prompt` are those of the first, and the
     ranking is their consensus. Answers that are `given` (`auditioned`) are questions of the run that need not be asked;
@@ -107,21 +108,16 @@ class Task:
                 "what people would say needs, for several voices, texts that share a group; name a column by --group, "
                 "or leave --estimate out: the ranking is then what the voices agree on"
             )
+        # Fit four comparisons with these options: impossible ones fail before any call is made.
+        ranking = quiet_fit(REHEARSAL, self.fitting.method, bias=self.bias)
         if self.compares_groups:
             self.systems()
-            quiet_fit(REHEARSAL, self.fitting.method, bias=self.bias)
-        else:
-            self._rehearse(top_of(self.goal, sys.maxsize, str(self.strategy)))  # `expense` has the number of items
-        self.fitting.check()
-
-    def _rehearse(self, top: int | None) -> None:
-        """Fit four comparisons with the given options, so that impossible ones fail before any call is made."""
-        ranking = quiet_fit(REHEARSAL, self.fitting.method, bias=self.bias)
-        if self.until is not None:
-            if top is None:
+        elif top_of(self.goal, sys.maxsize, str(self.strategy)) is None:  # `expense` has the number of items
+            if self.until is not None:
                 expected_spearman(ranking)
-            else:
-                top_probability(ranking, 1)
+        elif self.until is not None:
+            top_probability(ranking, 1)
+        self.fitting.check()
 
     @property
     def compares_groups(self) -> bool:
@@ -259,21 +255,17 @@ class Task:
         costs = {voice.name: self._cost(voice.name, tokens[voice.name]) for voice in self.voices}
         least = math.nan if any(map(math.isnan, costs.values())) else min(filter(None, costs.values()), default=0.0)
         groups = self.systems().count if self.compares_groups else None
-        if self.growth is None:
-            calls = self.budget.calls(sizes, self.orders, least, len(self.voices), groups)
-            total = sum(number for number, _ in calls.values())
-        else:
-            calls = self.growth.calls(self.budget, sizes, self.orders, least, len(self.voices))
-            total = self.growth.more(calls)
+        new, given = None, Counter[Any]()
         if self.growth is not None:
-            links, given = self.growth.links(sizes), self.growth.given_in
+            new, given = self.growth.new, Counter(one.question.context for one in self.given)
+        calls = self.budget.calls(sizes, self.orders, least, len(self.voices), groups, new, given)
+        total = sum(number for number, _ in calls.values()) - given.total()
+        if groups is None:
+            made = {context: (number - given[context], orders) for context, (number, orders) in calls.items()}
+            links = {context: links_of(size, (new or sizes).get(context, 0)) for context, size in sizes.items()}
         else:
-            joined = sizes if groups is None else {None: groups}
-            links, given = {context: size - 1 for context, size in joined.items()}, Counter()
-        made = calls if groups is None else {None: (total, self.orders)}
-        each = [
-            (made[c][0] - given[c]) // (links[c] * (2 if made[c][1] == "both" else 1)) for c in links if links[c] > 0
-        ]
+            made, links = {None: (total, self.orders)}, {None: groups - 1}
+        each = [made[c][0] // (links[c] * (2 if made[c][1] == "both" else 1)) for c in links if links[c] > 0]
         most = max(costs.values()) if least == least else math.nan
         cost = min(total * most, self.budget.dollars) if self.is_panel and most == most else total * most
         return Expense(
@@ -339,7 +331,7 @@ class Expense:
 
     Of a run that grows, the calls per context contain those from before, and the total does not.
     `costs` is what a call of each voice costs, in dollars. With several voices, `cost` is that of the dearest, and
-    `alike` how many of them can be asked each pair so that the pairs connect all items.
+    `alike` how many of them can be asked each pair if the pairs are to connect all items.
     """
 
     by_context: Mapping[Any, tuple[int, Orders]]
@@ -348,3 +340,9 @@ class Expense:
     cost: float
     costs: Mapping[str | None, float]
     alike: int = 1
+
+
+def prices_of(judges: Sequence[Judge]) -> dict[str, dict[str, Any]]:
+    """The prices by which costs are counted, by judge, as run.json holds them."""
+    prices = {judge.name: getattr(judge, "price", None) for judge in judges}
+    return {name: price._asdict() for name, price in prices.items() if isinstance(price, Price)}

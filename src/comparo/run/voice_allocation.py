@@ -1,37 +1,35 @@
-"""Which voices get the next questions, decided from the answers of all contexts.
+"""Which voice gets which question, decided from the answers of all contexts.
 
-A voice r sees text i as x_ri = a_r·t_i + u_ri, with the variance v_r, of which ρ_r² is the consensus and the rest its
-own taste. An answer has the precision c_r. After m questions about each text, the voice has told of the consensus
+At first every voice is asked the same pairs, which shows how far they agree. Where the calls are too few to connect a
+context by every voice, each pair goes to a team of `alike` voices. Once the shares of the voices are decided, each new
+pair goes to one voice, in both orders if both are asked; when all pairs are used up, a voice is asked those that only
+others were asked.
+
+A voice r sees text i as x_ri = a_r·t_i + u_ri with variance v_r, of which ρ_r² is the consensus and the rest its own
+taste; an answer has the precision c_r. The precision of t_i after m questions about each text, in units of 1/Var t, is
 
     I_r(m) = ρ_r²·s_r·m / (1 + (1 − ρ_r²)·s_r·m),        s_r = v_r·c_r,
 
-the precision of t_i in units of 1/Var t: a voice cannot tell more than its taste allows, ρ²/(1 − ρ²). Voices that are
-copies share one taste and one ρ. Among them more is expected of those whose answers are more about the texts: ρ² is
-multiplied by the content of the voice, divided by the most content among its copies (docs/panel.md). The next questions
-go, step by step, where dI/dm per dollar is largest, or per question where the price of a voice is unknown.
+at most ρ²/(1 − ρ²). Copies of a voice share one taste and one ρ; ρ² is multiplied by the content of the voice divided
+by the most content among its copies (docs/panel.md). The next questions go, step by step, where dI/dm per dollar is
+largest, or per question where the price of a voice is unknown.
 
-Every voice is asked the same `PILOT` questions. They go on together until the answers of at least one of them show that
-scores order the texts: they are `SURE` times as probable if they do (`comparo.analysis.evidence`). Where prices differ,
-only the cheaper voices go on, until each shows it or has cost as much as the first questions to the dearest. Then, and
-whenever `GROWTH` times as much was spent, ρ, v and c are estimated from all answers (`panel`) and the
-shares are decided anew. A voice gets no more questions
+All voices are asked `PILOT` questions, and continue together until the answers of one of them are `SURE` times as
+probable if scores order the texts (`comparo.analysis.evidence`). Where prices differ, only the cheaper voices continue,
+until each shows it or has cost as much as the first questions to the dearest. Then, and whenever `GROWTH` times as much
+was spent, ρ, v and c are estimated from all answers (`panel`). A voice gets no more questions
 
-- if its answers do not show that the texts differ: if they are more probable when they do not, or, after the first
-  decision, not `SURE` times as probable when they do; but not before it was asked as many as the first that showed an
-  order. Here an order of the texts counts as well as pairs whose two answers, one in each order, agree: the mean of how
-  many times as probable both are. Pairs alone do not lead to the first decision, since 20 pairs without a loop show
-  that a voice looks at the texts, but too little of what the voices agree on;
-- if its agreement with the consensus is below `BLIND` and may be 0 (the 95% interval is not above it);
-- if it ranks the other way round: its answers count, sign-flipped, but more of them rest on the others being right;
+- if its answers do not show that the texts differ: they are more probable if they do not, or, after the first decision,
+  not `SURE` times as probable if they do; but not before it was asked as many as the first that showed an order. An
+  order counts as well as pairs whose two answers agree: the mean of both ratios. Pairs alone do not lead to the first
+  decision, since 20 pairs without a loop show little of their consensus;
+- if its agreement with the consensus is below `BLIND` and its 95% interval contains 0;
+- if it ranks against the others: its answers count, sign-flipped, but more of them rest on the others being right;
 - if all its questions of a wave failed.
 
-If that leaves none, all go on whose questions did not fail.
-
-Few comparisons that form no loop of texts do not tell noise from taste, and the noise that is estimated then may be far
-too small. So it is averaged with what the two orders of a pair differ by, which has the noise in it and whatever the
-order does besides, as if that had `DOUBT` degrees of freedom.
-
-All of it depends on the answers only, not on when they came.
+If that leaves none, all continue whose questions did not fail. Few comparisons without a loop of texts do not
+distinguish noise from taste, so the estimated noise is averaged with the variance of the two orders of a pair, as if
+that had `DOUBT` degrees of freedom. Everything depends on the answers only, not on when they came.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import sparse
@@ -54,7 +52,6 @@ from comparo.model.estimators.voice import Voice
 from comparo.model.inference.choices import Choices
 from comparo.ranking.display import BLIND
 from comparo.rounding import first_best
-from comparo.run.scheduling import Source
 from comparo.run.voices import comparisons
 from comparo.types import Array
 
@@ -71,6 +68,20 @@ REACH = 1.96  # standard errors on either side of an estimate, for 95%
 GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0  # k·golden mod 1 is spread evenly over (0, 1) for every number of k
 
 Ask = tuple[Any, Any, str]
+
+
+class Source(Protocol):
+    """What chooses pairs: a `Selector`, `Pairs` that compare groups, or a `Chorus` where there are several voices."""
+
+    @property
+    def remaining(self) -> int | None:
+        """How many can still be asked."""
+
+    def next(self, batch: int) -> Sequence[tuple[Any, ...]]:
+        """The next pairs."""
+
+    def observe(self, data: Any) -> None:
+        """Learn from answers (first, second, p, weight)."""
 
 
 class Shares(dict[str, float]):
@@ -182,7 +193,7 @@ class Chorus:
     def _team(self, pair: tuple[Any, Any], size: int) -> list[str]:
         """The voices of a new pair: those of its other order, if it was asked, else the next team of this size.
 
-        Team k begins with voice k and goes on in steps of 1, then of 2 and so on, so that any two voices meet.
+        Team k begins with voice k and goes on in steps of 1, then of 2 and so on: any two voices meet.
         """
         active = self._active
         if size == len(active):

@@ -1,7 +1,4 @@
-"""The voices of a run: each judge with each wording of the question, by name.
-
-From the judgements of a run to the comparisons that are fitted.
-"""
+"""The voices of a run, each a judge with a wording, and their answers as comparisons."""
 
 from __future__ import annotations
 
@@ -192,4 +189,40 @@ def make_prompt(
         wording=wording,
         labels=labels,
         answer=answer,
+    )
+
+
+def tokens_sentence(judgements: Sequence[Judgement]) -> str:
+    """How many tokens were read and written, and which of them have a price of their own or are not in the reply.
+
+    >>> from comparo.data.prompts import Question
+    >>> answer = Judgement(Question("ana", "bo"), p=0.7, tokens_in=900, tokens_out=80, tokens_reasoning=64)
+    >>> tokens_sentence([answer, answer])
+    '1,800 tokens read, 160 written, 128 of them reasoning'
+    """
+    names = ("tokens_in", "tokens_cached", "tokens_out", "tokens_reasoning")
+    read, cached, written, reasoning = (sum(getattr(one, name) for one in judgements) for name in names)
+    kept = f", {cached:,} of them from the server's cache" if cached else ""
+    thought = f", {reasoning:,} of them reasoning" if reasoning else ""
+    return f"{read:,} tokens read{kept}, {written:,} written{thought}"
+
+
+def model_sentences(judgements: Iterable[Judgement]) -> tuple[str, ...]:
+    """Of each voice whose answers came from several models, by the names in the server's replies: how many from each.
+
+    >>> from comparo.data.prompts import Question
+    >>> names = ("tiny-1", "tiny-1", "tiny-2")
+    >>> model_sentences(Judgement(Question("ana", "bo"), p=0.7, model=name) for name in names)[0].partition(";")[0]
+    "the server changed the judge's model: tiny-1 gave 2 answers, tiny-2 gave 1 answer"
+    """
+    counts: dict[str | None, Counter[str]] = {}
+    for one in judgements:
+        if one.model and not one.failed:
+            counts.setdefault(one.question.voice, Counter())[one.model] += 1
+    return tuple(
+        f"the server changed {'the judge' if voice is None else voice}'s model: "
+        + ", ".join(f"{name} gave {count:,} answer{'s' if count > 1 else ''}" for name, count in names.items())
+        + "; name one version of the model and run again with --fresh, if they should be from one"
+        for voice, names in counts.items()
+        if len(names) > 1
     )

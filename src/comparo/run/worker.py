@@ -1,7 +1,4 @@
-"""Judges in threads of their own, so that they never wait for the choice of pairs or for fitting.
-
-Whether a voice can go on: how many of its judgements failed, and whether it answers by the labels.
-"""
+"""Judges in threads of their own, which never wait for a choice of pairs or a fit, and the health of a voice."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def join(component: NDArray[np.int32], asked: NDArray[np.int32], worth: Array, m
     """At most `most` pairs of N items, each joining two components: those of largest gain `worth`·R, one at a time.
 
     R is the variance of the difference given a prior of variance 1 and the pairs `asked` (K, 2), all counting by their
-    `worth` (N, N). Items without any comparison come first, two by two, so that N/2 pairs include all of them.
+    `worth` (N, N). Items without any comparison come first, two by two: N/2 pairs include all of them.
 
     >>> worth = np.array([[1.0, 0.2, 0.9], [0.2, 1.0, 0.5], [0.9, 0.5, 1.0]])
     >>> join(np.arange(3, dtype=np.int32), np.empty((0, 2), dtype=np.int32), worth, 5)

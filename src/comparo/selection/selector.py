@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from comparo.data.columns import look_up
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
-from comparo.model.estimators.poe import WIDE, product_at
+from comparo.model.estimators.poe import product_at
 from comparo.model.inference.newton import Problem
 from comparo.model.likelihoods.bradley_terry import BradleyTerry, logistic_curvature
 from comparo.model.linalg.graph import Graph, Pattern
-from comparo.model.tuning import LIMITS, Limits
+from comparo.model.tuning import LIMITS, WIDE, Limits
 from comparo.selection.designs import (
     DEFAULT_GOAL,
     DEFAULT_ORDERS,

@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
-from comparo.model.estimators.votes import SPREAD, Expectation
+from comparo.model.estimators.votes import Expectation
 from comparo.model.likelihoods.bradley_terry import logistic_curvature
+from comparo.model.tuning import SPREAD
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.votes import expected_of
 from comparo.rounding import first_best
@@ -229,7 +230,7 @@ def telling_pairs(ranking: Ranking, number: int, seed: Seed = None) -> list[tupl
     ----------
     ranking : The judge's.
     number : How many pairs; fewer come back where there are fewer.
-    seed : A whole number or a generator; it decides among pairs of equal gain, and which of very many pairs are considered.
+    seed : A whole number or a generator; decides between equal pairs, and which of very many pairs are considered.
 
     Examples
     --------

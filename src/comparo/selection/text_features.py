@@ -151,7 +151,7 @@ def _overlaps(counts: sparse.csr_array, rarity: Array, sizes: NDArray[np.int64])
     """o of every two texts of each context, each (n, n), for the r (S,) of each sequence.
 
     `counts` (N, S) are those of some contexts of so many texts, one after the other. A sequence of one context is
-    another column than the same sequence of the next, so that one product of matrices serves all of them.
+    another column than the same sequence of the next: one product of matrices serves all of them.
     """
     rows, columns = counts.shape
     starts = np.cumsum(sizes) - sizes

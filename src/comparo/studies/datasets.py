@@ -142,7 +142,7 @@ def read_hanna(table: Table) -> Items:
 
 
 def read_cmcqrd(table: Table) -> Items:
-    """CMCQRD: all questions are compared with each other, so that each shows its passage and its options.
+    """CMCQRD: all questions are compared with each other, and each shows its passage and its options.
 
     `diff` is the score `difficulty`; a question without one is left out, and how many are is logged.
 

@@ -1,8 +1,8 @@
 """Draws: K of the recorded comparisons of every context, drawn many times, as if only these had been made.
 
-K counts calls. Asked in both orders, K calls are K/2 pairs; asked in one order, K pairs each in a
-random order. Every item is in at least one comparison. S draws of T calls (over all contexts) are an array of
-recorded rows, shape (S, T), in the order of the contexts.
+K counts calls. Asked in both orders, K calls are K/2 pairs; asked in one order, K pairs each in a random order. Every
+item is in at least one comparison. S draws of T calls (over all contexts) are an array of recorded rows, shape (S, T),
+in the order of the contexts.
 """
 
 import re
@@ -154,7 +154,7 @@ class Draws:
     def together(self, draws: slice = slice(None)) -> Comparisons:
         """The comparisons of several draws as one set, where context code draw·C + context is a context of its own.
 
-        Items keep their codes, so that item i of one context is item i of every other.
+        Items keep their codes: item i of one context is item i of every other.
         """
         recorded, rows = self.recorded, self.rows[draws]
         contexts = len(recorded.contexts)

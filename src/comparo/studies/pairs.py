@@ -1,7 +1,7 @@
 """PairS: ranking by a merge sort that asks the judge for each comparison (Liu et al. 2024, arXiv:2403.16950).
 
 The candidates are put in random order and sorted by halves, the worst first. To merge two sorted runs, their heads are
-compared, the one from the left run shown first, and the worse one goes next. PairS-greedy goes by whether p ≥ ½.
+compared, the one from the left run shown first, and the worse one goes next. PairS-greedy decides by p ≥ ½.
 PairS-beam keeps the `beam` likeliest partial merges, by the mean over their D decisions (as in the authors' code: by
 the sum, a merge would gain by asking little)
 
@@ -110,10 +110,10 @@ def recorded_answers(recorded: Comparisons) -> Answer:
     Traceback (most recent call last):
     comparo.errors.JudgeError: replay/memory on 'b' against 'a': ...
     """
-    return judge_answers(Replay(recorded))
+    return judge_answers(Replay(recorded), Prompt("{first}{second}"))
 
 
-def judge_answers(judge: Judge, prompt: Prompt | None = None, items: Items | None = None) -> Answer:
+def judge_answers(judge: Judge, prompt: Prompt, items: Items | None = None) -> Answer:
     """Answers from a judge that is asked with a prompt about the texts of `items`; a failed one raises a JudgeError."""
 
     def answer(asked: Sequence[Asked]) -> list[float]:

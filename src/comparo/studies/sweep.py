@@ -28,8 +28,6 @@ from comparo.analysis.correlations import pearson, spearman
 from comparo.data.comparisons import Comparisons
 from comparo.methods import Method, quiet_fit
 from comparo.model.estimators.poe import Bias
-from comparo.model.linalg.graph import Graph
-from comparo.model.tuning import LIMITS
 from comparo.ranking.ranking import Ranking
 from comparo.selection.designs import Orders
 from comparo.studies.draws import Draws, Strategy, calls_in, draw, reaches
@@ -56,9 +54,7 @@ class Fit:
 
     Methods that use decisions decide a pair that was asked in both orders once, by p̃_ij = ½(p_ij + 1 − p_ji), as the
     paper's symmetric set-up does: else a judge who favours a position would tie items that it can distinguish. "bt"
-    has the paper's prior (`prior_pairs="compared"`). In small contexts it is solved by Newton's method, which is
-    faster: e = 1/(N − 1) additional wins for either side of a comparison are p = (y + e)/(1 + 2e) with weight 1 + 2e,
-    so that its maximum is that of a product of soft Bradley–Terry experts.
+    has the paper's prior (`prior_pairs="compared"`).
 
     >>> Fit("poe-bt").independent, Fit("poe-bt", "joint").independent
     (True, False)
@@ -80,20 +76,8 @@ class Fit:
             merged = comparisons.merge_orders()
             comparisons = merged if comparisons.weight is not None else replace(merged, weight=None)
         if self.method == "bt" and self.bias == "none":
-            return _bradley_terry(comparisons)
+            return quiet_fit(comparisons, "bt", prior_pairs="compared")
         return quiet_fit(comparisons, self.method, bias=self.bias)
-
-
-def _bradley_terry(comparisons: Comparisons) -> Ranking:
-    """The scores of "bt": by Newton's method where all contexts are small, else by Newman's iteration."""
-    graph = Graph.build(comparisons)
-    if int(np.max(np.diff(graph.starts))) > LIMITS.batched:
-        return quiet_fit(comparisons, "bt", algorithm="newman", prior_pairs="compared")
-    decisions = comparisons.decisions()
-    extra = 1.0 / (np.diff(graph.starts) - 1.0)[graph.position[graph.first]]
-    weight = decisions.weights + 2.0 * extra
-    p = (decisions.weights * decisions.p + extra) / weight
-    return quiet_fit(replace(decisions, p=p, weight=weight), "poe-bt", prior="first")
 
 
 TIED = 1e-7  # scores closer than this share of their context's range are tied, so that rounding does not rank them

@@ -152,7 +152,7 @@ def tables(curves: Curves, sizes: Mapping[str, float]) -> list[Table]:
 
 
 def _few_calls(curves: Curves, sizes: Mapping[str, float]) -> Table:
-    rows = []
+    rows: list[list[Any]] = []
     for (name, attribute), ways in curves.items():
         few = 2 * sizes[name]
         rows.append([f"{name} {attribute}", ways[PAPER].whole, *(ways[way].at(few) for way in WAYS)])

@@ -1,35 +1,50 @@
-"""The pages over HTTP: who may open what, and how a request must look.
+"""The pages over HTTP: who may open what, how a request must look, and how long a connection may wait.
 
-Every address begins with a token; without a valid one the answer is a page that says nothing. What changes something is
-a POST of JSON from a page of this server: other sites cannot send it, because browsers say where a request comes from
+Every address begins with a token; without a valid one the answer is an empty refusal. A request that changes something
+is a POST of JSON from a page of this server: other sites cannot send it, because browsers send the origin of a request
 (Origin, Sec-Fetch-Site) and ask before they send JSON elsewhere. On this machine alone, the Host must be one of its
-names, so that no other site can give itself this server's address (DNS rebinding).
+names: no other site can give itself this server's address (DNS rebinding).
+
+Anybody who reaches the port can open connections and send nothing, without a token. So a request, with its body, must
+arrive within `patience` seconds, and of too many connections the one that has waited longest for a request is closed.
+A browser sends its request as soon as it is connected, and connects again where it was closed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import math
-from collections.abc import Awaitable, Callable, Collection
+import socket
+import sys
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
+import h11
+import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from comparo.data.sanitize import visible
 from comparo.errors import StoreError
 from comparo.vote.ballots import CHOICES
 from comparo.vote.pages import FILES, HERE, REASON, Pages
-from comparo.vote.people import is_same
+from comparo.vote.session import is_same
 from comparo.vote.standing import ranking_csv, votes_csv
 
+MOST = 256  # connections: several classes, of which each browser opens some for a moment
+PATIENCE = 10.0  # seconds for a request to arrive: it is a few kilobytes, which any network carries in less
+GRACE = 3  # seconds that requests in flight have to end when the server is stopped
 LARGEST = 10_000  # bytes of what a page sends: the longest reason takes 800, as UTF-8
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
@@ -48,153 +63,120 @@ REFUSED = (HERE / "refused.html").read_text(encoding="utf-8")
 NOT_SAVED = "This was NOT saved: the server cannot write to its disk. Tell the organiser, and do not close this page."
 NO_NEXT = "This was saved, but the server cannot write the next pair to its disk. Tell the organiser, then try again."
 
-Handler = Callable[[Request], Awaitable[Response]]
+Sent = dict[str, Any]  # the JSON object that a page sends
 logger = logging.getLogger(__name__)
-
-
-class RefusedError(Exception):
-    """A request without a valid token, or from another site."""
 
 
 def make_app(pages: Pages, hosts: Collection[str] | None = None) -> ASGIApp:
     """The application; `hosts` are the names that a request may use for this server, any if None."""
     booth = pages.booth
 
-    def judge_of(request: Request) -> str:
+    def judge(request: Request) -> str:
         name = booth.links.judge(request.path_params["token"])
         if name is None:
-            raise RefusedError
+            raise HTTPException(404)
         return name
 
-    def check_organiser(request: Request) -> None:
-        if not is_same(booth.links.organiser, request.path_params["token"]):
-            raise RefusedError
+    def organiser(request: Request) -> str:
+        return _checked(request, booth.links.organiser)
 
-    def check_invitation(request: Request) -> None:
-        if not pages.has_invitation or not is_same(booth.links.invitation, request.path_params["token"]):
-            raise RefusedError
+    def invited(request: Request) -> str:
+        return _checked(request, booth.links.invitation if pages.has_invitation else "")
 
-    async def judge_page(request: Request) -> Response:
-        name = judge_of(request)
-        return HTMLResponse(await run_in_threadpool(pages.judge, _base(request), name))
-
-    async def vote(request: Request) -> Response:
-        name, sent = judge_of(request), await _sent(request)
+    def vote(name: str, sent: Sent) -> Response:
         ballot, turn, choice = _whole(sent, "ballot"), _whole(sent, "turn"), sent.get("choice")
         if not isinstance(choice, str) or choice not in CHOICES:
             raise HTTPException(400, f"choice is one of {', '.join(CHOICES)}")
-        return await changed(name, booth.vote, name, ballot, turn, choice, _seconds(sent))
+        booth.vote(name, ballot, turn, choice, _seconds(sent))
+        return following(name)
 
-    async def skip(request: Request) -> Response:
-        name, sent = judge_of(request), await _sent(request)
+    def skip(name: str, sent: Sent) -> Response:
         ballot, turn, reason = _whole(sent, "ballot"), _whole(sent, "turn"), sent.get("reason")
         if not isinstance(reason, str) or not reason.strip():
             raise HTTPException(400, "reason is a text that is not empty")
-        said = visible(" ".join(reason.split()))[:REASON]
-        return await changed(name, booth.skip, name, ballot, turn, said, _seconds(sent))
+        booth.skip(name, ballot, turn, visible(" ".join(reason.split()))[:REASON], _seconds(sent))
+        return following(name)
 
-    async def undo(request: Request) -> Response:
-        name, sent = judge_of(request), await _sent(request)
-        return await changed(name, booth.undo, name, _whole(sent, "vote"))
+    def undo(name: str, sent: Sent) -> Response:
+        booth.undo(name, _whole(sent, "vote"))
+        return following(name)
 
-    async def changed(name: str, change: Callable[..., None], *arguments: Any) -> Response:
-        """Change something, and answer with what the judge sees next."""
-        await run_in_threadpool(change, *arguments)
+    def following(name: str) -> Response:
+        """What the judge sees after a change that is stored."""
         try:
-            return JSONResponse({"html": await run_in_threadpool(pages.turn, name)})
+            return JSONResponse({"html": pages.turn(name)})
         except StoreError as error:
             logger.error("%s", error)
             return JSONResponse({"error": NO_NEXT}, 507)
 
-    async def differing(request: Request) -> Response:
-        name, number = judge_of(request), request.query_params.get("ballot", "")
+    def differing(name: str, request: Request) -> Response:
+        number = request.query_params.get("ballot", "")
         ballot = booth.ballot(name, int(number)) if number.isdecimal() and len(number) < 16 else None
         if ballot is None:
             raise HTTPException(400, "there is no such pair")
-        sides = await run_in_threadpool(pages.differences, ballot)
+        sides = pages.differences(ballot)
         if sides is None:
             raise HTTPException(422, "These texts are too long for their differences to be shown.")
         return JSONResponse({"sides": sides})
 
-    async def join_page(request: Request) -> Response:
-        check_invitation(request)
-        return HTMLResponse(pages.join(_base(request)))
-
-    async def join(request: Request) -> Response:
-        check_invitation(request)
-        name = (await _sent(request)).get("name")
+    def join(_: str, sent: Sent) -> Response:
+        name = sent.get("name")
         try:
-            token = await run_in_threadpool(booth.join, name if isinstance(name, str) else "")
+            token = booth.join(name if isinstance(name, str) else "")
         except ValueError as error:
             raise HTTPException(409, f"{str(error)[:1].upper()}{str(error)[1:]}.") from error
         return JSONResponse({"path": f"/vote/{token}/"})
 
-    async def organiser_page(request: Request) -> Response:
-        check_organiser(request)
-        return HTMLResponse(await run_in_threadpool(pages.organiser, _base(request)))
+    gets: dict[str, Callable[[str, Request], Response]] = {
+        "vote/": lambda name, request: HTMLResponse(pages.judge(_base(request), name)),
+        "vote/differences": differing,
+        "join/": lambda _, request: HTMLResponse(pages.join(_base(request))),
+        "organiser/": lambda _, request: HTMLResponse(pages.organiser(_base(request))),
+        "organiser/live": lambda *_: JSONResponse({"html": pages.standing()}),
+        "organiser/votes.csv": lambda *_: _download("votes.csv", votes_csv(booth)),
+        "organiser/ranking.csv": lambda *_: _download("ranking.csv", ranking_csv(pages.live.look(wait=True))),
+        **dict.fromkeys(("vote/{file}", "join/{file}", "organiser/{file}"), _file),
+    }
+    posts = {"vote/vote": vote, "vote/skip": skip, "vote/undo": undo, "join/name": join}
+    checks = {"vote": judge, "join": invited, "organiser": organiser}
 
-    async def live(request: Request) -> Response:
-        check_organiser(request)
-        return JSONResponse({"html": await run_in_threadpool(pages.standing)})
+    def route(path: str, answer: Callable[[str, Any], Response], is_post: bool) -> Route:
+        """Check the token, read the JSON of a POST, and answer in a thread."""
+        page, _, name = path.partition("/")
 
-    async def votes(request: Request) -> Response:
-        check_organiser(request)
-        return _download("votes.csv", await run_in_threadpool(votes_csv, booth))
+        async def respond(request: Request) -> Response:
+            who = checks[page](request)
+            return await run_in_threadpool(answer, who, await _sent(request) if is_post else request)
 
-    async def ranking(request: Request) -> Response:
-        check_organiser(request)
-        standing = await run_in_threadpool(pages.live.look, True)
-        return _download("ranking.csv", ranking_csv(standing))
+        return Route(f"/{page}/{{token}}/{name}", respond, methods=["POST" if is_post else "GET"])
 
-    def files(check: Callable[[Request], Any]) -> Handler:
-        async def file(request: Request) -> Response:
-            check(request)
-            name = request.path_params["file"]
-            if name not in FILES:
-                raise RefusedError
-            return Response((HERE / name).read_bytes(), media_type=f"{FILES[name]}; charset=utf-8")
-
-        return file
-
-    routes = [
-        Route("/vote/{token}/", judge_page),
-        Route("/vote/{token}/vote", vote, methods=["POST"]),
-        Route("/vote/{token}/skip", skip, methods=["POST"]),
-        Route("/vote/{token}/undo", undo, methods=["POST"]),
-        Route("/vote/{token}/differences", differing),
-        Route("/vote/{token}/{file}", files(judge_of)),
-        Route("/join/{token}/", join_page),
-        Route("/join/{token}/name", join, methods=["POST"]),
-        Route("/join/{token}/{file}", files(check_invitation)),
-        Route("/organiser/{token}/", organiser_page),
-        Route("/organiser/{token}/live", live),
-        Route("/organiser/{token}/votes.csv", votes),
-        Route("/organiser/{token}/ranking.csv", ranking),
-        Route("/organiser/{token}/{file}", files(check_organiser)),
-    ]
-    handlers: dict[Any, Any] = {RefusedError: _refuse, HTTPException: _explain, StoreError: _not_saved}
-    handlers[ClientDisconnect] = _left
+    routes = [route(path, answer, False) for path, answer in gets.items()]
+    routes += [route(path, change, True) for path, change in posts.items()]
+    handlers: dict[Any, Any] = {HTTPException: _explain, StoreError: _not_saved, ClientDisconnect: _left}
     return _guarded(Starlette(routes=routes, exception_handlers=handlers), hosts)
 
 
+def _checked(request: Request, token: str) -> str:
+    if not is_same(token, request.path_params["token"]):
+        raise HTTPException(404)
+    return token
+
+
+def _file(_: str, request: Request) -> Response:
+    name = request.path_params["file"]
+    if name not in FILES:
+        raise HTTPException(404)
+    return Response((HERE / name).read_bytes(), media_type=f"{FILES[name]}; charset=utf-8")
+
+
 def _guarded(app: ASGIApp, hosts: Collection[str] | None) -> ASGIApp:
-    """The application behind a look at the headers of every request, with the headers of every response."""
+    """The application behind a check of the headers of every request."""
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
-        request = Request(scope)
-
-        async def begun(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [
-                    *message.get("headers", []),
-                    *((name.lower().encode(), value.encode()) for name, value in HEADERS.items()),
-                ]
-            await send(message)
-
-        is_fine = _is_of_host(request, hosts) and (request.method in ("GET", "HEAD") or _is_own(request))
-        await (app if is_fine else _refusal())(scope, receive, begun)
+        if scope["type"] == "http":
+            request = Request(scope)
+            is_fine = _is_of_host(request, hosts) and (request.method in ("GET", "HEAD") or _is_own(request))
+            await (app if is_fine else _refusal())(scope, receive, send)
 
     return guarded
 
@@ -218,8 +200,7 @@ def _is_own(request: Request) -> bool:
     return kind == "application/json" and is_here and site in (None, "same-origin")
 
 
-async def _sent(request: Request) -> dict[str, Any]:
-    """The JSON object that a page sent."""
+async def _sent(request: Request) -> Sent:
     body = b""
     async for part in request.stream():
         body += part
@@ -234,21 +215,20 @@ async def _sent(request: Request) -> dict[str, Any]:
     return sent
 
 
-def _whole(sent: dict[str, Any], name: str) -> int:
+def _whole(sent: Sent, name: str) -> int:
     value = sent.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**53:
         raise HTTPException(400, f"{name} is a whole number from 1 on")
     return value
 
 
-def _seconds(sent: dict[str, Any]) -> float:
+def _seconds(sent: Sent) -> float:
     value = sent.get("seconds")
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if is_number and abs(value) < 1e9 else math.nan  # type: ignore[arg-type]
 
 
 def _base(request: Request) -> str:
-    """The beginning of a page's own addresses."""
     return request.url.path.rstrip("/")
 
 
@@ -256,12 +236,8 @@ def _refusal() -> Response:
     return HTMLResponse(REFUSED, 403)
 
 
-async def _refuse(_request: Request, _error: Exception) -> Response:
-    return _refusal()
-
-
 async def _explain(_request: Request, error: Exception) -> Response:
-    """What is wrong with a request; an address that there is not says as little as one without a token."""
+    """The fault of a request; an unknown address gets the same refusal as a token that is not valid."""
     assert isinstance(error, HTTPException)
     if error.status_code in (404, 405):
         return _refusal()
@@ -282,3 +258,108 @@ async def _not_saved(request: Request, error: Exception) -> Response:
 
 def _download(name: str, text: str) -> Response:
     return Response(text, media_type="text/csv", headers={"Content-Disposition": f'attachment; filename="{name}"'})
+
+
+@dataclass
+class Waiting:
+    """The connections of a server without a whole request, the one that has waited longest first, and their limits."""
+
+    most: int
+    patience: float
+    connections: dict[Limited, None] = field(default_factory=dict)
+    is_crowded: bool = False
+
+    def make_room(self) -> None:
+        """Close the connection that has waited longest; the first time, say so."""
+        oldest = next(iter(self.connections))
+        oldest.stop_waiting()
+        oldest.transport.abort()
+        if not self.is_crowded:
+            logger.warning(
+                "More than %d connections were open at once. Those that send no request are closed, and votes go on.",
+                self.most,
+            )
+        self.is_crowded = True
+
+
+class Limited(H11Protocol):
+    """A connection that is closed where its request takes too long, or where others need its place."""
+
+    def __init__(self, waiting: Waiting, **given: Any) -> None:
+        super().__init__(**given)
+        self.waiting = waiting
+        self.deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.waiting.connections[self] = None
+        self._set_deadline()
+        if len(self.connections) > self.waiting.most:
+            self.waiting.make_room()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
+            self._set_deadline()
+        else:
+            self.stop_waiting()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self in self.connections:
+            self.waiting.connections[self] = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.stop_waiting()
+
+    def stop_waiting(self) -> None:
+        """Wait for the request no more."""
+        self.waiting.connections.pop(self, None)
+        if self.deadline is not None:
+            self.deadline.cancel()
+            self.deadline = None
+
+    def _set_deadline(self) -> None:
+        if self.deadline is None:
+            self.deadline = self.loop.call_later(self.waiting.patience, lambda: self.transport.abort())
+
+
+def most_connections(most: int = MOST) -> int:
+    """The number of connections to hold: at most a quarter of the files that this process may open.
+
+    Accepting is ahead of closing by a few rounds of the event loop, with half as many connections in each.
+    """
+    if sys.platform == "win32":
+        return most
+    import resource
+
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return most if files == resource.RLIM_INFINITY else max(2, min(most, files // 4))
+
+
+def serve(
+    app: ASGIApp,
+    listening: socket.socket,
+    ready: Callable[[], None] = lambda: None,
+    patience: float = PATIENCE,
+) -> None:
+    """Serve until a signal ends it (Ctrl-C, SIGTERM), which is raised again when requests in flight are answered.
+
+    A connection is closed where its request has not arrived after `patience` seconds.
+    """
+    waiting = Waiting(most_connections(), patience)
+    config = uvicorn.Config(
+        app,
+        http=partial(Limited, waiting),  # type: ignore[arg-type]  # it is called as a class of protocols is
+        ws="none",
+        log_level="error",
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        headers=list(HEADERS.items()),
+        backlog=waiting.most // 2,  # also how many connections are accepted before one is closed
+        timeout_graceful_shutdown=GRACE,
+    )
+    ready()
+    uvicorn.Server(config).run(sockets=[listening])

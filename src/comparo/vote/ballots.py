@@ -1,7 +1,7 @@
 """Ballots: each pair that is shown to a judge, stored before it is shown, and the vote that answers it.
 
-A ballot is answered once: its number and turn name what a vote is about, so that one that is posted twice counts once.
-A vote that is taken back is not deleted. It is withdrawn, and its ballot is open again, in the next turn.
+A ballot is answered once: a vote names its number and turn, and one that is posted twice counts once. A vote that is
+taken back is not deleted: it is withdrawn, and its ballot is open again, in the next turn.
 """
 
 from __future__ import annotations
@@ -84,14 +84,12 @@ def show(store: Store, voter: str, context: Any, first: Any, second: Any) -> Bal
 
 def answer(store: Store, ballot: Ballot, choice: str, seconds: float) -> Ballot | None:
     """Store the vote of a ballot, "A", "B" or "="; None where the ballot was answered before."""
-    p = CHOICES[choice]
-    return _close(store, ballot, Judgement(_question(ballot), p=p, reply=choice, seconds=seconds), p)
+    return _close(store, ballot, p=CHOICES[choice], reply=choice, seconds=seconds)
 
 
 def skip(store: Store, ballot: Ballot, reason: str, seconds: float) -> Ballot | None:
     """Store that a ballot was skipped, a failed judgement and no tie; None where it was answered before."""
-    judgement = Judgement(_question(ballot), seconds=seconds, error=f"{SKIPPED}{reason}")
-    return _close(store, ballot, judgement, None)
+    return _close(store, ballot, error=f"{SKIPPED}{reason}", seconds=seconds)
 
 
 def withdraw(store: Store, ballot: Ballot) -> Ballot:
@@ -117,21 +115,18 @@ def stored_ballots(store: Store) -> Iterator[Ballot]:
         yield Ballot(number, voter, *labels, datetime.fromisoformat(shown), turn, judgement, p)
 
 
-def _close(store: Store, ballot: Ballot, judgement: Judgement, p: float | None) -> Ballot | None:
+def _close(store: Store, ballot: Ballot, **answered: Any) -> Ballot | None:
     """Store a judgement and which ballot it answers, both or neither."""
+    question = Question(ballot.first, ballot.second, ballot.context, voice=ballot.voter)
     with store.transaction() as connection:
         known = connection.execute(
             "SELECT 1 FROM ballots WHERE number = ? AND turn = ? AND judgement IS NULL", (ballot.number, ballot.turn)
         ).fetchone()
-        if known is None or insert(connection, judgement) is None:
+        if known is None or insert(connection, Judgement(question, **answered)) is None:
             return None
         number = _last(connection)
         connection.execute("UPDATE ballots SET judgement = ? WHERE number = ?", (number, ballot.number))
-    return replace(ballot, judgement=number, p=p)
-
-
-def _question(ballot: Ballot) -> Question:
-    return Question(ballot.first, ballot.second, ballot.context, voice=ballot.voter)
+    return replace(ballot, judgement=number, p=answered.get("p"))
 
 
 def _last(connection: sqlite3.Connection) -> int:

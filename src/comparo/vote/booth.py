@@ -1,30 +1,30 @@
 """The booth: what judges do, one at a time, each step stored before it is answered.
 
-All methods may be called from any thread. What is in memory is what was read from the run folder or stored in it.
+All methods may be called from any thread. Memory holds what was read from the run folder or stored in it.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
-from comparo.data.items import Items
-from comparo.data.prompts import Prompt
 from comparo.errors import StoreError
+from comparo.run.files import set_aside
 from comparo.run.fit_policy import Fitting
 from comparo.run.store import Store
-from comparo.run.task import Task
 from comparo.vote import ballots
 from comparo.vote.ballots import Ballot
 from comparo.vote.dealing import Dealer
-from comparo.vote.people import Links, fitting_of, identity_of, task_of
+from comparo.vote.session import MAY_DIFFER, Links, Voting
 
 logger = logging.getLogger(__name__)
 
@@ -43,32 +43,12 @@ class Turn:
 
 
 class Booth:
-    """The judges and the ballots of a run whose store is open.
+    """The judges and the ballots of a voting whose store, the run folder with its items, is open."""
 
-    Parameters
-    ----------
-    store : The run folder, with its items.
-    items, prompt, until, seed : The task of the run (`people.task_of`).
-    links : The judges so far.
-    twice : The share of pairs that go to two judges.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        items: Items,
-        prompt: Prompt,
-        links: Links,
-        *,
-        twice: float = 0.0,
-        until: float | None = None,
-        seed: int = 0,
-        first: Sequence[tuple[Any, Any, Any]] = (),
-    ) -> None:
-        self.store, self.items, self.prompt, self.links = store, items, prompt, links
-        self.until, self.seed = until, seed
+    def __init__(self, store: Store, voting: Voting, links: Links) -> None:
+        self.store, self.voting, self.links = store, voting, links
         self._turn = threading.Lock()
-        self._dealer = Dealer(items, twice, seed, first)
+        self._dealer = Dealer(voting.items, voting.twice, voting.seed, voting.first)
         self._own: dict[str, dict[int, Ballot]] = {}
         self._helper = ThreadPoolExecutor(max_workers=1, thread_name_prefix="chooser")
         self._choosing: set[Any] = set()
@@ -80,22 +60,16 @@ class Booth:
         with self._turn:
             self._helper.shutdown(cancel_futures=True)
 
-    @property
-    def task(self) -> Task:
-        """The task of the run with the judges so far."""
-        return task_of(self.items, self.prompt, list(self.links.judges), self.until, self.seed)
-
     @cached_property
     def fitting(self) -> Fitting:
-        """How the votes become a ranking; what it finds out about the texts is kept."""
-        return fitting_of(self.task)
+        """How votes become a ranking: all people together, because few votes of each say little about their tastes."""
+        return replace(self.voting.task(list(self.links.judges)).fitting, together=True)
 
     def join(self, name: str) -> str:
         """Add a judge, and return the token; a ValueError where the name cannot be taken."""
         with self._step():
             links = self.links.joined(name)
-            task = task_of(self.items, self.prompt, list(links.judges), self.until, self.seed)
-            self.store.identify(identity_of(task))
+            self.store.identify(self.voting.identity(list(links.judges)))
             links.write(self.store)
             self.links = links
             return list(links.judges.values())[-1]
@@ -124,10 +98,9 @@ class Booth:
     def undo(self, voter: str, judgement: int) -> None:
         """Take back a judge's own answer; one that was taken back before, or is another judge's, stays as it is."""
         with self._step():
-            for ballot in self._own.get(voter, {}).values():
+            for ballot in list(self._own.get(voter, {}).values()):
                 if ballot.judgement == judgement:
                     self._know(ballots.withdraw(self.store, ballot))
-                    return
 
     def ballot(self, voter: str, number: int) -> Ballot | None:
         """A judge's own ballot by its number."""
@@ -182,7 +155,7 @@ class Booth:
         return ballot
 
     def _choose_ahead(self, context: Any, ahead: int) -> None:
-        """Let another thread choose the next pairs of a context, so that the next judge need not wait for them."""
+        """Let another thread choose the next pairs of a context: the next judge need not wait for them."""
         deck = self._dealer.decks[context]
         if not deck.is_low(ahead) or context in self._choosing:
             return
@@ -190,7 +163,7 @@ class Booth:
         def choose() -> None:
             try:
                 deck.fill(ahead)
-            except Exception:  # the judge who needs the pairs would meet it again, and be told
+            except Exception:  # the judge who needs the pairs would meet it again
                 logger.exception("pairs could not be chosen ahead")
             finally:
                 self._choosing.discard(context)
@@ -201,5 +174,34 @@ class Booth:
 
 def _clamped(seconds: float, ballot: Ballot) -> float:
     """The time that a page measured, at most the time since the ballot was first shown."""
-    since = (datetime.now(UTC) - ballot.shown).total_seconds()
-    return round(min(max(seconds, 0.0), max(since, 0.0)), 1) if seconds == seconds else round(max(since, 0.0), 1)
+    since = max((datetime.now(UTC) - ballot.shown).total_seconds(), 0.0)
+    return round(since if math.isnan(seconds) else min(max(seconds, 0.0), since), 1)
+
+
+@contextmanager
+def opened(
+    voting: Voting,
+    folder: Path,
+    notes: dict[str, Any],
+    *,
+    fresh: bool = False,
+    place: Callable[[Links], int],
+) -> Iterator[Booth]:
+    """The booth of a run folder, which is made or continued; `place` opens the port, given the links so far.
+
+    `notes` are added to run.json.
+    """
+    links = (Links.new() if fresh else Links.read(folder)).with_judges(voting.names)
+    names = list(links.judges)
+    chosen = {"budget": "votes", "together": True, "twice": voting.twice}
+    configuration = {**voting.task(names).configuration, **chosen, **notes}
+    links = replace(links, port=place(links))
+    if fresh:
+        set_aside(folder)
+    # A vote is worth more than the time of a flush: each is on the disk before the page moves on.
+    store = Store(folder, voting.identity(names), configuration, may_differ=MAY_DIFFER, most_unsynced=1)
+    with closing(store):
+        store.add_items(voting.items)
+        links.write(store)
+        with closing(Booth(store, voting, links)) as booth:
+            yield booth

@@ -1,19 +1,17 @@
 """Which pair a judge sees next, and which text of it is on the left.
 
-1. A pair that wants another look: a share `twice` of all pairs goes to two judges, so that their agreement can be
-   measured; one that was skipped goes to another judge once; and so does one that somebody opened and left.
-2. Otherwise a pair that nobody has seen: first those that tell most of a machine's ranking, where there is one
-   (`selection.telling`), then of the context with the fewest pairs for its size (`decks`).
+1. A pair that needs another vote: a share `twice` of all pairs goes to two judges, to measure their agreement; one that
+   was skipped goes to another judge once; and so does one that somebody opened and left.
+2. Otherwise a pair that nobody has seen: first the most informative ones about a machine's ranking, where there is one
+   (`selection.vote_priority`), then of the context with the fewest pairs for its size (`Deck`).
 3. When all pairs have been seen: the pair with the fewest looks that this judge has not seen.
 
 The first two are of the judge's last context until each of its texts could have been shown once. No judge sees a pair
 twice. The text that the judge has seen less often on the left than on the right is on the left.
 
-The pairs of one context that nobody has seen yet, chosen ahead of the judges so that none of them waits.
-
-The choice is that of `selection.Selector`: greedy for the first `BASE` votes per text, then adaptive on the votes of
+New pairs are chosen by `selection.Selector`: greedy for the first `BASE` votes per text, then adaptive on the votes of
 all judges. Scores from fewer votes are mostly chance, and pairs chosen by them would make the ranking look surer than
-it is. A choice takes up to 0.15 s for 1,000 texts, so that another thread makes it while earlier pairs are read.
+it is. A choice takes up to 0.15 s for 1,000 texts, so another thread makes it while earlier pairs are read.
 """
 
 import math
@@ -32,6 +30,7 @@ from comparo.selection.selector import Selector
 from comparo.vote.ballots import Ballot, Pair
 
 BASE = 3  # votes per text; docs/measurements/votes.md has what the ranking is worth after few and many votes
+LEFT = timedelta(minutes=30)  # after which an open ballot counts as left: several times what two long texts take
 Vote = tuple[Any, Any, float]
 
 
@@ -60,7 +59,7 @@ class Deck:
             self._news.append(vote)
 
     def withdraw(self, ballot: int) -> None:
-        """Forget a vote: what is chosen next starts from the others, since a `Selector` forgets none."""
+        """Forget a vote: the next choice starts from the others, since a `Selector` forgets none."""
         with self._post:
             self.votes.pop(ballot, None)
             self._selector = None
@@ -74,11 +73,6 @@ class Deck:
                     return pair
             if not self.fill(ahead):
                 return None
-
-    @property
-    def is_exhausted(self) -> bool:
-        """Whether every pair was taken."""
-        return self._is_exhausted and not self._queue
 
     def is_low(self, ahead: int) -> bool:
         """Whether less than half of the pairs ahead are left."""
@@ -107,11 +101,8 @@ class Deck:
             return bool(self._queue)
 
 
-LEFT = timedelta(minutes=30)  # after which an open ballot counts as left: several times what two long texts take
-
-
 class Dealer:
-    """Deals pairs to judges; `know` tells it of every ballot, as it is shown, answered or opened again.
+    """Deals pairs to judges; `know` takes every ballot, as it is shown, answered or opened again.
 
     >>> dealer = Dealer(Items.of({"ana": "A story.", "bo": "Another.", "cy": "A third."}), twice=0.0)
     >>> context, first, second = dealer.deal("me", 1)
@@ -167,8 +158,7 @@ class Dealer:
         `voters` is how many judges there are, for whom pairs are chosen ahead.
         """
         last, row = self._stay.get(voter, (None, 0))
-        stays = 0 < row < len(self.decks[last].ids) // 2
-        here = [last] if stays else []
+        here = [last] if 0 < row < len(self.decks[last].ids) // 2 else []
         pair = (
             self._another_look(voter, here or self.decks)
             or self._new(voters, here)
@@ -181,7 +171,7 @@ class Dealer:
         return context, *self._sides(voter, context, *sorted(items, key=lambda item: self.items.row(context, item)))
 
     def ahead(self, voters: int) -> int:
-        """How many pairs of a context are chosen ahead: the next one of each judge, and the one after."""
+        """The number of pairs of a context that are chosen ahead: the next one of each judge, and the one after."""
         return 2 * max(1, voters)
 
     def _wanted(self, pair: Pair) -> int:

@@ -1,75 +1,71 @@
-"""The pages: templates filled in, every text escaped by them."""
+"""The pages: templates filled in, with texts as they are, as Markdown, or with the words marked that differ.
+
+Texts are untrusted: templates and this file escape them, and Markdown makes tags without attributes, links or images.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markdown_it import MarkdownIt
+from markdown_it.common.utils import escapeHtml
+from markupsafe import Markup, escape
 
+from comparo.data.prompts import Question
 from comparo.report.making import question
+from comparo.report.page import environment
 from comparo.vote.ballots import Ballot
 from comparo.vote.booth import Booth
-from comparo.vote.people import LONGEST
+from comparo.vote.session import LONGEST
 from comparo.vote.standing import Live, Standing, members_of
-from comparo.vote.text import as_markdown, differences
 
 HERE = Path(__file__).parent
-FILES = {"page.css": "text/css", "judge.js": "text/javascript", "join.js": "text/javascript"}
-FILES |= {"organiser.js": "text/javascript"}
+FILES = {"page.css": "text/css"} | dict.fromkeys(("judge.js", "join.js", "organiser.js"), "text/javascript")
 REASON = 200  # characters of the reason for a skip
 SHOWN = 200  # rows of the ranking on the organiser's page; ranking.csv has all
+MARKDOWN = 30_000  # characters of a text that is shown as Markdown: hostile ones of that length take about 1 s
+WORDS = 6000  # of each text that are compared at most: unrelated texts of that length take 0.2 s
+STEPS = 5_000_000  # of the search for equal words, about 1 s; texts made of few words would take minutes
+_WORD = re.compile(r"\w+|[^\w\s]")
 
 
 @dataclass(frozen=True)
-class Look:
-    """How the pages look: what the texts and their context are called, votes asked of each judge, minutes to a break.
+class Pages:
+    """The pages of a booth.
 
-    With `markdown`, texts are shown as Markdown. `origin` begins the links that are given to others.
+    `kind` and `heading` are what the texts and their context are called, `each` the votes asked of each judge, and
+    `rest` the minutes to a break. `origin` begins the links that are given to others.
     """
 
+    booth: Booth
     kind: str = "Text"
     heading: str = "Context"
     each: int | None = None
     rest: float = 0.0
     markdown: bool = False
     origin: str = ""
-
-
-@dataclass(frozen=True)
-class Pages:
-    """The pages of a booth."""
-
-    booth: Booth
-    live: Live
-    look: Look
     has_invitation: bool = False
 
     @cached_property
-    def _environment(self) -> Environment:
-        return Environment(
-            loader=FileSystemLoader(HERE),
-            autoescape=True,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            undefined=StrictUndefined,
-        )
-
-    @cached_property
-    def _question(self) -> str:
-        return question(self.booth.prompt)
+    def live(self) -> Live:
+        return Live(self.booth)
 
     def _filled(self, template: str, **values: Any) -> str:
-        return self._environment.get_template(template).render(question=self._question, **values)
+        asked = question(self.booth.voting.prompt)
+        return environment(HERE).get_template(template).render(question=asked, **values)
 
     def judge(self, base: str, name: str) -> str:
         """The page of a judge."""
-        values = {"base": base, "name": name, "rest": self.look.rest, "longest": REASON}
+        values = {"base": base, "name": name, "rest": self.rest, "longest": REASON}
         return self._filled("judge.html.j2", **values, **self._turn(name))
 
     def turn(self, name: str) -> str:
@@ -78,22 +74,22 @@ class Pages:
 
     def _turn(self, name: str) -> dict[str, Any]:
         turn = self.booth.turn(name)
-        look = {"turn": turn, "each": self.look.each, "kind": self.look.kind, "heading": self.look.heading}
+        shown = {"turn": turn, "each": self.each, "kind": self.kind, "heading": self.heading}
         if turn.ballot is None:
-            return look
+            return shown
         asked = self._asked(turn.ballot)
-        return look | {
+        return shown | {
             "left": self._text(asked.first_text),
             "right": self._text(asked.second_text),
             "context": None if asked.context_text is None else self._text(asked.context_text),
-            "code": list(self.booth.items.groups).index(turn.ballot.context),
+            "code": list(self.booth.voting.items.groups).index(turn.ballot.context),
         }
 
-    def _asked(self, ballot: Ballot) -> Any:
-        return self.booth.items.question(ballot.context, ballot.first, ballot.second)
+    def _asked(self, ballot: Ballot) -> Question:
+        return self.booth.voting.items.question(ballot.context, ballot.first, ballot.second)
 
     def _text(self, text: str) -> Markup:
-        if self.look.markdown:
+        if self.markdown and len(text) <= MARKDOWN:
             return Markup('<div class="markdown">{}</div>').format(as_markdown(text))
         return Markup('<div class="plain">{}</div>').format(text)
 
@@ -109,7 +105,7 @@ class Pages:
 
     def organiser(self, base: str) -> str:
         """The page of the organiser."""
-        values = {"base": base, "folder": str(self.booth.store.folder), "origin": self.look.origin}
+        values = {"base": base, "folder": str(self.booth.store.folder), "origin": self.origin}
         return self._filled("organiser.html.j2", **values, **self._standing())
 
     def standing(self) -> str:
@@ -128,11 +124,11 @@ class Pages:
             "members": members_of([], list(links.judges)) if standing is None else standing.members,
             "links": {name: f"/vote/{token}/" for name, token in links.judges.items()},
             "invitation": f"/join/{links.invitation}/" if self.has_invitation else None,
-            "each": self.look.each,
-            "until": self.booth.until,
+            "each": self.each,
+            "until": self.booth.voting.until,
             "rows": rows,
             "hidden": hidden,
-            "has_contexts": len(self.booth.items.contexts) > 1,
+            "has_contexts": len(self.booth.voting.items.contexts) > 1,
             "notes": () if standing is None or standing.ranking is None else standing.ranking.notes,
             "problem": self.live.problem,
             "nan": math.nan,
@@ -152,3 +148,78 @@ def _rows(standing: Standing) -> tuple[list[Mapping[str, Any]], int]:
         ends = [row[name] if math.isfinite(row[name]) else row["score"] for name in ("low", "score", "high")]
         rows.append({**row, "x": [f"{100 * (end - low) / max(high - low, 1e-9):.1f}" for end in ends]})
     return rows, len(columns["item"]) - len(rows)
+
+
+_PARSER = MarkdownIt("commonmark", {"html": False})
+_PARSER.validateLink = lambda *_: True  # type: ignore[method-assign]  # of every link, only its words are shown
+_PARSER.add_render_rule("link_open", lambda *_: "")
+_PARSER.add_render_rule("link_close", lambda *_: "")
+_PARSER.add_render_rule("image", lambda _, tokens, number, *__: escapeHtml(tokens[number].content))
+
+
+def as_markdown(text: str) -> Markup:
+    """Markdown as HTML without attributes; of a link or an image only its words are left.
+
+    >>> print(as_markdown("# A *title*\\n\\nSee [this](https://example.org), `a < b`."))
+    <h3>A <em>title</em></h3>
+    <p>See this, <code>a &lt; b</code>.</p>
+    <BLANKLINE>
+    """
+    tokens = _PARSER.parse(text)
+    for token in tokens:
+        token.attrs, token.info = {}, ""
+        if token.type.startswith("heading"):
+            token.tag = f"h{min(int(token.tag[1]) + 2, 6)}"  # the page has headings of its own
+    return Markup(_PARSER.renderer.render(tokens, _PARSER.options, {}))
+
+
+def differences(one: str, other: str) -> tuple[Markup, Markup] | None:
+    """Two texts, escaped, with the words marked that the other does not have at that place; None for long ones.
+
+    >>> differences("The cat <sat>.", "The dog <sat>.")
+    (Markup('The <mark>cat</mark> &lt;sat&gt;.'), Markup('The <mark>dog</mark> &lt;sat&gt;.'))
+    """
+    words = [list(_WORD.finditer(text)) for text in (one, other)]
+    if max(map(len, words)) > WORDS:
+        return None
+    equal: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])
+    for start, other_start, size in _blocks(*([word[0] for word in each] for each in words)):
+        for side, begin in enumerate((start, other_start)):
+            equal[side].append((begin, begin + size))
+    shown = (
+        _marked(text, list(_gaps(own, found))) for text, own, found in zip((one, other), words, equal, strict=True)
+    )
+    return next(shown), next(shown)
+
+
+def _blocks(one: list[str], other: list[str]) -> list[tuple[int, int, int]]:
+    """Where equal words begin in each, and how many, in order; at `STEPS` the search ends, and the rest differs."""
+    matcher, times = SequenceMatcher(None, one, other), Counter(other)
+    popular = 1 + len(other) // 100  # words that occur more often are no beginnings of equal words for the matcher
+    cost = [0, *accumulate(1 + (times[word] if times[word] <= popular else 0) for word in one)]
+    found, ranges, steps = [], [(0, len(one), 0, len(other))], 0
+    while ranges and steps < STEPS:
+        low, high, other_low, other_high = ranges.pop()
+        steps += cost[high] - cost[low]
+        start, other_start, size = matcher.find_longest_match(low, high, other_low, other_high)
+        if size:
+            found.append((start, other_start, size))
+            ranges += [(low, start, other_low, other_start), (start + size, high, other_start + size, other_high)]
+    return sorted(found)
+
+
+def _gaps(words: list[re.Match[str]], equal: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The places in the text of the words between those that are equal."""
+    at = 0
+    for begin, end in [*equal, (len(words), len(words))]:
+        if at < begin:
+            yield words[at].start(), words[begin - 1].end()
+        at = end
+
+
+def _marked(text: str, spans: list[tuple[int, int]]) -> Markup:
+    parts, at = [], 0
+    for begin, end in spans:
+        parts += [escape(text[at:begin]), Markup("<mark>{}</mark>").format(text[begin:end])]
+        at = end
+    return Markup("").join([*parts, escape(text[at:])])

@@ -1,29 +1,177 @@
-"""A session of voting: the run folder opened with its links and judges, or what is wrong before anything starts."""
+"""A session of voting: what is voted on, the names of the judges, and the links that open their pages.
 
+Each judge has a token, the organiser has one, and so has an invitation. They are in a private file of the run folder:
+links stay the same when the server is started again. Whoever has a link may use it.
+"""
+
+from __future__ import annotations
+
+import hmac
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+import secrets
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from math import ceil
 from pathlib import Path
 from typing import Any
 
 from comparo.data.items import Items
-from comparo.data.prompts import Prompt
+from comparo.data.prompts import Prompt, Question
 from comparo.data.run_folder import database_of
-from comparo.errors import StoreError, WrongFolderError
+from comparo.data.sanitize import visible
+from comparo.errors import JudgeError, StoreError, WrongFolderError
+from comparo.judges import Judgement
+from comparo.model.estimators.panel_members import OTHERS
 from comparo.report.record import read_record
 from comparo.run.budget import Budget
-from comparo.run.files import set_aside
 from comparo.run.folders import choose_folder, folders
 from comparo.run.resume import Change
 from comparo.run.store import Store, count_judgements, differences, read_configuration, stored_items
+from comparo.run.task import Task
+from comparo.run.voices import Voice
 from comparo.selection.designs import DEFAULT_BUDGET
 from comparo.selection.sharing import telling_pairs
-from comparo.vote.booth import Booth
-from comparo.vote.people import MAY_DIFFER, Links, identity_of, task_of
 
-FIRST = 50  # votes that tell the validity of a judge to a factor of about three (docs/people.md)
+LONGEST = 40  # characters of a name: what a row of the organiser's table has room for
+ALIKE = str.maketrans("авекмнорстухіјѕԁһԛԝαβεζηικμνορτυχ", "abekmhopctyxijsdhqwabezhikmnoptyx")  # in small letters
+UNSEEN = "\u034f\u115f\u1160\u2800" + "".join(map(chr, range(0xFE00, 0xFE10)))  # signs of other categories than Cf
+MAY_DIFFER = ("judge", "voices")  # people may join a run that has begun
+FIRST = 50  # votes that give the validity of a judge to a factor of about three (docs/people.md)
+FILE = "links.json"
+BYTES = 18  # of randomness in a token: 144 bits, 24 characters
+MOST = 1000  # judges of one run: an invitation that went astray must not fill the disk
+
+
+@dataclass(frozen=True)
+class Person:
+    """A judge who is asked on a page; no program can ask them."""
+
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    ahead: int = 1
+    chooses: bool = True
+
+    def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
+        raise JudgeError(f"{self.name} is a person, who votes on the page of `comparo vote`")
+
+
+def checked_name(name: str, taken: Iterable[str] = ()) -> str:
+    """A name as it is stored; a ValueError where it cannot be one, or is that of another judge.
+
+    >>> checked_name("  Ana  Lima ")
+    'Ana Lima'
+    >>> checked_name("ANA", ["ana"])
+    Traceback (most recent call last):
+    ValueError: there is a judge called 'ana' already; choose another name
+    """
+    name = " ".join(unicodedata.normalize("NFC", name).split())
+    if not name:
+        raise ValueError("a judge has no name; give each judge one")
+    if len(name) > LONGEST:
+        raise ValueError(f"the name {name[:LONGEST]!r}… has {len(name)} characters; {LONGEST} are the most")
+    if visible(name) != name:
+        raise ValueError(f"the name {visible(name)!r} has characters that cannot be shown; leave them out")
+    if name.casefold() == OTHERS:
+        raise ValueError(f"no judge can be called {name!r}: judges with few votes are shown together under that name")
+    if not _look(name):
+        raise ValueError("the name has only characters that are not seen; give the judge a name")
+    for other in taken:
+        if _look(other) == _look(name):
+            raise ValueError(f"there is a judge called {other!r} already; choose another name")
+    return name
+
+
+def _look(name: str) -> str:
+    """A name as it looks: without signs that are not seen, and with Latin letters for those that look like them.
+
+    >>> _look("\u0410n\u200ba") == _look("ana")
+    True
+    """
+    plain = unicodedata.normalize("NFKC", name).casefold().translate(ALIKE)
+    return "".join(sign for sign in plain if unicodedata.category(sign) != "Cf" and sign not in UNSEEN)
+
+
+def parse_names(text: str) -> list[str]:
+    """The names in a list with commas between them, as `--for` has it.
+
+    >>> parse_names("ana, bo,cy")
+    ['ana', 'bo', 'cy']
+    """
+    names: list[str] = []
+    for part in text.split(","):
+        try:
+            names.append(checked_name(part, names))
+        except ValueError as error:
+            raise ValueError(f"--for {visible(text)}: {error}") from error
+    return names
+
+
+@dataclass(frozen=True)
+class Links:
+    """The tokens of a run, and the port at which its pages were last.
+
+    >>> links = Links.new().joined("ana")
+    >>> links.judge(links.judges["ana"]), links.judge("guess"), links.judge("")
+    ('ana', None, None)
+    """
+
+    organiser: str
+    invitation: str
+    judges: Mapping[str, str]
+    port: int | None = None
+
+    @classmethod
+    def new(cls) -> Links:
+        """Tokens for an organiser and an invitation, and no judges yet."""
+        return cls(secrets.token_urlsafe(BYTES), secrets.token_urlsafe(BYTES), {})
+
+    @classmethod
+    def read(cls, folder: Path) -> Links:
+        """The tokens of a run folder, new ones where it has none."""
+        path = folder / FILE
+        try:
+            links = cls(**json.loads(path.read_text(encoding="utf-8")))
+            if not all(isinstance(each, str) for each in (links.organiser, links.invitation, *links.judges.values())):
+                raise TypeError("a token is not text")
+        except FileNotFoundError:
+            return cls.new()
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            raise StoreError(
+                f"{path} cannot be read ({error}), so the links of this run are not known; mend it, or remove it to "
+                "get new links. The votes are not in it"
+            ) from error
+        return links
+
+    def write(self, store: Store) -> None:
+        """Store the tokens, private and flushed."""
+        store.write(FILE, json.dumps(asdict(self), ensure_ascii=False, indent=2) + "\n")
+
+    def joined(self, name: str) -> Links:
+        """With one more judge; a ValueError where the name is taken or is none."""
+        name = checked_name(name, self.judges)
+        if len(self.judges) >= MOST:
+            raise ValueError(f"there are {MOST} judges, and no more can join; tell the organiser")
+        return replace(self, judges={**self.judges, name: secrets.token_urlsafe(BYTES)})
+
+    def with_judges(self, names: Iterable[str]) -> Links:
+        """With these judges, those who are there already unchanged."""
+        links = self
+        for name in names:
+            if name.casefold() not in map(str.casefold, links.judges):
+                links = links.joined(name)
+        return links
+
+    def judge(self, token: str) -> str | None:
+        """The judge with this token; every token is compared, in a time that does not depend on it."""
+        found = [name for name, own in self.judges.items() if is_same(own, token)]
+        return found[0] if found else None
+
+
+def is_same(token: str, given: str) -> bool:
+    """Whether two tokens are the same, in a time that does not depend on how much of them is."""
+    return hmac.compare_digest(token.encode(), given.encode("utf-8", "replace"))
 
 
 @dataclass(frozen=True)
@@ -32,6 +180,12 @@ class Voting:
 
     `names` are the judges that were named. `twice` is the share of pairs that go to two judges. `first` are the pairs
     that are asked before all others.
+
+    >>> from comparo.data.prompts import criterion_prompt
+    >>> items = Items.of({str(k): f"Text {k}." for k in range(20)})
+    >>> voting = Voting(items, criterion_prompt("better"), ["Cy", "Di"])
+    >>> voting.identity()["judge"], voting.each(3)
+    ('Cy, Di', 40)
     """
 
     items: Items
@@ -45,15 +199,31 @@ class Voting:
     def __post_init__(self) -> None:
         if not 0 <= self.twice <= 1:
             raise ValueError(f"--twice {self.twice} is not a share of the pairs, from 0 to 1")
-        task_of(self.items, self.prompt, self.names, self.until, self.seed)  # which checks the rest
+        self.task()  # which checks the rest
+
+    def task(self, names: Sequence[str] | None = None) -> Task:
+        """The task that people share, by default those of `names`: pairs in one order, chosen by all votes so far."""
+        people = tuple(Voice(name, Person(name), self.prompt) for name in (self.names if names is None else names))
+        return Task(
+            self.items,
+            self.prompt,
+            people[0].judge if people else Person("people"),
+            Budget.of(DEFAULT_BUDGET),
+            until=self.until,
+            strategy="adaptive",
+            orders="one",
+            method="mixed",
+            seed=self.seed,
+            panel=people if len(people) > 1 else (),
+        )
+
+    def identity(self, names: Sequence[str] | None = None) -> dict[str, Any]:
+        """What must stay the same to continue: the identity of the task, and that people are asked."""
+        return {**self.task(names).identity, "asked": "people"}
 
     def folder(self, data: str, out: Path | None, fresh: bool) -> Path:
         """The run folder: `out`, else that of the same voting, else a new one."""
-        return out or choose_folder(data, self._identity, fresh, may_differ=MAY_DIFFER)
-
-    @property
-    def _identity(self) -> dict[str, Any]:
-        return identity_of(task_of(self.items, self.prompt, self.names, self.until, self.seed))
+        return out or choose_folder(data, self.identity(), fresh, may_differ=MAY_DIFFER)
 
     def check_texts(self, folder: Path) -> None:
         """Raise a WrongFolderError where a folder has the same voting about other texts, and say which."""
@@ -74,21 +244,16 @@ class Voting:
     def _change(self, folder: Path) -> Change | None:
         """How the texts differ from those of a folder; None where they do not, or something else does too."""
         with suppress(StoreError, OSError):
-            identity = json.loads(json.dumps(self._identity, default=str))
+            identity = json.loads(json.dumps(self.identity(), default=str))
             before = read_configuration(folder)["identity"]
             if before.get("items") != identity["items"] and not differences(before, identity, (*MAY_DIFFER, "items")):
                 return Change.between(stored_items(folder), self.items, frozenset())
         return None
 
     def each(self, judges: int) -> int:
-        """How many votes to ask of each judge: together as many pairs as `comparo rank` asks by default.
+        """The votes to ask of each judge: together as many pairs as `comparo rank` asks by default.
 
         No judge can give more than one vote on each pair.
-
-        >>> from comparo.data.prompts import criterion_prompt
-        >>> items = Items.of({str(k): f"Text {k}." for k in range(20)})
-        >>> Voting(items, criterion_prompt("better"), ["ana"], twice=0.2).each(3)
-        40
         """
         sizes = {context: len(ids) for context, ids in self.items.names.items()}
         calls = sum(number for number, _ in Budget.of(DEFAULT_BUDGET).calls(sizes, "both").values())
@@ -97,54 +262,15 @@ class Voting:
 
     @property
     def pairs(self) -> int:
-        """How many pairs there are, in all contexts."""
+        """The number of pairs in all contexts."""
         return sum(len(ids) * (len(ids) - 1) // 2 for ids in self.items.names.values())
 
 
-def telling_of(data: str, seed: int) -> list[tuple[Any, Any, Any]]:
-    """The pairs whose votes tell most of the ranking of a machine's run; none where `data` is no folder of one."""
+def informative_pairs(data: str, seed: int) -> list[tuple[Any, Any, Any]]:
+    """The pairs whose votes say most about the judge of a machine's run; none where `data` is no folder of one."""
     database = None if data == "-" else database_of(data)
     if database is None or read_configuration(database.parent)["identity"].get("asked") == "people":
         return []
     if not count_judgements(database.parent)[0]:
         return []
     return telling_pairs(read_record(database.parent).ranking, FIRST, seed)
-
-
-@contextmanager
-def opened(
-    voting: Voting,
-    folder: Path,
-    notes: dict[str, Any],
-    *,
-    fresh: bool = False,
-    place: Callable[[Links], int],
-) -> Iterator[Booth]:
-    """The booth of a run folder, which is made or continued; `place` opens the port, given the links so far.
-
-    `notes` are added to its run.json.
-    """
-    links = (Links.new() if fresh else Links.read(folder)).with_judges(voting.names)
-    task = task_of(voting.items, voting.prompt, list(links.judges), voting.until, voting.seed)
-    links = replace(links, port=place(links))
-    if fresh:
-        set_aside(folder)
-    configuration = {**task.configuration, "budget": "votes", "together": True, "twice": voting.twice, **notes}
-    # A vote is worth more than the time of a flush: each is on the disk before the page moves on.
-    with closing(Store(folder, identity_of(task), configuration, may_differ=MAY_DIFFER, most_unsynced=1)) as store:
-        store.add_items(voting.items)
-        links.write(store)
-        booth = Booth(
-            store,
-            voting.items,
-            voting.prompt,
-            links,
-            twice=voting.twice,
-            until=voting.until,
-            seed=voting.seed,
-            first=voting.first,
-        )
-        try:
-            yield booth
-        finally:
-            booth.close()

@@ -1,7 +1,6 @@
 """What the organiser sees: who has voted how, how far the judges agree, and the ranking so far.
 
-Everything is computed from the votes in the run folder, by a thread of its own and at most a sixth of the time, so that
-no judge waits for it.
+A thread of its own computes everything from the votes in the run folder, at most a sixth of the time: no judge waits.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -59,35 +57,26 @@ class Member:
 class Standing:
     """The standing after some votes. Where there are none, `ranking` is None; α and flips are of pairs with two looks.
 
-    `spearman` has an entry for each context of the ranking, `later` the same after twice as many votes, and `sure` are
-    the contexts that have reached the target. `skips` are the last pairs that were skipped, the latest first.
+    `expected` is the expected Spearman correlation, the mean over contexts, NaN where some texts are not connected;
+    `expected_later` is the same after twice as many votes. `sure` is the number of contexts that have reached the
+    target. `skips` are the last pairs that were skipped, the latest first.
     """
 
     votes: int
     members: Sequence[Member]
+    skips: Sequence[Judgement]
+    contexts: int
     alpha: Estimate | None = None
     flips: Flips | None = None
     ranking: Ranking | None = None
-    spearman: Sequence[float] = ()
-    later: Sequence[float] = ()
+    expected: float = math.nan
+    expected_later: float = math.nan
     sure: int = 0
-    contexts: int = 1
-    skips: Sequence[Judgement] = ()
 
     @property
     def one_sided(self) -> list[str]:
         """The judges whose choice of sides is unlikely to be chance."""
         return [member.name for member in self.members if member.p < UNLIKELY / len(self.members)]
-
-    @property
-    def expected(self) -> float:
-        """The expected Spearman correlation, the mean over contexts; NaN where it is not known."""
-        return _mean(self.spearman)
-
-    @property
-    def expected_later(self) -> float:
-        """The same after twice as many votes."""
-        return _mean(self.later)
 
     @property
     def is_sure(self) -> bool:
@@ -97,40 +86,34 @@ class Standing:
 
 def standing_of(booth: Booth) -> Standing:
     """The standing of the votes that are stored now."""
-    folder = booth.store.folder
+    folder, until = booth.store.folder, booth.voting.until
     judgements = [] if folder is None else read_judgements(folder)
     members = members_of(judgements, list(booth.links.judges))
-    sizes = {context: len(ids) for context, ids in booth.items.names.items()}
-    votes = sum(member.votes for member in members)
+    sizes = {context: len(ids) for context, ids in booth.voting.items.names.items()}
     skips = [judgement for judgement in reversed(judgements) if judgement.failed][:SKIPS]
-    if not votes:
-        return Standing(0, members, contexts=len(sizes), skips=skips)
+    empty = Standing(sum(member.votes for member in members), members, skips, len(sizes))
+    if not empty.votes:
+        return empty
     data = comparisons(judgements)
     ranking = booth.fitting.rank(data)
     biases = voter_biases(ranking)
-    members = [replace(member, left=biases.get(member.name)) for member in members]
-    spearman, later = expected_spearman(ranking), expected_spearman(ranking, more=1.0)
-    whole = connected(data, sizes)
+    spearman, whole = expected_spearman(ranking), connected(data, sizes)
     names = [None] if data.contexts is None else data.contexts.tolist()
-    known = [name in whole for name in names]
-    is_sure = set() if booth.until is None else sure_contexts(ranking, spearman, booth.until) & whole
-    together = replace(data, judges=None, judge=None)
-    return Standing(
-        votes,
-        members,
-        krippendorff_alpha(data),
-        count_flips(together),
-        ranking,
-        [value if is_known else math.nan for value, is_known in zip(spearman.tolist(), known, strict=True)],
-        [value if is_known else math.nan for value, is_known in zip(later.tolist(), known, strict=True)],
-        len(is_sure),
-        len(sizes),
-        skips,
+    is_known = whole.issuperset(names)
+    return replace(
+        empty,
+        members=[replace(member, left=biases.get(member.name)) for member in members],
+        alpha=krippendorff_alpha(data),
+        flips=count_flips(replace(data, judges=None, judge=None)),
+        ranking=ranking,
+        expected=float(np.mean(spearman)) if is_known else math.nan,
+        expected_later=float(np.mean(expected_spearman(ranking, more=1.0))) if is_known else math.nan,
+        sure=0 if until is None else len(sure_contexts(ranking, spearman, until) & whole),
     )
 
 
 def members_of(judgements: Sequence[Judgement], names: Sequence[str]) -> list[Member]:
-    """What each judge has done, judges without a vote too.
+    """The votes and skips of each judge, judges without a vote too.
 
     >>> from comparo.data.prompts import Question
     >>> asked = Question("a", "b", voice="ana")
@@ -199,14 +182,14 @@ class Live:
             return self._thread
 
     def _state(self) -> object:
-        """What the standing depends on: the votes, which are known by the answers of their ballots, and the judges."""
+        """The votes, which are known by the answers of their ballots, and the judges: the standing depends on these."""
         return [each.judgement for each in self.booth.shown()], list(self.booth.links.judges)
 
     def _compute(self, state: object) -> None:
         begun = time.monotonic()
         try:
             self._latest, self.problem = standing_of(self.booth), ""
-        except Exception as error:  # the organiser is told, and judges go on
+        except Exception as error:  # the organiser sees it, and judges go on
             logger.exception("the standing could not be computed")
             self.problem = str(error) or type(error).__name__
         self._seen = state
@@ -215,19 +198,18 @@ class Live:
 
 def votes_csv(booth: Booth) -> str:
     """All votes as CSV: first, second, winner, p, voter, context, seconds and at; `first` was on the left."""
-    columns: dict[str, list[Any]] = {
-        name: [] for name in ("first", "second", "winner", "p", "voter", "context", "seconds", "at")
-    }
-    if booth.store.folder is not None:
-        with reading(booth.store.folder) as connection:
-            rows = connection.execute(
-                "SELECT first, second, p, voice, context, seconds, at FROM judgements WHERE error IS NULL AND "
-                "NOT withdrawn ORDER BY number"
-            ).fetchall()
-        for first, second, p, voice, context, seconds, at in rows:
-            values = (decode(first), decode(second), WINNERS[p], p, voice, decode(context), seconds, at)
-            for name, value in zip(columns, values, strict=True):
-                columns[name].append(value)
+    assert booth.store.folder is not None
+    with reading(booth.store.folder) as connection:
+        found = connection.execute(
+            "SELECT first, second, p, voice, context, seconds, at FROM judgements WHERE error IS NULL AND "
+            "NOT withdrawn ORDER BY number"
+        ).fetchall()
+    rows = [
+        (decode(first), decode(second), WINNERS[p], p, voice, decode(context), seconds, at)
+        for first, second, p, voice, context, seconds, at in found
+    ]
+    names = ("first", "second", "winner", "p", "voter", "context", "seconds", "at")
+    columns = {name: [row[place] for row in rows] for place, name in enumerate(names)}
     if all(context is None for context in columns["context"]):
         del columns["context"]
     return csv_text(columns)
@@ -236,7 +218,3 @@ def votes_csv(booth: Booth) -> str:
 def ranking_csv(standing: Standing | None) -> str:
     """The ranking as CSV, only a header where there is none."""
     return "item\n" if standing is None or standing.ranking is None else standing.ranking.to_csv()
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.nan if not values or any(map(math.isnan, values)) else float(np.mean(values))

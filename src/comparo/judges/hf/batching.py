@@ -206,6 +206,7 @@ class Batch:
 class Batches:
     """How many questions run at once: `size`, or as many as make `tokens` tokens.
 
+    >>> from comparo.data.prompts import Question
     >>> rows = [Encoded(Question(1, 2), [7] * length) for length in (2, 5, 4)]
     >>> [[len(row.ids) for row in batch.rows] for batch in Batches(None, tokens=10, pass_tokens=0).of(rows)]
     [[5, 4], [2]]

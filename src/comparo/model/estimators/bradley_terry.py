@@ -1,71 +1,80 @@
-"""Bradley–Terry on hard decisions by the classical iterations: Zermelo's, and Newman's faster one.
+"""Method "bt": Bradley–Terry on decisions by maximum likelihood, with a prior in wins where one is asked for.
 
-With π = e^s, W_i the wins of i, w_ij its wins over j and n_ij = w_ij + w_ji:
+    Σ_k w_k·[y_k·d_k − log(1 + e^d_k)],    d = s_first − s_second
 
-    Zermelo   π_i ← W_i / Σ_j n_ij / (π_i + π_j)
-    Newman    π_i ← Σ_j w_ij·π_j / (π_i + π_j)  /  Σ_j w_ji / (π_i + π_j)
-
-Both are written as a step of s_i, with π_i / (π_i + π_j) = σ(s_i − s_j), which cannot overflow.
+e wins more for either side of a comparison are the decision (w·y + e)/(w + 2e) of weight w + 2e.
 """
 
 from __future__ import annotations
 
-import logging
+import itertools
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
-from scipy.special import expit
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 
-from comparo.model.linalg.graph import Graph
-from comparo.model.tuning import LIMITS, Limits
-from comparo.types import Array
+from comparo.data.comparisons import Comparisons
+from comparo.model.inference.newton import Problem
+from comparo.model.likelihoods.bradley_terry import BradleyTerry
+from comparo.model.linalg.graph import Graph, Pattern
+from comparo.model.posterior import Posterior, Scored
+from comparo.model.tuning import LIMITS, WIDE, Limits
+from comparo.types import Index
 
-Algorithm = Literal["zermelo", "newman"]
+PriorPairs = Literal["none", "compared", "all"]
+MOST_PAIRS = 50_000_000  # 400 MB of node numbers
 
-log = logging.getLogger(__name__)
 
+def bradley_terry(comparisons: Comparisons, prior_pairs: PriorPairs = "none", limits: Limits = LIMITS) -> Scored:
+    """The scores that make the decisions most probable.
 
-def zermelo(
-    graph: Graph,
-    won: Array,
-    lost: Array,
-    algorithm: Algorithm = "zermelo",
-    tolerance: float = 1e-4,
-    limits: Limits = LIMITS,
-) -> tuple[Array, int, bool]:
-    """Scores (n,) from the wins of the first (`won`) and of the second (`lost`) in each comparison, shape (K,).
+    `prior_pairs` are the pairs with 1/(N − 1) more wins for either side, in a context of N items. With "none", scores
+    have a Gaussian prior of standard deviation `WIDE` in components without a maximum.
 
-    Returns the scores, centred in each component, the iterations made, and whether no score moved by more than
-    `tolerance` in the last one. Every item needs some wins and some losses, which a prior adds.
-
-    >>> from comparo.data.comparisons import Comparisons
-    >>> graph = Graph.build(Comparisons.from_rows([("a", "b", 1.0)]))
-    >>> zermelo(graph, np.array([3.0]), np.array([1.0]), "newman", 1e-9)[0].round(4)   # ± ½ log 3
+    >>> rows = [("a", "b", 1.0)] * 3 + [("b", "a", 1.0)]
+    >>> bradley_terry(Comparisons.from_rows(rows)).scores.round(4)    # ± ½ log 3
     array([ 0.5493, -0.5493])
     """
-    n, first, second = graph.nodes, graph.first, graph.second
-    wins = np.bincount(first, won, n) + np.bincount(second, lost, n)
-    played = wins > 0
-    scores, step = np.zeros(n), np.zeros(n)
-    for iteration in range(1, limits.zermelo_iterations + 1):
-        difference = scores[first] - scores[second]
-        share, rest = expit(difference), expit(-difference)
-        if algorithm == "zermelo":
-            games = won + lost
-            above, below = wins, np.bincount(first, games * share, n) + np.bincount(second, games * rest, n)
-        else:
-            above = np.bincount(first, won * rest, n) + np.bincount(second, lost * share, n)
-            below = np.bincount(first, lost * share, n) + np.bincount(second, won * rest, n)
-        ratio = np.divide(above, below, out=np.ones(n), where=played)
-        target = graph.centre(scores + np.log(ratio))
-        # Newman's update of all items at once can oscillate (for two items it does): then half of the step is taken.
-        before, step = step, target - scores
-        step = np.where(step * before < 0, 0.5 * step, step)
-        scores = graph.centre(scores + step)
-        moved = float(np.max(np.abs(step)))
-        if moved <= tolerance:
-            return scores, iteration, True
-    log.warning(
-        "%s's algorithm did not settle in %d iterations; a score still moved by %.1e", algorithm, iteration, moved
+    graph = Graph.build(comparisons)
+    p, weight, ridge, played = comparisons.p, comparisons.weights, np.zeros(graph.nodes), graph
+    wins = 1.0 / np.maximum(np.diff(graph.starts) - 1.0, 1.0)[graph.position]
+    if prior_pairs == "none":
+        ridge = np.where(_has_maximum(graph, comparisons)[graph.component], 0.0, 1.0 / WIDE**2)
+    elif prior_pairs == "compared":
+        more = np.where(weight > 0, wins[graph.first], 0.0)
+        p, weight = (weight * p + more) / np.where(weight > 0, weight + 2.0 * more, 1.0), weight + 2.0 * more
+    else:
+        first, second = _all_pairs(graph)
+        p, weight = np.append(p, np.full(len(first), 0.5)), np.append(weight, 2.0 * wins[first])
+        graph = graph.whole()
+        played = replace(graph, first=np.append(graph.first, first), second=np.append(graph.second, second))
+    pattern = Pattern(played, limits=limits)
+    order, start = pattern.order, np.zeros(graph.nodes)
+    found = Problem(pattern, BradleyTerry(), p[order], weight[order], None, start, ridge).maximise(start)
+    return Scored(graph, graph.centre(found.x), Posterior((found.laplacian,)), found.converged)
+
+
+def _has_maximum(graph: Graph, comparisons: Comparisons) -> NDArray[np.bool_]:
+    """Whether the likelihood of Bradley–Terry has a maximum in each component (Ford 1957): strongly connected wins."""
+    won, lost = (comparisons.weights * share > 0 for share in (comparisons.p, 1.0 - comparisons.p))
+    winner, loser = (
+        np.concatenate([one[won], other[lost]])
+        for one, other in ((graph.first, graph.second), (graph.second, graph.first))
     )
-    return scores, iteration, False
+    beat = sparse.coo_array((np.ones(len(winner)), (winner, loser)), shape=(graph.nodes, graph.nodes))
+    strong = connected_components(beat, directed=True, connection="strong")[1]
+    parts = np.unique(np.column_stack([graph.component, strong]), axis=0)[:, 0]
+    return np.asarray(np.bincount(parts) == 1)
+
+
+def _all_pairs(graph: Graph) -> tuple[Index, Index]:
+    """Every pair of nodes of every context."""
+    pairs = sum(size * (size - 1) // 2 for size in np.diff(graph.starts).tolist())
+    if pairs > MOST_PAIRS:
+        raise ValueError(f"prior_pairs='all' would add {pairs:,} pairs; use prior_pairs='compared' for so many items")
+    parts = [np.add(np.triu_indices(end - start, 1), start) for start, end in itertools.pairwise(graph.starts.tolist())]
+    first, second = np.concatenate(parts, axis=1).astype(np.int32)
+    return first, second

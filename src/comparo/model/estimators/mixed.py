@@ -4,14 +4,13 @@
     m ~ N(0, ω_g²),   β ~ N(0, ω_x²),   δ ~ N(0, σ²),   γ of a context ~ N(γ̄, τ²)
 
 P (n, G) is the group of each candidate, such as the system that wrote it or the same item in other contexts; X (n, D)
-are features of it, such as its style. Soft answers observe d in logits with Gaussian noise (`observations`), or with
-that of Student's t where they show heavy tails (`tails`); choices have the likelihood of Bradley–Terry, or with ties
-that of Davidson (`ties`), each replaced by a Gaussian (`sites`), and where they show it, scores have two peaks
-(`peaks`). With choices, what style expects is believed the less the further it is from the mean: δ ~ N(0, σ²·h) with
-h = 1 + (Xβ)²/(v + π²/(3k)), v the variance of all scores, k the choices about a candidate (`inflation`), and what is open
-about γ is part of their sites. Then everything is one linear system on the comparison graph (`spectrum.System`). The
-variances maximise its restricted likelihood, and the scores are averaged over the confidence in σ² (`variances`). No
-weight and no variance is made from the answer that it weighs.
+are its features, such as its style. Soft answers observe d in logits with Gaussian noise (`observations`), or with
+Student's t where they show heavy tails (`student_t`). Choices have the likelihood of Bradley–Terry, or with ties that
+of Davidson, each replaced by a Gaussian (`ep`), averaged over the uncertainty of γ; where they show it, scores have two
+peaks (`mixture`), and δ ~ N(0, σ²·h) with h growing with the distance of Xβ from 0 (`choices.style_inflation`).
+Everything is then one linear system on the comparison graph (`spectrum.System`). The variances maximise its restricted
+likelihood, and the scores are averaged over the confidence in σ² (`reml`). No weight and no variance is made from the
+answer that it weighs.
 """
 
 from __future__ import annotations
@@ -19,17 +18,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.control import Control, Held, without
+from comparo.model.design import PLAIN, Design, Held, Shared, without
 from comparo.model.estimators.mixture import find_peaks
 from comparo.model.estimators.panel_members import pooled
 from comparo.model.estimators.poe import Product
 from comparo.model.inference.choices import Choices, with_style_inflation
 from comparo.model.inference.newton import Solution
-from comparo.model.inference.random_effects import Effects, Predicted, Shared, solve
+from comparo.model.inference.random_effects import Effects, Predicted, solve
 from comparo.model.inference.reml import Variances
 from comparo.model.inference.soft import Soft
 from comparo.model.likelihoods.davidson import Davidson
@@ -44,23 +42,16 @@ from comparo.types import Array
 def mixed(
     comparisons: Comparisons,
     expert: Expert,
+    design: Design = PLAIN,
     *,
-    is_biased: bool = True,
-    groups: NDArray[np.integer] | None = None,
-    features: Array | None = None,
-    control: Control | None = None,
     for_groups: bool = False,
     limits: Limits = LIMITS,
 ) -> Product:
     """The mixed model of all comparisons, on the scale of the expert: logits, or p for a Gaussian expert.
 
-    `groups` (n,) and `features` (n, D) are those of the candidates, in the order of `Graph.build`; groups are numbered
-    from 0. With `is_biased`, γ of each context and judge is estimated with the scores. With `control` the scores are
-    those at equal numbers of the control, and `Product.held` has its coefficients. Scores have two peaks (`peaks`)
-    where choices without ties show them, unless there is a control. A fit `for_groups` is for the means of groups, of
-    which few choices tell the scale: without peaks, and for choices without the term that keeps the variance of scores
-    from 0, which would stretch them, nor inflation about style, which matters for extreme texts. Judges of few comparisons
-    are one (`hearing.pooled`), as in `Product.comparisons`.
+    With a control, `Product.held` has its coefficients. A fit `for_groups` is for the means of groups, whose scale few
+    choices determine: without peaks and style inflation, and for choices without the term that keeps the variance of
+    scores from 0, which would stretch them. Judges of few comparisons are one (`pooled`), as in `Product.comparisons`.
 
     >>> from comparo.model.likelihoods.bradley_terry import BradleyTerry
     >>> rows = [("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7), ("c", "b", 0.4)]
@@ -69,11 +60,11 @@ def mixed(
     (True, array([[-0.25]]))
     """
     comparisons = pooled(comparisons)
-    graph = Graph.build(comparisons)
-    shared = Shared.of(graph, groups, features, limits.shared_entries, control)
+    graph, control, is_biased = Graph.build(comparisons), design.control, design.is_biased
+    shared = Shared.of(graph, design, limits.shared_entries)
     if is_logit(expert) and are_choices(comparisons):
         choices = Choices.of(comparisons, graph, is_biased, limits)
-        is_narrow = for_groups and not choices.tells_scores
+        is_narrow = for_groups and not choices.determines_scores
         model: Choices | Soft = replace(choices, strength=0.0, is_narrow=is_narrow) if for_groups else choices
     else:
         model = Soft.of(comparisons, graph, expert, is_biased, limits)
@@ -114,7 +105,7 @@ def _averaged(
 ) -> tuple[Array, Effects, Solution, tuple[Array, Array]]:
     """Scores averaged over the quantiles of σ²/φ, the effects, the solution with the mean covariance, and β.
 
-    β, the coefficients of what is held equal, are averaged too, with their covariance; the scores are without them.
+    β, the coefficients of the control, are averaged too, with their covariance; the scores are without them.
 
     The scatter of the averaged scores is part of their covariance. Where φ is estimated (`has_noise`), the
     covariance is that of a normal distribution with the same central 95% as Student's t, with the degrees of freedom

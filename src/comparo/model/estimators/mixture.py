@@ -2,11 +2,11 @@
 
     s = g·z + P m + X β + δ,    z of each candidate 0 or 1,    g ~ |N(0, GAP²)|
 
-Hardly any choice between two families that are far apart goes the other way, so that choices leave open how large the
-gap g is. A normal distribution of all scores does not: it is the denser the closer the families are, and draws them
+Hardly any choice between two families that are far apart goes the other way, and choices leave open how large the gap
+g is. A normal distribution of all scores does not: it is the denser the closer the families are, and draws them
 together. So where the scores of the normal model have two peaks, and hardly any choice between these goes the other
-way, each candidate is given the peak that it is nearer to, z. The choices between the peaks then tell the gap as rare
-events tell their rate,
+way, each candidate is given the peak that it is nearer to, z. The choices between the peaks then determine the gap as
+rare events determine their rate,
 
     log Z(g) = −A·e^−g − U·g + constant,
 
@@ -25,19 +25,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_expit, logsumexp
 
+from comparo.model.design import Shared
 from comparo.model.inference.choices import Choices
-from comparo.model.inference.random_effects import Effects, Shared, differences, solve
-from comparo.model.inference.reml import WIDEST, Variances
+from comparo.model.inference.random_effects import Effects, differences, solve
+from comparo.model.inference.reml import Variances
 from comparo.model.linalg.graph import Graph
+from comparo.model.tuning import CLEAR, GAP, RARE, UNIFORM, WIDEST
 from comparo.rounding import merge_ties
 from comparo.types import Array
 
 Bools = NDArray[np.bool_]
 
-CLEAR = 20.0
-UNIFORM = 0.25  # share of the variance that is within the halves of a uniform distribution; less with two peaks
-RARE = 0.05  # share of choices that go the other way up to which they are rare; above, they tell the gap well
-GAP = WIDEST / 2  # standard deviation of a gap before choices are seen: twice as much is the widest of all
 GRID = np.linspace(0.0, 2 * WIDEST, 401)  # gaps that are tried; above, the density is below e⁻⁸ of that at 0
 APART = 0.3  # least distance of the two gaps at which log Z is derived, where rates differ by a third
 WEAK = (1.0, 10.0, 100.0, 1000.0)  # variances that are tried for the coefficients of what tells z
@@ -47,7 +45,7 @@ ROUNDS = 20  # in which gap and peaks are found in turn; measured: 2 to 8
 
 @dataclass(frozen=True)
 class Peaks:
-    """Two peaks: the settled `model` and its `variances` at a gap, and what is open about it.
+    """Two peaks: the settled `model` and its `variances` at a gap, and the uncertainty of the gap.
 
     `base` (n,) is what is added to the scores of the model; `slope` (n,) is how the scores change with the gap, whose
     standard error is `error`. `spread` is the variance of scores between the peaks.
@@ -207,10 +205,10 @@ def membership(high: Bools, columns: Array) -> float:
     """log of the probability of the peaks `high` (n,) given `columns` (n, M), by logistic regression.
 
     Its coefficients are normal around 0 with one variance, for which the best of `WEAK` is taken; they are integrated
-    out by Laplace's approximation. Without columns, or if these tell nothing, all candidates are alike.
+    out by Laplace's approximation. Without columns, or if these explain nothing, all candidates are alike.
 
     >>> high = np.arange(40) % 2 == 0
-    >>> [round(membership(high, told), 1) for told in (np.zeros((40, 0)), high[:, None] - 0.5)]
+    >>> [round(membership(high, columns), 1) for columns in (np.zeros((40, 0)), high[:, None] - 0.5)]
     [-28.9, -2.9]
     """
     n, sign = len(high), np.where(high, 1.0, -1.0)

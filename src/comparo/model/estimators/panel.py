@@ -4,11 +4,11 @@ A voice is a judge with a wording, or a person. Voice r sees candidate i as
 
     x_ri = a_r·t_i + u_ri,      t = group + style + own,    u_r ~ N(0, τ_r²),
 
-and answers with its own position bias and noise φ_r (`voices`). t is the consensus; a_r may be small, or negative for a
+and answers with its own position bias and noise φ_r (`voice`). t is the consensus; a_r may be small, or negative for a
 voice that ranks the other way round. Voices with the same taste are a family and count as one opinion with several
-answers (`loadings`). Given the variances, everything is one linear system (`star`); the covariance of t includes that
-voices disagree, so it does not become small with many answers of few voices. Scores are in logits of the mean voice:
-mean |a_r| = 1.
+answers (`panel_members`). Given the variances, all is one linear system (`panel_covariance`); the covariance of t
+includes that voices disagree, so it does not become small with many answers of few voices. Scores are in logits of the
+mean voice: mean |a_r| = 1.
 """
 
 from __future__ import annotations
@@ -23,23 +23,22 @@ from numpy.typing import NDArray
 from scipy.linalg import block_diag
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.control import Control
-from comparo.model.estimators.panel_covariance import Opinion, Star
-from comparo.model.estimators.panel_members import Heard, hear
+from comparo.model.design import PLAIN, Design, Shared
+from comparo.model.estimators.panel_covariance import PanelGraph, PanelInformation
+from comparo.model.estimators.panel_members import PanelMembers, fit_members
 from comparo.model.estimators.voice import Voice
 from comparo.model.inference.choices import Choices
-from comparo.model.inference.random_effects import Shared
+from comparo.model.inference.ep import distance, settle
 from comparo.model.linalg.laplacian import Laplacian
-from comparo.model.posterior import difference_variances
-from comparo.model.tuning import LIMITS, Limits
+from comparo.model.posterior import Posterior, difference_variances
+from comparo.model.tuning import LIMITS, NEARLY, Limits
 from comparo.types import Array, Index
 
-NEARLY = 2 / 3  # of the best content, from which a voice belongs to a panel for what people would say (docs/panel.md)
 ACCURACY = 1e-6  # of the solution, relative: far below any standard error
 
 
 @dataclass(frozen=True)
-class Panel(Heard):
+class Panel(PanelMembers):
     """The solution for R voices in F families.
 
     Parameters
@@ -49,12 +48,12 @@ class Panel(Heard):
     opinion : What all voices together say of t, from which its covariance is computed.
     converged : Whether variances and sites settled.
     group : The group of each candidate, (n,), where groups predict t; else None.
-    shared, leans : What candidates share, and the numbers that are held equal, (n, D), if any.
+    shared, leans : What candidates share, and the numbers of the control, (n, D), if any.
     """
 
     scale: Array
     scores: Array
-    opinion: Opinion
+    opinion: PanelInformation
     converged: bool
     group: Index | None
     shared: Shared
@@ -75,7 +74,11 @@ class Panel(Heard):
     def of_those_that_count(self) -> Panel:
         """The panel of the voices that count, by their comparisons alone."""
         heard = None if self.counts.all() else self.only(self.counts)
-        return self if heard is None else _together(heard, self.shared, self.leans, self.opinion.star.limits)
+        return self if heard is None else _together(heard, self.shared, self.leans, self.opinion.panel_graph.limits)
+
+    @property
+    def posterior(self) -> Posterior:
+        return self.opinion.posterior
 
     @property
     def calls(self) -> NDArray[np.int64]:
@@ -93,7 +96,7 @@ class Panel(Heard):
     def taste(self) -> Array:
         """τ of each voice, in logits of its own answers, (R,): τ² = v·(1 − ρ²)."""
         variance = np.array([voice.variance for voice in self.voices])
-        return np.sqrt(variance * (1.0 - self.believed**2))
+        return np.sqrt(variance * (1.0 - self.shrunk_loading**2))
 
     @property
     def variance(self) -> float:
@@ -107,20 +110,12 @@ class Panel(Heard):
 
 
 def panel(
-    comparisons: Comparisons,
-    *,
-    is_biased: bool = True,
-    groups: NDArray[np.integer] | None = None,
-    features: Array | None = None,
-    people: Collection[Any] = (),
-    control: Control | None = None,
-    limits: Limits = LIMITS,
+    comparisons: Comparisons, design: Design = PLAIN, people: Collection[Any] = (), limits: Limits = LIMITS
 ) -> Panel:
     """The model of several voices, one for each judge of the comparisons.
 
-    `groups` (n,) and `features` (n, D) are those of the candidates, in the order of `Graph.build`. Voices named in
-    `people` are the consensus itself, without a taste of their own. With `control` the consensus is that at equal
-    numbers of it, and each voice has its own coefficients.
+    Voices named in `people` are the consensus itself, without a taste of their own. With a control each voice has its
+    own coefficients.
 
     >>> rng = np.random.default_rng(0)
     >>> truth, rows = rng.standard_normal(30), []
@@ -132,54 +127,44 @@ def panel(
     >>> np.sign(found.loading), bool(np.corrcoef(found.scores, truth)[0, 1] > 0.98)
     (array([ 1.,  1., -1.]), True)
     """
-    within = groups if control is not None else None
-    heard = hear(comparisons, is_biased=is_biased, people=people, control=control, groups=within, limits=limits)
-    shared = Shared.of(heard.graph, groups, features, limits.shared_entries)
+    heard = fit_members(comparisons, design, people, limits)
+    control, shared = design.control, Shared.of(heard.graph, replace(design, control=None), limits.shared_entries)
     return _together(heard, shared, None if control is None else heard.graph.centre(control.values), limits)
 
 
-def _together(heard: Heard, shared: Shared, leans: Array | None, limits: Limits) -> Panel:
-    """The consensus of voices that were heard."""
+def _together(heard: PanelMembers, shared: Shared, leans: Array | None, limits: Limits) -> Panel:
+    """The consensus of the members."""
     graph, family, anchored, voices = heard.graph, heard.family, heard.anchored, list(heard.voices)
     variance = np.array([voice.variance for voice in voices])
-    alpha = heard.believed * np.sqrt(variance)
+    alpha = heard.shrunk_loading * np.sqrt(variance)
     lead = np.unique(family, return_index=True)[1]
-    ties = heard.believed[lead] ** 2 / (1.0 - heard.believed[lead] ** 2)
-    share = _counted_once(voices, family, np.sign(heard.believed) / np.sqrt(variance))
-    star = Star.of(graph, [(voice.pattern.first, voice.pattern.second) for voice in voices], family, limits)
+    ties = heard.shrunk_loading[lead] ** 2 / (1.0 - heard.shrunk_loading[lead] ** 2)
+    share = _counted_once(voices, family, np.sign(heard.shrunk_loading) / np.sqrt(variance))
+    star = PanelGraph.of(graph, [(voice.pattern.first, voice.pattern.second) for voice in voices], family, limits)
     voices, x, laplacian, settled = _settled(star, voices, alpha, ties, share)
     unit = float(np.mean(np.abs(alpha[anchored] if anchored.any() else alpha)))
-    opinion = Opinion(star, laplacian, tuple(voices), alpha, ties, share, unit)
+    opinion = PanelInformation(star, laplacian, tuple(voices), alpha, ties, share, unit)
     scores, group = x[star.consensus], None
     if leans is not None:
-        opinion = replace(opinion, errors=_coefficient_errors(voices, heard.believed))
+        opinion = replace(opinion, errors=_coefficient_errors(voices, heard.shrunk_loading))
     if shared.kinds and int(np.max(np.diff(graph.starts))) <= limits.exact:
         (opinion, scores), group = opinion.expecting(shared, leans), shared.group
     elif leans is not None:
-        opinion = opinion.leaning(leans)
+        opinion = opinion.with_coefficient_errors(leans)
     return Panel(
-        graph,
-        heard.names,
-        heard.voice,
-        tuple(voices),
-        heard.agreement,
-        family,
-        heard.loading,
-        heard.loading_error,
-        heard.believed,
-        anchored,
-        alpha / unit,
-        unit * graph.centre(scores),
-        opinion,
-        settled and all(voice.converged for voice in voices),
-        group,
-        shared,
-        leans,
+        **vars(heard) | {"voices": tuple(voices)},
+        scale=alpha / unit,
+        scores=unit * graph.centre(scores),
+        opinion=opinion,
+        converged=settled and all(voice.converged for voice in voices),
+        group=group,
+        shared=shared,
+        leans=leans,
     )
 
 
 def _coefficient_errors(voices: list[Voice], loading: Array) -> Array:
-    """A root of the covariance of all voices' coefficients of what is held equal, (R·D, R·D).
+    """A root of the covariance of all voices' coefficients of the control, (R·D, R·D).
 
     What a coefficient is wrong by is mostly that the texts which a voice likes happen to be long. Of that the voices
     share as much as of their views: the correlation of the errors of r and s is ρ_r·ρ_s.
@@ -218,7 +203,7 @@ def _counted_once(voices: list[Voice], family: NDArray[np.intp], turn: Array) ->
 
 
 def _settled(
-    star: Star, voices: list[Voice], alpha: Array, ties: Array, share: Array
+    star: PanelGraph, voices: list[Voice], alpha: Array, ties: Array, share: Array
 ) -> tuple[list[Voice], Array, Laplacian, bool]:
     """The voices with the sites of their choices given what all voices say, the solution (m,) and its precision.
 
@@ -226,22 +211,26 @@ def _settled(
     """
     changing = [r for r, voice in enumerate(voices) if isinstance(voice.model, Choices)]
     edges = np.concatenate([[0], np.cumsum([len(voice.c) for voice in voices])])
-    before = None
-    for _ in range(star.limits.mixed_rounds):
+    before: Array | float = np.inf
+
+    def solved(voices: list[Voice], _: int) -> tuple[list[Voice], tuple[Array, Laplacian], float]:
+        nonlocal before
         c = np.concatenate([share[r] * voice.c for r, voice in enumerate(voices)])
         pull = np.concatenate([share[r] * voice.pull for r, voice in enumerate(voices)])
         laplacian = star.laplacian(c, alpha, ties)
-        x = laplacian.solve(star.rhs(pull, alpha), accuracy=ACCURACY)
-        moved = np.inf if before is None else float(np.sqrt(np.mean((x - before) ** 2)))
-        if not changing or moved < star.limits.mixed_change:
-            return voices, x, laplacian, True
-        before, variance = x, star.observed(difference_variances(laplacian))
-        difference = x[star.first] - x[star.second]
+        last, before = before, laplacian.solve(star.rhs(pull, alpha), accuracy=ACCURACY)
+        return voices, (before, laplacian), distance(before, last) if changing else 0.0
+
+    def learn(voices: list[Voice], found: tuple[Array, Laplacian], _: int) -> list[Voice]:
+        x, laplacian = found
+        difference, variance = x[star.first] - x[star.second], star.observed(difference_variances(laplacian))
+        voices = voices.copy()
         for r in changing:
             rows = slice(edges[r], edges[r + 1])
-            voices = [
-                *voices[:r],
-                voices[r].learn(alpha[r] * difference[rows], alpha[r] ** 2 * variance[rows]),
-                *voices[r + 1 :],
-            ]
-    return voices, x, laplacian, False
+            voices[r] = voices[r].learn(alpha[r] * difference[rows], alpha[r] ** 2 * variance[rows])
+        return voices
+
+    voices, (x, laplacian), _, converged = settle(
+        voices, solved, learn, star.limits.mixed_change, star.limits.mixed_rounds
+    )
+    return voices, x, laplacian, converged

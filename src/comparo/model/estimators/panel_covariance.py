@@ -1,22 +1,20 @@
-"""What all voices of a panel together say of the consensus: an information matrix W per context, and its covariance.
+"""The graph of a panel, and the information of all voices about the consensus.
 
-With Λ_k = Σ α_r²L_r over the voices of a family, its views eliminated from the star leave
-
-    W = Σ_k e_k Λ_k (Λ_k + e_k)⁻¹,      g = Σ_k e_k (Λ_k + e_k)⁻¹ h_k,      h_k = Σ_r α_r b_r,
-
-so that t ~ N((W + 1/σ²)⁻¹(g + M θ/σ²), (W + 1/σ²)⁻¹): a family's answers, however many, say no more than e_k of a t.
-Contexts of up to `Limits.exact` candidates are dense; above, the covariance is estimated by random vectors.
-
-The graph of a panel: every candidate once as the consensus sees it, and once for each family of voices.
-
-Divide the view of a family by its loading, z_ki = x_ki / a_k = t_i + u_ki / a_k. Then a panel is one comparison graph:
+Every candidate is a node of the consensus, t_i, and a node of each family of voices, z_ki = x_ki / a_k = t_i + u_ki /
+a_k, its view divided by its loading. Then a panel is one comparison graph:
 
     a voice compares z_ki with z_kj        with precision α_r²·c,
     a family's view is near the consensus  z_ki − t_i with precision e_k = ρ_k² / (1 − ρ_k²),
     and the consensus itself is t_i ~ N(0, 1),
 
-with α_r the scale of the voice, so that its answers observe α_r·(z_ki − z_kj). A reversed voice has a negative scale.
-All solvers of the plain graph work on this one.
+with α_r the scale of the voice: its answers observe α_r·(z_ki − z_kj). A reversed voice has a negative scale. All
+solvers of the plain graph work on this one. With Λ_k = Σ α_r²L_r over the voices of a family, eliminating the views
+gives
+
+    W = Σ_k e_k Λ_k (Λ_k + e_k)⁻¹,      g = Σ_k e_k (Λ_k + e_k)⁻¹ h_k,      h_k = Σ_r α_r b_r,
+
+and t ~ N((W + 1/σ²)⁻¹(g + M θ/σ²), (W + 1/σ²)⁻¹): a family's answers, however many, say no more than e_k about a t.
+Contexts of up to `Limits.exact` candidates are dense; above, the covariance is estimated by random vectors.
 """
 
 from __future__ import annotations
@@ -27,8 +25,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from comparo.model.design import Shared
 from comparo.model.estimators.voice import Voice
-from comparo.model.inference.random_effects import Predicted, Shared
+from comparo.model.inference.random_effects import Predicted
 from comparo.model.inference.reml import estimate
 from comparo.model.linalg.graph import Batch, Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
@@ -39,7 +38,7 @@ from comparo.types import Array, Index
 
 
 @dataclass(frozen=True)
-class Star:
+class PanelGraph:
     """The nodes of a panel of F families about the n candidates of `graph`.
 
     `views` (F, n) and `consensus` (n,) are its nodes. `first`, `second` and `voice` (M,) are the nodes and the voice of
@@ -56,7 +55,9 @@ class Star:
     limits: Limits
 
     @classmethod
-    def of(cls, graph: Graph, observed: list[tuple[Index, Index]], family: NDArray[np.intp], limits: Limits) -> Star:
+    def of(
+        cls, graph: Graph, observed: list[tuple[Index, Index]], family: NDArray[np.intp], limits: Limits
+    ) -> PanelGraph:
         """The star for the candidates of `graph` and the first and second candidate of each voice's observations."""
         families, n = int(family.max()) + 1, graph.nodes
         block = np.repeat(np.arange(families + 1), n)
@@ -112,16 +113,15 @@ class Star:
 
 
 @dataclass(frozen=True)
-class Opinion:
+class PanelInformation:
     """What the voices say of the consensus, in units of `unit` logits; an `Inverse` of `comparo.model.posterior`.
 
-    `spread` (n, M) has the covariance of what groups and style predict, spread·spreadᵀ; `variance` is σ², `expected`
-    the variance of what they predict, and `predicted` what the answers say of it. Where something is held equal,
-    `errors` (R·D, R·D) is a root of the covariance of the voices' coefficients, and `spread` has what they make
-    uncertain too.
+    `spread` (n, M) has the covariance spread·spreadᵀ of the predictions by groups and style; `variance` is σ²,
+    `expected` the variance of the predictions, and `predicted` their estimate. With a control, `errors` (R·D, R·D) is a
+    root of the covariance of the voices' coefficients, and `spread` has what they make uncertain too.
     """
 
-    star: Star
+    panel_graph: PanelGraph
     laplacian: Laplacian
     voices: tuple[Voice, ...]
     scale: Array
@@ -136,12 +136,12 @@ class Opinion:
 
     @property
     def graph(self) -> Graph:
-        return self.star.graph
+        return self.panel_graph.graph
 
     @cached_property
     def pattern(self) -> Pattern:
         """The pattern of the candidates; its batches are those of every voice's."""
-        return Pattern(self.graph, limits=self.star.limits)
+        return Pattern(self.graph, limits=self.panel_graph.limits)
 
     @cached_property
     def _kept(self) -> dict[int, tuple[Array, Array]]:
@@ -151,7 +151,7 @@ class Opinion:
         """W (B, size, size) and g (B, size) of the contexts of the pattern's batch of that number."""
         if number in self._kept:
             return self._kept[number]
-        batch, family = self.pattern.batches[number], self.star.family
+        batch, family = self.pattern.batches[number], self.panel_graph.family
         count, size = batch.end - batch.begin, batch.size
         w, g = np.zeros((count, size, size)), np.zeros((count, size))
         one = np.eye(size)
@@ -159,11 +159,9 @@ class Opinion:
             known, pulled = np.zeros((count, size, size)), np.zeros((count, size))
             for r in np.flatnonzero(family == k):
                 voice, alpha = self.voices[r], self.scale[r]
-                laplacian = voice.laplacian
-                own = laplacian.pattern.batches[number]
-                precision = laplacian.dense(own) - laplacian.constants(own) - one / voice.variance
-                known += self.share[r] * alpha**2 * precision
-                pulled += self.share[r] * alpha * laplacian.pattern.gather(voice.pull)[own.nodes].reshape(count, size)
+                known += alpha**2 * self._precision(number, int(r))
+                said = voice.laplacian.pattern.gather(voice.pull)[batch.nodes].reshape(count, size)
+                pulled += self.share[r] * alpha * said
             shrink = tie * np.linalg.inv(known + tie * one)
             w += known @ shrink
             g += np.einsum("bij,bj->bi", shrink, pulled)
@@ -171,18 +169,18 @@ class Opinion:
             self._kept[number] = w, g
         return w, g
 
-    def leaning(self, held: Array) -> Opinion:
-        """The opinion with the uncertainty of the voices' coefficients of what is held equal, numbers (n, D)."""
+    def with_coefficient_errors(self, held: Array) -> PanelInformation:
+        """Add the uncertainty of the voices' coefficients of the control, numbers `held` (n, D)."""
         found = self.laplacian.solve(np.column_stack([self._lean(r, held) for r in range(len(self.voices))]))
-        return replace(self, spread=self._spread(found[self.star.consensus]))
+        return replace(self, spread=self._spread(found[self.panel_graph.consensus]))
 
     def _lean(self, r: int, held: Array) -> Array:
         """What `held` in all observations of voice r would say of all nodes of the star, (m, D)."""
         begin = sum(len(voice.c) for voice in self.voices[:r])
-        pattern, pulls = self.voices[r].pattern, np.zeros((len(self.star.first), held.shape[1]))
+        pattern, pulls = self.voices[r].pattern, np.zeros((len(self.panel_graph.first), held.shape[1]))
         apart = held[pattern.first] - held[pattern.second]
         pulls[begin : begin + len(apart)] = self.share[r] * self.voices[r].c[:, None] * apart
-        return np.column_stack([self.star.rhs(column, self.scale) for column in pulls.T])
+        return np.column_stack([self.panel_graph.rhs(column, self.scale) for column in pulls.T])
 
     def _spread(self, found: Array) -> Array:
         """Columns (n, K) whose square is the covariance that coefficients with the effects `found` (n, R·D) add."""
@@ -191,7 +189,7 @@ class Opinion:
 
     def _leans(self, number: int, held: Array) -> Array:
         """Σ e_k (Λ_k + e_k)⁻¹ α_r L_r x of each voice and column of x in `held` (n, D): (B, size, R·D)."""
-        batch, family = self.pattern.batches[number], self.star.family
+        batch, family = self.pattern.batches[number], self.panel_graph.family
         count, size = batch.end - batch.begin, batch.size
         x, one = held[batch.nodes].reshape(count, size, -1), np.eye(size)
         found = np.zeros((count, size, len(self.voices) * x.shape[2]))
@@ -210,10 +208,10 @@ class Opinion:
         precision = laplacian.dense(own) - laplacian.constants(own) - np.eye(own.size) / self.voices[r].variance
         return np.asarray(self.share[r] * precision)
 
-    def expecting(self, shared: Shared, held: Array | None = None) -> tuple[Opinion, Array]:
-        """The opinion, and t (n,), where groups or style predict t with variances by restricted likelihood.
+    def expecting(self, shared: Shared, held: Array | None = None) -> tuple[PanelInformation, Array]:
+        """The information, and t (n,), where groups or style predict t with variances by restricted likelihood.
 
-        `held` (n, D) are the numbers that are held equal, whose coefficients make t uncertain too.
+        `held` (n, D) are the numbers of the control, whose coefficients make t uncertain too.
         """
         parts, leans = [], []
         for number, batch in enumerate(self.pattern.batches):
@@ -269,10 +267,10 @@ class Opinion:
         return self.pattern.centred(batch, self._inverse(self.information(number)[0]))
 
     def variances(self, begin: int) -> Array:
-        return np.asarray(self.laplacian.variances(0)[self.star.consensus][begin:])
+        return np.asarray(self.laplacian.variances(0)[self.panel_graph.consensus][begin:])
 
     def difference(self, one: int, other: int) -> float:
-        return self.laplacian.difference(int(self.star.consensus[one]), int(self.star.consensus[other]))
+        return self.laplacian.difference(int(self.panel_graph.consensus[one]), int(self.panel_graph.consensus[other]))
 
     def given(self, a: float, expected: Array, right: Array) -> tuple[Array, Array]:
         """t (n,) with a prior of variance a around 0, (W + 1/a)⁻¹·expected/a and (W + 1/a)⁻¹·right (n, M + q)."""

@@ -1,25 +1,22 @@
-"""Voices heard one by one, and how far they agree: a panel before its consensus (`panel`).
+"""The members of a panel: a fit of each voice, how far they agree, which are copies, and their loadings.
 
-How far voices agree, which of them are copies of each other, and what each knows of the consensus.
-
-A voice's view of candidate i is x_ri = a_r·t_i + u_ri, with the variance v_r = a_r² + τ_r² (that of t is 1). So the
-views of two voices have the correlation ρ_r·ρ_s, with ρ_r = a_r/√v_r the loading of a voice. The scores of each voice
-alone are x̂_r = A_r x_r + noise, A_r = (L_r + 1/v_r)⁻¹L_r, from which that correlation is estimated without bias by
+A voice's view of candidate i is x_ri = a_r·t_i + u_ri, with the variance v_r = a_r² + τ_r² (that of t is 1). The views
+of two voices have the correlation ρ_r·ρ_s, with ρ_r = a_r/√v_r the loading of a voice. The scores of each voice alone
+are x̂_r = A_r x_r + noise, A_r = (L_r + 1/v_r)⁻¹L_r, from which that correlation is estimated without bias by
 
     c_rs = x̂_r·x̂_s / (√(v_r v_s)·tr(A_r A_s)),        Var c_rs ≈ (1 + c_rs²) / tr(A_r A_s),
 
 since the noise of different voices is independent. These are the estimating equations of the restricted likelihood at
-the variances of the single voices (MINQUE), so they cost one fit per voice. The loadings minimise
+the variances of the single voices (MINQUE), and they cost one fit per voice. The loadings minimise
 
-    Σ_{r<s} (c_rs − ρ_r ρ_s)² / Var c_rs + Σ_r (|ρ_r| − e_r)² / `EVEN`²,        e_r = mean |ρ|·h_r / mean h,
+    Σ_{r<s} (c_rs − ρ_r ρ_s)² / Var c_rs + Σ_r (|ρ_r| − e_r)² / `LOADING_SPREAD`²,        e_r = mean |ρ|·h_r / mean h,
 
-where the second sum decides what two voices leave open: who of them is the better one. h_r is the square root of the
-voice's content, the share of one answer that is about the texts: what is lost in position and noise goes with what
-people do not share (docs/panel.md). `USUAL` is among the ρ of the mean, for voices that too few answers compare.
+where the second sum decides between two voices which one is better. h_r is the square root of the voice's content, the
+share of one answer that is about the texts: the share lost in position and noise correlates with what people do not
+share (docs/panel.md). `USUAL_LOADING` is among the ρ of the mean, for voices that too few answers compare.
 
-No |ρ| is above 1. The best values are often 1 for one voice of three that judged a few hundred candidates; if it were
-believed, that voice would be the consensus. So what is believed of each ρ is the mean, not the maximum, of what is open
-about it below 1, given what is believed of the others.
+No |ρ| is above 1. The best values are often 1 for one voice of three that judged a few hundred candidates, which would
+make that voice the consensus. The consensus uses the mean of each ρ below 1, not its maximum, given the others.
 """
 
 from __future__ import annotations
@@ -34,19 +31,24 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import ndtri
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.control import Control
+from comparo.model.design import PLAIN, Design
 from comparo.model.estimators.voice import Voice
 from comparo.model.likelihoods.gaussian import censored_moments
 from comparo.model.linalg.graph import Graph
-from comparo.model.tuning import LIMITS, Limits
+from comparo.model.tuning import (
+    COPY,
+    FEW,
+    LEAST_LOADING,
+    LIMITS,
+    LOADING_SPREAD,
+    MOST_LOADING,
+    REVERSED,
+    SURE_COPY,
+    USUAL_LOADING,
+    Limits,
+)
 from comparo.types import Array
 
-EVEN = 0.3  # standard deviation of loadings between voices before they are compared: that of a uniform one in (0, 1)
-USUAL = 0.7  # loading of a voice of which nothing is known: half of its view is shared, ρ² = ½
-MOST, LEAST = 0.995, 0.05  # of a loading: no voice is the consensus itself, and none is quite without relation to it
-COPY = 0.97  # correlation of two views from which they are one: what differs is 3% of a view
-REVERSED = 0.025  # level of the one-sided test for a reversed voice: that of a 95% interval below 0
-SURE_COPY = 0.85  # what such a correlation less its standard error must reach: few answers make no copies
 PROBES = 16  # random vectors for traces, which have a relative error of √(2/(16·n)): 2% for 257 candidates
 EXACT = 256  # candidates up to which traces are exact
 ROUNDED = 9  # digits in which numbers are compared: a tie at rounding level is a tie
@@ -121,7 +123,7 @@ def signs(agreement: Agreement, anchored: NDArray[np.bool_]) -> Array:
     independent voices). All voices begin with +1; the most significant one changes its sign until none is significant.
     So voices without common candidates, on which there is no evidence, stay positive.
 
-    Voices that significant correlations connect form a block. Only the product of two of its signs is known, so that
+    Voices that significant correlations connect form a block. Only the product of two of its signs is known:
     most voices of a block are positive; in a tie those whose scores show more, tr(A²), then the first. Anchored voices
     are always positive, and decide for their block.
 
@@ -153,18 +155,18 @@ def signs(agreement: Agreement, anchored: NDArray[np.bool_]) -> Array:
 
 
 def loadings(agreement: Agreement, anchored: NDArray[np.bool_], content: Array) -> tuple[Array, Array, Array]:
-    """The best ρ of families whose views are turned to agree, what is believed of it, and its standard error, all (F,).
+    """The best ρ of families with aligned signs, its mean below 1, and its standard error, all (F,).
 
-    `content` (F,) is that of the families. Anchored ones, such as people, are the consensus itself: their ρ is `MOST`.
+    `content` (F,) is that of the families. Anchored ones, such as people, are the consensus: their ρ is `MOST_LOADING`.
 
     >>> three = np.array([[1, 0.72, 0.45], [0.72, 1, 0.4], [0.45, 0.4, 1]])
-    >>> best, believed, error = loadings(Agreement(three, np.full((3, 3), 1e4)), np.zeros(3, dtype=bool), np.ones(3))
-    >>> best.round(2), believed.round(2)
+    >>> best, mean, error = loadings(Agreement(three, np.full((3, 3), 1e4)), np.zeros(3, dtype=bool), np.ones(3))
+    >>> best.round(2), mean.round(2)
     (array([0.9, 0.8, 0.5]), array([0.9, 0.8, 0.5]))
     """
     if len(agreement.correlation) == 1:
-        return np.full(1, MOST), np.full(1, MOST), np.zeros(1)
-    precision, c, even = agreement.precision, agreement.correlation, 1.0 / EVEN**2
+        return np.full(1, MOST_LOADING), np.full(1, MOST_LOADING), np.zeros(1)
+    precision, c, even = agreement.precision, agreement.correlation, 1.0 / LOADING_SPREAD**2
     mean = np.sum(precision * c) / max(float(np.sum(precision)), np.finfo(float).tiny)
     height = np.sqrt(content)
     height = height / np.mean(height)
@@ -174,37 +176,36 @@ def loadings(agreement: Agreement, anchored: NDArray[np.bool_], content: Array) 
 
         Also the same without a lower end: negative for a voice that contradicts the others, but not significantly.
         """
-        rho = np.where(anchored, MOST, np.sqrt(np.clip(mean, LEAST**2, MOST**2)))
+        rho = np.where(anchored, MOST_LOADING, np.sqrt(np.clip(mean, LEAST_LOADING**2, MOST_LOADING**2)))
         free = rho.copy()
         for _ in range(LOADING_ROUNDS):
             before = rho.copy()
             for family in np.flatnonzero(~anchored):
                 known = float(np.sum(precision[family] * rho**2)) + even
                 pulled = float(np.sum(precision[family] * c[family] * rho))
-                best = (pulled + even * height[family] * np.mean([*rho, USUAL])) / known
+                best = (pulled + even * height[family] * np.mean([*rho, USUAL_LOADING])) / known
                 free[family] = below(best, 1.0 / np.sqrt(known))
-                rho[family] = max(free[family], LEAST)
+                rho[family] = max(free[family], LEAST_LOADING)
             if np.max(np.abs(rho - before)) < LOADING_CHANGE:
                 break
-        return rho, np.maximum(free, -MOST)
+        return rho, np.maximum(free, -MOST_LOADING)
 
-    rho, best = settled(lambda best, _: min(best, MOST))
+    rho, best = settled(lambda best, _: min(best, MOST_LOADING))
     return best, settled(_mean_below)[0], np.where(anchored, 0.0, 1.0 / np.sqrt(precision @ rho**2 + even))
 
 
 def _mean_below(mean: float, error: float) -> float:
-    """The mean of N(mean, error²) below `MOST`."""
-    turned, variance, least, none = np.array([-mean, error**2, -MOST, 0.0])
+    """The mean of N(mean, error²) below `MOST_LOADING`."""
+    turned, variance, least, none = np.array([-mean, error**2, -MOST_LOADING, 0.0])
     return float(-censored_moments(turned, variance, least, none)[0])
 
 
-FEW = 30  # comparisons below which a voice has no variances of its own: their logarithms would have errors above ¼
 OTHERS = "others"  # the name of all such voices together
 
 
 @dataclass(frozen=True)
-class Heard:
-    """R voices heard one by one, and what each knows of what they agree on.
+class PanelMembers:
+    """R voices, each with a fit of its own, and their loadings on the consensus.
 
     Parameters
     ----------
@@ -214,8 +215,8 @@ class Heard:
     agreement : The correlation of the views of every two voices.
     family : The family of each voice, numbered from 0, (R,).
     loading, loading_error : The best ρ of each voice, with its sign, and the standard error, (R,).
-    believed : ρ of each voice as the consensus takes it, (R,): the mean of what is open about it; negative only for
-        reversed voices.
+    shrunk_loading : ρ of each voice as the consensus uses it, (R,): its mean below 1; negative only for reversed
+        voices.
     anchored : Which voices are people, (R,).
     """
 
@@ -227,20 +228,20 @@ class Heard:
     family: NDArray[np.intp]
     loading: Array
     loading_error: Array
-    believed: Array
+    shrunk_loading: Array
     anchored: NDArray[np.bool_]
 
     @property
     def reversed(self) -> NDArray[np.bool_]:
-        """Which voices significantly rank the other way round, so that their answers are sign-flipped, (R,)."""
-        return self.believed < 0
+        """Which voices are significantly reversed: their answers are sign-flipped, (R,)."""
+        return self.shrunk_loading < 0
 
     def interval(self, level: float) -> tuple[Array, Array]:
         """The ends of the interval of each ρ, of coverage `level`, (R,)."""
         reach = -float(ndtri((1.0 - level) / 2)) * self.loading_error
         return np.maximum(self.loading - reach, -1.0), np.minimum(self.loading + reach, 1.0)
 
-    def only(self, kept: NDArray[np.bool_]) -> Heard | None:
+    def only(self, kept: NDArray[np.bool_]) -> PanelMembers | None:
         """Some of the voices (R,), with the same signs; None where they connect fewer candidates."""
         rows = kept[self.voice]
         graph = self.graph.only(rows)
@@ -251,28 +252,25 @@ class Heard:
         return _agreeing(graph, names, code, voices, self.anchored[kept], sign[kept])
 
 
-def hear(
-    comparisons: Comparisons,
-    *,
-    is_biased: bool = True,
-    people: Collection[Any] = (),
-    control: Control | None = None,
-    groups: NDArray[np.integer] | None = None,
-    limits: Limits = LIMITS,
-) -> Heard:
-    """Each voice on its own, and how far they agree: a panel before its consensus.
+def fit_members(
+    comparisons: Comparisons, design: Design = PLAIN, people: Collection[Any] = (), limits: Limits = LIMITS
+) -> PanelMembers:
+    """Fit each voice on its own, and estimate how far they agree: a panel before its consensus.
 
-    With `control` each voice is heard at equal numbers of it, whose coefficients are found within `groups` (n,).
+    With a control each voice has its own coefficients, found within the groups.
 
     >>> rows = [{"first": a, "second": b, "p": p} for a, b, p in (("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7))]
-    >>> hear(Comparisons.from_rows(rows)).names
+    >>> fit_members(Comparisons.from_rows(rows)).names
     ('judge',)
     """
     graph = Graph.build(comparisons)
     names, code = _named(comparisons, people)
-    parts = ((comparisons, graph, code == r, is_biased, limits, control, groups) for r in range(len(names)))
-    voices = tuple(_voice(*part) for part in parts)
-    return _agreeing(graph, names, code, voices, np.array([name in people for name in names]))
+    voices = []
+    for r in range(len(names)):
+        own = replace(comparisons.take(code == r), judges=None, judge=None)
+        seen = replace(graph, first=graph.first[code == r], second=graph.second[code == r])
+        voices.append(Voice.of(own, seen, design, limits))
+    return _agreeing(graph, names, code, tuple(voices), np.array([name in people for name in names]))
 
 
 def _agreeing(
@@ -282,7 +280,7 @@ def _agreeing(
     voices: tuple[Voice, ...],
     anchored: NDArray[np.bool_],
     sign: Array | None = None,
-) -> Heard:
+) -> PanelMembers:
     """How far voices agree; `sign` (R,) where it is known which of them are reversed."""
     agreement = Agreement.of(voices)
     family = copies(agreement)
@@ -290,8 +288,8 @@ def _agreeing(
     of_family = np.array([anchored[family == k].any() for k in range(int(family.max()) + 1)])
     content = np.array([voice.content for voice in voices])
     shown = np.bincount(family, content) / np.bincount(family)
-    rho, believed, error = (part[family] for part in loadings(agreement.merged(family, sign), of_family, shown))
-    return Heard(graph, names, code, voices, agreement, family, sign * rho, error, sign * believed, anchored)
+    rho, mean, error = (part[family] for part in loadings(agreement.merged(family, sign), of_family, shown))
+    return PanelMembers(graph, names, code, voices, agreement, family, sign * rho, error, sign * mean, anchored)
 
 
 def _named(comparisons: Comparisons, people: Collection[Any]) -> tuple[tuple[Any, ...], NDArray[np.intp]]:
@@ -308,7 +306,7 @@ def _named(comparisons: Comparisons, people: Collection[Any]) -> tuple[tuple[Any
 
 
 def pooled(comparisons: Comparisons) -> Comparisons:
-    """The comparisons with the judges of fewer than `FEW` as one, "others": they tell no bias of each.
+    """The comparisons with the judges of fewer than `FEW` as one, "others": they do not determine a bias of each.
 
     >>> rows = [{"first": "a", "second": "b", "p": 1, "judge": person} for person in range(100)]
     >>> pooled(Comparisons.from_rows(rows)).judges.tolist()
@@ -318,17 +316,3 @@ def pooled(comparisons: Comparisons) -> Comparisons:
     if comparisons.judges is None or len(names) == len(np.unique(comparisons.judged_by)):
         return comparisons
     return replace(comparisons, judges=np.array(names, dtype=object), judge=code.astype(np.int32))
-
-
-def _voice(
-    comparisons: Comparisons,
-    graph: Graph,
-    rows: NDArray[np.bool_],
-    is_biased: bool,
-    limits: Limits,
-    control: Control | None,
-    groups: NDArray[np.integer] | None,
-) -> Voice:
-    own = replace(comparisons.take(rows), judges=None, judge=None)
-    seen = replace(graph, first=graph.first[rows], second=graph.second[rows])
-    return Voice.of(own, seen, is_biased, limits, control, groups)

@@ -4,13 +4,10 @@ For comparison k between i (shown first) and j (shown second), d_k = s_i − s_j
 
     Σ_k w_k · ℓ(d_k; p_k) + log prior(s).
 
-γ is the position bias: negative where the judge favours what it is shown first, so that σ(−γ) is the probability with
-which the first of two equal texts wins under Bradley–Terry.
-
-The product of Davidson's experts: scores and the tie parameter ν of each judge, found in turn.
-
-Given the scores, ν of a judge is the root of Σ w·P(tie) = the weight of its ties (`ties`); given ν, the scores are the
-maximum of a product of experts (`product`). Both steps increase the same log-density, which has one maximum.
+γ is the position bias, negative where the judge favours the first text: σ(−γ) is the probability with which the first
+of two equal texts wins under Bradley–Terry. Davidson's experts have a tie parameter ν per judge, found in turn with the
+scores: ν is the root of Σ w·P(tie) = the weight of the judge's ties. Both steps increase the same log-density, which
+has one maximum.
 """
 
 from __future__ import annotations
@@ -25,7 +22,8 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.control import Held
+from comparo.model.design import Held
+from comparo.model.inference.ep import settle
 from comparo.model.inference.newton import Problem, Solution
 from comparo.model.inference.position import Biases, bias_variances, plug_in
 from comparo.model.inference.random_effects import Effects
@@ -41,8 +39,6 @@ from comparo.types import Array
 
 Bias = Literal["none", "plug-in", "joint"]
 Prior = float | Literal["first", "estimated"]
-# Standard deviation of a prior in logits: finite scores for certain answers, and almost no effect on others.
-WIDE = 10.0
 
 
 @dataclass(frozen=True)
@@ -51,8 +47,8 @@ class Product:
 
     `scores` (n,) are centred in each component of `graph`; `bias` (C, J) is γ of each context and judge, contexts in
     the graph's order (J = 0 without a bias term); `laplacian` is H at the solution; `steps` counts Newton steps.
-    `effects` are the variances where the prior is estimated. `held` are the coefficients of what is held equal, where
-    the scores are without it.
+    `effects` are the variances where the prior is estimated. `held` are the coefficients of a control, which
+    the scores are without.
     """
 
     comparisons: Comparisons
@@ -77,7 +73,7 @@ class Product:
         return d
 
     def _sum(self, of: Callable[[Expert, Array, Array, Array | float], list[float]]) -> Array:
-        """Σ of what `of` returns for expert, differences, probabilities and weights of each chunk of comparisons."""
+        """Σ of the results of `of` for expert, differences, probabilities and weights of each chunk of comparisons."""
         parts, chunk = [], self.laplacian.pattern.limits.chunk
         for begin in range(0, len(self.comparisons), chunk):
             rows = slice(begin, begin + chunk)
@@ -310,17 +306,17 @@ def davidson(
     tied, asked = tie_totals(comparisons.p, comparisons.weights, judge, int(judge.max()) + 1)
     if not tied.any():
         return multiply(comparisons, BradleyTerry(), prior=prior, bias=bias, is_scaled=is_scaled, limits=limits)
-    nu = first_parameters(tied, asked)
-    settled = False
-    for _ in range(TIE_ROUNDS):
+
+    def solved(nu: Array, _: int) -> tuple[Array, tuple[Product, Array], float]:
         expert = Davidson(float(nu[0]) if len(nu) == 1 else nu[judge])
         product = multiply(comparisons, expert, prior=prior, bias=bias, is_scaled=is_scaled, limits=limits)
-        before, d = nu, product.differences(slice(None))
+        new, d = nu, product.differences(slice(None))
         for _ in range(TIE_STEPS):
-            last, nu = nu, next_parameters(nu, tied, answer_moments(d, nu[judge])[2], comparisons.weights, judge)
-            if np.max(np.abs(nu - last)) <= TIE_CHANGE * np.max(nu):
+            last, new = new, next_parameters(new, tied, answer_moments(d, new[judge])[2], comparisons.weights, judge)
+            if np.max(np.abs(new - last)) <= TIE_CHANGE * np.max(new):
                 break
-        settled = bool(np.all(np.abs(nu - before) <= TIE_CHANGE * before))
-        if settled:
-            break
-    return replace(product, converged=product.converged and settled)
+        return nu, (product, new), float(np.max(np.abs(new - nu) / np.maximum(nu, np.finfo(float).tiny)))
+
+    start = first_parameters(tied, asked)
+    _, (product, _), _, converged = settle(start, solved, lambda _, found, __: found[1], TIE_CHANGE, TIE_ROUNDS)
+    return replace(product, converged=product.converged and converged)

@@ -27,17 +27,13 @@ from scipy import sparse
 from scipy.special import expit
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.estimators.poe import WIDE
 from comparo.model.inference.newton import Problem
 from comparo.model.likelihoods.bradley_terry import BradleyTerry, logistic_curvature
 from comparo.model.linalg.graph import Graph, Pattern
+from comparo.model.tuning import EXPECTED, NOTHING_NEW, WIDE
 from comparo.types import Array, Index
 
 ROUNDS, SETTLED = 50, 1e-4  # of pseudo-votes, until no score moves by more (logits)
-NOTHING_NEW = 1e-3  # share of its answers that people have not voted on, below which a machine can tell nothing
-# Degrees of freedom that the expected variance of a group counts for beside its own votes (Smyth 2004): that many mean
-# that true variances differ from the expected ones by √(2/10) = 45%. Coverage by simulation: docs/powered.md.
-EXPECTED = 10.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +81,7 @@ class Fit:
 
     @property
     def freedom(self) -> float:
-        """Degrees of freedom of `covariance`: those of a group's own answers and of what is expected (Smyth 2004).
+        """Degrees of freedom of `covariance`: those of a group's own answers and of the expected variance (Smyth 2004).
 
         The latter is scaled by the mean of all groups, which has (C − 1)·(G − 1) itself.
         """
@@ -141,7 +137,7 @@ def fitted(answers: Answers, groups: int, clusters: int, is_reduced: bool = Fals
 
     With `is_reduced` the bias of the maximum away from 0 is removed (Firth 1993): each cell of the design has
     φ·leverage more votes, half of them for each side. The dispersion φ is first that of coin flips, then that of the
-    answers about the fit with these votes, so that a group that won all of its votes does not make them vanish.
+    answers about the fit with these votes: a group that won all of its votes does not make them vanish.
 
     >>> first = np.array([0, 1, 0, 1])
     >>> answers = Answers(first, 1 - first, 1.0 - first, np.ones(4), np.arange(4))

@@ -2,7 +2,7 @@
 
 A voice is a judge with a wording, or a person. Its view of candidate i is x_i ~ N(0, v); its answers observe
 differences of x with noise of variance φ and a position bias γ per context. All that a panel needs of a voice are its
-observations as Gaussians, with γ taken out, and its variances. What is held equal (`control`) is taken out of them too.
+observations as Gaussians, with γ taken out, and its variances. The effect of a control is taken out of them too.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.control import Control, Held, without
+from comparo.model.design import PLAIN, Design, Held, Shared, without
 from comparo.model.inference.choices import Choices
-from comparo.model.inference.random_effects import Shared, solve
+from comparo.model.inference.random_effects import solve
 from comparo.model.inference.soft import Soft
 from comparo.model.likelihoods.bradley_terry import LOGISTIC, BradleyTerry
 from comparo.model.linalg.graph import Graph, Pattern
@@ -32,8 +32,8 @@ class Voice:
 
     `model` holds them with its pattern; `variance` is v, `noise` is φ (1 for choices, whose sites have a precision of
     their own), `bias` (C,) is γ of each context and `bias_error` the standard error of its mean. `position` is the
-    variance that position adds to an answer beyond its mean: of γ between contexts, and of what changes with the order
-    from text to text. `held` are the voice's coefficients of what is held equal, and `offset` (M,) what they explain of
+    variance that position adds to an answer beyond its mean: of γ between contexts, and of position effects
+    of single texts. `held` are the voice's coefficients of the control, and `offset` (M,) what they explain of
     each observation.
     """
 
@@ -48,28 +48,20 @@ class Voice:
     offset: Array | None = None
 
     @classmethod
-    def of(
-        cls,
-        comparisons: Comparisons,
-        graph: Graph,
-        is_biased: bool,
-        limits: Limits,
-        control: Control | None = None,
-        groups: NDArray[np.integer] | None = None,
-    ) -> Voice:
+    def of(cls, comparisons: Comparisons, graph: Graph, design: Design, limits: Limits) -> Voice:
         """The voice whose comparisons are these, all by one judge; `graph` has the candidates of all voices.
 
-        Coefficients of the `control` are found within `groups` (n,), where there are any.
+        Coefficients of the control are found within the groups, where there are any.
 
         >>> rows = [("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7), ("c", "b", 0.4)]
         >>> data = Comparisons.from_rows(rows)
-        >>> voice = Voice.of(data, Graph.build(data), True, Limits())
+        >>> voice = Voice.of(data, Graph.build(data), Design(), Limits())
         >>> voice.scores.round(1), voice.bias.round(2)
         (array([ 0.9, -0.2, -0.8]), array([-0.25]))
         """
-        shared = Shared.of(graph, None, None, 0)
+        shared, control, is_biased = Shared.of(graph, PLAIN, 0), design.control, design.is_biased
         if control is not None:
-            columns = control.columns(graph, groups)
+            columns = control.columns(graph, design.groups)
             shared = Shared((), np.full(columns.shape[1], -1), columns, None, graph.centre(control.values))
         if are_choices(comparisons):
             model: Choices | Soft = Choices.of(comparisons, graph, is_biased, limits)

@@ -1,20 +1,15 @@
-"""Few votes of people beside the view of a machine: what people would say of every text.
+"""Few votes of people beside the view of a machine: the posterior of people's scores of all texts.
 
 A machine (a judge or a panel) has seen all texts; people have voted on few pairs. People's scores are
 
     t = S·X b + P m + δ,    b ~ N(b₀, V),   m ~ N(0, ω²),   δ ~ N(0, σ²)
 
-with X (n, D) the parts of the machine's view, such as what it says of a text's system and of the text beyond that, each
-of variance 1, and P (n, G) the groups. S is the spread of people's scores in logits. b₀ and V say how much people
-usually share of such parts (`comparo.ranking.votes`), and the usual ω² and σ² are the rest of S². Votes are choices
-(`choices`), and replace what is usual by what is so here: b, m and δ have their posterior by expectation propagation,
-and (S, ω², σ²) that of the evidence with a prior around what is usual. Few judges go another way (`Expectation.ways`);
-the evidence says whether this one does. A text without votes has what is expected of it; one with many has what people
-say.
-
-People's scores with all that is known of them: the posterior of `comparo.model.estimators.votes`, as a covariance.
-
-It is a mixture of points, each with its `share`: the posterior for one spread S of people's scores and its variances.
+with X (n, D) the parts of the machine's view, such as its score of a text's system and of the text beyond that, each of
+variance 1, and P (n, G) the groups. S is the spread of people's scores in logits. b₀ and V are the usual share of such
+parts that people have too (`comparo.ranking.votes`), and the usual ω² and σ² are the rest of S². Votes are choices
+(`choices`): b, m and δ have their posterior by expectation propagation, and (S, ω², σ²) that of the evidence with a
+prior around the usual values. Few judges go another way (`Expectation.ways`); the evidence decides whether this one
+does. The posterior is a mixture of points, each that for one S and its variances.
 """
 
 from __future__ import annotations
@@ -30,12 +25,14 @@ from scipy.special import expit, logit
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.inference.choices import Choices
-from comparo.model.inference.reml import NARROWEST, WIDEST
+from comparo.model.inference.ep import distance, settle
+from comparo.model.inference.newton import Solution
+from comparo.model.inference.random_effects import differences
 from comparo.model.linalg.determinant import log_det
 from comparo.model.linalg.graph import Graph
 from comparo.model.linalg.laplacian import Laplacian
-from comparo.model.posterior import Posterior, difference_variances, mixture_moments
-from comparo.model.tuning import LIMITS, Limits
+from comparo.model.posterior import Posterior, mixture_moments
+from comparo.model.tuning import EQUAL, LIMITS, NARROWEST, SPREAD, SPREAD_ERROR, VARIES, WIDEST, Limits
 from comparo.types import Array, Index
 
 
@@ -119,11 +116,6 @@ def mixture(points: Sequence[Point], draws: int, rng: np.random.Generator) -> Ar
     )
 
 
-# S before any vote, in logits, and the standard deviation of its logarithm: 29 sets of recorded votes of people have a
-# geometric mean of 0.96 and a standard deviation of 0.80 (UKPConvArg1 and LLMFAO; python -m benchmarks.votes --spread).
-SPREAD, WIDE = 1.0, 0.8
-EQUAL = 0.5  # before any vote, the probability that all texts are equal: even odds of both hypotheses (Jeffreys 1961)
-VARIES = 0.7  # standard deviation of log ω² and log σ² around the usual: a factor of 2 either way
 FAR = 3.0  # of these standard deviations, how far the search goes
 MOST, NEAR = 50, 0.05  # evaluations of the search, and what ends it, in logarithms and in nats: no vote tells less
 RARE = 1e-3  # a way that is less probable than this, relative to the other, is left out
@@ -223,7 +215,7 @@ def _explored(votes: Comparisons, graph: Graph, expectation: Expectation, limits
     spread = np.log(SPREAD)
     has_groups = expectation.group is not None
     free = [True, has_groups, has_groups or expectation.columns.shape[1] > 0]  # with neither, S is σ
-    usual, error = np.array([spread, 0.0, 0.0])[free], np.array([WIDE, VARIES, VARIES])[free]
+    usual, error = np.array([spread, 0.0, 0.0])[free], np.array([SPREAD_ERROR, VARIES, VARIES])[free]
 
     low, high = usual - FAR * error, usual + FAR * error
     low[0], high[0] = np.log(NARROWEST), np.log(WIDEST)
@@ -304,28 +296,32 @@ class _Posterior:
         expected = graph.centre(spread * usual.columns @ usual.mean)
         pattern = self.choices.pattern
         choices = replace(self.choices, offset=expected[pattern.first] - expected[pattern.second])
-        before = np.full(len(choices.c), np.inf)
-        for sweep in range(SWEEPS):
-            solved = _Solved.of(choices, self.columns, within, prior)
-            mean, variance = solved.differences()
-            moved, before = float(np.sqrt(np.mean((mean - before) ** 2))), mean
-            if moved < SETTLED * spread:
-                break
-            share, found = 1.0 if sweep < FREE else DAMPED, choices.learn(mean, variance)
-            c, pull = (old + share * (new - old) for old, new in ((choices.c, found.c), (choices.pull, found.pull)))
-            choices = replace(found, c=c, pull=pull)
+        before: Array | float = np.inf
+
+        def solved(choices: Choices, _: int) -> tuple[Choices, _Solved, float]:
+            nonlocal before
+            found = _Solved.of(choices, self.columns, within, prior)
+            last, before = before, found.mean
+            return choices, found, distance(before, last)
+
+        def learn(choices: Choices, found: _Solved, sweep: int) -> Choices:
+            share, new = 1.0 if sweep < FREE else DAMPED, choices.learn(found.mean, found.variance)
+            c, pull = (a + share * (b - a) for a, b in ((choices.c, new.c), (choices.pull, new.pull)))
+            return replace(new, c=c, pull=pull)
+
+        choices, found, _, _ = settle(choices, solved, learn, SETTLED * spread, SWEEPS)
         own = ~self.is_group
-        part, half = np.sqrt(usual.variance), np.linalg.cholesky(solved.error)
-        error = part[:, None] * solved.error[np.ix_(own, own)] * part
+        part, half = np.sqrt(usual.variance), np.linalg.cholesky(found.error)
+        error = part[:, None] * found.error[np.ix_(own, own)] * part
         return Point(
-            scores=graph.centre(expected + solved.scores),
-            laplacian=solved.laplacian,
-            root=solved.follow @ half,
-            mean=expected + self.columns @ solved.theta,
+            scores=graph.centre(expected + found.scores),
+            laplacian=found.laplacian,
+            root=found.follow @ half,
+            mean=expected + self.columns @ found.theta,
             lead=self.columns @ half,
-            coefficient=spread * usual.mean + part * solved.theta[own],
+            coefficient=spread * usual.mean + part * found.theta[own],
             error=error,
-            evidence=choices.evidence(solved.evidence, mean, variance),
+            evidence=choices.evidence(found.evidence, found.mean, found.variance),
             choices=choices,
             variance=within + (between if usual.group is not None else 0.0),
         )
@@ -338,6 +334,8 @@ class _Solved:
     With H = L + λ, λ = 1/σ², F = λH⁻¹M, C = λMᵀ(M − F) and g = Fᵀb:  Cov θ = (C + R⁻¹)⁻¹, s = H⁻¹b + F θ, and
 
         log ∫ exp(−½ sᵀL s + bᵀs) = ½ [bᵀH⁻¹b + gᵀ Cov(θ) g − log det(H/λ) − log det(I + R C)].
+
+    `mean` and `variance` (M,) are those of the difference of every pair, in the pattern's order.
     """
 
     laplacian: Laplacian
@@ -346,6 +344,8 @@ class _Solved:
     theta: Array
     error: Array
     evidence: float
+    mean: Array
+    variance: Array
 
     @classmethod
     def of(cls, choices: Choices, columns: Array, within: float, prior: Array) -> _Solved:
@@ -359,11 +359,6 @@ class _Solved:
         theta = error @ pulled
         total = log_det(laplacian) - n * np.log(ridge) + float(np.linalg.slogdet(inner).logabsdet)
         evidence = 0.5 * (float(b @ start + pulled @ theta) - total)
-        return cls(laplacian, start + follow @ theta, follow, theta, 0.5 * (error + error.T), evidence)
-
-    def differences(self) -> tuple[Array, Array]:
-        """Mean and variance of the difference of every pair, without what is expected, in the pattern's order."""
-        pattern = self.laplacian.pattern
-        apart = self.follow[pattern.first] - self.follow[pattern.second]
-        variance = difference_variances(self.laplacian) + np.sum((apart @ self.error) * apart, axis=1)
-        return self.scores[pattern.first] - self.scores[pattern.second], variance
+        error = 0.5 * (error + error.T)
+        solution = Solution(start + follow @ theta, laplacian, 1, True)
+        return cls(laplacian, solution.x, follow, theta, error, evidence, *differences(solution, follow, error))

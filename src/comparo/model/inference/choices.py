@@ -1,24 +1,20 @@
 """Choices in the mixed model: decisions, ties and votes, whose sites settle with the variances and with γ.
 
-A judge whose answers are decisions and ties has Davidson's likelihood (`ties`), and its ν settles with them too: where
-sites and cavities agree, Σ P(tie) = the number of ties makes the evidence of expectation propagation stationary. Of a
-share of votes it is not known how many ties there are; p = ½ is then half a win.
+A judge whose answers are decisions and ties has Davidson's likelihood, and its ν settles with them: where sites and
+cavities agree, Σ P(tie) = the number of ties makes the evidence of expectation propagation stationary. For a share of
+votes the number of ties is not known; p = ½ is then half a win.
 
-Doubt about what style expects: the further from the mean, the less it is believed.
-
-A judge that is sure decides all choices about an extreme text the same way, so that its choices cannot correct what its
-style expects of it. And what style expects is least certain there: a feature of a text saturates, as the share p of
-words of a kind does, whose logit η has the variance 1/(N·p(1 − p)) ∝ cosh²(η/2) = 1 + η²/4 + … from N words. Choices
-do not show it, since they tell little about extreme texts. So with m_i what style expects of candidate i,
+The prior of a score is wider the further its style predicts it from the mean. A sure judge decides all choices about an
+extreme text the same way, and they cannot correct a wrong prediction, which is least certain there: a feature
+saturates, as the share p of words of a kind does, whose logit η has the variance 1/(N·p(1 − p)) ∝ cosh²(η/2) = 1 + η²/4
++ … from N words. With m_i the prediction of candidate i by its style,
 
     s_i ~ N(m_i + …, σ²·h_i),    h_i = 1 + m_i²/(v + π²/(3k)),
 
-with v the variance of all scores, σ² and what is expected, and π²/(3k) that of the noise of the k choices about a
-candidate, on average: where scores vary less than this noise, what style expects is not known to be extreme. Of a sure
-judge candidates vary by twice σ² around an expectation at one standard deviation of the scores. Where style explains
-little, h is about 1. σ² stays as it was estimated with h = 1: h is caution, not an estimate, and narrows no interval.
-That it is 1 for each m²/v was chosen by simulated judges whose style saturates and such whose style does not
-(docs/fitting.md).
+with v the variance of all scores, σ² and predictions, and π²/(3k) that of the noise of the k choices about a candidate,
+on average. Where style explains little, h is about 1. σ² stays as it was estimated with h = 1: h is caution, not an
+estimate, and narrows no interval. Its slope, 1 for each m²/v, was chosen by simulated judges whose style saturates and
+such whose style does not (docs/fitting.md).
 """
 
 from __future__ import annotations
@@ -30,11 +26,12 @@ import numpy as np
 from scipy.special import expit, logit
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.inference.ep import sites_from, without_site
+from comparo.model.design import Shared
+from comparo.model.inference.ep import distance, settle, sites_from, without_site
 from comparo.model.inference.newton import Solution
 from comparo.model.inference.position import information_share, pairs
-from comparo.model.inference.random_effects import Shared, differences, random_effects, shrunk, solve
-from comparo.model.inference.reml import NARROWEST, PULL, WIDEST, Variances, estimate
+from comparo.model.inference.random_effects import differences, random_effects, shrunk, solve
+from comparo.model.inference.reml import Variances, estimate
 from comparo.model.likelihoods.bradley_terry import LOGISTIC, attenuation
 from comparo.model.likelihoods.davidson import (
     Asked,
@@ -48,13 +45,14 @@ from comparo.model.likelihoods.davidson import (
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import Spectrum, System
 from comparo.model.observations import votes_of
-from comparo.model.tuning import Limits
+from comparo.model.tuning import NARROWEST, PULL, UNSURE, WIDEST, Limits
 from comparo.types import Array, Index
 
 FASTEST = 0.9  # largest ratio of two changes of a variance from which its limit is extrapolated
 FURTHEST = 1.5  # largest extrapolation of the logarithm of a variance
 LONGEST = 4.0  # step of a γ: from even odds to 0.98; a context with a dozen choices often needs 2
-UNSURE = 1.0  # largest variance of a γ over which choices are averaged
+
+_Solved = tuple[Variances, tuple[Solution, Array, Array], Array, Array]
 
 
 @dataclass(frozen=True)
@@ -62,13 +60,13 @@ class Choices:
     """Choices, whose sites settle with the variances and with γ.
 
     `p` and `weight` (2, M) are the choices about each pair in both orders, in the pattern's order; `family` (M,) is
-    their context and judge, `gamma` (C, J) is γ of each, shrunk by its variance `between`, and `gamma_variance` (C,
-    J) what is open about it, None where there is no γ. `told` (C, J) is the share of what the choices tell about γ
-    that is left since the scores are not known (`leaning`). `offset` (M,) is what is added to the difference of the
-    scores of each pair, 0 unless scores have two peaks (`peaks`). `tied` (J,) is the weight of each judge's ties, and
-    `nu` (J,) its ν; both are None where no decision is a tie. `strength` is that of the term that keeps the variance of
-    scores from 0. `is_narrow` holds the variance of scores around their groups at its smallest, so that means of groups
-    are logits of win rates. `inflation` is that of the `system`.
+    their context and judge, `gamma` (C, J) is γ of each, shrunk by its variance `between`, and `gamma_variance` (C, J)
+    the variance of each, None where there is no γ. `information_share` (C, J) is the Fisher information about γ given
+    unknown scores, relative to known scores. `offset` (M,) is added to the difference of the scores of each pair, 0
+    unless scores have two peaks (`mixture`). `tied` (J,) is the weight of each judge's ties, and `nu` (J,) its ν; both
+    are None where no decision is a tie. `strength` is that of the term that keeps the variance of scores from 0.
+    `is_narrow` fixes the variance of scores around their groups at its smallest, where means of groups are logits of
+    win rates. `inflation` is that of the `system`.
     """
 
     pattern: Pattern
@@ -83,7 +81,7 @@ class Choices:
     between: float | None = None
     error: float | None = None
     gamma_variance: Array | None = None
-    told: Array | float = 1.0
+    information_share: Array | float = 1.0
     tied: Array | None = None
     nu: Array | None = None
     strength: float = PULL
@@ -116,7 +114,7 @@ class Choices:
                 found = replace(found, tied=tied, nu=first_parameters(tied, answers))
         if not is_biased:
             return found
-        if not found.tells_biases:
+        if not found.determines_biases:
             return found.with_plain_biases()
         return found._with_biases(np.zeros(len(asked)), np.full(len(asked), 1e-9))
 
@@ -126,12 +124,15 @@ class Choices:
 
     def settle(self, shared: Shared) -> tuple[Choices, Variances, int, bool]:
         """Alternate between sites and variances; a variance that converges slowly is extrapolated."""
-        limits, state, earlier, last = self.pattern.limits, self, self, 0
+        limits, earlier, last = self.pattern.limits, self, 0
         change = used = np.zeros(1 + len(shared.kinds))
         mean = np.zeros(len(self.c))
-        for step in range(limits.mixed_rounds):
-            spectrum = Spectrum.of(state.system, shared.columns)
-            variances = estimate(spectrum, shared.kind, len(state.c), True, pull=self.strength)
+
+        def solved(state: Choices, number: int) -> tuple[Choices, _Solved, float]:
+            nonlocal earlier, last, change, used, mean
+            variances = estimate(
+                Spectrum.of(state.system, shared.columns), shared.kind, len(state.c), True, pull=self.strength
+            )
             if self.is_narrow:
                 variances = replace(variances, ratio=NARROWEST**2, quantiles=np.array([NARROWEST**2]))
             new = np.log(np.maximum([variances.ratio, *variances.shared], NARROWEST**2))
@@ -139,22 +140,25 @@ class Choices:
             ratio = np.clip(np.divide(change, old, out=np.zeros(len(old)), where=old != 0.0), 0.0, FASTEST)
             beyond = np.clip(change * ratio / (1.0 - ratio), -FURTHEST, FURTHEST)
             used = new
-            if step > 2 and step - last > 2:
-                last, used = step, np.clip(new + beyond, *np.log([NARROWEST**2, WIDEST**2]))
+            if number > 2 and number - last > 2:
+                last, used = number, np.clip(new + beyond, *np.log([NARROWEST**2, WIDEST**2]))
             applied = replace(variances, ratio=float(np.exp(used[0])), shared=np.exp(used[1:]))
-            solution, spread, between = solve(state.system, applied, shared)
-            before, (mean, variance) = mean, differences(solution, spread, between)
-            moved = float(np.sqrt(np.mean((mean - before) ** 2)))
-            moved += state._tie_change(earlier)
-            if step > 2 and float(np.max(np.abs(change) + np.abs(beyond))) + moved < limits.mixed_change:
-                return state, variances, step + 1, True
-            earlier, state = state, state._with_told(solution, spread, between).learn(mean, variance)
-        return state, variances, limits.mixed_rounds, False
+            parts = solve(state.system, applied, shared)
+            before, (mean, variance) = mean, differences(*parts)
+            moved = float(np.max(np.abs(change) + np.abs(beyond))) + distance(mean, before)
+            moved, earlier = moved + state._tie_change(earlier), state
+            return state, (variances, parts, mean, variance), moved if number > 2 else np.inf
+
+        def learn(state: Choices, found: _Solved, _: int) -> Choices:
+            return state._with_information(*found[1]).learn(*found[2:])
+
+        state, found, steps, converged = settle(self, solved, learn, limits.mixed_change, limits.mixed_rounds)
+        return state, found[0], steps, converged
 
     def learn(self, mean: Array, variance: Array) -> Choices:
         """The next sites and γ, from mean and variance of the difference of each pair (M,)."""
         shown = mean + self.offset
-        state = self._with_biases(shown, variance) if self.is_biased and self.tells_biases else self
+        state = self._with_biases(shown, variance) if self.is_biased and self.determines_biases else self
         state = state._with_ties(shown, variance)
         centre, cavity = without_site(mean, variance, self.c, self.pull)
         asked = np.any(self.weight > 0, axis=0)
@@ -222,12 +226,12 @@ class Choices:
         judge = np.tile(self._judge, 2)
         return replace(self, nu=next_parameters(self.nu, self.tied, chance.ravel(), self.weight.ravel(), judge))
 
-    def _with_told(self, solution: Solution, spread: Array, between: Array) -> Choices:
-        """What is left of what the choices tell about γ, given the solution for the scores."""
+    def _with_information(self, solution: Solution, spread: Array, between: Array) -> Choices:
+        """Update the information share about γ, given the solution for the scores."""
         if not self.is_biased:
             return self
-        told = information_share(solution, spread, between, self.c, self.weight, self.family, self.gamma.shape)
-        return replace(self, told=told)
+        share = information_share(solution, spread, between, self.c, self.weight, self.family, self.gamma.shape)
+        return replace(self, information_share=share)
 
     def _with_biases(self, mean: Array, variance: Array) -> Choices:
         """A Newton step for γ of each context and judge, shrunk towards the judge's mean."""
@@ -242,7 +246,7 @@ class Choices:
             np.bincount(self.family, values, self.gamma.size).astype(float).reshape(self.gamma.shape)
             for values in (curvature, excess)
         )
-        information = information * self.told
+        information = information * self.information_share
         known = information > 1e-9
         error = 1.0 / np.where(known, information, 1.0)
         step = np.clip(total * error, -LONGEST, LONGEST)
@@ -256,13 +260,13 @@ class Choices:
         return replace(self, gamma=gamma, between=between, error=float(np.sqrt(spread)), gamma_variance=variance)
 
     @property
-    def tells_scores(self) -> bool:
-        """Whether there are more choices than links between texts; else nothing tells σ² from the noise of a choice."""
+    def determines_scores(self) -> bool:
+        """Whether there are more choices than links between texts; else σ² and the noise of a choice are confounded."""
         graph = self.pattern.graph
         return bool(np.sum(self.weight) > graph.nodes - graph.components)
 
     @cached_property
-    def tells_biases(self) -> bool:
+    def determines_biases(self) -> bool:
         """Whether there are more answers than scores and biases."""
         graph = self.pattern.graph
         return bool(np.count_nonzero(self.weight) > graph.nodes - graph.components + self.gamma.size)
@@ -294,24 +298,31 @@ class Choices:
 
 
 def with_style_inflation(model: Choices, variances: Variances, shared: Shared) -> tuple[Choices, Variances, int, bool]:
-    """The settled model with doubt about its style, whose sites settle again; as `Choices.settle`, σ² as it was."""
+    """The settled model with style inflation, whose sites settle again; as `Choices.settle`, σ² as it was."""
     limits = model.pattern.limits
     found = style_inflation(variances, shared, 2.0 * float(np.sum(model.weight)) / model.pattern.graph.nodes)
     if np.max(np.log(found)) < limits.mixed_change:
         return model, variances, 0, True
-    model = replace(model, inflation=found)
     mean = np.zeros(len(model.c))
-    for step in range(limits.mixed_rounds):
-        variances = replace(variances, spectrum=Spectrum.of(model.system, shared.columns))
-        before, (mean, variance) = mean, differences(*solve(model.system, variances, shared))
-        if np.sqrt(np.mean((mean - before) ** 2)) < limits.mixed_change:
-            return model, variances, step + 1, True
-        model = model.learn(mean, variance)
-    return model, variances, limits.mixed_rounds, False
+
+    def solved(model: Choices, _: int) -> tuple[Choices, tuple[Variances, Array, Array], float]:
+        nonlocal mean
+        own = replace(variances, spectrum=Spectrum.of(model.system, shared.columns))
+        before, (mean, variance) = mean, differences(*solve(model.system, own, shared))
+        return model, (own, mean, variance), distance(mean, before)
+
+    model, result, steps, converged = settle(
+        replace(model, inflation=found),
+        solved,
+        lambda model, found, _: model.learn(*found[1:]),
+        limits.mixed_change,
+        limits.mixed_rounds,
+    )
+    return model, result[0], steps, converged
 
 
 def style_inflation(variances: Variances, shared: Shared, choices: float) -> Array:
-    """h (n,) of what style expects, at the best variances, with so many `choices` about a candidate."""
+    """h (n,) at the best variances, with so many `choices` about a candidate."""
     theta = variances.precision(variances.ratio)[1]
     own = np.array([kind == "style" for kind in shared.kinds])[shared.kind] & (shared.kind >= 0)
     expected = shared.columns[:, own] @ theta[own]

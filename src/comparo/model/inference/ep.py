@@ -1,20 +1,23 @@
-"""Choices as Gaussian observations: expectation propagation.
+"""Expectation propagation: answers replaced by Gaussians, and the one loop in which they settle.
 
-A choice with probability p (0 or 1, or a share of votes) and weight w has the likelihood of Bradley–Terry,
-exp w·(p·d − log(1 + e^d)), in the difference d = s_first − s_second − γ; that of a judge whose decisions have ties has
-the likelihood of Davidson (`ties`), either averaged over what is open about γ. All choices about a pair are replaced by
-one Gaussian in the difference of its scores, their site, with precision t and pull ν (the precision times its mean),
-such that mean and variance of the difference are the same with either, given all other pairs. Laplace's approximation
-underestimates the variance of scores from few decisions several times over; expectation propagation does not, if both
-orders of a pair share a site.
+All answers about a pair are replaced by one Gaussian in the difference d of its scores, their site, with precision t
+and pull ν (the precision times its mean), such that mean and variance of d are the same with either, given all other
+pairs (the cavity). Choices, saturated answers and heavy tails differ in these moments only (`likelihoods`). Laplace's
+approximation underestimates the variance of scores from few decisions several times over; expectation propagation does
+not, if both orders of a pair share a site.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 
 from comparo.types import Array
 
+State = TypeVar("State")
+Found = TypeVar("Found")
 LEAST = 1e-8  # precision of a site
 
 
@@ -38,3 +41,32 @@ def without_site(mean: Array, variance: Array, precision: Array, pull: Array) ->
     """
     cavity = 1.0 / np.maximum(1.0 / variance - precision, 1e-3 / variance)
     return cavity * (mean / variance - pull), cavity
+
+
+def settle(
+    state: State,
+    solve: Callable[[State, int], tuple[State, Found, float]],
+    learn: Callable[[State, Found, int], State],
+    near: float,
+    rounds: int,
+) -> tuple[State, Found, int, bool]:
+    """Alternate a solution given the sites and sites given the solution, until the solution moves by less than `near`.
+
+    `solve` returns the state, its solution, and how far that is from the one before (∞ where the rounds may not end);
+    `learn` returns the state of the next round. Both have the number of the round. Returns the last state and solution,
+    the number of rounds, and whether they settled.
+
+    >>> settle(9.0, lambda x, _: (x, 0.5 * x, 0.5 * x), lambda x, half, _: half, 1.0, 20)
+    (1.125, 0.5625, 4, True)
+    """
+    for number in range(rounds):
+        state, found, moved = solve(state, number)
+        if moved < near:
+            return state, found, number + 1, True
+        state = learn(state, found, number)
+    return state, found, rounds, False
+
+
+def distance(new: Array, old: Array | float) -> float:
+    """The root mean square of new − old, ∞ where there is no old."""
+    return float(np.sqrt(np.mean((new - old) ** 2)))

@@ -2,28 +2,25 @@
 
 Pairs that were asked in both orders separate the effect of position from that of the texts (`observations`).
 
-How much of what is left of soft answers reaches the scores, where every pair was asked in one order only.
-
-With position effects e of single texts, y = X x − |B| e + noise, X the matrix of scores and biases and |B| (M, n) that
-of both texts of each observation; Var(e) = ω², Var(noise) = φ/W. Asked in both orders, e cancels. In one order it is
-part of what is left of y, but mostly not of the scores: a text that is shown first as often as second gains in one half
-of its comparisons what it loses in the other. With the residuals r of least squares, P their projection and
+`leaked_share`. With position effects e of single texts, y = X x − |B| e + noise, X the matrix of scores and biases and
+|B| (M, n) that of both texts of each observation; Var(e) = ω², Var(noise) = φ/W. Asked in both orders, e cancels. In
+one order it is part of the residuals, but mostly not of the scores: a text that is shown first as often as second gains
+in one half of its comparisons as much as it loses in the other. With the residuals r of least squares, P their
+projection and
 
     T = |B|ᵀW(I − P)|B|,    f = M − rank X,
 
     E rᵀWr = φ·f + ω²·tr T,    E ‖|B|ᵀWr‖² = φ·tr T + ω²·tr T²
 
-give φ and ω². What is left has the variance φ + ω²·tr T / f per degree of freedom. What reaches the scores, given the
-biases, is φ + ω²·(tr |B|ᵀW|B| − tr T − tr |B|ᵀWP_γ|B|)/(n − components), the mean over all directions, with P_γ the
-projection on the biases.
+give φ and ω². The residuals have the variance φ + ω²·tr T / f per degree of freedom. The part that reaches the scores,
+given the biases, is φ + ω²·(tr |B|ᵀW|B| − tr T − tr |B|ᵀWP_γ|B|)/(n − components), the mean over all directions, with
+P_γ the projection on the biases.
 
-How much choices tell about a position bias γ while the scores are not known either.
-
-A text that was only shown first and was chosen may be better, or the judge may favour the first. Of the pairs of a
-context and judge, with c the precision of the choices about each and l = (n₁ − n₂)/(n₁ + n₂) how far its n₁ and n₂
-choices in the two orders lean to one, the scores follow γ by Σ c·l·d. So the precision of γ is not Σ c, as if the
-scores were known, but Σ c − Var(Σ c·l·d), with the posterior variance of the differences d. Pairs asked in both orders
-have l = 0.
+`information_share`. A text that was only shown first and was chosen may be better, or the judge may favour the first.
+Of the pairs of a context and judge, with c the precision of the choices about each and l = (n₁ − n₂)/(n₁ + n₂) the
+imbalance of its n₁ and n₂ choices in the two orders, the scores follow γ by Σ c·l·d. The precision of γ is not Σ c, as
+if the scores were known, but Σ c − Var(Σ c·l·d), with the posterior variance of the differences d. Pairs asked in both
+orders have l = 0.
 """
 
 from __future__ import annotations
@@ -41,6 +38,7 @@ from comparo.model.likelihoods.experts import Expert
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.linalg.spectrum import System
+from comparo.model.tuning import CLEARLY, LEAST_SHARE
 from comparo.types import Array, Index
 
 WEAK = 1e-6  # ridge on a bias without a shared prior, relative to a curvature of ¼ per comparison
@@ -158,13 +156,12 @@ def pairs(comparisons: Comparisons, graph: Graph) -> tuple[NDArray[np.intp], NDA
     return number, np.min(orders.reshape(-1, 2), axis=1)[number] > 0
 
 
-CLEARLY = 0.95  # probability that noise alone is not taken for position effects of texts, in one order or both
 LEAST_RIDGE = 1e-9  # ridge relative to a comparison, for texts without observations that are used
 ACCURACY = 1e-4  # of the residuals: far below the error of a variance
 
 
 def leaked_share(system: System, used: NDArray[np.bool_]) -> float:
-    """The variance that reaches the scores, as a share of what is left; 1 where no effect of texts is clear.
+    """The variance that reaches the scores, as a share of that of residuals; 1 where no effect of texts is clear.
 
     Only the observations in `used` (M,) count. T is known exactly where contexts have at most `Limits.batched` items,
     and by random signs above.
@@ -252,9 +249,6 @@ def _probes(system: System) -> tuple[Array, float]:
         return (place[:, None] == np.arange(largest)).astype(float), 1.0
     count = limits.determinant_probes
     return np.random.default_rng(0).choice([-1.0, 1.0], (system.nodes, count)), 1.0 / count
-
-
-LEAST_SHARE = 0.01  # share: choices that say nothing else would make any γ possible
 
 
 def information_share(

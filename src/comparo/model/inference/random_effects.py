@@ -1,18 +1,14 @@
-"""What candidates share, and the solution of the mixed model given its variances.
+"""The solution of the mixed model given its variances, and the means of groups without a prior on them.
 
-Variances estimated from the comparisons: of scores within groups, of biases between contexts, of the noise.
+Scores are s = M θ + δ (`reml`), and the columns of M are groups and style. Given a = σ²/φ, the answers have a precision
+C/φ about θ with the pull g/φ; style has its prior, and groups, as fixed effects, have none (generalised least squares).
+Scores follow θ by s = s₀ + F θ, F = H⁻¹M/a. A matrix W (G, n) takes scores to the means of groups:
 
-The means of groups by the mixed model, without a prior on them: generalised least squares.
+    new contexts:    m = W M θ,   Cov = W M Cov(θ) Mᵀ Wᵀ + v·W Wᵀ       for the next contexts
+    these contexts:  m = W s,     Cov = W [φ·H⁻¹ + F Cov(θ) Fᵀ] Wᵀ      for all possible calls about these
 
-Scores are s = M θ + δ (`comparo.model.inference.reml`), and the columns of M are groups and style. Given a = σ²/φ, the
-answers say of θ a precision C/φ with the pull g/φ; style has its prior, and groups, as fixed effects, have none. Scores
-follow θ by s = s₀ + F θ, F = H⁻¹M/a. A matrix W (G, n) takes scores to the means of groups:
-
-    new contexts:    m = W M θ,   Cov = W M Cov(θ) Mᵀ Wᵀ + v·W Wᵀ       what the next contexts would say
-    these contexts:  m = W s,     Cov = W [φ·H⁻¹ + F Cov(θ) Fᵀ] Wᵀ      what all possible calls about these would say
-
-v is the variance of what style explains within groups. Both are averaged over the confidence in a, as the scores are.
-Where something is held equal (`control`), its coefficients β have no prior either, and β·x is taken out of M θ and s.
+v is the variance that style explains within groups. Both are averaged over the confidence in a, as the scores are. With
+a control, its coefficients β have no prior either, and β·x is taken out of M θ and s.
 """
 
 from __future__ import annotations
@@ -25,60 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from comparo.model.control import Control, residual, without
+from comparo.model.design import Shared, without
 from comparo.model.inference.newton import Solution
 from comparo.model.inference.reml import Variances
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import System
 from comparo.model.posterior import difference_variances, mixture_moments
 from comparo.types import Array, Index
-
-
-@dataclass(frozen=True)
-class Shared:
-    """What candidates share: the `columns` QM (n, M), and which of the `kinds` ("groups", "style") each is, (M,).
-
-    A row of the columns of a kind has the mean square 1, so that ω² is the variance of the scores that it explains.
-    Columns of what is held equal (`control`) come first; they are of no kind, −1, and their coefficients have no prior.
-    `held` (n, D) are its numbers, centred in components. `group` (n,) is the group of each candidate, where groups are
-    among the kinds.
-    """
-
-    kinds: tuple[str, ...]
-    kind: NDArray[np.intp]
-    columns: Array
-    group: Index | None = None
-    held: Array | None = None
-
-    @classmethod
-    def of(
-        cls,
-        graph: Graph,
-        groups: NDArray[np.integer] | None,
-        features: Array | None,
-        entries: int,
-        control: Control | None = None,
-    ) -> Shared:
-        """Groups are left out if the matrix has more than so many entries, or if no two candidates share one."""
-        found = {}
-        count = 0 if groups is None else int(groups.max()) + 1
-        if groups is not None and 1 < count < graph.nodes and graph.nodes * count <= entries:
-            found["groups"] = graph.centre(np.eye(count)[groups])
-        group = groups.astype(np.int32) if groups is not None and "groups" in found else None
-        flat, held = np.zeros((graph.nodes, 0)), None
-        if control is not None:
-            flat, held = control.columns(graph, group), graph.centre(control.values)
-        if features is not None and features.shape[1]:
-            found["style"] = graph.centre(features) if control is None else residual(graph.centre(features), flat)
-        columns = np.concatenate([flat, *found.values()], axis=1)
-        kind = np.repeat(np.arange(len(found)), [block.shape[1] for block in found.values()])
-        return cls(tuple(found), np.concatenate([np.full(flat.shape[1], -1), kind]), columns, group, held)
-
-    @property
-    def is_group(self) -> NDArray[np.bool_]:
-        """Which of the columns are groups, (M,)."""
-        number = self.kinds.index("groups") if "groups" in self.kinds else len(self.kinds)
-        return np.asarray(self.kind == number)
 
 
 def solve(system: System, variances: Variances, shared: Shared) -> tuple[Solution, Array, Array]:
@@ -126,8 +75,8 @@ class Predicted:
     """M = `columns` (n, M), of which `is_group` (M,) are groups; the answers, by `solver`, and the `variances`.
 
     `observations` is the number of pairs, `widening` a factor on covariances, and `unit` that of scores in logits.
-    `held` (n, D) are the numbers that are held equal, whose β are the first of θ. `lean` (n, K) are columns whose
-    square is the covariance that the coefficients of the voices of a panel add to the scores.
+    `held` (n, D) are the numbers of the control, whose β are the first of θ. `lean` (n, K) is a factor of the
+    covariance that the coefficients of the voices of a panel add to the scores.
     """
 
     graph: Graph
@@ -142,10 +91,10 @@ class Predicted:
     lean: Array | None = None
 
     def freedom(self, is_new: bool) -> float:
-        """Degrees of freedom of Student's t: how many numbers tell the variance that matters.
+        """Degrees of freedom of Student's t: how many numbers estimate the variance that matters.
 
         For new contexts that is the variance of texts, whose confidence the mean is averaged over; for these, the
-        noise, told by pairs beyond those that link the texts. Where the noise is known, as that of choices is, the
+        noise, estimated by pairs beyond those that link the texts. Where the noise is known, as that of choices is, the
         average is too narrow, and texts count beyond those that the levels of contexts and the groups' means take.
         """
         nodes, components = self.graph.nodes, self.graph.components
@@ -162,7 +111,7 @@ class Predicted:
         return columns if self.held is None else without(columns, self.held)
 
     def free(self, a: float) -> tuple[Array, Array]:
-        """θ (M,) and its covariance (M, M) for a ratio a; groups and what is held equal have no prior."""
+        """θ (M,) and its covariance (M, M) for a ratio a; groups and the control have no prior."""
         root = np.where(self._is_free, 1.0, np.sqrt(self.variances.ratios))
         information, pulled = self.variances.moments(a)
         precision = root[:, None] * information * root + np.diag(np.where(self._is_free, 0.0, 1.0))
@@ -205,8 +154,8 @@ class Predicted:
 class Effects:
     """Estimated variances, in the square of a score's unit, and the means that scores are shrunk towards.
 
-    `scores` is the variance of candidates around what their group and style predict; `groups` and `style` those of what
-    these predict, if given; `bias` that of γ between contexts, if there are several, and `bias_error` the standard
+    `scores` is the variance of candidates around their prediction by group and style; `groups` and `style` those of
+    the predictions, if given; `bias` that of γ between contexts, if there are several, and `bias_error` the standard
     error of the mean γ. `noise` is the variance of one comparison around the difference of its scores, and `freedom`
     that of Student's t where it has heavy tails; None where it is normal, and for choices. `means` (G,) are the group
     means, `mean` (n,) the prediction for each candidate. The uncertainty of the predictions adds
@@ -238,8 +187,8 @@ def random_effects(estimate: Array, variance: Array) -> tuple[float, float]:
     """Mean m and variance τ² of the true values of `estimate` (G,) with error `variance` (Paule and Mandel).
 
     τ² is where Σ(x − m)²/(v + τ²) = G − 1, with m the mean weighted by 1/(v + τ²); at least a thousandth of the
-    smallest error variance, which makes all values practically equal. Weights 1/v (DerSimonian and Laird) would hear
-    little of extreme values where these have large errors, as the biases of choices do.
+    smallest error variance, which makes all values practically equal. Weights 1/v (DerSimonian and Laird) would
+    give little weight to extreme values with large errors, as the biases of choices do.
 
     >>> centre, between = random_effects(np.array([1.0, 3.0]), np.array([0.5, 0.5]))
     >>> round(centre, 6), round(between, 6)

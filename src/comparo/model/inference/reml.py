@@ -5,7 +5,7 @@ of weight 1 has the variance φ. With the ratios a = σ²/φ and r = ω²/φ, th
 
     β ~ q·cθ + √q·N(0, φ·(1 + aq)),
 
-so that with d = 1 + aq, C = Σ q·ccᵀ/d, g = Σ β·c/d and R = diag(r)
+and with d = 1 + aq, C = Σ q·ccᵀ/d, g = Σ β·c/d and R = diag(r)
 
     Q(a, r) = Σ c·y² − a Σ β²/d − gᵀ(C + R⁻¹)⁻¹g,
     log L   = −½ Σ log d − ½ log det(I + R^½ C R^½) − ½ K log Q           (−½ Q where φ = 1 is known),
@@ -15,7 +15,7 @@ so that with d = 1 + aq, C = Σ q·ccᵀ/d, g = Σ β·c/d and R = diag(r)
     z(a) = sign(a − â)·√(2 log L(â) − 2 log L(a))
 
 is about standard normal at the true a, so Φ(z) is a distribution of confidence of a. Scores are averaged over its
-quantiles: where the comparisons cannot tell whether items differ, the intervals say so. An estimate of 0, which would
+quantiles: where the comparisons leave open whether items differ, the intervals say so. An estimate of 0, which would
 make all intervals empty, is avoided by a term that grows until σ² is about the variance of an estimated score,
 `PULL`·log((1 + aq̄)/(1 + aq̄/`UNTIL`)); these numbers were chosen by simulated judges (docs/soundness.md). An estimate
 of φ of 0, which a graph without cycles allows, is avoided by the term −log(1 + a/`SUREST`).
@@ -32,16 +32,11 @@ from scipy.linalg import lapack
 from scipy.special import ndtr
 
 from comparo.model.linalg.spectrum import LEAST, Spectrum
+from comparo.model.tuning import NARROWEST, PULL, QUANTILES, SHARED_PULL, SUREST, UNTIL, WIDEST
 from comparo.types import Array
 
-PULL, UNTIL = 3.0, 4.0
-SUREST = 100.0  # σ²/φ of a judge whose scores vary by ten times the noise of one answer
-SHARED_PULL = 1.0  # the same for ω²: few groups estimate it, and what it is matters less
-# Standard deviations of scores in logits: between two items they make chances of 0.5075 and 0.99995.
-NARROWEST, WIDEST = 0.03, 10.0
 LEAST_NOISE = 1e-12  # φ of answers without noise: a millionth of a logit
 FLAT = 1e6  # the square of a thousand standard deviations of scores for one of the column: no prior
-QUANTILES = 9  # of the confidence in a over which scores are averaged
 SURE = 0.05  # change of the logarithm of a ratio that does not matter: a third of its error for 100 items
 COARSE_STEPS, FINE_STEPS, NEGATIVE_STEPS = 48, 16, 8
 ROUNDS = 4  # in which a and the r are found in turn

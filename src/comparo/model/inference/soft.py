@@ -1,7 +1,7 @@
 """Soft answers in the mixed model: observations of differences in logits, exact but for three things.
 
 γ, where it does not cancel, and saturated answers, which only say that a difference is large, are found in rounds with
-the variances. Where the answers show heavy tails, their sites are found in further rounds (`tails`).
+the variances. Where the answers show heavy tails, their sites are found in further rounds (`student_t`).
 """
 
 from __future__ import annotations
@@ -14,26 +14,25 @@ from numpy.typing import NDArray
 from scipy.special import chdtrc, fdtr, fdtrc
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.inference.ep import sites_from, without_site
+from comparo.model.design import Shared
+from comparo.model.inference.ep import settle, sites_from, without_site
 from comparo.model.inference.newton import Solution
-from comparo.model.inference.position import CLEARLY, Biases, leaked_share
-from comparo.model.inference.random_effects import Shared, apart, differences, shrunk, solve
+from comparo.model.inference.position import Biases, leaked_share
+from comparo.model.inference.random_effects import apart, differences, shrunk, solve
 from comparo.model.inference.reml import LEAST_NOISE, Variances, estimate
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.likelihoods.experts import Expert
 from comparo.model.likelihoods.gaussian import Gaussian, Linear, censored_moments
-from comparo.model.likelihoods.student_t import FREEDOMS, SUSPECT, Cavities, suspect
+from comparo.model.likelihoods.student_t import Cavities, suspect
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import Spectrum, System
 from comparo.model.observations import Observations, are_choices, logits, observe
 from comparo.model.posterior import difference_variances
-from comparo.model.tuning import LIMITS, Limits
+from comparo.model.tuning import CLEARLY, FREEDOMS, LIMITS, SURELY, SUSPECT, TWICE, Limits
 from comparo.types import Array
 
 FREE = 4  # rounds in which the freedom of tails may change, and sums may become noise again
 DAMPING = 0.5  # share of the way to new sites or noise: answers far from all others would otherwise swing
-TWICE = 2.0  # the most by which sums that are taken for noise vary more: errors are then at most √2 times too wide
-SURELY = 0.999  # `CLEARLY` in a test of scores, which is too bold if the answers often choose between two noises
 MANY = 8  # observations per candidate from which a residual is noise by 3/4: its share is 1 − n/M
 
 
@@ -41,8 +40,8 @@ MANY = 8  # observations per candidate from which a residual is noise by 3/4: it
 class Soft:
     """Observations of differences; only γ, where it does not cancel, saturated answers and heavy tails need rounds.
 
-    `noise` is φ, and `freedom` that of Student's t, infinite for normal noise. `leaked_share` is the share of the residual variance of
-    the answers that reaches the scores (`comparo.model.inference.position`).
+    `noise` is φ, and `freedom` that of Student's t, infinite for normal noise. `leaked_share` is the share of the
+    residual variance that reaches the scores (`position.leaked_share`).
     """
 
     observations: Observations
@@ -99,11 +98,11 @@ class Soft:
 
     @property
     def count(self) -> float:
-        """The number of observations that tell scores and noise: all that are not saturated, less one for each γ."""
-        return self.told(~self.censored)
+        """The number of observations about scores and noise: all that are not saturated, less one for each γ."""
+        return self.effective_count(~self.censored)
 
-    def told(self, used: NDArray[np.bool_]) -> float:
-        """How many observations are `used` (M,), less the share Σ c / (Σ c + ridge) of each γ that they tell."""
+    def effective_count(self, used: NDArray[np.bool_]) -> float:
+        """How many observations are `used` (M,), less the share Σ c / (Σ c + ridge) of each γ."""
         used, taken = used & (self.c > 0), 0.0
         if self.biases is not None:
             told = np.bincount(self.pattern.bias_index[used], self.c[used], self.pattern.unknowns)
@@ -113,7 +112,7 @@ class Soft:
 
     @property
     def _noise_share(self) -> float:
-        """The largest part of what is known of a γ that depends on the noise; 0 where γ cancels, 1 if γ are shared."""
+        """The largest part of the precision of a γ that depends on the noise; 0 where γ cancels, 1 if γ are shared."""
         if self.biases is None:
             return 0.0
         if self.biases.shared.any():
@@ -136,18 +135,19 @@ class Soft:
         """Once; γ and saturated answers are found in rounds with the variances."""
         limits, censored = self.pattern.limits, self.censored
         in_one_order = self.is_biased and not np.any(self.observations.sum_weight)
-        state = replace(self, leaked_share=leaked_share(self.system, ~censored)) if in_one_order else self
+        start = replace(self, leaked_share=leaked_share(self.system, ~censored)) if in_one_order else self
         before, change, rate, has_sums = np.array(0.0), 0.0, 1.0, True
         share = 1.0 if censored.any() else self._noise_share
-        for step in range(limits.mixed_rounds):
-            spectrum = Spectrum.of(state.system, shared.columns)
+
+        def solved(state: Soft, number: int) -> tuple[Soft, Variances, float]:
+            nonlocal before, change, rate, has_sums
+            spectrum, found = Spectrum.of(state.system, shared.columns), self.observations
             if state.leaked_share < 1.0:
                 left = spectrum.square - float(np.sum(spectrum.beta**2 / spectrum.q))
                 spectrum = replace(spectrum, square=spectrum.square - (1.0 - state.leaked_share) * left)
             variances = estimate(spectrum, shared.kind, state.count, False, self.unit)
-            has_sums = (has_sums or step < FREE) and state.sums_are_noise(variances.noise(variances.ratio))
+            has_sums = (has_sums or number < FREE) and state.sums_are_noise(variances.noise(variances.ratio))
             if has_sums:
-                found = self.observations
                 spectrum = replace(spectrum, square=spectrum.square + found.sum_variance * found.sum_freedom)
                 variances = estimate(spectrum, shared.kind, state.count + found.sum_freedom, False, self.unit)
             used, new, last = state.noise, variances.noise(variances.ratio), change
@@ -156,19 +156,22 @@ class Soft:
             rate *= DAMPING if change * last < 0 else 1.0
             state = replace(state, noise=float(used * (new / used) ** rate))
             logs = np.log([variances.ratio, state.noise])
-            learnt = step > 0 or state.biases is None or not state.biases.shared.any()
-            if learnt and share * abs(change) < limits.mixed_change:  # the system stays the same
-                return state, variances, step + 1, True
             # Sites of saturated answers move in small steps.
-            if np.max(np.abs(logs - before)) < limits.mixed_change / (10 if censored.any() else 1):
-                return state, variances, step + 1, True
+            moved = float(np.max(np.abs(logs - before))) * (10 if censored.any() else 1)
             before = logs
+            if number > 0 or state.biases is None or not state.biases.shared.any():
+                moved = min(moved, share * abs(change))  # the part of the system that depends on the noise
+            return state, variances, moved
+
+        def learn(state: Soft, variances: Variances, _: int) -> Soft:
             solution, spread, between = solve(state.system, variances, shared)
             if state.biases is not None and state.biases.shared.any():
                 state = replace(state, biases=state.biases.learn(solution, state.noise))
             if censored.any():
                 state = state._censor(*differences(solution, spread, between), np.flatnonzero(censored))
-        return state, variances, limits.mixed_rounds, False
+            return state
+
+        return settle(start, solved, learn, limits.mixed_change, limits.mixed_rounds)
 
     def sums_are_noise(self, noise: float, surely: float = CLEARLY, most: float = TWICE) -> bool:
         """Whether the sums of the answers in both orders vary as `noise` makes them vary, by a test of either side.
@@ -176,7 +179,7 @@ class Soft:
         The ratio of the two variances is F-distributed with f and f′ = M − (n − components) degrees of freedom; it must
         not be beyond the quantile `surely` on either side, nor be `most` or more. Where the sums vary more, the
         position of single texts has an effect; where they vary less, the two answers about a pair are not two
-        observations, as in files with p and 1 − p. In both cases the sums do not tell the noise.
+        observations, as in files with p and 1 − p. In both cases the sums do not estimate the noise.
         """
         found, graph = self.observations, self.pattern.graph
         if found.sum_square <= LEAST_NOISE * found.sum_freedom or self.censored.any():
@@ -187,7 +190,7 @@ class Soft:
         return bool(1.0 - surely < share < surely and ratio < most)
 
     def _has_tails(self, variances: Variances, shared: Shared) -> bool:
-        """Whether the noise has heavy tails; the uncertainty of what candidates share is left out of the cavities."""
+        """Whether the noise has heavy tails; the cavities leave out the uncertainty of groups and style."""
         system, ridge = self.system, 1.0 / variances.ratio
         laplacian, rhs = system.laplacian(ridge), system.rhs
         rhs[: system.nodes] += ridge * (shared.columns @ variances.precision(variances.ratio)[1])
@@ -203,15 +206,16 @@ class Soft:
 
     def _settle_tails(self, variances: Variances, shared: Shared) -> tuple[Soft, Variances, int, bool]:
         """In rounds with the sites of heavy tails, from normal noise."""
-        limits, state, before = self.pattern.limits, self, np.zeros(2)
-        cavities = state._cavities(*differences(*solve(state.system, variances, shared)))
-        for step in range(limits.mixed_rounds):
-            freedoms = FREEDOMS if step < FREE else (state.freedom,)
+        limits, before = self.pattern.limits, np.zeros(2)
+        cavities = self._cavities(*differences(*solve(self.system, variances, shared)))
+
+        def solved(state: Soft, number: int) -> tuple[Soft, Variances, float]:
+            nonlocal before, cavities
+            freedoms = FREEDOMS if number < FREE else (state.freedom,)
             noise, freedom, _ = cavities.best(state.noise / state.leaked_share, freedoms)
             state = state._with_sites(cavities, noise, freedom)
-            variances = estimate(
-                Spectrum.of(state.system, shared.columns), shared.kind, self.count, True, self.unit, noise
-            )
+            spectrum = Spectrum.of(state.system, shared.columns)
+            variances = estimate(spectrum, shared.kind, self.count, True, self.unit, noise)
             solution, spread, between = solve(state.system, variances, shared)
             apart_by = differences(solution, spread, between)
             if state.biases is not None:
@@ -219,11 +223,10 @@ class Soft:
             if self.censored.any():
                 state = state._censor(*apart_by, np.flatnonzero(self.censored))
             cavities = state._cavities(*apart_by)
-            logs = np.log([variances.ratio * noise, noise])
-            if step >= FREE and np.max(np.abs(logs - before)) < limits.mixed_change:
-                break
-            before = logs
-        return state, variances, step + 1, step + 1 < limits.mixed_rounds
+            last, before = before, np.log([variances.ratio * noise, noise])
+            return state, variances, float(np.max(np.abs(before - last))) if number >= FREE else np.inf
+
+        return settle(self, solved, lambda state, *_: state, limits.mixed_change, limits.mixed_rounds)
 
     def _cavities(self, mean: Array, variance: Array) -> Cavities:
         """The answers that are neither saturated nor without weight, with what all others say of them."""
@@ -287,7 +290,7 @@ def equality(comparisons: Comparisons, limits: Limits = LIMITS) -> float:
     model = Soft.of_any(comparisons, limits)
     spectrum = Spectrum.of(model.system, np.zeros((model.system.nodes, 0)))
     explained, rank = float(np.sum(spectrum.beta**2 / spectrum.q)), float(np.sum(spectrum.trace_weight))
-    freedom = model.told(np.ones(len(model.c), dtype=bool)) - rank
+    freedom = model.effective_count(np.ones(len(model.c), dtype=bool)) - rank
     if min(freedom, rank) < 0.5:  # both are whole but for rounding and what is known of γ
         return 1.0
     left, found = max(spectrum.square - explained, LEAST_NOISE * freedom), model.observations

@@ -4,7 +4,7 @@ With d = s_first − s_second − γ, a judge that says "first", "equal" or "sec
 
     e^{d/2} : ν : e^{−d/2},        P(tie) = ν / (2·cosh(d/2) + ν),
 
-so that e^d are still the odds of a win against a loss, and ν is how readily the judge calls a tie: between equals it
+where e^d are still the odds of a win against a loss, and ν is how readily the judge calls a tie: between equals it
 does so with probability ν/(2 + ν). ν = 0 is Bradley–Terry. With p = 1, ½ or 0 for the three answers,
 
     ℓ(d; p) = (p − ½)·d − A(d) + [p = ½]·log ν,    A(d) = log(2·cosh(d/2) + ν),
@@ -12,7 +12,7 @@ does so with probability ν/(2 + ν). ν = 0 is Bradley–Terry. With p = 1, ½ 
 A′ = sinh(d/2)/(2·cosh(d/2) + ν) is E p − ½, and A″ = (1 + ½ν·cosh(d/2))/(2·cosh(d/2) + ν)² is Var p. What an answer
 says about scores depends on p alone, so all answers to a pair may be replaced by their mean; ν depends on how many ties
 there are: at its maximum Σ P(tie) is their number. Few answers in which the better text never lost would let ν and the
-scores grow together without end; so each judge that calls ties has a prior of `PRIOR` ties and as many decisions
+scores grow together without end; so each judge that calls ties has a prior of `TIE_PRIOR` ties and as many decisions
 between two equal texts. All is written with h = e^{−|d|/2}, which cannot overflow.
 """
 
@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logsumexp
 
+from comparo.model.tuning import TIE_PRIOR
 from comparo.types import Array
 
 # Nodes and weights of Gauss and Hermite for an integral with the normal density.
@@ -34,7 +35,6 @@ SHARES = SHARES / np.sum(SHARES)
 WIDER = 1.3  # of the points than the curvature at the maximum says, since the likelihood of a choice has a long tail
 NEWTON = 60  # most steps to the maximum between its bounds: bisection alone takes 30 from 1e6 to 1e-3
 NEAR = 1e-6  # of its distance, in standard deviations, at which the maximum is found
-PRIOR = 1.0  # with which P(tie between equals) is uniform between 0 and 1
 STEP = 1.0  # of log ν in one round
 
 
@@ -130,7 +130,7 @@ def first_parameters(tied: Array, asked: Array) -> Array:
     >>> first_parameters(np.array([0.0, 5.0]), np.array([10.0, 10.0]))
     array([0., 2.])
     """
-    return np.where(tied > 0, 2.0 * (tied + PRIOR) / (asked - tied + PRIOR), 0.0)
+    return np.where(tied > 0, 2.0 * (tied + TIE_PRIOR) / (asked - tied + TIE_PRIOR), 0.0)
 
 
 def next_parameters(nu: Array, tied: Array, chance: Array, weight: Array, judge: NDArray[np.integer]) -> Array:
@@ -142,9 +142,9 @@ def next_parameters(nu: Array, tied: Array, chance: Array, weight: Array, judge:
     array([2.])
     """
     equals = nu / (2.0 + nu)
-    expected = np.bincount(judge, weight * chance, len(nu)) + 2.0 * PRIOR * equals
-    known = np.bincount(judge, weight * chance * (1.0 - chance), len(nu)) + 2.0 * PRIOR * equals * (1.0 - equals)
-    step = (tied + PRIOR - expected) / np.maximum(known, np.finfo(float).tiny)
+    expected = np.bincount(judge, weight * chance, len(nu)) + 2.0 * TIE_PRIOR * equals
+    known = np.bincount(judge, weight * chance * (1.0 - chance), len(nu)) + 2.0 * TIE_PRIOR * equals * (1.0 - equals)
+    step = (tied + TIE_PRIOR - expected) / np.maximum(known, np.finfo(float).tiny)
     return np.asarray(nu * np.exp(np.clip(np.where(tied > 0, step, 0.0), -STEP, STEP)))
 
 

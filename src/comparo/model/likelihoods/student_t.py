@@ -21,18 +21,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import gammaln, log1p, logit, logsumexp
 
+from comparo.model.tuning import FREEDOMS, MARGIN, SUSPECT, TRIED
 from comparo.types import Array, Index
 
-FREEDOMS = (3.0, 4.0, 6.0, 10.0, 20.0)  # between them the density changes little; 3 is the least with a clear variance
-TRIED = 6.0  # the one by which is decided whether tails are heavy: of 3 and of 10 it has most of the gain
 # Values of log g: steps of 0.5 integrate to 1e-3 with 20 freedoms, whose log g has the standard deviation 0.32. Answers
 # up to e⁵ = 150 standard deviations away are told apart; more distant ones do not count either.
 LOG_PRECISIONS = np.arange(-10.0, 2.6, 0.5)
-# Standard errors of the test of normal noise. It only saves time: the margin decides.
-SUSPECT = 2.0
-# log Z by which heavy-tailed noise must be better. Twice the gain is about χ² of one freedom in half of the samples of
-# normal noise, and 0 in the others: P(χ² > 6)/2 = 0.7%.
-MARGIN = 3.0
 STEP = 0.4  # of log φ in one round
 
 
@@ -50,7 +44,7 @@ class StudentT:
     freedom, scale
         ν and τ.
     floor
-        p is kept inside [floor, 1 − floor], so that a certain answer has a finite mode.
+        p is kept inside [floor, 1 − floor]: a certain answer has a finite mode.
 
     Examples
     --------
@@ -195,7 +189,7 @@ class Cavities:
         """Whether noise with heavy tails describes the answers better by a margin than each of three others.
 
         These are normal noise, contexts that differ by a factor in all that is said of them, and scores with heavy
-        tails: answers whose variance is mostly that of scores cannot tell these from noise.
+        tails: answers whose variance is mostly that of scores cannot distinguish these from noise.
         """
         scatter, away = noise / self.weight, self.y - self.mean
         total = self.variance + scatter

@@ -3,8 +3,7 @@
 For Gaussian experts the density of the best scores is √det(W̃ᵀ Σ̃⁻¹ W̃) / (2π)^(n/2): a larger determinant means a better
 design. W̃ has one row more than W, for the prior: without a ridge that is the paper's expert
 N(0, 1) on the first item of each component, and then the determinant counts the spanning trees of the graph.
-
-Traces of functions of a matrix by stochastic Lanczos quadrature.
+Large contexts use stochastic Lanczos quadrature (`quadrature`).
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""The graph of the comparisons: its nodes are the candidates (an item in a context), its edges the comparisons.
+"""The graph of the comparisons, and the order in which they fill the curvature H.
 
-Nodes of one context are adjacent, contexts of equal size are adjacent (small ones first), and so are the nodes of one
-connected component, so that arrays of many contexts are obtained by a reshape.
-
-What does not change while scores do: the comparisons in the order in which the curvature H is filled.
-
-Contexts of equal size lie together (`Batch`), so that H of all of them is one array of dense matrices.
+Nodes are the candidates (an item in a context), edges the comparisons. Nodes of one context are adjacent, contexts of
+equal size are adjacent (small ones first), and so are the nodes of one connected component: arrays of many contexts are
+obtained by a reshape, and H of all contexts of one size (`Batch`) is one array of dense matrices.
 """
 
 from __future__ import annotations
@@ -120,7 +117,7 @@ class Graph:
         return values - means[self.component]
 
     def balance(self, values: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray[np.float64]:
-        """`values` (n,) or (n, q) minus a multiple of `weight` (n,) in each component, so that their sum in it is 0."""
+        """`values` (n,) or (n, q) minus a multiple of `weight` (n,) in each component that makes their sum 0."""
         starts = np.flatnonzero(np.diff(self.component, prepend=-1))
         sums = np.add.reduceat(values, starts, axis=0)
         factor = (sums.T / np.add.reduceat(weight, starts)).T[self.component]
@@ -150,7 +147,7 @@ class Batch:
 
 
 class Pattern:
-    """The sorted comparisons, how they fill H, and the limits of what is computed from it.
+    """The sorted comparisons, how they fill H, and the limits of all computations with it.
 
     `order` (K,) sorts the comparisons by their first node, except that in contexts too large for the cache they are
     sorted by panels of second nodes and then by the first; `first`, `second` and `judge` are in that order. There are

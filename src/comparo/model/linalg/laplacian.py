@@ -89,7 +89,7 @@ class Laplacian:
         """Random vectors Xᵀ√c·ξ + √ridge·ξ′ with the covariance H, centred: shape (n + C·J, columns).
 
         Their solutions H⁻¹·noise are draws from N(0, H⁻¹). What is taken from them to centre them is a multiple of
-        ridge = H·1, so that a solution changes by a constant only.
+        ridge = H·1: a solution changes by a constant only.
         """
         root, pattern = np.sqrt(self.c), self.pattern
         drawn = np.column_stack([pattern.gather(root * rng.standard_normal(len(root))) for _ in range(columns)])
@@ -127,7 +127,7 @@ class Laplacian:
     def constants(self, batch: Batch) -> Array:
         """κ between nodes of one component, 0 elsewhere: (B, 1, 1) where every context of `batch` is connected.
 
-        Where the ridge is uneven, H does not take constants to constants, so that κ would change solutions: it is 0.
+        Where the ridge is uneven, H does not take constants to constants, and κ, which would change solutions, is 0.
         """
         if self.is_uneven:
             return np.zeros((batch.end - batch.begin, 1, 1))

@@ -136,7 +136,7 @@ class Moments:
     """C(a) = Σ q·ccᵀ/(1 + aq) and g(a) = Σ β·c/(1 + aq) of A coordinates, for any a ≥ −`LEAST`/max q.
 
     With u = 1/q, both are Σ xxᵀ/(u + a) for the rows x = (c, βu), which costs A·M² for each a. As a function of
-    log(u − `LEAST`·min u), 1/(u + a) has no pole nearer than ±πi, whatever a is, so that Chebyshev interpolation from
+    log(u − `LEAST`·min u), 1/(u + a) has no pole nearer than ±πi, whatever a is: Chebyshev interpolation from
     `POINTS` points in each interval of length `INTERVAL` is exact to rounding. The sums of xxᵀ by these weights,
     `matrices` (P, M + 1, M + 1) at the `points` u (P,), are computed once; each a then costs P·M².
 

@@ -1,0 +1,158 @@
+"""What a method knows of the candidates beside the comparisons: groups, features, and a control.
+
+A control is a number of each text, such as its length, whose effect on a judge is taken out of the scores. A judge may
+like long texts. Its view of candidate i is then
+
+    s_i = group + style + own_i + β·x_i,
+
+with x the length (or any other number) of the text and β without a prior; the score at equal x is
+
+    s_i − β·(x_i − mean x).
+
+Own scores are random and independent of x: that alone determines β, since any scores could be explained without it.
+Where groups are known (systems that wrote the texts), a group that writes well may also write at length, and
+independence would be wrong. There x is split into its mean in the group, b, and the rest, w, each with a coefficient: β
+is that of w, found within groups, and that of b is part of the groups' means. Style is made independent of x by least
+squares, since its letter sequences know something of the length.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comparo.model.linalg.graph import Graph
+from comparo.types import Array, Index
+
+LEAST = 1e-9  # variation of x within or between groups, relative to all of it, below which it is rounding
+
+
+@dataclass(frozen=True, eq=False)
+class Control:
+    """D numbers of every candidate, `values` (n, D), in units of `unit` (D,): what one step of each is called.
+
+    >>> Control(("length",), np.zeros((3, 1)), ("twice",)).names
+    ('length',)
+    """
+
+    names: tuple[str, ...]
+    values: Array
+    unit: tuple[str, ...]
+
+    def columns(self, graph: Graph, group: NDArray[np.integer] | None) -> Array:
+        """w, and b where there are groups, both centred in components: (n, D) or (n, 2D).
+
+        >>> from comparo.data.comparisons import Comparisons
+        >>> graph = Graph.build(Comparisons.from_rows([("a", "b", 1), ("b", "c", 1), ("c", "d", 1)]))
+        >>> control = Control(("length",), np.array([[1.0], [3.0], [6.0], [10.0]]), ("twice",))
+        >>> control.columns(graph, np.array([0, 0, 1, 1])).T
+        array([[-1., 1., -2., 2.],
+               [-3., -3., 3., 3.]])
+        """
+        held = graph.centre(self.values)
+        if group is None:
+            return np.asarray(held)
+        member = graph.centre(np.eye(int(group.max()) + 1)[group])
+        between = member @ np.linalg.lstsq(member, held, rcond=None)[0]
+        within = held - between
+        least = LEAST * np.sqrt(np.mean(held**2, axis=0))
+        within, between = (np.where(np.sqrt(np.mean(part**2, axis=0)) > least, part, 0.0) for part in (within, between))
+        return np.column_stack([within, between])
+
+    def varies(self, graph: Graph) -> NDArray[np.bool_]:
+        """Whether some texts of a context differ in each number, (D,)."""
+        return np.asarray(np.ptp(graph.centre(self.values), axis=0) > 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """The coefficients β (D,) of one judge, for one step of each number, and their covariance (D, D)."""
+
+    names: tuple[str, ...]
+    unit: tuple[str, ...]
+    coefficient: Array
+    covariance: Array
+
+    @property
+    def std(self) -> Array:
+        return np.asarray(np.sqrt(np.diagonal(self.covariance)))
+
+
+def without(columns: Array, held: Array) -> Array:
+    """What columns (n, M), of which the first D are those of β, are at equal x: less `held` (n, D) there.
+
+    >>> without(np.ones((2, 2)), np.array([[1.0], [-1.0]]))
+    array([[0., 1.],
+           [2., 1.]])
+    """
+    found = columns.copy()
+    found[:, : held.shape[1]] -= held
+    return np.asarray(found)
+
+
+def residual(features: Array, columns: Array) -> Array:
+    """Features (n, D) less what the columns (n, M) explain of them by least squares."""
+    return np.asarray(features - columns @ np.linalg.lstsq(columns, features, rcond=None)[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """What is known of the n candidates, in the order of `Graph.build`.
+
+    `groups` (n,) are numbered from 0, `features` are (n, D), and the scores are those at equal numbers of `control`.
+    With `is_biased`, γ of each context and judge is estimated with the scores.
+
+    >>> Design(features=np.zeros((3, 1))).is_biased
+    True
+    """
+
+    groups: NDArray[np.integer] | None = None
+    features: Array | None = None
+    control: Control | None = None
+    is_biased: bool = True
+
+
+PLAIN = Design()
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What candidates share: the `columns` QM (n, M), and which of the `kinds` ("groups", "style") each is, (M,).
+
+    A row of the columns of a kind has the mean square 1: ω² is the variance of the scores that it explains. Columns of
+    the control come first; they are of no kind, −1, and their coefficients have no prior.
+    `held` (n, D) are its numbers, centred in components. `group` (n,) is the group of each candidate, where groups are
+    among the kinds.
+    """
+
+    kinds: tuple[str, ...]
+    kind: NDArray[np.intp]
+    columns: Array
+    group: Index | None = None
+    held: Array | None = None
+
+    @classmethod
+    def of(cls, graph: Graph, design: Design, entries: int) -> Shared:
+        """Groups are left out if the matrix has more than so many entries, or if no two candidates share one."""
+        groups, features, control = design.groups, design.features, design.control
+        found = {}
+        count = 0 if groups is None else int(groups.max()) + 1
+        if groups is not None and 1 < count < graph.nodes and graph.nodes * count <= entries:
+            found["groups"] = graph.centre(np.eye(count)[groups])
+        group = groups.astype(np.int32) if groups is not None and "groups" in found else None
+        flat, held = np.zeros((graph.nodes, 0)), None
+        if control is not None:
+            flat, held = control.columns(graph, group), graph.centre(control.values)
+        if features is not None and features.shape[1]:
+            found["style"] = graph.centre(features) if control is None else residual(graph.centre(features), flat)
+        columns = np.concatenate([flat, *found.values()], axis=1)
+        kind = np.repeat(np.arange(len(found)), [block.shape[1] for block in found.values()])
+        return cls(tuple(found), np.concatenate([np.full(flat.shape[1], -1), kind]), columns, group, held)
+
+    @property
+    def is_group(self) -> NDArray[np.bool_]:
+        """Which of the columns are groups, (M,)."""
+        number = self.kinds.index("groups") if "groups" in self.kinds else len(self.kinds)
+        return np.asarray(self.kind == number)

@@ -159,6 +159,6 @@ def spent_of_a_dollar(folder: Path, concurrency: int, cheap: int = 0, after: flo
 
     texts = {f"item {number}": "A word or two. " * 20 for number in range(40)}
     with Api(answer) as api:
-        options = {"base_url": api.url, "price": "10,30", "concurrency": concurrency}
-        comparo.rank(texts, "better", judge="openai/any", options=options, budget="$1", out=folder)
+        judge = f"openai/any; base_url={api.url}, price=10,30, concurrency={concurrency}"
+        comparo.rank(texts, "better", judge=judge, budget="$1", out=folder)
     return sum(one.cost for one in read_judgements(folder)), len(api.requests)

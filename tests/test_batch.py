@@ -17,6 +17,7 @@ from batch_runs import CALLS, QUICK, answers, check_whole, go, task, texts, work
 from batch_server import EXPIRED, BatchServer
 from comparo.data.run_folder import key_of
 from comparo.errors import JudgeError, PendingError, RunError, StoreError
+from comparo.run.plan import Storage
 from comparo.run.repair import repair
 from comparo.run.store import read_judgements
 from processes import CONTEXT, Forked
@@ -60,17 +61,16 @@ def test_the_answers_are_those_of_single_calls(server, tmp_path):
 def test_a_run_that_waits_for_a_batch_is_not_asked_directly(server, tmp_path):
     server.does.looks = -1
     options = {
-        "judge": "openai/gpt-4o-mini",
-        "options": {"base_url": server.url},
+        "judge": f"openai/gpt-4o-mini; base_url={server.url}",
         "budget": CALLS,
         "out": tmp_path / "run",
     }
     with pytest.raises(PendingError):
-        comparo.rank(texts(), "better", batch="submit", **options)
+        comparo.rank(texts(), "better", **options | {"out": Storage(tmp_path / "run", batch="submit")})
     with pytest.raises(StoreError, match=r"39 questions .*add --batch"):
         comparo.rank(texts(), "better", **options)
     server.does.looks = 0
-    comparo.rank(texts(), "better", batch=True, **options)
+    comparo.rank(texts(), "better", **options | {"out": Storage(tmp_path / "run", batch="wait")})
     comparo.rank(texts(), "better", **options)
     check_whole(server, tmp_path / "run")
 
@@ -84,27 +84,27 @@ def test_a_larger_budget_asks_only_the_rest(server, tmp_path):
 
 def test_answers_of_batches_count_in_a_run_of_single_calls(server, tmp_path):
     go(server.url, tmp_path / "run", budget=30)
-    options = {"judge": "openai/gpt-4o-mini", "options": {"base_url": server.url}, "out": tmp_path / "run"}
+    options = {"judge": f"openai/gpt-4o-mini; base_url={server.url}", "out": tmp_path / "run"}
     comparo.rank(texts(), "better", budget=50, **options)
     check_whole(server, tmp_path / "run", 50)
 
 
 def test_single_calls_are_gone_on_with_by_a_batch(server, tmp_path):
-    options = {"judge": "openai/gpt-4o-mini", "options": {"base_url": server.url}, "out": tmp_path / "run"}
+    options = {"judge": f"openai/gpt-4o-mini; base_url={server.url}", "out": tmp_path / "run"}
     comparo.rank(texts(), "better", budget=20, **options)
     go(server.url, tmp_path / "run", budget=50)
     check_whole(server, tmp_path / "run", 50)
 
 
 def test_answers_of_a_batch_go_to_the_cache_and_come_from_there(server, tmp_path):
-    options = {"judge": "openai/gpt-4o-mini", "options": {"base_url": server.url}, "cache": tmp_path / "cache.sqlite"}
-    comparo.rank(texts(), "better", budget=30, out=tmp_path / "one", batch=True, **options)
-    comparo.rank(texts(), "better", budget=50, out=tmp_path / "two", batch=True, **options)
+    options = {"judge": f"openai/gpt-4o-mini; base_url={server.url}", "cache": tmp_path / "cache.sqlite"}
+    comparo.rank(texts(), "better", budget=30, out=Storage(tmp_path / "one", batch="wait"), **options)
+    comparo.rank(texts(), "better", budget=50, out=Storage(tmp_path / "two", batch="wait"), **options)
     assert len(answers(tmp_path / "two")) == 50
     assert sum(one.cached for one in answers(tmp_path / "two")) == 30
     assert [len(batch["lines"]) for batch in server.made] == [29, 19]
     comparo.rank(texts(), "better", budget=50, out=tmp_path / "three", **options)  # directly, with the same cache
-    comparo.rank(texts(), "better", budget=50, out=tmp_path / "four", batch=True, **options)
+    comparo.rank(texts(), "better", budget=50, out=Storage(tmp_path / "four", batch="wait"), **options)
     assert len(server.made) == 2
     assert all(one.cached for one in answers(tmp_path / "four"))
     assert max(server.asked.values()) == 1
@@ -133,8 +133,7 @@ def test_lines_that_failed_have_their_reason(server, tmp_path):
     comparo.rank(
         texts(),
         "better",
-        judge="openai/gpt-4o-mini",
-        options={"base_url": server.url},
+        judge=f"openai/gpt-4o-mini; base_url={server.url}",
         budget=CALLS,
         out=tmp_path / "run",
     )
@@ -365,13 +364,13 @@ def test_a_repaired_folder_goes_on_with_its_batch(server, tmp_path):
         ({"goal": "top-2"}, "--goal top-2 goes by answers"),
         ({"wording": ["paper", "between"]}, "one judge and one wording"),
         ({"wording": "auto"}, "--wording auto goes by answers"),
-        ({"out": None}, "give out=FOLDER"),
-        ({"judge": "simulated/soft", "options": None}, "simulated/soft takes no batches"),
-        ({"batch": "later"}, "'wait', 'submit', 'cancel', not 'later'"),
+        ({"out": Storage(batch="wait")}, "give out=FOLDER"),
+        ({"judge": "simulated/soft"}, "simulated/soft takes no batches"),
+        ({"out": Storage("run", batch="later")}, "'wait', 'submit', 'cancel', not 'later'"),
     ],
 )
 def test_what_makes_no_sense_is_refused(server, tmp_path, options, message):
-    usual = {"judge": "openai/gpt-4o-mini", "options": {"base_url": server.url}, "out": tmp_path / "run", "batch": True}
+    usual = {"judge": f"openai/gpt-4o-mini; base_url={server.url}", "out": Storage(tmp_path / "run", batch="wait")}
     with pytest.raises(ValueError, match=re.escape(message)):
         comparo.rank(texts(), "better", **usual | options)
     assert server.routes == []

@@ -15,6 +15,7 @@ from comparo.errors import JudgeError, PendingError, RunError
 from comparo.run.batch import check_batch
 from comparo.run.batch_transport import waiting_for
 from comparo.run.folders import list_runs
+from comparo.run.plan import Storage
 from comparo.run.store import read_judgements
 from processes import CONTEXT
 from servers import Reply
@@ -101,12 +102,12 @@ def test_a_batch_is_collected_later_and_no_question_is_asked_twice(server, begin
 def test_rank_submits_and_collects(endpoint, server, tmp_path):
     server.does.looks = -1
     judge, effort = endpoint.options["judge"], endpoint.options.get("effort")
-    options = {"judge": judge, "options": {"base_url": server.url} | ({"effort": effort} if effort else {})}
+    options = {"judge": f"{judge}; base_url={server.url}" + (f", effort={effort}" if effort else "")}
     options |= {"budget": CALLS, "out": tmp_path / "run"}
     with pytest.raises(PendingError):
-        comparo.rank(texts(), "better", batch="submit", **options)
+        comparo.rank(texts(), "better", **options | {"out": Storage(tmp_path / "run", batch="submit")})
     server.does.looks = 0
-    comparo.rank(texts(), "better", batch=True, **options)
+    comparo.rank(texts(), "better", **options | {"out": Storage(tmp_path / "run", batch="wait")})
     assert len(server.made) == 1
     check_whole(server, tmp_path / "run")
 

@@ -159,14 +159,14 @@ def test_equal_texts_get_answers_of_their_own_which_a_later_run_gets_too(tmp_pat
     """Sampled verdicts are draws: the same one must not count twice within a run."""
     texts = {"a": "Number 1.", "b": "Number 1.", "c": "Number 2."}
     with Api(words("A", "B", "B")) as api:
-        ask = {"judge": "openai/any", "options": {"base_url": api.url, "votes": 3}, "budget": "100%"}
+        ask = {"judge": f"openai/any; base_url={api.url}, votes=3", "budget": "100%"}
         rank(texts, "better", **ask, cache=tmp_path / "cache", out=tmp_path / "first")
         assert len(prompts(api)) == 6
         rank(texts, "better", **ask, cache=tmp_path / "cache", out=tmp_path / "second")
         assert len(prompts(api)) == 6
         assert sum(one.cached for one in read_judgements(tmp_path / "second")) == 6
         # A voice twice in a run is asked twice, and a run that is continued knows which answers it has had.
-        rank(texts, "better", **ask | {"judge": ["openai/any"] * 2, "budget": "200%"}, cache=tmp_path / "cache")
+        rank(texts, "better", **ask | {"judge": [ask["judge"]] * 2, "budget": "200%"}, cache=tmp_path / "cache")
         assert len(prompts(api)) == 12
         with sqlite3.connect(tmp_path / "second" / "judgements.db") as connection:
             connection.execute("DELETE FROM judgements WHERE first = '\"b\"' AND second = '\"c\"'")

@@ -313,7 +313,7 @@ def test_a_run_is_a_consensus_where_ids_are_shared():
     own = ranked(texts(), estimate="judge")
     assert own.estimate == "judge"
     assert np.array_equal(own.scores, found.judged.scores)
-    assert ranked(texts(), validity=0.5).validity == 0.5
+    assert ranked(texts(), estimate=0.5).validity == 0.5
     assert ranked(texts(), plain=True).estimate == "judge"
     assert ranked(texts(), method="avg-prob").estimate == "judge"
 
@@ -331,10 +331,9 @@ def test_a_column_group_is_one_too_and_different_ids_are_not():
     ("options", "message"),
     [
         ({"estimate": "consensus", "plain": True}, "needs estimated variances"),
-        ({"validity": 0.3, "plain": True}, "needs estimated variances"),
-        ({"validity": 0.3, "method": "bt"}, "needs estimated variances"),
-        ({"validity": 1.3}, "not between 0 and 1"),
-        ({"validity": 0.3, "estimate": "judge"}, "belongs to a consensus"),
+        ({"estimate": 0.3, "plain": True}, "needs estimated variances"),
+        ({"estimate": 0.3, "method": "bt"}, "needs estimated variances"),
+        ({"estimate": 1.3}, "not between 0 and 1"),
         ({"estimate": "people"}, "estimate is one of"),
     ],
 )
@@ -346,7 +345,7 @@ def test_a_run_refuses_what_it_cannot_do_before_any_call(options, message):
 def test_a_run_without_groups_refuses_a_validity():
     rows = {name: f"A text by {name}." for name in "abc"}
     with pytest.raises(ValueError, match="texts that share a group"):
-        rank(rows, "better", judge="simulated/soft", validity=0.3)
+        rank(rows, "better", judge="simulated/soft", estimate=0.3)
 
 
 def test_style_may_stand_for_groups_where_it_is_asked_for():
@@ -418,8 +417,8 @@ def test_the_page_explains_the_consensus(command, tmp_path):
     text = " ".join(page.split())
     assert "consensus, validity 0.30" in text
     assert "30% is kept" in text
-    assert "given by --validity" in text
-    assert "--validity 0.3" in text
+    assert "given by --estimate" in text
+    assert "--estimate 0.3" in text
     record = read_record(tmp_path / "run")
     ranks = record.ranking.opinion.rank[record.order].tolist()
     assert json.loads(re.search(r'"judge_rank":(\[[\d,]*\])', page)[1]) == ranks  # page.js writes it beside the rank

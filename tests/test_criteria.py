@@ -77,14 +77,18 @@ def test_each_criterion_has_the_ranking_that_its_answers_give_alone():
     assert table["correlations"][0]["fluency"] == pytest.approx(found.correlations["fluency"][0])
 
 
+def weighed(**weights):
+    return CRITERIA | {name: f"{CRITERIA[name]}; weight={weight}" for name, weight in weights.items()}
+
+
 def test_the_overall_is_the_mean_of_standardised_scores_by_weight():
-    found = rank(TEXTS, CRITERIA, judge=simulated(), budget="6n", weights={"coherence": 3})
+    found = rank(TEXTS, weighed(coherence=3), judge=simulated(), budget="6n")
     expected = np.zeros(len(NAMES))
     for name, share in (("coherence", 0.75), ("fluency", 0.25)):
         ranking = found.rankings[name]
         expected += share * ranking.scores / np.sqrt(np.var(ranking.scores) + np.mean(ranking.std**2))
     np.testing.assert_allclose(found.scores, expected)
-    alone = rank(TEXTS, CRITERIA, judge=simulated(), budget="6n", weights={"fluency": 0})
+    alone = rank(TEXTS, weighed(fluency=0), judge=simulated(), budget="6n")
     assert list(alone) == list(alone.rankings["coherence"])
 
 
@@ -147,9 +151,9 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path):
     assert whole.calls == 8 * len(NAMES)  # a budget counts calls, not answers
     np.testing.assert_allclose(found.scores, expected.scores)
     idle = Counting(simulated())
-    weighed = rank(TEXTS, CRITERIA, judge=idle, budget="8n", out=tmp_path / "run", weights={"fluency": 5})
+    again = rank(TEXTS, weighed(fluency=5), judge=idle, budget="8n", out=tmp_path / "run")
     assert idle.calls == 0
-    assert weighed.shares["fluency"] > 0.8
+    assert again.shares["fluency"] > 0.8
 
 
 def test_a_criterion_without_an_answer_is_asked_once_more_and_the_others_are_kept(tmp_path):
@@ -313,7 +317,7 @@ def test_a_judge_that_answers_one_criterion_is_refused_with_the_remedy():
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory):
     folder = tmp_path_factory.mktemp("fitted")
-    rank(TEXTS, CRITERIA, judge=simulated(), budget="6n", weights={"coherence": 3, "fluency": 1}, out=folder / "run")
+    rank(TEXTS, weighed(coherence=3, fluency=1), judge=simulated(), budget="6n", out=folder / "run")
     return folder
 
 

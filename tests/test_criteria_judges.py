@@ -112,10 +112,11 @@ def test_answers_of_an_earlier_run_come_from_the_cache(tmp_path):
     texts = {f"t{number}": f"Text number {number}." for number in range(5)}
     reply = tokens({"coherence: ": 1.0}, SURE, {"\nfluency:": 1.0}, UNSURE)
     with Api(reply) as api:
-        judge = {"judge": "openai/m", "options": {"base_url": api.url}, "cache": tmp_path / "cache.sqlite"}
+        judge = {"judge": f"openai/m; base_url={api.url}", "cache": tmp_path / "cache.sqlite"}
         first = rank(texts, CRITERIA, **judge, budget="4n", out=tmp_path / "one")
         asked = len(api.requests)
-        again = rank(texts, CRITERIA, **judge, budget="4n", weights={"fluency": 2}, out=tmp_path / "two")
+        weighed = CRITERIA | {"fluency": f"{CRITERIA['fluency']}; weight=2"}
+        again = rank(texts, weighed, **judge, budget="4n", out=tmp_path / "two")
         assert asked == len(api.requests) >= 20
         rank(texts, {"coherence": "more coherent"}, **judge, budget="4n")
         assert len(api.requests) == asked + 20  # another prompt

@@ -21,6 +21,7 @@ from comparo.ranking.display import growth_sentences
 from comparo.report import write_report
 from comparo.report.record import read_record
 from comparo.run.growth import read_past
+from comparo.run.plan import Storage
 from comparo.run.rank import prepare_rank
 from comparo.run.resume import Change, merged
 from comparo.run.store import read_judgements, stored_items
@@ -194,7 +195,7 @@ def test_changed_and_removed_texts_are_refused_or_left_out(run_folder):
         rank(given, "better", judge=judge(), out=run_folder)
     assert len(asked(run_folder)) == 240
     about = [key for key in asked(run_folder) if {'"t0"', '"t5"'} & set(key)]
-    ranking = rank(given, "better", judge=judge(), out=run_folder, allow_changes=True)
+    ranking = rank(given, "better", judge=judge(), out=Storage(run_folder, allow_changes=True))
     assert ranking.grown.left_out == len(about)
     assert "t0" not in ranking.items.tolist()
     assert ranking.grown.new[ranking.items == "t5"].all()
@@ -217,7 +218,7 @@ def test_changed_and_removed_texts_are_refused_or_left_out(run_folder):
 
 def test_removing_alone_asks_nothing(run_folder):
     counting = judge()
-    ranking = go(run_folder, OLD[2:], judge=counting, allow_changes=True)
+    ranking = go(Storage(run_folder, allow_changes=True), OLD[2:], judge=counting)
     assert counting.asked == 0
     assert len(ranking) == 22
 
@@ -480,7 +481,7 @@ def test_new_items_join_the_contexts_of_the_run_and_no_others(tmp_path):
         return [{"id": name, "text": TEXTS[name], "context_id": c, "context": text} for c in contexts for name in names]
 
     def go(data, **options):
-        return rank(data, "better", judge="simulated/soft", out=tmp_path / "run", **options)
+        return rank(data, "better", judge="simulated/soft", **{"out": tmp_path / "run"} | options)
 
     go(rows("xy", OLD[:3]))
     before = asked(tmp_path / "run")
@@ -489,7 +490,7 @@ def test_new_items_join_the_contexts_of_the_run_and_no_others(tmp_path):
     with pytest.raises(ValueError, match=r"context 'x' .*another text"):
         go(rows("x", ["t3"], "Another."))
     with pytest.raises(ValueError, match=r"'t3' .*only .*context 'x'"):
-        go(rows("y", OLD[:3]) + rows("x", ["t3"]), allow_changes=True)
+        go(rows("y", OLD[:3]) + rows("x", ["t3"]), out=Storage(tmp_path / "run", allow_changes=True))
     with pytest.raises(ValueError, match="decides nothing among 3 items"):
         rank(rows("x", OLD[:3]), "better", judge="simulated/soft", goal="top-3")
     assert asked(tmp_path / "run") == before

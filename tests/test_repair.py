@@ -13,6 +13,7 @@ from comparo.errors import StoreError
 from comparo.export import export_run
 from comparo.judges import Judgement
 from comparo.report import write_report
+from comparo.run.plan import Storage
 from comparo.run.repair import PAGE, repair
 from comparo.run.store import Store, count_judgements, read_configuration, read_judgements, stored_items
 from split import one_short
@@ -166,7 +167,7 @@ def test_where_nothing_is_left_the_folder_stays_as_it_was(folder, size):
     with pytest.raises(StoreError, match=r"--fresh|--repair"):
         rank(folder)
     assert (folder / "judgements.db").stat().st_size == size
-    assert rank(folder, fresh=True) == CALLS
+    assert rank(folder, out=Storage(folder, fresh=True)) == CALLS
 
 
 @pytest.mark.parametrize("column", ["scores", "id", "context"])

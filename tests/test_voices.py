@@ -502,9 +502,8 @@ def test_python_takes_lists_of_judges_wordings_and_options(tmp_path):
     ranking = rank(
         TEXTS,
         "better",
-        judge=["simulated/soft", lambda first, second: 0.5 + 0.001 * (len(first) - len(second))],
+        judge=["simulated/soft; seed=3", lambda first, second: 0.5 + 0.001 * (len(first) - len(second))],
         wording=["paper", "compare"],
-        options=[{"seed": 3}, {}],
         budget="20n",
         out=tmp_path / "run",
     )
@@ -518,8 +517,8 @@ def test_python_takes_lists_of_judges_wordings_and_options(tmp_path):
     assert [word for flag, word in pairwise(words) if flag == "--wording"] == ["paper", "compare"]
     read = Comparisons.read(tmp_path / "run")
     assert {str(name) for name in read.judges} == names
-    with pytest.raises(ValueError, match=r"3 mappings .*2 judges"):
-        rank(TEXTS, "better", judge=["simulated/soft", "simulated/hard"], options=[{}, {}, {}])
+    with pytest.raises(TypeError, match="no parameter 'options'"):
+        rank(TEXTS, "better", judge="simulated/soft", options={})
 
 
 def test_a_folder_of_another_version_is_refused(tmp_path):

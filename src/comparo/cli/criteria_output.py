@@ -8,7 +8,6 @@ as if they were judges of one question would rank by nothing that was asked.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -21,7 +20,7 @@ from comparo.cli.flags import QuestionFlags
 from comparo.cli.printing import Console, Format, print_notes, print_ranking, print_table, print_text, say
 from comparo.cli.progress import calls_of
 from comparo.data.comparisons import Comparisons
-from comparo.data.criteria_prompt import CriteriaPrompt, read_criteria, read_weights
+from comparo.data.criteria_prompt import CriteriaPrompt, read_criteria, split_weights
 from comparo.data.prompts import Prompt, Question
 from comparo.data.run_folder import database_of
 from comparo.judges import Judgement
@@ -31,8 +30,6 @@ from comparo.run.budget import dollars
 from comparo.run.criteria_run import CriteriaRun, by_criterion, concluded, criteria_of, stored_criteria
 from comparo.run.scheduling import stop_sentence
 from comparo.run.voices import comparisons
-
-_WEIGHT = re.compile(r"\s*;\s*weight\s*=\s*(.*)$")
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,8 @@ class CriteriaFlags(QuestionFlags):
     @property
     def resolved(self) -> QuestionFlags:
         """The flags with one criterion as text, or with several by name."""
-        given: Any = read_criteria([_WEIGHT.sub("", text) for text in self.criterion or ()])
+        given: Any = read_criteria(self.criterion or ())
+        given = split_weights(given)[0] if isinstance(given, Mapping) else given
         if isinstance(given, Mapping) and self.wording in (["all"], ["auto"]):
             raise ValueError(
                 f"--wording {self.wording[0]} is not for several criteria in one call; name a wording, or rank by one "
@@ -62,8 +60,8 @@ class CriteriaFlags(QuestionFlags):
     @property
     def weights(self) -> dict[str, float] | None:
         """The weights that are given."""
-        found = ((text.partition("=")[0], _WEIGHT.search(text)) for text in self.criterion or ())
-        return read_weights(f"{name}={weight[1]}" for name, weight in found if weight) or None
+        given = read_criteria(self.criterion or ())
+        return split_weights(given)[1] if isinstance(given, Mapping) else None
 
 
 def print_criteria(

@@ -100,11 +100,11 @@ class How:
 
     @property
     def whose(self) -> dict[str, Any]:
-        """What --estimate says of the estimate and its validity."""
+        """The estimate, a number where --estimate is one."""
         if self.estimate in get_args(Scores):
             return {"estimate": self.estimate}
         try:
-            return {"estimate": "auto", "validity": float(self.estimate)}
+            return {"estimate": float(self.estimate)}
         except ValueError:
             known = ", ".join(get_args(Scores))
             raise ValueError(f"--estimate is {known} or a share from 0 to 1, not {self.estimate!r}") from None

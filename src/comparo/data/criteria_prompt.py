@@ -30,6 +30,7 @@ LINE = 12  # tokens of a line or of a key and its value, besides the name and th
 LONGEST = 40  # characters of a name, which is a column and part of the names of files
 COLUMNS = "context component item overall std low high rank tier comparisons criterion".split()  # of the ranking
 _NAME = re.compile(r"[^\W_][\w-]*")
+_WEIGHT = re.compile(r"\s*;\s*weight\s*=\s*(.*)$")
 _NAMED = re.compile(rf"\s*({_NAME.pattern})\s*=(.*)", re.DOTALL)
 
 
@@ -152,6 +153,8 @@ def read_criteria(given: Sequence[str]) -> str | dict[str, str] | None:
     """
     named = [_NAMED.fullmatch(text) for text in given]
     if not any(named) and len(given) < 2:
+        if given and _WEIGHT.search(given[0]):
+            raise ValueError(f"weights are of several criteria, and {given[0]!r} is one; leave its weight out")
         return given[0] if given else None
     criteria: dict[str, str] = {}
     for text, match in zip(given, named, strict=True):
@@ -164,24 +167,22 @@ def read_criteria(given: Sequence[str]) -> str | dict[str, str] | None:
     return criteria
 
 
-def read_weights(given: Iterable[str]) -> dict[str, float]:
-    """The weights of criteria, NAME=NUMBER each.
+def split_weights(criteria: Mapping[str, str]) -> tuple[dict[str, str], dict[str, float] | None]:
+    """The criteria, and the weights that are written after them.
 
-    >>> read_weights(["coherence=2"])
-    {'coherence': 2.0}
+    >>> split_weights({"coherence": "more coherent; weight=2", "fluency": "more fluent"})
+    ({'coherence': 'more coherent', 'fluency': 'more fluent'}, {'coherence': 2.0})
     """
-    weights: dict[str, float] = {}
-    for text in given:
-        name, equals, value = (part.strip() for part in text.partition("="))
-        if not equals:
-            raise ValueError(f"the weight {text!r} is not NAME=NUMBER, such as coherence=2")
-        if name in weights:
-            raise ValueError(f"the weight of {name!r} is there twice; give each weight once")
-        try:
-            weights[name] = float(value)
-        except ValueError:
-            raise ValueError(f"the weight of {name}: {value!r} is not a number, such as 2") from None
-    return weights
+    words, weights = {}, {}
+    for name, text in criteria.items():
+        match = _WEIGHT.search(text)
+        words[name] = text if match is None else text[: match.start()]
+        if match is not None:
+            try:
+                weights[name] = float(match[1])
+            except ValueError:
+                raise ValueError(f"the weight of {name}: {match[1]!r} is not a number, such as 2") from None
+    return words, weights or None
 
 
 def shares(names: Iterable[str], weights: Mapping[str, float] | None = None) -> dict[str, float]:

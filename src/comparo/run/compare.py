@@ -379,7 +379,7 @@ def compare(
         The column of the cluster of an input, by default "topic" where there is one. Inputs of a cluster are not
         independent: the mean of a cluster is one observation. "id" makes every input one.
     criterion, asked
-        What is asked and of whom: judge, options, kind, heading, wording, prompt, least_mass, out, cache, watch and
+        What is asked and of whom: judge, kind, heading, wording, prompt, least_mass, out, cache, watch and
         others, as for `rank`, with one judge and one wording. And: `budget`, a number of calls, two per input, or
         dollars ("$2"), by default every input; `level`, how sure the answer must be (0.95); `stop` (True), to ask no
         further input once it is; `seed`, for the order of inputs.

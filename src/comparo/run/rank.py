@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from comparo.data.comparisons import Comparisons
+from comparo.data.criteria_prompt import split_weights
 from comparo.data.items import LENGTH, Items
 from comparo.data.prompts import Prompt
 from comparo.methods import Method
@@ -34,60 +35,45 @@ def rank(
     until: float | None = None,
     goal: str = DEFAULT_GOAL,
     kind: str = "Text",
-    heading: str | None = None,
     wording: str | Sequence[str] | None = None,
     prompt: str | Prompt | Sequence[Prompt] | None = None,
-    labels: tuple[str, str] | None = None,
-    answer: str | None = None,
     strategy: Strategy | None = None,
     orders: Orders = DEFAULT_ORDERS,
     method: Method | None = None,
     bias: Bias | None = None,
     seed: int = 0,
     plain: bool = False,
-    estimate: Scores = "auto",
-    validity: float | None = None,
+    estimate: Scores | float = "auto",
     control: str | Sequence[str] = (),
     least_mass: float = DEFAULT_LEAST_MASS,
     audition: str | Path | Audition | None = None,
     votes: Any = None,
-    weights: Mapping[str, float] | None = None,
-    out: str | Path | None = None,
-    fresh: bool = False,
-    allow_changes: bool = False,
+    out: str | Path | Storage | None = None,
     cache: str | Path | None = None,
-    batch: bool | Mode = False,
-    notes: Mapping[str, Any] | None = None,
-    options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     watch: Watch = None,
-    id: str | None = None,  # noqa: A002
-    text: str | None = None,
-    context: str | None = None,
-    context_id: str | None = None,
-    group: str | None = None,
-    scores: str | Sequence[str] | None = None,
+    **columns: Any,
 ) -> Ranking:
     """Rank texts by a judge, from few comparisons.
 
     Parameters
     ----------
-    data
+    data, columns
         Anything that `Items.of` reads: a list of texts, a mapping from id to text, a data frame, a file. `id`, `text`,
         `context`, `context_id`, `group` and `scores` name its columns.
-    criterion, kind, heading, wording
+    criterion, kind, wording
         The judge is asked which of two texts is `criterion` ("more coherent"). `kind` is what the texts are called
-        ("Summary"), `heading` what stands above the context; by default the name of its column. `wording` is the name
-        of the way to put the question, such as "between"; by default the paper's. "auto": the first calls of the budget
-        are an audition of all wordings (or of the prompts in a list), and each judge is then asked in the one that
-        shows most. Several criteria by name, {"coherence": "more coherent", "fluency": "more fluent"}, are asked in one
-        call about each pair (docs/criteria.md), and the result is a `CriteriaRanking`: the overall ranking, with that
-        of each criterion.
-    prompt, labels, answer
-        Instead of a criterion: a template with {first} and {second}, a file that holds one, or the name of one of the
-        paper's prompts; the two labels that name the texts in it, and how the judge's answer begins.
-    judge, options
-        provider/model with its options, any object with the protocol of a judge, or a function of two texts that
-        returns P(the first is better). With a list of judges (and a list of options, one mapping for each), or of
+        ("Summary"); the name of its column stands above the context. `wording` is the name of the way to put the
+        question, such as "between"; by default the paper's. "auto": the first calls of the budget are an audition of
+        all wordings (or of the prompts in a list), and each judge is then asked in the one that shows most. Several
+        criteria by name, {"coherence": "more coherent; weight=2", "fluency": "more fluent"}, are asked in one call
+        about each pair (docs/criteria.md), and the result is a `CriteriaRanking`: the overall ranking, with that of
+        each criterion. A weight counts in the overall only, so that a finished run is weighed again without calls.
+    prompt
+        Instead of a criterion: a template with {first} and {second}, a file that holds one, the name of one of the
+        paper's prompts, or a `Prompt`, which also has the labels of the texts and how the judge's answer begins.
+    judge
+        provider/model, also with options, "openai/gpt-6-luna; effort=low" (`load_judge`), any object with the protocol
+        of a judge, or a function of two texts that returns P(the first is better). With a list of judges, or of
         wordings, every judge with every wording is a voice: the ranking is the consensus of all voices, and the calls
         go to the most informative ones for their price.
     budget, until, goal
@@ -104,10 +90,11 @@ def rank(
         "joint". Both also use the texts: comparisons of similar texts count less, and texts of the same group or of
         similar style inform each other. Every other method is that of `fit`, with its default bias: the scores are
         those of `fit(out, method)`. In a plain run "mixed" and "panel" are those of `fit` too.
-    estimate, validity
-        Whose ranking it is: "judge", or "consensus", an estimate of what people would say; `validity` is
-        the share of the judge's view of single texts that people share, by default estimated. "auto" is a consensus
-        where texts share groups (a column group, or the same ids in several contexts), else the judge's.
+    estimate
+        Whose ranking it is: "judge", or "consensus", an estimate of what people would say. "auto" is a
+        consensus where texts share groups (a column group, or the same ids in several contexts), else the judge's. A
+        number is the validity of a consensus: the share of the judge's view of single texts that people share, which
+        is estimated by default.
     control
         What `Ranking.controlled` controls for: "length", or the names of columns of numbers (docs/control.md).
     least_mass
@@ -119,21 +106,16 @@ def rank(
     votes
         Comparisons by people about some of the texts, in any form that `Comparisons.of` reads, such as the folder of a
         vote. The ranking is then what people would say (`with_votes`); no call depends on them.
-    weights
-        What each of several criteria counts in the overall, by name; 1 for one that is not named. A finished run is
-        weighed again without calls.
-    out, fresh, allow_changes, notes
+    out
         A folder in which everything asked is stored; a call that was stopped continues there. Items that the run of the
-        folder does not have are added to it, and the budget is then for them (docs/runs.md); with `allow_changes`,
-        judgements about texts that changed or are not given any more are left out. With `fresh` an existing folder is
-        renamed first. `notes` are added to its run.json.
+        folder does not have are added to it, and the budget is then for them (docs/runs.md). A `Storage`
+        (`comparo.run.plan`) has more: with `fresh`, an existing folder is renamed first; with `allow_changes`,
+        judgements about texts that changed or are not given any more are left out; with `batch`, the questions go to
+        the server as a batch, which costs half and may take a day (docs/batch.md). "wait" waits for it; "submit" raises
+        a PendingError where it is not answered yet, and the same call goes on later; "cancel" ends it early.
     cache
         The file of a judgement cache (docs/runs.md): answers that it holds are not asked again, and what is asked is
         kept in it, for every run that names the same file. The ranking is the same as without it.
-    batch
-        Whether the questions go to the server as a batch, which costs half and may take a day (docs/batch.md). True
-        waits for it; "submit" raises a PendingError where it is not answered yet, and the same call goes on later;
-        "cancel" ends it early. Needs `out`.
     watch
         Called with the progress about twice per second and at the end ("bar": a bar of text on stderr, for notebooks
         and terminals). Sentences that the user should read at once are warnings of the logger "comparo".
@@ -161,8 +143,12 @@ def rank(
     >>> rank(texts, "more surprising", judge=load_judge("simulated/soft", scores=quality)).to_columns()["item"].tolist()
     ['ana', 'bo', 'cy']
     """
-    given = {name: value for name, value in locals().items() if name != "watch"}
-    return prepare_rank(**given).run(watch)
+    given = {name: value for name, value in locals().items() if name not in ("watch", "columns")}
+    if unknown := [name for name in columns if name not in COLUMNS]:
+        raise TypeError(f"rank has no parameter {unknown[0]!r}; columns are named by {', '.join(COLUMNS)}")
+    if isinstance(out, Storage):
+        given |= vars(out) | {"batch": out.batch or False}
+    return prepare_rank(**given | columns).run(watch)
 
 
 COLUMNS = ("id", "text", "context", "context_id", "group", "scores")
@@ -173,15 +159,12 @@ def prepare_rank(
     criterion: str | Mapping[str, str] | None = None,
     *,
     judge: Asked | Sequence[Asked] = DEFAULT_JUDGE,
-    options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     cache: str | Path | None = None,
     budget: str | int = DEFAULT_BUDGET,
     wording: str | Sequence[str] | None = None,
     prompt: str | Prompt | Sequence[Prompt] | None = None,
     kind: str = "Text",
     heading: str | None = None,
-    labels: tuple[str, str] | None = None,
-    answer: str | None = None,
     control: str | Sequence[str] = (),
     audition: str | Path | Audition | None = None,
     votes: Any = None,
@@ -200,6 +183,10 @@ def prepare_rank(
     fields of `Task`.
     """
     columns = {column: how.pop(column, None) for column in COLUMNS}
+    if not isinstance(how.get("estimate", "auto"), str):
+        how |= {"estimate": "auto", "validity": how["estimate"]}
+    if weights is None and isinstance(criterion, Mapping):
+        criterion, weights = split_weights(criterion)
     held = tuple([control] if isinstance(control, str) else control)
     old = None if fresh or out is None else items_there(Path(out))
     items = Items.of(data, **columns, numbers=[number for number in held if number != LENGTH], old=old)
@@ -215,10 +202,10 @@ def prepare_rank(
             raise ValueError("--wording auto makes an audition of its own; leave --audition out, or name a wording")
     if goal in SYSTEM_GOALS and (is_auto or audition is not None):
         raise ValueError(f"answers of an audition do not count for --goal {goal}; name a wording, and no --audition")
-    words = partial(make_prompt, kind=kind, heading=heading, context=columns["context"], labels=labels, answer=answer)
+    words = partial(make_prompt, kind=kind, heading=heading, context=columns["context"])
     named = reader_among(judge)
     prompts = [words(items, criterion, each, named, wording=way) for each in listed(prompt) for way in wordings]
-    judges = make_judges(judge, options, cache)
+    judges = make_judges(judge, cache=cache)
     refused = {"--wording auto": is_auto, "--audition": audition is not None, "--votes": votes is not None}
     if found := check_criteria(prompts, judges, weights, goal=goal, refused=refused):
         storage.notes[WEIGHTS] = found

@@ -6,7 +6,7 @@ import json
 from collections.abc import Hashable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from comparo.model.posterior import Covariance
 from comparo.ranking.display import (
     Columns,
     Grown,
+    People,
     Tabular,
     consensus_sentence,
     control_columns,
@@ -44,9 +45,6 @@ from comparo.ranking.leaderboard import Leaderboard, Over
 from comparo.ranking.ranks import Candidate, beats, places, ranks, tiers
 from comparo.rounding import merge_ties
 from comparo.types import Array, Index
-
-if TYPE_CHECKING:
-    from comparo.ranking.votes import People
 
 Estimate = Literal["judge", "consensus"]
 Whose = Literal["judge", "consensus", "people"]

@@ -32,7 +32,7 @@ HERE = Path(__file__).parent
 FILES = {"page.css": "text/css"} | dict.fromkeys(("judge.js", "join.js", "organiser.js"), "text/javascript")
 REASON = 200  # characters of the reason for a skip
 SHOWN = 200  # rows of the ranking on the organiser's page; ranking.csv has all
-MARKDOWN = 30_000  # characters of a text that is shown as Markdown: hostile ones of that length take about 1 s
+MARKDOWN = 20_000  # characters of a text that is shown as Markdown: hostile ones of that length take about 0.5 s
 WORDS = 6000  # of each text that are compared at most: unrelated texts of that length take 0.2 s
 STEPS = 5_000_000  # of the search for equal words, about 1 s; texts made of few words would take minutes
 _WORD = re.compile(r"\w+|[^\w\s]")
@@ -79,19 +79,14 @@ class Pages:
             return shown
         asked = self._asked(turn.ballot)
         return shown | {
-            "left": self._text(asked.first_text),
-            "right": self._text(asked.second_text),
-            "context": None if asked.context_text is None else self._text(asked.context_text),
+            "left": shown_text(asked.first_text, self.markdown),
+            "right": shown_text(asked.second_text, self.markdown),
+            "context": None if asked.context_text is None else shown_text(asked.context_text, self.markdown),
             "code": list(self.booth.voting.items.groups).index(turn.ballot.context),
         }
 
     def _asked(self, ballot: Ballot) -> Question:
         return self.booth.voting.items.question(ballot.context, ballot.first, ballot.second)
-
-    def _text(self, text: str) -> Markup:
-        if self.markdown and len(text) <= MARKDOWN:
-            return Markup('<div class="markdown">{}</div>').format(as_markdown(text))
-        return Markup('<div class="plain">{}</div>').format(text)
 
     def differences(self, ballot: Ballot) -> list[str] | None:
         """Both texts of a ballot with the words marked in which they differ; None where they are too long."""
@@ -155,6 +150,17 @@ _PARSER.validateLink = lambda *_: True  # type: ignore[method-assign]  # of ever
 _PARSER.add_render_rule("link_open", lambda *_: "")
 _PARSER.add_render_rule("link_close", lambda *_: "")
 _PARSER.add_render_rule("image", lambda _, tokens, number, *__: escapeHtml(tokens[number].content))
+
+
+def shown_text(text: str, is_markdown: bool) -> Markup:
+    """A text as the page shows it; one that is too long for Markdown is shown as it is.
+
+    >>> str(shown_text("a *b* <i>", is_markdown=False))
+    '<div class="plain">a *b* &lt;i&gt;</div>'
+    """
+    if is_markdown and len(text) <= MARKDOWN:
+        return Markup('<div class="markdown">{}</div>').format(as_markdown(text))
+    return Markup('<div class="plain">{}</div>').format(text)
 
 
 def as_markdown(text: str) -> Markup:

@@ -332,11 +332,11 @@ def plan(kind, strategy, orders):
     return found.to_columns() | {"calls": found.calls}
 
 
-SEVERAL = {"question": {"wit": "funnier", "plot": "more coherent"}, "weights": {"wit": 2.0}}
+SEVERAL = {"question": {"wit": "funnier; weight=2", "plot": "more coherent"}}
 RUNS = {"default": {}, "budget": {"budget": 44}, "until": {"until": 0.85, "budget": "30n"}, "criteria": SEVERAL}
 RUNS |= {"one order": {"orders": "one"}, "adaptive": {"strategy": "adaptive", "budget": "6n"}, "plain": {"plain": True}}
 RUNS |= {"top": {"goal": "top-3", "budget": "8n"}, "top until": {"goal": "top-2", "until": 0.9, "budget": "20n"}}
-RUNS |= {"length": {"control": "length"}, "consensus": {"estimate": "consensus", "validity": 0.4}}
+RUNS |= {"length": {"control": "length"}, "consensus": {"estimate": 0.4}}
 RUNS |= {"share": {"budget": "40%"}, "random": {"strategy": "random"}, "price": {"control": ["price"]}}
 RUNS |= {name: {"method": name, "budget": "5n"} for name in ("poe-bt", "bt", "davidson")}
 ASKING = ["Which is better?\n{first}\n{second}\n", "A: {first}\nB: {second}\nThe better one is "]

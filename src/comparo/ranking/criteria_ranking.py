@@ -118,7 +118,7 @@ class CriteriaRanking(Ranking):
     >>> texts = {name: f"A story by {name}." for name in ("ana", "bo", "cy", "di")}
     >>> def judge(first, second):
     ...     return {"wit": 0.8 if first < second else 0.2, "length": 0.3 if first < second else 0.7}
-    >>> found = rank(texts, {"wit": "funnier", "length": "shorter"}, judge=judge, weights={"wit": 3})
+    >>> found = rank(texts, {"wit": "funnier; weight=3", "length": "shorter"}, judge=judge)
     >>> list(found), list(found.rankings["length"]), found.shares
     (['ana', 'bo', 'cy', 'di'], ['di', 'cy', 'bo', 'ana'], {'wit': 0.75, 'length': 0.25})
     >>> found.correlations["wit"].tolist()

@@ -167,7 +167,7 @@ def stop_again_and_again(
         texts = [json.dumps({"id": f"item {k}", "text": f"Text {k}."}) for k in range(items)]
         (folder / "items.jsonl").write_text("\n".join(texts))
         command = [sys.executable, "-m", "comparo.cli", "rank", "items.jsonl", "--criterion", "better", "--out", "run"]
-        command += ["--judge", "openai/any", "--base-url", server.url, "--concurrency", str(CONCURRENCY)]
+        command += ["--judge", f"openai/any; concurrency={CONCURRENCY}", "--base-url", server.url]
         command += ["--budget", budget, "--format", "csv"]
         environment = os.environ | {"OPENAI_API_KEY": "none"}
         pipes: dict[str, Any] = {"cwd": folder, "env": environment, "stdout": subprocess.DEVNULL, "text": True}
@@ -381,8 +381,7 @@ def run_with_damaged_caches(
         texts = [json.dumps({"id": f"item {k}", "text": f"Text {k}."}) for k in range(items)]
         (folder / "items.jsonl").write_text("\n".join(texts))
         command = [sys.executable, "-m", "comparo.cli", "rank", "items.jsonl", "--criterion", "better", "--budget"]
-        command += ["$0.30", "--price", "100,100", "--judge", "openai/any", "--base-url", server.url]
-        command += ["--concurrency", "1"]
+        command += ["$0.30", "--price", "100,100", "--judge", "openai/any; concurrency=1", "--base-url", server.url]
 
         def run(*more: str) -> tuple[int, str]:
             environment = os.environ | {"OPENAI_API_KEY": "none"}

@@ -555,12 +555,19 @@ def check_read_only(commands, folder):
 
 
 def damaged(folder, places, size=4096):
+    """Overwrite pages of the database: the first two, or by their place among those that hold judgements.
+
+    The latter are leaves of a table (kind 13) with more than one row; items are on the first of these.
+    """
     path = folder / "judgements.db"
+    content = path.read_bytes()
+    pages = [content[start : start + size] for start in range(0, len(content), size)]
+    judgements = [number for number, page in enumerate(pages) if page[0] == 13 and page[3:5] > b"\0\1"][1:]
     with path.open("r+b") as file:
         for place in places:
-            file.seek(place * size)
+            file.seek((place if place < 2 else judgements[place]) * size)
             file.write(random.Random(place).randbytes(size))
-    return path.stat().st_size // size
+    return len(pages), len(judgements)
 
 
 @pytest.mark.long
@@ -568,14 +575,14 @@ def damaged(folder, places, size=4096):
 def test_repair_keeps_what_can_be_read_and_the_run_goes_on(tmp_path, places):
     run(task(size=60, budget="20n"), tmp_path / "run")
     before = read_judgements(tmp_path / "run")
-    pages = damaged(tmp_path / "run", places)
+    pages, full = damaged(tmp_path / "run", places)
     with pytest.raises(StoreError, match=r"is damaged .* `comparo runs --repair"):
         run(task(size=60, budget="20n"), tmp_path / "run")
     found = repair(tmp_path / "run")
     kept = read_judgements(tmp_path / "run")
     assert found.kept == len(kept)
     # A page of rows is about 40 of them; the first two hold none.
-    assert len(before) * (1 - (len(places) + 2) / pages) <= len(kept) <= len(before)
+    assert len(before) * (1 - (len(places) + 2) / full) <= len(kept) <= len(before)
     assert {key_of(one.question) for one in kept} <= {key_of(one.question) for one in before}
     assert {one.p for one in kept} <= {0.7}
     assert found.aside.stat().st_size == pages * 4096

@@ -128,7 +128,7 @@ def hostile(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
-    """2,000 texts of up to 6,000 characters and 40,000 judgements of them."""
+    """2,000 texts of up to 6,000 characters and almost 40,000 judgements of them."""
     rng = np.random.default_rng(0)
     words = np.array(["river", "moon", "<b>", "naïve", "story", "& so on", "surprise", "quietly"])
     items = Items.of({f"story {k}": " ".join(rng.choice(words, rng.integers(50, 900))) for k in range(2000)})
@@ -138,7 +138,8 @@ def large(tmp_path_factory):
     store.add_items(items)
     first = rng.integers(2000, size=40_000)
     second = (first + rng.integers(1, 2000, size=40_000)) % 2000
-    questions = [Question(items.ids[i], items.ids[j]) for i, j in zip(first, second, strict=True)]
+    pairs = sorted(set(zip(first.tolist(), second.tolist(), strict=True)))
+    questions = [Question(items.ids[i], items.ids[j]) for i, j in pairs]
     store.add(Judgement(answer.question, p=answer.p, mass=1.0) for answer in judge.judge(questions))
     store.close()
     return write_report(store.folder)

@@ -29,7 +29,7 @@ from typing import Any
 
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
-from comparo.data.run_folder import clean
+from comparo.data.run_folder import VERSION, clean
 from comparo.errors import StoreError
 from comparo.judges import Judge, Judgement, Probe
 from comparo.judges.protocol import Several, about
@@ -253,12 +253,16 @@ def _opened(path: Path, patience: float) -> sqlite3.Connection:
 
 
 def _check(path: Path) -> None:
-    """Raise a StoreError where the file is a database of something else, which must not be changed."""
+    """Raise a StoreError where the file is a database of something else, or of another version."""
     with closing(sqlite3.connect(path)) as connection:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         if tables and application != APPLICATION:
             raise StoreError(f"{path} is a database of something else than a cache; give --cache another file")
+        if tables and connection.execute("PRAGMA user_version").fetchone() != (VERSION,):
+            raise StoreError(
+                f"the cache {path} is of another version of comparo, or damaged; delete it, or name another by --cache"
+            )
 
 
 def _answer_of(row: Sequence[Any]) -> dict[str, Any] | None:

@@ -309,12 +309,14 @@ def open_database(path: str, schema: Sequence[str] = SCHEMA, patience: float = B
     try:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
-        with connection:
-            connection.execute("BEGIN IMMEDIATE")  # two processes may open a new database at the same time
-            if not connection.execute("SELECT 1 FROM sqlite_schema").fetchone():
-                for statement in schema:
-                    connection.execute(statement)
-                connection.execute(f"PRAGMA user_version={VERSION}")
+        is_made = "SELECT 1 FROM sqlite_schema"
+        if not connection.execute(is_made).fetchone():
+            with connection:
+                connection.execute("BEGIN IMMEDIATE")  # another process may make the tables at the same time
+                if not connection.execute(is_made).fetchone():
+                    for statement in schema:
+                        connection.execute(statement)
+                    connection.execute(f"PRAGMA user_version={VERSION}")
         check_version(connection, path)
     except BaseException:
         connection.close()

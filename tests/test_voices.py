@@ -244,14 +244,13 @@ def test_more_budget_goes_on_with_the_same_questions(tmp_path):
 
 
 @pytest.mark.long
-def test_a_voice_that_dies_is_left_out_its_answers_count_and_its_calls_go_to_the_others(tmp_path):
-    said = []
+def test_a_voice_that_dies_is_left_out_its_answers_count_and_its_calls_go_to_the_others(tmp_path, caplog):
     judges = [told("ana"), told("bo", stop_after=60), told("cy")]
-    ranking, judgements = run(task(judges), tmp_path / "run", said.append)
+    ranking, judgements = run(task(judges), tmp_path / "run")
     made = calls(judgements)
     assert made["told/bo"] == 60
     assert sum(made.values()) == 480
-    (sentence,) = [sentence for sentence in said if "left out" in sentence]
+    (sentence,) = [sentence for sentence in caplog.messages if "left out" in sentence]
     assert re.fullmatch("told/bo .*the key was withdrawn.* told/ana, told/cy.*", sentence)
     lost = [one for one in judgements if one.failed]
     assert lost

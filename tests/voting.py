@@ -116,6 +116,8 @@ class Voter:
         status, _, text = self.server.request("POST", f"{self.base}/{action}", message)
         self._check(status)
         answer = json.loads(text)
+        if not isinstance(answer, dict):
+            raise ConnectionError("this is not a voting server")
         if status == 200:
             self.html = answer["html"]
             self._read()

@@ -14,8 +14,8 @@ against each other text b with the weight π_a + π_b, which is 2/m where all ar
 
 from __future__ import annotations
 
+import math
 import re
-import string
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,16 +24,16 @@ from numpy.typing import NDArray
 from scipy.special import expit, log_softmax, logit, softmax
 
 from comparo.data.columns import Table, is_missing, shown
+from comparo.data.wordings import LETTERS
 from comparo.errors import ComparisonsError
 from comparo.types import Array
 
-MOST = 8  # texts of a line-up: with more, the letters of a judge crowd (docs/lineups.md)
+MOST = len(LETTERS)  # texts of a line-up
 # `answer` numbers the line-ups, −1 for a pair; `size` is k, `left` is m; `low` and `high` are the slots of first and
 # second, from 0.
 ROWS = np.dtype([("answer", "i4"), ("size", "i1"), ("left", "i1"), ("low", "i1"), ("high", "i1")])
 Part = tuple[int, int, int, int, int]
 PAIR: Part = (-1, 2, 2, 0, 1)
-LETTERS = string.ascii_uppercase[:MOST]
 TINY, ROUNDING = 1e-300, 1e-16  # distances of a probability from 0 and 1 whose logit is finite
 SAID = ("logp", "order", "best")
 
@@ -260,3 +260,22 @@ def ordered(rows: NDArray[Any], p: Array, weight: Array) -> tuple[NDArray[Any], 
     found = rows.copy()
     found["left"][apart] = wins[rows["answer"][apart], winner[apart]] + 1
     return found, weight * rows["left"] / found["left"]
+
+
+def lineup_columns(
+    first: Sequence[Any], second: Sequence[Any], p: Sequence[float], said: Sequence[str]
+) -> dict[str, list[Any]]:
+    """The columns items, logp and order of answers as a run has them, for `pairs_of`.
+
+    `second` is a sequence of labels where more than two texts were compared, and `said` then the log-probabilities of
+    the labels ("-0.4|-1.6|-2.1") or an order of them ("B>A>C"); for a pair it is empty, and `p` its answer.
+
+    >>> lineup_columns(["x", "x"], ["y", ("y", "z")], [0.0, 1.0], ["", "A>C>B"])
+    {'items': [['x', 'y'], ['x', 'y', 'z']], 'logp': ['', ''], 'order': ['B>A', 'A>C>B']}
+    """
+    items = [[a, *b] if line else [a, b] for a, b, line in zip(first, second, said, strict=True)]
+    decided = {0.0: "B>A", 1.0: "A>B"}
+    lines = [line or decided.get(one) or [math.log(one), math.log1p(-one)] for one, line in zip(p, said, strict=True)]
+    orders = [line if isinstance(line, str) and ">" in line else "" for line in lines]
+    logp = ["" if order else line for line, order in zip(lines, orders, strict=True)]
+    return {"items": items, "logp": logp, "order": orders}

@@ -14,8 +14,8 @@ from scipy.special import expit, ndtri
 
 from comparo.data.columns import frame_from_columns
 from comparo.data.comparisons import Comparisons
-from comparo.data.lineups import LETTERS
 from comparo.data.sanitize import visible
+from comparo.data.wordings import LETTERS
 from comparo.model.estimators.panel import Panel
 from comparo.model.estimators.poe import Product
 from comparo.model.inference.random_effects import Effects

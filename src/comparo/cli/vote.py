@@ -48,6 +48,10 @@ class PeopleFlags:
         bool,
         typer.Option("--invite", help="Also an invitation: whoever opens it gives a name and gets a link."),
     ] = False
+    lineup: Annotated[
+        int,
+        typer.Option(min=2, max=4, help="How many texts a judge sees at once: 2, or 3 or 4 to put in order, best first."),
+    ] = 2
     twice: Annotated[
         float, typer.Option(help="The share of pairs that go to two judges, so that their agreement can be measured.")
     ] = 0.2
@@ -138,14 +142,15 @@ def vote_command(
     """People vote on a page: two texts side by side, which is better? Every vote is safe before the next pair.
 
     Opens a page on this machine. Judges choose with the keys A, B and = (equal), U takes back, S skips with a reason,
-    D marks the differences. The organiser's page shows votes, speed, agreement and the ranking as they come. Stop with
+    D marks the differences. With --lineup 3 or 4 they press the letters, the best first. The organiser's page shows votes, speed, agreement and the ranking as they come. Stop with
     Ctrl-C; the same command continues, with the same links. The run folder is like that of `comparo rank`.
     """
     check_installed()
     items = columns.read(data)
     column = columns.context_column
     prompt = make_prompt(items, criterion, None, kind=kind, heading=heading, context=column, wording=PAPER_WORDING)
-    first = informative_pairs(data, people.seed)
+    prompt = prompt.resized(people.lineup)
+    first = informative_pairs(data, people.seed) if people.lineup == 2 else []
     if first:
         say(f"The first {len(first)} pairs are those that tell most about the judge of {data}; then the others.")
     voting = Voting(items, prompt, people.names(), people.twice, people.until, people.seed, first)

@@ -165,7 +165,7 @@ def rank_votes(
     effects = Effects(1.0, found.variance * (1.0 - between), 1.0, bias_error=choices.error)
     if group is not None:
         effects = replace(effects, groups=found.variance * between)
-    expert = BradleyTerry() if choices.nu is None else Davidson(choices.nu[votes.judged_by])
+    expert = BradleyTerry() if choices.nu is None else Davidson(choices.nu[votes.positions])
     spread = float(np.sqrt(found.variance))
     product = Product(votes, graph, expert, spread, scores, choices.gamma, point.laplacian, 1, True, effects)
     return Ranking("votes", votes, graph, scores, found, level, product, group=group)

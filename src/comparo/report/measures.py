@@ -70,7 +70,9 @@ def position_bias(ranking: Ranking) -> Position:
 def voter_biases(ranking: Ranking) -> dict[str, Position]:
     """The position bias of each person in a ranking of votes, by name; empty for other rankings.
 
-    It is σ(−γ) with the γ that the ranking corrects for. γ of a person with few votes is near the mean of all.
+    It is σ(−γ) with the γ that the ranking corrects for. γ of a person with few votes is near the mean of all. In a
+    line-up of k texts it is the mean γ of the first slot against each other one: with equal errors of k slot effects
+    its variance is k/(2(k − 1)) times that of one.
     """
     judges = ranking.comparisons.judges
     if not isinstance(ranking.covariance, Voted) or ranking.people is not None or judges is None:
@@ -78,8 +80,12 @@ def voter_biases(ranking: Ranking) -> dict[str, Position]:
     choices = max(ranking.covariance.points, key=lambda point: point.share).choices
     if choices.gamma_variance is None:
         return {}
-    errors = np.sqrt(choices.gamma_variance[0])
-    found = zip(judges.tolist(), choices.gamma[0].tolist(), errors.tolist(), strict=True)
+    slots, asked = ranking.comparisons.slots, np.unique(ranking.comparisons.positions)
+    own = asked[slots[asked, 2] == 0]
+    judge, size = slots[own, 0], slots[own, 1]
+    variance = choices.gamma_variance[0, own] * size / (2.0 * (size - 1))
+    gamma, variance = (np.bincount(judge, each) / np.bincount(judge) for each in (choices.gamma[0, own], variance))
+    found = zip(judges.tolist(), gamma.tolist(), np.sqrt(variance).tolist(), strict=True)
     return {str(name): _position(gamma, error, True) for name, gamma, error in found}
 
 

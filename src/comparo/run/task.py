@@ -260,7 +260,7 @@ class Task:
         if self.growth is not None:
             new, given = self.growth.new, Counter(one.question.context for one in self.given)
         if (k := self.prompt.size) > 2:
-            self._check_lineups(sizes)
+            self.check_lineups(sizes)
         calls = self.budget.calls(sizes, self.orders, least, len(self.voices), groups, new, given, k)
         total = sum(number for number, _ in calls.values()) - given.total()
         if groups is None:
@@ -275,7 +275,7 @@ class Task:
             calls, total, round(total * sum(tokens.values()) / len(tokens)), cost, costs, min([*each, len(self.voices)])
         )
 
-    def _check_lineups(self, sizes: Mapping[Any, int]) -> None:
+    def check_lineups(self, sizes: Mapping[Any, int]) -> None:
         """Raise a ValueError where line-ups of this size cannot be asked."""
         k, small = self.prompt.size, min(sizes, key=lambda context: sizes[context])
         if sizes[small] < k:

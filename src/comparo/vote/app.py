@@ -37,7 +37,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from comparo.data.sanitize import visible
 from comparo.errors import StoreError
-from comparo.vote.ballots import CHOICES
+from comparo.vote.ballots import choices_of
 from comparo.vote.pages import FILES, HERE, REASON, Pages
 from comparo.vote.session import is_same
 from comparo.vote.standing import ranking_csv, votes_csv
@@ -70,6 +70,7 @@ logger = logging.getLogger(__name__)
 def make_app(pages: Pages, hosts: Collection[str] | None = None) -> ASGIApp:
     """The application; `hosts` are the names that a request may use for this server, any if None."""
     booth = pages.booth
+    choices = choices_of(booth.voting.prompt.size)
 
     def judge(request: Request) -> str:
         name = booth.links.judge(request.path_params["token"])
@@ -85,8 +86,8 @@ def make_app(pages: Pages, hosts: Collection[str] | None = None) -> ASGIApp:
 
     def vote(name: str, sent: Sent) -> Response:
         ballot, turn, choice = _whole(sent, "ballot"), _whole(sent, "turn"), sent.get("choice")
-        if not isinstance(choice, str) or choice not in CHOICES:
-            raise HTTPException(400, f"choice is one of {', '.join(CHOICES)}")
+        if not isinstance(choice, str) or choice not in choices:
+            raise HTTPException(400, f"choice is one of {', '.join(choices)}")
         booth.vote(name, ballot, turn, choice, _seconds(sent))
         return following(name)
 
@@ -112,7 +113,7 @@ def make_app(pages: Pages, hosts: Collection[str] | None = None) -> ASGIApp:
     def differing(name: str, request: Request) -> Response:
         number = request.query_params.get("ballot", "")
         ballot = booth.ballot(name, int(number)) if number.isdecimal() and len(number) < 16 else None
-        if ballot is None:
+        if ballot is None or len(ballot.items) > 2:
             raise HTTPException(400, "there is no such pair")
         sides = pages.differences(ballot)
         if sides is None:

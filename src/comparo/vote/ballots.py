@@ -1,4 +1,4 @@
-"""Ballots: each pair that is shown to a judge, stored before it is shown, and the vote that answers it.
+"""Ballots: each pair or line-up that is shown to a judge, stored before it is shown, and the vote that answers it.
 
 A ballot is answered once: a vote names its number and turn, and one that is posted twice counts once. A vote that is
 taken back is not deleted: it is withdrawn, and its ballot is open again, in the next turn.
@@ -10,22 +10,37 @@ import sqlite3
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import permutations
 from typing import Any
 
 from comparo.data.prompts import Question
 from comparo.data.run_folder import decode, encode
+from comparo.data.wordings import LETTERS
 from comparo.judges import Judgement
 from comparo.run.store import Store, insert
 
-CHOICES = {"A": 1.0, "=": 0.5, "B": 0.0}  # the probability that the text on the left is better
 SKIPPED = "skipped: "
 
-Pair = tuple[Any, frozenset[Hashable]]
+Pair = tuple[Any, frozenset[Hashable]]  # the context, and two items or those of a line-up
+
+
+def choices_of(size: int) -> dict[str, float]:
+    """What may be voted about so many texts, and whether the first is the best: 1, 0, or ½ for a tie of two texts.
+
+    >>> choices_of(2), list(choices_of(3))[:2]
+    ({'A': 1.0, '=': 0.5, 'B': 0.0}, ['A>B>C', 'A>C>B'])
+    """
+    if size == 2:
+        return {"A": 1.0, "=": 0.5, "B": 0.0}
+    return {">".join(order): float(order[0] == "A") for order in permutations(LETTERS[:size])}
 
 
 @dataclass(frozen=True, slots=True)
 class Ballot:
-    """A pair as it is shown to a judge: `first` is A, on the left. `judgement` is the number of its answer."""
+    """A pair as it is shown to a judge: `first` is A, on the left. `judgement` is the number of its answer.
+
+    In a line-up `second` is the `Rest`, and `order` the vote: "C>A>B".
+    """
 
     number: int
     voter: str
@@ -36,11 +51,17 @@ class Ballot:
     turn: int = 1
     judgement: int | None = None
     p: float | None = None
+    order: str = ""
+
+    @property
+    def items(self) -> tuple[Any, ...]:
+        """The labels in slot order."""
+        return Question(self.first, self.second).items
 
     @property
     def pair(self) -> Pair:
-        """The pair, whichever text is on the left."""
-        return self.context, frozenset((self.first, self.second))
+        """The pair or the line-up, whichever text is on the left."""
+        return self.context, frozenset(self.items)
 
     @property
     def is_open(self) -> bool:
@@ -83,8 +104,10 @@ def show(store: Store, voter: str, context: Any, first: Any, second: Any) -> Bal
 
 
 def answer(store: Store, ballot: Ballot, choice: str, seconds: float) -> Ballot | None:
-    """Store the vote of a ballot, "A", "B" or "="; None where the ballot was answered before."""
-    return _close(store, ballot, p=CHOICES[choice], reply=choice, seconds=seconds)
+    """Store the vote of a ballot, one of `choices_of`; None where the ballot was answered before."""
+    size = len(ballot.items)
+    order = choice if size > 2 else ""
+    return _close(store, ballot, p=choices_of(size)[choice], reply=choice, lineup=order, seconds=seconds)
 
 
 def skip(store: Store, ballot: Ballot, reason: str, seconds: float) -> Ballot | None:
@@ -100,19 +123,19 @@ def withdraw(store: Store, ballot: Ballot) -> Ballot:
             "UPDATE ballots SET judgement = NULL, turn = turn + 1 WHERE number = ? AND turn = ?",
             (ballot.number, ballot.turn),
         )
-    return replace(ballot, judgement=None, p=None, turn=ballot.turn + 1)
+    return replace(ballot, judgement=None, p=None, order="", turn=ballot.turn + 1)
 
 
 def stored_ballots(store: Store) -> Iterator[Ballot]:
     """All ballots in the order in which they were shown."""
-    columns = "ballots.number, voter, ballots.context, ballots.first, ballots.second, shown, turn, judgement, p"
+    columns = "ballots.number, voter, ballots.context, ballots.first, ballots.second, shown, turn, judgement, p, lineup"
     with store.transaction() as connection:
         rows = connection.execute(
             f"SELECT {columns} FROM ballots LEFT JOIN judgements ON judgements.number = judgement ORDER BY 1"
         ).fetchall()
-    for number, voter, context, first, second, shown, turn, judgement, p in rows:
+    for number, voter, context, first, second, shown, turn, judgement, p, order in rows:
         labels = (decode(context), decode(first), decode(second))
-        yield Ballot(number, voter, *labels, datetime.fromisoformat(shown), turn, judgement, p)
+        yield Ballot(number, voter, *labels, datetime.fromisoformat(shown), turn, judgement, p, order or "")
 
 
 def _close(store: Store, ballot: Ballot, **answered: Any) -> Ballot | None:
@@ -126,7 +149,7 @@ def _close(store: Store, ballot: Ballot, **answered: Any) -> Ballot | None:
             return None
         number = _last(connection)
         connection.execute("UPDATE ballots SET judgement = ? WHERE number = ?", (number, ballot.number))
-    return replace(ballot, judgement=number, p=answered.get("p"))
+    return replace(ballot, judgement=number, p=answered.get("p"), order=answered.get("lineup", ""))
 
 
 def _last(connection: sqlite3.Connection) -> int:

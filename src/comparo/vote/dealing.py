@@ -1,4 +1,4 @@
-"""Which pair a judge sees next, and which text of it is on the left.
+"""Which pair or line-up a judge sees next, and which text of it is in which slot.
 
 1. A pair that needs another vote: a share `twice` of all pairs goes to two judges, to measure their agreement; one that
    was skipped goes to another judge once; and so does one that somebody opened and left.
@@ -7,7 +7,8 @@
 3. When all pairs have been seen: the pair with the fewest looks that this judge has not seen.
 
 The first two are of the judge's last context until each of its texts could have been shown once. No judge sees a pair
-twice. The text that the judge has seen less often on the left than on the right is on the left.
+twice. The text that the judge has seen less often on the left than on the right is on the left; in a line-up each text
+is where the judge has seen it least often. What is said of pairs holds for line-ups, by `LineupSelector`.
 
 New pairs are chosen by `selection.Selector`: greedy for the first `BASE` votes per text, then adaptive on the votes of
 all judges. Scores from fewer votes are mostly chance, and pairs chosen by them would make the ranking look surer than
@@ -20,18 +21,23 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
 from comparo.data.items import Items
+from comparo.data.prompts import Question, Rest
 from comparo.selection.designs import Strategy
+from comparo.selection.lineups import LineupSelector
 from comparo.selection.selector import Selector
 from comparo.vote.ballots import Ballot, Pair
 
 BASE = 3  # votes per text; docs/measurements/votes.md has what the ranking is worth after few and many votes
 LEFT = timedelta(minutes=30)  # after which an open ballot counts as left: several times what two long texts take
-Vote = tuple[Any, Any, float]
+TRIES = 20  # of a selector, for a line-up that was not chosen before
+Vote = Any  # a row of `Comparisons.from_rows`
 
 
 class Deck:
@@ -43,12 +49,13 @@ class Deck:
     (3, None)
     """
 
-    def __init__(self, ids: Sequence[Hashable], seed: Sequence[int]) -> None:
-        self.ids, self.seed = list(ids), list(seed)
+    def __init__(self, ids: Sequence[Hashable], seed: Sequence[int], size: int = 2) -> None:
+        self.ids, self.seed, self.size = list(ids), list(seed), size
         self.votes: dict[int, Vote] = {}
         self._news: list[Vote] = []
-        self._queue: deque[tuple[Any, Any]] = deque()
-        self._selector: Selector | None = None
+        self._queue: deque[tuple[Any, ...]] = deque()
+        self._lineups: set[frozenset[Any]] = set()  # chosen so far
+        self._selector: Selector | LineupSelector | None = None
         self._is_exhausted = False
         self._post, self._choice = threading.Lock(), threading.Lock()
 
@@ -64,12 +71,19 @@ class Deck:
             self.votes.pop(ballot, None)
             self._selector = None
 
-    def take(self, is_known: Callable[[tuple[Any, Any]], bool], ahead: int) -> tuple[Any, Any] | None:
-        """The next pair that is not known; None where there is none left. `ahead` pairs are chosen at once."""
+    def take(
+        self, is_known: Callable[[tuple[Any, ...]], bool], ahead: int, seen: Callable[[Any], int] = lambda item: 0
+    ) -> tuple[Any, ...] | None:
+        """The next pair that is not known, of texts that were `seen` least often; None where there is none left.
+
+        `ahead` pairs are chosen at once.
+        """
         while True:
-            while self._queue:
-                pair = self._queue.popleft()
-                if not is_known(pair):
+            with self._post:
+                self._queue = deque(pair for pair in self._queue if not is_known(pair))
+                if self._queue:
+                    pair = min(self._queue, key=lambda pair: sum(map(seen, pair)))
+                    self._queue.remove(pair)
                     return pair
             if not self.fill(ahead):
                 return None
@@ -86,19 +100,34 @@ class Deck:
                 return True
             with self._post:
                 selector, news = self._selector, self._news
-                strategy: Strategy = "greedy" if len(self.votes) < BASE * len(self.ids) else "adaptive"
+                strategy: Strategy = "greedy" if self.size > 2 or len(self.votes) < BASE * len(self.ids) else "adaptive"
                 if selector is None or selector.strategy != strategy:
                     news = list(self.votes.values())
                     rng = np.random.default_rng([*self.seed, len(news)])
-                    selector = Selector(self.ids, strategy=strategy, orders="one", seed=rng)
+                    if self.size > 2:
+                        selector = LineupSelector(self.ids, self.size, strategy=strategy, seed=rng)
+                    else:
+                        selector = Selector(self.ids, strategy=strategy, orders="one", seed=rng)
                 self._selector, self._news = selector, []
             if news:
                 selector.observe(news)
             left = selector.remaining or 0
-            chosen = selector.next(min(wanted, left)) if left else []
-            self._queue.extend(chosen)
-            self._is_exhausted = len(chosen) == left
+            if isinstance(selector, LineupSelector):
+                chosen = [found for _ in range(wanted) if (found := self._unlike(selector))]
+            else:
+                chosen = selector.next(min(wanted, left)) if left else []
+            with self._post:
+                self._queue.extend(chosen)
+            self._is_exhausted = len(chosen) in (left, *range(wanted))
             return bool(self._queue)
+
+    def _unlike(self, selector: LineupSelector) -> tuple[Any, ...] | None:
+        """A line-up that was not chosen before; where the selector repeats itself, any other; None without one."""
+        tries = (Question(*selector.next(1)[0]).items for _ in range(TRIES))
+        every = chain(tries, combinations(self.ids, self.size))
+        found = next((items for items in every if frozenset(items) not in self._lineups), None)
+        self._lineups |= {frozenset(found or ())}
+        return found
 
 
 class Dealer:
@@ -111,17 +140,17 @@ class Dealer:
     False
     """
 
-    def __init__(self, items: Items, twice: float, seed: int = 0, first: Sequence[tuple[Any, Any, Any]] = ()) -> None:
-        self.items, self.twice = items, twice
+    def __init__(self, items: Items, twice: float, seed: int = 0, first: Sequence[Any] = (), size: int = 2) -> None:
+        self.items, self.twice, self.size = items, twice, size
         self._first: list[Pair] = [(context, frozenset(pair)) for context, *pair in first]
-        self.decks = {name: Deck(ids, [seed, code]) for code, (name, ids) in enumerate(items.names.items())}
+        self.decks = {name: Deck(ids, [seed, code], size) for code, (name, ids) in enumerate(items.names.items())}
         self.looks: dict[Pair, dict[int, Ballot]] = {}  # by the number of the ballot
         self.seen: dict[str, set[Pair]] = {}
         self._numbers: dict[Pair, int] = {}  # in the order in which pairs were first shown
         self._wanting: dict[Pair, None] = {}  # pairs with fewer votes than they should have, the oldest first
         self._begun: Counter[Any] = Counter()  # pairs of each context
         self._stay: dict[str, tuple[Any, int]] = {}  # the context that a judge saw last, and how often in a row
-        self._left: Counter[tuple[Any, ...]] = Counter()  # how often more on the left than on the right
+        self._slots: Counter[tuple[Any, ...]] = Counter()  # how often each text was in each slot
 
     def know(self, ballot: Ballot) -> None:
         """Take a ballot into account, new or changed."""
@@ -132,7 +161,8 @@ class Dealer:
         looks[ballot.number] = ballot
         deck = self.decks[ballot.context]
         if ballot.p is not None:
-            deck.vote(ballot.number, (ballot.first, ballot.second, ballot.p))
+            lineup = {"items": ballot.items, "order": ballot.order}
+            deck.vote(ballot.number, lineup if ballot.order else (ballot.first, ballot.second, ballot.p))
         elif before is not None and before.p is not None:
             deck.withdraw(ballot.number)
         if sum(look.is_vote for look in looks.values()) < self._wanted(ballot.pair):
@@ -148,27 +178,28 @@ class Dealer:
             self._numbers[pair] = len(self._numbers)
         last, row = self._stay.get(voter, (None, 0))
         self._stay[voter] = context, row + 1 if last == context else 1
-        for item, side in ((ballot.first, 1), (ballot.second, -1)):
+        for place in enumerate(ballot.items):
             for whose in (voter, None):
-                self._left[whose, context, item] += side
+                self._slots[whose, context, *place] += 1
 
     def deal(self, voter: str, voters: int) -> tuple[Any, Any, Any] | None:
-        """The context and the two items that a judge sees next, left and right; None where there are no more.
+        """The context, first and second item that a judge sees next; None where there are no more.
 
-        `voters` is how many judges there are, for whom pairs are chosen ahead.
+        In a line-up, all but the first are a `Rest`. `voters` is how many judges there are, for whom pairs are chosen ahead.
         """
         last, row = self._stay.get(voter, (None, 0))
-        here = [last] if 0 < row < len(self.decks[last].ids) // 2 else []
+        here = [last] if 0 < row < len(self.decks[last].ids) // self.size else []
         pair = (
             self._another_look(voter, here or self.decks)
-            or self._new(voters, here)
+            or self._new(voter, voters, here)
             or self._another_look(voter, self.decks)
             or self._any(voter)
         )
         if pair is None:
             return None
         context, items = pair
-        return context, *self._sides(voter, context, *sorted(items, key=lambda item: self.items.row(context, item)))
+        first, *rest = self._placed(voter, context, sorted(items, key=lambda item: self.items.row(context, item)))
+        return context, first, rest[0] if self.size == 2 else Rest(rest)
 
     def ahead(self, voters: int) -> int:
         """The number of pairs of a context that are chosen ahead: the next one of each judge, and the one after."""
@@ -190,19 +221,22 @@ class Dealer:
                     return pair
         return None
 
-    def _new(self, voters: int, here: Sequence[Any]) -> Pair | None:
+    def _new(self, voter: str, voters: int, here: Sequence[Any]) -> Pair | None:
         """A pair that nobody has seen: one of the first, else of the contexts `here` if they have one."""
         self._first = [pair for pair in self._first if pair not in self.looks]
         if self._first:
             return self._first[0]
         others = sorted(self.decks, key=lambda name: self._begun[name] / len(self.decks[name].ids))
         for context in (*here, *others):
-            found = self.decks[context].take(partial(self._is_known, context), self.ahead(voters))
+            found = self.decks[context].take(partial(self._is_known, context), self.ahead(voters), partial(self._seen, voter, context))
             if found is not None:
                 return context, frozenset(found)
         return None
 
-    def _is_known(self, context: Any, items: tuple[Any, Any]) -> bool:
+    def _seen(self, voter: str, context: Any, item: Any) -> int:
+        return sum(self._slots[voter, context, slot, item] for slot in range(self.size))
+
+    def _is_known(self, context: Any, items: tuple[Any, ...]) -> bool:
         return (context, frozenset(items)) in self.looks
 
     def _any(self, voter: str) -> Pair | None:
@@ -211,10 +245,12 @@ class Dealer:
             (pair for pair in self.looks if pair not in seen), key=lambda pair: len(self.looks[pair]), default=None
         )
 
-    def _sides(self, voter: str, context: Any, one: Any, other: Any) -> tuple[Any, Any]:
-        """The two items, the one for the left first: balanced for this judge, then for all."""
-        for whose in (voter, None):
-            more = self._left[whose, context, one] - self._left[whose, context, other]
-            if more:
-                return (other, one) if more > 0 else (one, other)
-        return (one, other) if len(self._numbers) % 2 else (other, one)
+    def _placed(self, voter: str, context: Any, items: list[Any]) -> list[Any]:
+        """The items in slot order: balanced for this judge, then for all, then by turns."""
+        turn = (len(self._numbers) + 1) % self.size
+        items = items[turn:] + items[:turn]
+        own, total = (
+            np.array([[self._slots[whose, context, slot, item] for item in items] for slot in range(self.size)])
+            for whose in (voter, None)
+        )
+        return [items[place] for place in linear_sum_assignment(own + 1e-6 * total)[1]]

@@ -9,7 +9,7 @@ const turn = document.getElementById("turn");
 const trouble = document.getElementById("trouble");
 const rest = document.getElementById("rest");
 const skipping = document.getElementById("skipping");
-let busy = false, unsent = null, plain = null, context = null;
+let busy = false, unsent = null, plain = null, context = null, order = [];
 let shown = 0, hidden = 0, away = 0;
 
 const state = () => turn.querySelector(".state").dataset;
@@ -20,6 +20,7 @@ function begin() {
   hidden = 0;
   away = document.hidden ? shown : 0;
   plain = null;
+  order = [];
   const details = turn.querySelector(".context");
   if (details) {
     details.classList.toggle("new", context !== null && context !== details.dataset.context);
@@ -92,6 +93,17 @@ function vote(choice) {
   if (ready() && ballot) send("vote", { ballot: Number(ballot), turn: Number(number), choice, seconds: seconds() });
 }
 
+const labels = () => [...turn.querySelectorAll("[data-label]")].map((button) => button.dataset.label);
+
+function place(label) {
+  if (!ready() || !label) return;
+  order = order.includes(label) ? order.filter((each) => each !== label) : [...order, label];
+  const left = labels().filter((each) => !order.includes(each));
+  for (const button of turn.querySelectorAll("[data-label]")) button.setAttribute("aria-pressed", order.includes(button.dataset.label));
+  document.getElementById("order").textContent = [...order, ...(left.length > 1 ? ["…"] : left)].join(" > ");
+  if (left.length < 2) vote([...order, ...left].join(">"));
+}
+
 function skip(reason) {
   const { ballot, turn: number } = state();
   skipping.close();
@@ -100,7 +112,8 @@ function skip(reason) {
 
 function undo() {
   const { last } = state();
-  if (ready() && last) send("undo", { vote: Number(last) });
+  if (order.length) place(order.at(-1));
+  else if (ready() && last) send("undo", { vote: Number(last) });
 }
 
 function ask() {
@@ -110,7 +123,7 @@ function ask() {
 }
 
 async function differences() {
-  const sides = ["left", "right"].map((id) => document.getElementById(id)), button = document.getElementById("differences");
+  const sides = [...turn.querySelectorAll(".side")], button = document.getElementById("differences");
   if (!button || busy) return;
   if (plain) {
     sides.forEach((side, k) => { side.innerHTML = plain[k]; });
@@ -135,6 +148,7 @@ turn.addEventListener("click", (event) => {
   const button = event.target.closest("button");
   if (!button) return;
   if (button.dataset.choice) vote(button.dataset.choice);
+  else if (button.dataset.label && event.detail < 2) place(button.dataset.label); // not the second half of a double click
   else if (button.id === "undo") undo();
   else if (button.id === "skip") ask();
   else if (button.id === "differences") differences();
@@ -163,7 +177,9 @@ document.addEventListener("keydown", (event) => {
     return;
   }
   const key = event.key.toLowerCase();
-  const act = { a: () => vote("A"), b: () => vote("B"), "=": () => vote("="), u: undo, s: ask, d: differences }[key];
+  const own = labels(), label = own[(own.length ? "1234" : "").indexOf(key)] ?? own.find((each) => each.toLowerCase() === key);
+  const pair = { a: () => vote("A"), b: () => vote("B"), "=": () => vote("="), d: differences };
+  const act = label ? () => place(label) : { ...(own.length ? {} : pair), u: undo, s: ask }[key];
   if (act) { event.preventDefault(); act(); }
 });
 document.addEventListener("visibilitychange", () => {

@@ -21,6 +21,7 @@ from markdown_it.common.utils import escapeHtml
 from markupsafe import Markup, escape
 
 from comparo.data.prompts import Question
+from comparo.data.wordings import LETTERS
 from comparo.report.making import question
 from comparo.report.page import environment
 from comparo.vote.ballots import Ballot
@@ -60,8 +61,8 @@ class Pages:
         return Live(self.booth)
 
     def _filled(self, template: str, **values: Any) -> str:
-        asked = question(self.booth.voting.prompt)
-        return environment(HERE).get_template(template).render(question=asked, **values)
+        prompt = self.booth.voting.prompt
+        return environment(HERE).get_template(template).render(question=question(prompt), size=prompt.size, **values)
 
     def judge(self, base: str, name: str) -> str:
         """The page of a judge."""
@@ -79,8 +80,7 @@ class Pages:
             return shown
         asked = self._asked(turn.ballot)
         return shown | {
-            "left": shown_text(asked.first_text, self.markdown),
-            "right": shown_text(asked.second_text, self.markdown),
+            "texts": dict(zip(LETTERS, [shown_text(text, self.markdown) for text in asked.texts], strict=False)),
             "context": None if asked.context_text is None else shown_text(asked.context_text, self.markdown),
             "code": list(self.booth.voting.items.groups).index(turn.ballot.context),
         }

@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from math import ceil
+from math import ceil, comb
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,7 @@ class Person:
     settings: Mapping[str, Any] = field(default_factory=dict)
     ahead: int = 1
     chooses: bool = True
+    lines_up: bool = True
 
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
         raise JudgeError(f"{self.name} is a person, who votes on the page of `comparo vote`")
@@ -178,6 +179,7 @@ def is_same(token: str, given: str) -> bool:
 class Voting:
     """What is voted on, by whom, and how pairs are shared out; a ValueError where that is impossible.
 
+    A `prompt` about more than two texts asks line-ups, and what is said of pairs holds for them.
     `names` are the judges that were named. `twice` is the share of pairs that go to two judges. `first` are the pairs
     that are asked before all others.
 
@@ -199,7 +201,11 @@ class Voting:
     def __post_init__(self) -> None:
         if not 0 <= self.twice <= 1:
             raise ValueError(f"--twice {self.twice} is not a share of the pairs, from 0 to 1")
-        self.task()  # which checks the rest
+        task = self.task()  # which checks the rest
+        if self.prompt.size > 2:
+            task.check_lineups(self._sizes)
+            if names := [name for name in self.items.ids.tolist() if "|" in str(name)]:
+                raise ValueError(f"the name {names[0]!r} has a |, which separates the texts of a line-up; rename it")
 
     def task(self, names: Sequence[str] | None = None) -> Task:
         """The task that people share, by default those of `names`: pairs in one order, chosen by all votes so far."""
@@ -253,17 +259,20 @@ class Voting:
     def each(self, judges: int) -> int:
         """The votes to ask of each judge: together as many pairs as `comparo rank` asks by default.
 
-        No judge can give more than one vote on each pair.
+        A line-up of k texts tells as much as k − 1 pairs. No judge can give more than one vote on each pair.
         """
-        sizes = {context: len(ids) for context, ids in self.items.names.items()}
-        calls = sum(number for number, _ in Budget.of(DEFAULT_BUDGET).calls(sizes, "both").values())
+        calls = sum(number for number, _ in Budget.of(DEFAULT_BUDGET).calls(self._sizes, "both").values())
         share = self.twice if judges > 1 else 0.0
-        return min(ceil(calls / 2 * (1 + share) / judges), self.pairs)
+        return min(ceil(calls / 2 / (self.prompt.size - 1) * (1 + share) / judges), self.pairs)
 
     @property
     def pairs(self) -> int:
-        """The number of pairs in all contexts."""
-        return sum(len(ids) * (len(ids) - 1) // 2 for ids in self.items.names.values())
+        """The number of pairs or line-ups in all contexts."""
+        return sum(comb(size, self.prompt.size) for size in self._sizes.values())
+
+    @property
+    def _sizes(self) -> dict[Any, int]:
+        return {context: len(ids) for context, ids in self.items.names.items()}
 
 
 def informative_pairs(data: str, seed: int) -> list[tuple[Any, Any, Any]]:

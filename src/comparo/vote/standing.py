@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from comparo.analysis.confidence import expected_spearman
+from comparo.data.prompts import Question
 from comparo.data.run_folder import decode
 from comparo.data.writing import csv_text
 from comparo.judges import Judgement
@@ -41,7 +42,8 @@ class Member:
 
     `left` is the probability that the left of two equal texts is chosen, with its interval: the position bias that the
     ranking corrects for, None where there is no vote. `p` is the probability of a share of left texts among the chosen
-    that is at least as far from ½ if sides are chosen by the texts alone, since each text is as often left as right.
+    that is at least as far from ½, of k texts from 1/k, if sides are chosen by the texts alone, since each text is as
+    often in each slot.
     """
 
     name: str
@@ -103,8 +105,8 @@ def standing_of(booth: Booth) -> Standing:
     return replace(
         empty,
         members=[replace(member, left=biases.get(member.name)) for member in members],
-        alpha=krippendorff_alpha(data),
-        flips=count_flips(replace(data, judges=None, judge=None)),
+        alpha=krippendorff_alpha(replace(data, lineup=None)),
+        flips=count_flips(replace(data, judges=None, judge=None, lineup=None)),
         ranking=ranking,
         expected=float(np.mean(spearman)) if is_known else math.nan,
         expected_later=float(np.mean(expected_spearman(ranking, more=1.0))) if is_known else math.nan,
@@ -137,7 +139,7 @@ def _member(name: str, given: Sequence[Judgement]) -> Member:
     if decided:
         from scipy.stats import binomtest  # half of the time that the server takes to start
 
-        chance = float(binomtest(left, decided).pvalue)
+        chance = float(binomtest(left, decided, 1 / len(votes[0].question.items)).pvalue)
     return Member(
         name,
         len(votes),
@@ -197,18 +199,24 @@ class Live:
 
 
 def votes_csv(booth: Booth) -> str:
-    """All votes as CSV: first, second, winner, p, voter, context, seconds and at; `first` was on the left."""
+    """All votes as CSV: first, second, winner, p, voter, context, seconds and at; `first` was on the left.
+
+    Line-ups have items and order in place of the first four.
+    """
     assert booth.store.folder is not None
     with reading(booth.store.folder) as connection:
         found = connection.execute(
-            "SELECT first, second, p, voice, context, seconds, at FROM judgements WHERE error IS NULL AND "
+            "SELECT first, second, p, lineup, voice, context, seconds, at FROM judgements WHERE error IS NULL AND "
             "NOT withdrawn ORDER BY number"
         ).fetchall()
+    is_pair = booth.voting.prompt.size == 2
     rows = [
-        (decode(first), decode(second), WINNERS[p], p, voice, decode(context), seconds, at)
-        for first, second, p, voice, context, seconds, at in found
+        (*((items[0], items[1], WINNERS[p], p) if is_pair else ("|".join(map(str, items)), order)), voice, decode(context), *times)
+        for first, second, p, order, voice, context, *times in found
+        for items in [Question(decode(first), decode(second)).items]
     ]
-    names = ("first", "second", "winner", "p", "voter", "context", "seconds", "at")
+    said = ("first", "second", "winner", "p") if is_pair else ("items", "order")
+    names = (*said, "voter", "context", "seconds", "at")
     columns = {name: [row[place] for row in rows] for place, name in enumerate(names)}
     if all(context is None for context in columns["context"]):
         del columns["context"]

@@ -85,7 +85,7 @@ def mixed(
     bias, between, error = model.bias(solution)
     freedom = model.freedom if isinstance(model, Soft) and np.isfinite(model.freedom) else None
     if isinstance(model, Choices) and model.nu is not None:
-        expert = Davidson(model.nu[comparisons.judged_by])
+        expert = Davidson(model.nu[comparisons.positions])
     return Product(
         comparisons=comparisons,
         graph=graph,

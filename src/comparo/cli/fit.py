@@ -325,7 +325,7 @@ def _fitted(comparisons: Comparisons, files: list[Path], method: str) -> str:
     """What was fitted, in one line."""
     names = list(map(str, [] if comparisons.judges is None else comparisons.judges.tolist())) or _only_voice(files)
     who = f"{len(names)} voices ({', '.join(names)})" if len(names) > 1 else names[0]
-    return f"fitted by {method}: {len(comparisons):,} answers by {who}"
+    return f"fitted by {method}: {np.sum(comparisons.parts):,.0f} answers by {who}"
 
 
 def _texts(files: list[Path], items: Path | None, control: Sequence[str], is_grouped: bool) -> Items | None:

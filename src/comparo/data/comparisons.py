@@ -347,6 +347,19 @@ class Comparisons:
         return np.ones(len(self)) if self.lineup is None else 2.0 / self.lineup["left"]
 
     @property
+    def parts(self) -> NDArray[np.float64]:
+        """The share of an answer that each comparison is, (K,): 1, and 1/m as one of m rows of a line-up.
+
+        >>> Comparisons.from_rows([{"items": "x|y|z", "order": "y>x>z"}]).parts.round(2)
+        array([0.33, 0.33, 0.33])
+        """
+        if self.lineup is None:
+            return np.ones(len(self))
+        answer = self.lineup["answer"]
+        _, code, rows = np.unique(answer, return_inverse=True, return_counts=True)
+        return np.where(answer < 0, 1.0, 1.0 / rows[code])
+
+    @property
     def positions(self) -> NDArray[np.int32]:
         """The code of the position effect of each comparison among `slots`, (K,): of its judge, and of two slots.
 

@@ -105,10 +105,10 @@ def with_votes(ranking: Ranking, votes: Any, usual: Usual = USUAL) -> Ranking:
     expectation, sizes = expected_of(ranking, usual)
     both = voted(said, asked, expectation)
     alone = voted(said, asked, _without_machine(graph.nodes, group))
-    (own, odds), (lone, least) = _reached(both), _reached(alone)
+    (own, odds), (lone, least), given = _reached(both), _reached(alone), round(float(np.sum(said.parts)))
     validity, low, high = _validity(both, sizes, judged.level) if len(sizes) == 2 else (None, None, None)
     people = People(
-        votes=len(said),
+        votes=given,
         voters=1 if said.judges is None else len(np.unique(said.judged_by)),
         level=judged.level,
         validity=validity,
@@ -116,7 +116,7 @@ def with_votes(ranking: Ranking, votes: Any, usual: Usual = USUAL) -> Ranking:
         high=high,
         correlation=own,
         alone=lone,
-        worth=len(said) * odds / least,
+        worth=given * odds / least,
         is_scattered=group is not None and _are_scattered(first, second),
     )
     return replace(

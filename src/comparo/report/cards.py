@@ -207,7 +207,7 @@ def _mass(record: Record) -> Card | None:
 
 def _calls(record: Record) -> Card:
     made, auditioned = len(record.answered), (record.configuration.get("audition") or {}).get("answers")
-    values = {"made": made, "possible": record.possible, "each": made / record.ranking.graph.nodes * 2}
+    values = {"made": made, "possible": record.possible, "each": len(record.compared) / record.ranking.graph.nodes * 2}
     has_panel = "voices" in record.identity
     return Card("calls", {**values, "has_panel": has_panel, "auditioned": auditioned}, main=False)
 

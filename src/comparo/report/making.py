@@ -57,8 +57,7 @@ def score_meaning(method: str, whose: Whose = "judge") -> str:
 def prompt_of(configuration: Mapping[str, Any]) -> Prompt:
     """The prompt that a configuration holds."""
     stored = configuration["identity"]["prompt"]
-    first, second = stored["labels"]
-    return Prompt(stored["template"], (first, second), stored["answer"], configuration.get("wording"))
+    return Prompt(stored["template"], tuple(stored["labels"]), stored["answer"], configuration.get("wording"))
 
 
 def question(prompt: Prompt) -> str:

@@ -126,7 +126,7 @@ def length_correlation(record: Record, values: Array) -> float:
 
 
 def surprises(record: Record, most: int) -> list[int]:
-    """The `most` answers that differ most from the model's estimates, as indices of `answered`."""
+    """The `most` answers that differ most from the model's estimates, as indices of `compared`."""
     furthest = np.argsort(-np.abs(record.p - record.expected), kind="stable")
     return [int(place) for place in furthest[:most]]
 
@@ -167,7 +167,7 @@ def convergence(record: Record) -> list[Moment]:
             expected = expected_spearman(earlier)
         people = {name: mean_known(found) for name, found in agreement(earlier, record.items).items()}
         final = correlation(last, earlier.judged, last.scores)
-        moments.append(Moment(len(rows), mean_known(expected), final, people))
+        moments.append(Moment(round(float(np.sum(data.parts[rows]))), mean_known(expected), final, people))
     return moments
 
 

@@ -296,7 +296,7 @@ def _context_rows(record: Record, tables: Tables) -> list[dict[str, Any]]:
 
 def _surprise(record: Record, place: int) -> dict[str, Any]:
     """An answer that differs from what all answers together imply: who gave it, both texts, and what was expected."""
-    judgement = record.answered[place]
+    judgement = record.compared[place]
     asked, p, likely = judgement.question, judgement.p, shares(float(record.expected[place]))
     names, is_choice = (label(asked.first), label(asked.second)), p in CHOICES
     sides = []

@@ -15,6 +15,7 @@ from comparo.analysis.confidence import expected_spearman
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.data.prompts import Question
+from comparo.data.wordings import LABELS
 from comparo.errors import StoreError
 from comparo.judges import Judgement
 from comparo.model.estimators.poe import Bias
@@ -70,7 +71,7 @@ class Fitted:
 class Record:
     """A run from its folder, with its ranking fitted again; or a ranking of recorded comparisons (`source` names them).
 
-    Of all `judgements`, `answered` (K,) are the ranking's comparisons, in the same order. A candidate is a node of the
+    Of all `judgements`, `compared` (K,) are the ranking's comparisons, in the same order. A candidate is a node of the
     ranking's graph: an item of a context. `fitting` fits other comparisons by the same method. `audition` is what
     `Audition.to_dict` returned, in the folder of an audition.
     """
@@ -149,6 +150,20 @@ class Record:
         return [judgement for judgement in self.judgements if not judgement.failed]
 
     @cached_property
+    def compared(self) -> list[Judgement]:
+        """The answers as comparisons of two texts, shape (K,): a line-up is one for each two of its texts."""
+        data = self.ranking.comparisons
+        if data.lineup is None or self.is_fitted:
+            return self.answered
+        answer, found = data.lineup["answer"], []
+        number = np.cumsum((answer < 0) | (np.diff(answer, prepend=-2) != 0)) - 1
+        for place, low, high, p in zip(number, data.lineup["low"], data.lineup["high"], data.p.tolist(), strict=True):
+            one = self.answered[place]
+            items = one.question.items
+            found.append(replace(one, question=replace(one.question, first=items[low], second=items[high]), p=p))
+        return found
+
+    @cached_property
     def costs(self) -> list[float]:
         """The known costs of single calls."""
         return [judgement.cost for judgement in self.judgements if not math.isnan(judgement.cost)]
@@ -156,7 +171,7 @@ class Record:
     @cached_property
     def p(self) -> Array:
         """The judge's probability that the first text is better, shape (K,)."""
-        return np.array([judgement.p for judgement in self.answered])
+        return np.array([judgement.p for judgement in self.compared])
 
     @cached_property
     def expected(self) -> Array:
@@ -228,8 +243,9 @@ class Record:
 
     @property
     def possible(self) -> int:
-        """How many calls there could be: every ordered pair of every context, put to every voice."""
-        pairs = sum(len(ids) * (len(ids) - 1) for ids in self.items.names.values())
+        """How many calls there could be: every ordered pair or line-up of every context, put to every voice."""
+        size = len(self.identity.get("prompt", {}).get("labels", LABELS))
+        pairs = sum(math.perm(len(ids), size) for ids in self.items.names.values())
         return pairs * max(1, len(self.identity.get("voices", {})))
 
     @property
@@ -281,7 +297,7 @@ def checked(configuration: Mapping[str, Any], folder: Path) -> Mapping[str, Any]
         case {
             "judge": str(),
             "settings": dict(),
-            "prompt": {"template": str(), "answer": str(), "labels": [str(), str()]},
+            "prompt": {"template": str(), "answer": str(), "labels": [str(), str(), *_]},
         }:
             return configuration
     raise StoreError(

@@ -115,7 +115,7 @@ def _members(
         return favours(bias.wins), f"{ends[0]:.0%} to {ends[1]:.0%}"
 
     low, high = heard.interval(ranking.level)
-    calls = np.bincount(heard.voice, minlength=len(names))
+    calls = np.bincount(heard.voice, ranking.comparisons.parts, len(names))
     members = []
     for r in order:
         name, is_known, remarks = names[r], not math.isnan(found["agreement"][r]), []
@@ -135,7 +135,7 @@ def _members(
         members.append(
             Member(
                 name,
-                f"{calls[r]:,}",
+                f"{calls[r]:,.0f}",
                 remarks,
                 _number(found["agreement"][r]),
                 f"{_number(low[r])} to {_number(high[r])}" if is_known else "",

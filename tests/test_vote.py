@@ -17,6 +17,8 @@ import threading
 import time
 from collections import Counter
 from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
 from multiprocessing import get_context
 
 import pytest
@@ -36,7 +38,9 @@ from comparo.run.folders import list_runs
 from comparo.run.repair import repair
 from comparo.run.store import Store, read_configuration, read_judgements
 from comparo.vote.app import PATIENCE, serve
+from comparo.vote.ballots import Ballot
 from comparo.vote.booth import Booth
+from comparo.vote.dealing import Dealer
 from comparo.vote.pages import MARKDOWN, as_markdown, differences, shown_text
 from comparo.vote.server import HOST, open_socket
 from comparo.vote.session import Links, Voting
@@ -295,6 +299,119 @@ def test_a_judge_stays_with_a_context_for_a_while(tmp_path):
         assert server.voter("bo").texts()
     assert [seen[k : k + 3] for k in (0, 3, 6)] == [[c] * 3 for c in "012"]
     assert {one.question.context for one in read_judgements(server.out)} == {f"Article {c} <b>" for c in range(3)}
+
+
+# Line-ups
+
+
+def test_an_order_of_three_texts_is_one_vote(texts, tmp_path):
+    with Server(texts, tmp_path / "run", "--for", "ana,bo", "--lineup", "3") as server:
+        ana = server.voter("ana")
+        for wrong in ("A", "=", "A>B", "A>B>B", "A>B>D", "A>B>C>D"):
+            assert ana.vote(wrong)[0] == 400, wrong
+        assert server.request("GET", f"{ana.base}/differences?ballot={ana.ballot}")[0] == 400
+        assert not re.search("<kbd>[=D]</kbd>", ana.html)  # neither ties nor differences
+        shown = []
+        for order in ("C>A>B", "A>C>B", "B>A>C"):
+            shown.append([f"e{number:02}" for number in ana.texts()])
+            assert ana.vote(order)[0] == 200
+        ana.undo()
+        assert (ana.turn, [f"e{number:02}" for number in ana.texts()]) == (2, shown[2])
+        ana.skip("I cannot decide")
+        again, number = ana.texts(), ana.ballot
+        votes = read_judgements(server.out)
+        assert [(one.lineup, one.reply, one.p) for one in votes[:2]] == [("C>A>B", "C>A>B", 0.0), ("A>C>B", "A>C>B", 1.0)]
+        assert [list(one.question.items) for one in votes] == shown
+        assert (votes[2].failed, votes[2].lineup) == (True, "")
+        assert (ana.votes, len(rows(server.out, "SELECT 1 FROM judgements WHERE withdrawn"))) == (2, 1)
+        seconds = rows(server.out, "SELECT second FROM ballots WHERE judgement IS NOT NULL ORDER BY number")
+        assert [json.loads(second) for (second,) in seconds] == [items[1:] for items in shown]
+        # what was skipped goes to another judge
+        assert {f"e{number:02}" for number in server.voter("bo").texts()} == set(shown[2])
+        server.kill()
+    with server:
+        ana = server.voter("ana")
+        assert (ana.ballot, ana.texts(), ana.votes) == (number, again, 2)
+
+
+def test_lineups_are_one_ranking_wherever_they_are_read(texts, tmp_path, run):
+    rng = random.Random(0)
+    with Server(texts, tmp_path / "run", "--for", "ana,bo", "--lineup", "3", "--twice", "0.5") as server:
+        for voter in [server.voter("ana"), server.voter("bo")] * 12:
+            voter.open()
+            values = [0.5 * number + rng.gauss(0, 1) for number in voter.texts()]
+            voter.vote(">".join(sorted("ABC", key=lambda label: -values["ABC".index(label)])))
+        shown = server.request("GET", f"{server.organiser}/ranking.csv")[2]
+        live = json.loads(server.request("GET", f"{server.organiser}/live")[2])["html"]
+        text = server.request("GET", f"{server.organiser}/votes.csv")[2]
+    ranks = {row["item"]: int(row["rank"]) for row in csv.DictReader(io.StringIO(shown))}
+    assert max(ranks[f"e{number:02}"] for number in (9, 10, 11)) < min(ranks[f"e{number:02}"] for number in (0, 1, 2))
+    votes = list(csv.DictReader(io.StringIO(text)))
+    assert (len(votes), set(votes[0])) == (24, {"items", "order", "voter", "seconds", "at"})
+    (tmp_path / "votes.csv").write_text(text)
+    for data in ("run", "votes.csv"):
+        assert fit(tmp_path / data).to_csv() == shown
+    fitted = run(tmp_path, ["fit", "run", "--format", "csv"])
+    assert fitted.stdout.splitlines() == shown.splitlines()
+    assert "24 answers" in fitted.stderr
+    assert re.search(r"[1-9]\d* pairs with two judges", live)  # three for each line-up
+    assert sum(int(n) for n in re.findall(r'</svg></td><td class="n">(\d+)</td>', live)) == 3 * 24
+    record = read_record(tmp_path / "run")
+    assert record.ranking.to_csv() == shown
+    assert (len(record.answered), len(record.compared), record.possible) == (24, 72, 2 * 12 * 11 * 10)
+    ends = [(one.question.first, one.question.second, one.p) for one in record.compared]
+    data = record.ranking.comparisons
+    assert ends == list(zip(data.items[data.first], data.items[data.second], data.p, strict=True))
+    assert run(tmp_path, ["runs", "--report", "run"]).returncode == 0
+
+
+@pytest.mark.parametrize(("texts_of", "size", "judges", "votes"), [(12, 3, 4, 80), (12, 4, 3, 45), (30, 3, 2, 60)])
+def test_lineups_are_balanced_for_each_judge(texts_of, size, judges, votes):
+    dealer = Dealer(Items.of({number: f"Essay {number}." for number in range(texts_of)}), 0.2, size=size)
+    rng, seen = random.Random(0), [[] for _ in range(judges)]
+    for number in range(1, votes + 1):
+        judge = rng.randrange(judges)
+        ballot = Ballot(number, str(judge), *dealer.deal(str(judge), judges), datetime.now(UTC))
+        dealer.know(ballot)
+        order = ">".join(rng.sample("ABCD"[:size], size))
+        dealer.know(replace(ballot, judgement=number, p=float(order[0] == "A"), order=order))
+        seen[judge].append(ballot.items)
+    looks = Counter(frozenset(items) for own in seen for items in own)
+    assert set(looks.values()) <= {1, 2}
+    assert sum(look == 2 for look in looks.values()) == pytest.approx(0.2 * len(looks), abs=2)
+    for own in seen:
+        assert len(set(map(frozenset, own))) == len(own)
+        times = Counter(item for items in own for item in items)
+        assert max(times.values()) - min(times[item] for item in range(texts_of)) <= 4
+        for item in range(texts_of):
+            slots = Counter(items.index(item) for items in own if item in items)
+            assert max(slots.values(), default=0) - min(slots[slot] for slot in range(size)) <= 2
+    times = Counter(item for own in seen for items in own for item in items)
+    assert max(times.values()) - min(times.values()) <= 5
+
+
+def test_a_judge_sees_every_lineup_once():
+    dealer, seen = Dealer(Items.of({name: f"Essay {name}." for name in "abcde"}), 0.0, size=3), set()
+    for number in range(1, 11):
+        ballot = Ballot(number, "ana", *dealer.deal("ana", 1), datetime.now(UTC))
+        dealer.know(ballot)
+        seen.add(ballot.pair)
+    assert len(seen) == 10
+    assert dealer.deal("ana", 1) is None
+    assert dealer.deal("bo", 1)[0] is None  # who has not seen them
+
+
+def test_lineups_that_cannot_be_asked_are_refused_before_a_page_opens(tmp_path, run):
+    command = ["vote", "items.json", "--criterion", "better", "--no-browser", "--lineup"]
+    items = [{"id": f"s{k}", "text": f"Essay {k}.", "context": c} for c, size in (("x", 4), ("y", 3)) for k in range(size)]
+    (tmp_path / "items.json").write_text(json.dumps(items))
+    few, many = (run(tmp_path, [*command, size]) for size in ("4", "5"))
+    (tmp_path / "items.json").write_text(json.dumps([{"id": f"s|{k}", "text": f"Essay {k}."} for k in range(4)]))
+    named = run(tmp_path, [*command, "3"])
+    assert [found.returncode for found in (few, many, named)] == [2, 2, 2]
+    assert "'y'" in few.stderr
+    assert "'s|0'" in named.stderr
+    assert not (tmp_path / "comparo-runs").exists()
 
 
 # Judges who come later

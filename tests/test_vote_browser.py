@@ -128,6 +128,30 @@ def test_two_judges_vote_at_once_with_the_keyboard(page, driver, server):
         ana.here()
 
 
+def test_texts_are_put_in_order_by_keys(page, texts, tmp_path):
+    with Server(texts, tmp_path / "run", "--for", "ana", "--lineup", "4") as server:
+        page.open(address(server, "ana"))
+        boxes = "return [...document.querySelectorAll('.pair article')].map(e => e.getBoundingClientRect().top)"
+        assert len(set(page.run(boxes))) == 1  # side by side
+        page.press("c")
+        for key, order in (("c", "…"), ("2", "B > …"), ("d", "B > D > …"), ("u", "B > …"), ("=", "B > …"), ("4", "B > D > …")):
+            page.press(key)
+            assert page.text("#order") == order, key
+        pressed = "return [...document.querySelectorAll('[aria-pressed=true]')].map(e => e.dataset.label).join('')"
+        assert page.run(pressed) == "BD"
+        page.vote("a")
+        page.press("c")
+        page.run("document.querySelector('[data-label=A]').click()")
+        page.vote("b")
+        assert [one.lineup for one in read_judgements(server.out)] == ["B>D>A>C", "C>A>B>D"]
+        page.vote("u")
+        assert [one.lineup for one in read_judgements(server.out)] == ["B>D>A>C"]
+        page.open(address(server, "ana"), 400)
+        assert page.run("return document.documentElement.scrollWidth") <= 400
+        assert len(set(page.run(boxes))) == 4  # one above the other
+        assert page.complaints() == []
+
+
 @pytest.mark.long
 def test_skipping_needs_a_reason_and_undo_brings_the_pair_back(page, server):
     page.open(address(server, "ana"))

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_softmax, logit, softmax
+from scipy.special import expit, log_expit, log_softmax, logit, softmax
 
 from comparo.data.columns import Table, is_missing, shown
 from comparo.data.wordings import LETTERS
@@ -244,6 +244,22 @@ def luce_weights(rows: NDArray[Any], p: Array, weight: Array, difference: Array)
     if not is_choice.all():
         said = np.where(is_choice, 1.0, masses(rows, p, logit(np.where(is_choice, 0.5, p))))
     return np.asarray(weight * rows["left"] / 2.0 * said * masses(rows, p, difference))
+
+
+def luce_excess(rows: NDArray[Any], p: Array, weight: Array, difference: Array) -> float:
+    """Σ log π of the winner of each choice, less Σ weight·log σ of its rows.
+
+    With `luce_weights` at `difference` (K,), rows have the slope and the curvature of log π, and another value.
+
+    >>> _, rows = pairs_of(Table({"items": ["x|y|z"], "best": ["x"]}))
+    >>> round(luce_excess(rows, np.ones(2), np.full(2, 2 / 3), np.zeros(2)), 3), round(np.log(1 / 3) - 4 / 3 * np.log(1 / 2), 3)
+    (-0.174, -0.174)
+    """
+    chosen = (rows["answer"] >= 0) & ((p == 0) | (p == 1))
+    ahead = np.where(p > 0.5, difference, -difference)[chosen]
+    stage = np.unique(rows["answer"][chosen].astype(np.int64) * (MOST + 1) + rows["left"][chosen], return_inverse=True)[1]
+    won = -np.log1p(np.bincount(stage, np.exp(-ahead)))
+    return float(np.sum(won) - np.sum(weight[chosen] * log_expit(ahead)))
 
 
 def ordered(rows: NDArray[Any], p: Array, weight: Array) -> tuple[NDArray[Any], Array]:

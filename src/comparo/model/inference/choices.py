@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from comparo.data.comparisons import Comparisons
-from comparo.data.lineups import luce_weights
+from comparo.data.lineups import luce_excess, luce_weights
 from comparo.model.design import Shared
 from comparo.model.inference.ep import distance, settle, sites_from, without_site
 from comparo.model.inference.newton import Solution
@@ -213,6 +213,9 @@ class Choices:
         total = float(np.sum(choice_evidence(m + self.offset, v, self._asked) - site))
         if self.nu is not None and self.tied is not None:
             total += float(np.sum(self.tied[self.nu > 0] * np.log(self.nu[self.nu > 0])))
+        if self.lineup is not None:
+            p, shown = self._as_shown(mean + self.offset)
+            total += luce_excess(self.lineup, p, np.sum(self.weight, axis=0), shown)
         return total + gaussian
 
     def gradient(self, mean: Array) -> Array:
@@ -241,10 +244,14 @@ class Choices:
         """The weights of choices among several texts, given the mean of each difference (M,)."""
         if self.lineup is None or self.whole is None:
             return self
-        is_second = self.whole[1] > 0  # a row of a line-up was asked in one order
-        shown = np.where(is_second, -mean, mean) - self.gamma.ravel()[self.family]
-        p = np.where(is_second, self.p[1], self.p[0])
+        p, shown = self._as_shown(mean)
         return replace(self, weight=luce_weights(self.lineup, p, self.whole, shown))
+
+    def _as_shown(self, mean: Array) -> tuple[Array, Array]:
+        """p and d of each row of a line-up, which was asked in one order, given the mean of each difference: (M,)."""
+        is_second = self.weight[1] > 0
+        shown = np.where(is_second, -mean, mean) - self.gamma.ravel()[self.family]
+        return np.where(is_second, self.p[1], self.p[0]), shown
 
     def _with_information(self, solution: Solution, spread: Array, between: Array) -> Choices:
         """Update the information share about γ, given the solution for the scores."""

@@ -320,7 +320,10 @@ def test_an_order_of_three_texts_is_one_vote(texts, tmp_path):
         ana.skip("I cannot decide")
         again, number = ana.texts(), ana.ballot
         votes = read_judgements(server.out)
-        assert [(one.lineup, one.reply, one.p) for one in votes[:2]] == [("C>A>B", "C>A>B", 0.0), ("A>C>B", "A>C>B", 1.0)]
+        assert [(one.lineup, one.reply, one.p) for one in votes[:2]] == [
+            ("C>A>B", "C>A>B", 0.0),
+            ("A>C>B", "A>C>B", 1.0),
+        ]
         assert [list(one.question.items) for one in votes] == shown
         assert (votes[2].failed, votes[2].lineup) == (True, "")
         assert (ana.votes, len(rows(server.out, "SELECT 1 FROM judgements WHERE withdrawn"))) == (2, 1)
@@ -403,7 +406,9 @@ def test_a_judge_sees_every_lineup_once():
 
 def test_lineups_that_cannot_be_asked_are_refused_before_a_page_opens(tmp_path, run):
     command = ["vote", "items.json", "--criterion", "better", "--no-browser", "--lineup"]
-    items = [{"id": f"s{k}", "text": f"Essay {k}.", "context": c} for c, size in (("x", 4), ("y", 3)) for k in range(size)]
+    items = [
+        {"id": f"s{k}", "text": f"Essay {k}.", "context": c} for c, size in (("x", 4), ("y", 3)) for k in range(size)
+    ]
     (tmp_path / "items.json").write_text(json.dumps(items))
     few, many = (run(tmp_path, [*command, size]) for size in ("4", "5"))
     (tmp_path / "items.json").write_text(json.dumps([{"id": f"s|{k}", "text": f"Essay {k}."} for k in range(4)]))

@@ -134,7 +134,14 @@ def test_texts_are_put_in_order_by_keys(page, texts, tmp_path):
         boxes = "return [...document.querySelectorAll('.pair article')].map(e => e.getBoundingClientRect().top)"
         assert len(set(page.run(boxes))) == 1  # side by side
         page.press("c")
-        for key, order in (("c", "…"), ("2", "B > …"), ("d", "B > D > …"), ("u", "B > …"), ("=", "B > …"), ("4", "B > D > …")):
+        for key, order in (
+            ("c", "…"),
+            ("2", "B > …"),
+            ("d", "B > D > …"),
+            ("u", "B > …"),
+            ("=", "B > …"),
+            ("4", "B > D > …"),
+        ):
             page.press(key)
             assert page.text("#order") == order, key
         pressed = "return [...document.querySelectorAll('[aria-pressed=true]')].map(e => e.dataset.label).join('')"

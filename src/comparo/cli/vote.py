@@ -50,7 +50,9 @@ class PeopleFlags:
     ] = False
     lineup: Annotated[
         int,
-        typer.Option(min=2, max=4, help="How many texts a judge sees at once: 2, or 3 or 4 to put in order, best first."),
+        typer.Option(
+            min=2, max=4, help="How many texts a judge sees at once: 2, or 3 or 4 to put in order, best first."
+        ),
     ] = 2
     twice: Annotated[
         float, typer.Option(help="The share of pairs that go to two judges, so that their agreement can be measured.")
@@ -142,8 +144,9 @@ def vote_command(
     """People vote on a page: two texts side by side, which is better? Every vote is safe before the next pair.
 
     Opens a page on this machine. Judges choose with the keys A, B and = (equal), U takes back, S skips with a reason,
-    D marks the differences. With --lineup 3 or 4 they press the letters, the best first. The organiser's page shows votes, speed, agreement and the ranking as they come. Stop with
-    Ctrl-C; the same command continues, with the same links. The run folder is like that of `comparo rank`.
+    D marks the differences. With --lineup 3 or 4 they press the letters of the texts, the best first. The organiser's
+    page shows votes, speed, agreement and the ranking as they come. Stop with Ctrl-C; the same command continues, with
+    the same links. The run folder is like that of `comparo rank`.
     """
     check_installed()
     items = columns.read(data)

@@ -72,11 +72,11 @@ class Deck:
             self._selector = None
 
     def take(
-        self, is_known: Callable[[tuple[Any, ...]], bool], ahead: int, seen: Callable[[Any], int] = lambda item: 0
+        self, is_known: Callable[[tuple[Any, ...]], bool], ahead: int, seen: Callable[[Any], int] = lambda _: 0
     ) -> tuple[Any, ...] | None:
-        """The next pair that is not known, of texts that were `seen` least often; None where there is none left.
+        """The next pair that is not known; None where there is none left. `ahead` pairs are chosen at once.
 
-        `ahead` pairs are chosen at once.
+        Of these it is the one whose texts were `seen` least often.
         """
         while True:
             with self._post:
@@ -185,7 +185,8 @@ class Dealer:
     def deal(self, voter: str, voters: int) -> tuple[Any, Any, Any] | None:
         """The context, first and second item that a judge sees next; None where there are no more.
 
-        In a line-up, all but the first are a `Rest`. `voters` is how many judges there are, for whom pairs are chosen ahead.
+        Of a line-up, all but the first are a `Rest`. `voters` is how many judges there are, for whom pairs are chosen
+        ahead.
         """
         last, row = self._stay.get(voter, (None, 0))
         here = [last] if 0 < row < len(self.decks[last].ids) // self.size else []
@@ -228,7 +229,9 @@ class Dealer:
             return self._first[0]
         others = sorted(self.decks, key=lambda name: self._begun[name] / len(self.decks[name].ids))
         for context in (*here, *others):
-            found = self.decks[context].take(partial(self._is_known, context), self.ahead(voters), partial(self._seen, voter, context))
+            found = self.decks[context].take(
+                partial(self._is_known, context), self.ahead(voters), partial(self._seen, voter, context)
+            )
             if found is not None:
                 return context, frozenset(found)
         return None

@@ -210,13 +210,18 @@ def votes_csv(booth: Booth) -> str:
             "NOT withdrawn ORDER BY number"
         ).fetchall()
     is_pair = booth.voting.prompt.size == 2
-    rows = [
-        (*((items[0], items[1], WINNERS[p], p) if is_pair else ("|".join(map(str, items)), order)), voice, decode(context), *times)
-        for first, second, p, order, voice, context, *times in found
-        for items in [Question(decode(first), decode(second)).items]
-    ]
-    said = ("first", "second", "winner", "p") if is_pair else ("items", "order")
-    names = (*said, "voter", "context", "seconds", "at")
+    rows = []
+    for first, second, p, order, voice, context, *times in found:
+        items = Question(decode(first), decode(second)).items
+        said = (*items, WINNERS[p], p) if is_pair else ("|".join(map(str, items)), order)
+        rows.append((*said, voice, decode(context), *times))
+    names = (
+        *(("first", "second", "winner", "p") if is_pair else ("items", "order")),
+        "voter",
+        "context",
+        "seconds",
+        "at",
+    )
     columns = {name: [row[place] for row in rows] for place, name in enumerate(names)}
     if all(context is None for context in columns["context"]):
         del columns["context"]

@@ -177,7 +177,7 @@ def test_soft_answers_are_cliques(k):
 @pytest.mark.parametrize(("kind", "error"), [("soft", 0.15), ("order", 0.35), ("best", 0.5)])
 def test_slot_effects_are_found(kind, error):
     slots = np.array([0.9, 0.1, -0.3, -0.7])
-    rows, truth = drawn(kind, 4, n=12, contexts=10, calls=30, slots=slots, seed=1)
+    rows, truth = drawn(kind, 4, n=12, contexts=10, calls=60 if kind == "best" else 30, slots=slots, seed=1)
     found = quiet_fit(rows, "mixed")
     gamma = dict(zip(map(tuple, found.comparisons.slots.tolist()), found.product.bias.mean(axis=0), strict=True))
     for low, high in combinations(range(4), 2):

@@ -401,3 +401,22 @@ def test_rates_do_not_depend_on_the_scale():
         for scale in (0.5, 1.0)
     )
     assert one == pytest.approx(other, rel=0.05)
+
+
+def test_a_budget_of_tokens_counts_what_calls_read():
+    class Counted(Crowded):
+        name = "counted/soft"
+
+        def judge(self, questions, prompt):
+            for answer in super().judge(questions, prompt):
+                yield replace(answer, tokens_in=len(answer.question.items) * 100)
+
+    calls = {}
+    for k in (2, 4):
+        judge = Counted(dict.fromkeys((2, 4), 0.5))
+        ranking = comparo.rank(TEXTS, "better", judge=judge, lineup=k, budget="12k tokens")
+        rows = ranking.comparisons
+        calls[k] = len(rows) if rows.lineup is None else len(np.unique(rows.lineup["answer"]))
+    assert calls[2] <= 60
+    assert calls[4] <= 30
+    assert calls[4] >= 15

@@ -45,8 +45,8 @@ from comparo.data.items import Items
 from comparo.methods import quiet_fit
 from comparo.metrics import DRAWS, Estimate, alpha_of, kappa_of
 from comparo.ranking.criteria_ranking import aligned
-from comparo.ranking.display import plain
 from comparo.ranking.self_consistency import NEAR
+from comparo.ranking.tabular import plain
 from comparo.ranking.votes import shared_ids
 from comparo.types import Array
 

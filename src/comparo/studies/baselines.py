@@ -133,21 +133,15 @@ def geval(items: Items, judge: Judge, prompt: ScorePrompt) -> Graded:
 Baseline = Literal["geval", "pairs"]
 
 
-@dataclass(frozen=True, eq=False)
-class SortedCell:
-    """PairS on recorded judgements: the correlations of S sorts, and the calls per context of each sort, shape (S,)."""
-
-    cell: Cell
-    calls: Array
-
-
 def pairs_cell(
     recorded: Recorded, sorts: int, *, beam: int = 1, both: bool = False, rng: np.random.Generator
-) -> SortedCell:
+) -> tuple[Cell, Array]:
     """PairS on recorded judgements of every pair, each of S = `sorts` from another shuffled order; see `pairs`.
 
+    Also the calls per context of each sort, (S,).
+
     >>> from comparo.studies.recorded import example
-    >>> pairs_cell(example(), 5, rng=np.random.default_rng(0)).cell.spearman
+    >>> pairs_cell(example(), 5, rng=np.random.default_rng(0))[0].spearman
     array([1., 1., 1., 1., 1.])
     """
     answer = recorded_answers(recorded.comparisons())
@@ -160,7 +154,7 @@ def pairs_cell(
         found = sort_contexts(names, answer, beam=beam, both=both, rng=rng)
         scores.append(np.concatenate([found[context].scores for context in names]))
         calls.append(np.mean([found[context].calls for context in names]))
-    return SortedCell(correlate(recorded, np.array(scores)), np.array(calls))
+    return correlate(recorded, np.array(scores)), np.array(calls)
 
 
 def longer(items: Items) -> Array:

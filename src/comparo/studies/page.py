@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from comparo.analysis.correlations import moments, true_differences
 from comparo.plots.rankings import plot_difference_given_p, plot_joint
+from comparo.report.page import environment
 from comparo.studies.claims import DEBIASED, OPEN, OPPOSITE, Claim, claims
 from comparo.studies.experiments import PAPER_WHOLE, PLANS, SELECTED, Experiment, experiment
 from comparo.studies.figures import efficiency_panels, panels, save
@@ -51,10 +51,8 @@ def write_study(
 
 def render(found: Mapping[str, Experiment], draws: int, command: str) -> str:
     """The page as text, from what was measured."""
-    environment = Environment(
-        loader=FileSystemLoader(HERE), trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined, autoescape=False
-    )
-    environment.filters |= {
+    templates = environment(HERE, is_html=False)
+    templates.filters |= {
         "tenths": Entry,
         "entry": lambda values: entry(values) or NONE,
         "table": lambda results, *of: correlations_table(results, *of).markdown(),
@@ -64,7 +62,7 @@ def render(found: Mapping[str, Experiment], draws: int, command: str) -> str:
     }
     everything = list(found.values())
     stated = claims(everything)
-    text = environment.get_template("study.md.j2").render(
+    text = templates.get_template("study.md.j2").render(
         judge=JUDGE,
         command=command,
         draws=draws,

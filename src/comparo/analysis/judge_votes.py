@@ -39,6 +39,7 @@ from comparo.ranking.self_consistency import wilson
 from comparo.types import Array
 
 Codes = NDArray[np.integer]
+Row = dict[str, Any]  # of a table
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +203,10 @@ class Panel:
         """The label of a judge."""
         assert self.comparisons.judges is not None
         return self.comparisons.judges[code]
+
+    def pair_keys(self) -> NDArray[np.int64]:
+        """A number for each comparison (K,): equal for the same two items and context, in the order of the verdicts."""
+        return replace(self.comparisons, judges=None, judge=None).pair_keys()
 
     def clusters(self, pair: NDArray[np.int64]) -> Clusters:
         """What belongs together, of pairs by their numbers; a text is an item of a context."""

@@ -146,8 +146,7 @@ def _lengths_and_groups(comparisons: Comparisons, items: Items | None) -> tuple[
         return None, {}
     contexts = [None] if comparisons.contexts is None else comparisons.contexts.tolist()
     wanted = [(str(context), str(label)) for context in contexts for label in comparisons.items.tolist()]
-    labels = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
-    row = look_up(wanted, [(str(context), str(label)) for context, label in labels])
+    row = look_up(wanted, [(str(context), str(label)) for context, label in items.labels])
     length = np.where(row < 0, np.nan, np.array([len(text) for text in items.texts])[row])
     known = np.flatnonzero(row >= 0).tolist()
     return length, {} if items.group is None else {text: items.group[row[text]] for text in known}

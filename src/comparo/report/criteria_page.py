@@ -132,13 +132,10 @@ def _lines(found: CriteriaRanking) -> list[dict[str, Any]]:
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     return [
         {
-            "rank": row["rank"],
-            "context": label(row.get("context", "")),
-            "item": label(row["item"]),
-            "tier": row["tier"],
-            "overall": row["overall"],
+            **row,
             "reach": reach * row["std"],
             "scores": [row[name] for name in found.rankings],
+            "item": label(row["item"]),
         }
         for row in rows
     ]

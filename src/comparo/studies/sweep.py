@@ -20,7 +20,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from multiprocessing import get_context
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -35,17 +35,6 @@ from comparo.studies.recorded import Recorded
 from comparo.types import Array
 
 DECISIONS = ("win-ratio", "bt", "poe-g-hard")
-
-
-class Scorer(Protocol):
-    """Scores from comparisons of every context."""
-
-    @property
-    def independent(self) -> bool:
-        """Whether the scores of a context depend on its own comparisons alone."""
-
-    def __call__(self, comparisons: Comparisons) -> Ranking:
-        """A score for every item of every context."""
 
 
 @dataclass(frozen=True)
@@ -95,11 +84,8 @@ class Cell:
     pearson: Array
     by_context: Array
 
-    def __str__(self) -> str:
-        return f"{100 * np.mean(self.spearman):.1f} ± {100 * deviation(self.spearman):.1f}"
 
-
-def evaluate(draws: Draws, scorer: Scorer) -> Cell:
+def evaluate(draws: Draws, scorer: Fit) -> Cell:
     """The cell of a scorer on draws of recorded judgements.
 
     >>> from comparo.studies.draws import draw
@@ -110,7 +96,7 @@ def evaluate(draws: Draws, scorer: Scorer) -> Cell:
     return correlate(draws.recorded, score(draws, scorer))
 
 
-def score(draws: Draws, scorer: Scorer) -> Array:
+def score(draws: Draws, scorer: Fit) -> Array:
     """The scores of all candidates in each draw, shape (S, n), in the recorded order."""
     recorded, number = draws.recorded, len(draws)
     if draws.whole and number > 1:
@@ -164,10 +150,7 @@ def correlate(recorded: Recorded, scores: Array) -> Cell:
 
 def column_means(rows: Sequence[Array]) -> Array:
     """The mean of several rows (C,) column by column without NaN; NaN where a column has no number."""
-    table = np.array(rows)
-    known = ~np.isnan(table)
-    total = np.sum(np.where(known, table, 0.0), axis=0)
-    return np.asarray(np.divide(total, known.sum(axis=0), out=np.full(len(total), np.nan), where=known.any(axis=0)))
+    return np.asarray(np.ma.masked_invalid(rows).mean(axis=0).filled(np.nan))
 
 
 def deviation(values: Array) -> float:
@@ -190,7 +173,7 @@ class Way:
     """
 
     name: str
-    scorer: Scorer
+    scorer: Fit
     orders: Orders = "both"
     strategy: Strategy = "random"
 

@@ -19,7 +19,7 @@ from pyarrow import parquet
 
 from comparo import Comparisons, ComparisonsError
 from comparo.data.prompts import paper_prompt
-from comparo.studies import datasets as download
+from comparo.studies import downloads as download
 from comparo.studies.datasets import HANNA, load_dataset
 
 DATA = Path(__file__).parents[2] / "shared" / "data"

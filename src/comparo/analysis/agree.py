@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.analysis.judge_votes import Panel, Row, Share, Votes, share_of, without_bias
-from comparo.analysis.more_votes import more_votes
+from comparo.analysis.judge_votes import Panel, Row, Share, Votes, more_votes, share_of, without_bias
 from comparo.data.columns import look_up
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items

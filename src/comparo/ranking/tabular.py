@@ -91,10 +91,15 @@ def table_html(table: Columns, level: float, notes: Sequence[str]) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}{below}"
 
 
+def rows_of(columns: Mapping[str, NDArray[Any]], most: int | None = None) -> list[dict[str, Any]]:
+    """The first `most` rows of a table (None: all), each by the names of the columns."""
+    values = (column[:most].tolist() for column in columns.values())
+    return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
+
+
 def json_rows(columns: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
     """A table as JSON holds it: one object per row, null for what is not finite."""
-    values = (column.tolist() for column in columns.values())
-    return [dict(zip(columns, map(plain, row), strict=True)) for row in zip(*values, strict=True)]
+    return [{name: plain(value) for name, value in row.items()} for row in rows_of(columns)]
 
 
 def plain(value: Any) -> Any:

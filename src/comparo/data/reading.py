@@ -217,9 +217,9 @@ def _read_json(file: Binary, source: str, wanted: Collection[str] | None) -> Tab
 
 
 def _read_parquet(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
-    library = parquet_library(source)
+    library, data = parquet_library(source), io.BytesIO(file.read())
     try:
-        frame = nw.read_parquet(io.BytesIO(file.read()), backend=library)
+        frame = nw.read_parquet(data, backend=library)
     except Exception as error:  # two libraries, and no base class between their errors
         raise ComparisonsError(
             f"{source} is not a whole Parquet file; write it again, or correct its ending"

@@ -246,7 +246,7 @@ def line(view: View, columns: Columns, row: int, begun: str = "") -> dict[str, A
     `begun` is the beginning of its text, where names are opaque.
     """
     score, low, high = (columns[name][row] for name in ("score", "low", "high"))
-    places = f"{columns['best'][row]}–{columns['worst'][row]}" if "best" in columns else ""
+    places = f"{columns['best'][row]}–{columns['worst'][row]}"
     if "judge_rank" in columns:
         places += f" · judge {columns['judge_rank'][row]}"
     return {

@@ -93,9 +93,7 @@ def difference(one: Results, way: str, other: Results, rival: str, calls: str) -
     """By how much `way` in the results `one` is better than `rival` in `other`, both at `calls` calls."""
     if len(next(iter(one.recorded.values())).contexts) > 1:
         return over(one.by_context(way, calls) - other.by_context(rival, calls))
-    a, b = one.values(way, calls), other.values(rival, calls)
-    if a is None or b is None:
-        raise ValueError(f"{way} or {rival} was not studied at {calls} calls")
+    a, b = np.asarray(one.values(way, calls)), np.asarray(other.values(rival, calls))
     return over(a - b) if one is other else _unpaired(a, b)  # the same draws, or different ones
 
 

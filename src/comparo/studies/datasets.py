@@ -267,47 +267,33 @@ class DataSet:
 
 
 def load_dataset(
-    name_or_path: str | os.PathLike[str],
+    name: str,
     path: str | os.PathLike[str] | None = None,
     *,
     cache: str | os.PathLike[str] | None = None,
     mirror: str | None = None,
 ) -> DataSet:
-    """A data set by its name, downloaded once into the folder `cache`, or from a path, by its name and layout.
+    """A data set of the paper by its name, from a file, or downloaded once into the folder `cache`.
 
-    `load_dataset("summeval")` downloads, `load_dataset("summeval", path)` reads a file, `load_dataset(path)` finds out
-    which set the file holds: by its layout or, in comparo's own, by its name. Attributes are those of the paper's
-    prompts that the file has scores for; of a set that is not the paper's, all that are scored. `mirror` is a server
-    that holds the published paths.
+    The file is in the published layout or in comparo's own. Attributes are those of the paper's prompts that the file
+    has scores for. `mirror` is a server that holds the published paths.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder, "hanna.jsonl")
+    ...     file = Path(folder, "stories.jsonl")
     ...     row = '{"context_id": "h", "id": "%s", "system": "GPT", "text": "A story.", "scores": {"surprise": %d}}\\n'
     ...     _ = file.write_text(row % ("7", 3) + row % ("8", 1))
-    ...     data = load_dataset(file)
-    >>> data.name, data.attributes, data.items.group
-    ('hanna', ('surprise',), array(['GPT', 'GPT'], dtype=object))
+    ...     data = load_dataset("hanna", file)
+    >>> data.attributes, data.items.group
+    (('surprise',), array(['GPT', 'GPT'], dtype=object))
     """
-    name = str(name_or_path)
-    if path is None:
-        if name in READERS:
-            path = fetch(name, None if cache is None else Path(cache), mirror)
-        elif os.path.exists(name):
-            name, path = "", name
-        else:
-            known = ", ".join(READERS)
-            raise ComparisonsError(f"{name} is neither a data set nor a file; the data sets are {known}")
-    elif name not in READERS:
-        raise ComparisonsError(f"there is no data set {name!r}; the paper's are {', '.join(READERS)}")
-    file = Path(path)
+    file = fetch(name, None if cache is None else Path(cache), mirror) if path is None else Path(path)
     table = read_columns(file)
     layout = next((known for known, (mark, _) in READERS.items() if mark in table.columns), None)
-    if layout is not None and name not in ("", layout):
-        raise ComparisonsError(f"{file} holds {layout}, not {name}; name the set that it holds")
-    name = name or layout or file.name.split(".")[0]
-    if layout:
-        items = READERS[layout][1](table)
+    if layout is not None:
+        if layout != name:
+            raise ComparisonsError(f"{file} holds {layout}, not {name}; name the set that it holds")
+        items = READERS[name][1](table)
     else:
         items = Items.of(file, group="system" if "system" in table.columns else None)
         if items.group is None and name in ("summeval", "topicalchat"):
@@ -315,8 +301,7 @@ def load_dataset(
     if name == "topicalchat" and "coherence" in items.scores:
         items = replace(items, scores={"continuity": items.scores["coherence"], **items.scores})
     scored = [attribute for attribute, scores in items.scores.items() if not np.isnan(scores).all()]
-    if name in READERS:
-        scored = [key.split("/")[1] for key in PAPER if key.split("/")[0] == name and key.split("/")[1] in scored]
-    if not scored:
+    asked = tuple(key.split("/")[1] for key in PAPER if key.split("/")[0] == name and key.split("/")[1] in scored)
+    if not asked:
         raise ComparisonsError(f"{file} has no human scores for the attributes of {name}; a study needs some")
-    return DataSet(name, items, tuple(scored))
+    return DataSet(name, items, asked)

@@ -124,10 +124,11 @@ def _reported(method: Method, rival: Method) -> str:
     )
 
 
-def _gap(found: Experiment, way: str, rival: str, point: str, *, one: str = "random", note: str = "") -> Finding:
-    """How much better `way` is in the results called `one` than `rival` on random pairs in both orders."""
-    others = found.one if rival.endswith("one order") else found.random
-    apart = difference(getattr(found, one), way, others, rival, point)
+def _gap(
+    found: Experiment, way: str, rival: str, point: str, *, one: str = "random", other: str = "random", note: str = ""
+) -> Finding:
+    """How much better `way` in the results called `one` is than `rival` in those called `other`."""
+    apart = difference(getattr(found, one), way, getattr(found, other), rival, point)
     return Finding(found.plan.title, {f"{found.plan.title}{_at(point)}{note}": str(apart)}, apart.verdict)
 
 
@@ -154,7 +155,7 @@ def _experts_agree(found: Experiment) -> Iterator[Finding]:
 def _debiasing_is_needed(found: Experiment) -> Iterator[Finding]:
     mean = [float(np.mean(judgements.p)) for judgements in found.opened.recorded.values()]
     note = f" (mean p {min(mean):.2f} to {max(mean):.2f})"
-    yield _gap(found, DEBIASED, "poe-bt, one order", found.plan.one_point, one="one", note=note)
+    yield _gap(found, DEBIASED, "poe-bt, one order", found.plan.one_point, one="one", other="one", note=note)
 
 
 def _one_order_is_as_good(found: Experiment) -> Iterator[Finding]:

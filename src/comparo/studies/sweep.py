@@ -217,10 +217,10 @@ class Results:
         found = self.values(way, calls, attribute=attribute)
         return float("nan") if found is None else float(np.mean(found))
 
-    def whole(self, way: str, measure: Measure = "spearman", attribute: str | None = None) -> float:
-        """The correlation from all that was recorded."""
+    def whole(self, way: str, attribute: str | None = None) -> float:
+        """Spearman's correlation from all that was recorded."""
         names = self.attributes if attribute is None else (attribute,)
-        return float(np.mean([getattr(self.cells[name, way, None], measure) for name in names]))
+        return float(np.mean([self.cells[name, way, None].spearman for name in names]))
 
     def by_context(self, way: str, calls: str) -> Array:
         """Spearman's correlation in each context, shape (C,), mean over draws and attributes."""

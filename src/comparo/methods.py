@@ -24,7 +24,8 @@ from comparo.model.posterior import Scored
 from comparo.model.tuning import LIMITS, WIDE, WIDER, Limits
 from comparo.ranking.consensus import check_validity, consensus
 from comparo.ranking.grouping import Held, control_of, named_traits
-from comparo.ranking.ranking import Estimate, Ranking
+from comparo.ranking.ranking import Ranking
+from comparo.ranking.scores import Estimate
 from comparo.ranking.votes import rank_votes, shared_ids
 
 Method = Literal["win-ratio", "bt", "avg-prob", "poe-bt", "poe-g", "poe-g-hard", "davidson", "mixed", "panel"]

@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from comparo.cli.printing import print_text, say
-from comparo.data.imports import Imported, Source, import_file
+from comparo.data.gathering import Imported
+from comparo.data.imports import Source, import_file
 from comparo.data.writing import write_columns
 
 EPILOG = (

@@ -18,9 +18,10 @@ from rich.text import Text
 
 from comparo.data.sanitize import visible
 from comparo.data.writing import csv_text
-from comparo.ranking.display import Grown, growth_sentences, moved_columns
+from comparo.ranking.display import growth_sentences, moved_columns
 from comparo.ranking.leaderboard import Leaderboard
 from comparo.ranking.ranking import Ranking
+from comparo.ranking.scores import Grown
 from comparo.run.budget import dollars
 
 Format = Literal["table", "csv", "json"]

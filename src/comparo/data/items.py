@@ -256,9 +256,8 @@ class Items:
         """
         if missing := [name for name in names if name != LENGTH and name not in self.numbers]:
             raise ComparisonsError(f"the items have no numbers {missing[0]!r}; name such a column of their file")
-        keys = list(zip(self.contexts[self.context].tolist(), self.ids.tolist(), strict=True))
         values = {name: self.texts if name == LENGTH else self.numbers[name].tolist() for name in names}
-        return {name: dict(zip(keys, column, strict=True)) for name, column in values.items()}
+        return {name: dict(zip(self.labels, column, strict=True)) for name, column in values.items()}
 
     @cached_property
     def groups(self) -> dict[Any, NDArray[np.int64]]:
@@ -291,10 +290,14 @@ class Items:
         """
         return {context: self.ids[rows].tolist() for context, rows in self.groups.items()}
 
+    @property
+    def labels(self) -> list[tuple[Any, Any]]:
+        """The context and the id of each item."""
+        return list(zip(self.contexts[self.context].tolist(), self.ids.tolist(), strict=True))
+
     @cached_property
     def _rows(self) -> dict[tuple[Any, Any], int]:
-        keys = zip(self.contexts[self.context].tolist(), self.ids.tolist(), strict=True)
-        return {key: row for row, key in enumerate(keys)}
+        return {label: row for row, label in enumerate(self.labels)}
 
     def row(self, context: Any, item: Any) -> int:
         """The row of an item, by the label of its context and its id.

@@ -30,9 +30,9 @@ from comparo.model.likelihoods.davidson import Davidson
 from comparo.model.linalg.graph import Graph
 from comparo.model.tuning import LIMITS, Limits
 from comparo.ranking.consensus import PEOPLE, parts_of
-from comparo.ranking.display import People
 from comparo.ranking.grouping import group_codes
 from comparo.ranking.ranking import Ranking
+from comparo.ranking.scores import People
 from comparo.types import Array, Index
 
 BETWEEN = 1.0 / (1.0 + PEOPLE)  # B

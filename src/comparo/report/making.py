@@ -11,7 +11,7 @@ from comparo.data.prompts import PAPER, Prompt, criterion_prompt, delimited, pap
 from comparo.data.wordings import DEFAULT_WORDING, PAPER_WORDING, WORDINGS
 from comparo.judges import Judgement
 from comparo.judges.prices import Price
-from comparo.ranking.ranking import Whose
+from comparo.ranking.scores import Whose
 from comparo.report.embed import label, listed, presentable
 from comparo.report.record import Record
 from comparo.run.budget import PROBES, dollars, paid_and_spent

@@ -119,12 +119,6 @@ def length_correlation(record: Record, values: Array) -> float:
     return mean_known(found)
 
 
-def surprises(record: Record, most: int) -> list[int]:
-    """The `most` answers that differ most from the model's estimates, as indices of `answered`."""
-    furthest = np.argsort(-np.abs(record.p - record.expected), kind="stable")
-    return [int(place) for place in furthest[:most]]
-
-
 @dataclass(frozen=True, slots=True)
 class Moment:
     """The ranking after `calls` answers: its expected Spearman correlation, and those with the last one and people."""

@@ -31,9 +31,9 @@ from comparo.judges import Judgement
 from comparo.model.design import Design
 from comparo.model.estimators.panel_members import PanelMembers, fit_members
 from comparo.model.tuning import NEARLY
-from comparo.ranking.display import json_rows
 from comparo.ranking.grouping import control_of
 from comparo.ranking.ranking import Ranking
+from comparo.ranking.tabular import json_rows
 from comparo.run.budget import Budget, dollars
 from comparo.run.plan import Plan, Storage, prepare
 from comparo.run.progress import Watch

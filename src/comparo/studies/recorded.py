@@ -159,9 +159,8 @@ def _matched(data: Comparisons, items: Items) -> NDArray[np.int64]:
     if data.contexts is None and not alone:
         raise ComparisonsError("the items have contexts and the judgements have none; add a column context to them")
     columns = data.to_columns()
-    of_items = [""] * len(items) if alone else list(map(str, items.contexts[items.context].tolist()))
     contexts = [""] * len(data) if alone else list(map(str, columns["context"].tolist()))
-    labels = zip(of_items, map(str, items.ids.tolist()), strict=True)
+    labels = [("" if alone else str(context), str(label)) for context, label in items.labels]
     compared = [zip(contexts, map(str, columns[side].tolist()), strict=True) for side in ("first", "second")]
     rows = look_up(chain(*compared), labels).astype(np.int64).reshape(2, -1)
     if rows.min() < 0:

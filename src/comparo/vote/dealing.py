@@ -31,6 +31,7 @@ from comparo.vote.ballots import Ballot, Pair
 
 BASE = 3  # votes per text; docs/measurements/votes.md has what the ranking is worth after few and many votes
 LEFT = timedelta(minutes=30)  # after which an open ballot counts as left: several times what two long texts take
+AHEAD = 2  # pairs of a context per judge that are chosen ahead: the next one, and the one after
 Vote = tuple[Any, Any, float]
 
 
@@ -170,10 +171,6 @@ class Dealer:
         context, items = pair
         return context, *self._sides(voter, context, *sorted(items, key=lambda item: self.items.row(context, item)))
 
-    def ahead(self, voters: int) -> int:
-        """The number of pairs of a context that are chosen ahead: the next one of each judge, and the one after."""
-        return 2 * max(1, voters)
-
     def _wanted(self, pair: Pair) -> int:
         """How many votes a pair should have: two for a share `twice` of pairs, spread evenly, else one."""
         number = self._numbers[pair]
@@ -197,7 +194,7 @@ class Dealer:
             return self._first[0]
         others = sorted(self.decks, key=lambda name: self._begun[name] / len(self.decks[name].ids))
         for context in (*here, *others):
-            found = self.decks[context].take(partial(self._is_known, context), self.ahead(voters))
+            found = self.decks[context].take(partial(self._is_known, context), AHEAD * voters)
             if found is not None:
                 return context, frozenset(found)
         return None

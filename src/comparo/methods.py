@@ -215,15 +215,15 @@ def quiet_fit(
     _check(method, bias, prior, prior_pairs, level)
     _check_people(method, comparisons, people)
     if prior != "estimated" and (groups is not None or features is not None):
-        raise ValueError("groups and features belong to prior='estimated'; add that, or leave them out")
+        raise ValueError("`groups` and `features` belong to prior='estimated'; add that, or leave them out")
     if prior != "estimated" and control is not None:
-        raise ValueError("control belongs to prior='estimated' and the methods mixed and panel; add one of them")
+        raise ValueError("`control` belongs to prior='estimated' and the methods mixed and panel; add one of them")
     _one_of("estimate", estimate, get_args(Estimate))
     check_validity(validity)
     if estimate == "judge" and validity is not None:
-        raise ValueError("validity belongs to estimate='consensus'; add that, or leave it out")
+        raise ValueError("`validity` belongs to estimate='consensus'; add that, or leave it out")
     if estimate == "consensus" and groups is None and features is None:
-        raise ValueError("estimate='consensus' needs prior='estimated' and groups; add them, or use estimate='judge'")
+        raise ValueError("estimate='consensus' needs prior='estimated' and `groups`; add them, or use estimate='judge'")
     if method in DECIDED:
         comparisons = comparisons.decisions()
     expert: Expert = BradleyTerry()
@@ -266,7 +266,7 @@ def quiet_fit(
         numbers = control_of(comparisons, control)
         if not (varies := numbers.varies(found.graph)).all():
             name = numbers.names[int(np.argmin(varies))]
-            raise ValueError(f"control {name!r}: all texts of a context are alike in it; leave it out")
+            raise ValueError(f"control={name!r}: all texts of a context are alike in it; leave it out")
         found = replace(found, controlled=ranked(replace(how, design=replace(design, control=numbers))))
     return found if estimate == "judge" else consensus(found, validity)
 
@@ -289,7 +289,7 @@ def _check(method: object, bias: str, prior: Any, prior_pairs: str, level: float
         raise ValueError(f"level is a probability between 0 and 1, not {level!r}")
     if method in ("mixed", "panel") and prior != "estimated":
         raise ValueError(
-            f"'{method}' estimates its prior; leave prior out, or use method='poe-bt' with prior={prior!r}"
+            f"'{method}' estimates its prior; leave `prior` out, or use method='poe-bt' with `prior={prior!r}`"
         )
     if method in ("win-ratio", "avg-prob", "bt"):
         if bias != "none":
@@ -297,16 +297,16 @@ def _check(method: object, bias: str, prior: Any, prior_pairs: str, level: float
                 f"'{method}' has no bias term; use method='poe-bt', 'poe-g' or 'poe-g-hard' with bias={bias!r}"
             )
         if prior is not None:
-            raise ValueError(f"'{method}' takes no prior on the scores; use method='poe-bt' with prior={prior!r}")
+            raise ValueError(f"'{method}' takes no prior on the scores; use method='poe-bt' with `prior={prior!r}`")
     if method != "bt" and prior_pairs != "none":
-        raise ValueError("prior_pairs belongs to method='bt'")
+        raise ValueError("`prior_pairs` belongs to method='bt'")
 
 
 def _check_people(method: object, comparisons: Comparisons, people: Collection[Hashable]) -> None:
     if isinstance(people, str):
         raise TypeError(f"people is a list of judges, such as [{people!r}], not a single name")
     if people and method != "panel":
-        raise ValueError("people belong to method='panel'; add that, or leave them out")
+        raise ValueError("`people` belong to method='panel'; add that, or leave them out")
     known = [] if comparisons.judges is None else comparisons.judges.tolist()
     if missing := [name for name in people if name not in known]:
         raise ValueError(f"the comparisons have no judge {missing[0]!r}; their judges are {', '.join(map(str, known))}")

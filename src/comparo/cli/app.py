@@ -12,7 +12,16 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from comparo.cli.settings import UNNAMED, Command, name_variables, options_of, read_settings, settings_file
+from comparo.cli.settings import (
+    FLAGS,
+    UNNAMED,
+    Command,
+    in_flags,
+    name_variables,
+    options_of,
+    read_settings,
+    settings_file,
+)
 from comparo.data.sanitize import visible
 from comparo.errors import ComparoError
 
@@ -178,7 +187,7 @@ class _Visible(logging.Formatter):
     """Messages that a terminal shows and does not obey."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return visible(super().format(record))
+        return visible(in_flags(super().format(record), FLAGS.get()))
 
 
 def main() -> None:

@@ -22,6 +22,7 @@ from comparo.cli.printing import (
     whose,
 )
 from comparo.cli.progress import calls_of, say_interrupted, watched
+from comparo.cli.settings import FLAGS, in_flags
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.injection import injection_sentence
 from comparo.data.prompts import Question
@@ -74,6 +75,7 @@ def print_plan(plan: Plan) -> None:
     remember_probes(task.judges, None if plan.storage.fresh else plan.folder)
     sentences = [f"{calls}, {expense_words(task)}", longest_prompt_words(task)]
     sentences += [injection_sentence(task.items, task.prompt), *price_sentences(task.judges)]
+    sentences = [in_flags(sentence, FLAGS.get()) for sentence in sentences]
     if (question := first_question(task)) is not None:
         sentences.append(f"The first question, as it is sent:\n\n{written_out(task, question)}")
     for sentence in filter(None, sentences):
@@ -160,7 +162,7 @@ def print_result(ranking: Ranking, run: Run, shown: Shown, is_finished: bool = T
     console, record = shown.console, run_record(run, ranking)
     page = write_report(str(run.store.folder), record)
     if shown.output == "table" and ranking.meaning:
-        print_text(f"{ranking.meaning}\n\n")
+        print_text(f"{in_flags(ranking.meaning, FLAGS.get())}\n\n")
     if ranking.leaderboard is not None and shown.output == "table":
         print_board(ranking.leaderboard)
     progress, calls = run.progress, calls_of(run)

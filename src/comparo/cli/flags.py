@@ -13,6 +13,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
+from comparo.cli.settings import ROLES
 from comparo.data.items import Items
 from comparo.data.prompts import PAPER, Prompt
 from comparo.data.run_folder import DATABASE, database_of
@@ -144,7 +145,7 @@ class ColumnFlags:
     @property
     def names(self) -> dict[str, Any]:
         """The columns by their roles."""
-        roles: dict[str, Any] = {"id": None, "text": None, "context_id": None, "scores": []}
+        roles: dict[str, Any] = dict.fromkeys(ROLES) | {"scores": []}
         for text in self.columns or ():
             for role, name in (part.partition("=")[::2] for part in re.split(r",(?=\s*\w+\s*=)", text)):
                 role = role.strip().replace("-", "_")

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from comparo.cli.settings import FLAGS, in_flags
 from comparo.data.sanitize import visible
 from comparo.data.writing import csv_text
 from comparo.ranking.display import Grown, growth_sentences, moved_columns
@@ -29,11 +30,19 @@ MINUTE = 60.0  # seconds between two lines of progress in a log
 
 
 class Console(RichConsole):
-    """A console on which no text can move the cursor, change colours or turn the direction of reading."""
+    """A console on which no text can move the cursor, change colours or turn the direction of reading.
+
+    On stderr, messages have the flags of the command in place of the parameters of the library.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._flags = FLAGS.get() if self.stderr else {}  # a message may come from another thread
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print objects, strings among them with all that a terminal would obey written out."""
-        super().print(*(visible(each) if isinstance(each, str) else each for each in objects), **options)
+        shown = (visible(in_flags(each, self._flags)) if isinstance(each, str) else each for each in objects)
+        super().print(*shown, **options)
 
 
 def say(message: str, style: str | None = None) -> None:

@@ -33,7 +33,7 @@ class Wording:
 
     Parameters
     ----------
-    name : What it is called, in `--wording` and in run.json.
+    name : What it is called, in run.json too.
     question : The sentence, with the places {kind}, {does}, {first} and {second}.
     is_begun : Whether the answer is begun with the kind; the next word is then a label.
     is_twice : Whether the question also stands above the texts.

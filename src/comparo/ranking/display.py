@@ -173,7 +173,7 @@ def consensus_sentence(ranking: Ranking) -> str:
     return (
         f"This is what people would say, as far as {who} can tell: a text counts by {expected}, and by "
         f"{ranking.validity:.0%} of what {who} says of the text beyond that{first}. judge_rank is the rank by {who} "
-        'alone; --estimate judge (in Python, estimate="judge") ranks by it, without new calls.'
+        "alone; estimate='judge' ranks by it, without new calls."
     )
 
 
@@ -466,7 +466,7 @@ class People:
             return ()
         return (
             "hardly any text is in two votes, so that they do not tell how much texts of one group vary: the intervals "
-            "of people's scores may be far off; ask about the same texts again, or use fit --powered for groups",
+            "of people's scores may be far off; ask about the same texts again, or use `powered` for groups",
         )
 
     @property

@@ -233,7 +233,7 @@ class Cache:
         if problem in self._said:
             return
         self._said.add(problem)
-        logger.warning("The cache %s %s, %s; --cache names another file.", self.path, problem, consequence)
+        logger.warning("The cache %s %s, %s; `cache` names another file.", self.path, problem, consequence)
 
 
 def _opened(path: Path, patience: float) -> sqlite3.Connection:
@@ -258,10 +258,10 @@ def _check(path: Path) -> None:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         if tables and application != APPLICATION:
-            raise StoreError(f"{path} is a database of something else than a cache; give --cache another file")
+            raise StoreError(f"{path} is a database of something else than a cache; give `cache` another file")
         if tables and connection.execute("PRAGMA user_version").fetchone() != (VERSION,):
             raise StoreError(
-                f"the cache {path} is of another version of comparo, or damaged; delete it, or name another by --cache"
+                f"the cache {path} is of another version of comparo, or damaged; delete it, or name another by `cache`"
             )
 
 
@@ -297,7 +297,7 @@ def _kind(error: sqlite3.Error) -> int:
 def _damaged(path: Path, error: sqlite3.Error) -> str:
     return (
         f"the cache {path} is damaged or no cache ({error}); delete it to start a new one, or go on without it by "
-        "--cache off. Run folders do not need it"
+        "cache='off'. Run folders do not need it"
     )
 
 

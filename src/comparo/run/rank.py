@@ -197,16 +197,16 @@ def prepare_rank(
     if is_auto:
         wordings = all_wordings(criterion) if prompt is None and isinstance(criterion, str) else [None]
         if storage.batch is not None:
-            raise ValueError("--wording auto goes by answers, and --batch asks before there are any; name a wording")
+            raise ValueError("wording='auto' goes by answers, and `batch` asks before there are any; name a wording")
         if audition is not None:
-            raise ValueError("--wording auto makes an audition of its own; leave --audition out, or name a wording")
+            raise ValueError("wording='auto' makes an audition of its own; leave `audition` out, or name a wording")
     if goal in SYSTEM_GOALS and (is_auto or audition is not None):
-        raise ValueError(f"answers of an audition do not count for --goal {goal}; name a wording, and no --audition")
+        raise ValueError(f"answers of an audition do not count for goal={goal!r}; name a wording, and no `audition`")
     words = partial(make_prompt, kind=kind, heading=heading, context=columns["context"])
     named = reader_among(judge)
     prompts = [words(items, criterion, each, named, wording=way) for each in listed(prompt) for way in wordings]
     judges = make_judges(judge, cache=cache)
-    refused = {"--wording auto": is_auto, "--audition": audition is not None, "--votes": votes is not None}
+    refused = {"wording='auto'": is_auto, "`audition`": audition is not None, "`votes`": votes is not None}
     if found := check_criteria(prompts, judges, weights, goal=goal, refused=refused):
         storage.notes[WEIGHTS] = found
     voices = voices_of(judges, prompts)

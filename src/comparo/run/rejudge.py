@@ -66,7 +66,7 @@ class Repeated(Task):
         cost = sum(map(self.price_of, asked)) / len(asked)
         tokens = sum(map(self.tokens_of, asked)) / len(asked)
         if self.budget.unit == "$" and not cost > 0:
-            raise ValueError("a budget in dollars needs the judge's price; give it by --price, or a budget such as 500")
+            raise ValueError("a budget in dollars needs the judge's price; give it by `price`, or a budget such as 500")
         by_context = {context: (len(pairs), self.orders) for context, pairs in self.pairs.items()}
         total = calls * cost
         most = min(total, self.budget.dollars) if total == total else total
@@ -238,7 +238,7 @@ def _reworded(prompt: Prompt, wording: str) -> Prompt:
         if found := known.read(prompt.template):
             kind, heading, does = (part.replace("{{", "{").replace("}}", "}") for part in found)
             return criterion_prompt(does.removeprefix("is "), kind, heading or None, wording)
-    raise ValueError(f"the run has a prompt of its own words, which --wording {wording} cannot put; leave it out")
+    raise ValueError(f"the run has a prompt of its own words, which wording={wording!r} cannot put; leave it out")
 
 
 def _compared(task: Repeated, ranking: Ranking, answered: Sequence[Judgement]) -> Rejudged:

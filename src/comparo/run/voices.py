@@ -175,11 +175,11 @@ def make_prompt(
         heading = (context or "context").replace("_", " ").capitalize()
     if isinstance(criterion, Mapping):
         if prompt is not None or labels is not None or answer is not None:
-            raise ValueError("several criteria have a prompt of their own; leave --prompt out")
+            raise ValueError("several criteria have a prompt of their own; leave `prompt` out")
         return criteria_prompt(criterion, kind, heading if has_contexts else None, wording or DEFAULT_WORDING)
     if isinstance(prompt, str) and prompt not in PAPER and "{" not in prompt:
         if not Path(prompt).is_file():
-            raise ValueError(f"--prompt {prompt}: no such file, and none of the paper's prompts: {', '.join(PAPER)}")
+            raise ValueError(f"prompt={prompt!r}: no such file, and none of the paper's prompts: {', '.join(PAPER)}")
         prompt = Path(prompt).read_text(encoding="utf-8")
     return choose_prompt(
         criterion,
@@ -222,7 +222,7 @@ def model_sentences(judgements: Iterable[Judgement]) -> tuple[str, ...]:
     return tuple(
         f"the server changed {'the judge' if voice is None else voice}'s model: "
         + ", ".join(f"{name} gave {count:,} answer{'s' if count > 1 else ''}" for name, count in names.items())
-        + "; name one version of the model and run again with --fresh, if they should be from one"
+        + "; name one version of the model and run again with fresh=True, if they should be from one"
         for voice, names in counts.items()
         if len(names) > 1
     )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
+from inspect import unwrap
 from numbers import Real
-from typing import Any, Literal, get_args
+from typing import Any, Literal, ParamSpec, get_args
 
 import numpy as np
 
@@ -30,6 +32,7 @@ from comparo.ranking.votes import rank_votes, shared_ids
 Method = Literal["win-ratio", "bt", "avg-prob", "poe-bt", "poe-g", "poe-g-hard", "davidson", "mixed", "panel"]
 
 METHODS: tuple[str, ...] = get_args(Method)
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,20 @@ ESTIMATORS: dict[str, Callable[[Comparisons, _Options], Scored | Product | Panel
 DECIDED = ("win-ratio", "bt", "poe-g-hard", "davidson")  # methods that use who won, not p
 
 
+def _with_warnings(estimate: Callable[P, Ranking]) -> Callable[P, Ranking]:
+    """The function, which also issues the notes of its ranking as warnings."""
+
+    @wraps(estimate)
+    def warned(*given: P.args, **options: P.kwargs) -> Ranking:
+        ranking = estimate(*given, **options)
+        for note in ranking.notes:
+            warnings.warn(note, stacklevel=2)
+        return ranking
+
+    return warned
+
+
+@_with_warnings
 def fit(
     data: Any,
     method: Method | Expert | None = None,
@@ -161,47 +178,6 @@ def fit(
     >>> list(ranking)
     ['a', 'b', 'c']
     """
-    ranking = quiet_fit(
-        data,
-        method,
-        bias=bias,
-        prior=prior,
-        groups=groups,
-        features=features,
-        control=control,
-        people=people,
-        estimate=estimate,
-        validity=validity,
-        prior_pairs=prior_pairs,
-        level=level,
-        limits=limits,
-    )
-    for note in ranking.notes:
-        warnings.warn(note, stacklevel=2)
-    return ranking
-
-
-def quiet_fit(
-    data: Any,
-    method: Method | Expert | None = None,
-    *,
-    bias: Bias | None = None,
-    prior: Prior | None = None,
-    groups: Mapping[Any, Hashable] | Literal["items"] | None = None,
-    features: Mapping[Any, Sequence[float]] | None = None,
-    control: Held | None = None,
-    people: Collection[Hashable] = (),
-    estimate: Estimate = "judge",
-    validity: float | None = None,
-    prior_pairs: PriorPairs = "none",
-    level: float = 0.95,
-    limits: Limits = LIMITS,
-) -> Ranking:
-    """`fit` without warnings: the notes are in `Ranking.notes` only.
-
-    >>> quiet_fit([("a", "b", 0.8), ("c", "d", 0.8)]).notes[0][:54]
-    'the comparisons fall into groups that are not connecte'
-    """
     comparisons = Comparisons.of(data)
     if method is None:
         is_plain = not (bias or prior or features or control or people) and (estimate, validity) == ("judge", None)
@@ -269,6 +245,9 @@ def quiet_fit(
             raise ValueError(f"control={name!r}: all texts of a context are alike in it; leave it out")
         found = replace(found, controlled=ranked(replace(how, design=replace(design, control=numbers))))
     return found if estimate == "judge" else consensus(found, validity)
+
+
+quiet_fit: Callable[..., Ranking] = unwrap(fit)  # for callers that show `Ranking.notes` themselves
 
 
 def _check(method: object, bias: str, prior: Any, prior_pairs: str, level: float) -> None:

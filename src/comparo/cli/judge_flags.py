@@ -11,13 +11,11 @@ import typer
 from comparo.data.items import Items
 from comparo.judges import Judge, accepted_options, load_judge, parse_judge, parse_options
 from comparo.run.cache import CACHE, Recalling, remembering
-from comparo.run.folders import ROOT
 from comparo.run.task import DEFAULT_JUDGE
 from comparo.run.voices import reader
 
 COMMON = ("base_url", "price")  # options of judges that are flags
 ENGINE = ("engine", "replicas", "gpus", "cpus", "address")  # options that every judge has
-OFF = "off"
 
 
 @dataclass(frozen=True)
@@ -84,14 +82,14 @@ class JudgeFlags(UncachedJudgeFlags):
     cache: Annotated[
         str | None,
         typer.Option(
-            help=f"The file of answers that need not be asked again (docs/runs.md), or off. Default: {ROOT / CACHE}",
+            help=f"The file of answers that need not be asked again (docs/runs.md), or off. Default: {CACHE}",
             show_default=False,
         ),
     ] = None
 
     def make(self, items: Items, context: typer.Context) -> list[Judge]:
         """The judges with their cache; the command closes them when it ends."""
-        judges = remembering(self.load(items, context), None if self.cache == OFF else self.cache or ROOT / CACHE)
+        judges = remembering(self.load(items, context), self.cache or CACHE)
         for judge in judges:
             if isinstance(judge, Recalling):
                 context.call_on_close(judge.cache.close)

@@ -56,7 +56,7 @@ def runs_command(
     is_cached: Annotated[
         bool,
         typer.Option(
-            "--cached", help=f"What the judgement cache holds, by judge: answers, dates, costs. Default: {ROOT / CACHE}"
+            "--cached", help=f"What the judgement cache holds, by judge: answers, dates, costs. Default: {CACHE}"
         ),
     ] = False,
     removed: Annotated[
@@ -73,7 +73,7 @@ def runs_command(
     if removed is not None and not is_cached:
         raise ValueError("--clear removes answers from the cache; add --cached, or leave it out")
     if is_cached:
-        _print_cache(ROOT / CACHE if path == ROOT else path, removed)
+        _print_cache(CACHE if path == ROOT else path, removed)
     elif is_reported:
         from comparo.report import write_report
 

@@ -38,7 +38,7 @@ def no_column(table: Table, name: str, role: str) -> ComparisonsError:
     """The error for a column that is missing, with the columns that are there."""
     return ComparisonsError(
         f"{table.source or 'the data'}: there is no column {name!r}; the columns are "
-        f"{', '.join(chain(table.columns, table.others)) or 'none'}. Name the right one with --{role.replace('_', '-')}"
+        f"{', '.join(chain(table.columns, table.others)) or 'none'}. Name the right one with {role}='NAME'"
     )
 
 

@@ -232,7 +232,7 @@ def audition(
     wordings = all_wordings(criterion) if wording == "all" else listed(wording)
     words = partial(make_prompt, kind=kind, heading=heading)
     prompts = [words(items, criterion, each, named, wording=way) for each in listed(prompt) for way in wordings]
-    voices = voices_of(make_judges(judge, options, cache), prompts)
+    voices = voices_of(make_judges(judge, options, cache, is_stored=out is not None), prompts)
     storage = Storage(None if out is None else Path(out), notes=dict(notes or {}))
     return prepare_audition(items, voices, pairs, storage, seed=seed, least_mass=least_mass).run(watch)
 

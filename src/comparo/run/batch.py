@@ -72,7 +72,7 @@ def check_batch(task: Task, has_folder: bool) -> Task:
         )
         raise ValueError(f"`batch` chooses all pairs before the first answer, and {what} goes by answers; drop one")
     if not has_folder:
-        raise ValueError("a batch may take a day, so it needs a folder from which to go on: give out=FOLDER")
+        raise ValueError("a batch may take a day, so it needs a folder from which to go on: give out='FOLDER'")
     judge: Judge = price()
     return replace(task, judge=Recalling(judge, task.judge.cache) if isinstance(task.judge, Recalling) else judge)
 

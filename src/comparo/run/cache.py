@@ -34,9 +34,11 @@ from comparo.errors import StoreError
 from comparo.judges import Judge, Judgement, Probe
 from comparo.judges.protocol import Several, about
 from comparo.run.files import DAMAGED, make_private
+from comparo.run.folders import ROOT
 from comparo.run.store import BUSY, UNFIT, open_database, plain
 
-CACHE = "cache.sqlite"
+CACHE = ROOT / "cache.sqlite"  # of all runs that name no other file
+OFF = "off"
 APPLICATION = 0x636D7072  # "cmpr": SQLite's place for a number that says whose file it is
 SCHEMA = (
     f"PRAGMA application_id={APPLICATION}",
@@ -480,14 +482,14 @@ class Recalling:
 
 
 def remembering(judges: Sequence[Judge], cache: str | Path | None) -> list[Judge]:
-    """The judges, those whose answers can be kept with a cache in this file; without a file, as they are.
+    """The judges, those whose answers can be kept with a cache in this file; as they are without one, or with "off".
 
     >>> from comparo.judges import load_judge
     >>> judges = load_judge("openai/any"), load_judge("simulated/soft")
     >>> [type(judge).__name__ for judge in remembering(judges, "cache.sqlite")]
     ['Recalling', 'Simulated']
     """
-    if cache is None:
+    if cache is None or cache == OFF:
         return list(judges)
     shared = Cache(cache)
     return [

@@ -115,7 +115,9 @@ def rank(
         a PendingError where it is not answered yet, and the same call goes on later; "cancel" ends it early.
     cache
         The file of a judgement cache (docs/runs.md): answers that it holds are not asked again, and what is asked is
-        kept in it, for every run that names the same file. The ranking is the same as without it.
+        kept in it, for every run that names the same file. The ranking is the same as without it. Default:
+        comparo-runs/cache.sqlite for a judge that is given by name and a run with `out`, as on the command line; else,
+        and with "off", none.
     watch
         Called with the progress about twice per second and at the end ("bar": a bar of text on stderr, for notebooks
         and terminals). Sentences that the user should read at once are warnings of the logger "comparo".
@@ -205,7 +207,7 @@ def prepare_rank(
     words = partial(make_prompt, kind=kind, heading=heading, context=columns["context"])
     named = reader_among(judge)
     prompts = [words(items, criterion, each, named, wording=way) for each in listed(prompt) for way in wordings]
-    judges = make_judges(judge, cache=cache)
+    judges = make_judges(judge, cache=cache, is_stored=out is not None)
     refused = {"wording='auto'": is_auto, "`audition`": audition is not None, "`votes`": votes is not None}
     if found := check_criteria(prompts, judges, weights, goal=goal, refused=refused):
         storage.notes[WEIGHTS] = found

@@ -25,13 +25,12 @@ from comparo.judges import Judge, Judgement
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import count_flips
 from comparo.run.budget import Budget
-from comparo.run.cache import remembering
 from comparo.run.plan import Plan, Storage, prepare
 from comparo.run.progress import Watch
 from comparo.run.scheduling import Pair
 from comparo.run.store import read_configuration, read_judgements, stored_items
 from comparo.run.task import DEFAULT_LEAST_MASS, Expense, Task
-from comparo.run.voices import Voice, comparisons
+from comparo.run.voices import Asked, Voice, comparisons, make_judges
 from comparo.types import Array
 
 
@@ -99,7 +98,7 @@ class Rejudged:
 
 def rejudge(
     run: str | Path,
-    judge: Judge,
+    judge: Asked,
     *,
     wording: str | None = None,
     budget: str | int = "100%",
@@ -144,7 +143,7 @@ def rejudge(
     >>> found.spearman > 0.9, found.agree > 0.8, found.questions
     (True, True, 56)
     """
-    (asked,) = remembering([judge], cache)
+    (asked,) = make_judges(judge, cache=cache, is_stored=True)
     return prepare_rejudge(run, asked, wording=wording, budget=budget, out=out, notes=notes).run(watch)
 
 

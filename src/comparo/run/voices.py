@@ -18,7 +18,7 @@ from comparo.data.prompts import PAPER, Prompt, choose_prompt
 from comparo.data.wordings import DEFAULT_WORDING
 from comparo.judges import Judge, Judgement, as_judge, load_judge
 from comparo.judges.protocol import Several
-from comparo.run.cache import remembering
+from comparo.run.cache import CACHE, remembering
 
 
 @dataclass(frozen=True)
@@ -113,10 +113,13 @@ Asked = str | Judge | Callable[..., float]
 NO_READERS = ("simulated/", "replay/")  # judges that read no prompt
 
 
-def make_judges(judge: Asked | Sequence[Asked], options: Any = None, cache: str | Path | None = None) -> list[Judge]:
+def make_judges(
+    judge: Asked | Sequence[Asked], options: Any = None, cache: str | Path | None = None, is_stored: bool = False
+) -> list[Judge]:
     """The judges that are given by name, as judges or as functions, with one mapping of options each or for all.
 
-    With a `cache`, they look for answers there before they are asked.
+    With a `cache`, they look for answers there before they are asked. By default, that is so for judges that are given
+    by name, where the run `is_stored`.
 
     >>> [judge.name for judge in make_judges(["simulated/soft", "simulated/hard"], {"seed": 3})]
     ['simulated/soft', 'simulated/hard']
@@ -129,7 +132,12 @@ def make_judges(judge: Asked | Sequence[Asked], options: Any = None, cache: str 
         load_judge(each, **(own or {})) if isinstance(each, str) else as_judge(each)
         for each, own in zip(judges, given, strict=True)
     ]
-    return remembering(made, cache)
+    if cache is not None or not is_stored:
+        return remembering(made, cache)
+    return [
+        kept if isinstance(each, str) else own
+        for each, own, kept in zip(judges, made, remembering(made, CACHE), strict=True)
+    ]
 
 
 def reader_among(judge: Asked | Sequence[Asked]) -> str:

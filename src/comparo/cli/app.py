@@ -1,9 +1,13 @@
 """The commands, each imported when it is used, and their help: the flags that most people need on one screen."""
 
+import inspect
 import logging
+import re
 import sys
 from collections.abc import Callable
-from functools import cache
+from copy import copy
+from dataclasses import fields, is_dataclass
+from functools import cache, wraps
 from importlib import import_module
 from pathlib import Path
 from types import NoneType
@@ -27,6 +31,81 @@ from comparo.errors import ComparoError
 
 KINDS = {str: "TEXT", int: "N", float: "X", Path: "PATH"}
 WIDEST = 16  # characters of the choices that stand beside a flag; longer lists of them are in the text
+
+
+def described(doc: str | None) -> tuple[str, dict[str, str]]:
+    """The text of a docstring, and what it says of each parameter.
+
+    >>> described("Add.\\n\\nParameters\\n----------\\none : A number,\\n    any.\\ntwo : Another.")
+    ('Add.', {'one': 'A number, any.', 'two': 'Another.'})
+    """
+    text, _, section = inspect.cleandoc(doc or "").partition("\n\nParameters\n----------\n")
+    entries = re.findall(r"^(\w+) : (.*(?:\n    .*)*)", section, re.MULTILINE)
+    return text, {name: " ".join(said.split()) for name, said in entries}
+
+
+def with_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with a flag for each parameter, and for each field of a parameter that is a group of flags.
+
+    Docstrings say what a flag does; --help shows the flags of a group under the first line of its docstring.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass
+    ... class Words:
+    ...     first: str = "a"
+    >>> def show(words: Words, top: int = 3) -> None:
+    ...     print(words.first, top)
+    >>> list(inspect.signature(with_flags(show)).parameters)
+    ['first', 'top']
+    >>> with_flags(show)(first="b", top=2)
+    b 2
+    """
+    hints, (_, said) = get_type_hints(command, include_extras=True), described(command.__doc__)
+    groups: dict[str, type[Any]] = {
+        name: hint for name, hint in hints.items() if isinstance(hint, type) and is_dataclass(hint)
+    }
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        if name in groups:
+            parameters += _flags_of_group(groups[name])
+        elif hints[name] is typer.Context:
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
+        else:
+            parameters.append(_flag(name, hints[name], parameter.default, said.get(name)))
+
+    @wraps(command)
+    def call(**given: Any) -> None:
+        made = {
+            name: group(**{field.name: given.pop(field.name) for field in fields(group)})
+            for name, group in groups.items()
+        }
+        command(**given, **made)
+
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    del call.__wrapped__
+    return call
+
+
+def _flags_of_group(group: type[Any]) -> list[inspect.Parameter]:
+    hints, said = get_type_hints(group, include_extras=True), {}
+    for part in reversed(group.__mro__):
+        said |= described(part.__doc__)[1]
+    panel = described(group.__doc__)[0].rstrip(".")
+    return [_flag(field.name, hints[field.name], field.default, said.get(field.name), panel) for field in fields(group)]
+
+
+def _flag(name: str, hint: Any, default: Any, said: str | None, panel: str | None = None) -> inspect.Parameter:
+    """A parameter with all that typer needs to know; one without a default is an argument, and a bool has no --no-…."""
+    if get_origin(hint) is Annotated:
+        hint, flag = get_args(hint)
+    elif default is inspect.Parameter.empty:
+        flag = typer.Argument()
+    else:
+        flag = typer.Option(f"--{name.replace('_', '-')}")
+    flag = copy(flag)
+    flag.help, flag.rich_help_panel = flag.help or said, flag.rich_help_panel or panel
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[hint, flag])
 
 
 def shorten_help(command: TyperCommand, function: Callable[..., Any]) -> None:
@@ -119,8 +198,8 @@ def load_command(name: str) -> TyperCommand:
     """Import a command and let each of its flags come from a variable."""
     module = import_module(f"comparo.cli.{COMMANDS[name][0]}")
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
-    function = getattr(module, f"{name}_command")
-    alone.command(name, cls=Command, epilog=module.EPILOG)(function)
+    function = with_flags(getattr(module, f"{name}_command"))
+    alone.command(name, cls=Command, help=described(function.__doc__)[0], epilog=module.EPILOG)(function)
     command = typer.main.get_command(alone)
     assert isinstance(command, Command)
     shorten_help(command, function)

@@ -11,7 +11,7 @@ import typer
 
 from comparo.cli import flags as groups
 from comparo.cli.finishing import Shown, complete, print_plan
-from comparo.cli.flags import ColumnFlags, QuestionFlags, with_groups
+from comparo.cli.flags import ColumnFlags, QuestionFlags
 from comparo.cli.judge_flags import JudgeFlags
 from comparo.cli.printing import cost_words, print_notes, print_table, print_text
 from comparo.cli.settings import command_line
@@ -30,24 +30,18 @@ EPILOG = (
 SHARES = ("signal", "agreement", "content", "length", "position", "flips", "mass")
 
 
-@with_groups
 def audition_command(
     context: typer.Context,
-    data: Annotated[
-        str, typer.Argument(help="The texts, as for comparo rank; some contexts and texts are chosen from them.")
-    ],
+    data: str,
     question: QuestionFlags,
     asked: JudgeFlags,
     columns: ColumnFlags,
-    pairs: Annotated[int, typer.Option(min=1, help="Pairs that each voice is asked, in both orders.")] = PAIRS,
+    pairs: Annotated[int, typer.Option(min=1)] = PAIRS,
     group: groups.GroupColumn = None,
-    seed: Annotated[int, typer.Option(min=0, help="Which contexts, texts and pairs are chosen.")] = 0,
-    least_mass: Annotated[
-        float,
-        typer.Option(help="Leave a judge out that puts less than this share of its probability on the labels."),
-    ] = DEFAULT_LEAST_MASS,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say calls, tokens and price, and ask nothing.")] = False,
-    out: Annotated[Path | None, typer.Option(help="The run folder. Default: comparo-runs/TIME-NAME-audition.")] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    least_mass: float = DEFAULT_LEAST_MASS,
+    dry_run: bool = False,
+    out: Path | None = None,
     *,
     shown: Shown,
 ) -> None:
@@ -55,6 +49,15 @@ def audition_command(
 
     A voice is a judge with a wording (--wording all: every one that can put the criterion). Prints for each voice how
     much of what it says is about the texts, about their order, and agreed on by the others; names the voice to use.
+
+    Parameters
+    ----------
+    data : The texts, as for comparo rank; some contexts and texts are chosen from them.
+    pairs : Pairs that each voice is asked, in both orders.
+    seed : Which contexts, texts and pairs are chosen.
+    least_mass : Leave a judge out that puts less than this share of its probability on the labels.
+    dry_run : Say calls, tokens and price, and ask nothing.
+    out : The run folder. Default: comparo-runs/TIME-NAME-audition.
     """
     items = columns.read(data, group=group)
     question = question.spelled_out("all")

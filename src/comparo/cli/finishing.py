@@ -96,11 +96,18 @@ def written_out(task: Task, question: Question) -> str:
 
 @dataclass(frozen=True)
 class Shown:
-    """Output."""
+    """Output.
 
-    top: Annotated[int | None, typer.Option(min=1, help="Print only the best TOP of each context.")] = None
-    output: Annotated[Format, typer.Option("--format", help="How to print the ranking.")] = "table"
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")] = False
+    Parameters
+    ----------
+    top : Print only the best TOP of each context.
+    output : How to print the ranking.
+    quiet : Nothing on stderr but errors.
+    """
+
+    top: Annotated[int | None, typer.Option(min=1)] = None
+    output: Annotated[Format, typer.Option("--format")] = "table"
+    quiet: Annotated[bool, typer.Option("--quiet", "-q")] = False
 
     @property
     def console(self) -> Console:

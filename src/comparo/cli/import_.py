@@ -16,37 +16,27 @@ EPILOG = (
 
 
 def import_command(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            help="Results of promptfoo (results.json or .jsonl), annotations of AlpacaEval (annotations.json), battles "
-            "of Chatbot Arena (JSON, JSONL, Parquet, or the CSV of Kaggle), or pairwise judgements of MT-Bench "
-            "(gpt-4_pair.jsonl); also gzipped."
-        ),
-    ],
-    source: Annotated[
-        Source | None, typer.Option("--from", help="Whose file it is. Default: by what is in it.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="The file of comparisons: .csv, .jsonl or .parquet. Default: FILE-comparisons.csv, in the working "
-            "folder."
-        ),
-    ] = None,
-    items: Annotated[
-        Path | None,
-        typer.Option(
-            help="The file of the texts, written where FILE holds them: .jsonl, .csv or .parquet. Default: "
-            "FILE-items.jsonl, or named after --out."
-        ),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite what is there.")] = False,
+    file: Path,
+    source: Annotated[Source | None, typer.Option("--from")] = None,
+    out: Path | None = None,
+    items: Path | None = None,
+    force: bool = False,
 ) -> None:
     """Comparisons, and texts where there are any, from files of promptfoo, AlpacaEval, Chatbot Arena and MT-Bench.
 
     A system is an item, and a question a context. Prints the paths of what it wrote. Rows that hold no comparison are
     left out and counted; a malformed row is an error that names it, and nothing is written.
+
+    Parameters
+    ----------
+    file : Results of promptfoo (results.json or .jsonl), annotations of AlpacaEval (annotations.json), battles of
+        Chatbot Arena (JSON, JSONL, Parquet, or the CSV of Kaggle), or pairwise judgements of MT-Bench
+        (gpt-4_pair.jsonl); also gzipped.
+    source : Whose file it is. Default: by what is in it.
+    out : The file of comparisons: .csv, .jsonl or .parquet. Default: FILE-comparisons.csv, in the working folder.
+    items : The file of the texts, written where FILE holds them: .jsonl, .csv or .parquet. Default: FILE-items.jsonl,
+        or named after --out.
+    force : Overwrite what is there.
     """
     stem = file.name.removesuffix(".gz").rpartition(".")[0]
     judged = out or Path(f"{stem}-comparisons.csv")

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from comparo.cli.answer_file import LABELS, Names, line, open_answers
-from comparo.cli.flags import ColumnFlags, QuestionFlags, with_groups
+from comparo.cli.flags import ColumnFlags, QuestionFlags
 from comparo.cli.judge_flags import JudgeFlags
 from comparo.cli.printing import Console, cost_words, print_text, say, watch
 from comparo.data.columns import Table
@@ -31,48 +31,34 @@ EPILOG = (
 )
 
 
-@with_groups
 def judge_command(
     context: typer.Context,
-    pairs: Annotated[
-        Path | None,
-        typer.Argument(
-            help="The pairs: CSV, TSV, JSONL, JSON, Parquet or .xlsx with columns first, second (and context), as "
-            "`comparo select` prints."
-        ),
-    ] = None,
-    items: Annotated[
-        str | None,
-        typer.Option(
-            help="The texts: JSONL, JSON, CSV, TSV, Parquet, .xlsx, a folder of .txt or .md files or a run folder; "
-            "columns id, text (and context)."
-        ),
-    ] = None,
-    is_probed: Annotated[
-        bool,
-        typer.Option(
-            "--probe",
-            help="Instead: what the model can do as a judge, by about five small calls: log-probabilities, structured "
-            "output, effort. A run asks one such question by itself.",
-        ),
-    ] = False,
+    pairs: Annotated[Path | None, typer.Argument()] = None,
+    items: str | None = None,
+    is_probed: Annotated[bool, typer.Option("--probe")] = False,
     *,
     asked: JudgeFlags,
     question: QuestionFlags,
     columns: ColumnFlags,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="A .csv or .jsonl file to write to in place of stdout. Pairs that it holds answers to are not asked "
-            "again, so the same command goes on where it stopped."
-        ),
-    ] = None,
-    output: Annotated[Literal["csv", "jsonl"], typer.Option("--format", help="How to print the judgements.")] = "csv",
+    out: Path | None = None,
+    output: Annotated[Literal["csv", "jsonl"], typer.Option("--format")] = "csv",
 ) -> None:
     """Judgements of pairs of texts, one a line, as they come.
 
     p is the probability that the first is better, mass how much of the model's probability lay on the two labels. A
     judgement that failed has an error and no p. `comparo fit` reads what this prints.
+
+    Parameters
+    ----------
+    pairs : The pairs: CSV, TSV, JSONL, JSON, Parquet or .xlsx with columns first, second (and context), as `comparo
+        select` prints.
+    items : The texts: JSONL, JSON, CSV, TSV, Parquet, .xlsx, a folder of .txt or .md files or a run folder; columns id,
+        text (and context).
+    is_probed : Instead: what the model can do as a judge, by about five small calls: log-probabilities, structured
+        output, effort. A run asks one such question by itself.
+    out : A .csv or .jsonl file to write to in place of stdout. Pairs that it holds answers to are not asked again, so
+        the same command goes on where it stopped.
+    output : How to print the judgements.
     """
     if is_probed:
         _probe(asked, context)

@@ -20,7 +20,14 @@ ENGINE = ("engine", "replicas", "gpus", "cpus", "address")  # options that every
 
 @dataclass(frozen=True)
 class UncachedJudgeFlags:
-    """Who is asked."""
+    """Who is asked.
+
+    Parameters
+    ----------
+    option : NAME=VALUE, for every judge (docs/judges.md); may be repeated.
+    base_url : The server of an API: http://localhost:8000/v1
+    price : Dollars for a million tokens in and out: 0.15,0.60
+    """
 
     judge: Annotated[
         list[str] | None,
@@ -32,12 +39,9 @@ class UncachedJudgeFlags:
             show_default=False,
         ),
     ] = None
-    option: Annotated[
-        list[str] | None,
-        typer.Option("--option", "-o", help="NAME=VALUE, for every judge (docs/judges.md); may be repeated."),
-    ] = None
-    base_url: Annotated[str | None, typer.Option(help="The server of an API: http://localhost:8000/v1")] = None
-    price: Annotated[str | None, typer.Option(help="Dollars for a million tokens in and out: 0.15,0.60")] = None
+    option: Annotated[list[str] | None, typer.Option("--option", "-o")] = None
+    base_url: str | None = None
+    price: str | None = None
 
     @property
     def judges(self) -> list[str]:

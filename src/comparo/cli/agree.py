@@ -18,10 +18,6 @@ from comparo.data.reading import read_columns
 from comparo.data.run_folder import database_of
 from comparo.errors import ComparisonsError
 
-EPILOG = (
-    "Example: `comparo agree machine.csv sheets/*.xlsx`; `comparo agree judged.csv --people ana,bo --items essays.csv`"
-)
-
 
 def agree_command(
     files: list[Path],
@@ -52,6 +48,10 @@ def agree_command(
     top : Texts of each kind to print, the most disagreement first.
     seed : Of the bootstrap of κ and α.
     output : How to print it; json has everything.
+
+    Examples
+    --------
+    `comparo agree machine.csv sheets/*.xlsx`; `comparo agree judged.csv --people ana,bo --items essays.csv`
     """
     comparisons, named = _read(files, groups.names_in(people))
     texts = None

@@ -6,12 +6,12 @@ import re
 import sys
 from collections.abc import Callable
 from copy import copy
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, wraps
 from importlib import import_module
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Self, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -33,15 +33,24 @@ KINDS = {str: "TEXT", int: "N", float: "X", Path: "PATH"}
 WIDEST = 16  # characters of the choices that stand beside a flag; longer lists of them are in the text
 
 
-def described(doc: str | None) -> tuple[str, dict[str, str]]:
-    """The text of a docstring, and what it says of each parameter.
+@dataclass(frozen=True)
+class Described:
+    """The parts of a docstring: its text, what it says of each parameter, and examples.
 
-    >>> described("Add.\\n\\nParameters\\n----------\\none : A number,\\n    any.\\ntwo : Another.")
-    ('Add.', {'one': 'A number, any.', 'two': 'Another.'})
+    >>> Described.of("Add.\\n\\nParameters\\n----------\\none : A number,\\n    any.\\ntwo : Another.").parameters
+    {'one': 'A number, any.', 'two': 'Another.'}
     """
-    text, _, section = inspect.cleandoc(doc or "").partition("\n\nParameters\n----------\n")
-    entries = re.findall(r"^(\w+) : (.*(?:\n    .*)*)", section, re.MULTILINE)
-    return text, {name: " ".join(said.split()) for name, said in entries}
+
+    text: str
+    parameters: dict[str, str]
+    examples: str
+
+    @classmethod
+    def of(cls, doc: str | None) -> Self:
+        rest, _, examples = inspect.cleandoc(doc or "").partition("\n\nExamples\n--------\n")
+        text, _, parameters = rest.partition("\n\nParameters\n----------\n")
+        entries = re.findall(r"^(\w+) : (.*(?:\n    .*)*)", parameters, re.MULTILINE)
+        return cls(text, {name: " ".join(said.split()) for name, said in entries}, " ".join(examples.split()))
 
 
 def with_flags(command: Callable[..., None]) -> Callable[..., None]:
@@ -49,7 +58,6 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
 
     Docstrings say what a flag does; --help shows the flags of a group under the first line of its docstring.
 
-    >>> from dataclasses import dataclass
     >>> @dataclass
     ... class Words:
     ...     first: str = "a"
@@ -60,7 +68,7 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
     >>> with_flags(show)(first="b", top=2)
     b 2
     """
-    hints, (_, said) = get_type_hints(command, include_extras=True), described(command.__doc__)
+    hints, said = get_type_hints(command, include_extras=True), Described.of(command.__doc__).parameters
     groups: dict[str, type[Any]] = {
         name: hint for name, hint in hints.items() if isinstance(hint, type) and is_dataclass(hint)
     }
@@ -90,8 +98,8 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
 def _flags_of_group(group: type[Any]) -> list[inspect.Parameter]:
     hints, said = get_type_hints(group, include_extras=True), {}
     for part in reversed(group.__mro__):
-        said |= described(part.__doc__)[1]
-    panel = described(group.__doc__)[0].rstrip(".")
+        said |= Described.of(part.__doc__).parameters
+    panel = Described.of(group.__doc__).text.rstrip(".")
     return [_flag(field.name, hints[field.name], field.default, said.get(field.name), panel) for field in fields(group)]
 
 
@@ -167,11 +175,11 @@ COMMANDS = {
         "The pairs of a run put to another judge: how far the two rankings agree, and their consensus.",
     ),
     "import": (
-        "import_",
+        "import_export",
         "Comparisons, and texts where there are any, from files of promptfoo, AlpacaEval, Chatbot Arena and MT-Bench.",
     ),
     "export": (
-        "export",
+        "import_export",
         "What a run found as a file for other tools: comparisons, preference pairs, a data set for Hugging Face.",
     ),
     "runs": (
@@ -199,7 +207,8 @@ def load_command(name: str) -> TyperCommand:
     module = import_module(f"comparo.cli.{COMMANDS[name][0]}")
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
     function = with_flags(getattr(module, f"{name}_command"))
-    alone.command(name, cls=Command, help=described(function.__doc__)[0], epilog=module.EPILOG)(function)
+    said = Described.of(function.__doc__)
+    alone.command(name, cls=Command, help=said.text, epilog=f"Example: {said.examples}")(function)
     command = typer.main.get_command(alone)
     assert isinstance(command, Command)
     shorten_help(command, function)

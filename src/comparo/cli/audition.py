@@ -23,10 +23,6 @@ from comparo.run.plan import Storage
 from comparo.run.task import DEFAULT_LEAST_MASS
 from comparo.run.voices import count_cached, voices_of
 
-EPILOG = (
-    "Example: `comparo audition stories.jsonl --criterion 'more surprising' --judge openai/gpt-6-luna --judge "
-    "local/smollm2 --wording all --dry-run`"
-)
 SHARES = ("signal", "agreement", "content", "length", "position", "flips", "mass")
 
 
@@ -58,6 +54,11 @@ def audition_command(
     least_mass : Leave a judge out that puts less than this share of its probability on the labels.
     dry_run : Say calls, tokens and price, and ask nothing.
     out : The run folder. Default: comparo-runs/TIME-NAME-audition.
+
+    Examples
+    --------
+    `comparo audition stories.jsonl --criterion 'more surprising' --judge openai/gpt-6-luna --judge local/smollm2
+    --wording all --dry-run`
     """
     items = columns.read(data, group=group)
     question = question.spelled_out("all")

@@ -21,11 +21,6 @@ from comparo.run.compare import Duel, prepare_compare
 from comparo.run.files import write_text
 from comparo.run.task import DEFAULT_LEAST_MASS
 
-EPILOG = (
-    "Example: `comparo compare old.jsonl new.jsonl --criterion 'more helpful' --kind Answer --judge openai/gpt-6-luna "
-    "--fail-if-worse 0.95`, or two systems of one file: `comparo compare gpt-a gpt-b --data answers.jsonl --group "
-    "system --criterion 'more helpful'`"
-)
 WORSE = 3  # the exit code of --fail-if-worse
 SHOWN = 3  # inputs that are shown on which each side wins most
 
@@ -83,6 +78,12 @@ def compare_command(
     fresh : Start anew; an existing folder is renamed and kept.
     output : How to print the answer; markdown suits a pull request.
     quiet : Nothing on stderr but errors.
+
+    Examples
+    --------
+    `comparo compare old.jsonl new.jsonl --criterion 'more helpful' --kind Answer --judge openai/gpt-6-luna
+    --fail-if-worse 0.95`, or two systems of one file: `comparo compare gpt-a gpt-b --data answers.jsonl --group system
+    --criterion 'more helpful'`
     """
     if fail_if_worse is not None and not 0 < fail_if_worse < 1:
         raise ValueError(f"--fail-if-worse {fail_if_worse} is not between 0 and 1; 0.95 is a usual choice")

@@ -24,7 +24,6 @@ from comparo.run.rank import prepare_rank
 from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS
 from comparo.run.voices import make_prompt, voices_of
 
-EPILOG = "Example: `comparo demo --open`"
 WORDS = (
     "On a cold morning in March a tall woman in a red coat walked slowly down the empty street with her small white "
     "dog past"
@@ -45,6 +44,10 @@ def demo_command(
     ----------
     out : The folder of both runs.
     is_open : Open the report in a browser.
+
+    Examples
+    --------
+    `comparo demo --open`
     """
     shown = Shown()
     say = partial(shown.console.print, markup=False, soft_wrap=True)

@@ -30,13 +30,6 @@ from comparo.ranking.votes import rank_votes, shared_ids, with_votes
 from comparo.run.fit_policy import Fitting
 from comparo.run.store import read_configuration, stored_items
 
-EPILOG = (
-    "Example: `comparo fit comparisons.csv --method poe-bt --bias joint --format csv`; `comparo fit sheets/*.xlsx`; a "
-    "run by one of its voices: `comparo fit comparo-runs/20260301-120000-stories --voice openai/gpt-6-luna`; with "
-    "a page: `comparo fit votes.csv --report votes.html`; people's leaderboard with a machine's help: `comparo fit "
-    "--powered judged.csv --votes votes.csv`"
-)
-
 
 def fit_command(
     context: typer.Context,
@@ -106,6 +99,13 @@ def fit_command(
     output : How to print the ranking.
     report : Also write a page about the ranking, and how far to trust it, to this .html file: the report of comparo
         rank, without texts.
+
+    Examples
+    --------
+    `comparo fit comparisons.csv --method poe-bt --bias joint --format csv`; `comparo fit sheets/*.xlsx`; a run by one
+    of its voices: `comparo fit comparo-runs/20260301-120000-stories --voice openai/gpt-6-luna`; with a page: `comparo
+    fit votes.csv --report votes.html`; people's leaderboard with a machine's help: `comparo fit --powered judged.csv
+    --votes votes.csv`
     """
     over: Over = "these" if these else "new"
     if is_powered:

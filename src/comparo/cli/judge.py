@@ -25,11 +25,6 @@ from comparo.run.budget import PROBES, dollars, paid_and_spent
 from comparo.run.plan import probe_judges
 from comparo.run.voices import count_cached
 
-EPILOG = (
-    "Example: `comparo judge pairs.csv --items stories.jsonl --criterion 'more surprising' --kind Story > judged.csv`; "
-    "`comparo judge --probe --judge openai/qwen --base-url http://localhost:8000/v1`"
-)
-
 
 def judge_command(
     context: typer.Context,
@@ -59,6 +54,11 @@ def judge_command(
     out : A .csv or .jsonl file to write to in place of stdout. Pairs that it holds answers to are not asked again, so
         the same command goes on where it stopped.
     output : How to print the judgements.
+
+    Examples
+    --------
+    `comparo judge pairs.csv --items stories.jsonl --criterion 'more surprising' --kind Story > judged.csv`; `comparo
+    judge --probe --judge openai/qwen --base-url http://localhost:8000/v1`
     """
     if is_probed:
         _probe(asked, context)

@@ -10,8 +10,6 @@ from comparo.data.writing import csv_text
 from comparo.selection.designs import DEFAULT_ORDERS, Orders, Strategy
 from comparo.selection.planning import Answers, Plan, plan
 
-EPILOG = "Example: `comparo plan 200 --accuracy 0.75 --target 0.9`"
-
 
 def plan_command(
     items: Annotated[int, typer.Argument(min=2)],
@@ -42,6 +40,10 @@ def plan_command(
     repeats : Simulated runs. Default: 8 to 100, the fewer the more items.
     seed : The same seed gives the same plan.
     output : How to print the plan.
+
+    Examples
+    --------
+    `comparo plan 200 --accuracy 0.75 --target 0.9`
     """
     found = plan(
         items,

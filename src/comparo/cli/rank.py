@@ -24,10 +24,6 @@ from comparo.run.resume import items_there
 from comparo.run.task import DEFAULT_LEAST_MASS
 from comparo.selection.designs import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
 
-EPILOG = (
-    "Example: `comparo rank stories.jsonl --criterion 'more surprising' --kind Story`, or with a server: `comparo rank "
-    "summaries.csv --context article --criterion 'more coherent' --judge openai/gpt-6-luna --budget 20n --until 0.95`"
-)
 MUCH, PRINTED = "How much is asked", "Output"  # where --help shows some flags
 
 
@@ -124,6 +120,11 @@ def rank_command(
     dry_run : Say calls, tokens, price and the first question; ask nothing.
     out : The run folder; new items are added to its run. Default: comparo-runs/TIME-NAME.
     fresh : Start anew; an old folder is kept.
+
+    Examples
+    --------
+    `comparo rank stories.jsonl --criterion 'more surprising' --kind Story`, or with a server: `comparo rank
+    summaries.csv --context article --criterion 'more coherent' --judge openai/gpt-6-luna --budget 20n --until 0.95`
     """
     Budget.of(plan.budget)
     numbers = [name for name in how.control or () if name != LENGTH]

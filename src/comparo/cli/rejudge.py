@@ -14,8 +14,6 @@ from comparo.data.wordings import WORDINGS
 from comparo.run.rejudge import Rejudged, prepare_rejudge
 from comparo.run.store import stored_items
 
-EPILOG = "Example: `comparo rejudge comparo-runs/20260301-120000-stories --judge openai/gpt-6-luna --dry-run`"
-
 
 def rejudge_command(
     context: typer.Context,
@@ -42,6 +40,10 @@ def rejudge_command(
     budget : How many of the run's questions to ask, in their order: 500, 5n (five per item), 50% or $2.50.
     dry_run : Say calls, tokens and price, and ask nothing.
     out : The new run folder. Default: beside RUN, named after the judge.
+
+    Examples
+    --------
+    `comparo rejudge comparo-runs/20260301-120000-stories --judge openai/gpt-6-luna --dry-run`
     """
     if len(asked.judges) > 1:
         raise ValueError("comparo rejudge asks one judge; give one --judge, and rejudge the new folder by the next")

@@ -19,10 +19,6 @@ from comparo.run.cache import CACHE, clear, contents
 from comparo.run.folders import ROOT, Summary, list_runs
 from comparo.run.repair import repair
 
-EPILOG = (
-    "Example: `comparo runs --watch`; `comparo runs --report comparo-runs/20260301-120000-stories`; `comparo runs "
-    "--cached --clear openai/gpt-4o-mini`"
-)
 REFRESH = 2.0  # seconds between two looks at the folders, on a terminal
 
 
@@ -52,6 +48,11 @@ def runs_command(
         database is kept beside.
     removed : With --cached: remove the answers of this judge, as the table names it, or of all.
     output : How to print the list.
+
+    Examples
+    --------
+    `comparo runs --watch`; `comparo runs --report comparo-runs/20260301-120000-stories`; `comparo runs --cached --clear
+    openai/gpt-4o-mini`
     """
     if removed is not None and not is_cached:
         raise ValueError("--clear removes answers from the cache; add --cached, or leave it out")

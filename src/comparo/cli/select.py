@@ -19,10 +19,6 @@ from comparo.selection.designs import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Stra
 from comparo.selection.sharing import TWICE, next_pairs, share_out
 from comparo.selection.text_features import contrasts
 
-EPILOG = (
-    "Example: `comparo select items.csv --asked comparisons.csv --next 50 > pairs.csv`; "
-    "`comparo select essays --next 60 --for ana,bo --sheet`"
-)
 SHEETS = Path("sheets")
 
 
@@ -70,6 +66,11 @@ def select_command(
     repeats : Allow calls that were asked before.
     seed : The same seed and answers give the same pairs.
     output : How to print the pairs.
+
+    Examples
+    --------
+    `comparo select items.csv --asked comparisons.csv --next 50 > pairs.csv`; `comparo select essays --next 60 --for
+    ana,bo --sheet`
     """
     names = names_in(judges)
     if sheet and not names:

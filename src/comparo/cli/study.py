@@ -22,12 +22,6 @@ from comparo.studies.tables import Table, attributes_table, correlations_table, 
 Shown = Literal["table", "markdown", "latex", "csv"]
 Kind = Literal["spearman", "pearson", "retention"]
 
-EPILOG = (
-    "Examples: `comparo study summeval --data ../shared/data --calls 48,240`; `comparo study items.jsonl --judgements "
-    "recorded.csv --columns scores=coherence --orders both --orders one --bias none --bias joint --method poe-bt "
-    "--out study`; `comparo study summeval --baseline geval --judge hf/Qwen/Qwen2.5-1.5B-Instruct`"
-)
-
 
 def study_command(
     context: typer.Context,
@@ -85,6 +79,12 @@ def study_command(
     out : A folder for all tables, in all formats, and the figures; docs for `study all`.
     seed : The same seed gives the same study.
     processes : How many processes share the work.
+
+    Examples
+    --------
+    `comparo study summeval --data ../shared/data --calls 48,240`; `comparo study items.jsonl --judgements recorded.csv
+    --columns scores=coherence --orders both --orders one --bias none --bias joint --method poe-bt --out study`;
+    `comparo study summeval --baseline geval --judge hf/Qwen/Qwen2.5-1.5B-Instruct`
     """
     if yardstick:
         _yardstick(folder, judgements, output, draws, seed, processes)

@@ -25,12 +25,6 @@ from comparo.vote.session import Links, Voting, informative_pairs, parse_names
 if TYPE_CHECKING:
     from comparo.vote.pages import Pages
 
-EPILOG = (
-    "Example: `comparo vote essays/ --criterion 'better argued' --for ana,bo,cy`, or for a class in one network: "
-    "`comparo vote essays/ --criterion 'better argued' --invite --host 0.0.0.0`. Then `comparo runs --report RUN` "
-    "for the report. docs/vote.md has more."
-)
-
 
 @dataclass(frozen=True)
 class PeopleFlags:
@@ -120,6 +114,12 @@ def vote_command(
     heading : What stands above the context: Article. Default: the name of its column.
     out : The run folder. Default: comparo-runs/TIME-NAME, or that of the same voting, to continue.
     fresh : Start anew; an existing folder is renamed and kept.
+
+    Examples
+    --------
+    `comparo vote essays/ --criterion 'better argued' --for ana,bo,cy`, or for a class in one network: `comparo vote
+    essays/ --criterion 'better argued' --invite --host 0.0.0.0`. Then `comparo runs --report RUN` for the report.
+    docs/vote.md has more.
     """
     check_installed()
     items = columns.read(data)

@@ -33,7 +33,7 @@ def agree_command(
 
     Prints how often they agree where both decided, κ and α, how often people agree with each other (the ceiling), the
     accuracy by confidence and by length, calibration, the texts on which they disagree most, and what more votes would
-    tell.
+    add.
 
     Parameters
     ----------

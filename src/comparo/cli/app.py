@@ -281,7 +281,7 @@ class _Visible(logging.Formatter):
 def main() -> None:
     """Run the command; what goes wrong is one line on stderr.
 
-    Exit code 2: the command is wrong, so that it must be changed (a flag, a file, a folder, a library that is missing).
+    Exit code 2: the command is wrong and must be changed (a flag, a file, a folder, a library that is missing).
     Exit code 1: it may be right and could not be done (the judge, the disk, a folder in use).
     """
     try:

@@ -44,7 +44,7 @@ def audition_command(
     """Which judge and which wording, without a single label: all get the same few pairs, in both orders.
 
     A voice is a judge with a wording (--wording all: every one that can put the criterion). Prints for each voice how
-    much of what it says is about the texts, about their order, and agreed on by the others; names the voice to use.
+    much of its answers is about the texts, about their order, and agreed on by the others; names the voice to use.
 
     Parameters
     ----------
@@ -81,8 +81,8 @@ def audition_command(
     if found.best in names:  # and not all voices of few answers together
         following = _following(context, found, asked, question, names)
         told = f"To rank all texts by {found.best}, with the answers of the audition:\n  {following}"
-        shown.console.print(told, markup=False, soft_wrap=True)
-    shown.console.print(f"Report: {page}", markup=False, soft_wrap=True)
+        shown.console.print(told)
+    shown.console.print(f"Report: {page}")
 
 
 def _following(
@@ -110,11 +110,11 @@ def _print(found: Audition, shown: Shown) -> None:
         print_notes(found.notes)
     if words := cost_words(cached, len(answers), spent):
         shown.console.print("; ".join(words))
-    shown.console.print(found.advice, markup=False, soft_wrap=True)
+    shown.console.print(found.advice)
     if len(found.panel) > 1:
         others = ", ".join(found.panel[1:])
         told = f"With calls for several voices, add those that show nearly as much and agree: {others}."
-        shown.console.print(told, markup=False, soft_wrap=True)
+        shown.console.print(told)
 
 
 def _rows(found: Audition) -> tuple[list[str], list[list[Any]]]:

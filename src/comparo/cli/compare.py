@@ -89,7 +89,7 @@ def compare_command(
         raise ValueError(f"--fail-if-worse {fail_if_worse} is not between 0 and 1; 0.95 is a usual choice")
     # Calls must not stop before the bets can be as sure as asked: a side has half of the error of both.
     level = level if fail_if_worse is None else max(level, 2 * fail_if_worse - 1)
-    console = Console(stderr=True, quiet=quiet, highlight=False)
+    console = Console(stderr=True, quiet=quiet)
     paired = (
         pair_files(one, other, _two(names), cluster, **columns.without_scores)
         if data is None
@@ -113,12 +113,12 @@ def compare_command(
         folder = run.store.folder
         write_text(folder / RESULT, duel.to_json() + "\n")
         write_text(folder / "compare.md", duel.to_markdown())
-        console.print(f"Report: {write_report(folder, run_record(run, duel.ranking))}", markup=False)
+        console.print(f"Report: {write_report(folder, run_record(run, duel.ranking))}")
     _print(duel, output, console)
     if fail_if_judge_unreliable and duel.ranking is not None:
         fail_if_unreliable(duel.ranking, console)
     if fail_if_worse is not None and duel.is_worse(fail_if_worse):
-        console.print(f"{duel.other} is worse than {duel.one}: exit code {WORSE}", style="red", markup=False)
+        console.print(f"{duel.other} is worse than {duel.one}: exit code {WORSE}", style="red")
         raise typer.Exit(WORSE)
 
 
@@ -151,7 +151,7 @@ def _print(duel: Duel, output: str, console: Console) -> None:
     told += [f"{duel.failed:,} left out, because the judge did not answer in both orders"] if duel.failed else []
     told += [f"{sum(map(len, duel.unmatched)):,} that only one side has"] if any(duel.unmatched) else []
     told += cost_words(duel.cached, duel.calls, duel.cost)
-    console.print("; ".join(told), markup=False)
+    console.print("; ".join(told))
     if not console.quiet:
         print_notes(duel.notes)
 

@@ -1,12 +1,11 @@
 """comparo demo: what comparo does, in a minute, with a tiny model on this machine.
 
 The model ranks sentences by their length, which anyone can check. Then an audition finds out, without a single label,
-whether it can tell which of two reviews is more positive. These texts can be trusted, and digits sway so small a model,
+whether it sees which of two reviews is more positive. These texts can be trusted, and digits sway so small a model,
 so it is asked without delimiters (docs/judges.md).
 """
 
 import webbrowser
-from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
@@ -50,7 +49,7 @@ def demo_command(
     `comparo demo --open`
     """
     shown = Shown()
-    say = partial(shown.console.print, markup=False, soft_wrap=True)
+    say = shown.console.print
     judge = load_judge(DEFAULT_JUDGE, runtime="llama.cpp")
     say("1. Which sentence is longer? The model is asked about 72 of 552 pairs; the true order is known.", style="bold")
     asked: dict[str, Any] = {

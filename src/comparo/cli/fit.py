@@ -55,9 +55,9 @@ def fit_command(
 ) -> None:
     """Scores and a ranking from recorded comparisons.
 
-    Prints, best first: score, its standard error and interval, rank, tier (items that cannot be told apart share one)
-    and how many comparisons the item is in. A panel adds a table of its judges: agreement with the consensus, scale,
-    taste, noise and position bias.
+    Prints, best first: score, its standard error and interval, rank, tier (items that cannot be distinguished share
+    one) and how many comparisons the item is in. A panel adds a table of its judges: agreement with the consensus,
+    scale, taste, noise and position bias.
 
     Parameters
     ----------
@@ -68,8 +68,8 @@ def fit_command(
     method : How comparisons become scores. poe-bt and poe-g combine the judge's probabilities; bt, poe-g-hard and
         win-ratio use only who won, davidson also who tied; avg-prob is the mean probability. mixed estimates all
         variances from the comparisons, as comparo rank does. panel is the consensus of several judges (column judge),
-        and tells what each is worth. Default: poe-bt, and mixed for several files with several judges; people's votes
-        (a folder of comparo vote, decisions in several sheets) are ranked as on the organiser's page.
+        and estimates the worth of each. Default: poe-bt, and mixed for several files with several judges; people's
+        votes (a folder of comparo vote, decisions in several sheets) are ranked as on the organiser's page.
     bias : A judge may favour what it sees first. joint: estimate by how much, along with the scores, for each context
         and judge. plug-in: from the mean probability. Default: joint for mixed and panel, else none.
     prior : Standard deviation of a Gaussian prior on the scores, or 'first' to fix only the first item, as the paper
@@ -78,9 +78,9 @@ def fit_command(
         none, maximum likelihood.
     voice : Fit the answers of this judge alone: a voice of a run folder, or a name in the column judge. May be
         repeated.
-    criterion : Of a run by several criteria: fit the answers to this one. Default: each by itself, and the overall.
+    criterion : Of a run by several criteria: fit the answers to this one. Default: each alone, and the overall.
     people : For panel and --powered: the judges that are people, such as ana,bo. May be repeated.
-    control : For mixed and panel: what is held equal, length or a column of numbers of --items. Prints scores at equal
+    control : For mixed and panel: control for length or a column of numbers of --items. Prints scores at equal
         length beside the others, and what each judge gives for length. May be repeated.
     items : For --control and --groups: the file of the texts, with columns id, text and, if you have them, context_id
         and group. Default: those of a run folder.
@@ -279,7 +279,7 @@ def _texts(files: list[Path], items: Path | None, control: Sequence[str], is_gro
 
 
 def _held(texts: Items, control: list[str]) -> dict[str, dict[Any, Any]]:
-    """What is held equal, by the labels of the comparisons."""
+    """The numbers to control for, by the labels of the comparisons."""
     return {name: _spelt(texts, of_item) for name, of_item in texts.held(control).items()}
 
 

@@ -65,7 +65,7 @@ class QuestionFlags:
     Parameters
     ----------
     criterion : What makes a text better, to end "Which Text is …": "more coherent"; or "continues the story better".
-    kind : What the texts are, as the judge is told: Story, Answer.
+    kind : What the texts are, in the judge's question: Story, Answer.
     heading : What stands above the context. Default: the name of its column.
     """
 
@@ -169,7 +169,7 @@ def names_in(given: list[str] | None) -> list[str]:
 
 
 def run_folder(path: Path) -> Path:
-    """A run folder, named by itself or by the database in it; a ValueError where it is none."""
+    """A run folder, given by its own path or by that of its database; a ValueError where it is none."""
     database = database_of(path)
     if database is None or not database.is_file():
         raise ValueError(f"{path} is not a run folder: it has no {DATABASE}; comparo runs lists those that there are")

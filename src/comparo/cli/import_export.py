@@ -1,7 +1,4 @@
-"""comparo import: files of other tools as comparisons and items.
-
-comparo export: what a run found, for other tools.
-"""
+"""comparo import: files of other tools as comparisons and items; comparo export: a run as files for other tools."""
 
 from pathlib import Path
 from typing import Annotated
@@ -25,8 +22,8 @@ def import_command(
 ) -> None:
     """Comparisons, and texts where there are any, from files of promptfoo, AlpacaEval, Chatbot Arena and MT-Bench.
 
-    A system is an item, and a question a context. Prints the paths of what it wrote. Rows that hold no comparison are
-    left out and counted; a malformed row is an error that names it, and nothing is written.
+    A system is an item, and a question a context. Prints the paths of the files that it wrote. Rows that hold no
+    comparison are left out and counted; a malformed row is an error that names it, and nothing is written.
 
     Parameters
     ----------

@@ -50,7 +50,7 @@ def judge_command(
     items : The texts: JSONL, JSON, CSV, TSV, Parquet, .xlsx, a folder of .txt or .md files or a run folder; columns id,
         text (and context).
     is_probed : Instead: what the model can do as a judge, by about five small calls: log-probabilities, structured
-        output, effort. A run asks one such question by itself.
+        output, effort. A run asks one such question of its own accord.
     out : A .csv or .jsonl file to write to in place of stdout. Pairs that it holds answers to are not asked again, so
         the same command goes on where it stopped.
     output : How to print the judgements.
@@ -98,11 +98,11 @@ def _probe(asked: JudgeFlags, context: typer.Context) -> None:
     if survey is None:
         raise ValueError(f"{made.name} has nothing to find out: it is not behind a server")
     found, probe = survey()
-    console, width = Console(highlight=False, markup=False), max(len(name) for name, _ in found)
+    console, width = Console(), max(len(name) for name, _ in found)
     took = f"{probe.calls} calls, {probe.tokens:,} tokens, {dollars(probe.cost)}"
-    console.print(f"{made.name}, found on {date.today()} by {took}", soft_wrap=True)
+    console.print(f"{made.name}, found on {date.today()} by {took}")
     for name, finding in found:
-        console.print(f"{name:<{width}}  {finding}", soft_wrap=True)
+        console.print(f"{name:<{width}}  {finding}")
 
 
 def _questions(table: Table, items: Items, names: Names) -> list[Question]:
@@ -125,7 +125,7 @@ def _questions(table: Table, items: Items, names: Names) -> list[Question]:
 
 
 def _summarise(done: list[Judgement], found: Mapping[str, Any]) -> None:
-    """How it went, on stderr, with the cost of what the probe `found`; a JudgeError where every judgement failed."""
+    """How it went, on stderr, with the cost of the probe in `found`; a JudgeError where every judgement failed."""
     failed = [judgement for judgement in done if judgement.failed]
     if done and len(failed) == len(done):
         raise JudgeError(f"all {len(done)} judgements failed, the first with: {failed[0].error}")

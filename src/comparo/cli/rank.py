@@ -36,7 +36,7 @@ class Plan:
     budget : Calls: 500, 10n (per item), 5% (of all pairs) or $2.50.
     until : Stop once the goal is this sure: the expected Spearman correlation with the true order, or the probability
         that the best are right.
-    goal : ranking, top-K (who is among the best K), systems (tell groups apart) or best-system (find the best group).
+    goal : ranking, top-K (who is among the best K), systems (distinguish groups) or best-system (find the best group).
     least_mass : Stop if the judge puts less than this share of its probability on the labels; 0 never.
     """
 
@@ -59,9 +59,9 @@ class How:
     plain : As in the paper: texts not looked at, equal weights, method poe-bt.
     method : As of comparo fit. Default: mixed; panel for several voices.
     bias : Position bias, as of comparo fit.
-    estimate : Whose ranking: judge; consensus, what people would say as far as a judge can tell; auto: that where texts
+    estimate : Whose ranking: judge; consensus, what people would say as far as a judge knows; auto: that where texts
         share groups; or a consensus by the share of the judge's view of single texts that people share, such as 0.5.
-    control : What is held equal: length, or a column of numbers; may be repeated.
+    control : Control for length, or a column of numbers; may be repeated.
     """
 
     strategy: Strategy | None = None

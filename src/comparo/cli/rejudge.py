@@ -57,7 +57,7 @@ def rejudge_command(
     found = complete(plan, shown.console, shown)
     assert plan.base.loop is not None
     print_result(found.ranking, plan.base.loop, shown)
-    shown.console.print(_summary(found), markup=False, soft_wrap=True)
+    shown.console.print(_summary(found))
 
 
 def _summary(found: Rejudged) -> str:

@@ -174,8 +174,8 @@ def options_of(command: Any) -> list[TyperOption]:
 def command_line(context: typer.Context, name: str | None = None, **instead: Any) -> str:
     """A shell command with every argument, and every flag that is not at its default; nothing secret is in it.
 
-    What came from a TOML file or from a variable such as COMPARO_JUDGE is a flag of its own, so that the command needs
-    neither. `name` is that of another command, and `instead` the values of some parameters in place of those given.
+    Values from a TOML file or from a variable such as COMPARO_JUDGE are flags too: the command needs neither. `name` is
+    that of another command, and `instead` the values of some parameters in place of those given.
     """
     arguments, flags = [], []
     for parameter in context.command.params:

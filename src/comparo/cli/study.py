@@ -59,7 +59,7 @@ def study_command(
         sets into the folder given by --out.
     yardstick : Instead: what comparo rank does against the paper's method, call for call, on the sets in --data.
     baseline : Instead: ask --judge by another method, and compare it with people's scores. geval: a score for each text
-        by itself, one call per text. pairs: a merge sort by comparisons (PairS-greedy).
+        alone, one call per text. pairs: a merge sort by comparisons (PairS-greedy).
     folder : Where a set of the paper lies: a folder or its file. Default: it is downloaded.
     judgements : What a judge answered: a file of comparisons (first, second, p and, if there are contexts, context) of
         one attribute, or a folder with a file SET.ATTRIBUTE.csv for each. Default: the folder judgements beside the

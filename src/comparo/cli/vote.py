@@ -35,11 +35,11 @@ class PeopleFlags:
     judges : Who votes, such as ana,bo; each gets a link. May be repeated. More may be added later by the same command.
         Default: you.
     invite : Also an invitation: whoever opens it gives a name and gets a link.
-    twice : The share of pairs that go to two judges, so that their agreement can be measured.
+    twice : The share of pairs that go to two judges, to measure their agreement.
     each : How many votes each judge is asked for; all may give more. Default: five pairs per text, shared among the
         judges; none with --invite.
-    until : Tell the organiser when the expected Spearman correlation with the ranking after endless votes is this high,
-        such as 0.9.
+    until : Notify the organiser when the expected Spearman correlation with the ranking after endless votes is this
+        high, such as 0.9.
     seed : Another seed begins with other pairs.
     """
 
@@ -108,9 +108,9 @@ def vote_command(
     ----------
     data : The texts: a folder of .txt, .md, .docx or .pdf files, or JSONL, JSON, CSV, TSV, Parquet or .xlsx with
         columns id, text (and context), a .txt file with a text a line, or a run folder: of a judge's run, the pairs
-        that tell most about the judge come first.
+        that show most about the judge come first.
     criterion : What makes a text better, to end "Which Text is …": "better argued", "more convincing".
-    kind : What the texts are, as judges are told: Essay, Summary.
+    kind : What the texts are, in the question to judges: Essay, Summary.
     heading : What stands above the context: Article. Default: the name of its column.
     out : The run folder. Default: comparo-runs/TIME-NAME, or that of the same voting, to continue.
     fresh : Start anew; an existing folder is renamed and kept.

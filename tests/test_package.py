@@ -66,7 +66,7 @@ def test_a_command_loads_only_what_it_needs_to_start(name):
 
 
 def test_the_list_of_commands_says_what_each_says():
-    for name, (_, summary) in COMMANDS.items():
+    for name, summary in COMMANDS.items():
         assert load_command(name).help.split("\n\n")[0].replace("\n", " ") == summary
 
 

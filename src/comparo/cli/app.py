@@ -145,48 +145,25 @@ def _bare(kind: Any) -> Any:
     return get_args(kinds[0])[0] if get_origin(kinds[0]) is list else kinds[0]
 
 
-# For each command: its file, and the line in the list of commands, which is the first one of the function's docstring.
+# For each command its line in the list of commands, which is the first one of the function's docstring.
 COMMANDS = {
-    "demo": ("demo", "See it work: a tiny model on this machine ranks 24 sentences, and shows what it cannot do."),
-    "rank": ("rank", "Rank texts by a judge, from few comparisons, safe to stop and start again."),
-    "audition": (
-        "audition",
-        "Which judge and which wording, without a single label: all get the same few pairs, in both orders.",
-    ),
-    "compare": (
-        "compare",
-        "Is B better than A, on how many inputs, by how much, and how sure is that? Stops once the answer is sure.",
-    ),
-    "vote": (
-        "vote",
-        "People vote on a page: two texts side by side, which is better? Every vote is safe before the next pair.",
-    ),
-    "fit": ("fit", "Scores and a ranking from recorded comparisons."),
-    "agree": ("agree", "A judge against people on the same pairs."),
-    "select": ("select", "The next pairs to ask, for those who judge elsewhere."),
-    "judge": ("judge", "Judgements of pairs of texts, one a line, as they come."),
-    "plan": ("plan", "How many calls a ranking will take, by simulation; no judge is asked."),
-    "study": (
-        "study",
-        "How few comparisons are enough, and by which method? From recorded judgements: only --baseline asks a judge.",
-    ),
-    "rejudge": (
-        "rejudge",
-        "The pairs of a run put to another judge: how far the two rankings agree, and their consensus.",
-    ),
-    "import": (
-        "import_export",
-        "Comparisons, and texts where there are any, from files of promptfoo, AlpacaEval, Chatbot Arena and MT-Bench.",
-    ),
-    "export": (
-        "import_export",
-        "What a run found as a file for other tools: comparisons, preference pairs, a data set for Hugging Face.",
-    ),
-    "runs": (
-        "runs",
-        "The runs in a folder, the oldest first: judge, budget, how many judgements were answered and failed.",
-    ),
+    "demo": "See it work: a tiny model on this machine ranks 24 sentences, and shows what it cannot do.",
+    "rank": "Rank texts by a judge, from few comparisons, safe to stop and start again.",
+    "audition": "Which judge and which wording, without a single label: all get the same few pairs, in both orders.",
+    "compare": "Is B better than A, on how many inputs, by how much, and how surely? Stops once the answer is sure.",
+    "vote": "People vote on a page: two texts side by side, which is better? Every vote is safe before the next pair.",
+    "fit": "Scores and a ranking from recorded comparisons.",
+    "agree": "A judge against people on the same pairs.",
+    "select": "The next pairs to ask, for those who judge elsewhere.",
+    "judge": "Judgements of pairs of texts, one a line, as they come.",
+    "plan": "How many calls a ranking will take, by simulation; no judge is asked.",
+    "study": "How few comparisons are enough, and by which method? From recorded judgements; --baseline asks a judge.",
+    "rejudge": "The pairs of a run put to another judge: how far the two rankings agree, and their consensus.",
+    "import": "Comparisons, and texts if there are any, from files of promptfoo, AlpacaEval, Chatbot Arena and MT-Bench.",
+    "export": "What a run found as a file for other tools: comparisons, preference pairs, a data set for Hugging Face.",
+    "runs": "The runs in a folder, the oldest first: judge, budget, how many judgements were answered and failed.",
 }
+FILES = {"import": "import_export", "export": "import_export"}  # of commands that are not in a file of their name
 
 # The flags that --help shows of a command that has many; --help-all shows all of them.
 COMMON = {
@@ -204,7 +181,7 @@ COMMON = {
 @cache
 def load_command(name: str) -> TyperCommand:
     """Import a command and let each of its flags come from a variable."""
-    module = import_module(f"comparo.cli.{COMMANDS[name][0]}")
+    module = import_module(f"comparo.cli.{FILES.get(name, name)}")
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
     function = with_flags(getattr(module, f"{name}_command"))
     said = Described.of(function.__doc__)
@@ -222,7 +199,7 @@ class Commands(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        self.commands = {name: TyperCommand(name, help=summary) for name, (_, summary) in COMMANDS.items()}
+        self.commands = {name: TyperCommand(name, help=summary) for name, summary in COMMANDS.items()}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)

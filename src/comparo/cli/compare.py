@@ -55,7 +55,7 @@ def compare_command(
     output: Annotated[Literal["table", "json", "markdown"], typer.Option("--format")] = "table",
     quiet: Annotated[bool, typer.Option("--quiet", "-q")] = False,
 ) -> None:
-    """Is B better than A, on how many inputs, by how much, and how sure is that? Stops once the answer is sure.
+    """Is B better than A, on how many inputs, by how much, and how surely? Stops once the answer is sure.
 
     Both texts of an input are shown in both orders. The answer goes to stdout, and to the run folder as compare.json
     and compare.md, beside the report. The same command continues a run that was stopped.

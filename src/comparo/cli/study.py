@@ -46,7 +46,7 @@ def study_command(
     seed: Annotated[int, typer.Option(min=0)] = 0,
     processes: Annotated[int, typer.Option(min=1)] = 2,
 ) -> None:
-    """How few comparisons are enough, and by which method? From recorded judgements: only --baseline asks a judge.
+    """How few comparisons are enough, and by which method? From recorded judgements; --baseline asks a judge.
 
     The given number of calls is drawn at random from the recorded ones many times, every item in at least one call, and
     each method's scores are compared with people's. Repeat --orders, --strategy and --bias to compare ways of asking:

@@ -159,7 +159,7 @@ COMMANDS = {
     "plan": "How many calls a ranking will take, by simulation; no judge is asked.",
     "study": "How few comparisons are enough, and by which method? From recorded judgements; --baseline asks a judge.",
     "rejudge": "The pairs of a run put to another judge: how far the two rankings agree, and their consensus.",
-    "import": "Comparisons, and texts if there are any, from files of promptfoo, AlpacaEval, Chatbot Arena and MT-Bench.",
+    "import": "Comparisons, and texts if any, from files of promptfoo, AlpacaEval, Chatbot Arena and MT-Bench.",
     "export": "What a run found as a file for other tools: comparisons, preference pairs, a data set for Hugging Face.",
     "runs": "The runs in a folder, the oldest first: judge, budget, how many judgements were answered and failed.",
 }

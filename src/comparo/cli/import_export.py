@@ -20,7 +20,7 @@ def import_command(
     items: Path | None = None,
     force: bool = False,
 ) -> None:
-    """Comparisons, and texts if there are any, from files of promptfoo, AlpacaEval, Chatbot Arena and MT-Bench.
+    """Comparisons, and texts if any, from files of promptfoo, AlpacaEval, Chatbot Arena and MT-Bench.
 
     A system is an item, and a question a context. Prints the paths of the files that it wrote. Rows that hold no
     comparison are left out and counted; a malformed row is an error that names it, and nothing is written.

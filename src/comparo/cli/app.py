@@ -96,7 +96,8 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _flags_of_group(group: type[Any]) -> list[inspect.Parameter]:
-    hints, said = get_type_hints(group, include_extras=True), {}
+    hints = get_type_hints(group, include_extras=True)
+    said: dict[str, str] = {}
     for part in reversed(group.__mro__):
         said |= Described.of(part.__doc__).parameters
     panel = Described.of(group.__doc__).text.rstrip(".")

@@ -148,10 +148,10 @@ def fit_command(
         "prior_pairs": prior_pairs,
         "level": level,
     }
-    if criteria and criterion is None:
-        print_criteria_fit(files[0], partial(quiet_fit, method=method, **how), method, output, top)
-        return
     fitted: Callable[[Comparisons], Ranking] = partial(quiet_fit, method=method, **how)
+    if criteria and criterion is None:
+        print_criteria_fit(files[0], fitted, method, output, top)
+        return
     if are_votes:
         own = shared_ids(chosen) if _folder(files) is None else _own_groups(files)
         fitted = partial(rank_votes, groups=groups or own, level=level)

@@ -44,7 +44,7 @@ HERE = ("local", "simulated", "replay")  # providers that load no model but thos
 ROLES = ("id", "text", "context_id", "scores")  # of --columns
 FLAGS: ContextVar[Mapping[str, str]] = ContextVar("flags", default=MappingProxyType({}))  # of the command that runs
 QUOTES = ("'", '"')
-_PARAMETER = re.compile(r"`(\w+)(?:=([^`]+))?`|\b(\w+)=('[^']*'|\"[^\"]*\"|True\b|…)")
+_PARAMETER = re.compile(r"`(\w+)(?:=([^`]+))?`|(?<![^\s(])(\w+)=('[^']*'|\"[^\"]*\"|True\b|…)")
 
 
 def name_of(option: TyperOption) -> str:

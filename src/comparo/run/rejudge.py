@@ -114,7 +114,7 @@ def rejudge(
     run
         The folder of a run.
     judge, wording
-        Who is asked, and how the criterion is put; by default as in the run.
+        Who is asked, as for `rank`, and how the criterion is put; by default as in the run.
     budget
         How many of the run's questions are asked, in the order in which they were: a number, "5n", "50%", or "$2.50".
     out, notes, watch, cache

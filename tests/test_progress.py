@@ -1,12 +1,14 @@
 """Long work: lines in a log, a list of runs that is shown again and again, a bar, and why a run ended."""
 
 import io
+import json
 import re
+from itertools import pairwise
 
 import pytest
 
 from comparo import load_judge, rank, rejudge
-from comparo.cli.printing import Console, watch
+from comparo.cli.printing import Console
 from comparo.cli.progress import watched
 from comparo.cli.runs import watch_runs
 from comparo.errors import JudgeError
@@ -34,11 +36,15 @@ def test_a_run_that_is_shorter_than_a_minute_says_nothing_and_a_longer_one_does(
     assert go("quiet", Console(file=io.StringIO(), quiet=True), 0.0) == ""
 
 
-def test_judging_pairs_says_a_line_a_minute_too(capfd):
-    assert list(watch(iter("abc"), 3, every=0.0)) == ["a", "b", "c"]
-    assert capfd.readouterr().err.splitlines() == ["1/3 judged", "2/3 judged", "3/3 judged"]
-    assert list(watch(iter("abc"), 3)) == ["a", "b", "c"]
-    assert capfd.readouterr().err == ""
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_judgements_reach_a_file_whether_or_not_the_progress_is_on_a_terminal(run, tmp_path, is_terminal):
+    (tmp_path / "items.jsonl").write_text("".join(json.dumps({"id": name, "text": name}) + "\n" for name in "abcd"))
+    (tmp_path / "pairs.csv").write_text("first,second\n" + "".join(f"{a},{b}\n" for a, b in pairwise("abcd")))
+    (tmp_path / "answers.csv").write_text("first,second,p\n" + "".join(f"{a},{b},0.7\n" for a, b in pairwise("abcd")))
+    words = ["judge", "pairs.csv", "--items", "items.jsonl", "--judge", "replay/answers.csv", "--criterion", "x"]
+    done = run(tmp_path, words, **({"FORCE_COLOR": "1"} if is_terminal else {}))
+    assert [line[:3] for line in done.stdout.splitlines()] == ["fir", "a,b", "b,c", "c,d"], done.stderr
+    assert ("calls" in done.stderr) == is_terminal
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])

@@ -268,8 +268,8 @@ def main() -> None:
         _fail(error, 2)
     except ComparoError as error:
         _fail(error, 1)
-    except KeyboardInterrupt:
-        _fail("interrupted", 130)
+    except KeyboardInterrupt as stop:
+        _fail(str(stop) or "interrupted", getattr(stop, "code", 130))
 
 
 def _fail(error: object, code: int) -> None:

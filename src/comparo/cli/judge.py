@@ -12,7 +12,8 @@ import typer
 from comparo.cli.answer_file import LABELS, Names, line, open_answers
 from comparo.cli.flags import ColumnFlags, QuestionFlags
 from comparo.cli.judge_flags import JudgeFlags
-from comparo.cli.printing import Console, cost_words, print_text, say, watch
+from comparo.cli.printing import Console, cost_words, print_text, say
+from comparo.cli.progress import watched
 from comparo.data.columns import Table
 from comparo.data.documents import csv_line
 from comparo.data.injection import injection_sentence
@@ -23,6 +24,7 @@ from comparo.errors import ComparisonsError, JudgeError
 from comparo.judges import Judgement
 from comparo.run.budget import PROBES, dollars, paid_and_spent
 from comparo.run.plan import probe_judges
+from comparo.run.progress import Progress
 from comparo.run.voices import count_cached
 
 
@@ -81,13 +83,20 @@ def judge_command(
         probes = probe_judges([judge]) if open_pairs else []
         if file is None and output == "csv":
             print_text(csv_line(header))
-        done: list[Judgement] = []
-        for judgement in watch(judge.judge(iter(open_pairs), prompt), len(open_pairs)):
-            if file is None:
-                print_text(line(judgement.row(), header, output == "csv"))
-            else:
-                file.write(judgement.row())
-            done.append(judgement)
+        done, progress = list[Judgement](), Progress(len(open_pairs))
+        with watched(Console(stderr=True)) as show:
+            for judgement in judge.judge(iter(open_pairs), prompt):
+                if file is None:
+                    print_text(line(judgement.row(), header, output == "csv"))
+                else:
+                    file.write(judgement.row())
+                done.append(judgement)
+                progress.asked += 1
+                progress.failed += judgement.failed
+                progress.answered += not judgement.failed
+                progress.cost += judgement.spent if judgement.spent > 0 else 0.0
+                if show is not None:
+                    show(progress)
     _summarise(done, {PROBES: probes})
 
 

@@ -7,12 +7,10 @@ out; files and pipes get the text as it is.
 import json
 import math
 import sys
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 from rich.console import Console as RichConsole
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -25,7 +23,6 @@ from comparo.ranking.ranking import Ranking
 from comparo.run.budget import dollars
 
 Format = Literal["table", "csv", "json"]
-Something = TypeVar("Something")
 MINUTE = 60.0  # seconds between two lines of progress in a log
 
 
@@ -146,18 +143,6 @@ def print_notes(notes: Iterable[str]) -> None:
     """What a reader must know, on stderr."""
     for note in notes:
         say(f"Note: {note}", "yellow")
-
-
-def watch(things: Iterable[Something], total: int, every: float = MINUTE) -> Iterator[Something]:
-    """The things as they come, with a bar on stderr where that is a terminal, else a line in `every` seconds."""
-    columns = (TextColumn("judging"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console, said = Console(stderr=True), time.monotonic()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        for number, thing in enumerate(progress.track(things, total=total), 1):
-            yield thing
-            if not console.is_terminal and time.monotonic() - said >= every:
-                said = time.monotonic()
-                say(f"{number:,}/{total:,} judged")
 
 
 def whose(ranking: Ranking) -> str:

@@ -2,6 +2,7 @@
 
 import logging
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -39,7 +40,8 @@ def watched(console: Console, pace: float = MINUTE) -> Iterator[Watcher | None]:
         if console.quiet:
             yield None
         elif console.is_terminal:
-            with Live(Text("starting"), console=console, transient=True, refresh_per_second=4) as live:
+            # Results on the same terminal go above the line; those in a file must not be redirected.
+            with Live(Text("starting"), console=console, transient=True, redirect_stdout=sys.stdout.isatty()) as live:
                 yield lambda progress: live.update(progress_line(progress))
         else:
             yield Line(console, pace)

@@ -62,7 +62,6 @@ def audition_command(
     """
     items = columns.read(data, group=group)
     question = question.spelled_out("all")
-
     voices = voices_of(asked.make(items, context), question.make(items, columns, asked.reader))
     name = f"{'stdin' if data == '-' else data}-audition"
     storage = Storage(out, name, notes={"command": command_line(context)})

@@ -39,14 +39,6 @@ Batch = Annotated[
         rich_help_panel="How much is asked",
     ),
 ]
-AllowChanges = Annotated[
-    bool,
-    typer.Option(
-        "--allow-changes",
-        help="Leave out judgements about texts that changed or are gone (docs/runs.md).",
-        rich_help_panel="Output",
-    ),
-]
 UNRELIABLE = 4  # the exit code of --fail-if-judge-unreliable: by `Flips.are_many`
 FailIfJudgeUnreliable = Annotated[
     bool,

@@ -101,7 +101,7 @@ def rank_command(
     how: How,
     out: Annotated[Path | None, typer.Option(rich_help_panel=PRINTED)] = None,
     fresh: Annotated[bool, typer.Option("--fresh", rich_help_panel=PRINTED)] = False,
-    allow_changes: groups.AllowChanges = False,
+    allow_changes: Annotated[bool, typer.Option("--allow-changes", rich_help_panel=PRINTED)] = False,
     fail_if_judge_unreliable: groups.FailIfJudgeUnreliable = False,
     shown: Shown,
 ) -> None:
@@ -120,6 +120,7 @@ def rank_command(
     dry_run : Say calls, tokens, price and the first question; ask nothing.
     out : The run folder; new items are added to its run. Default: comparo-runs/TIME-NAME.
     fresh : Start anew; an old folder is kept.
+    allow_changes : Leave out judgements about texts that changed or are gone (docs/runs.md).
 
     Examples
     --------
@@ -131,7 +132,6 @@ def rank_command(
     old = None if fresh or out is None else items_there(out)
     items = columns.read(data, group=group, numbers=numbers, old=old)
     prompts = question.resolved.spelled_out("all", AUTO).make(items, columns, asked.reader)
-
     prepared = prepare_rank(
         items,
         prompt=prompts,

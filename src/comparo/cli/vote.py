@@ -77,9 +77,8 @@ class PageFlags:
     """
 
     markdown: bool = False
-    break_after: Annotated[float, typer.Option(min=0)] = (
-        50.0  # the rest of the hour is a break, as the UK's Health and Safety Executive advises for work at screens
-    )
+    # The rest of the hour is a break, as the UK's Health and Safety Executive advises for work at screens.
+    break_after: Annotated[float, typer.Option(min=0)] = 50.0
     host: str = HOST
     port: Annotated[int | None, typer.Option(min=1, max=65535)] = None
     no_browser: bool = False

@@ -44,7 +44,11 @@ HERE = ("local", "simulated", "replay")  # providers that load no model but thos
 ROLES = ("id", "text", "context_id", "scores")  # of --columns
 FLAGS: ContextVar[Mapping[str, str]] = ContextVar("flags", default=MappingProxyType({}))  # of the command that runs
 QUOTES = ("'", '"')
-_PARAMETER = re.compile(r"`(\w+)(?:=([^`]+))?`|(?<![^\s(])(\w+)=('[^']*'|\"[^\"]*\"|True\b|…)")
+_PARAMETER = re.compile(
+    r"--[\w-]+ \S+"  # a flag of a command to copy, whose value stays as it is
+    r"|`(\w+)(?:=([^`]+))?`"
+    r"|(?<![^\s(])(?<![;,] )(\w+)=('[^']*'|\"[^\"]*\"|True\b|…|\d+(?:\.\d+)?\b)"
+)
 
 
 def name_of(option: TyperOption) -> str:
@@ -63,11 +67,13 @@ def flags_of(command: TyperCommand) -> dict[str, str]:
 def in_flags(message: str, flags: Mapping[str, str]) -> str:
     """A message of the library, with flags in place of the parameters that it names.
 
-    These are a name in backticks, with or without a value, and a name with a value in quotes.
+    These are a name in backticks, and a name with a value in quotes, a number or True.
 
-    >>> flags = {"budget": "--budget", "fresh": "--fresh"}
-    >>> in_flags("choose another `budget`, such as budget='5n', `budget=500` or fresh=True, or another `seed`", flags)
-    'choose another --budget, such as --budget 5n, --budget 500 or --fresh, or another `seed`'
+    >>> flags = {"budget": "--budget", "fresh": "--fresh", "price": "--price"}
+    >>> in_flags("choose another `budget`, such as budget='5n' or budget=500, or fresh=True, or another `seed`", flags)
+    'choose another --budget, such as --budget 5n or --budget 500, or --fresh, or another `seed`'
+    >>> in_flags("comparo rank a.csv --judge 'openai/m; price=2' --option price=2", flags)
+    "comparo rank a.csv --judge 'openai/m; price=2' --option price=2"
     """
 
     def flag(found: re.Match[str]) -> str:

@@ -21,6 +21,7 @@ from comparo.data.wordings import (
     OPEN,
     PAPER_WORDING,
     PLACES,
+    WORDINGS,
     listed,
     meant_by,
     wording_named,
@@ -139,6 +140,25 @@ class Prompt:
         """How many texts are compared."""
         return sum(match[1] in PLACES for match in _BRACES.finditer(self.template))
 
+    def resized(self, size: int) -> "Prompt":
+        """The prompt of the same criterion and wording about `size` texts, 2 to 8.
+
+        A ValueError where the prompt is none of a criterion.
+
+        >>> criterion_prompt("funnier", "Joke").resized(3).template.splitlines()[-1]
+        'Which Joke is funnier, Joke A, Joke B or Joke C?'
+        """
+        if size == self.size:
+            return self
+        form = WORDINGS.get(self.wording or "")
+        found = None if form is None else form.read(self.template)
+        if form is None or found is None:
+            raise ValueError("line-ups put a criterion; use lineup=2 for a prompt of your own or several criteria")
+        kind, heading, does = found
+        template = form.template(does, kind, heading, size)
+        template = template if self.wording == PAPER_WORDING else delimited(template)
+        return Prompt(template, LETTERS[:size], self.answer, self.wording)
+
     @property
     def has_context(self) -> bool:
         """Whether the template shows the context."""
@@ -244,13 +264,13 @@ def delimited(template: str) -> str:
 
 
 def criterion_prompt(
-    criterion: str, kind: str = "Text", context: str | None = None, wording: str = PAPER_WORDING, size: int = 2
+    criterion: str, kind: str = "Text", context: str | None = None, wording: str = PAPER_WORDING
 ) -> Prompt:
     """The prompt for a criterion in the user's words, what the texts are, and the heading of their context.
 
     The criterion ends the sentence "Which Summary is …" or, if it begins with a verb, "Which Summary …". `wording` is
     one of `comparo.data.wordings.WORDINGS`; one that cannot put the criterion raises a ValueError. All but the paper's
-    are `delimited`. The prompt asks about `size` texts, 2 to 8.
+    are `delimited`.
 
     >>> print(criterion_prompt("more coherent", kind="Summary", context="Article").template)
     Article: {context}
@@ -273,10 +293,10 @@ def criterion_prompt(
     form = wording_named(wording)
     if not form.takes_noun and (meant := meant_by(criterion)) is not None:
         raise ValueError(f'the criterion {criterion!r} does not end "Which {kind} is …"; did you mean "{meant}"?')
-    template = form.template(escape(criterion), escape(kind), escape(context.strip()) if context else "", size)
+    template = form.template(escape(criterion), escape(kind), escape(context.strip()) if context else "")
     if wording != PAPER_WORDING:
         template = delimited(template)
-    return Prompt(template, LETTERS[:size], kind if form.is_begun else "", wording)
+    return Prompt(template, LABELS, kind if form.is_begun else "", wording)
 
 
 def paper_prompt(name: str) -> Prompt:
@@ -304,14 +324,12 @@ def choose_prompt(
     wording: str | None = None,
     labels: tuple[str, str] | None = None,
     answer: str | None = None,
-    size: int = 2,
 ) -> Prompt:
     """The prompt for a criterion, for the name of one of the paper's prompts, or for a template.
 
     `heading` is printed above the context, None if there is no context to show; `wording` is the name of the way to put
     the criterion; `labels` and `answer` replace those of the prompt. A template is `delimited` unless the wording is
     the paper's; a `Prompt` is used as it is. A prompt that shows a context where there is none raises a ValueError.
-    Only a criterion can be asked about more than two texts (`size`).
 
     >>> choose_prompt("funnier").answer, choose_prompt(prompt="summeval/fluency", heading="Article").answer
     ('Text', 'Summary')
@@ -321,11 +339,9 @@ def choose_prompt(
     if (criterion is None) == (prompt is None):
         raise ValueError('say what makes a text better: a criterion such as "more coherent", or a prompt (not both)')
     if criterion is not None:
-        chosen = criterion_prompt(criterion, kind, heading, DEFAULT_WORDING if wording is None else wording, size)
+        chosen = criterion_prompt(criterion, kind, heading, DEFAULT_WORDING if wording is None else wording)
         if labels is not None:
             raise ValueError("the criterion's prompt says A and B; other labels need a template of your own")
-    elif size > 2:
-        raise ValueError("a prompt of your own asks about two texts; for line-ups give a criterion, or lineup=2")
     elif wording not in (None, PAPER_WORDING):
         raise ValueError(f"a wording ({wording}) puts a criterion, and a prompt has its own words; give one of the two")
     elif isinstance(prompt, Prompt):

@@ -114,7 +114,8 @@ class Wording:
                 if part.endswith(end):
                     ends[end] = part.removesuffix(end)
         kind, heading = ends.values()
-        before, _, after = self._asked(kind.rstrip(), "\0").partition("\0")
+        size = sum(f"{{{place}}}" in template for place in PLACES)
+        before, _, after = self._asked(kind.rstrip(), "\0", size).partition("\0")
         does = last.removeprefix(before).removesuffix(after)
         return (kind.rstrip(), heading, does) if kind and last == before + does + after else None
 

@@ -99,6 +99,15 @@ def comparisons(judgements: Iterable[Judgement]) -> Comparisons:
     )
 
 
+def observed(answers: Sequence[Judgement]) -> list[Any]:
+    """The answers of a context as rows for a choice of pairs or line-ups."""
+    if not any(one.lineup for one in answers):
+        return [(one.question.first, one.question.second, one.p, one.weight) for one in answers]
+    ends = [one.question.first for one in answers], [one.question.second for one in answers]
+    columns = lineup_columns(*ends, [one.p for one in answers], [one.lineup for one in answers])
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
 def by_ranking(answers: Sequence[Judgement]) -> list[list[Judgement]]:
     """The answers as they are ranked: all of them, or those to each criterion, by calls that answered all criteria.
 

@@ -47,7 +47,8 @@ QUOTES = ("'", '"')
 _PARAMETER = re.compile(
     r"--[\w-]+ \S+"  # a flag of a command to copy, whose value stays as it is
     r"|`(\w+)(?:=([^`]+))?`"
-    r"|(?<![^\s(])(?<![;,] )(\w+)=('[^']*'|\"[^\"]*\"|True\b|…|\d+(?:\.\d+)?\b)"
+    r"|(?<![^\s(])(\w+)=('[^']*'|\"[^\"]*\"|True\b|…)"
+    r"|(?<![^\s(])(?<![;,] )(\w+)=(\d+(?:\.\d+)?)\b"  # not an option of a judge, 'openai/m; price=2'
 )
 
 
@@ -77,7 +78,7 @@ def in_flags(message: str, flags: Mapping[str, str]) -> str:
     """
 
     def flag(found: re.Match[str]) -> str:
-        name, value = found[1] or found[3], found[2] or found[4]
+        name, value = found[1] or found[3] or found[5], found[2] or found[4] or found[6]
         if name not in flags:
             return found[0]
         if value in (None, "True"):

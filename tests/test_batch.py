@@ -40,6 +40,11 @@ def server():
         yield made
 
 
+@pytest.fixture(autouse=True)
+def _where_the_cache_is(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+
 def test_the_answers_are_those_of_single_calls(server, tmp_path):
     """What a line of the results says is read as an answer to a single call is."""
     go(server.url, tmp_path / "run")
@@ -67,7 +72,7 @@ def test_a_run_that_waits_for_a_batch_is_not_asked_directly(server, tmp_path):
     }
     with pytest.raises(PendingError):
         comparo.rank(texts(), "better", **options | {"out": Storage(tmp_path / "run", batch="submit")})
-    with pytest.raises(StoreError, match=r"39 questions .*add --batch"):
+    with pytest.raises(StoreError, match=r"39 questions .*add batch='wait'"):
         comparo.rank(texts(), "better", **options)
     server.does.looks = 0
     comparo.rank(texts(), "better", **options | {"out": Storage(tmp_path / "run", batch="wait")})
@@ -359,12 +364,12 @@ def test_a_repaired_folder_goes_on_with_its_batch(server, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"until": 0.9}, "--until goes by answers"),
-        ({"strategy": "adaptive"}, "--strategy goes by answers"),
-        ({"goal": "top-2"}, "--goal top-2 goes by answers"),
+        ({"until": 0.9}, "`until` goes by answers"),
+        ({"strategy": "adaptive"}, "`strategy` goes by answers"),
+        ({"goal": "top-2"}, "goal='top-2' goes by answers"),
         ({"wording": ["paper", "between"]}, "one judge and one wording"),
-        ({"wording": "auto"}, "--wording auto goes by answers"),
-        ({"out": Storage(batch="wait")}, "give out=FOLDER"),
+        ({"wording": "auto"}, "wording='auto' goes by answers"),
+        ({"out": Storage(batch="wait")}, "give out='FOLDER'"),
         ({"judge": "simulated/soft"}, "simulated/soft takes no batches"),
         ({"out": Storage("run", batch="later")}, "'wait', 'submit', 'cancel', not 'later'"),
     ],

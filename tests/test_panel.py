@@ -534,7 +534,7 @@ def test_what_a_panel_tells():
     [
         ({"method": "panel", "people": ["zoe"]}, "no judge 'zoe'.* ana, bo"),
         ({"method": "panel", "people": "ana"}, r"such as \['ana'\]"),
-        ({"method": "mixed", "people": ["ana"]}, "people belong to method='panel'"),
+        ({"method": "mixed", "people": ["ana"]}, "`people` belong to method='panel'"),
         ({"method": "mixed", "prior": 2.0}, "estimates its prior"),
     ],
 )

@@ -321,7 +321,7 @@ def test_repeated_judgements_count_once_and_strangers_are_refused():
     assert recorded.weight.tolist() == [2.0, 1.0]
     with pytest.raises(ComparisonsError, match=r"judgement 1 .*'ana'.* not among"):
         Recorded.of([("i0", "ana", 0.2)], items, "score")
-    with pytest.raises(ComparisonsError, match=r"'wit'; .* score\. .*scores=NAME"):
+    with pytest.raises(ComparisonsError, match=r"'wit'; .* score\. .*scores='NAME'"):
         Recorded.of([("i0", "i1", 0.2)], items, "wit")
     two = Items.of(texts([3, 3], np.random.default_rng(0)))
     with pytest.raises(ComparisonsError, match="add a column context"):

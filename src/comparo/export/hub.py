@@ -43,7 +43,7 @@ def write_dataset(folder: Path, record: Record) -> dict[str, int]:
             write_columns(folder / "data" / f"{name}{ending}", _as_text(columns))
         (folder / CARD).write_text(card(record, tables, ending), encoding="utf-8")
     except OSError as error:
-        raise ComparisonsError(f"{folder} cannot be written ({error.strerror}); choose another --out") from error
+        raise ComparisonsError(f"{folder} cannot be written ({error.strerror}); choose another `out`") from error
     return {name: _rows(columns) for name, columns in tables.items()}
 
 

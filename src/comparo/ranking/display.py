@@ -60,7 +60,7 @@ def consensus_sentence(ranking: Scores) -> str:
     return (
         f"This is what people would say, as far as {who} can tell: a text counts by {expected}, and by "
         f"{ranking.validity:.0%} of what {who} says of the text beyond that{first}. judge_rank is the rank by {who} "
-        'alone; --estimate judge (in Python, estimate="judge") ranks by it, without new calls.'
+        "alone; estimate='judge' ranks by it, without new calls."
     )
 
 

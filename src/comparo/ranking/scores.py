@@ -79,7 +79,7 @@ class People:
             return ()
         return (
             "hardly any text is in two votes, so that they do not tell how much texts of one group vary: the intervals "
-            "of people's scores may be far off; ask about the same texts again, or use fit --powered for groups",
+            "of people's scores may be far off; ask about the same texts again, or use `powered` for groups",
         )
 
     @property

@@ -100,7 +100,7 @@ class Budget:
         if self.unit == "$" and cost == 0:
             raise ValueError("the judge costs nothing, so a budget in dollars sets no bound; use one such as 10n")
         if self.unit == "$" and not cost > 0:
-            raise ValueError("a budget in dollars needs the judge's price; give it by --price, or a budget such as 10n")
+            raise ValueError("a budget in dollars needs the judge's price; give it by `price`, or a budget such as 10n")
         added = dict(sizes) if new is None else {context: new.get(context, 0) for context in sizes}
         total = max(1, sum(added.values()))
         wanted: dict[Any, float] = {
@@ -127,7 +127,7 @@ class Budget:
                 what = f"connect the {sizes[context]}" if new is None else f"place the {added[context]} new"
                 raise ValueError(
                     f"{number} calls cannot {what} items{place}: at least {needed} are needed; allow more, such as "
-                    f"--budget 5n{'' if new is None else ', which is for each new item'}"
+                    f"budget='5n'{'' if new is None else ', which is for each new item'}"
                 )
         made = sum(number for number, _ in calls.values())
         if groups is not None and made < (needed := whole * (groups - 1)):

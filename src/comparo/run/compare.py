@@ -139,7 +139,7 @@ class Duel:
         if self.cluster is None or Bettors(np.array([0.5]), 1 - self.level, 1).needed <= (self.observations or 0):
             return found
         few = (
-            f"{self.observations} clusters of inputs are too few to be sure of anything; --cluster id takes every input"
+            f"{self.observations} clusters of inputs are too few to be sure of anything; cluster='id' takes every input"
         )
         return (*found, f"{few} as independent of the others")
 

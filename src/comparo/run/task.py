@@ -105,8 +105,8 @@ class Task:
             raise ValueError(f"seed = {self.seed!r} is not a whole number from 0 up")
         if self.is_panel and self.estimate == "consensus" and not self.fitting.has_groups:
             raise ValueError(
-                "what people would say needs, for several voices, texts that share a group; name a column by --group, "
-                "or leave --estimate out: the ranking is then what the voices agree on"
+                "what people would say needs, for several voices, texts that share a group; name a column by `group`, "
+                "or leave `estimate` out: the ranking is then what the voices agree on"
             )
         # Fit four comparisons with these options: impossible ones fail before any call is made.
         ranking = quiet_fit(REHEARSAL, self.fitting.method, bias=self.bias)
@@ -134,7 +134,7 @@ class Task:
         group = self.fitting.group
         if group is None:
             raise ValueError(
-                f"goal={self.goal!r} compares groups of texts; name a column by --group, such as the system that wrote "
+                f"goal={self.goal!r} compares groups of texts; name a column by `group`, such as the system that wrote "
                 "them, or give them the same ids in several contexts"
             )
         if self.strategy != "adaptive":

@@ -39,7 +39,7 @@ def write_study(
         if (data / f"{name}.jsonl").is_file():
             found[name] = experiment(open_set(name, data, judgements), plan, draws, seed, processes)
     if "summeval" not in found:
-        raise ValueError(f"there is no summeval.jsonl in {data}; give the folder of the data sets with --data")
+        raise ValueError(f"there is no summeval.jsonl in {data}; give the folder of the data sets with `data`")
     options = "" if (draws, seed) == (100, 0) else f" --draws {draws} --seed {seed}"
     where = f" --judgements {judgements}" if judgements is not None else ""
     text = render(found, draws, f"comparo study all --data {data}{where} --out {out}{options}")

@@ -97,7 +97,7 @@ def test_p_is_read_where_the_reply_names_a_label():
 @pytest.mark.parametrize("text", ["Logprobs is not enabled for models/gemini-3.8-flash", "Logprobs is not supported"])
 def test_a_model_without_log_probabilities_is_told_at_once(text):
     with Api(gemini(refused(400, INVALID, text))) as api:
-        assert "gives no log-probabilities; use --option votes=5" in refusal_of(api)
+        assert "gives no log-probabilities; use votes=5" in refusal_of(api)
 
 
 def test_a_reply_without_log_probabilities_is_told_too():

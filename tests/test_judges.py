@@ -214,7 +214,7 @@ for fetch, digest in ((False, "0"), (True, "0"), (False, sys.argv[1])):
 """
     done = subprocess.run([sys.executable, "-c", code, digest], env=environment, capture_output=True, text=True)
     absent, wrong, right = done.stdout.splitlines()
-    assert absent.endswith("--option fetch=true downloads its 1.1 GB")
+    assert absent.endswith("fetch=True downloads its 1.1 GB")
     assert "file that was meant" in wrong
     assert right == "b'GGUF'"
 

@@ -451,7 +451,7 @@ def test_one_replica_is_probed_for_all_and_none_of_their_questions_is_refused(mo
         assert (len(api.asked), refused) == (24, [])
         assert [line for line in caplog.messages if "effort none" in line and "a probe of 1 call" in line]
     with Api(O3) as api, ray_judge("openai/o3", options | {"base_url": api.url}, cpus=0.5) as judge:
-        with pytest.raises(JudgeError, match="use --option votes=5"):
+        with pytest.raises(JudgeError, match="use votes=5"):
             rank(items, "larger", judge=judge, budget="4n")
         assert api.asked == []
     assert next(iter(ranking)) == "5"

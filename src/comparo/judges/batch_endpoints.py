@@ -117,9 +117,9 @@ class OpenAIBatches(ServerBatches):
     most_lines, most_bytes = 50_000, 200_000_000  # of a file, by OpenAI's reference of the Batch API
     route, after, skew = "/batches", "after", 3600.0
 
-    @property
-    def _endpoint(self) -> str:
-        return "/v1/chat/completions" if self._judge.endpoint == "chat" else "/v1/completions"
+    def __init__(self, judge: Settings, caller: Caller, endpoint: str) -> None:
+        super().__init__(judge, caller)
+        self._endpoint = endpoint
 
     def line(self, name: str, request: Any) -> bytes:
         return as_json({"custom_id": name, "method": "POST", "url": self._endpoint, "body": request}) + b"\n"

@@ -200,7 +200,7 @@ class BatchClient:
             if is_made and problem.status in (404, 410):
                 raise self._lost(problem) from None
             if problem.status in (404, 405, 501):
-                raise JudgeError(f"{self.address} takes no batches {problem}; leave --batch out") from None
+                raise JudgeError(f"{self.address} takes no batches {problem}; leave batch out") from None
             raise JudgeError(f"{self.address} refused the batch {problem}") from None
 
     def _wait(self, problem: Exception, tried: int) -> None:
@@ -244,7 +244,7 @@ class BatchClient:
 
     def _lost(self, problem: Refused) -> LostError:
         return LostError(
-            f"{self.address} has lost the batch, or its results {problem}. With --batch cancel it is given up, and "
+            f"{self.address} has lost the batch, or its results {problem}. With batch='cancel' it is given up, and "
             "the same command then asks its questions again"
         )
 

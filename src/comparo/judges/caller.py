@@ -285,8 +285,8 @@ class Caller(ABC):
         if self.dialect.gives_logprobs:
             return AnswerError(f"{where} gives no log-probabilities for this question{f': {why}' if why else ''}")
         return JudgeError(
-            f"{where} gives no log-probabilities{f' ({why})' if why else ''}; use --option votes=5 to sample verdicts "
-            "instead (that is another run: give it another --out, or none)"
+            f"{where} gives no log-probabilities{f' ({why})' if why else ''}; use votes=5 to sample verdicts instead "
+            "(that is another run: give it another folder by out=…, or none)"
         )
 
     def quoted(self, answer: Answer) -> str:

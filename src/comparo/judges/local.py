@@ -130,7 +130,7 @@ def _from_hub(name: str, hub: Hub, fetch: bool) -> Path:
     try:
         return Path(hf_hub_download(hub.repository, hub.file, local_files_only=not fetch))
     except LocalEntryNotFoundError as error:
-        remedy = "check the network" if fetch else f"--option fetch=true downloads its {hub.gigabytes} GB"
+        remedy = "check the network" if fetch else f"fetch=True downloads its {hub.gigabytes} GB"
         raise JudgeError(f"{hub.file} of {hub.repository} is not on this machine; {remedy}") from error
     except HfHubHTTPError as error:
         raise JudgeError(f"the hub did not give {hub.file} of {hub.repository}: {error}") from error

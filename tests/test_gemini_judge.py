@@ -296,7 +296,6 @@ def test_a_probe_reads_the_list_of_models_and_asks_one_small_question():
         (Reply(MODEL), {"max_tokens": 100_000}, "65536 .*not 100000.* max_tokens"),
         (Reply(MODEL | {"thinking": False}), {"effort": "low"}, "does not reason; drop effort"),
         (Reply(MODEL | {"supportedGenerationMethods": ["embedContent"]}), {}, "does not write texts"),
-        (refused(400, INVALID, "No.", {"reason": "API_KEY_INVALID"}), {}, "refused the key .400.; set GEMINI_API_KEY"),
     ],
 )
 def test_a_probe_refuses_what_the_list_says(about, options, said):

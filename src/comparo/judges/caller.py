@@ -7,7 +7,7 @@ import json
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -35,13 +35,13 @@ class AnswerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One reply: its words, its log-probabilities in the form of OpenAI's API, and why it was withheld.
+    """One reply: its words, the log-probabilities of its tokens, and why it was withheld.
 
     `cut`: it ended at the limit of its tokens; `reasoned`: the tokens before its words may be those of reasoning.
     """
 
     text: str = ""
-    logprobs: dict[str, Any] = field(default_factory=dict)
+    logprobs: Iterable[verdicts.Row] = ()
     withheld: str = ""
     cut: bool = False
     reasoned: bool = False
@@ -158,7 +158,7 @@ class Caller(ABC):
         if said.reasoned:  # the label may be one that its reasoning mentions
             raise self.without_logprobs("it reasons before it answers")
         try:
-            positions = verdicts.token_logprobs(said.logprobs)
+            positions = verdicts.token_positions(said.logprobs)
             if isinstance(self.prompt, CriteriaPrompt):
                 found = verdicts.read_lines(positions, self.prompt)
             else:

@@ -5,7 +5,7 @@ or a grade (`graded`), which are asked for in structured output.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -161,26 +161,18 @@ def _said(candidate: Any) -> Said:
     text = whole_characters("".join(part["text"] for part in parts if "text" in part and not part.get("thought")))
     reason, why = candidate.get("finishReason"), candidate.get("finishMessage")
     withheld = "" if reason in ENDED else f"Gemini withheld its reply ({reason})" + (f": {why}" if why else "")
-    return Said(text, _as_openai(candidate.get("logprobsResult")), withheld, reason == "MAX_TOKENS")
+    return Said(text, _rows(candidate.get("logprobsResult")), withheld, reason == "MAX_TOKENS")
 
 
-def _as_openai(result: Any) -> dict[str, Any]:
-    """Log-probabilities in the form of OpenAI's API, which `token_logprobs` checks and reads."""
-    if not isinstance(result, dict):
-        return {}
+def _rows(result: Any) -> Iterator[verdicts.Row]:
+    if isinstance(result, dict):
+        chosen, top = (result.get(f"{name}Candidates") or [] for name in ("chosen", "top"))
+        for one, likeliest in zip(chosen, top, strict=True):
+            yield (*_row(one), [_row(each) for each in likeliest["candidates"]])
 
-    def named(token: dict[str, Any]) -> dict[str, Any]:
-        return {"token": token.get("token"), "logprob": token.get("logProbability")}
 
-    try:
-        chosen, top = result.get("chosenCandidates") or [], result.get("topCandidates") or []
-        content: list[Any] = [
-            {**named(one), "top_logprobs": [named(each) for each in likeliest["candidates"]]}
-            for one, likeliest in zip(chosen, top, strict=True)
-        ]
-    except (AttributeError, KeyError, TypeError, ValueError):
-        content = [None]  # which is in no form
-    return {"logprobs": {"content": content}}
+def _row(token: dict[str, Any]) -> tuple[Any, Any]:
+    return token.get("token"), token.get("logProbability")
 
 
 def _usage(usage: Any) -> Usage:

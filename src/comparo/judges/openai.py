@@ -4,7 +4,7 @@ p is read from the log-probabilities of the reply's tokens or, where there are n
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
@@ -15,10 +15,10 @@ from comparo.errors import JudgeError
 from comparo.judges.batch_endpoints import OpenAIBatches
 from comparo.judges.batches import SHARE
 from comparo.judges.caller import AnswerError, Caller, Case, Said
-from comparo.judges.http import Answer
+from comparo.judges.http import Answer, whole_characters
 from comparo.judges.prices import Usage, count
 from comparo.judges.probing import AskedJudge
-from comparo.judges.refusals import Complaint
+from comparo.judges.refusals import FILTERED, Complaint
 from comparo.judges.settings import LABEL, NONE, ROOM, VERDICT, loader
 
 HALVINGS = 5  # of the room for reasoning, before a prompt is cut: to 781 tokens
@@ -174,16 +174,8 @@ class OpenAICaller(Caller):
     def replies(self, answer: Any, case: Case) -> list[Said]:
         usage = read_usage(answer.get("usage"))
         case.usage += usage
-        return [
-            Said(
-                verdicts.reply_text(choice),
-                choice,
-                verdicts.withheld(choice),
-                choice.get("finish_reason") == "length",
-                usage.reasoning > 0 or verdicts.has_reasoning(choice),
-            )
-            for choice in (answer["choices"][0], *answer["choices"][1:])
-        ]
+        first, *others = answer["choices"]
+        return [_said(choice, usage.reasoning > 0) for choice in (first, *others)]
 
     def words(self, said: Said) -> str:
         """Leave out what a model says before its reasoning ends."""
@@ -248,6 +240,46 @@ class OpenAICaller(Caller):
         elif not self._stop_reasoning(case):
             raise self.without_logprobs()
         return True
+
+
+def _said(choice: dict[str, Any], reasoned: bool) -> Said:
+    """One of the replies that the server offers, of a chat or of a completion."""
+    inner, end = choice.get("message"), choice.get("finish_reason")
+    message = inner if isinstance(inner, dict) else {"content": choice.get("text")}
+    content, refusal = message.get("content"), message.get("refusal")
+    text = whole_characters(content) if isinstance(content, str) else ""
+    withheld = f"{FILTERED} the reply" if end == "content_filter" else ""
+    if isinstance(refusal, str) and refusal:
+        withheld = f"the model refused to answer: {refusal[:200]!r}"
+    return Said(
+        text, _rows(choice.get("logprobs")), withheld, end == "length", reasoned or has_reasoning(message, text)
+    )
+
+
+def has_reasoning(message: Mapping[str, Any], text: str) -> bool:
+    """Whether a reply begins with reasoning: apart, as vLLM, SGLang, Ollama and DeepSeek give it, or in its words.
+
+    >>> has_reasoning({"reasoning_content": "Well, A is"}, "A"), has_reasoning({}, "<think>\\nWell")
+    (True, True)
+    """
+    apart = [message.get(name) for name in ("reasoning_content", "reasoning")]
+    before, begun, inside = text.partition("<think>")
+    if begun and not before.strip():
+        thought, ended, _ = inside.partition("</think>")
+        apart.append(thought if ended else begun)  # a pair without words is how some templates leave reasoning out
+    return any(isinstance(said, str) and said.strip() for said in apart)
+
+
+def _rows(logprobs: Any) -> Iterator[verdicts.Row]:
+    if not isinstance(logprobs, dict):
+        return
+    if isinstance(content := logprobs.get("content"), list):  # of a chat, and of llama.cpp's completions
+        for at in content:
+            yield at["token"], at["logprob"], [(top["token"], top["logprob"]) for top in at.get("top_logprobs") or ()]
+    else:
+        columns = (logprobs.get(name) or () for name in ("tokens", "token_logprobs", "top_logprobs"))
+        for token, logprob, top in zip(*columns, strict=True):
+            yield token, logprob, list((top or {}).items())
 
 
 def read_usage(usage: Any) -> Usage:

@@ -76,7 +76,7 @@ class ListedJudge(ServerJudge):
         return found + _price(self), probe
 
     def _listed(self) -> dict[str, Any]:
-        """What the provider's list says of the model, empty where there is none; a JudgeError where it is refused."""
+        """What the provider's list says of the model; empty where it says nothing: a question shows why."""
 
         async def ask() -> Answer:
             async with HttpClient(self.base_url, self.access()[0], SECONDS, ANSWER) as client:
@@ -85,17 +85,8 @@ class ListedJudge(ServerJudge):
         try:
             with ThreadPoolExecutor(1) as apart:  # there may be an event loop in this thread, as in notebooks
                 answer = apart.submit(asyncio.run, ask()).result()
-        except NoAnswerError as problem:
-            if problem.refused:
-                raise problem.no_server(self.base_url) from None
-            return {}
-        if answer.status == 401 or "API_KEY_INVALID" in answer.text:
-            raise self.caller(PROMPT).bad_key(answer.status)
-        if self.is_official and answer.status == 404:
-            raise JudgeError(f"{self.base_url} has no model {self.model!r} (404); check the model")
-        try:
             listed = json.loads(answer.text) if answer.status < 300 else None
-        except (ValueError, RecursionError):
+        except (NoAnswerError, ValueError, RecursionError):
             listed = None
         return listed if isinstance(listed, dict) else {}
 

@@ -1,30 +1,27 @@
-"""The contract of batches: many questions in one upload, answered within a day at a lower price.
-
-A judge that takes batches has two further members: `batches(prompt)` returns its `Batches`, and `at_batch_price()` the
-same judge at the price of a batch. A batch is a file of lines, one request each; it is uploaded, created, looked at
-until it is over, and then its lines are read, in any order. A question has one line, or several where each vote is a
-request of its own. `batch_endpoints.py` implements the contract; `run/batch.py` keeps batches in a run folder.
+"""Requests about batches to one server, and what they return.
 
 `BatchClient` sends requests one after another: small answers in JSON, uploads of files, downloads line by line. Limits,
-pauses and redirects are as in `http.py`, except that a large file may take any time as long as it moves.
+pauses and redirects are as in `http.py`, except that a large file may take any time as long as it moves. The batches
+themselves are in `batch_endpoints.py`, and `run/batch.py` keeps them in a run folder.
 """
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from comparo.data.prompts import Question
 from comparo.errors import JudgeError
 from comparo.judges.http import LONGEST_PAUSE, PAUSE, Secrets, asked_pause, make_client, may_pass
-from comparo.judges.protocol import Judgement
 from comparo.judges.refusals import read_complaint
 
 WINDOW = 24  # hours in which OpenAI and Anthropic answer a batch, or let it expire
 SHARE = 0.5  # of the ordinary price that a batch costs: half of it at both
+LONGEST_LINE = 2**24  # bytes of one line of results
+MOST = 2**24  # bytes of an answer that is no file
+PATIENCE = 600.0  # seconds of silence, as OpenAI's own library waits: a large upload is checked before it is answered
+LONGEST_ASKED = 60.0  # seconds of a pause that the server asks for; its limits are per minute
 
 
 class SilentError(JudgeError):
@@ -67,57 +64,6 @@ class Line:
     status: int = 200
     body: Any = None
     error: str | None = None
-
-
-class Batches(Protocol):
-    """Batches of one judge, all asked by one prompt; errors that no further try can mend are a JudgeError.
-
-    No batch has more than `most_lines` lines or `most_bytes` bytes. `find` looks for a batch whose
-    creation was never confirmed: after `created` (a time in seconds since 1970), of `lines` lines, of the file with
-    this id, and none of those that are known to be `others`.
-    """
-
-    most_lines: int
-    most_bytes: int
-
-    def requests(self, question: Question) -> list[Any] | Judgement:
-        """The requests that a question needs, one for each line; a failed judgement where it cannot be asked."""
-
-    def line(self, name: str, request: Any) -> bytes:
-        """A line of the file; the name identifies its result."""
-
-    def read(self, question: Question, answers: Sequence[Line]) -> Judgement:
-        """What the answers to all requests of a question say."""
-
-    def upload(self, name: str, path: Path) -> str:
-        """Upload a file of lines under a name; return its id, "" where lines are sent when the batch is created."""
-
-    def create(self, name: str, file: str, path: Path) -> State:
-        """Create the batch; ConnectionError where it is not known whether that was done."""
-
-    def find(self, name: str, file: str, created: float, lines: int, others: Sequence[str]) -> State | None:
-        """The batch of this name, None where there is none."""
-
-    def state(self, id: str) -> State:  # noqa: A002
-        """How far a batch is."""
-
-    def results(self, state: State) -> Iterator[Line]:
-        """The lines of a batch that is over, in any order, perhaps some of them twice or not at all."""
-
-    def cancel(self, id: str) -> None:  # noqa: A002
-        """Let the server end a batch early; lines that are answered by then have results."""
-
-    def discard(self, name: str, file: str) -> None:
-        """Delete an uploaded file of which no batch was made, if that is possible; `file` may be ""."""
-
-    def close(self) -> None:
-        """Close the connections."""
-
-
-LONGEST_LINE = 2**24  # bytes of one line of results
-MOST = 2**24  # bytes of an answer that is no file
-PATIENCE = 600.0  # seconds of silence, as OpenAI's own library waits: a large upload is checked before it is answered
-LONGEST_ASKED = 60.0  # seconds of a pause that the server asks for; its limits are per minute
 
 
 class Refused(Exception):  # noqa: N818

@@ -116,8 +116,8 @@ class Judge(Protocol):
     - `cacheable` = False: its answers are not kept in a cache, because they cost nothing, or because name, settings and
       texts do not determine them.
     - `weights`: a digest of the model's files, where name and settings leave open which these are.
-    - `batches(prompt)` and `at_batch_price()`: it takes many questions in one upload (`comparo.judges.batches`), at a
-      lower price.
+    - `batches(prompt)` and `at_batch_price()`: it takes many questions in one upload, at a lower price
+      (`comparo.judges.batch_endpoints`).
     - `ready()`: raises a JudgeError where it is known beforehand that no question can be answered, such as without a
       key.
     - `probe()` and `learn(found)`: asks the server little to find out what it accepts, raises a JudgeError with the

@@ -129,7 +129,7 @@ class Batches(ABC):
             raise ConnectionError(str(problem)) from None
 
     def _lines(self, route: str, read: Callable[[Object], Line | None]) -> Iterator[Line]:
-        return (line for told in self._server.lines(route) if (line := read(told)) is not None)
+        return (line for result in self._server.lines(route) if (line := read(result)) is not None)
 
     def _listed(self, route: str, more: str = "") -> Iterator[Object]:
         """What the server lists, the newest first, page by page."""
@@ -323,17 +323,17 @@ def _now(asked: Coroutine[Any, Any, Value]) -> Value | None:
     raise RuntimeError("a batch is read without waiting")
 
 
-def _openai_line(told: Object) -> Line | None:
+def _openai_line(result: Object) -> Line | None:
     """A line of OpenAI's results; None where it holds none."""
-    name, response, error = str(told.get("custom_id", "")), told.get("response"), told.get("error")
+    name, response, error = str(result.get("custom_id", "")), result.get("response"), result.get("error")
     if isinstance(response, dict):
         return Line(name, count(response, "status_code") or 200, response.get("body"))
     return Line(name, error=_fault(error)) if isinstance(error, dict) else None
 
 
-def _anthropic_line(told: Object) -> Line | None:
+def _anthropic_line(line: Object) -> Line | None:
     """A line of Anthropic's results; None where it holds none, as for a request that was cancelled before it ran."""
-    name, result = str(told.get("custom_id", "")), told.get("result")
+    name, result = str(line.get("custom_id", "")), line.get("result")
     if not isinstance(result, dict):
         return None
     kind = result.get("type")

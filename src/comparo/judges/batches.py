@@ -14,7 +14,7 @@ from typing import Any
 
 from comparo.errors import JudgeError
 from comparo.judges.http import LONGEST_PAUSE, PAUSE, Secrets, asked_pause, make_client, may_pass
-from comparo.judges.refusals import read_complaint
+from comparo.judges.refusals import bad_key, no_credit, read_complaint
 
 WINDOW = 24  # hours in which OpenAI and Anthropic answer a batch, or let it expire
 SHARE = 0.5  # of the ordinary price that a batch costs: half of it at both
@@ -180,11 +180,10 @@ class BatchClient:
 
     def _refusal(self, response: Any, route: str) -> Exception:
         status, text = response.status_code, _beginning(response).decode("utf-8-sig", "replace")
-        if status == 401:  # its words may hold parts of the key
-            return JudgeError(f"{self.address} refused the key (401); set {self.key} to one that is valid there")
-        if status == 402 or (status == 429 and "insufficient_quota" in read_complaint(text).codes):
-            where = f"{self.address} has no credit left for this key ({status})"
-            return JudgeError(f"{where}; top it up, then run this again")
+        if status == 401:
+            return bad_key(self.address, status, self.key)
+        if read_complaint(text).is_unpaid(status):
+            return no_credit(self.address, f"({status})")
         said = f"{self.secrets.short(text, 300)} at {route.partition('?')[0]}"
         return Refused(status, said, asked_pause(response.headers))
 

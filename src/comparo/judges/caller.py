@@ -18,7 +18,7 @@ from comparo.errors import JudgeError
 from comparo.judges.http import Answer, HttpClient, NoAnswerError, whole_characters
 from comparo.judges.prices import Usage
 from comparo.judges.protocol import Judgement, mean_of, shared_call
-from comparo.judges.refusals import FILTERED, Complaint, read_complaint, spoken
+from comparo.judges.refusals import FILTERED, Complaint, bad_key, no_credit, read_complaint, spoken
 from comparo.judges.settings import Settings
 
 FORMS = 13  # in which a question is sent: five parts of `Dialect` changed, five smaller limits, two cuts of the prompt
@@ -58,10 +58,6 @@ class Case:
     model: str = ""
     usage: Usage = field(default_factory=Usage)
     form: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def texts(self) -> list[str]:
-        return [self.question.first_text, self.question.second_text, self.question.context_text or ""]
 
 
 class Caller(ABC):
@@ -244,10 +240,12 @@ class Caller(ABC):
             where = self.secrets.short(answer.location(url))
             remedy = "set base_url to the address of the API itself"
             raise JudgeError(f"{url} points to {where} ({status}), where nothing was sent; {remedy}")
-        if status == 401:  # its words may hold parts of the key
+        if status == 401:
             raise self.bad_key(status)
-        complaint = read_complaint(answer.text, case.text, case.texts)
-        if status == 402 or (status == 429 and "insufficient_quota" in complaint.codes):
+        question = case.question
+        texts = (question.first_text, question.second_text, question.context_text or "")
+        complaint = read_complaint(answer.text, case.text, texts)
+        if complaint.is_unpaid(status):
             raise self.no_credit(answer)
         if complaint.is_filter:
             raise AnswerError(f"{FILTERED} the question {said}")
@@ -270,14 +268,10 @@ class Caller(ABC):
         return JudgeError(f"{self.judge.name} does not take this {option} {self.quoted(answer)}; {remedy}")
 
     def no_credit(self, answer: Answer) -> JudgeError:
-        """The error for a key that no more can be spent with."""
-        url, said = self.judge.base_url, self.quoted(answer)
-        return JudgeError(f"{url} has no credit left for this key {said}; top it up, then run this again")
+        return no_credit(self.judge.base_url, self.quoted(answer))
 
     def bad_key(self, status: int) -> JudgeError:
-        """The error for a key that the server refuses."""
-        key = self.judge.keys[0]
-        return JudgeError(f"{self.judge.base_url} refused the key ({status}); set {key} to one that is valid there")
+        return bad_key(self.judge.base_url, status, self.judge.keys[0])
 
     def without_logprobs(self, why: str = "") -> Exception:
         """The error for a server, or for one of its answers, without log-probabilities."""

@@ -149,8 +149,8 @@ class LlamaChat(PromptTokens):
 
     @cached_property
     def _vocabulary(self) -> list[str | None]:
-        told = {entry["id"]: entry["token"] for entry in likeliest(self.server, "A", ALL)}
-        return [told.get(token) for token in range(1 + max(told))]
+        pieces = {entry["id"]: entry["token"] for entry in likeliest(self.server, "A", ALL)}
+        return [pieces.get(token) for token in range(1 + max(pieces))]
 
     def _post(self, route: str, body: dict[str, Any]) -> Any:
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._key}"}

@@ -22,7 +22,7 @@ from comparo.judges.settings import NONE, Dialect
 
 QUESTION = Question("7", "3", None, "This is number 7.", "This is number 3.")
 PROMPT = criterion_prompt("larger", kind="Number")
-# A model that goes on says "four"; one that was not told of the beginning says it again.
+# A model that goes on says "four"; one that does not see the beginning says it again.
 COUNTING = Prompt("Count from one to six in words.{first}{second}", ("four", "One"), "One, two, three,")
 CLEAR = 0.1  # mass of "four" and "One" below which it is not clear what the model does
 EFFORTS = ("none", "low")  # those that decide what a judge can do; the others differ in cost
@@ -93,7 +93,7 @@ class ListedJudge(ServerJudge):
 
 @dataclass(frozen=True, kw_only=True)
 class AskedJudge(ServerJudge):
-    """A model of which only its answers tell what it accepts.
+    """A model that no list describes: its answers show what it accepts.
 
     `endpoint` is "completion" for a model without a chat template. With `prefill` the beginning of the reply is sent
     too, where the server can go on with it.

@@ -202,10 +202,10 @@ def shared_call(whole: Judgement, found: Mapping[str, tuple[float, float, float]
     [(0.9, 90, None), (nan, 0, 'no')]
     """
     each = []
-    for number, (name, told) in enumerate(found.items()):
+    for number, (name, verdict) in enumerate(found.items()):
         cost = NOTHING if number else {}
-        p, mass, weight = (math.nan, math.nan, 1.0) if isinstance(told, str) else told
-        error = told if isinstance(told, str) else None
+        p, mass, weight = (math.nan, math.nan, 1.0) if isinstance(verdict, str) else verdict
+        error = verdict if isinstance(verdict, str) else None
         asked = about(whole.question, name)
         each.append(replace(whole, question=asked, p=p, mass=mass, weight=weight, error=error, **cost))
     return Several.of(each)
@@ -217,7 +217,7 @@ def mean_of(found: Mapping[str, tuple[float, float, float] | None]) -> tuple[flo
     >>> mean_of({"wit": (0.9, 1.0, 1.0), "length": (0.5, 0.5, 1.0), "style": None})
     (0.7, 0.75, 1.0)
     """
-    known = [told for told in found.values() if told is not None]
+    known = [verdict for verdict in found.values() if verdict is not None]
     if not known:
         return None
     p, mass, weight = (sum(column) / len(known) for column in zip(*known, strict=True))

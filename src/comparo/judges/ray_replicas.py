@@ -34,21 +34,6 @@ def library() -> Any:
     return ray
 
 
-def places(need: Mapping[str, float]) -> int | None:
-    """How many judges that each need so much fit on the nodes of the cluster, if these were idle; None: no limit."""
-    wanted = {name: amount for name, amount in need.items() if amount}
-    if not wanted:
-        return None
-    nodes = [node["Resources"] for node in library().nodes() if node["Alive"]]
-    return sum(min(int(node.get(name, 0) / amount + 1e-9) for name, amount in wanted.items()) for node in nodes)
-
-
-def free(need: Mapping[str, float]) -> bool:
-    """Whether the cluster has now as much free as a judge needs."""
-    there = library().available_resources()
-    return all(there.get(name, 0) >= amount for name, amount in need.items())
-
-
 def in_words(amounts: Mapping[str, float]) -> str:
     """Resources as a sentence has them."""
     return " and ".join(f"{amounts.get(name, 0):g} {name}" for name in ("CPU", "GPU"))
@@ -147,7 +132,9 @@ class Replicas:
         self.about: dict[str, Any] = {}
         self.learnt: Mapping[str, Any] | None = None
         self._check_places(count)
-        self._first_place = patience.idle if free(need) else patience.busy
+        free = self._ray.available_resources()
+        is_idle = all(free.get(name, 0) >= amount for name, amount in need.items())
+        self._first_place = patience.idle if is_idle else patience.busy
         self._seats = [Seat(number, time.monotonic()) for number in range(count)]
         self._fill_seats()
 
@@ -274,14 +261,16 @@ class Replicas:
 
     def _check_places(self, count: int) -> None:
         """An error where no node has room for a judge; a warning where there is no room for all, or GPUs are unused."""
-        fitting = places(self._need)
-        if fitting == 0:
-            nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        wanted = {name: amount for name, amount in self._need.items() if amount}
+        rooms = ((int(node.get(name, 0) / amount + 1e-9) for name, amount in wanted.items()) for node in nodes)
+        fitting = sum(min(room, default=count) for room in rooms)
+        if not fitting:
             raise JudgeError(
                 f"no node of the Ray cluster can hold a judge with {in_words(self._need)}; the nodes have "
                 f"{', '.join(map(in_words, nodes))}. Ask for less by the options gpus or cpus, or add a node"
             )
-        if fitting is not None and fitting < count:
+        if fitting < count:
             logger.warning("%d of the %d judges asked for find a place on the Ray cluster", fitting, count)
         gpus = self._ray.cluster_resources().get("GPU", 0)
         if gpus and not self._need["GPU"] and self._spec[0].startswith(("hf/", "vllm/")):

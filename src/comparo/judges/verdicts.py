@@ -314,7 +314,7 @@ def read_lines(positions: Positions, prompt: CriteriaPrompt) -> Found:
     if positions and not own:
         raise ValueError(f"no line begins with {' or '.join(f'{name}:' for name in prompt.parts)}")
     found = {name: read_logprobs(own[name], part) for name, part in prompt.each if name in own}
-    return {name: None if told is None else (*told, 1.0) for name, told in found.items()}
+    return {name: None if read is None else (*read, 1.0) for name, read in found.items()}
 
 
 def read_votes(replies: Iterable[str], prompt: CriteriaPrompt, graded: bool) -> Found:

@@ -120,11 +120,11 @@ class VllmJudge:
             yield from (Judgement(row.question, error=f"vLLM refused it: {reason}", cut=row.cut) for row in rows)
             return
         seconds = (time.perf_counter() - started) / max(len(rows), 1)
-        told = iter(outputs)
+        remaining = iter(outputs)
         for row in rows:
             read = {
                 node: [(token, entry.logprob) for token, entry in output.outputs[0].logprobs[0].items()]
-                for node, output in zip(labels.nodes, told, strict=False)
+                for node, output in zip(labels.nodes, remaining, strict=False)
             }
             yield replace(read_labels(read, row, labels, prompt, self._decode), seconds=seconds)
 

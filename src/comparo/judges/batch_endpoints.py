@@ -165,14 +165,10 @@ class OpenAIBatches(Batches):
         return as_json({"custom_id": name, "method": "POST", "url": self._endpoint, "body": request}) + b"\n"
 
     def upload(self, name: str, path: Path) -> str:
-        with path.open("rb") as file:
-
-            def content() -> dict[str, Any]:
-                file.seek(0)
-                part = (f"{name}.jsonl", file, "application/jsonl")
-                return {"data": {"purpose": "batch"}, "files": {"file": part}}
-
-            return self._id(self._server.explained("POST", "/files", send=content))
+        with path.open("rb") as file:  # every try sends it from its beginning
+            part = (f"{name}.jsonl", file, "application/jsonl")
+            sent = self._server.explained("POST", "/files", data={"purpose": "batch"}, files={"file": part})
+            return self._id(sent)
 
     def create(self, name: str, file: str, path: Path) -> State:
         body = {"input_file_id": file, "endpoint": self._endpoint, "completion_window": f"{WINDOW}h"}

@@ -7,7 +7,7 @@ themselves are in `batch_endpoints.py`, and `run/batch.py` keeps them in a run f
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -67,11 +67,14 @@ class Line:
 
 
 class Refused(Exception):  # noqa: N818
-    """An answer with a status of 300 or more, in the server's words."""
+    """An answer with a status of 300 or more, in the server's words; 500 where there is none.
 
-    def __init__(self, status: int, said: str, asked: float | None = None) -> None:
-        super().__init__(f"({status}): {said}")
-        self.status, self.asked = status, asked  # `asked`: the seconds that the server asks to wait
+    `asked` are the seconds that the server asks to wait.
+    """
+
+    def __init__(self, said: str, status: int = 500, asked: float | None = None) -> None:
+        super().__init__(said)
+        self.status, self.asked = status, asked
 
 
 class BatchClient:
@@ -90,32 +93,21 @@ class BatchClient:
     def close(self) -> None:
         self._http.close()
 
-    def ask(
-        self,
-        method: str,
-        route: str,
-        *,
-        once: bool = False,
-        send: Callable[[], dict[str, Any]] | None = None,
-        **content: Any,
-    ) -> dict[str, Any]:
+    def ask(self, method: str, route: str, *, once: bool = False, **content: Any) -> dict[str, Any]:
         """Return the object that the server answers with; a JudgeError or `Refused` where it does not.
 
-        `send` gives the content anew for every try. A request that may have been done is not repeated if it is to be
-        sent `once`: ConnectionError where that is not known.
+        A request that may have been done is not repeated if it is to be sent `once`: ConnectionError where that is not
+        known.
         """
         tried = 0
         while True:
             try:
-                return self._once(method, route, send() if send else content)
-            except (ConnectionError, Refused) as problem:
-                refused = problem.status if isinstance(problem, Refused) else 500
-                if once and refused != 429 and may_pass(refused):  # it may have been done all the same
+                return self._once(method, route, content)
+            except Refused as problem:
+                if once and problem.status != 429 and may_pass(problem.status):  # it may have been done all the same
                     raise ConnectionError(str(problem)) from None
                 self._wait(problem, tried)
-            except GarbledError as problem:
-                raise ConnectionError(str(problem)) if once else problem from None
-            tried += 1
+                tried += 1
 
     def lines(self, route: str) -> Iterator[dict[str, Any]]:
         """Yield the lines of a file, each read as a JSON object; lines that are none are left out.
@@ -126,14 +118,14 @@ class BatchClient:
         while True:
             try:
                 with self._opened("GET", route, {}) as response:
-                    for count, line in enumerate(_split(response)):
-                        if count >= number:
-                            number, tried = count + 1, 0
+                    for place, line in enumerate(_split(response)):
+                        if place >= number:
+                            number, tried = place + 1, 0
                             if (value := _object(line)) is not None:
                                 yield value
                 return
-            except (ConnectionError, Refused) as problem:
-                if isinstance(problem, Refused) and not may_pass(problem.status):
+            except Refused as problem:
+                if not may_pass(problem.status):
                     raise self._lost(problem) from None
                 self._wait(problem, tried)
                 tried += 1
@@ -149,14 +141,14 @@ class BatchClient:
                 raise JudgeError(f"{self.address} takes no batches {problem}; leave batch out") from None
             raise JudgeError(f"{self.address} refused the batch {problem}") from None
 
-    def _wait(self, problem: Exception, tried: int) -> None:
+    def _wait(self, problem: Refused, tried: int) -> None:
         """Pause before the next try; raise an error where there is none."""
-        if isinstance(problem, Refused) and not may_pass(problem.status):
+        if not may_pass(problem.status):
             raise problem
         if tried >= self.retries:
             raise SilentError(f"{self.address} gives no answer in {tried + 1} tries ({problem})") from None
-        asked = problem.asked if isinstance(problem, Refused) else None
-        time.sleep(min(asked, LONGEST_ASKED) if asked else min(PAUSE * 2 ** min(tried, 10), LONGEST_PAUSE))
+        growing = min(PAUSE * 2 ** min(tried, 10), LONGEST_PAUSE)
+        time.sleep(min(problem.asked, LONGEST_ASKED) if problem.asked else growing)
 
     def _once(self, method: str, route: str, content: dict[str, Any]) -> dict[str, Any]:
         with self._opened(method, route, content) as response:
@@ -176,7 +168,7 @@ class BatchClient:
                     raise self._refusal(response, route)
                 yield response
         except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError) as problem:
-            raise ConnectionError(f"{type(problem).__name__}: {self.secrets.scrub(str(problem))}") from None
+            raise Refused(f"{type(problem).__name__}: {self.secrets.scrub(str(problem))}") from None
 
     def _refusal(self, response: Any, route: str) -> Exception:
         status, text = response.status_code, _beginning(response).decode("utf-8-sig", "replace")
@@ -184,8 +176,8 @@ class BatchClient:
             return bad_key(self.address, status, self.key)
         if read_complaint(text).is_unpaid(status):
             return no_credit(self.address, f"({status})")
-        said = f"{self.secrets.short(text, 300)} at {route.partition('?')[0]}"
-        return Refused(status, said, asked_pause(response.headers))
+        said = f"({status}): {self.secrets.short(text, 300)} at {route.partition('?')[0]}"
+        return Refused(said, status, asked_pause(response.headers))
 
     def _lost(self, problem: Refused) -> LostError:
         return LostError(

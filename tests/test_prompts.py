@@ -161,7 +161,7 @@ def test_braces_meant_as_braces_are_written_twice():
 
 
 def test_labels_are_two_words():
-    with pytest.raises(ValueError, match="not two labels"):
+    with pytest.raises(ValueError, match="not labels"):
         Prompt("{first}{second}", labels=("A", " a "))
 
 

@@ -312,8 +312,8 @@ def _quadratic(product: Product, pattern: Pattern, mean: Array, variance: Array 
     difference = mean[pattern.first] - mean[pattern.second]
     middle = difference
     if product.bias.size:
-        judge = comparisons.judged_by[pattern.order]
-        middle = difference - product.bias[pattern.context[pattern.first], judge]
+        position = comparisons.positions[pattern.order]
+        middle = difference - product.bias[pattern.context[pattern.first], position]
     slope, curvature = np.zeros((2, len(p)))
     for point, share in POINTS:
         d = middle + point * np.sqrt(variance)

@@ -159,7 +159,7 @@ def _mass(data: Any) -> Array | None:
 
 def measured(comparisons: Comparisons, found: PanelMembers, mass: Array | None) -> Array:
     """The `MEASURES` of each voice, (len(MEASURES), R), without intervals; `mass` (K,) where it was recorded."""
-    gamma = np.array([np.mean(voice.bias) for voice in found.voices])
+    gamma = np.array([np.mean(voice.mean_bias) for voice in found.voices])
     content, position, noise = np.array([voice.parts for voice in found.voices]).T
     total = content + position + noise
     agreement = found.loading if len(found.names) > 1 else np.full(1, np.nan)

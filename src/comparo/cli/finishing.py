@@ -33,6 +33,7 @@ from comparo.ranking.self_consistency import unexplained_flips
 from comparo.run.audition import AutoPlan, Trial
 from comparo.run.budget import dollars
 from comparo.run.criteria_run import CriteriaRun
+from comparo.run.lineup_choice import LineupPlan
 from comparo.run.loop import Run
 from comparo.run.plan import (
     Plan,
@@ -133,7 +134,7 @@ def complete(plan: Prepared[Result], console: Console, shown: Shown | None = Non
         raise typer.Exit(getattr(stop, "code", 130)) from None
 
 
-def rank_by(plan: Plan | AutoPlan, shown: Shown) -> Ranking:
+def rank_by(plan: Plan | AutoPlan | LineupPlan, shown: Shown) -> Ranking:
     """Run a plan, and print its ranking."""
     ranking: Ranking = complete(plan, shown.console, shown)
     assert plan.base.loop is not None

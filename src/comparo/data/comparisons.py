@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from comparo.data.columns import Table, column_from_values, columns_from_frame, frame_from_columns, look_up, shown
 from comparo.data.layouts import LABELS, WANTED, fields_from_matrix, fields_from_table, judged_fields
+from comparo.data.lineups import PAIR, ROWS, columns_of, ordered
 from comparo.data.reading import columns_from_objects, read_columns
 from comparo.data.run_folder import database_of, judged
 from comparo.data.writing import write_columns
@@ -42,6 +44,7 @@ class Comparisons:
     contexts, context : The labels of the contexts, and the code of each comparison's context, shape (K,).
     judges, judge : The labels of the judges, and the code of each comparison's judge, shape (K,).
     voted : Whether the judges are people: their column is called `voter`, or they voted on the page of `comparo vote`.
+    lineup : Which answer about several texts each comparison is part of, (K,) of `lineups.ROWS`; None: all are pairs.
 
     Examples
     --------
@@ -60,6 +63,7 @@ class Comparisons:
     judges: NDArray[Any] | None = None
     judge: NDArray[np.int32] | None = None
     voted: bool = False
+    lineup: NDArray[Any] | None = None
 
     def __len__(self) -> int:
         return len(self.p)
@@ -194,9 +198,21 @@ class Comparisons:
     def to_columns(self) -> dict[str, NDArray[Any]]:
         """Columns of labels and numbers, (K,): first, second, p; weight, context, judge (or voter) where present.
 
+        Line-ups have a row for each answer, with items, logp and order in place of first, second and p.
+
         >>> Comparisons.from_rows([("ana", "bo", 0.7)]).to_columns()["second"]
         array(['bo'], dtype=object)
         """
+        columns = self._columns()
+        if self.lineup is None:
+            return columns
+        lead, found = columns_of(self.lineup, columns.pop("first"), columns.pop("second"), columns.pop("p"))
+        columns = {name: column[lead] for name, column in columns.items()}
+        columns["weight"] = columns["weight"] * self.lineup["left"][lead] / 2.0
+        return {name: np.array(column) for name, column in found.items() if any(column)} | columns
+
+    def _columns(self) -> dict[str, NDArray[Any]]:
+        """The same with a row for each comparison, also of line-ups."""
         columns = {"first": self.items[self.first], "second": self.items[self.second], "p": self.p}
         if self.weight is not None:
             columns["weight"] = self.weight
@@ -220,7 +236,9 @@ class Comparisons:
         >>> Comparisons.from_rows([("ana", "bo", 0.7), ("bo", "cy", 0.6)]).take([1]).p
         array([0.6])
         """
-        columns = {name: getattr(self, name) for name in ("first", "second", "p", "weight", "context", "judge")}
+        columns = {
+            name: getattr(self, name) for name in ("first", "second", "p", "weight", "context", "judge", "lineup")
+        }
         return replace(self, **{name: column[rows] for name, column in columns.items() if column is not None})
 
     def by_judges(self, names: Iterable[Any]) -> Comparisons:
@@ -236,7 +254,7 @@ class Comparisons:
             there = f"the judges are {', '.join(map(str, known))}" if known else "they have no column judge"
             raise ComparisonsError(f"the comparisons have no judge {shown(missing[0])}; {there}")
         kept = self.take(np.isin(self.judged_by, look_up(wanted, known)))
-        return Comparisons.from_columns(**kept.to_columns())
+        return replace(Comparisons.from_columns(**kept._columns()), lineup=kept.lineup)
 
     def merge_orders(self) -> Comparisons:
         """One comparison for each unordered pair within a context and a judge, without the position bias.
@@ -279,6 +297,9 @@ class Comparisons:
                 if int(key.max(initial=0)) * len(labels) >= 2**62:
                     key = np.unique(key, return_inverse=True)[1]
                 key = key * len(labels) + codes
+        if self.lineup is not None:  # a row of a line-up is one of a kind: other texts stood beside the two
+            apart = self.lineup["answer"] >= 0
+            key[apart] = int(key.max(initial=0)) + 1 + np.arange(np.count_nonzero(apart))
         return key
 
     def _orders(self) -> tuple[NDArray[np.intp], NDArray[np.bool_], NDArray[np.float64], NDArray[np.float64]]:
@@ -321,6 +342,49 @@ class Comparisons:
         return np.zeros(len(self), dtype=np.int32) if self.judge is None else self.judge
 
     @property
+    def freedom(self) -> NDArray[np.float64]:
+        """How many observations each comparison counts for, (K,): 1, and 2/m as a row of a line-up (`lineups`)."""
+        return np.ones(len(self)) if self.lineup is None else 2.0 / self.lineup["left"]
+
+    @property
+    def positions(self) -> NDArray[np.int32]:
+        """The code of the position effect of each comparison among `slots`, (K,): of its judge, and of two slots.
+
+        >>> Comparisons.from_rows([{"items": "x|y|z", "best": "x"}]).positions
+        array([1, 2], dtype=int32)
+        """
+        return self._positions[0]
+
+    @property
+    def slots(self) -> NDArray[np.int32]:
+        """The judge, size, lower and higher slot of each of F position effects, (F, 4): pairs of each judge first.
+
+        >>> Comparisons.from_rows([{"items": "x|y|z", "best": "x"}]).slots.tolist()
+        [[0, 2, 0, 1], [0, 3, 0, 1], [0, 3, 0, 2]]
+        """
+        return self._positions[1]
+
+    @cached_property
+    def _positions(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        judges = np.arange(1 if self.judges is None else len(self.judges), dtype=np.int32)
+        slots = np.stack([judges, *(np.full_like(judges, part) for part in (2, 0, 1))], axis=1)
+        if self.lineup is None or not (apart := self.lineup["answer"] >= 0).any():
+            return self.judged_by, slots
+        names = [self.judged_by, *(self.lineup[name].astype(np.int32) for name in ("size", "low", "high"))]
+        found, code = np.unique(np.stack(names, axis=1)[apart], axis=0, return_inverse=True)
+        positions = self.judged_by.copy()
+        positions[apart] = len(slots) + code.ravel()
+        return positions, np.concatenate([slots, found])
+
+    @property
+    def position_freedom(self) -> NDArray[np.float64]:
+        """How many free parameters each position effect counts for, (F,): 1, and 2/k for two slots of a line-up.
+
+        Of the k(k − 1)/2 effects of two slots only k − 1 are free, as many as an answer has observations.
+        """
+        return 2.0 / self.slots[:, 1]
+
+    @property
     def hard(self) -> bool:
         """Whether every p is a decision: 0, ½ or 1.
 
@@ -335,7 +399,11 @@ class Comparisons:
         >>> Comparisons.from_rows([("ana", "bo", 0.7), ("bo", "cy", 0.5)]).decisions().p
         array([1. , 0.5])
         """
-        return replace(self, p=(np.sign(self.p - 0.5) + 1) / 2)
+        p = (np.sign(self.p - 0.5) + 1) / 2
+        if self.lineup is None or self.hard:
+            return replace(self, p=p)
+        lineup, weight = ordered(self.lineup, p, self.weights)
+        return replace(self, p=p, lineup=lineup, weight=weight)
 
 
 logger = logging.getLogger(__name__)
@@ -407,7 +475,8 @@ def read_parts(paths: Sequence[PathLike], *, is_kept: bool = False, is_named: bo
         table = read_columns(path, WANTED, LABELS) if database is None else judged(database)
         fields, rows = judged_fields(table, is_kept)
         if len(fields["p"]):
-            parts[path] = Comparisons(**fields).to_columns()
+            rows_of = {"lineup": fields["lineup"]} if "lineup" in fields else {}
+            parts[path] = Comparisons(**fields)._columns() | rows_of
             if is_named and not {"judge", "voter"} & set(parts[path]):
                 name = (Path(path) if database is None else database.parent).resolve().name.partition(".")[0]
                 parts[path] = {**parts[path], "judge": np.full(len(fields["p"]), name, dtype=object)}
@@ -429,14 +498,28 @@ def join(parts: Mapping[str, Part]) -> Comparisons:
     array(['ana', 'bo'], dtype=object)
     """
     voted = all("voter" in part for part in parts.values())
+    if any("lineup" in part for part in parts.values()):
+        parts = _numbered(parts)
     parts = {path: {"judge" if name == "voter" else name: part[name] for name in part} for path, part in parts.items()}
     return replace(_once(parts, _joined(parts)), voted=voted)
+
+
+def _numbered(parts: Mapping[str, Part]) -> dict[str, Part]:
+    """The parts with a column lineup in each, whose answers have numbers of their own."""
+    found: dict[str, Part] = {}
+    start = 0
+    for path, part in parts.items():
+        rows = part.get("lineup", np.array([PAIR] * len(part["p"]), dtype=ROWS)).copy()
+        rows["answer"] += start * (rows["answer"] >= 0)
+        start = max(start, int(rows["answer"].max()) + 1)
+        found[path] = {**part, "lineup": rows}
+    return found
 
 
 def _joined(parts: Mapping[str, Part]) -> dict[str, list[Any]]:
     """The columns of all files below each other."""
     joined: dict[str, list[Any]] = {"first": [], "second": [], "p": []}
-    for name in ("judge", "context", "weight"):
+    for name in ("judge", "context", "weight", "lineup"):
         having = [path for path, columns in parts.items() if name in columns]
         if having and len(having) < len(parts) and name != "weight":
             missing = next(path for path in parts if path not in having)
@@ -473,6 +556,6 @@ def _once(parts: Mapping[str, Part], joined: Mapping[str, list[Any]]) -> Compari
     if twice := len(source) - len(kept):
         logger.warning("%d answers of a judge stand in two files, equal in both, and count once", twice)
     columns = {name: [values[row] for row in kept] for name, values in joined.items()}
-    p = np.array(columns.pop("p"))
+    p, lineup = np.array(columns.pop("p")), columns.pop("lineup", None)
     known = Comparisons.from_columns(p=np.zeros(len(p)), **columns)
-    return Comparisons(**{**vars(known), "p": p})
+    return replace(known, p=p, lineup=None if lineup is None else np.array(lineup, dtype=ROWS))

@@ -308,14 +308,14 @@ class Items:
         return self._rows[context, item]
 
     def question(self, context: Any, first: Any, second: Any) -> Question:
-        """What a judge is asked about two items, the first shown first.
+        """What a judge is asked about two items, the first shown first, or about those of a `Rest` too.
 
         >>> Items.of({"ana": "A story.", "bo": "Another."}).question(None, "bo", "ana").first_text
         'Another.'
         """
-        i, j = self.row(context, first), self.row(context, second)
-        shared = self.context_texts[self.context[i]]
-        return Question(first, second, context, self.texts[i], self.texts[j], shared)
+        rows = [self.row(context, item) for item in Question(first, second).items]
+        shared = self.context_texts[self.context[rows[0]]]
+        return Question(first, second, context, context_text=shared).with_texts([self.texts[row] for row in rows])
 
     def digest(self) -> str:
         """The SHA-256, in hex, of all that a judge could be asked: contexts, ids and texts in their order, not scores.

@@ -4,7 +4,8 @@ Frames, mappings and files have the columns `first, second, p`, or `first, secon
 or `left, right, winner`. A winner is named by its column, by A or B, or by its own label, in upper or lower case; tie,
 draw or equal means neither. A row without a winner was not judged and is left out. Each layout may also have `weight`,
 `context` (or `context_id`) and `judge` (or `voter`, if people judged); other columns are ignored, except that rows with
-an `error` are judgements that failed and are left out.
+an `error` are judgements that failed and are left out. Answers about several texts have the columns `items`, and
+`logp`, `order` or `best` (`lineups`).
 """
 
 import logging
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from comparo.data.columns import Table, column_from_values, factorise, is_missing, numbers, shown, winners
+from comparo.data.lineups import SAID, is_lineup, pairs_of
 from comparo.errors import ComparisonsError
 
 LAYOUTS = (
@@ -26,7 +28,7 @@ LAYOUTS = (
     ("left", "right", "winner"),
 )
 OPTIONAL = {"weight": ("weight",), "context": ("context", "context_id"), "judge": ("judge", "voter")}
-WANTED = frozenset(chain(*LAYOUTS, *OPTIONAL.values(), ["error"]))
+WANTED = frozenset(chain(*LAYOUTS, *OPTIONAL.values(), ["error", "items"], SAID))
 LABELS = WANTED - {"p", "weight", "error"}
 TIES = {"tie": 0.5, "draw": 0.5, "equal": 0.5}
 WINNERS = {  # by the second column of a layout
@@ -55,7 +57,12 @@ def judged_fields(table: Table, is_kept: bool = False) -> tuple[dict[str, Any], 
 
     With `is_kept` the fields have all rows; p is NaN where there is no winner.
     """
-    table = _answered(table)
+    table, lineup = _answered(table), None
+    if is_lineup(table):
+        asked = len(table.columns["items"])
+        table, lineup = pairs_of(table)
+        if not len(lineup):
+            return {"p": np.empty(0)}, asked
     column = _layout(table)
     lengths = {name: len(table.columns[name]) for name in column.values()}
     if len(set(lengths.values())) > 1:
@@ -87,6 +94,8 @@ def judged_fields(table: Table, is_kept: bool = False) -> tuple[dict[str, Any], 
     judges, (judge,) = factorise(table, column["judge"]) if "judge" in column else (None, (None,))
     fields = {"items": items, "first": first, "second": second, "p": p, "weight": weight}
     fields |= {"contexts": contexts, "context": context, "judges": judges, "judge": judge}
+    if lineup is not None and np.any(lineup["answer"] >= 0):
+        fields["lineup"] = lineup
     return fields | {"voted": column.get("judge") == "voter"}, rows
 
 

@@ -9,7 +9,7 @@ import hashlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 from comparo.data.sanitize import defuse
 from comparo.data.wordings import (
@@ -17,26 +17,39 @@ from comparo.data.wordings import (
     DECLARATION,
     DEFAULT_WORDING,
     LABELS,
+    LETTERS,
     OPEN,
     PAPER_WORDING,
+    PLACES,
+    WORDINGS,
+    listed,
     meant_by,
     wording_named,
 )
 
-TEXTS = ("context", "first", "second")
+TEXTS = ("context", *PLACES)
 DELIMITER = "7e84f271"  # any eight digits, with which docs/judges.md measures: by chance one text of 2³² holds them
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
+class Rest(tuple[Any, ...]):
+    """The labels of the items in the second and all further slots of a line-up.
+
+    >>> Question("ana", Rest(["bo", "cy"])).items
+    ('ana', 'bo', 'cy')
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Two texts to compare: their names, the texts, and the context that both belong to.
+    """Two or more texts to compare: their names, the texts, and the context that all belong to.
 
     Parameters
     ----------
-    first, second : The labels of the items shown first and second.
+    first, second : The labels of the items shown first and second; `second` is a `Rest` if there are more than two.
     context : The label of their context, None without one.
     first_text, second_text, context_text : What the judge reads; the context is not shown if it is None.
+    other_texts : The texts in the third and all further slots.
     voice : The name of the voice (a judge with a wording) that is asked, None in a run of one voice.
 
     Examples
@@ -52,6 +65,22 @@ class Question:
     second_text: str = ""
     context_text: str | None = None
     voice: str | None = None
+    other_texts: tuple[str, ...] = ()
+
+    @property
+    def items(self) -> tuple[Any, ...]:
+        """The labels in slot order."""
+        return (self.first, *self.second) if isinstance(self.second, Rest) else (self.first, self.second)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts in slot order."""
+        return self.first_text, self.second_text, *self.other_texts
+
+    def with_texts(self, texts: Sequence[str]) -> Self:
+        """The question with other texts, in slot order."""
+        first, second, *others = texts
+        return replace(self, first_text=first, second_text=second, other_texts=tuple(others))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +90,9 @@ class Prompt:
     Parameters
     ----------
     template : A text with the placeholders {first}, {second} and optionally {context}; `{{` and `}}` are braces.
-        {delimiter} may stand anywhere: hexadecimal digits that none of the texts holds.
-    labels : The words that name the first and the second text.
+        {delimiter} may stand anywhere: hexadecimal digits that none of the texts holds. A line-up of k texts has
+        {third}, {fourth} … too.
+    labels : The words that name the texts, in slot order.
     answer : How the reply begins; the next word is a label.
     wording : The name of the wording that made it, None for a template of the user's own; what is asked does not depend
         on the name, so prompts that differ in nothing else are equal.
@@ -70,7 +100,7 @@ class Prompt:
     Raises
     ------
     ValueError
-        If a placeholder is unknown, missing or there twice, or if the labels are not two different words.
+        If a placeholder is unknown, missing or there twice, or if the labels are not different words, one per text.
 
     Examples
     --------
@@ -80,7 +110,7 @@ class Prompt:
     """
 
     template: str
-    labels: tuple[str, str] = LABELS
+    labels: tuple[str, ...] = LABELS
     answer: str = ""
     wording: str | None = field(default=None, compare=False)
 
@@ -94,12 +124,40 @@ class Prompt:
                     f"{match[0]!r} in the template is not a placeholder; there are {{first}}, {{second}}, {{context}} "
                     "and {delimiter}, and a brace that is meant as one is written twice"
                 )
+        wanted = PLACES[: max(2, len(self.labels))]
         for name in TEXTS:
-            if places.count(name) > 1 or (name not in places and name != "context"):
-                raise ValueError(f"the template has {{{name}}} {places.count(name)} times; it must stand there once")
-        first, second = (label.strip().casefold() for label in self.labels)
-        if not first or not second or first == second:
-            raise ValueError(f"{self.labels[0]!r} and {self.labels[1]!r} are not two labels; give two different words")
+            if places.count(name) != (name in wanted) and (name != "context" or places.count(name) > 1):
+                raise ValueError(
+                    f"the template has {{{name}}} {places.count(name)} times; it must stand there "
+                    f"{'once' if name in wanted else 'at most once' if name == 'context' else 'not at all'}"
+                )
+        words = {label.strip().casefold() for label in self.labels}
+        if "" in words or len(words) < max(2, len(self.labels)):
+            raise ValueError(f"{listed([*map(repr, self.labels)], 'and')} are not labels; give different words")
+
+    @property
+    def size(self) -> int:
+        """How many texts are compared."""
+        return sum(match[1] in PLACES for match in _BRACES.finditer(self.template))
+
+    def resized(self, size: int) -> "Prompt":
+        """The prompt of the same criterion and wording about `size` texts, 2 to 8.
+
+        A ValueError where the prompt is none of a criterion.
+
+        >>> criterion_prompt("funnier", "Joke").resized(3).template.splitlines()[-1]
+        'Which Joke is funnier, Joke A, Joke B or Joke C?'
+        """
+        if size == self.size:
+            return self
+        form = WORDINGS.get(self.wording or "")
+        found = None if form is None else form.read(self.template)
+        if form is None or found is None:
+            raise ValueError("line-ups put a criterion; use lineup=2 for a prompt of your own or several criteria")
+        kind, heading, does = found
+        template = form.template(does, kind, heading, size)
+        template = template if self.wording == PAPER_WORDING else delimited(template)
+        return Prompt(template, LETTERS[:size], self.answer, self.wording)
 
     @property
     def has_context(self) -> bool:
@@ -113,8 +171,7 @@ class Prompt:
         >>> criterion_prompt("funnier", kind="Story").instruction
         'Answer only with Story A or Story B.'
         """
-        first, second = (f"{self.answer} {label}".strip() for label in self.labels)
-        return f"Answer only with {first} or {second}."
+        return f"Answer only with {listed([f'{self.answer} {label}'.strip() for label in self.labels])}."
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -126,9 +183,9 @@ class Prompt:
 
         Half a surrogate pair becomes a question mark. `clean` is applied to each text.
         """
-        given = question.context_text or "", question.first_text, question.second_text
+        given = question.context_text or "", *question.texts
         places = [match[1] for match in _BRACES.finditer(self.template)]
-        texts = {name: clean(defuse(text)) for name, text in zip(TEXTS, given, strict=True) if name in places}
+        texts = {name: clean(defuse(text)) for name, text in zip(TEXTS, given, strict=False) if name in places}
         if "delimiter" in places:
             texts["delimiter"] = _delimiter(list(texts.values()))
 
@@ -142,7 +199,7 @@ class Prompt:
     ) -> tuple[str, int]:
         """The prompt within `room` tokens as `measure` counts them, and how many characters were cut for it.
 
-        The end of the context is cut first, all of it if need be; then both texts lose the same share of their length.
+        The end of the context is cut first, all of it if need be; then all texts lose the same share of their length.
         `clean` is applied to the shortened texts, as by `text`.
 
         >>> prompt = criterion_prompt("better", context="Article")
@@ -166,12 +223,11 @@ class Prompt:
             question = short
         else:
             context = ""
-        a, b = question.first_text, question.second_text
-        whole = max(len(a), len(b), 1)
+        texts = question.texts
+        whole = max(1, *map(len, texts))
 
         def share(size: int) -> Question:
-            first, second = (_cut(text, len(text) * size // whole) for text in (a, b))
-            return replace(question, first_text=first, second_text=second)
+            return question.with_texts([_cut(text, len(text) * size // whole) for text in texts])
 
         kept = _largest(whole, lambda size: fits(share(size)))
         if kept < 0:
@@ -179,7 +235,7 @@ class Prompt:
                 f"a window of {room} tokens does not hold the question itself; use a model with a larger one"
             )
         short = share(kept)
-        lost = _lost(a, short.first_text) + _lost(b, short.second_text)
+        lost = sum(map(_lost, texts, short.texts))
         return self.text(short, clean), len(context) + lost
 
 

@@ -20,12 +20,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from comparo.data.columns import Table
-from comparo.data.prompts import Question
+from comparo.data.lineups import lineup_columns
+from comparo.data.prompts import Question, Rest
 from comparo.errors import ComparisonsError, StoreError
 
 DATABASE = "judgements.db"
 ENDINGS = (".db", ".sqlite", ".sqlite3")
-VERSION = 1  # of the schema
+VERSION = 2  # of the schema
 SCHEMA = (
     "CREATE TABLE run (number INTEGER PRIMARY KEY CHECK (number = 1), configuration TEXT NOT NULL)",
     "CREATE TABLE contexts (context TEXT PRIMARY KEY, text TEXT)",
@@ -36,14 +37,16 @@ SCHEMA = (
         shared TEXT, since INTEGER NOT NULL
     )
     """,
-    # `voice` is NULL in a run of one voice, `cached` is 1 for an answer of an earlier run.
+    # `second` is a JSON array of all further slots in a line-up, whose answer is `lineup`. `voice` is NULL in a run of
+    # one voice, `cached` is 1 for an answer of an earlier run.
     """
     CREATE TABLE judgements (
         number INTEGER PRIMARY KEY, at TEXT NOT NULL,
         context TEXT NOT NULL, first TEXT NOT NULL, second TEXT NOT NULL, voice TEXT,
         p REAL, mass REAL, weight REAL NOT NULL, reply TEXT NOT NULL,
         tokens_in INTEGER NOT NULL, tokens_out INTEGER NOT NULL, seconds REAL, cost REAL, cut INTEGER NOT NULL,
-        tokens_cached INTEGER NOT NULL, tokens_reasoning INTEGER NOT NULL, model TEXT NOT NULL, error TEXT,
+        tokens_cached INTEGER NOT NULL, tokens_reasoning INTEGER NOT NULL, model TEXT NOT NULL, lineup TEXT NOT NULL,
+        error TEXT,
         cached INTEGER NOT NULL, withdrawn INTEGER NOT NULL DEFAULT 0
     )
     """,
@@ -133,13 +136,23 @@ def encode(label: Any) -> str:
 
 @lru_cache(maxsize=1_000_000)
 def decode(label: str) -> Any:
-    """Decode a label that `encode` wrote."""
-    return json.loads(label)
+    """Decode a label that `encode` wrote, or the `Rest` of a line-up."""
+    found = json.loads(label)
+    return Rest(found) if isinstance(found, list) else found
 
 
 def key_of(question: Question) -> Key:
     """The key of a question in the database: its encoded context, first and second item, and the voice."""
     return encode(question.context), encode(question.first), encode(question.second), question.voice
+
+
+def slots_of(second: str) -> list[str]:
+    """The encoded labels in the second and, of a line-up, all further slots.
+
+    >>> slots_of('"bo"'), slots_of('["bo", "cy"]')
+    (['"bo"'], ['"bo"', '"cy"'])
+    """
+    return [*map(encode, decode(second))] if second.startswith("[") else [second]
 
 
 def clean(text: str) -> str:
@@ -153,12 +166,14 @@ def judged(database: Path) -> Table:
     The judge is called voter where people voted on ballots. Judgements that failed or were withdrawn are left out.
     """
     with _opened(database, "judgements", "first, second, p") as connection:
-        rows = _answers(connection, "p, weight", str(database.parent))
+        rows = _answers(connection, "p, weight, lineup", str(database.parent))
         has_ballots = connection.execute("SELECT 1 FROM ballots LIMIT 1").fetchone()
     if not rows:
         raise ComparisonsError(f"{database.parent} holds no answers yet; run its command again to go on")
-    context, first, second, judge, p, weight = zip(*rows, strict=True)
+    context, first, second, judge, p, weight, lineup = zip(*rows, strict=True)
     columns: dict[str, Any] = {"first": _labels(first), "second": _labels(second), "p": np.array(p, dtype=np.float64)}
+    if any(lineup):
+        columns = lineup_columns(columns["first"], columns["second"], columns["p"], lineup)
     if any(each != 1 for each in weight):
         columns["weight"] = np.array(weight, dtype=np.float64)
     if any(each != "null" for each in context):
@@ -200,7 +215,7 @@ def about_items(
     there = set(connection.execute("SELECT context, id FROM items"))
     unknown = 0
     for (context, first, second, _), row in rows:
-        if not there or ((context, first) in there and (context, second) in there):
+        if not there or all((context, item) in there for item in (first, *slots_of(second))):
             yield row
         else:
             unknown += 1
@@ -296,5 +311,5 @@ def _opened(path: Path, table: str, wanted: str) -> Iterator[sqlite3.Connection]
 
 
 def _labels(encoded: Any) -> list[Any]:
-    known = {text: json.loads(text) for text in set(encoded)}
+    known = {text: decode(text) for text in set(encoded)}
     return [known[text] for text in encoded]

@@ -24,7 +24,9 @@ class Judgement:
     `cut` is how many characters were cut to fit the model's window. Of `tokens_in`, `tokens_cached` were kept by the
     server from an earlier call, and of `tokens_out`, `tokens_reasoning` were written before the reply. A `cached`
     judgement is one of an earlier run, which the cache has kept: tokens, seconds and cost are those of its call then.
-    `model` is the name that the server's reply gives to the model, by which a silent change shows.
+    `model` is the name that the server's reply gives to the model, by which a silent change shows. `lineup` is the
+    answer about more than two texts: the log-probability of each label, as "-0.4|-1.6|-2.1", or an order of the labels,
+    the best first, as "B>A>C"; p is then that of the first label among all of them, and mass that of all labels.
 
     >>> Judgement(Question("ana", "bo"), p=0.7, mass=0.98).row()["p"]
     0.7
@@ -45,6 +47,7 @@ class Judgement:
     tokens_cached: int = 0
     tokens_reasoning: int = 0
     model: str = ""
+    lineup: str = ""
     error: str | None = None
     cached: bool = False
 
@@ -106,6 +109,7 @@ class Judge(Protocol):
       first, and p is where the expected label lies between the last (0) and the first (1).
     - `several` = True: it also answers a prompt of several criteria (`CriteriaPrompt`), by one
       `comparo.judges.protocol.Several` per question.
+    - `lines_up` = True: it also answers a prompt about more than two texts, by `Judgement.lineup`.
     - `chooses` = True: it answers by choices (decisions, votes, grades), not by probabilities. A choice has the
       noise of a coin whatever the texts, so pairs are then chosen without their contrast.
     - `room`: how many questions it takes at once, where it is several judges; `ahead` is then that of one of them.

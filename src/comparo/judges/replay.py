@@ -5,7 +5,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from comparo.data.comparisons import Comparisons
 from comparo.data.prompts import Prompt, Question
 from comparo.data.reading import read_columns
+from comparo.data.wordings import LETTERS
 from comparo.judges.protocol import Judgement
 from comparo.model.observations import are_choices
 
@@ -34,6 +35,7 @@ class Replay:
     mass: np.ndarray[Any, np.dtype[np.float64]] | None = field(default=None, repr=False)
 
     ahead = 64
+    lines_up = True
     cacheable = False  # an answer costs nothing, and depends on the items' names
 
     @property
@@ -50,11 +52,33 @@ class Replay:
 
     def judge(self, questions: Iterable[Question], prompt: Prompt | None = None) -> Iterator[Judgement]:
         for question in questions:
+            if len(question.items) > 2:
+                yield self._line_up(question)
+                continue
             p, weight, mass = self._answers.get(_key(question.context, question.first, question.second), (None, 0, 0))
             if p is None:
                 yield Judgement(question, error="no judgement of this pair in this order was recorded", cost=0.0)
             else:
                 yield Judgement(question, p=p, mass=mass, weight=weight, seconds=0.0, cost=0.0)
+
+    def _line_up(self, question: Question) -> Judgement:
+        said = self._lineups.get(_key(question.context, question.first, "|".join(map(str, question.second))))
+        if said is None:
+            return Judgement(question, error="no answer about these texts in these slots was recorded", cost=0.0)
+        p = math.exp(float(said.split("|")[0])) if "|" in said else float(said.startswith(LETTERS[0]))
+        return Judgement(question, p=p, mass=math.nan, seconds=0.0, cost=0.0, lineup=said)
+
+    @cached_property
+    def _lineups(self) -> dict[tuple[str, str, str], str]:
+        """The answers about more than two texts, by context, first item and the others."""
+        if self.recorded.lineup is None:
+            return {}
+        columns = self.recorded.to_columns()
+        empty = [""] * len(columns["items"])
+        rows = zip(*(columns.get(name, empty) for name in ("context", "items", "logp", "order")), strict=True)
+        return {
+            _key(context or None, *str(items).split("|", 1)): str(logp or order) for context, items, logp, order in rows
+        }
 
     @cached_property
     def _digest(self) -> str:
@@ -69,6 +93,9 @@ class Replay:
     @cached_property
     def _answers(self) -> dict[tuple[str, str, str], tuple[float, float, float]]:
         data = self.recorded
+        if data.lineup is not None:
+            data = data.take(data.lineup["answer"] < 0)
+            data = replace(data, lineup=None)
         columns = data.to_columns()
         contexts = columns["context"] if "context" in columns else [None] * len(data)
         mass = np.full(len(data), math.nan) if self.mass is None else self.mass

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
+from comparo.data.wordings import LETTERS
 from comparo.judges.protocol import Judgement, Several, about
 
 Answers = Literal["soft", "hard"]
@@ -23,10 +24,10 @@ class Simulated:
         p = σ( strength·(s_first − s_second) + bias + effect·(e_first + e_second) + noise·ε )
 
     ε is drawn for each ordered pair and the position effect e for each item, both standard normal. A hard judge
-    answers 1 with probability p, else 0. On a scale (a prompt with more than two labels) the first text alone is rated,
-    with p = σ( strength·s_first + noise·ε ). `scores` maps an item to its score or, with contexts, (context, item) to
-    it; an item without one gets a standard normal score of its own. Of several criteria, each has its own draws, and
-    `scores` may map its name to its scores.
+    answers 1 with probability p, else 0. On a scale (a `ScorePrompt`) the first text alone is rated, with
+    p = σ( strength·s_first + noise·ε ). Line-ups are answered by log-probabilities, or by an order (`_line_up`).
+    `scores` maps an item to its score or, with contexts, (context, item) to it; an item without one gets a standard
+    normal score of its own. Of several criteria, each has its own draws, and `scores` may map its name to its scores.
 
     >>> judge = Simulated(scores={"ana": 1.0, "bo": 0.0}, noise=0.0)
     >>> [round(answer.p, 3) for answer in judge.judge([Question("ana", "bo"), Question("bo", "ana")])]
@@ -43,7 +44,7 @@ class Simulated:
     seconds: float = 0.0
 
     ahead = 64
-    scales = several = True
+    scales = several = lines_up = True
     cacheable = False  # an answer costs nothing, and depends on the items' names
 
     @property
@@ -71,10 +72,31 @@ class Simulated:
                 yield self._answer(question, prompt)
 
     def _answer(self, question: Question, prompt: Prompt | None = None) -> Judgement:
+        if len(question.items) > 2:
+            return self._line_up(question)
         p = self.probability(question, alone=prompt is not None and len(prompt.labels) > 2)
         if self.answers == "hard":
             p = float(self._uniform("decision", question.context, question.first, question.second) < p)
         return Judgement(question, p=p, mass=1.0, reply="A" if p >= 0.5 else "B", seconds=self.seconds, cost=0.0)
+
+    def _line_up(self, question: Question) -> Judgement:
+        """About k texts: log softmax of strength·s_a + bias·(k − 1 − 2a)/2 + noise·ε_a in slot a; hard: an order."""
+        context, items = question.context, question.items
+        scores = [
+            self.strength * self.score(context, item)
+            + self.bias * (len(items) - 1 - 2 * slot) / 2
+            + self.noise * self._normal("slot", context, items, slot) / math.sqrt(2)
+            for slot, item in enumerate(items)
+        ]
+        if self.answers == "hard":
+            gumbel = [-math.log(-math.log(self._uniform("order", context, items, slot))) for slot in range(len(items))]
+            order = sorted(range(len(items)), key=lambda slot: -(scores[slot] + gumbel[slot]))
+            said, p = ">".join(LETTERS[slot] for slot in order), float(order[0] == 0)
+        else:
+            logp = [score - math.log(sum(map(math.exp, scores))) for score in scores]
+            said, p, order = "|".join(map(repr, logp)), math.exp(logp[0]), [logp.index(max(logp))]
+        reply = LETTERS[order[0]]
+        return Judgement(question, p=p, mass=1.0, reply=reply, seconds=self.seconds, cost=0.0, lineup=said)
 
     def _by(self, criterion: str) -> Simulated:
         """The judge of one of several criteria."""

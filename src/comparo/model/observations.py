@@ -38,7 +38,8 @@ class Observations:
     or J where γ cancels. `censored` marks saturated answers: the difference is at least y, which is positive there. The
     pairs asked in both orders also say what γ is: `sums` (C, J) is the mean of half of the sums of their answers, an
     estimate of −γ, with the weight `sum_weight` (C, J). `sum_square` is the weighted sum of their squares around these
-    means, with `sum_freedom` degrees of freedom.
+    means, with `sum_freedom` degrees of freedom. Judges are codes of position effects (`Comparisons.positions`);
+    `freedom` (M,) is how many observations each counts for, and `position_freedom` (J,) the same of position effects.
     """
 
     row: NDArray[np.intp]
@@ -52,6 +53,8 @@ class Observations:
     sum_weight: Array
     sum_square: float
     sum_freedom: int
+    freedom: Array
+    position_freedom: Array
 
     @property
     def all_pairs(self) -> bool:
@@ -126,7 +129,7 @@ def observe(comparisons: Comparisons, graph: Graph, y: Array, saturated: NDArray
     >>> found.y.round(2), found.weight, found.judge, found.sums.round(2)
     (array([0.9 , 0.85]), array([2., 1.]), array([1, 0], dtype=int32), array([[0.49]]))
     """
-    judges = 1 if comparisons.judges is None else len(comparisons.judges)
+    judges = len(comparisons.slots)
     pair, _ = pairs(comparisons, graph)
     turned = graph.first > graph.second
     count = int(pair.max(initial=-1)) + 1
@@ -134,7 +137,7 @@ def observe(comparisons: Comparisons, graph: Graph, y: Array, saturated: NDArray
     lead = np.zeros(count, dtype=np.intp)
     lead[pair[::-1]] = np.arange(len(pair))[::-1]  # the first row of each pair
     low, high = (edge(graph.first, graph.second)[lead] for edge in (np.minimum, np.maximum))
-    judge, context = comparisons.judged_by[lead], graph.position[low]
+    judge, context = comparisons.positions[lead], graph.position[low]
 
     def total(values: Array) -> Array:
         return np.bincount(slot, values, 2 * count).astype(float).reshape(-1, 2)
@@ -180,6 +183,8 @@ def observe(comparisons: Comparisons, graph: Graph, y: Array, saturated: NDArray
         sum_weight.reshape(-1, judges),
         float(np.sum(half[both] * (each - sums[key]) ** 2)),
         int(len(key) - np.count_nonzero(sum_weight)),
+        comparisons.freedom[row],
+        comparisons.position_freedom,
     )
 
 
@@ -229,4 +234,4 @@ def residuals(comparisons: Comparisons, limits: Limits = LIMITS) -> tuple[NDArra
             if own.any():
                 shift[judge] = -np.average(left[own], weights=found.weight[own])
     squares = found.weight * (left + shift[found.judge]) ** 2
-    return found.row, squares, float(max(len(squares) - (graph.nodes - graph.components), 0))
+    return found.row, squares, float(max(np.sum(found.freedom) - (graph.nodes - graph.components), 0))

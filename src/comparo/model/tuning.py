@@ -30,6 +30,7 @@ CLEARLY = 0.95  # probability that noise alone is not taken for position effects
 SURELY = 0.999  # CLEARLY in a test of scores, which is too bold if the answers often choose between two noises
 TWICE = 2.0  # the most by which sums that are taken for noise vary more: errors are then at most √2 times too wide
 LEAST_SHARE = 0.01  # of the information about γ: with none left any γ would be possible
+SLOTS = 2.0  # standard deviation of the effect of two slots on choices: between equal texts a chance of 0.88
 UNSURE = 1.0  # largest variance of a γ over which choices are averaged
 
 # Heavy tails (`student_t`). Between the freedoms the density changes little; 3 is the least with a clear variance. By 6

@@ -282,7 +282,7 @@ def plot_position_bias(data: Any, *, bins: int = 20, ax: Axes | None = None) -> 
     ranking = quiet_fit(comparisons, bias="joint")
     if ranking.bias is not None and ranking.product is not None and ranking.product.is_bias_determined:
         context = 0 if comparisons.context is None else comparisons.context
-        gamma = ranking.bias[context, comparisons.judged_by]
+        gamma = ranking.bias[context, comparisons.positions]
         wins = float(np.average(expit(-gamma), weights=weight))
         ax.axvline(wins, color=BLUE, linestyle="--", linewidth=1.5, label=f"σ(−γ) of all = {wins:.2f}")
     ax.set_xlim(0, 1)

@@ -15,6 +15,7 @@ from scipy.special import expit, ndtri
 from comparo.data.columns import frame_from_columns
 from comparo.data.comparisons import Comparisons
 from comparo.data.sanitize import visible
+from comparo.data.wordings import LETTERS
 from comparo.model.estimators.panel import Panel
 from comparo.model.estimators.poe import Product
 from comparo.model.inference.random_effects import Effects
@@ -453,12 +454,19 @@ class Ranking(Tabular):
     def _bias_columns(self) -> Columns:
         """γ by context and judge; where it is a logit also σ(−γ) = P(the first of two equal texts wins)."""
         bias = np.empty((0, 0)) if self.bias is None else self.bias
-        names = self.comparisons.judges if self.panel is None else np.array(self.panel.names, dtype=object)
+        names, slots = self.comparisons.judges, self.comparisons.slots
+        if self.panel is not None:
+            names, slots = np.array(self.panel.names, dtype=object), slots[:0]
         columns: Columns = {}
         if self.contexts is not None:
             columns["context"] = np.repeat(self.contexts[: len(bias)], bias.shape[1])
         if names is not None:
-            columns["judge"] = np.tile(names[: bias.shape[1]], len(bias))
+            codes = slots[:, 0] if len(slots) else np.arange(len(names))
+            columns["judge"] = np.tile(names[codes[: bias.shape[1]]], len(bias))
+        if bias.size and np.any(slots[:, 1] > 2):
+            columns["slots"] = np.tile(
+                [f"{LETTERS[low]}{LETTERS[high]} of {k}" for _, k, low, high in slots], len(bias)
+            )
         columns["gamma"] = bias.ravel()
         if self.product is None or is_logit(self.product.expert):
             columns["first_wins"] = np.asarray(expit(-bias.ravel()))

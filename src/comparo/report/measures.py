@@ -53,11 +53,12 @@ class Position:
 def position_bias(ranking: Ranking) -> Position:
     """The position bias γ as a probability of winning, σ(−γ): the ranking's own γ, else γ = −logit(mean p)."""
     p, product, effects = ranking.comparisons.p, ranking.product, ranking.effects
-    logits = in_logits(ranking)
+    logits, asked = in_logits(ranking), np.unique(ranking.comparisons.positions)
+    mean_gamma = float(np.mean(product.bias[:, asked])) if product is not None and product.bias.size else 0.0
     if product is not None and effects is not None and effects.bias_error is not None:
-        gamma, error, fitted = float(np.mean(product.bias)), effects.bias_error, True
+        gamma, error, fitted = mean_gamma, effects.bias_error, True
     elif product is not None and product.bias.size and product.laplacian.pattern.judges:
-        gamma, error, fitted = float(np.mean(product.bias)), _joint_error(product), True
+        gamma, error, fitted = mean_gamma, _joint_error(product), True
     else:
         mean = float(np.clip(np.mean(p), 1e-6, 1 - 1e-6))
         slope = mean * (1 - mean) if logits else 1.0

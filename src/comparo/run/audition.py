@@ -477,10 +477,7 @@ class AutoPlan(AuditionPlan):
 
     def _left(self, made: int, paid: float) -> Budget:
         """What is left of the budget after calls that were made, and paid, for voices that do not go on."""
-        budget = self.planned.budget
-        if budget.unit == "$":
-            return Budget(budget.number - paid, "$")
-        return Budget(float(self.planned.expense.calls - made), "")
+        return self.planned.budget.less(made, paid, self.planned.expense.calls)
 
 
 def _best(found: Audition, voices: Sequence[Voice]) -> Voice | None:

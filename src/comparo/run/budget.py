@@ -47,6 +47,15 @@ class Budget:
         """The maximum to spend; infinite if the budget is not in dollars."""
         return self.number if self.unit == "$" else math.inf
 
+    def less(self, calls: int, paid: float, whole: int) -> Self:
+        """What is left after so many calls of a `whole` number, which cost so many dollars.
+
+        >>> Budget.of("10n").less(40, 0.1, 1000), Budget.of("$2").less(40, 0.5, 1000)
+        (Budget(number=960.0, unit=''), Budget(number=1.5, unit='$'))
+        """
+        cls = type(self)
+        return cls(self.number - paid, "$") if self.unit == "$" else cls(float(whole - calls), "")
+
     def calls(
         self,
         sizes: Mapping[Any, int],
@@ -56,6 +65,7 @@ class Budget:
         groups: int | None = None,
         new: Mapping[Any, int] | None = None,
         given: Mapping[Any, int] | None = None,
+        texts: int = 2,
     ) -> dict[Any, tuple[int, Orders]]:
         """The number of calls that a context has in the end, and the orders in which its pairs are asked.
 
@@ -64,7 +74,8 @@ class Budget:
         budget in dollars. The pairs of all `voices` together must be able to connect all items. Where `groups` are
         compared, so many, over all contexts, these need to be connected instead, and a context has whole pairs. In a
         run that grows the budget is for the `new` items of each context, of which each needs one pair, and `given`
-        answers of each context are added to its calls.
+        answers of each context are added to its calls. A call about k > 2 `texts` is never asked twice; k − 1 of its
+        texts are connected by it.
 
         >>> Budget.of("10n").calls({None: 100}), Budget.of("5%").calls({None: 101}), Budget.of("10n").calls({"x": 6})
         ({None: (1000, 'one')}, {None: (505, 'one')}, {'x': (30, 'both')})
@@ -92,8 +103,11 @@ class Budget:
             number, before = whole * part, (given or {}).get(context, 0)
             most = voices * _ordered(sizes[context])
             chosen: Orders = "both" if before + number > most // 2 else orders
+            if texts > 2:
+                chosen = "one"
             calls[context] = min(before + number, most), chosen
-            needed = min(most - before, links_of(sizes[context], added[context]) * (2 if chosen == "both" else 1))
+            links = links_of(sizes[context], added[context], texts)
+            needed = min(most - before, links * (2 if chosen == "both" else 1))
             if groups is None and number < needed:
                 place = "" if context is None else f" in context {context!r}"
                 what = f"connect the {sizes[context]}" if new is None else f"place the {added[context]} new"
@@ -107,9 +121,9 @@ class Budget:
         return calls
 
 
-def links_of(size: int, new: int) -> int:
-    """How many pairs join the `new` items of a context of this size with the others."""
-    return new if new < size else size - 1
+def links_of(size: int, new: int, texts: int = 2) -> int:
+    """How many calls about so many `texts` join the `new` items of a context of this size with the others."""
+    return new if new < size else -(-(size - 1) // (texts - 1))
 
 
 def _ordered(size: int) -> int:

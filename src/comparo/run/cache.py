@@ -44,7 +44,8 @@ SCHEMA = (
     CREATE TABLE answers (
         number INTEGER PRIMARY KEY, key BLOB NOT NULL, judge TEXT NOT NULL, at TEXT NOT NULL,
         p REAL NOT NULL, mass REAL, weight REAL NOT NULL, reply TEXT NOT NULL, tokens_in INTEGER NOT NULL,
-        tokens_out INTEGER NOT NULL, seconds REAL, cost REAL, cut INTEGER NOT NULL, model TEXT NOT NULL
+        tokens_out INTEGER NOT NULL, seconds REAL, cost REAL, cut INTEGER NOT NULL, model TEXT NOT NULL,
+        lineup TEXT NOT NULL
     )
     """,
     "CREATE INDEX answers_by_key ON answers (key)",
@@ -54,10 +55,10 @@ SCHEMA = (
     )
     """,
 )
-KEPT = ("p", "mass", "weight", "reply", "tokens_in", "tokens_out", "seconds", "cost", "cut", "model")
+KEPT = ("p", "mass", "weight", "reply", "tokens_in", "tokens_out", "seconds", "cost", "cut", "model", "lineup")
 FIND = f"SELECT number, {', '.join(KEPT)} FROM answers WHERE key = ? ORDER BY number"
 ADD = f"INSERT INTO answers (key, judge, at, {', '.join(KEPT)}) VALUES ({', '.join('?' * (3 + len(KEPT)))})"
-TEXTS = ("reply", "model")
+TEXTS = ("reply", "model", "lineup")
 UNKNOWN = ("mass", "seconds", "cost")  # of KEPT, those that may be nan, which is stored as NULL
 COUNTS = ("tokens_in", "tokens_out", "cut")  # of KEPT, whole numbers
 LARGEST = {"p": 1.0, "mass": 1.01, "weight": 1e6, "tokens_in": 1e12, "tokens_out": 1e12, "seconds": 1e9, "cut": 1e12}
@@ -95,7 +96,7 @@ def key_of_answer(head: str, question: Question) -> bytes:
     >>> key_of_answer("", one) == key_of_answer("", other)
     True
     """
-    texts = [question.first_text, question.second_text, question.context_text]
+    texts = [question.first_text, question.second_text, question.context_text, *question.other_texts]
     return hashlib.sha256(json.dumps([head, *texts]).encode()).digest()
 
 
@@ -268,7 +269,7 @@ def _check(path: Path) -> None:
 def _answer_of(row: Sequence[Any]) -> dict[str, Any] | None:
     """The fields of an answer from a row of the cache; None where one of them cannot be a judge's.
 
-    >>> _answer_of([0.7, None, 1.0, "A", 90, 1, None, None, 0, "luna"])["p"]
+    >>> _answer_of([0.7, None, 1.0, "A", 90, 1, None, None, 0, "luna", ""])["p"]
     0.7
     >>> _answer_of([0.7, None, -5.0, "A", 90, 1, None, None, 0, "luna"])
     """

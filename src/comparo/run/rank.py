@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from comparo.data.comparisons import Comparisons
 from comparo.data.criteria_prompt import split_weights
@@ -18,6 +18,7 @@ from comparo.run.batch import Mode, mode_of
 from comparo.run.budget import Budget
 from comparo.run.criteria_run import WEIGHTS, check_criteria
 from comparo.run.fit_policy import Scores
+from comparo.run.lineup_choice import LineupPlan, check_lineup
 from comparo.run.plan import Plan, Storage, prepare
 from comparo.run.progress import Watch
 from comparo.run.resume import items_there
@@ -46,6 +47,7 @@ def rank(
     estimate: Scores | float = "auto",
     control: str | Sequence[str] = (),
     least_mass: float = DEFAULT_LEAST_MASS,
+    lineup: int | Literal["auto"] = 2,
     audition: str | Path | Audition | None = None,
     votes: Any = None,
     out: str | Path | Storage | None = None,
@@ -97,6 +99,10 @@ def rank(
         is estimated by default.
     control
         What `Ranking.controlled` controls for: "length", or the names of columns of numbers (docs/control.md).
+    lineup
+        How many texts one call is about, 2 to 8 (docs/lineups.md): a call about four to six texts gives more than its
+        tokens spent on pairs. "auto" asks a few texts in pairs and in line-ups first, and takes the number of texts
+        with most content per token.
     least_mass
         The run stops early if the judge's first answers put less than this share of its probability on the labels.
     audition
@@ -166,6 +172,7 @@ def prepare_rank(
     kind: str = "Text",
     heading: str | None = None,
     control: str | Sequence[str] = (),
+    lineup: int | Literal["auto"] = 2,
     audition: str | Path | Audition | None = None,
     votes: Any = None,
     weights: Mapping[str, float] | None = None,
@@ -176,7 +183,7 @@ def prepare_rank(
     batch: bool | Mode = False,
     notes: Mapping[str, Any] | None = None,
     **how: Any,
-) -> Plan | AutoPlan:
+) -> Plan | AutoPlan | LineupPlan:
     """Check what `rank` is to do, with its parameters; nothing is asked.
 
     Without `out`, the folder is one of comparo-runs named after `name`. The other parameters are names of columns and
@@ -205,6 +212,9 @@ def prepare_rank(
     words = partial(make_prompt, kind=kind, heading=heading, context=columns["context"])
     named = reader_among(judge)
     prompts = [words(items, criterion, each, named, wording=way) for each in listed(prompt) for way in wordings]
+    if lineup != 2:
+        check_lineup(lineup, {"wording": is_auto, "batch": storage.batch is not None, "audition": audition is not None})
+        prompts = prompts if lineup == AUTO else [each.resized(int(lineup)) for each in prompts]
     judges = make_judges(judge, cache=cache)
     refused = {"--wording auto": is_auto, "--audition": audition is not None, "--votes": votes is not None}
     if found := check_criteria(prompts, judges, weights, goal=goal, refused=refused):
@@ -223,6 +233,8 @@ def prepare_rank(
     )
     if is_auto:
         return AutoPlan(task, voices, storage)
+    if lineup == AUTO:
+        return LineupPlan(task, storage)
     if audition is not None:
         known = audition.answers if isinstance(audition, Audition) else Answers.read(audition)
         task = replace(task, given=known.given_to(items, voices))

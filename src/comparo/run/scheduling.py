@@ -32,9 +32,10 @@ from comparo.model.linalg.graph import Graph
 from comparo.ranking.ranking import Ranking
 from comparo.run.task import Task
 from comparo.run.voice_allocation import Allocation, Source
-from comparo.run.voices import by_ranking, comparisons
+from comparo.run.voices import by_ranking, comparisons, observed
 from comparo.selection.designs import DEFAULT_GOAL, Orders
 from comparo.selection.growing import MOST, Placing
+from comparo.selection.lineups import LineupSelector
 from comparo.selection.selector import Selector
 from comparo.selection.systems import Systems, sureness
 from comparo.types import Array
@@ -148,7 +149,7 @@ class Rounds:
 
     def _observe(self, answers: Sequence[Judgement]) -> None:
         if answers:
-            self.selector.observe([(one.question.first, one.question.second, one.p, one.weight) for one in answers])
+            self.selector.observe(observed(answers))
 
 
 class Given:
@@ -189,6 +190,8 @@ def pair_source(
     if systems is not None:
         return systems.of_context(context, orders, rng, contrast), len(ids)
     strategy = task.strategy or "greedy"
+    if task.prompt.size > 2:
+        return LineupSelector(ids, task.prompt.size, strategy=strategy, goal=task.goal, seed=rng), len(ids)
     options: dict[str, Any] = {"strategy": strategy, "orders": orders, "goal": task.goal, "contrast": contrast}
     new = len(ids) if task.growth is None else task.growth.new.get(context, 0)
     if task.growth is None or not is_begun or strategy == "random" or new > MOST:

@@ -22,7 +22,7 @@ from comparo.analysis.confidence import expected_spearman, top_probability
 from comparo.data.comparisons import Comparisons
 from comparo.data.criteria_prompt import CriteriaPrompt, reply_tokens
 from comparo.data.items import Items
-from comparo.data.prompts import Prompt, Question
+from comparo.data.prompts import Prompt, Question, Rest
 from comparo.data.run_folder import key_of
 from comparo.judges import Judge, Judgement
 from comparo.judges.prices import Price
@@ -248,8 +248,9 @@ class Task:
         lengths = []
         for _ in range(100):
             context = contexts[int(rng.integers(len(contexts)))]
-            first, second = rng.choice(sizes[context], 2, replace=False).tolist()
-            lengths.append(_length(self.items.question(context, names[context][first], names[context][second])))
+            first, *rest = rng.choice(sizes[context], min(self.prompt.size, sizes[context]), replace=False).tolist()
+            second = names[context][rest[0]] if len(rest) == 1 else Rest(names[context][place] for place in rest)
+            lengths.append(_length(self.items.question(context, names[context][first], second)))
         length = sum(lengths) / len(lengths)
         tokens = {voice.name: (self._bare[voice.name] + length) / CHARACTERS for voice in self.voices}
         costs = {voice.name: self._cost(voice.name, tokens[voice.name]) for voice in self.voices}
@@ -258,11 +259,13 @@ class Task:
         new, given = None, Counter[Any]()
         if self.growth is not None:
             new, given = self.growth.new, Counter(one.question.context for one in self.given)
-        calls = self.budget.calls(sizes, self.orders, least, len(self.voices), groups, new, given)
+        if (k := self.prompt.size) > 2:
+            self._check_lineups(sizes)
+        calls = self.budget.calls(sizes, self.orders, least, len(self.voices), groups, new, given, k)
         total = sum(number for number, _ in calls.values()) - given.total()
         if groups is None:
             made = {context: (number - given[context], orders) for context, (number, orders) in calls.items()}
-            links = {context: links_of(size, (new or sizes).get(context, 0)) for context, size in sizes.items()}
+            links = {context: links_of(size, (new or sizes).get(context, 0), k) for context, size in sizes.items()}
         else:
             made, links = {None: (total, self.orders)}, {None: groups - 1}
         each = [made[c][0] // (links[c] * (2 if made[c][1] == "both" else 1)) for c in links if links[c] > 0]
@@ -271,6 +274,19 @@ class Task:
         return Expense(
             calls, total, round(total * sum(tokens.values()) / len(tokens)), cost, costs, min([*each, len(self.voices)])
         )
+
+    def _check_lineups(self, sizes: Mapping[Any, int]) -> None:
+        """Raise a ValueError where line-ups of this size cannot be asked."""
+        k, small = self.prompt.size, min(sizes, key=lambda context: sizes[context])
+        if sizes[small] < k:
+            place = "" if small is None else f" in context {small!r}"
+            raise ValueError(f"there are {sizes[small]} texts{place}; use lineup={max(2, sizes[small])} or less")
+        for voice in self.voices:
+            if not getattr(voice.judge, "lines_up", False):
+                raise ValueError(f"{voice.judge.name} compares two texts at a time; use lineup=2, or another judge")
+        if self.compares_groups or self.growth is not None:
+            what = f"goal={self.goal!r}" if self.compares_groups else "a run that grows"
+            raise ValueError(f"{what} asks about pairs; use lineup=2")
 
     def price_of(self, question: Question) -> float:
         """The approximate cost of a question in dollars, from the length of its prompt; nan if the price is unknown."""
@@ -282,16 +298,20 @@ class Task:
 
     @cached_property
     def longest_prompt(self) -> int:
-        """The approximate tokens of the longest prompt: the two longest texts of a context, and the context's own."""
+        """The approximate tokens of the longest prompt: the longest texts of a context, and the context's own."""
         lengths = np.array([*map(len, self.items.texts)])
         shared = [len(text or "") for text in self.items.context_texts]
-        pairs = [np.sort(lengths[rows])[-2:].sum() for rows in self.items.groups.values()]
+        pairs = [np.sort(lengths[rows])[-self.prompt.size :].sum() for rows in self.items.groups.values()]
         return int(max(self._bare.values()) + max(map(sum, zip(pairs, shared, strict=True)))) // CHARACTERS
 
     @cached_property
     def _bare(self) -> dict[str | None, int]:
         """How long the prompt of each voice is without texts; writing out those of long texts would be slow."""
-        return {voice.name: len(voice.prompt.text(Question("", "", context_text=""))) for voice in self.voices}
+        empty = Question("", "", context_text="")
+        return {
+            voice.name: len(voice.prompt.text(empty.with_texts([""] * max(2, voice.prompt.size))))
+            for voice in self.voices
+        }
 
     @cached_property
     def replies(self) -> dict[str | None, int]:
@@ -311,7 +331,7 @@ class Task:
 
 
 def _length(question: Question) -> int:
-    return sum(map(len, (question.first_text, question.second_text, question.context_text or "")))
+    return sum(map(len, (*question.texts, question.context_text or "")))
 
 
 def fingerprint(given: Sequence[Judgement]) -> str:

@@ -11,9 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from comparo.data.columns import Table
 from comparo.data.comparisons import Comparisons
 from comparo.data.criteria_prompt import criteria_prompt
 from comparo.data.items import Items
+from comparo.data.layouts import fields_from_table
+from comparo.data.lineups import lineup_columns
 from comparo.data.prompts import PAPER, Prompt, choose_prompt
 from comparo.data.wordings import DEFAULT_WORDING
 from comparo.judges import Judge, Judgement, as_judge, load_judge
@@ -77,6 +80,13 @@ def comparisons(judgements: Iterable[Judgement]) -> Comparisons:
     """Convert the answered judgements to comparisons; a run of several voices has them as judges."""
     answered = [judgement for judgement in judgements if not judgement.failed]
     questions = [judgement.question for judgement in answered]
+    if any(judgement.lineup for judgement in answered):
+        ends = [question.first for question in questions], [question.second for question in questions]
+        said = lineup_columns(*ends, [one.p for one in answered], [one.lineup for one in answered])
+        context, voice = ([getattr(one, name) for one in questions] for name in ("context", "voice"))
+        said |= {"weight": [one.weight for one in answered], "context": context, "judge": voice}
+        kept = {name: column for name, column in said.items() if any(value is not None for value in column)}
+        return Comparisons(**fields_from_table(Table(kept)))
     return Comparisons.from_columns(
         [question.first for question in questions],
         [question.second for question in questions],
@@ -87,6 +97,15 @@ def comparisons(judgements: Iterable[Judgement]) -> Comparisons:
         else [question.context for question in questions],
         None if all(question.voice is None for question in questions) else [question.voice for question in questions],
     )
+
+
+def observed(answers: Sequence[Judgement]) -> list[Any]:
+    """The answers of a context as rows for a choice of pairs or line-ups."""
+    if not any(one.lineup for one in answers):
+        return [(one.question.first, one.question.second, one.p, one.weight) for one in answers]
+    ends = [one.question.first for one in answers], [one.question.second for one in answers]
+    columns = lineup_columns(*ends, [one.p for one in answers], [one.lineup for one in answers])
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def by_ranking(answers: Sequence[Judgement]) -> list[list[Judgement]]:

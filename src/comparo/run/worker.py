@@ -194,7 +194,7 @@ class Health:
     the judge puts only 2.0% of its probability on the labels A and B in its first 1 answers, so they say little ...
     """
 
-    labels: tuple[str, str]
+    labels: tuple[str, ...]
     least_mass: float
     first: int
     masses: list[float] = field(default_factory=list)

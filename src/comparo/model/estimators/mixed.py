@@ -70,7 +70,7 @@ def mixed(
         model = Soft.of(comparisons, graph, expert, is_biased, limits)
     model, variances, steps, converged = model.settle(shared)
     peaks = None
-    may_have_peaks = control is None and not for_groups
+    may_have_peaks = control is None and not for_groups and comparisons.lineup is None
     if may_have_peaks and isinstance(model, Choices) and model.nu is None:
         peaks = find_peaks(model, variances, shared)
     if peaks is not None:
@@ -78,7 +78,8 @@ def mixed(
     if isinstance(model, Choices) and "style" in shared.kinds and not for_groups:
         model, variances, more, settled = with_style_inflation(model, variances, shared)
         steps, converged = steps + more, converged and settled
-    scores, effects, solution, beta = _averaged(model.system, variances, shared, isinstance(model, Soft))
+    count = float(np.sum(model.observations.freedom)) if isinstance(model, Soft) else None
+    scores, effects, solution, beta = _averaged(model.system, variances, shared, count)
     if peaks is not None:
         scores, effects = peaks.applied(scores, effects)
     bias, between, error = model.bias(solution)
@@ -101,13 +102,13 @@ def mixed(
 
 
 def _averaged(
-    system: System, variances: Variances, shared: Shared, has_noise: bool
+    system: System, variances: Variances, shared: Shared, count: float | None
 ) -> tuple[Array, Effects, Solution, tuple[Array, Array]]:
     """Scores averaged over the quantiles of σ²/φ, the effects, the solution with the mean covariance, and β.
 
     β, the coefficients of the control, are averaged too, with their covariance; the scores are without them.
 
-    The scatter of the averaged scores is part of their covariance. Where φ is estimated (`has_noise`), the
+    The scatter of the averaged scores is part of their covariance. Where φ is estimated, from `count` observations, the
     covariance is that of a normal distribution with the same central 95% as Student's t, with the degrees of freedom
     of the residuals. The means of groups have their own (`Predicted.freedom`), beside those of all observations.
     """
@@ -133,7 +134,7 @@ def _averaged(
     solution, spread, between = solve(system, replace(variances, ratio=a), shared)
     spread = without(spread[:n], held)
     freedoms = max(variances.residual(a)[1], 1.0), max(variances.observations, 2.0)
-    heavy, widening = stdtrit(freedoms, 0.975) / ndtri(0.975) if has_noise else (1.0, 1.0)
+    heavy, widening = stdtrit(freedoms, 0.975) / ndtri(0.975) if count else (1.0, 1.0)
     dispersion = noise * float(heavy) ** 2
     scatter = (np.array(scores) - mean).T
     beta = np.mean(coefficients, axis=0)
@@ -151,7 +152,7 @@ def _averaged(
     if spread.shape[1]:
         effects = replace(effects, spread=spread, between=between)
     if shared.kinds:
-        columns, pairs = without(shared.columns, held), len(system.c)
+        columns, pairs = without(shared.columns, held), count or len(system.c)
         effects = replace(effects, mean=columns @ theta, columns=columns, group=shared.group)
         predicted = Predicted(
             system.pattern.graph, shared.columns, shared.is_group, variances, system, pairs, float(widening) ** 2

@@ -90,7 +90,11 @@ class Panel(PanelMembers):
         views = np.array([voice.scores for voice in self.voices])
         first, second = self.graph.first, self.graph.second
         apart = views[self.voice, first] - views[self.voice, second]
-        return apart - self.bias[self.graph.position[first], self.voice], apart
+        gamma = np.empty(len(apart))
+        for r, voice in enumerate(self.voices):
+            own = self.voice == r
+            gamma[own] = voice.bias[self.graph.position[first[own]], voice.positions]
+        return apart - gamma, apart
 
     @cached_property
     def taste(self) -> Array:
@@ -105,8 +109,8 @@ class Panel(PanelMembers):
 
     @property
     def bias(self) -> Array:
-        """γ of each context and voice, (C, R)."""
-        return np.column_stack([voice.bias for voice in self.voices])
+        """γ of each context and voice, (C, R); of line-ups the mean over any two slots."""
+        return np.column_stack([voice.mean_bias for voice in self.voices])
 
 
 def panel(

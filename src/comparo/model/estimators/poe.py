@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from comparo.data.comparisons import Comparisons
+from comparo.data.lineups import luce_weights
 from comparo.model.design import Held
 from comparo.model.inference.ep import settle
 from comparo.model.inference.newton import Problem, Solution
@@ -65,21 +66,21 @@ class Product:
 
     def differences(self, rows: slice) -> Array:
         """d = s_first − s_second − γ of the comparisons in `rows`."""
-        graph, judge = self.graph, self.comparisons.judge
+        graph = self.graph
         d: Array = self.scores[graph.first[rows]] - self.scores[graph.second[rows]]
         if self.bias.size:
             context = np.searchsorted(graph.starts, graph.first[rows], side="right") - 1
-            d -= self.bias[context, 0 if judge is None else judge[rows]]
+            d -= self.bias[context, self.comparisons.positions[rows]]
         return d
 
-    def _sum(self, of: Callable[[Expert, Array, Array, Array | float], list[float]]) -> Array:
+    def _sum(self, of: Callable[[Expert, Array, Array, Array | float, slice], list[float]]) -> Array:
         """Σ of the results of `of` for expert, differences, probabilities and weights of each chunk of comparisons."""
         parts, chunk = [], self.laplacian.pattern.limits.chunk
         for begin in range(0, len(self.comparisons), chunk):
             rows = slice(begin, begin + chunk)
             weight = 1.0 if self.comparisons.weight is None else self.comparisons.weight[rows]
             expert = of_rows(self.expert, rows)
-            parts.append(of(expert, self.differences(rows), self.comparisons.p[rows], weight))
+            parts.append(of(expert, self.differences(rows), self.comparisons.p[rows], weight, rows))
         return np.asarray(np.sum(parts, axis=0))
 
     @cached_property
@@ -97,15 +98,17 @@ class Product:
             return self.effects.dispersion
         if is_logit(self.expert) and self.comparisons.hard:
             return 1.0
-        rows = len(self.comparisons)
+        freedoms = self.comparisons.freedom
+        rows = float(np.sum(freedoms))
         freedom = rows - (self.graph.nodes - self.graph.components) - self._free_biases()
         if freedom < 1e-6:
             return 1.0
 
-        def information(expert: Expert, d: Array, p: Array, weight: Array | float) -> list[float]:
+        def information(expert: Expert, d: Array, p: Array, weight: Array | float, rows: slice) -> list[float]:
             slope, curvature = np.empty((2, len(d)))
             derivatives(expert, d, p, slope, curvature)
-            return [float(np.sum(weight * slope**2)), float(np.sum(np.maximum(curvature, 0.0)))]
+            curvature = np.maximum(curvature, 0.0) * freedoms[rows]
+            return [float(np.sum(weight * slope**2)), float(np.sum(curvature))]
 
         squares, curvature = self._sum(information)
         unknown = 1.0 / (1.0 + freedom)
@@ -133,13 +136,14 @@ class Product:
         """Σ (1 − ridge·variance) over the biases: their effective number of parameters."""
         pattern = self.laplacian.pattern
         if not pattern.judges:
-            return float(self.bias.shape[1])
-        return float(np.sum(1.0 - self.laplacian.ridge[pattern.graph.nodes :] * bias_variances(self.laplacian)))
+            return float(np.sum(self.comparisons.position_freedom)) if self.bias.size else 0.0
+        free = 1.0 - self.laplacian.ridge[pattern.graph.nodes :] * bias_variances(self.laplacian)
+        return float(np.sum(free * np.tile(self.comparisons.position_freedom, pattern.graph.contexts)))
 
     @cached_property
     def log_density(self) -> float:
         """Σ_k w_k·ℓ(d_k; p_k) + log prior(s) at the solution: the product of experts before it is normalised."""
-        total = float(self._sum(lambda expert, d, p, weight: [float(np.sum(weight * expert.log_density(d, p)))])[0])
+        total = float(self._sum(lambda expert, d, p, weight, _: [float(np.sum(weight * expert.log_density(d, p)))])[0])
         if self.prior == "first":
             return total - 0.5 * self.graph.components * float(np.log(2 * np.pi))
         mean = None if self.effects is None else self.effects.mean
@@ -173,19 +177,44 @@ def multiply(
     for each judge, by which equal texts have slopes that sum to zero (γ = −logit(mean p) for Bradley–Terry, β = mean p
     for the linear Gaussian); or "joint", one γ for each context and judge, estimated with the scores and shrunk towards
     their mean according to their estimated variance. With `is_scaled` the prior counts as the comparisons do, whose
-    variance is φ times what the expert assumes: the ridge is φ/σ² instead of 1/σ².
+    variance is φ times what the expert assumes: the ridge is φ/σ² instead of 1/σ². Under Bradley–Terry an answer about
+    several texts is multinomial, Σ_a p_a·log π_a (Plackett and Luce for choices and orders), by weights of its rows.
 
     >>> from comparo.model.likelihoods.gaussian import Gaussian
     >>> multiply(Comparisons.from_rows([("a", "b", 0.9)]), Gaussian()).scores.round(6)
     array([ 0.2, -0.2])
     """
+    if comparisons.lineup is None or not isinstance(expert, BradleyTerry):
+        return _multiply(comparisons, expert, prior, bias, is_scaled, limits)
+    rows, whole = comparisons.lineup, comparisons.weights
+
+    def solved(weight: Array, _: int) -> tuple[Array, tuple[Product, Array], float]:
+        product = _multiply(replace(comparisons, weight=weight), expert, prior, bias, is_scaled, limits)
+        new = luce_weights(rows, comparisons.p, whole, product.differences(slice(None)))
+        return weight, (product, new), float(np.max(np.abs(new - weight)))
+
+    _, (product, _), _, converged = settle(whole, solved, lambda _, found, __: found[1], LUCE_CHANGE, LUCE_ROUNDS)
+    return replace(product, comparisons=comparisons, converged=product.converged and converged)
+
+
+LUCE_ROUNDS, LUCE_CHANGE = 200, 1e-10  # of the weights of choices among several texts
+
+
+def _multiply(
+    comparisons: Comparisons,
+    expert: Expert,
+    prior: float | Literal["first"],
+    bias: Bias,
+    is_scaled: bool,
+    limits: Limits,
+) -> Product:
     graph = Graph.build(comparisons)
     ridge = np.full(graph.nodes, 0.0 if prior == "first" else 1.0 / prior**2)
     if bias == "joint":
-        solution = _joint(Pattern(graph, comparisons.judged_by, limits), expert, comparisons, ridge)
+        solution = _joint(Pattern(graph, comparisons.positions, limits), expert, comparisons, ridge)
     elif bias == "plug-in":
         shift = plug_in(expert, comparisons)
-        offset = shift[comparisons.judged_by]
+        offset = shift[comparisons.positions]
         problem = Problem.of(Pattern(graph, limits=limits), expert, comparisons, ridge, offset)
         solution = problem.maximise(np.zeros(graph.nodes))
     else:
@@ -203,7 +232,7 @@ def multiply(
             scaled = float(prior / np.sqrt(product.dispersion))
             if abs(scaled / used - 1.0) < limits.last_step:
                 break
-            used, product = scaled, multiply(comparisons, expert, prior=scaled, bias=bias, limits=limits)
+            used, product = scaled, _multiply(comparisons, expert, scaled, bias, False, limits)
         product = replace(product, prior=prior)
     return product if bias != "plug-in" else replace(product, bias=np.tile(shift, (graph.contexts, 1)))
 

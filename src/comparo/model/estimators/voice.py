@@ -31,16 +31,17 @@ class Voice:
     """The observations of one voice about the n candidates of a panel, and its variances.
 
     `model` holds them with its pattern; `variance` is v, `noise` is φ (1 for choices, whose sites have a precision of
-    their own), `bias` (C,) is γ of each context and `bias_error` the standard error of its mean. `position` is the
-    variance that position adds to an answer beyond its mean: of γ between contexts, and of position effects
-    of single texts. `held` are the voice's coefficients of the control, and `offset` (M,) what they explain of
-    each observation.
+    their own), `bias` (C, F) is γ of each context and position effect, `positions` the effect of each comparison, and
+    `bias_error` the standard error of the mean γ. `position` is the variance that position adds to an answer beyond its
+    mean: of γ between contexts, and of position effects of single texts. `held` are the voice's coefficients of the
+    control, and `offset` (M,) what they explain of each observation.
     """
 
     model: Soft | Choices
     variance: float
     noise: float
     bias: Array
+    positions: NDArray[np.int32]
     bias_error: float
     position: float
     converged: bool
@@ -70,13 +71,14 @@ class Voice:
         model, variances, _, converged = model.settle(shared)
         solution, _, errors = solve(model.system, variances, shared)
         bias, between, error = model.bias(solution)
-        gamma = bias[:, 0] if bias.size else np.zeros(graph.contexts)
+        gamma = bias if bias.size else np.zeros((graph.contexts, len(comparisons.slots)))
         noise = variances.noise(variances.ratio)
         # Half of the sum of both orders has the variance 2·Var e + φ/2, and the weight 2.
         position = (between or 0.0) + (
             max(model.observations.sum_variance - noise, 0.0) / 2.0 if isinstance(model, Soft) else 0.0
         )
-        voice = cls(model, variances.ratio * noise, noise, gamma, error or 0.0, position, converged)
+        said, variance = comparisons.positions, variances.ratio * noise
+        voice = cls(model, variance, noise, gamma, said, error or 0.0, position, converged)
         if control is None or shared.held is None:
             return voice
         count, pattern = len(control.names), model.pattern
@@ -94,7 +96,7 @@ class Voice:
         A choice has the noise of a logistic variable, π²/3.
         """
         noise = LOGISTIC if isinstance(self.model, Choices) else self.noise
-        return 2.0 * self.variance, float(np.mean(self.bias)) ** 2 + self.position, noise
+        return 2.0 * self.variance, self._mean_square + self.position, noise
 
     @property
     def content(self) -> float:
@@ -105,7 +107,17 @@ class Voice:
     def content_around_mean(self) -> float:
         """The same of the variance of an answer around its mean: without γ̄², which is known and taken out."""
         texts, position, noise = self.parts
-        return texts / (texts + position - float(np.mean(self.bias)) ** 2 + noise)
+        return texts / (texts + position - self._mean_square + noise)
+
+    @property
+    def _mean_square(self) -> float:
+        """The mean of γ̄² over the position effects that occur."""
+        return float(np.mean(np.mean(self.bias[:, np.unique(self.positions)], axis=0) ** 2))
+
+    @property
+    def mean_bias(self) -> Array:
+        """The mean γ of each context over the position effects that occur, (C,)."""
+        return np.asarray(np.mean(self.bias[:, np.unique(self.positions)], axis=1))
 
     @property
     def pattern(self) -> Pattern:
@@ -125,8 +137,8 @@ class Voice:
         if isinstance(self.model, Choices):
             return pull
         judge = self.model.observations.judge[self.pattern.order]
-        gamma = self.bias[self.pattern.graph.position[self.pattern.first]]
-        return np.asarray(pull + np.where(judge == 0, self.c * gamma, 0.0))
+        gamma = np.column_stack([self.bias, np.zeros(len(self.bias))])  # the last where it cancels
+        return np.asarray(pull + self.c * gamma[self.pattern.graph.position[self.pattern.first], judge])
 
     @cached_property
     def pairs(self) -> NDArray[np.int64]:
@@ -156,7 +168,7 @@ class Voice:
         """The same voice with sites and γ of its choices given mean and variance of every difference, (M,)."""
         assert isinstance(self.model, Choices)
         model = self.model.learn(mean if self.offset is None else mean + self.offset, variance)
-        gamma = model.gamma[:, 0] if model.is_biased else self.bias
+        gamma = model.gamma if model.is_biased else self.bias
         return replace(self, model=model, bias=gamma)
 
     def seen(self, z: Array) -> Array:

@@ -19,17 +19,20 @@ such whose style does not (docs/fitting.md).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from comparo.data.comparisons import Comparisons
+from comparo.data.lineups import luce_weights
 from comparo.model.design import Shared
 from comparo.model.inference.ep import distance, settle, sites_from, without_site
 from comparo.model.inference.newton import Solution
-from comparo.model.inference.position import information_share, pairs
+from comparo.model.inference.position import by_slots, information_share, pairs
 from comparo.model.inference.random_effects import differences, random_effects, shrunk, solve
 from comparo.model.inference.reml import Variances, estimate
 from comparo.model.likelihoods.bradley_terry import LOGISTIC, attenuation
@@ -45,7 +48,7 @@ from comparo.model.likelihoods.davidson import (
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import Spectrum, System
 from comparo.model.observations import votes_of
-from comparo.model.tuning import NARROWEST, PULL, UNSURE, WIDEST, Limits
+from comparo.model.tuning import NARROWEST, PULL, SLOTS, UNSURE, WIDEST, Limits
 from comparo.types import Array, Index
 
 FASTEST = 0.9  # largest ratio of two changes of a variance from which its limit is extrapolated
@@ -66,7 +69,9 @@ class Choices:
     unless scores have two peaks (`mixture`). `tied` (J,) is the weight of each judge's ties, and `nu` (J,) its ν; both
     are None where no decision is a tie. `strength` is that of the term that keeps the variance of scores from 0.
     `is_narrow` fixes the variance of scores around their groups at its smallest, where means of groups are logits of
-    win rates. `inflation` is that of the `system`.
+    win rates. `inflation` is that of the `system`. `slots` (J, 4) are `Comparisons.slots`; `lineup` (M,) are
+    `lineups.ROWS` where choices are among several texts, and `whole` (2, M) their weights where all texts are equal,
+    from which `weight` follows (`luce_weights`).
     """
 
     pattern: Pattern
@@ -87,10 +92,13 @@ class Choices:
     strength: float = PULL
     is_narrow: bool = False
     inflation: Array | None = None
+    slots: NDArray[np.int32] = field(default_factory=lambda: np.zeros((0, 4), dtype=np.int32))
+    lineup: NDArray[Any] | None = None
+    whole: Array | None = None
 
     @classmethod
     def of(cls, comparisons: Comparisons, graph: Graph, is_biased: bool, limits: Limits) -> Choices:
-        judges = 1 if comparisons.judges is None else len(comparisons.judges)
+        judges = len(comparisons.slots)
         votes = votes_of(comparisons)
         p, weight = (comparisons.p, comparisons.weights) if votes is None else votes
         pair, _ = pairs(comparisons, graph)
@@ -103,13 +111,16 @@ class Choices:
         pattern = Pattern(replace(graph, first=ends[0], second=ends[1]), limits=limits)
         order = pattern.order
         p, weight = (part.reshape(2, -1)[:, order] for part in (share, total))
-        family = (graph.position[ends[0]] * judges + comparisons.judged_by[lead])[order].astype(np.int32)
+        family = (graph.position[ends[0]] * judges + comparisons.positions[lead])[order].astype(np.int32)
         asked = np.sum(weight, axis=0)
         pull = weight[0] * (p[0] - 0.5) - weight[1] * (p[1] - 0.5)
         gamma = np.zeros((graph.contexts, judges))
-        found = cls(pattern, p, weight, family, gamma, is_biased, asked / 4.0, pull, np.zeros(len(asked)))
+        rows = None if comparisons.lineup is None else comparisons.lineup[lead][order]
+        zero = np.zeros(len(asked))
+        found = cls(pattern, p, weight, family, gamma, is_biased, asked / 4.0, pull, zero, slots=comparisons.slots)
+        found = replace(found, lineup=rows, whole=weight)
         if comparisons.hard:
-            tied, answers = tie_totals(comparisons.p, comparisons.weights, comparisons.judged_by, judges)
+            tied, answers = tie_totals(comparisons.p, comparisons.weights, comparisons.positions, judges)
             if tied.any():
                 found = replace(found, tied=tied, nu=first_parameters(tied, answers))
         if not is_biased:
@@ -159,9 +170,9 @@ class Choices:
         """The next sites and γ, from mean and variance of the difference of each pair (M,)."""
         shown = mean + self.offset
         state = self._with_biases(shown, variance) if self.is_biased and self.determines_biases else self
-        state = state._with_ties(shown, variance)
+        state = state._with_ties(shown, variance)._with_masses(shown)
         centre, cavity = without_site(mean, variance, self.c, self.pull)
-        asked = np.any(self.weight > 0, axis=0)
+        asked = np.any(state.weight > 0, axis=0)
         found, spread = choice_moments(centre + self.offset, cavity, state._asked)
         c, pull = sites_from(found - self.offset, spread, centre, cavity)
         return replace(state, c=np.where(asked, c, 0.0), pull=np.where(asked, pull, 0.0))
@@ -226,6 +237,15 @@ class Choices:
         judge = np.tile(self._judge, 2)
         return replace(self, nu=next_parameters(self.nu, self.tied, chance.ravel(), self.weight.ravel(), judge))
 
+    def _with_masses(self, mean: Array) -> Choices:
+        """The weights of choices among several texts, given the mean of each difference (M,)."""
+        if self.lineup is None or self.whole is None:
+            return self
+        is_second = self.whole[1] > 0  # a row of a line-up was asked in one order
+        shown = np.where(is_second, -mean, mean) - self.gamma.ravel()[self.family]
+        p = np.where(is_second, self.p[1], self.p[0])
+        return replace(self, weight=luce_weights(self.lineup, p, self.whole, shown))
+
     def _with_information(self, solution: Solution, spread: Array, between: Array) -> Choices:
         """Update the information share about γ, given the solution for the scores."""
         if not self.is_biased:
@@ -247,17 +267,28 @@ class Choices:
             for values in (curvature, excess)
         )
         information = information * self.information_share
+        if self.lineup is not None:  # few choices of a context do not tell k − 1 slot effects: contexts share them
+            several = self.slots[:, 1] > 2
+            information[:, several], total[:, several] = (
+                np.mean(part[:, several], axis=0) for part in (information, total)
+            )
+            expected = 1.0 / (SLOTS**2 * len(total))
+            information[:, several] += expected
+            total[:, several] += expected * self.gamma[:, several]
         known = information > 1e-9
         error = 1.0 / np.where(known, information, 1.0)
         step = np.clip(total * error, -LONGEST, LONGEST)
-        gamma, between = shrunk(self.gamma - step, error, known)
-        spread = 1.0 / np.sum(known / (error + (between or 0.0))) if known.any() else np.inf
+        estimate, error = by_slots(self.slots, self.gamma - step, error, known)
+        gamma, between = shrunk(estimate, error, known)
+        precision = np.sum(known / (error + (between or 0.0)), axis=0)
+        spread = 1.0 / np.maximum(precision, np.finfo(float).tiny)  # of the mean of each judge
         variance = error
         if between is not None:
             unknown = error / (error + between)  # the share of a γ that is the mean of all
             variance = (1.0 - unknown) * error + unknown**2 * spread
         variance = np.minimum(variance, UNSURE)
-        return replace(self, gamma=gamma, between=between, error=float(np.sqrt(spread)), gamma_variance=variance)
+        mean_error = float(1.0 / np.sqrt(np.sum(precision))) if known.any() else np.inf
+        return replace(self, gamma=gamma, between=between, error=mean_error, gamma_variance=variance)
 
     @property
     def determines_scores(self) -> bool:
@@ -269,7 +300,10 @@ class Choices:
     def determines_biases(self) -> bool:
         """Whether there are more answers than scores and biases."""
         graph = self.pattern.graph
-        return bool(np.count_nonzero(self.weight) > graph.nodes - graph.components + self.gamma.size)
+        answers, free = np.count_nonzero(self.weight), float(self.gamma.size)
+        if self.lineup is not None:
+            answers, free = np.sum(2.0 / self.lineup["left"]), graph.contexts * float(np.sum(2.0 / self.slots[:, 1]))
+        return bool(answers > graph.nodes - graph.components + free)
 
     def with_plain_biases(self) -> Choices:
         """γ of each judge from the share of first texts that it chose, as if all texts were equal, for all contexts."""
@@ -282,6 +316,7 @@ class Choices:
             asked, won = asked - self.tied + 1.0, won - 0.5 * self.tied + 0.5
         share = (won + 0.5) / (asked + 1.0)
         gamma, variance, between = -logit(share), 1.0 / ((asked + 1.0) * share * (1.0 - share)), 0.0
+        (gamma,), (variance,) = by_slots(self.slots, gamma[None], variance[None], np.ones((1, len(gamma)), dtype=bool))
         if len(gamma) > 1:
             centre, between = random_effects(gamma, variance)
         mean_variance = float(1.0 / np.sum(1.0 / (variance + between)))

@@ -50,7 +50,7 @@ def plug_in(expert: Expert, comparisons: Comparisons) -> Array:
 
     For Bradley–Terry this is −logit(mean p), for the linear Gaussian it makes β the mean p.
     """
-    return bias_given(expert, comparisons, comparisons.judged_by)[0]
+    return bias_given(expert, comparisons, comparisons.positions)[0]
 
 
 def bias_given(
@@ -249,6 +249,29 @@ def _probes(system: System) -> tuple[Array, float]:
         return (place[:, None] == np.arange(largest)).astype(float), 1.0
     count = limits.determinant_probes
     return np.random.default_rng(0).choice([-1.0, 1.0], (system.nodes, count)), 1.0 / count
+
+
+def by_slots(slots: Index, gamma: Array, variance: Array, known: NDArray[np.bool_]) -> tuple[Array, Array]:
+    """γ (C, J) of two slots as differences of k slot effects, by weighted least squares, and its variance (C, J).
+
+    γ_ab = e_b − e_a of the slots a and b of a line-up of k texts. `slots` (J, 4) are `Comparisons.slots`; γ of pairs
+    stay as they are, and so do those that are not `known`.
+
+    >>> slots = np.array([[0, 3, 0, 1], [0, 3, 0, 2], [0, 3, 1, 2]], dtype=np.int32)
+    >>> found, variance = by_slots(slots, np.array([[1.0, 2.0, 4.0]]), np.ones((1, 3)), np.ones((1, 3), dtype=bool))
+    >>> found.round(3), variance.round(3)
+    (array([[0., 3., 3.]]), array([[0.667, 0.667, 0.667]]))
+    """
+    gamma, variance = gamma.copy(), variance.copy()
+    for judge, size in np.unique(slots[slots[:, 1] > 2, :2], axis=0).tolist():
+        own = np.flatnonzero((slots[:, 0] == judge) & (slots[:, 1] == size))
+        ends = np.eye(size)[slots[own, 3]] - np.eye(size)[slots[own, 2]]
+        precision = np.where(known[:, own], 1.0 / variance[:, own], 0.0)
+        inverse = np.linalg.pinv(np.einsum("cj,ja,jb->cab", precision, ends, ends), rcond=1e-9, hermitian=True)
+        effects = np.einsum("cab,cj,jb->ca", inverse, precision * gamma[:, own], ends)
+        gamma[:, own] = np.where(known[:, own], effects @ ends.T, gamma[:, own])
+        variance[:, own] = np.where(known[:, own], np.einsum("ja,cab,jb->cj", ends, inverse, ends), variance[:, own])
+    return gamma, variance
 
 
 def information_share(

@@ -84,7 +84,7 @@ class Predicted:
     is_group: NDArray[np.bool_]
     variances: Variances
     solver: Solver
-    observations: int
+    observations: float
     widening: float = 1.0
     unit: float = 1.0
     held: Array | None = None

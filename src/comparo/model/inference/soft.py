@@ -104,11 +104,18 @@ class Soft:
     def effective_count(self, used: NDArray[np.bool_]) -> float:
         """How many observations are `used` (M,), less the share Σ c / (Σ c + ridge) of each γ."""
         used, taken = used & (self.c > 0), 0.0
+        freedom = self.observations.freedom[self.pattern.order]
         if self.biases is not None:
-            told = np.bincount(self.pattern.bias_index[used], self.c[used], self.pattern.unknowns)
-            told = told[self.pattern.graph.nodes :]
-            taken = float(np.sum(told / (told + self.system.ridge)))
-        return max(np.count_nonzero(used) - taken, 1.0)
+            known = np.bincount(self.pattern.bias_index[used], self.c[used], self.pattern.unknowns)
+            known = known[self.pattern.graph.nodes :]
+            each = np.append(self.observations.position_freedom, 1.0)[: self.pattern.judges]
+            taken = float(np.sum(np.tile(each, self.pattern.graph.contexts) * known / (known + self.system.ridge)))
+        return max(float(np.sum(freedom[used])) - taken, 1.0)
+
+    @cached_property
+    def has_lineups(self) -> bool:
+        """Whether some answers are about more than two texts: their rows are dependent, and slots balanced."""
+        return bool(np.any(self.observations.freedom < 1.0))
 
     @property
     def _noise_share(self) -> float:
@@ -125,7 +132,7 @@ class Soft:
     def settle(self, shared: Shared) -> tuple[Soft, Variances, int, bool]:
         """With normal noise, unless the answers have heavier tails, whose sites settle."""
         state, variances, steps, converged = self._settle_normal(shared)
-        if state._has_tails(variances, shared):
+        if not self.has_lineups and state._has_tails(variances, shared):
             heavy = state._settle_tails(variances, shared)
             if heavy[-1]:
                 return heavy
@@ -134,7 +141,7 @@ class Soft:
     def _settle_normal(self, shared: Shared) -> tuple[Soft, Variances, int, bool]:
         """Once; γ and saturated answers are found in rounds with the variances."""
         limits, censored = self.pattern.limits, self.censored
-        in_one_order = self.is_biased and not np.any(self.observations.sum_weight)
+        in_one_order = self.is_biased and not np.any(self.observations.sum_weight) and not self.has_lineups
         start = replace(self, leaked_share=leaked_share(self.system, ~censored)) if in_one_order else self
         before, change, rate, has_sums = np.array(0.0), 0.0, 1.0, True
         share = 1.0 if censored.any() else self._noise_share

@@ -1,0 +1,126 @@
+"""Line-ups against pairs on recorded judgements: the tables of docs/lineups.md.
+
+    python -m benchmarks.lineups [--draws 5] [--sets summeval.coherence …]
+
+Spearman × 100 with people's scores, the mean over contexts, of Qwen2.5-Coder-1.5B at equal prompt tokens: those of n,
+2n and 4n pairs. A call reads the context and its texts; tokens are counted as characters, which does for a ratio. All
+ways have the same contexts, those of which line-ups were recorded. No constant of comparo was tuned on line-ups.
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import cached_property
+
+import numpy as np
+
+from benchmarks.efficiency import DATA, agreement
+from comparo.data.columns import Table
+from comparo.data.comparisons import Comparisons
+from comparo.data.items import Items
+from comparo.data.layouts import fields_from_table
+from comparo.methods import quiet_fit
+from comparo.run.fit_policy import Fitting
+from comparo.selection.selector import Selector
+from comparo.selection.text_features import contrasts
+from comparo.studies.recorded import open_set
+
+SETS = tuple(f"summeval.{name}" for name in ("coherence", "consistency", "fluency", "relevance")) + tuple(
+    f"topicalchat.{name}" for name in ("coherence", "engagingness", "naturalness")
+)
+SIZES = (3, 4, 6)
+TIMES = (1, 2, 4)  # tokens, as so many calls about pairs for each text
+
+
+def within(data: Comparisons, contexts: set[str]) -> Comparisons:
+    """The comparisons of some contexts, as if there were no others."""
+    kept = data.take(np.array([context in contexts for context in data.contexts.tolist()])[data.context])
+    return Comparisons(**fields_from_table(Table(kept.to_columns())))
+
+
+class Recorded:
+    """The contexts of a set of which line-ups were recorded: pairs, line-ups, people's scores, and lengths."""
+
+    def __init__(self, name: str) -> None:
+        kind, attribute = name.split(".")
+        lineups = {k: Comparisons.read(DATA / "lineups" / f"{name}.k{k}.csv.gz") for k in SIZES}
+        kept = set(lineups[6].contexts.tolist())
+        items = open_set(kind, DATA).items
+        known = np.array([context in kept for context in items.contexts.tolist()])
+        self.items: Items = items.take(np.flatnonzero(known[items.context]))
+        self.attribute = attribute
+        self.lineups = {k: within(data, kept) for k, data in lineups.items()}
+        self.pairs = within(Comparisons.read(DATA / "judgements" / f"{name}.csv.gz"), kept)
+
+    @cached_property
+    def truth(self) -> dict[tuple[str, str], float]:
+        items, scores = self.items, self.items.scores[self.attribute].tolist()
+        labels = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
+        return dict(zip(labels, scores, strict=True))
+
+    def tokens(self, context: str, size: int) -> float:
+        """Characters of a call about `size` texts of a context."""
+        texts = [self.items.texts[row] for row in self.items.groups[context]]
+        shown = self.items.context_texts[self.items.contexts.tolist().index(context)]
+        return len(shown or "") + size * float(np.mean([len(text) for text in texts]))
+
+    def some_lineups(self, size: int, times: float, rng: np.random.Generator) -> Comparisons:
+        """Line-ups drawn from those recorded, at the tokens of times·n pairs in each context."""
+        data = self.lineups[size]
+        rows = []
+        for code, context in enumerate(data.contexts.tolist()):
+            own = np.flatnonzero(data.context == code)
+            answers = np.unique(data.lineup["answer"][own])
+            calls = times * len(self.items.groups[context]) * self.tokens(context, 2) / self.tokens(context, size)
+            chosen = rng.choice(answers, min(max(round(calls), 1), len(answers)), replace=False)
+            rows.append(own[np.isin(data.lineup["answer"][own], chosen)])
+        return data.take(np.concatenate(rows))
+
+    def some_pairs(self, times: int, rng: np.random.Generator) -> Comparisons:
+        """Pairs as comparo chooses them, times·n in each context."""
+        contrast, names = contrasts(self.items), self.items.names
+        labels = zip(*(self.pairs.to_columns()[name].tolist() for name in ("context", "first", "second")), strict=True)
+        row = {label: number for number, label in enumerate(labels)}
+        chosen = []
+        for context, ids in names.items():
+            selector = Selector(ids, strategy="greedy", orders="both", contrast=contrast[context], seed=rng)
+            chosen += [row[context, i, j] for i, j in selector.next(times * len(ids))]
+        return self.pairs.take(chosen)
+
+    def agreement(self, data: Comparisons, grouped: bool) -> float:
+        return 100 * agreement(Fitting(self.items, grouped=grouped).rank(data), self.truth)
+
+
+def measured(name: str, draws: int) -> dict[str, float]:
+    """The mean over draws of every way at every number of tokens."""
+    recorded, found = Recorded(name), {}
+    found["all pairs, paper"] = 100 * agreement(quiet_fit(recorded.pairs, "avg-prob"), recorded.truth)
+    found["all pairs"] = recorded.agreement(recorded.pairs, False)
+    for grouped in (False, True):
+        known = ", systems" if grouped else ""
+        for times in TIMES:
+            rng = np.random.default_rng(0)
+            values = [recorded.agreement(recorded.some_pairs(times, rng), grouped) for _ in range(draws) if times > 1]
+            found[f"pairs {times}n{known}"] = float(np.mean(values)) if values else np.nan
+            for size in SIZES:
+                rng = np.random.default_rng(0)
+                values = [recorded.agreement(recorded.some_lineups(size, times, rng), grouped) for _ in range(draws)]
+                found[f"{size} texts, {times}n{known}"] = float(np.mean(values))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--draws", type=int, default=5)
+    parser.add_argument("--sets", nargs="+", default=list(SETS))
+    given = parser.parse_args()
+    found = {name: measured(name, given.draws) for name in given.sets}
+    print("| way | " + " | ".join(given.sets) + " | mean |")
+    print("| --- |" + " ---: |" * (len(found) + 1))
+    for way in next(iter(found.values())):
+        values = [found[name][way] for name in given.sets]
+        print(f"| {way} | " + " | ".join(f"{value:.1f}" for value in [*values, float(np.mean(values))]) + " |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,281 @@
+"""Line-ups: one answer about k ≥ 3 texts in slots, as rows of pairs.
+
+An answer about k texts is k(k − 1)/2 rows, one for each two slots, or k − 1 rows where only the best text is known:
+the winner against each other one. `ROWS` says of every row which answer it is part of. With y_a the centred
+log-probabilities of the labels and noise of precision (I − 11ᵀ/k)/φ, which is a clique of weight 1/k,
+
+    Σ_{a<b} (1/k)·(d_ab − y_a + y_b)² = Σ_a (s_a − s̄ − y_a)²,
+
+so that rows of weight 2/k, relative to a pair, hold all that the answer says, as k − 1 = (2/k)·k(k − 1)/2 observations.
+An order is one choice after another (Plackett and Luce): a text wins against the m − 1 that are left. The slope and the
+expected curvature of log π_a, with π = softmax(s) of the m texts, are those of Bradley–Terry rows of the winner a
+against each other text b with the weight π_a + π_b, which is 2/m where all are equal. A pair is k = 2 and m = 2.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, log_softmax, logit, softmax
+
+from comparo.data.columns import Table, is_missing, shown
+from comparo.data.wordings import LETTERS
+from comparo.errors import ComparisonsError
+from comparo.types import Array
+
+MOST = len(LETTERS)  # texts of a line-up
+# `answer` numbers the line-ups, −1 for a pair; `size` is k, `left` is m; `low` and `high` are the slots of first and
+# second, from 0.
+ROWS = np.dtype([("answer", "i4"), ("size", "i1"), ("left", "i1"), ("low", "i1"), ("high", "i1")])
+Part = tuple[int, int, int, int, int]
+PAIR: Part = (-1, 2, 2, 0, 1)
+TINY, ROUNDING = 1e-300, 1e-16  # distances of a probability from 0 and 1 whose logit is finite
+SAID = ("logp", "order", "best")
+
+
+def is_lineup(table: Table) -> bool:
+    """Whether a table has the columns of line-ups: items, and logp, order or best."""
+    return "items" in table.columns and any(name in table.columns for name in SAID)
+
+
+def pairs_of(table: Table) -> tuple[Table, NDArray[Any]]:
+    """A table of line-ups as one of pairs with first, second, p and weight, and `ROWS` of each.
+
+    `items` are labels in slot order, separated by "|", or a list. Of the columns `logp` (a number for each slot),
+    `order` ("C>A>B": slots as letters, or the items, the best first; the rest may be left out) and `best`, one is
+    filled in each row. Rows without any were not judged and are left out.
+
+    >>> table, rows = pairs_of(Table({"items": ["x|y|z"], "order": ["B>A>C"]}))
+    >>> table.columns["first"], table.columns["second"], table.columns["p"], rows["left"].tolist()
+    (['x', 'y', 'x'], ['y', 'z', 'z'], array([0., 1., 1.]), [3, 3, 2])
+    """
+    said = [name for name in SAID if name in table.columns]
+    weights = table.columns.get("weight")
+    source: list[int] = []
+    found: list[tuple[Any, Any, float, float]] = []
+    rows: list[Part] = []
+    for row, cell in enumerate(table.columns["items"]):
+        given = [name for name in said if not _is_blank(table.columns[name][row])]
+        if not given:
+            continue
+        items = _items(table, row, cell)
+        answer = len(rows)
+        times = 1.0 if weights is None else _number(table, row, "weight", weights[row])
+        if given[0] == "logp":
+            new = soft_rows(_logs(table, row, len(items)), answer)
+        else:
+            new = order_rows(_order(table, row, given[0], items), len(items), answer)
+        for p, part in new:
+            source.append(row)
+            found.append((items[part[3]], items[part[4]], p, times * 2.0 / part[2]))
+            rows.append(part)
+    first, second, probability, weight = map(list, zip(*found, strict=True)) if found else ([], [], [], [])
+    kept = table.take(source) if found else table
+    columns = {name: column for name, column in kept.columns.items() if name not in ("items", *SAID)}
+    columns |= {
+        "first": first,
+        "second": second,
+        "p": np.array(probability, dtype=float),
+        "weight": np.array(weight, dtype=float),
+    }
+    return Table(columns, table.source, kept.lines, table.others), np.array(rows, dtype=ROWS)
+
+
+def soft_rows(logp: Sequence[float], answer: int) -> list[tuple[float, Part]]:
+    """p and `ROWS` of each two slots, from the log-probability of each label (k,).
+
+    >>> [(round(p, 3), part[3:]) for p, part in soft_rows(np.log([0.5, 0.25, 0.25]), 0)]
+    [(0.667, (0, 1)), (0.667, (0, 2)), (0.5, (1, 2))]
+    """
+    k = len(logp)
+    if k == 2:
+        return [(float(expit(logp[0] - logp[1])), PAIR)]
+    return [
+        (float(expit(logp[low] - logp[high])), (answer, k, k, low, high))
+        for low in range(k)
+        for high in range(low + 1, k)
+    ]
+
+
+def order_rows(order: Sequence[int], size: int, answer: int) -> list[tuple[float, Part]]:
+    """p (0 or 1) and `ROWS` of each slot in `order`, the best first, against every slot that is left of `size`.
+
+    >>> [(p, part[2:]) for p, part in order_rows([2, 0], 3, 0)]
+    [(0.0, (3, 0, 2)), (0.0, (3, 1, 2)), (1.0, (2, 0, 1))]
+    """
+    left, rows = list(range(size)), []
+    for best in order[: size - 1]:
+        for other in left:
+            if other != best:
+                low, high = sorted((best, other))
+                part = PAIR if size == 2 else (answer, size, len(left), low, high)
+                rows.append((float(best < other), part))
+        left.remove(best)
+    return rows
+
+
+def _is_blank(value: Any) -> bool:
+    return not isinstance(value, (list, tuple, np.ndarray)) and is_missing(value)
+
+
+def _items(table: Table, row: int, cell: Any) -> list[Any]:
+    items = list(cell) if isinstance(cell, (list, tuple, np.ndarray)) else str(cell).split("|")
+    if not 2 <= len(items) <= MOST:
+        raise table.error([row], "items", f"{shown(cell)} has {len(items)} items; a line-up has 2 to {MOST}, as a|b|c")
+    if len(set(items)) < len(items) or any(map(is_missing, items)):
+        raise table.error([row], "items", f"{shown(cell)} names an item twice, or none; name each text once")
+    return items
+
+
+def _number(table: Table, row: int, column: str, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = np.nan
+    if not np.isfinite(number) or (column == "weight" and number < 0):
+        raise table.error(
+            [row], column, f"{shown(value)} is not a finite number{' of 0 or more' * (column == 'weight')}"
+        )
+    return number
+
+
+def _logs(table: Table, row: int, size: int) -> list[float]:
+    cell = table.columns["logp"][row]
+    parts = list(cell) if isinstance(cell, (list, tuple, np.ndarray)) else str(cell).split("|")
+    if len(parts) != size:
+        raise table.error([row], "logp", f"{shown(cell)} has {len(parts)} numbers for {size} items; give one for each")
+    return [_number(table, row, "logp", part) for part in parts]
+
+
+def _order(table: Table, row: int, column: str, items: list[Any]) -> list[int]:
+    """The slots in `order`, or the one of `best`."""
+    cell = table.columns[column][row]
+    words = cell if isinstance(cell, (list, tuple)) else re.split(r"\s*>\s*", str(cell).strip())
+    if column == "best":
+        words = [cell]
+    names = [str(item) for item in items]
+    letters = list(LETTERS[: len(items)])
+    for known in (names, letters):
+        if all(str(word) in known for word in words):
+            slots = [known.index(str(word)) for word in words]
+            if len(set(slots)) == len(slots):
+                return slots
+    raise table.error([row], column, f"{shown(cell)} is no order of the items or of {', '.join(letters)}; write C>A>B")
+
+
+def columns_of(
+    rows: NDArray[Any], first: NDArray[Any], second: NDArray[Any], p: Array
+) -> tuple[NDArray[np.intp], dict[str, list[str]]]:
+    """The first row of each answer, and its columns `items`, `logp` and `order`, as `pairs_of` reads them.
+
+    Log-probabilities are those among the labels: the mass of other replies is not in the rows.
+
+    >>> table, rows = pairs_of(Table({"items": ["x|y|z"], "order": ["B>A>C"]}))
+    >>> columns_of(rows, *(np.array(table.columns[name]) for name in ("first", "second", "p")))
+    (array([0]), {'items': ['x|y|z'], 'logp': [''], 'order': ['B>A>C']})
+    """
+    number = np.where(rows["answer"] < 0, -1 - np.arange(len(rows)), rows["answer"])
+    _, lead, answer = np.unique(number, return_index=True, return_inverse=True)
+    members = np.split(np.argsort(answer, kind="stable"), np.cumsum(np.bincount(answer))[:-1])
+    found: dict[str, list[str]] = {"items": [], "logp": [], "order": []}
+    for code in np.argsort(lead, kind="stable").tolist():
+        own = members[code]
+        k, low, high = int(rows["size"][own[0]]), rows["low"][own], rows["high"][own]
+        names = np.empty(k, dtype=object)
+        names[low], names[high] = first[own], second[own]
+        if any("|" in str(name) for name in names):
+            raise ComparisonsError(f"the item {shown(names[0])} or one beside it holds a |, which separates; rename it")
+        found["items"].append("|".join(map(str, names)))
+        is_decided = bool(np.all((p[own] == 0) | (p[own] == 1)))
+        y = np.zeros(k)
+        y[high[low == 0]] = -logit(np.clip(p[own][low == 0], TINY, 1.0 - ROUNDING))
+        found["logp"].append("" if is_decided else "|".join(map(repr, log_softmax(y).tolist())))
+        wins = np.bincount(np.where(p[own] > 0.5, low, high), minlength=k)
+        order = [
+            slot for slot in np.argsort(-wins, kind="stable").tolist() if wins[slot] or len(own) == k * (k - 1) // 2
+        ]
+        found["order"].append(">".join(LETTERS[slot] for slot in order) if is_decided else "")
+    return np.sort(lead), found
+
+
+def masses(rows: NDArray[Any], p: Array, difference: Array) -> Array:
+    """π_first + π_second of every row (K,) among the m texts of its choice, with `difference` s_first − s_second − γ.
+
+    Of soft answers, whose rows are all pairs of k slots, the scores are read from the rows of the first slot; of a
+    choice, from those of the winner. For a pair it is 1.
+
+    >>> _, rows = pairs_of(Table({"items": ["x|y|z"], "best": ["x"]}))
+    >>> masses(rows, np.ones(2), np.zeros(2))
+    array([0.66666667, 0.66666667])
+    """
+    if not len(rows):
+        return np.zeros(0)
+    is_choice = (p == 0) | (p == 1)
+    _, stage = np.unique(rows["answer"].astype(np.int64) * (MOST + 1) + rows["left"], return_inverse=True)
+    low, high, wins = rows["low"], rows["high"], p > 0.5
+    score = np.full((int(stage.max()) + 1, MOST), -np.inf)
+    of_choice, of_first = is_choice & (rows["answer"] >= 0), ~is_choice & (low == 0)
+    score[stage[of_choice], np.where(wins, low, high)[of_choice]] = 0.0
+    score[stage[of_choice], np.where(wins, high, low)[of_choice]] = np.where(wins, -difference, difference)[of_choice]
+    score[stage[of_first], 0] = 0.0
+    score[stage[of_first], high[of_first]] = -difference[of_first]
+    with np.errstate(invalid="ignore"):  # pairs share one stage, which is not read
+        share = softmax(score, axis=1)
+    return np.where(rows["answer"] < 0, 1.0, share[stage, low] + share[stage, high])
+
+
+def luce_weights(rows: NDArray[Any], p: Array, weight: Array, difference: Array) -> Array:
+    """The weights with which Bradley–Terry rows are the multinomial likelihood Σ_a p_a·log π_a of each answer.
+
+    They are (p_first + p_second)·(π_first + π_second), where p of a choice is 1 for its winner. `weight` (…, K) is that
+    where all texts are equal, and `difference` (K,) is s_first − s_second − γ.
+
+    >>> _, rows = pairs_of(Table({"items": ["x|y|z"], "best": ["x"]}))
+    >>> luce_weights(rows, np.ones(2), np.full(2, 2 / 3), np.array([0.0, 9.0])).round(3)
+    array([1. , 0.5])
+    """
+    is_choice = (p == 0) | (p == 1)
+    said = np.ones(len(p))
+    if not is_choice.all():
+        said = np.where(is_choice, 1.0, masses(rows, p, logit(np.where(is_choice, 0.5, p))))
+    return np.asarray(weight * rows["left"] / 2.0 * said * masses(rows, p, difference))
+
+
+def ordered(rows: NDArray[Any], p: Array, weight: Array) -> tuple[NDArray[Any], Array]:
+    """`ROWS` and weights of soft line-ups whose `p` were made decisions, 0 or 1: an order, one choice after another.
+
+    >>> _, rows = pairs_of(Table({"items": ["x|y|z"], "logp": ["-1|-2|-3"]}))
+    >>> found, weight = ordered(rows, np.ones(3), np.full(3, 2 / 3))
+    >>> found["left"], weight
+    (array([3, 3, 2], dtype=int8), array([0.66666667, 0.66666667, 1.        ]))
+    """
+    apart, winner = rows["answer"] >= 0, np.where(p > 0.5, rows["low"], rows["high"])
+    wins = np.zeros((int(rows["answer"].max()) + 1, MOST), dtype=np.int8)
+    np.add.at(wins, (rows["answer"][apart], winner[apart]), 1)
+    found = rows.copy()
+    found["left"][apart] = wins[rows["answer"][apart], winner[apart]] + 1
+    return found, weight * rows["left"] / found["left"]
+
+
+def lineup_columns(
+    first: Sequence[Any], second: Sequence[Any], p: Sequence[float], said: Sequence[str]
+) -> dict[str, list[Any]]:
+    """The columns items, logp and order of answers as a run has them, for `pairs_of`.
+
+    `second` is a sequence of labels where more than two texts were compared, and `said` then the log-probabilities of
+    the labels ("-0.4|-1.6|-2.1") or an order of them ("B>A>C"); for a pair it is empty, and `p` its answer.
+
+    >>> lineup_columns(["x", "x"], ["y", ("y", "z")], [0.0, 1.0], ["", "A>C>B"])
+    {'items': [['x', 'y'], ['x', 'y', 'z']], 'logp': ['', ''], 'order': ['B>A', 'A>C>B']}
+    """
+    items = [[a, *b] if line else [a, b] for a, b, line in zip(first, second, said, strict=True)]
+    decided = {0.0: "B>A", 1.0: "A>B"}
+    lines = [line or decided.get(one) or [math.log(one), math.log1p(-one)] for one, line in zip(p, said, strict=True)]
+    orders = [line if isinstance(line, str) and ">" in line else "" for line in lines]
+    logp = ["" if order else line for line, order in zip(lines, orders, strict=True)]
+    return {"items": items, "logp": logp, "order": orders}

@@ -242,8 +242,7 @@ class Caller(ABC):
             raise JudgeError(f"{url} points to {where} ({status}), where nothing was sent; {remedy}")
         if status == 401:
             raise self.bad_key(status)
-        question = case.question
-        texts = (question.first_text, question.second_text, question.context_text or "")
+        texts = (*case.question.texts, case.question.context_text or "")
         complaint = read_complaint(answer.text, case.text, texts)
         if complaint.is_unpaid(status):
             raise self.no_credit(answer)

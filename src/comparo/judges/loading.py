@@ -8,7 +8,6 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from comparo.judges.protocol import Judge
-from comparo.judges.ray import ray_judge
 
 PROVIDERS = ("local", "hf", "openai", "anthropic", "gemini", "vllm", "simulated", "replay")
 RAY = ("replicas", "gpus", "cpus", "address")  # options of every judge with engine=ray
@@ -44,7 +43,8 @@ def load_judge(name: str, **options: Any) -> Judge:
     options |= own
     if options.pop("engine", None) == "ray":
         cluster = {option: options.pop(option) for option in RAY if option in options}
-        return ray_judge(name, options, **cluster)
+        replicated: Judge = import_module("comparo.judges.ray").ray_judge(name, options, **cluster)
+        return replicated
     provider, _, model = name.partition("/")
     accepted = accepted_options(name)
     if unknown := [option for option in options if option not in accepted]:

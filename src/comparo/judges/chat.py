@@ -106,7 +106,7 @@ class PromptTokens(ABC):
             tokens = self.tokens([self.written(prompt.text(one, self.plain), prompt.answer) for one in questions])
         except Exception as problem:  # of whatever kind: each tokenizer has its own
             if len(questions) == 1:
-                reason = f"{type(problem).__name__}: {problem}".partition("\n")[0]
+                reason = f"{type(problem).__name__}: {first_line(problem)}"
                 return [Judgement(questions[0], error=f"the prompt cannot be written as tokens: {reason}")]
             return [found for question in questions for found in self.encode([question], prompt)]
         return [self._fit(question, ids, prompt, after) for question, ids in zip(questions, tokens, strict=True)]
@@ -290,6 +290,11 @@ def gathered(answers: Iterable[Judgement], prompt: Prompt) -> Iterator[Judgement
         if len(call) == len(names):
             del open_calls[key]
             yield Several.of([call[name] for name in names])
+
+
+def first_line(problem: Exception) -> str:
+    """What an error of a library says first, or its kind."""
+    return str(problem).strip().partition("\n")[0] or type(problem).__name__
 
 
 def _special_pattern(tokenizer: Any) -> re.Pattern[str]:

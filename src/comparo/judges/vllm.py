@@ -14,7 +14,7 @@ from typing import Any
 
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError, pip_install
-from comparo.judges.chat import Chat, Encoded, answers_of, digest_of, read_labels
+from comparo.judges.chat import Chat, Encoded, answers_of, digest_of, first_line, read_labels
 from comparo.judges.labels import Spellings, TokenPath
 from comparo.judges.protocol import Judgement
 
@@ -71,8 +71,8 @@ def load(
             hf_overrides={"head_dtype": "float32"},
         )
     except (OSError, HFValidationError) as problem:
-        reason = str(problem).strip().partition("\n")[0]
-        raise JudgeError(f"vLLM cannot load {model}: {reason} (check its name and the network)") from problem
+        where = f"vLLM cannot load {model}: {first_line(problem)}"
+        raise JudgeError(f"{where} (check its name and the network)") from problem
     config = engine.llm_engine.model_config
     settings = {
         "model": model,
@@ -116,8 +116,8 @@ class VllmJudge:
                 for row in rows:
                     yield from self._answer([row], labels, prompt)
                 return
-            reason = str(problem).partition("\n")[0]
-            yield from (Judgement(row.question, error=f"vLLM refused it: {reason}", cut=row.cut) for row in rows)
+            error = f"vLLM refused it: {first_line(problem)}"
+            yield from (Judgement(row.question, error=error, cut=row.cut) for row in rows)
             return
         seconds = (time.perf_counter() - started) / max(len(rows), 1)
         remaining = iter(outputs)

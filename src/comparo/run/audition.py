@@ -457,7 +457,7 @@ class AutoPlan(AuditionPlan):
                 wordings,
                 PAIRS,
             )
-        asked, kept = (sum(one.cost for one in some if one.cost > 0) for some in (found.answers.judgements, given))
+        asked, kept = map(self.planned.budget.took, (found.answers.judgements, given))
         notes = {
             **self.storage.notes,
             "budget": self.planned.configuration["budget"],

@@ -28,6 +28,7 @@ from comparo.judges import Judge, Judgement
 from comparo.judges.batches import SHARE, WINDOW, LostError, SilentError, State
 from comparo.ranking.ranking import Ranking
 from comparo.run.batch_transport import CANCELLED, CREATIONS, UNANSWERED, Batch, Courier, Pauses, StrangerError
+from comparo.run.budget import TOKENS
 from comparo.run.cache import Recalling
 from comparo.run.loop import LOOK, Run, logger
 from comparo.run.progress import Watcher
@@ -64,6 +65,8 @@ def check_batch(task: Task, has_folder: bool) -> Task:
         raise ValueError("--batch is for one judge and one wording: what is asked of several depends on their answers")
     if isinstance(task.prompt, CriteriaPrompt):
         raise ValueError("--batch is for one criterion; give one, or leave --batch out")
+    if task.prompt.size > 2 or task.budget.unit == TOKENS:
+        raise ValueError("--batch asks about pairs, and its budget is in calls or dollars; use lineup=2, or no batch")
     if price is None:
         raise ValueError(f"{task.judge.name} takes no batches; openai/ and anthropic/ judges do. Leave --batch out")
     if task.until is not None or task.strategy == "adaptive":

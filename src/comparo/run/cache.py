@@ -271,7 +271,7 @@ def _answer_of(row: Sequence[Any]) -> dict[str, Any] | None:
 
     >>> _answer_of([0.7, None, 1.0, "A", 90, 1, None, None, 0, "luna", ""])["p"]
     0.7
-    >>> _answer_of([0.7, None, -5.0, "A", 90, 1, None, None, 0, "luna"])
+    >>> _answer_of([0.7, None, -5.0, "A", 90, 1, None, None, 0, "luna", ""])
     """
     answer = dict(zip(KEPT, row, strict=True))
     tokens = [answer[name] for name in COUNTS]

@@ -125,7 +125,7 @@ class LineupPlan:
         shown = ", ".join(f"{k} texts {rates[k] / max(rates.values()):.0%}" for k in rates)
         logger.warning("Calls are about %d texts: a token of them shows most of the texts (%s).", best, shown)
         spent = sum(len(some) for k, some in answers.items() if k != best)
-        paid = sum(one.cost for k, some in answers.items() for one in some if k != best and one.cost > 0)
+        paid = self.planned.budget.took(one for k, some in answers.items() for one in some if k != best)
         planned = self.planned
         task = replace(
             planned,

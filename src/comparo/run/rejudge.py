@@ -194,8 +194,7 @@ def _task(folder: Path, judge: Judge, wording: str | None, budget: Budget) -> tu
         raise StoreError(
             f"{folder} is of several criteria, and a run is judged again by one; run comparo rank with another judge"
         )
-    first, second = stored["labels"]
-    old = Prompt(stored["template"], (first, second), stored["answer"], wordings)
+    old = Prompt(stored["template"], tuple(stored["labels"]), stored["answer"], wordings)
     prompt = old if wording is None else _reworded(old, wording)
     voices = identity.get("voices") or {
         identity["judge"]: {name: identity[name] for name in ("judge", "settings", "prompt")}

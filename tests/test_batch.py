@@ -226,7 +226,7 @@ def test_a_wrong_key_costs_nothing(server, tmp_path):
 
 def test_a_server_without_batches_is_told_apart(server, tmp_path):
     server.does.has_batches = False
-    with pytest.raises(JudgeError, match=r"no batches.*leave --batch out"):
+    with pytest.raises(JudgeError, match=r"no batches.*leave batch out"):
         go(server.url, tmp_path / "run")
 
 
@@ -289,7 +289,7 @@ def test_a_batch_that_the_server_has_lost_can_be_given_up(server, tmp_path, what
         server.does.looks = 0
         server.move(server.made[0])
         server.files.clear()
-    with pytest.raises(JudgeError, match=r"lost the batch.*--batch cancel"):
+    with pytest.raises(JudgeError, match=r"lost the batch.*batch='cancel'"):
         go(server.url, tmp_path / "run")
     with pytest.raises(PendingError, match="Cancelled: 1 answers are kept"):
         go(server.url, tmp_path / "run", mode="cancel")

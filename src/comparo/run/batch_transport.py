@@ -27,7 +27,8 @@ from comparo.data.prompts import Question
 from comparo.data.run_folder import decode, encode
 from comparo.errors import JudgeError, StoreError
 from comparo.judges import Judgement
-from comparo.judges.batches import Batches, Line, LostError, State
+from comparo.judges.batch_endpoints import Batches
+from comparo.judges.batches import Line, LostError, State
 from comparo.run.files import OWNER, explained
 from comparo.run.store import Store, insert, reading
 

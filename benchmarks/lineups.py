@@ -1,6 +1,6 @@
 """Line-ups against pairs on recorded judgements: the tables of docs/lineups.md.
 
-    python -m benchmarks.lineups [--draws 5] [--sets summeval.coherence …]
+    python -m benchmarks.lineups [--draws 5] [--auto] [--sets summeval.coherence …]
 
 Spearman × 100 with people's scores, the mean over contexts, of Qwen2.5-Coder-1.5B at equal prompt tokens: those of n,
 2n and 4n pairs. A call reads the context and its texts; tokens are counted as characters, which does for a ratio. All
@@ -24,6 +24,7 @@ from comparo.data.layouts import fields_from_table
 from comparo.methods import quiet_fit
 from comparo.ranking.ranking import Ranking
 from comparo.run.fit_policy import Fitting
+from comparo.run.lineup_choice import SHOWN, rate
 from comparo.selection.selector import Selector
 from comparo.selection.text_features import contrasts
 from comparo.studies.recorded import open_set
@@ -103,6 +104,34 @@ class Recorded:
                 found.append(np.nan_to_num(spearman(ranking.scores[begin:end], human)))
         return 100 * float(np.mean(found))
 
+    def chosen(self, rng: np.random.Generator) -> int:
+        """The number of texts that `lineup="auto"` takes, by pilots of as many answers of one context or two."""
+        some = rng.permutation(len(self.pairs.contexts))[: 1 if len(self.items) > 12 * len(self.pairs.contexts) else 2]
+        rates = {}
+        for size in (2, *SIZES):
+            data = self.pairs if size == 2 else self.lineups[size]
+            own = np.flatnonzero(np.isin(data.context, some))
+            number = own if size == 2 else data.lineup["answer"][own]
+            asked = np.unique(number)
+            kept = rng.choice(asked, min(SHOWN // size, len(asked)), replace=False)
+            tokens = np.mean([self.tokens(context, size) for context in data.contexts[some].tolist()])
+            rates[size] = rate(data.take(own[np.isin(number, kept)]), float(tokens))
+        return max(rates, key=lambda size: rates[size])
+
+
+def automatic(name: str, draws: int) -> dict[str, float]:
+    """At the tokens of 2n pairs: the mean of every k, of the best in hindsight, and of those that `auto` chose."""
+    recorded, rng = Recorded(name), np.random.default_rng(1)
+    sizes = {2: recorded.agreement(recorded.some_pairs(2, np.random.default_rng(0)), False)}
+    for size in SIZES:
+        fresh = np.random.default_rng(0)
+        sizes[size] = float(
+            np.mean([recorded.agreement(recorded.some_lineups(size, 2, fresh), False) for _ in range(5)])
+        )
+    chosen = [recorded.chosen(rng) for _ in range(draws)]
+    found = {"best k": max(sizes.values()), "auto": float(np.mean([sizes[k] for k in chosen]))}
+    return found | {f"chose {k}": chosen.count(k) / draws for k in (2, *SIZES)}
+
 
 def measured(name: str, draws: int) -> dict[str, float]:
     """The mean over draws of every way at every number of tokens."""
@@ -125,9 +154,10 @@ def measured(name: str, draws: int) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=5)
+    parser.add_argument("--auto", action="store_true", help="what lineup='auto' chooses, and what it is worth")
     parser.add_argument("--sets", nargs="+", default=list(SETS))
     given = parser.parse_args()
-    found = {name: measured(name, given.draws) for name in given.sets}
+    found = {name: (automatic if given.auto else measured)(name, given.draws) for name in given.sets}
     print("| way | " + " | ".join(given.sets) + " | mean |")
     print("| --- |" + " ---: |" * (len(found) + 1))
     for way in next(iter(found.values())):

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.data.lineups import MOST
 from comparo.data.run_folder import key_of
@@ -120,7 +121,7 @@ class LineupPlan:
             with plan.started(watch) as run:
                 run.go()
             answers[k] = [one for one in run.judgements if not one.failed]
-            rates[k] = rate(answers[k], plan.expense.tokens / plan.expense.calls)
+            rates[k] = rate(comparisons(answers[k]), plan.expense.tokens / plan.expense.calls)
         best = max(rates, key=lambda k: rates[k])
         shown = ", ".join(f"{k} texts {rates[k] / max(rates.values()):.0%}" for k in rates)
         logger.warning("Calls are about %d texts: a token of them shows most of the texts (%s).", best, shown)
@@ -139,24 +140,20 @@ class LineupPlan:
         return self.base.run(watch)
 
 
-def rate(answers: list[Judgement], tokens: float) -> float:
+def rate(data: Comparisons, tokens: float) -> float:
     """f·v / (φ·tokens), the mean over voices, from the answers about some texts, with so many tokens a call.
 
-    >>> from comparo.data.prompts import Question
     >>> rows = [("a", "b", 0.8), ("b", "c", 0.71), ("c", "a", 0.09), ("b", "a", 0.25), ("c", "b", 0.3), ("a", "c", 0.9)]
-    >>> answers = [Judgement(Question(first, second), p=p) for first, second, p in rows]
-    >>> rate(answers, 100.0) > rate(answers, 200.0) > 0.0
+    >>> rate(Comparisons.from_rows(rows), 100.0) > rate(Comparisons.from_rows(rows), 200.0) > 0.0
     True
     """
-    data = comparisons(answers)
     found = []
     for judge in np.unique(data.judged_by):
         own = data.take(data.judged_by == judge)
         effects = quiet_fit(replace(own, judges=None, judge=None), "mixed").effects
         assert effects is not None
         noise = LOGISTIC if are_choices(own) else effects.noise
-        calls = len({key_of(one.question)[:3] for one in answers}) / max(1, len(np.unique(data.judged_by)))
-        found.append(float(np.sum(own.freedom)) / calls * effects.scores / (noise * tokens))
+        found.append(float(np.sum(own.freedom)) / own.answers * effects.scores / (noise * tokens))
     return float(np.mean(found))
 
 

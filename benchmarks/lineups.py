@@ -24,7 +24,7 @@ from comparo.data.layouts import fields_from_table
 from comparo.methods import quiet_fit
 from comparo.ranking.ranking import Ranking
 from comparo.run.fit_policy import Fitting
-from comparo.run.lineup_choice import SHOWN, rate
+from comparo.run.lineup_choice import SHOWN, chosen_size, rate
 from comparo.selection.selector import Selector
 from comparo.selection.text_features import contrasts
 from comparo.studies.recorded import open_set
@@ -116,7 +116,7 @@ class Recorded:
             kept = rng.choice(asked, min(SHOWN // size, len(asked)), replace=False)
             tokens = np.mean([self.tokens(context, size) for context in data.contexts[some].tolist()])
             rates[size] = rate(data.take(own[np.isin(number, kept)]), float(tokens))
-        return max(rates, key=lambda size: rates[size])
+        return chosen_size(rates)
 
 
 def automatic(name: str, draws: int) -> dict[str, float]:

@@ -378,7 +378,7 @@ class Crowded:
 
 @pytest.mark.parametrize(
     ("noise", "chosen"),
-    one_short([({2: 0.3, 3: 1.5, 4: 2.5, 6: 4.0}, {2}), (dict.fromkeys((2, 3, 4, 6), 0.5), {3, 4, 6})]),
+    one_short([({2: 0.3, 3: 1.5, 4: 2.5, 6: 4.0}, {2}), (dict.fromkeys((2, 3, 4, 6), 0.5), {6})]),
 )
 def test_auto_takes_what_shows_most(noise, chosen, tmp_path):
     ranking = comparo.rank(TEXTS, "better", judge=Crowded(noise), lineup="auto", budget=320, out=tmp_path / "run")
@@ -387,7 +387,7 @@ def test_auto_takes_what_shows_most(noise, chosen, tmp_path):
     assert size in chosen
     kept = comparo.run.store.read_configuration(tmp_path / "run")["lineup"]
     assert kept["texts"] == size
-    assert max(kept["rates"], key=kept["rates"].get) == str(size)
+    assert kept["rates"][str(size)] >= 0.5 * max(kept["rates"].values())
 
 
 def test_rates_do_not_depend_on_the_scale():

@@ -34,7 +34,7 @@ class Plan:
     Parameters
     ----------
     budget : Calls: 500, 10n (per item) or 5% (of all pairs); or 300k tokens, or $2.50.
-    lineup : How many texts a call is about, 2 to 8 (docs/lineups.md); auto: the best per token, by a pilot.
+    lineup : How many texts a call is about, 2 to 8 (docs/lineups.md); auto: by a pilot.
     until : Stop once the goal is this sure: the expected Spearman correlation with the true order, or the probability
         that the best are right.
     goal : ranking, top-K (who is among the best K), systems (distinguish groups) or best-system (find the best group).

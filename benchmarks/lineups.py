@@ -10,6 +10,7 @@ ways have the same contexts, those of which line-ups were recorded. No constant 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from functools import cached_property
 from itertools import pairwise
 
@@ -151,11 +152,32 @@ def measured(name: str, draws: int) -> dict[str, float]:
     return found
 
 
+def picture(means: Mapping[str, float], path: str) -> None:
+    """Accuracy against tokens, of pairs, line-ups and all pairs, as an image."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 3.6), layout="constrained")
+    axes = figure.subplots()
+    for size in (*SIZES[::-1], 2):
+        way = "pairs {}n" if size == 2 else f"{size} texts, {{}}n"
+        known = [(times, means[way.format(times)]) for times in TIMES if np.isfinite(means[way.format(times)])]
+        label = "pairs" if size == 2 else f"line-ups of {size}"
+        axes.plot(*zip(*known, strict=True), "o-", label=label, color=None if size > 2 else "black")
+    axes.axhline(means["all pairs, paper"], color="grey", linestyle="--", label="all pairs, the paper's method")
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(TIMES, [f"{times}n" for times in TIMES])
+    axes.set_xlabel("prompt tokens, as of so many calls about pairs")
+    axes.set_ylabel("Spearman × 100 with people")
+    axes.legend(frameon=False, fontsize=8)
+    figure.savefig(path, dpi=150)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=5)
     parser.add_argument("--auto", action="store_true", help="what lineup='auto' chooses, and what it is worth")
     parser.add_argument("--sets", nargs="+", default=list(SETS))
+    parser.add_argument("--image", help="draw accuracy against tokens into this file")
     given = parser.parse_args()
     found = {name: (automatic if given.auto else measured)(name, given.draws) for name in given.sets}
     print("| way | " + " | ".join(given.sets) + " | mean |")
@@ -163,6 +185,9 @@ def main() -> None:
     for way in next(iter(found.values())):
         values = [found[name][way] for name in given.sets]
         print(f"| {way} | " + " | ".join(f"{value:.1f}" for value in [*values, float(np.mean(values))]) + " |")
+    if given.image:
+        means = {way: float(np.mean([one[way] for one in found.values()])) for way in next(iter(found.values()))}
+        picture(means, given.image)
 
 
 if __name__ == "__main__":

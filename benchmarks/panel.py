@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 
 from benchmarks.audition import show_calibration, show_few
+from benchmarks.bt_sigma import bt_sigma
 from benchmarks.efficiency import DATA
 from benchmarks.recorded_voices import Set, is_panel, sets
 from benchmarks.verdict import table
@@ -21,7 +22,6 @@ from comparo.analysis.correlations import spearman_within
 from comparo.analysis.reliability import reliability
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
-from comparo.studies.baselines import bt_sigma
 from comparo.types import Array
 
 SHARES = (0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.85, 1.0)

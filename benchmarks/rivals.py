@@ -141,10 +141,10 @@ def main(draws: int = DRAWS) -> None:
         print(f"{name}, a sort, and comparo rank (systems not known) with as many calls", flush=True)
         for label, beam, in_both in (("greedy", 1, False), ("beam", BEAM, False), ("greedy, both orders", 1, True)):
             sorts = [pairs_cell(one, draws, beam=beam, both=in_both, rng=np.random.default_rng(1)) for one in every]
-            calls = str(round(float(np.mean([one.calls for one in sorts])) / 2) * 2)
+            calls = str(round(float(np.mean([calls for _, calls in sorts])) / 2) * 2)
             fitting = fittings["systems not known"]
             ours = [judged_and_shared(chosen(one, fitting, [calls], draws, 0)[calls], fitting)[0] for one in every]
-            sorted_by = 100 * np.mean([np.mean(one.cell.spearman) for one in sorts])
+            sorted_by = 100 * np.mean([np.mean(cell.spearman) for cell, _ in sorts])
             print(f"{'PairS-' + label:<40}{sorted_by:>8.1f}{np.mean(ours):>8.1f}   {calls} calls", flush=True)
 
 

@@ -301,7 +301,6 @@ def able(**types):
         (able(adaptive=False, disabled=True, enabled=True), {"effort": "low"}, "use thinking=TOKENS, effort=none"),
         (able(adaptive=True, disabled=False, enabled=False), {"effort": "none"}, "always reasons; drop effort"),
         (Reply(MODEL | {"lifecycle": "retired"}), {}, "is retired"),
-        (refused(401, "authentication_error", "invalid"), {}, "refused the key .401.; set ANTHROPIC_API_KEY"),
     ],
 )
 def test_a_probe_refuses_what_the_list_says(about, options, said):

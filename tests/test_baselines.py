@@ -219,7 +219,7 @@ real = pytest.mark.recorded
 @pytest.mark.long
 @real
 def test_pairs_on_recorded_summeval():
-    data = load_dataset(DATA / "summeval.jsonl")
+    data = load_dataset("summeval", DATA / "summeval.jsonl")
     answer = recorded_answers(Comparisons.read(DATA / "judgements" / "summeval.relevance.csv.gz"))
     human = data.items.scores["relevance"]
     found = {}
@@ -236,7 +236,7 @@ def test_pairs_on_recorded_summeval():
 
 @real
 def test_pairs_cannot_be_had_where_few_pairs_were_recorded():
-    data = load_dataset(DATA / "hanna.jsonl")
+    data = load_dataset("hanna", DATA / "hanna.jsonl")
     answer = recorded_answers(Comparisons.read(DATA / "judgements" / "hanna.coherence.csv.gz"))
     with pytest.raises(JudgeError, match="context 'hanna': no judgement"):
         sort_contexts(data.items.names, answer, rng=np.random.default_rng(0))
@@ -252,7 +252,7 @@ def test_the_longer_text_wins():
 
 @real
 def test_the_longer_text_on_real_sets():
-    data = load_dataset(DATA / "hanna.jsonl")
+    data = load_dataset("hanna", DATA / "hanna.jsonl")
     frame = pandas.DataFrame({"words": [len(text.split()) for text in data.items.texts], **data.items.scores})
     for attribute in data.attributes:
         expected = frame["words"].corr(frame[attribute], method="spearman")

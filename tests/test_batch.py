@@ -40,6 +40,11 @@ def server():
         yield made
 
 
+@pytest.fixture(autouse=True)
+def _where_the_cache_is(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+
 def test_the_answers_are_those_of_single_calls(server, tmp_path):
     """What a line of the results says is read as an answer to a single call is."""
     go(server.url, tmp_path / "run")
@@ -67,7 +72,7 @@ def test_a_run_that_waits_for_a_batch_is_not_asked_directly(server, tmp_path):
     }
     with pytest.raises(PendingError):
         comparo.rank(texts(), "better", **options | {"out": Storage(tmp_path / "run", batch="submit")})
-    with pytest.raises(StoreError, match=r"39 questions .*add --batch"):
+    with pytest.raises(StoreError, match=r"39 questions .*add batch='wait'"):
         comparo.rank(texts(), "better", **options)
     server.does.looks = 0
     comparo.rank(texts(), "better", **options | {"out": Storage(tmp_path / "run", batch="wait")})
@@ -221,7 +226,7 @@ def test_a_wrong_key_costs_nothing(server, tmp_path):
 
 def test_a_server_without_batches_is_told_apart(server, tmp_path):
     server.does.has_batches = False
-    with pytest.raises(JudgeError, match=r"no batches.*leave --batch out"):
+    with pytest.raises(JudgeError, match=r"no batches.*leave batch out"):
         go(server.url, tmp_path / "run")
 
 
@@ -284,7 +289,7 @@ def test_a_batch_that_the_server_has_lost_can_be_given_up(server, tmp_path, what
         server.does.looks = 0
         server.move(server.made[0])
         server.files.clear()
-    with pytest.raises(JudgeError, match=r"lost the batch.*--batch cancel"):
+    with pytest.raises(JudgeError, match=r"lost the batch.*batch='cancel'"):
         go(server.url, tmp_path / "run")
     with pytest.raises(PendingError, match="Cancelled: 1 answers are kept"):
         go(server.url, tmp_path / "run", mode="cancel")
@@ -359,12 +364,12 @@ def test_a_repaired_folder_goes_on_with_its_batch(server, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"until": 0.9}, "--until goes by answers"),
-        ({"strategy": "adaptive"}, "--strategy goes by answers"),
-        ({"goal": "top-2"}, "--goal top-2 goes by answers"),
+        ({"until": 0.9}, "`until` goes by answers"),
+        ({"strategy": "adaptive"}, "`strategy` goes by answers"),
+        ({"goal": "top-2"}, "goal='top-2' goes by answers"),
         ({"wording": ["paper", "between"]}, "one judge and one wording"),
-        ({"wording": "auto"}, "--wording auto goes by answers"),
-        ({"out": Storage(batch="wait")}, "give out=FOLDER"),
+        ({"wording": "auto"}, "wording='auto' goes by answers"),
+        ({"out": Storage(batch="wait")}, "give out='FOLDER'"),
         ({"judge": "simulated/soft"}, "simulated/soft takes no batches"),
         ({"out": Storage("run", batch="later")}, "'wait', 'submit', 'cancel', not 'later'"),
     ],

@@ -149,7 +149,7 @@ def test_lines_that_always_expire_are_failed_in_the_end(server, begin):
 def test_results_of_every_kind_lose_nothing_and_pay_for_nothing_twice_without_a_word(endpoint, tmp_path, kind):
     found = meet(endpoint, KINDS[kind], tmp_path / "run")
     assert (found.said is not None) == KINDS[kind].stops
-    assert found.said is None or "--batch cancel" in found.said
+    assert found.said is None or "cancel" in found.said
     assert (found.again, found.lost, found.doubled) == (0, 0, 0)
 
 

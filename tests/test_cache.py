@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.faults import DAMAGES, run_with_damaged_caches
-from comparo import load_judge, rank
+from comparo import load_judge, rank, rejudge
 from comparo.data.prompts import Question, criterion_prompt
 from comparo.data.wordings import DEFAULT_WORDING
 from comparo.errors import StoreError
@@ -175,6 +175,28 @@ def test_equal_texts_get_answers_of_their_own_which_a_later_run_gets_too(tmp_pat
         rank(texts, "better", **ask, cache=tmp_path / "cache", out=tmp_path / "second")
         rank(texts, "better", **ask, cache=tmp_path / "cache", out=tmp_path / "second")
         assert len(prompts(api)) == 13
+
+
+def test_python_has_the_cache_by_the_rule_of_the_command_line(run, folder):
+    texts = {name: f"Text number {k}. A quarter." for k, name in enumerate("abc")}
+    (folder / "texts.jsonl").write_text("".join(json.dumps({"id": key, "text": texts[key]}) + "\n" for key in texts))
+    with Api(SERVER) as api:
+        name, given = f"openai/any; base_url={api.url}, retries=0", {"budget": "100%", "kind": "Text"}
+        flags = ["--criterion", "better", "--judge", name, "--budget", "100%", "--out", "run"]
+        assert run(folder, ["rank", "texts.jsonl", *flags]).returncode == 0
+        for asked, out, judge, cache in (
+            (6, "by-name", name, None),
+            (12, "off", name, "off"),
+            (18, None, name, None),  # in memory
+            (24, "object", load_judge(name), None),
+            (24, None, load_judge(name), CACHE),
+        ):
+            rank(texts, "better", judge=judge, out=out, cache=cache, **given)
+            assert len(prompts(api)) == asked
+        found = rejudge("by-name", name, wording="paper")
+        assert (len(prompts(api)), found.questions) == (30, 6)
+        rejudge("off", name, wording="paper")
+        assert len(prompts(api)) == 30
 
 
 class Slow:

@@ -248,9 +248,9 @@ def test_what_cannot_be_a_consensus_is_refused(judged):
             consensus(judged, validity)
     with pytest.raises(ValueError, match="groups or features"):
         consensus(fit(rows))
-    with pytest.raises(ValueError, match="needs prior='estimated' and groups"):
+    with pytest.raises(ValueError, match="needs prior='estimated' and `groups`"):
         fit(rows, prior="estimated", estimate="consensus")
-    with pytest.raises(ValueError, match="validity belongs to estimate='consensus'"):
+    with pytest.raises(ValueError, match="`validity` belongs to estimate='consensus'"):
         fit(rows, validity=0.5)
     with pytest.raises(ValueError, match="estimate is one of 'judge', 'consensus'"):
         fit(rows, estimate="people")
@@ -279,7 +279,7 @@ def test_a_consensus_says_what_it_is(judged):
     assert (row["judge_score"], row["judge_rank"]) == (pytest.approx(own.score), own.rank)
     first, table = str(found).split("\n", 1)
     assert table.split("\n", 1)[0].split() == header.split(",")
-    assert all(word in first for word in ("people would say", "25%", "judge_rank", "--estimate judge", "every context"))
+    assert all(word in first for word in ("people would say", "25%", "judge_rank", "estimate='judge'", "every context"))
     assert str(judged).split()[:2] == ["context", "item"]
 
 

@@ -277,9 +277,9 @@ def test_one_criterion_without_a_name_is_asked_as_ever(run, tmp_path, items):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (flags("wit=funnier", "wit=wittier"), "'wit' is there twice"),
+        (flags("wit=funnier", "wit=wittier"), "--criterion wit is there twice"),
         (flags("wit=funnier", "WIT=wittier"), "two criteria are named"),
-        (flags("wit=funnier", "shorter"), "'shorter' has no name"),
+        (flags("wit=funnier", "shorter"), "--criterion shorter has no name"),
         (flags("wit=funnier", "length="), "the criterion is empty"),
         (flags("wit=funnier", "B=shorter"), "cannot be named 'B'"),
         (flags("wit=funnier", "rank=shorter"), "cannot be named 'rank'"),

@@ -19,8 +19,8 @@ from pyarrow import parquet
 
 from comparo import Comparisons, ComparisonsError
 from comparo.data.prompts import paper_prompt
-from comparo.studies import datasets as download
-from comparo.studies.datasets import HANNA, load_dataset
+from comparo.studies import downloads as download
+from comparo.studies.datasets import HANNA, READERS, load_dataset
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
@@ -116,8 +116,7 @@ def write_parquet(path, rows):
     [(write_lines, "s.jsonl"), (write_lines, "s.jsonl.gz"), (write_parquet, "test-0.parquet"), (write_json, "s.json")],
 )
 def test_summeval_as_on_the_hub(write, name, tmp_path):
-    data = load_dataset(write(tmp_path / name, ARTICLES))
-    assert data.name == "summeval"
+    data = load_dataset("summeval", write(tmp_path / name, ARTICLES))
     assert data.attributes == ("coherence", "consistency", "fluency", "relevance")
     assert data.items.group is None
     items = data.items
@@ -144,7 +143,7 @@ def test_topicalchat_as_unieval_has_it(tmp_path):
 
 
 def test_hanna_as_its_authors_have_it(tmp_path):
-    data = load_dataset(write_csv(tmp_path / "hanna_stories_annotations.csv", RATINGS))
+    data = load_dataset("hanna", write_csv(tmp_path / "hanna_stories_annotations.csv", RATINGS))
     assert data.name == "hanna"
     assert data.items.names == {"hanna": ["95", "96"]}
     assert data.items.texts == ("Story 95,\nof the sea.", "Story 96,\nof the sea.")
@@ -159,7 +158,7 @@ def test_a_rating_that_is_missing_does_not_count(tmp_path):
     rows[0]["Empathy"] = ""
     for row in rows[3:]:
         row["Surprise"] = ""
-    scores = load_dataset(write_csv(tmp_path / "hanna.csv", rows)).items.scores
+    scores = load_dataset("hanna", write_csv(tmp_path / "hanna.csv", rows)).items.scores
     np.testing.assert_allclose(scores["empathy"], [5.0, 7 / 3 + 2])
     np.testing.assert_allclose(scores["surprise"], [7 / 3 + 3, np.nan])
 
@@ -175,14 +174,6 @@ def test_cmcqrd_asks_with_passage_and_options(write, name, tmp_path):
         "The Lighthouse\nIt stood on a rock.\n\nWhat stood on rock 2?\nA) Thing a\nB) Thing b\nC) Thing c\nD) Thing d"
     )
     assert not paper_prompt(f"{data.name}/difficulty").has_context
-
-
-def test_a_set_of_ones_own_has_all_its_scores(tmp_path):
-    rows = [{"id": name, "text": name * 3, "system": "me", "scores": {"wit": 1 + k}} for k, name in enumerate("ab")]
-    data = load_dataset(write_lines(tmp_path / "jokes.jsonl", rows))
-    assert (data.name, data.attributes, data.items.group.tolist()) == ("jokes", ("wit",), ["me", "me"])
-    with pytest.raises(ValueError, match="no prompt 'jokes/wit'"):
-        paper_prompt(f"{data.name}/wit")
 
 
 def changed(rows, row, field, value):
@@ -231,8 +222,9 @@ def changed(rows, row, field, value):
 def test_what_is_wrong_is_said_with_its_place(rows, message, tmp_path):
     path = tmp_path / "f.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    name = next((name for name, (mark, _) in READERS.items() if mark in rows[0]), "hanna")
     with pytest.raises(ComparisonsError, match=message):
-        load_dataset(path)
+        load_dataset(name, path)
 
 
 @pytest.mark.parametrize(
@@ -257,10 +249,6 @@ def test_a_name_and_a_file_must_agree(tmp_path):
     path = write_csv(tmp_path / "stories.csv", RATINGS)
     with pytest.raises(ComparisonsError, match=r"stories\.csv holds hanna, not summeval"):
         load_dataset("summeval", path)
-    with pytest.raises(ComparisonsError, match=r"no data set 'sumeval'.* summeval, topicalchat"):
-        load_dataset("sumeval", path)
-    with pytest.raises(ComparisonsError, match="sumeval is neither"):
-        load_dataset("sumeval")
     with pytest.raises(ComparisonsError, match=r"none\.csv does not exist"):
         load_dataset("hanna", tmp_path / "none.csv")
 
@@ -396,8 +384,8 @@ real = pytest.mark.recorded
     [("summeval", 1600, 100, 4), ("topicalchat", 360, 60, 6), ("hanna", 1056, 1, 6)],
 )
 def test_the_real_files(name, items, contexts, attributes):
-    data = load_dataset(DATA / f"{name}.jsonl")
-    assert (data.name, len(data.items), len(data.items.contexts)) == (name, items, contexts)
+    data = load_dataset(name, DATA / f"{name}.jsonl")
+    assert (len(data.items), len(data.items.contexts)) == (items, contexts)
     assert len(data.attributes) == attributes
     assert len(data.items.group) == items
     assert len(set(data.items.group.tolist())) == {"summeval": 16, "topicalchat": 6, "hanna": 11}[name]
@@ -428,8 +416,8 @@ def test_the_published_layout_of_topicalchat_gives_the_same_items(tmp_path):
         }
         for row in rows
     ]
-    one = load_dataset(write_json(tmp_path / "topical_chat.json", published))
-    other = load_dataset(DATA / "topicalchat.jsonl")
+    one = load_dataset("topicalchat", write_json(tmp_path / "topical_chat.json", published))
+    other = load_dataset("topicalchat", DATA / "topicalchat.jsonl")
     assert one.attributes == other.attributes
     assert one.items.group.tolist() == other.items.group.tolist()
     assert one.items.digest() == other.items.digest()

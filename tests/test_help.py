@@ -44,6 +44,7 @@ def test_rank_has_at_most_36_flags_and_there_are_at_most_15_commands():
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_flag_without_a_value_shows_none_and_others_show_theirs(name):
     for option in load_command(name).params:
+        assert option.help
         if getattr(option, "is_flag", None) is not None:
             assert (option.metavar == "") == bool(option.is_flag)
 

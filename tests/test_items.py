@@ -230,7 +230,7 @@ def test_standard_input_with_named_columns_is_csv(pipe):
         (
             "name,story\nx,A\ny,B\n",
             {},
-            "^standard input: .*no column 'text'.* name, story.* --text",
+            "^standard input: .*no column 'text'.* name, story.* text='NAME'",
         ),
         ("name,story\nx,A\ny,B\n", {"text": "essay"}, "no column 'essay'.* name, story"),
     ],
@@ -323,19 +323,19 @@ WRONG = {
     "no text": (
         [{"id": 1}, {"id": 2}],
         {},
-        "^the data: there is no column 'text'; the columns are id. .* with --text$",
+        "^the data: there is no column 'text'; the columns are id. .* with text='NAME'$",
     ),
     "no columns": ([{}, {}], {}, "there is no column 'text'; the columns are none"),
-    "no such id": (TWO, {"id": "name"}, "no column 'name'; the columns are text. Name the right one with --id$"),
-    "no such text": (TWO, {"text": "essay"}, "no column 'essay'; the columns are text. .* --text$"),
-    "no such context": (TWO, {"context": "task"}, "no column 'task'; .* --context$"),
-    "no such label": (TWO, {"context_id": "task"}, "no column 'task'; .* --context-id$"),
+    "no such id": (TWO, {"id": "name"}, "no column 'name'; the columns are text. Name the right one with id='NAME'$"),
+    "no such text": (TWO, {"text": "essay"}, "no column 'essay'; the columns are text. .* text='NAME'$"),
+    "no such context": (TWO, {"context": "task"}, "no column 'task'; .* context='NAME'$"),
+    "no such label": (TWO, {"context_id": "task"}, "no column 'task'; .* context_id='NAME'$"),
     "no such scores": (
         ROWS,
         {"scores": ["wit", "age"]},
         "no scores 'age'; there are wit, style, and the columns id, text",
     ),
-    "no scores": (TWO, {"scores": ["wit"]}, "no scores 'wit'; there are none, and the columns text. .* scores=NAME$"),
+    "no scores": (TWO, {"scores": ["wit"]}, "no scores 'wit'; there are none, and the columns text. .* scores='NAME'$"),
     "empty text": (
         ["A", "", " \n", "B"],
         {},
@@ -412,7 +412,7 @@ WRONG = {
     "columns with numbers for names": (
         pandas.DataFrame({0: ["A", "B"], "id": [1, 2]}),
         {},
-        "^the data: there is no column 'text'; the columns are id, 0. Name the right one with --text$",
+        "^the data: there is no column 'text'; the columns are id, 0. Name the right one with text='NAME'$",
     ),
     "a missing text file": (
         "nowhere.txt",
@@ -685,7 +685,7 @@ def test_the_items_of_a_run_are_those_it_was_given(tmp_path, contexts):
 
 def test_an_id_that_stands_in_two_contexts_is_told_of_context(tmp_path):
     rows = [{"id": name, "text": "T", "article": article} for article in "xy" for name in "ab"]
-    with pytest.raises(ComparisonsError, match=r"'a' .*before.* column .*--context"):
+    with pytest.raises(ComparisonsError, match=r"'a' .*before.* column .*`context`"):
         Items.of(rows)
     assert Items.of(rows, context="article").names == {"x": ["a", "b"], "y": ["a", "b"]}
     with pytest.raises(ComparisonsError, match=r"'a' .*before.* own name$"):

@@ -251,5 +251,5 @@ def test_a_setting_that_cannot_work_is_refused_before_the_first_pair(run, tmp_pa
         )
         assert api.asked == []
     assert (done.returncode, done.stdout) == (1, "")
-    assert "use --option votes=5" in done.stderr
+    assert "votes=5" in done.stderr
     assert not (tmp_path / "judged.csv").exists()

@@ -154,7 +154,7 @@ def test_the_embedded_judge_says_what_it_is(caplog):
     assert "smoke-test judge" in caplog.text
     assert isinstance(judge, LlamaCpp)
     assert judge.settings["file"] == "SmolLM2-135M-Instruct.Q4_1.gguf"
-    assert judge.key not in json.dumps(judge.settings) + repr(judge)
+    assert judge.chat._key not in json.dumps(judge.settings) + repr(judge)
 
 
 def test_a_file_that_is_no_model_is_one_line(tmp_path):
@@ -214,7 +214,7 @@ for fetch, digest in ((False, "0"), (True, "0"), (False, sys.argv[1])):
 """
     done = subprocess.run([sys.executable, "-c", code, digest], env=environment, capture_output=True, text=True)
     absent, wrong, right = done.stdout.splitlines()
-    assert absent.endswith("--option fetch=true downloads its 1.1 GB")
+    assert absent.endswith("fetch=True downloads its 1.1 GB")
     assert "file that was meant" in wrong
     assert right == "b'GGUF'"
 

@@ -65,7 +65,7 @@ def test_a_model_that_does_not_reason_is_not_told_to_stop():
 def test_a_model_that_always_reasons_is_refused_with_the_remedy(model):
     with Api(model) as api, pytest.raises(JudgeError) as caught:
         judge(api, model.name).probe()
-    assert re.search("no log-probabilities .*effort = none.*--option votes=5", str(caught.value))
+    assert re.search("no log-probabilities .*effort = none.*votes=5", str(caught.value))
 
 
 @pytest.mark.parametrize("effort", ["minimal", "none"])
@@ -331,7 +331,7 @@ def test_a_refused_setting_leaves_no_folder_so_the_remedy_works_in_its_place(run
     with Api(O3) as api:
         done = ranked(run, folder, api, "o3")
         assert (done.returncode, done.stdout) == (1, "")
-        assert "use --option votes=5" in done.stderr
+        assert "votes=5" in done.stderr
         assert not (folder / "run").exists()
         done = ranked(run, folder, api, "o3", "-o", "votes=3", "-o", "effort=low")
     assert done.returncode == 0, done.stderr

@@ -208,7 +208,7 @@ def test_garbage_is_a_failed_judgement(body, reason):
     ],
 )
 def test_a_server_without_log_probabilities_is_noticed_on_the_first_call(reply):
-    with Api(reply) as api, pytest.raises(JudgeError, match=r"no log-probabilities; .*--option votes=5"):
+    with Api(reply) as api, pytest.raises(JudgeError, match=r"no log-probabilities; .*votes=5"):
         ask(api, 50)
     assert len(api.requests) == (1 if reply.status == 200 else 2)  # a refusal may be of reasoning
 

@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from scipy.stats import truncnorm
 
+from benchmarks.bt_sigma import bt_sigma
 from comparo import fit
 from comparo.analysis.confidence import expected_spearman
 from comparo.data.comparisons import Comparisons
@@ -21,7 +22,6 @@ from comparo.model.estimators.voice import Voice
 from comparo.model.linalg.graph import Graph
 from comparo.model.tuning import LIMITS, LOADING_SPREAD, MOST_LOADING, USUAL_LOADING
 from comparo.ranking.consensus import PANEL_STYLE, consensus
-from comparo.studies.baselines import bt_sigma
 from split import one_short
 
 SCALES = np.array([1.0, 1.0, 0.5, -0.7, 1.0, 0.3])
@@ -534,7 +534,7 @@ def test_what_a_panel_tells():
     [
         ({"method": "panel", "people": ["zoe"]}, "no judge 'zoe'.* ana, bo"),
         ({"method": "panel", "people": "ana"}, r"such as \['ana'\]"),
-        ({"method": "mixed", "people": ["ana"]}, "people belong to method='panel'"),
+        ({"method": "mixed", "people": ["ana"]}, "`people` belong to method='panel'"),
         ({"method": "mixed", "prior": 2.0}, "estimates its prior"),
     ],
 )

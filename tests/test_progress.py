@@ -1,12 +1,14 @@
 """Long work: lines in a log, a list of runs that is shown again and again, a bar, and why a run ended."""
 
 import io
+import json
 import re
+from itertools import pairwise
 
 import pytest
 
 from comparo import load_judge, rank, rejudge
-from comparo.cli.printing import Console, watch
+from comparo.cli.printing import Console
 from comparo.cli.progress import watched
 from comparo.cli.runs import watch_runs
 from comparo.errors import JudgeError
@@ -34,11 +36,15 @@ def test_a_run_that_is_shorter_than_a_minute_says_nothing_and_a_longer_one_does(
     assert go("quiet", Console(file=io.StringIO(), quiet=True), 0.0) == ""
 
 
-def test_judging_pairs_says_a_line_a_minute_too(capfd):
-    assert list(watch(iter("abc"), 3, every=0.0)) == ["a", "b", "c"]
-    assert capfd.readouterr().err.splitlines() == ["1/3 judged", "2/3 judged", "3/3 judged"]
-    assert list(watch(iter("abc"), 3)) == ["a", "b", "c"]
-    assert capfd.readouterr().err == ""
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_judgements_reach_a_file_whether_or_not_the_progress_is_on_a_terminal(run, tmp_path, is_terminal):
+    (tmp_path / "items.jsonl").write_text("".join(json.dumps({"id": name, "text": name}) + "\n" for name in "abcd"))
+    (tmp_path / "pairs.csv").write_text("first,second\n" + "".join(f"{a},{b}\n" for a, b in pairwise("abcd")))
+    (tmp_path / "answers.csv").write_text("first,second,p\n" + "".join(f"{a},{b},0.7\n" for a, b in pairwise("abcd")))
+    words = ["judge", "pairs.csv", "--items", "items.jsonl", "--judge", "replay/answers.csv", "--criterion", "x"]
+    done = run(tmp_path, words, **({"FORCE_COLOR": "1"} if is_terminal else {}))
+    assert [line[:3] for line in done.stdout.splitlines()] == ["fir", "a,b", "b,c", "c,d"], done.stderr
+    assert ("calls" in done.stderr) == is_terminal
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
@@ -91,13 +97,13 @@ def ended(rows=ROWS, strength=3.0, **options):
 def test_the_end_of_a_run_says_whether_and_at_what_it_stopped():
     said, run = ended(until=0.9, budget="100%")
     assert run.progress.answered < run.progress.total
-    pattern = r"stopped by --until 0\.9 after (\d+) of at most 60 calls.*Spearman correlation .*[01]\.\d+ .*[01]\.\d+ "
+    pattern = r"stopped by `until=0\.9` after (\d+) of at most 60 calls.*Spearman correlation .*[01]\.\d+ .*[01]\.\d+ "
     found = re.match(pattern, said)
     assert found, said
     assert int(found[1]) == run.progress.answered
     said, run = ended(until=0.9999, budget="3n", rows=ROWS[:6], strength=0.1)
     assert run.progress.answered == run.progress.total
-    assert re.fullmatch(r"not stopped by --until 0\.9999.* Spearman .*0\.\d+; .*--budget.*", said)
+    assert re.fullmatch(r"not stopped by `until=0\.9999`.* Spearman .*0\.\d+; .*`budget`.*", said)
     said, _ = ended(until=0.8, goal="top-2", budget="100%", rows=ROWS[:6])
     assert "the best are right is" in said
     said, _ = ended(until=0.8, goal="best-system", budget="100%", rows=[row | {"group": row["id"]} for row in ROWS])
@@ -120,7 +126,7 @@ def test_some_contexts_may_stop_and_others_not():
     sure = [one.is_sure for one in run.rounds.values()]
     said = stop_sentence(run.task, ranking, run.rounds, 50, 60)
     assert sum(sure) == 1
-    assert re.match(r"--until 0\.9 stopped 1 of 2 contexts; .*Spearman", said)
+    assert re.match(r"`until=0\.9` stopped 1 of 2 contexts; .*Spearman", said)
 
 
 @pytest.mark.long

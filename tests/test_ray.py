@@ -20,12 +20,13 @@ import ray
 from ray.cluster_utils import Cluster
 
 from comparo import rank
+from comparo.data.criteria_prompt import criteria_prompt
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges import load_judge, ray_judge
-from comparo.judges.ray import RayJudge, Shares
-from comparo.judges.ray_replicas import JOIN, LOOK, Patience, look
+from comparo.judges.ray import JOIN, LOOK, RayJudge, Shares, look
+from comparo.judges.ray_replicas import Patience
 from comparo.run.store import read_configuration, read_judgements
 from openai_models import LUNA, O3
 from servers import Api
@@ -111,8 +112,12 @@ def test_the_answers_are_those_of_one_machine_and_a_judge_left_early_can_be_aske
             next(judge.judge(iter(questions(1000)), PROMPT))
         asked = [*questions(300, 7), *questions(20, 7)]  # some twice
         found = list(judge.judge(iter(asked), PROMPT))
+        criteria = criteria_prompt({"length": "longer", "wit": "funnier"})
+        calls = list(judge.judge(iter(questions(5)), criteria))
     assert answers(found) == answers(alone.judge(asked))
     assert Counter(one.question for one in found) == Counter(asked)
+    each = (one for call in alone.judge(questions(5), criteria) for one in call.each)
+    assert answers(one for call in calls for one in call.each) == answers(each)
     with pytest.raises(JudgeError, match="were ended"):
         list(judge.judge(asked, PROMPT))
     assert ray.is_initialized(), "a connection that was there before is left as it was"
@@ -451,7 +456,7 @@ def test_one_replica_is_probed_for_all_and_none_of_their_questions_is_refused(mo
         assert (len(api.asked), refused) == (24, [])
         assert [line for line in caplog.messages if "effort none" in line and "a probe of 1 call" in line]
     with Api(O3) as api, ray_judge("openai/o3", options | {"base_url": api.url}, cpus=0.5) as judge:
-        with pytest.raises(JudgeError, match="use --option votes=5"):
+        with pytest.raises(JudgeError, match="use votes=5"):
             rank(items, "larger", judge=judge, budget="4n")
         assert api.asked == []
     assert next(iter(ranking)) == "5"

@@ -109,13 +109,13 @@ def test_figures_are_those_of_the_ranking_and_of_reliability(record):
     found, voices, table = who_judged(record), record.ranking.voices, reliability(record.ranking)
     order = np.argsort(voices["judge"])
     voices, table = ({name: column[order] for name, column in one.items()} for one in (voices, table))
-    assert [member.name for member in found["members"]] == voices["judge"].tolist() == table["judge"].tolist()
-    shown = [float(member.agreement.replace("−", "-")) for member in found["members"]]
+    assert [member["name"] for member in found["members"]] == voices["judge"].tolist() == table["judge"].tolist()
+    shown = [float(member["agreement"].replace("−", "-")) for member in found["members"]]
     assert shown == pytest.approx(voices["agreement"], abs=0.0051)
-    assert [member.calls for member in found["members"]] == [f"{calls:,}" for calls in voices["calls"].tolist()]
-    assert [member.signal for member in found["members"]] == [f"{share:.0%}" for share in table["signal"]]
-    assert [member.flips for member in found["members"]] == [f"{share:.0%}" for share in table["flips"]]
-    ends = [member.interval.replace("−", "-").split(" to ") for member in found["members"]]
+    assert [member["calls"] for member in found["members"]] == [f"{calls:,}" for calls in voices["calls"].tolist()]
+    assert [member["signal"] for member in found["members"]] == [f"{share:.0%}" for share in table["signal"]]
+    assert [member["flips"] for member in found["members"]] == [f"{share:.0%}" for share in table["flips"]]
+    ends = [member["interval"].replace("−", "-").split(" to ") for member in found["members"]]
     assert [float(low) for low, _ in ends] == pytest.approx(voices["low"], abs=0.0051)
     assert [float(high) for _, high in ends] == pytest.approx(voices["high"], abs=0.0051)
 
@@ -136,7 +136,7 @@ def test_cells_hold_the_agreement_of_two_voices(record):
 @pytest.mark.long
 def test_the_ranking_without_a_voice_is_that_of_the_others(record, monkeypatch):
     data = record.ranking.comparisons
-    without = [float(member.without.replace("−", "-")) for member in who_judged(record)["members"]]
+    without = [float(member["without"].replace("−", "-")) for member in who_judged(record)["members"]]
     rest = record.fitting.fit(data.take(data.judges[data.judged_by] != "told/ana"))
     order = [list(ranking.items) for ranking in (record.ranking, rest)]
     assert order[0] == order[1]
@@ -182,9 +182,9 @@ def test_the_contested_text_is_the_one_that_was_made_so(record):
     places = {name: int(place) for name, place in first["places"]}
     assert max(places["ana"], places["bo"]) <= 3
     assert places["cy"] >= SIZE - 2
-    assert "gives the same ranking as ana" in found["members"][1].remarks[0]
+    assert "gives the same ranking as ana" in found["members"][1]["remarks"][0]
     assert found["priced"]
-    assert [member.cost for member in found["members"][:3]] == ["$0.19", "unknown", "unknown"]
+    assert [member["cost"] for member in found["members"][:3]] == ["$0.19", "unknown", "unknown"]
 
 
 @pytest.mark.long
@@ -192,17 +192,17 @@ def test_a_voice_that_was_left_out_is_named_with_the_reason(tmp_path):
     judges = [told("ana"), told("bo"), told("cy", stop_after=5)]
     found = who_judged(read_record(voices_folder(tmp_path / "run", judges)))
     last = found["members"][-1]
-    assert last.name == "told/cy"
-    assert any("fewer than 30 answers" in remark for remark in last.remarks)
-    assert any(re.search("left out.*the key was withdrawn", remark) for remark in last.remarks)
-    assert not any("left out" in remark for member in found["members"][:2] for remark in member.remarks)
+    assert last["name"] == "told/cy"
+    assert any("fewer than 30 answers" in remark for remark in last["remarks"])
+    assert any(re.search("left out.*the key was withdrawn", remark) for remark in last["remarks"])
+    assert not any("left out" in remark for member in found["members"][:2] for remark in member["remarks"])
 
 
 @pytest.mark.long
 def test_a_coin_may_agree_by_chance_and_contests_nothing(tmp_path):
     judges = [told("ana"), told("bo"), told("coin", scale=0.0, noise=1.0)]
     found = who_judged(read_record(voices_folder(tmp_path / "run", judges, budget="30n")))
-    assert "by chance" in found["members"][2].remarks[0]
+    assert "by chance" in found["members"][2]["remarks"][0]
     assert all("told/coin" not in dict(one["places"]) for one in found["contested"])
 
 

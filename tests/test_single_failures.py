@@ -18,7 +18,7 @@ from comparo.data.prompts import Question, criterion_prompt
 from comparo.errors import JudgeError
 from comparo.judges import load_judge
 from comparo.judges.hf import judge as hf
-from comparo.judges.local import LlamaCpp
+from comparo.judges.local import LlamaChat, LlamaCpp
 from test_hf_judge import DECODERS, PROMPT, SMALL, answers, make_tokenizer, some_questions
 
 LOCAL = criterion_prompt("longer", kind="Text", context="Article")
@@ -80,7 +80,7 @@ def test_a_question_that_does_not_fit_fails_alone(llama):
     template = "x " * 230
     long, short = (replace(LOCAL, template=LOCAL.template + words) for words in (template, ""))
     [failed] = llama.judge([Question(1, 2, None, "A.", "B.", "C.")], long)
-    assert failed.error.startswith("local/smollm2: a window of 255 tokens ")
+    assert failed.error.startswith("a window of 255 tokens ")
     [answered] = llama.judge([Question(1, 2, None, "A.", "B.", "C.")], short)
     assert answered.error is None
 
@@ -91,11 +91,12 @@ def test_what_llama_cpp_refuses_fails_alone(llama):
         listening_address = llama.server.listening_address
 
         def handle_completions(self, body):
-            if "refuse" in body["prompt"][0]:
+            said = llama.chat.decode(body["prompt"])
+            if "refuse" in said:
                 return {"error": {"code": 500, "message": "the model\nrefused"}}
-            if "raise" in body["prompt"][0]:
+            if "raise" in said:
                 raise RuntimeError("parse error")
-            if "odd" in body["prompt"][0]:
+            if "odd" in said:
                 return {"choices": [{"logprobs": None}]}
             return llama.server.handle_completions(body)
 
@@ -117,9 +118,8 @@ def test_what_is_cut_is_counted_in_characters_by_every_local_judge(llama, contex
     [encoded] = judge._chat.encode([Question(1, 2, 0, *texts, context)], PROMPT)
     assert answer.cut == encoded.cut == missing(judge._chat.tokenizer.decode(encoded.ids), PROMPT, texts, context)
     [answer] = llama.judge([Question(1, 2, 0, *texts, context)], LOCAL)
-    labels = llama._labels(LOCAL)
-    text, _ = llama._fit(Question(1, 2, 0, *texts, context), LOCAL, labels, 45)
-    assert answer.cut == missing(text, LOCAL, texts, context)
+    [encoded] = llama.chat.encode([Question(1, 2, 0, *texts, context)], LOCAL)
+    assert answer.cut == encoded.cut == missing(llama.chat.decode(encoded.ids), LOCAL, texts, context)
     assert answer.tokens_in <= 255
 
 
@@ -205,6 +205,6 @@ def test_a_server_that_is_gone_is_one_sentence(tmp_path):
     class Gone:
         listening_address = "http://127.0.0.1:9"
 
-    judge = LlamaCpp("local/x", tmp_path / "x.gguf", 256, Gone(), "key")
+    judge = LlamaCpp("local/x", tmp_path / "x.gguf", 256, Gone(), LlamaChat(Gone(), "key", 256))
     with pytest.raises(JudgeError, match=r"local/x: llama\.cpp "):
         next(judge.judge([Question(1, 2)], LOCAL))

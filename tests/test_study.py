@@ -154,8 +154,6 @@ def test_what_cannot_be_drawn_is_refused_with_what_can():
     rng = np.random.default_rng(0)
     with pytest.raises(ValueError, match=r"context 'c0': 4 calls .*both orders.* 6 .* 20\b"):
         draw(recorded, 4, 2, rng=rng)
-    with pytest.raises(ValueError, match=r"22 calls cannot be drawn"):
-        draw(recorded, np.array([22, 20]), 2, rng=rng)
     with pytest.raises(ValueError, match=r"3n.* all.* 'many'"):
         calls_in(recorded, "many")
     assert reaches(recorded, 20, "both")
@@ -323,7 +321,7 @@ def test_repeated_judgements_count_once_and_strangers_are_refused():
     assert recorded.weight.tolist() == [2.0, 1.0]
     with pytest.raises(ComparisonsError, match=r"judgement 1 .*'ana'.* not among"):
         Recorded.of([("i0", "ana", 0.2)], items, "score")
-    with pytest.raises(ComparisonsError, match=r"'wit'; .* score\. .*scores=NAME"):
+    with pytest.raises(ComparisonsError, match=r"'wit'; .* score\. .*scores='NAME'"):
         Recorded.of([("i0", "i1", 0.2)], items, "wit")
     two = Items.of(texts([3, 3], np.random.default_rng(0)))
     with pytest.raises(ComparisonsError, match="add a column context"):
@@ -361,7 +359,7 @@ def test_calls_that_are_the_same_or_out_of_reach_are_studied_once_or_not(results
 def test_tables_say_the_same_in_all_formats(results):
     for table in (
         correlations_table(results),
-        correlations_table(results, "pearson", "wit"),
+        correlations_table(results, "pearson"),
         attributes_table(results, "24"),
         retention_table(results),
     ):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import comparo
 from comparo.cli.app import load_command
 from comparo.cli.printing import Console, print_table
 from comparo.cli.settings import command_line
@@ -299,6 +300,34 @@ def test_a_wrong_folder_or_file_is_a_wrong_command(run, folder, arguments, messa
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("mistake", "python", "flags"),
+    [
+        ({"budget": "2"}, "budget='5n'", "--budget 5n"),
+        ({"goal": "systems"}, "`group`", "--group"),
+        ({"estimate": 0.5}, "`group`", "--group"),
+        ({"prompt": "no such.txt"}, "prompt='no such.txt'", "--prompt 'no such.txt'"),
+        ({"control": "length", "plain": True}, "method='mixed'", "--method mixed"),
+        ({"wording": "auto", "audition": "found"}, "leave `audition` out", "leave --audition out"),
+        ({"out": "items.jsonl"}, "`out`", "--out"),
+        ({"scores": "salt"}, "scores='NAME'", "--columns scores=NAME"),
+        ({"goal": "top-2", "strategy": "greedy"}, "strategy='adaptive'", "--strategy adaptive"),
+    ],
+)
+def test_a_mistake_names_parameters_in_python_and_flags_on_the_command_line(run, folder, mistake, python, flags):
+    words = []
+    for name, value in mistake.items():
+        flag = ["--columns", f"scores={value}"] if name == "scores" else [f"--{name}", str(value)]
+        words += flag[:1] if value is True else flag
+    asked = [] if "prompt" in mistake else ["--criterion", "better"]
+    done = run(folder, ["rank", "items.jsonl", "--judge", "simulated/soft", *asked, *words])
+    assert (done.returncode, flags in done.stderr) == (2, True), done.stderr
+    assert "`" not in done.stderr
+    with pytest.raises(ValueError, match=re.escape(python)) as caught:
+        comparo.rank("items.jsonl", asked[-1] if asked else None, judge="simulated/soft", **mistake)
+    assert "--" not in str(caught.value)
 
 
 @pytest.mark.long

@@ -27,12 +27,12 @@ import numpy as np
 import pytest
 
 import comparo as c
+from benchmarks.bt_sigma import bt_sigma
 from comparo import metrics, selection
 from comparo.analysis.confidence import expected_spearman, top_probability
 from comparo.cli import main
 from comparo.model.likelihoods import Davidson, Gaussian, StudentT
 from comparo.model.linalg.determinant import design_log_det
-from comparo.studies.baselines import bt_sigma
 
 STORED = Path(__file__).with_name("unchanged.json.gz")
 SHOWN, NEAR, LESS_NEAR = 3, 1e-8, 1e-6

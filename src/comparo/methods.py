@@ -5,8 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
+from inspect import unwrap
 from numbers import Real
-from typing import Any, Literal, get_args
+from typing import Any, Literal, ParamSpec, get_args
 
 import numpy as np
 
@@ -24,12 +26,14 @@ from comparo.model.posterior import Scored
 from comparo.model.tuning import LIMITS, WIDE, WIDER, Limits
 from comparo.ranking.consensus import check_validity, consensus
 from comparo.ranking.grouping import Held, control_of, named_traits
-from comparo.ranking.ranking import Estimate, Ranking
+from comparo.ranking.ranking import Ranking
+from comparo.ranking.scores import Estimate
 from comparo.ranking.votes import rank_votes, shared_ids
 
 Method = Literal["win-ratio", "bt", "avg-prob", "poe-bt", "poe-g", "poe-g-hard", "davidson", "mixed", "panel"]
 
 METHODS: tuple[str, ...] = get_args(Method)
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,20 @@ ESTIMATORS: dict[str, Callable[[Comparisons, _Options], Scored | Product | Panel
 DECIDED = ("win-ratio", "bt", "poe-g-hard", "davidson")  # methods that use who won, not p
 
 
+def _with_warnings(estimate: Callable[P, Ranking]) -> Callable[P, Ranking]:
+    """The function, which also issues the notes of its ranking as warnings."""
+
+    @wraps(estimate)
+    def warned(*given: P.args, **options: P.kwargs) -> Ranking:
+        ranking = estimate(*given, **options)
+        for note in ranking.notes:
+            warnings.warn(note, stacklevel=2)
+        return ranking
+
+    return warned
+
+
+@_with_warnings
 def fit(
     data: Any,
     method: Method | Expert | None = None,
@@ -161,47 +179,6 @@ def fit(
     >>> list(ranking)
     ['a', 'b', 'c']
     """
-    ranking = quiet_fit(
-        data,
-        method,
-        bias=bias,
-        prior=prior,
-        groups=groups,
-        features=features,
-        control=control,
-        people=people,
-        estimate=estimate,
-        validity=validity,
-        prior_pairs=prior_pairs,
-        level=level,
-        limits=limits,
-    )
-    for note in ranking.notes:
-        warnings.warn(note, stacklevel=2)
-    return ranking
-
-
-def quiet_fit(
-    data: Any,
-    method: Method | Expert | None = None,
-    *,
-    bias: Bias | None = None,
-    prior: Prior | None = None,
-    groups: Mapping[Any, Hashable] | Literal["items"] | None = None,
-    features: Mapping[Any, Sequence[float]] | None = None,
-    control: Held | None = None,
-    people: Collection[Hashable] = (),
-    estimate: Estimate = "judge",
-    validity: float | None = None,
-    prior_pairs: PriorPairs = "none",
-    level: float = 0.95,
-    limits: Limits = LIMITS,
-) -> Ranking:
-    """`fit` without warnings: the notes are in `Ranking.notes` only.
-
-    >>> quiet_fit([("a", "b", 0.8), ("c", "d", 0.8)]).notes[0][:54]
-    'the comparisons fall into groups that are not connecte'
-    """
     comparisons = Comparisons.of(data)
     if method is None:
         is_plain = not (bias or prior or features or control or people) and (estimate, validity) == ("judge", None)
@@ -215,15 +192,15 @@ def quiet_fit(
     _check(method, bias, prior, prior_pairs, level)
     _check_people(method, comparisons, people)
     if prior != "estimated" and (groups is not None or features is not None):
-        raise ValueError("groups and features belong to prior='estimated'; add that, or leave them out")
+        raise ValueError("`groups` and `features` belong to prior='estimated'; add that, or leave them out")
     if prior != "estimated" and control is not None:
-        raise ValueError("control belongs to prior='estimated' and the methods mixed and panel; add one of them")
+        raise ValueError("`control` belongs to prior='estimated' and the methods mixed and panel; add one of them")
     _one_of("estimate", estimate, get_args(Estimate))
     check_validity(validity)
     if estimate == "judge" and validity is not None:
-        raise ValueError("validity belongs to estimate='consensus'; add that, or leave it out")
+        raise ValueError("`validity` belongs to estimate='consensus'; add that, or leave it out")
     if estimate == "consensus" and groups is None and features is None:
-        raise ValueError("estimate='consensus' needs prior='estimated' and groups; add them, or use estimate='judge'")
+        raise ValueError("estimate='consensus' needs prior='estimated' and `groups`; add them, or use estimate='judge'")
     if method in DECIDED:
         comparisons = comparisons.decisions()
     expert: Expert = BradleyTerry()
@@ -266,9 +243,12 @@ def quiet_fit(
         numbers = control_of(comparisons, control)
         if not (varies := numbers.varies(found.graph)).all():
             name = numbers.names[int(np.argmin(varies))]
-            raise ValueError(f"control {name!r}: all texts of a context are alike in it; leave it out")
+            raise ValueError(f"control={name!r}: all texts of a context are alike in it; leave it out")
         found = replace(found, controlled=ranked(replace(how, design=replace(design, control=numbers))))
     return found if estimate == "judge" else consensus(found, validity)
+
+
+quiet_fit: Callable[..., Ranking] = unwrap(fit)  # for callers that show `Ranking.notes` themselves
 
 
 def _check(method: object, bias: str, prior: Any, prior_pairs: str, level: float) -> None:
@@ -289,7 +269,7 @@ def _check(method: object, bias: str, prior: Any, prior_pairs: str, level: float
         raise ValueError(f"level is a probability between 0 and 1, not {level!r}")
     if method in ("mixed", "panel") and prior != "estimated":
         raise ValueError(
-            f"'{method}' estimates its prior; leave prior out, or use method='poe-bt' with prior={prior!r}"
+            f"'{method}' estimates its prior; leave `prior` out, or use method='poe-bt' with `prior={prior!r}`"
         )
     if method in ("win-ratio", "avg-prob", "bt"):
         if bias != "none":
@@ -297,16 +277,16 @@ def _check(method: object, bias: str, prior: Any, prior_pairs: str, level: float
                 f"'{method}' has no bias term; use method='poe-bt', 'poe-g' or 'poe-g-hard' with bias={bias!r}"
             )
         if prior is not None:
-            raise ValueError(f"'{method}' takes no prior on the scores; use method='poe-bt' with prior={prior!r}")
+            raise ValueError(f"'{method}' takes no prior on the scores; use method='poe-bt' with `prior={prior!r}`")
     if method != "bt" and prior_pairs != "none":
-        raise ValueError("prior_pairs belongs to method='bt'")
+        raise ValueError("`prior_pairs` belongs to method='bt'")
 
 
 def _check_people(method: object, comparisons: Comparisons, people: Collection[Hashable]) -> None:
     if isinstance(people, str):
         raise TypeError(f"people is a list of judges, such as [{people!r}], not a single name")
     if people and method != "panel":
-        raise ValueError("people belong to method='panel'; add that, or leave them out")
+        raise ValueError("`people` belong to method='panel'; add that, or leave them out")
     known = [] if comparisons.judges is None else comparisons.judges.tolist()
     if missing := [name for name in people if name not in known]:
         raise ValueError(f"the comparisons have no judge {missing[0]!r}; their judges are {', '.join(map(str, known))}")

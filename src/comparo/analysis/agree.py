@@ -1,25 +1,9 @@
-"""A judge against people on the same pairs: how often they agree, where they do not, and what more votes would add.
+"""A judge against people on the same pairs: how often they agree, and where they do not.
 
 The accuracy is the share of people's votes with the judge's verdict, among those that both decided. Its ceiling is how
 often two people agree with each other. κ and α correct for chance and count ties (`comparo.metrics`); κ is that of the
 judge and any person. Intervals take into account that votes on the same texts are alike (`judge_votes.share_of`); those
 of κ and α are a bootstrap over contexts or, below 20 of them, over pairs, widened for pairs that share a text.
-
-With m times as many votes, on new pairs of these texts or on new contexts, the variance of the accuracy is
-
-    V(m) = V_texts + V_pairs/m,
-
-V_texts being the covariance of pairs that share a text, which more votes do not change. It is 0 where contexts are the
-clusters, since more votes then come from more contexts, and the interval shrinks with 1/√m.
-
-The rank correlation r of the judge's ranking with the one that people would give after infinitely many votes is
-ρ / q(1): ρ is the correlation with the ranking of the votes there are, and q(m) the expected correlation of people's
-ranking with their own true one after m times as many votes on the same texts (`confidence.expected_spearman`). Then
-
-    ρ(m) = r·q(m),    interval of r with m times as many votes = tanh(atanh ρ(m) ± z·s) / q(m),
-    s² = (1 + ρ(m)²/2) / (N − 3)  (Bonett and Wright 2000) for N texts of one context,
-
-or, with several contexts, ρ(m) ± t·(the standard error of the mean over contexts), divided by q(m).
 
 Tables are lists of rows, each a dictionary.
 """
@@ -34,32 +18,22 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri, stdtrit
 
-from comparo.analysis.confidence import expected_spearman
-from comparo.analysis.correlations import mean_known, spearman_within
-from comparo.analysis.judge_votes import Panel, Share, Votes, share_of, without_bias
+from comparo.analysis.judge_votes import Panel, Row, Share, Votes, more_votes, share_of, without_bias
 from comparo.data.columns import look_up
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
-from comparo.methods import quiet_fit
 from comparo.metrics import DRAWS, Estimate, alpha_of, kappa_of
-from comparo.ranking.criteria_ranking import aligned
-from comparo.ranking.display import plain
 from comparo.ranking.self_consistency import NEAR
-from comparo.ranking.votes import shared_ids
+from comparo.ranking.tabular import plain
 from comparo.types import Array
 
-Row = dict[str, Any]
 PEOPLE = "people among themselves"
 TABLES = ("judges", "confidence", "length", "calibration", "disagreements", "more")
 CONFIDENCE = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # edges of the judge's probability for its choice
 RATIOS = (1.0, 1.1, 1.5, 2.0, np.inf)  # edges of the length of the longer text in lengths of the shorter
 BINS = 10  # of p, for calibration
 LISTED = 10  # votes of a text or kind that is listed
-TIMES = (1, 2, 4)
-KNOWN = 0.5  # q(1) below which people's own ranking is mostly noise, and ρ / q would be too
-RANKED = 5  # texts of a context for a correlation: Fisher's transformation needs more than 3
 
 
 @dataclass(frozen=True)
@@ -171,8 +145,7 @@ def _lengths_and_groups(comparisons: Comparisons, items: Items | None) -> tuple[
         return None, {}
     contexts = [None] if comparisons.contexts is None else comparisons.contexts.tolist()
     wanted = [(str(context), str(label)) for context in contexts for label in comparisons.items.tolist()]
-    labels = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
-    row = look_up(wanted, [(str(context), str(label)) for context, label in labels])
+    row = look_up(wanted, [(str(context), str(label)) for context, label in items.labels])
     length = np.where(row < 0, np.nan, np.array([len(text) for text in items.texts])[row])
     known = np.flatnonzero(row >= 0).tolist()
     return length, {} if items.group is None else {text: items.group[row[text]] for text in known}
@@ -291,7 +264,7 @@ def calibration(panel: Panel, judge: int, level: float) -> Iterator[Row]:
     Each answer of the judge is an observation, as the judge saw the pair; ties of people count half.
     """
     count, share = panel.shares()
-    _, pair = np.unique(panel_keys(panel), return_inverse=True)
+    _, pair = np.unique(panel.pair_keys(), return_inverse=True)
     fair = without_bias(panel.comparisons, panel.judges)
     rows = np.flatnonzero((panel.comparisons.judged_by == judge) & (count[pair] > 0))
     turned = (panel.comparisons.first > panel.comparisons.second)[rows]
@@ -303,11 +276,6 @@ def calibration(panel: Panel, judge: int, level: float) -> Iterator[Row]:
             here = place == number
             found = share_of(people[here], clusters.take(here), level)
             yield {"answers": name, "p": float(np.mean(p[here])), **share_row("people", found), "std": found.std}
-
-
-def panel_keys(panel: Panel) -> NDArray[np.int64]:
-    """A number for each comparison (K,): equal for the same two items and context, in the order of the verdicts."""
-    return replace(panel.comparisons, judges=None, judge=None).pair_keys()
 
 
 def calibration_error(rows: list[Row]) -> tuple[float, float]:
@@ -367,67 +335,12 @@ def disagreements(
 
 
 def _parts(code: NDArray[np.integer], name: Any) -> list[tuple[Any, NDArray[np.intp]]]:
-    """The votes of each code that has enough to be listed, with its name."""
-    listed, codes, count = np.unique(code, return_inverse=True, return_counts=True)
-    some = np.flatnonzero(count[codes] >= LISTED)
-    order = some[np.argsort(codes[some], kind="stable")]
-    parts = np.split(order, np.cumsum(count[count >= LISTED])[:-1]) if len(order) else []
-    return [(name(label), rows) for label, rows in zip(listed[count >= LISTED].tolist(), parts, strict=True)]
+    """The votes of each code, with its name."""
+    labels, codes, count = np.unique(code, return_inverse=True, return_counts=True)
+    parts = np.split(np.argsort(codes, kind="stable"), np.cumsum(count))  # the last is empty
+    return [(name(label), rows) for label, rows in zip(labels.tolist(), parts, strict=False)]
 
 
 def _sides(codes: NDArray[np.integer], name: Any) -> list[tuple[Any, NDArray[np.intp]]]:
     """The votes of each text, item or group: those in which it is on either side, each once."""
     return [(label, np.unique(rows % codes.shape[1])) for label, rows in _parts(np.concatenate(codes), name)]
-
-
-def more_votes(panel: Panel, judge: int, accuracy: Share, level: float) -> Iterator[Row]:
-    """The intervals of the accuracy and of the rank correlation with as many votes, twice and four times as many.
-
-    Items that are in several contexts, such as systems that answer many questions, are ranked over all contexts.
-    Contexts of fewer than 5 texts, or whose pairs do not connect all texts, have no rank correlation;
-    nor is there one where q(1) is below ½, since people's own ranking is then mostly noise.
-    """
-    quality, correlations, texts = _ranked(panel, judge)
-    for times, q in zip(TIMES, quality, strict=True):
-        ends = accuracy.with_more(times)
-        found = mean_known(correlations) / quality[0] if quality[0] >= KNOWN else np.nan
-        expected = float(np.clip(found * q, -0.999, 0.999))
-        low, high = np.clip(np.array(_reach(expected, correlations, texts, level)) / q, -1.0, 1.0).tolist()
-        rank = {"correlation": float(np.clip(found, -1, 1)), "correlation_low": low, "correlation_high": high}
-        row = {"times": times, "votes": times * accuracy.votes}
-        yield {**row, "accuracy_low": ends[0], "accuracy_high": ends[1], **rank, "quality": q}
-
-
-def _ranked(panel: Panel, judge: int) -> tuple[list[float], Array, int]:
-    """q(m) of people's ranking, the rank correlation of each context, (C,), and the number of texts of a context."""
-    data, both = panel.comparisons, panel_keys(panel)
-    person = np.isin(data.judged_by, panel.people)
-    shared = np.intersect1d(both[person], both[data.judged_by == judge])
-    mine, theirs = (_pooled(data.take(rows & np.isin(both, shared))) for rows in (data.judged_by == judge, person))
-    ranking, judged = quiet_fit(theirs), quiet_fit(mine)
-    graph = ranking.graph
-    large = np.bincount(graph.position, minlength=graph.contexts) >= RANKED
-    parts = np.unique(graph.position * np.int64(graph.nodes) + ranking.component) // graph.nodes
-    large &= np.bincount(parts, minlength=graph.contexts) == 1  # what is not connected has no order
-    if not large.any():
-        return [np.nan] * len(TIMES), np.full(1, np.nan), 0
-    quality = [float(np.nanmean(expected_spearman(ranking, times - 1.0)[large])) for times in TIMES]
-    correlations = spearman_within(aligned(judged, ranking), ranking.scores, graph.position, graph.contexts)[large]
-    return quality, correlations, int(np.max(np.bincount(graph.position)))
-
-
-def _pooled(comparisons: Comparisons) -> Comparisons:
-    """The comparisons without contexts where most items are in several of them."""
-    return comparisons if shared_ids(comparisons) is None else replace(comparisons, contexts=None, context=None)
-
-
-def _reach(expected: float, correlations: Array, texts: int, level: float) -> tuple[float, float]:
-    """The ends of a correlation that is expected to be observed; NaN where it is unknown."""
-    if not np.isfinite(expected):
-        return np.nan, np.nan
-    known = correlations[np.isfinite(correlations)]
-    if len(known) > 1:
-        reach = float(stdtrit(len(known) - 1, (1 + level) / 2) * np.std(known, ddof=1) / np.sqrt(len(known)))
-        return expected - reach, expected + reach
-    error = float(ndtri((1 + level) / 2) * np.sqrt((1 + expected**2 / 2) / (texts - 3)))
-    return float(np.tanh(np.arctanh(expected) - error)), float(np.tanh(np.arctanh(expected) + error))

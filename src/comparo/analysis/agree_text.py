@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from comparo.analysis.agree import LISTED, PEOPLE, Agreement, Row
+from comparo.analysis.agree import LISTED, PEOPLE, Agreement
+from comparo.analysis.judge_votes import Row
 
 TOP = 5  # rows of each kind of texts on which judge and people disagree
 

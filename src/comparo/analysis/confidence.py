@@ -196,10 +196,9 @@ def _estimated(ranking: Ranking, own: float) -> Iterator[Draws]:
             means = np.einsum("bij,bi->bj", vectors, means)
         else:
             variances = np.nan_to_num(ranking.std[batch.nodes].reshape(shape)) ** 2
-        for rows, draws in _parts(len(means), batch.size, limits):
-            contexts, nodes = _slices(batch.begin, batch.nodes.start, rows, batch.size)
+        every = slice(batch.begin, batch.end)
+        for rows, contexts, nodes, some, draws in _parts(every, batch.nodes, vectors, limits):
             mean, v = means[rows][:, None], np.maximum(variances[rows], 0.0)[:, None]
-            some = None if vectors is None else vectors[rows]
             x = mean + np.sqrt(v) * _standard_normal((len(mean), draws, batch.size), some, rng)
             if graph.components > graph.contexts:
                 moved = np.sqrt(own) * _shifts(graph.component[nodes].reshape(-1, batch.size), draws, rng)
@@ -209,18 +208,19 @@ def _estimated(ranking: Ranking, own: float) -> Iterator[Draws]:
             yield Draws(contexts, nodes, some, mean, q[:, 0], precision - q, x)
 
 
-def _parts(contexts: int, size: int, limits: Limits) -> Iterator[tuple[slice, int]]:
-    """Some of the contexts of one size at a time, and how many draws are made for each."""
+def _parts(
+    contexts: slice, nodes: slice, vectors: Array | None, limits: Limits
+) -> Iterator[tuple[slice, slice, slice, Array | None, int]]:
+    """Some of the contexts of one size at a time: their rows, contexts, nodes and vectors, and the number of draws."""
+    count = contexts.stop - contexts.start
+    size = (nodes.stop - nodes.start) // count
     draws = min(max(limits.agreement_entries // size, 16), limits.agreement_draws)
     step = max(1, limits.agreement_entries // (size * draws))
-    for begin in range(0, contexts, step):
-        yield slice(begin, min(begin + step, contexts)), draws
-
-
-def _slices(context: int, node: int, rows: slice, size: int) -> tuple[slice, slice]:
-    """Those contexts, and their nodes, in the graph; the first of a batch begins at `context` and `node`."""
-    nodes = slice(node + rows.start * size, node + rows.stop * size)
-    return slice(context + rows.start, context + rows.stop), nodes
+    for begin in range(0, count, step):
+        rows = slice(begin, min(begin + step, count))
+        own = slice(contexts.start + rows.start, contexts.start + rows.stop)
+        inside = slice(nodes.start + rows.start * size, nodes.start + rows.stop * size)
+        yield rows, own, inside, None if vectors is None else vectors[rows], draws
 
 
 def _standard_normal(shape: tuple[int, ...], vectors: Array | None, rng: np.random.Generator) -> Array:
@@ -339,10 +339,9 @@ def _by_evidence(ranking: Ranking) -> Iterator[Draws]:
         laplacian, b = _quadratic(product, pattern, mean, variance)
     weights = _weights(evidence, limits.sharing_rounds)
     for every in _quadratics(laplacian, b):
-        count, size = every.q.shape
-        for rows, draws in _parts(count, size, limits):
-            contexts, nodes = _slices(every.contexts.start, every.nodes.start, rows, size)
-            q, vectors = every.q[rows], None if every.vectors is None else every.vectors[rows]
+        size = every.q.shape[1]
+        for rows, contexts, nodes, vectors, draws in _parts(every.contexts, every.nodes, every.vectors, limits):
+            q = every.q[rows]
             spread = _quantiles(spreads, weights[contexts], draws)[:, :, None]
             v = spread / (1 + q[:, None] * spread)
             mean = v * every.beta[rows][:, None]

@@ -73,13 +73,9 @@ def agreement(ranking: Ranking, items: Items) -> dict[str, Array]:
 
     NaN where a context has fewer than two scored items, or equal scores.
     """
-    labels = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
-    row = look_up(labels, ranking.graph.labels(ranking.comparisons))
-    estimated = np.where(row < 0, np.nan, ranking.scores[row])
-    contexts_of = len(items.contexts)
-    return {
-        name: spearman_within(estimated, scores, items.context, contexts_of) for name, scores in items.scores.items()
-    }
+    row = look_up(items.labels, ranking.graph.labels(ranking.comparisons))
+    estimated, contexts = np.where(row < 0, np.nan, ranking.scores[row]), len(items.contexts)
+    return {name: spearman_within(estimated, scores, items.context, contexts) for name, scores in items.scores.items()}
 
 
 def convergence(

@@ -1,4 +1,4 @@
-"""The votes of people beside the answers of one judge on the same pairs, and shares with clustered intervals.
+"""The votes of people beside the answers of one judge: shares with clustered intervals, and what more votes would add.
 
 A vote is the verdict of a person on a pair, by the mean of that person's answers; the item with the lower code is the
 first of every pair. The answers of the judge are there as said and without its position bias: logit p + γ for each
@@ -17,28 +17,50 @@ equal, and with Student's t in place of the normal quantile: C − 1 degrees of 
 most N/2 pairs without a common text. N/(N − 2) and N/2 were chosen among seven forms by simulated coverage; at settings
 that played no part in the choice, 95% intervals cover in 93 to 96% of cases (the last ones of tests/test_agree.py).
 
-With m times as many votes on new pairs, V falls to V/m where these are of new contexts. With the same texts, only the
-part of the pairs does, Σ_d S_d², and the covariance of pairs of one text stays.
+With m times as many votes, on new pairs of these texts or on new contexts, the variance of the accuracy is
+
+    V(m) = V_texts + V_pairs/m,
+
+V_texts being the covariance of pairs that share a text, which more votes do not change. It is 0 where contexts are the
+clusters, since more votes then come from more contexts, and the interval shrinks with 1/√m.
+
+The rank correlation r of the judge's ranking with the one that people would give after infinitely many votes is
+ρ / q(1): ρ is the correlation with the ranking of the votes there are, and q(m) the expected correlation of people's
+ranking with their own true one after m times as many votes on the same texts (`confidence.expected_spearman`). Then
+
+    ρ(m) = r·q(m),    interval of r with m times as many votes = tanh(atanh ρ(m) ± z·s) / q(m),
+    s² = (1 + ρ(m)²/2) / (N − 3)  (Bonett and Wright 2000) for N texts of one context,
+
+or, with several contexts, ρ(m) ± t·(the standard error of the mean over contexts), divided by q(m).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit, stdtrit
+from scipy.special import expit, logit, ndtri, stdtrit
 
+from comparo.analysis.confidence import expected_spearman
+from comparo.analysis.correlations import mean_known, spearman_within
 from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
+from comparo.methods import quiet_fit
 from comparo.metrics import CONTEXTS, Verdicts, judge_code
+from comparo.ranking.criteria_ranking import aligned
 from comparo.ranking.self_consistency import wilson
+from comparo.ranking.votes import shared_ids
 from comparo.types import Array
 
 Codes = NDArray[np.integer]
+Row = dict[str, Any]  # of a table
+TIMES = (1, 2, 4)
+KNOWN = 0.5  # q(1) below which people's own ranking is mostly noise, and ρ / q would be too
+RANKED = 5  # texts of a context for a correlation: Fisher's transformation needs more than 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +225,10 @@ class Panel:
         assert self.comparisons.judges is not None
         return self.comparisons.judges[code]
 
+    def pair_keys(self) -> NDArray[np.int64]:
+        """A number for each comparison (K,): equal for the same two items and context, in the order of the verdicts."""
+        return replace(self.comparisons, judges=None, judge=None).pair_keys()
+
     def clusters(self, pair: NDArray[np.int64]) -> Clusters:
         """What belongs together, of pairs by their numbers; a text is an item of a context."""
         verdicts, size = self.verdicts, np.int64(len(self.comparisons.items))
@@ -265,3 +291,56 @@ def without_bias(comparisons: Comparisons, judges: NDArray[np.int64]) -> Compari
             middle = float(np.median(said))
             p[own] = expit(said - (middle if np.isfinite(middle) else 0.0))
     return replace(comparisons, p=p)
+
+
+def more_votes(panel: Panel, judge: int, accuracy: Share, level: float) -> Iterator[Row]:
+    """The intervals of the accuracy and of the rank correlation with as many votes, twice and four times as many.
+
+    Items that are in several contexts, such as systems that answer many questions, are ranked over all contexts.
+    Contexts of fewer than 5 texts, or whose pairs do not connect all texts, have no rank correlation;
+    nor is there one where q(1) is below ½, since people's own ranking is then mostly noise.
+    """
+    quality, correlations, texts = _ranked(panel, judge)
+    for times, q in zip(TIMES, quality, strict=True):
+        ends = accuracy.with_more(times)
+        found = mean_known(correlations) / quality[0] if quality[0] >= KNOWN else np.nan
+        expected = float(np.clip(found * q, -0.999, 0.999))
+        low, high = np.clip(np.array(_reach(expected, correlations, texts, level)) / q, -1.0, 1.0).tolist()
+        rank = {"correlation": float(np.clip(found, -1, 1)), "correlation_low": low, "correlation_high": high}
+        row = {"times": times, "votes": times * accuracy.votes}
+        yield {**row, "accuracy_low": ends[0], "accuracy_high": ends[1], **rank, "quality": q}
+
+
+def _ranked(panel: Panel, judge: int) -> tuple[list[float], Array, int]:
+    """q(m) of people's ranking, the rank correlation of each context, (C,), and the number of texts of a context."""
+    data, both = panel.comparisons, panel.pair_keys()
+    person = np.isin(data.judged_by, panel.people)
+    shared = np.intersect1d(both[person], both[data.judged_by == judge])
+    mine, theirs = (_pooled(data.take(rows & np.isin(both, shared))) for rows in (data.judged_by == judge, person))
+    ranking, judged = quiet_fit(theirs), quiet_fit(mine)
+    graph = ranking.graph
+    large = np.bincount(graph.position, minlength=graph.contexts) >= RANKED
+    parts = np.unique(graph.position * np.int64(graph.nodes) + ranking.component) // graph.nodes
+    large &= np.bincount(parts, minlength=graph.contexts) == 1  # what is not connected has no order
+    if not large.any():
+        return [np.nan] * len(TIMES), np.full(1, np.nan), 0
+    quality = [float(np.nanmean(expected_spearman(ranking, times - 1.0)[large])) for times in TIMES]
+    correlations = spearman_within(aligned(judged, ranking), ranking.scores, graph.position, graph.contexts)[large]
+    return quality, correlations, int(np.max(np.bincount(graph.position)))
+
+
+def _pooled(comparisons: Comparisons) -> Comparisons:
+    """The comparisons without contexts where most items are in several of them."""
+    return comparisons if shared_ids(comparisons) is None else replace(comparisons, contexts=None, context=None)
+
+
+def _reach(expected: float, correlations: Array, texts: int, level: float) -> tuple[float, float]:
+    """The ends of a correlation that is expected to be observed; NaN where it is unknown."""
+    if not np.isfinite(expected):
+        return np.nan, np.nan
+    known = correlations[np.isfinite(correlations)]
+    if len(known) > 1:
+        reach = float(stdtrit(len(known) - 1, (1 + level) / 2) * np.std(known, ddof=1) / np.sqrt(len(known)))
+        return expected - reach, expected + reach
+    error = float(ndtri((1 + level) / 2) * np.sqrt((1 + expected**2 / 2) / (texts - 3)))
+    return float(np.tanh(np.arctanh(expected) - error)), float(np.tanh(np.arctanh(expected) + error))

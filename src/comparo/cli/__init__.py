@@ -1,4 +1,4 @@
-"""The command line: parse, call, print. One file a command."""
+"""The command line: parse, call, print. A file for each command."""
 
 import sys
 

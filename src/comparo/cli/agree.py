@@ -18,47 +18,40 @@ from comparo.data.reading import read_columns
 from comparo.data.run_folder import database_of
 from comparo.errors import ComparisonsError
 
-EPILOG = (
-    "Example: `comparo agree machine.csv sheets/*.xlsx`; `comparo agree judged.csv --people ana,bo --items essays.csv`"
-)
-
 
 def agree_command(
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            help="Comparisons, in any form that `comparo fit` reads, run folders too: one file with a column judge, "
-            "and --people; or the answers of the judge, and then the votes of people. A file without a column judge is "
-            "that of one judge, called like the file."
-        ),
-    ],
-    people: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="The judges that are people, such as ana,bo. May be repeated. Default, with several files: all but "
-            "the first's."
-        ),
-    ] = None,
-    items: Annotated[
-        Path | None,
-        typer.Option(
-            help="The texts, for what depends on length or on groups, with columns id, text and, if you have them, "
-            "context_id and group. Default: those of a run folder."
-        ),
-    ] = None,
+    files: list[Path],
+    people: list[str] | None = None,
+    items: Path | None = None,
     group: groups.GroupColumn = None,
-    level: Annotated[float, typer.Option(help="Coverage of the intervals.")] = 0.95,
-    top: Annotated[int, typer.Option(min=1, help="Texts of each kind to print, the most disagreement first.")] = TOP,
-    seed: Annotated[int, typer.Option(min=0, help="Of the bootstrap of κ and α.")] = 0,
-    output: Annotated[
-        Literal["table", "json", "markdown"], typer.Option("--format", help="How to print it; json has everything.")
-    ] = "table",
+    level: float = 0.95,
+    top: Annotated[int, typer.Option(min=1)] = TOP,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    output: Annotated[Literal["table", "json", "markdown"], typer.Option("--format")] = "table",
 ) -> None:
     """A judge against people on the same pairs.
 
     Prints how often they agree where both decided, κ and α, how often people agree with each other (the ceiling), the
     accuracy by confidence and by length, calibration, the texts on which they disagree most, and what more votes would
-    tell.
+    add.
+
+    Parameters
+    ----------
+    files : Comparisons, in any form that `comparo fit` reads, run folders too: one file with a column judge, and
+        --people; or the answers of the judge, and then the votes of people. A file without a column judge is that of
+        one judge, called like the file.
+    people : The judges that are people, such as ana,bo. May be repeated. Default, with several files: all but the
+        first's.
+    items : The texts, for what depends on length or on groups, with columns id, text and, if you have them, context_id
+        and group. Default: those of a run folder.
+    level : Coverage of the intervals.
+    top : Texts of each kind to print, the most disagreement first.
+    seed : Of the bootstrap of κ and α.
+    output : How to print it; json has everything.
+
+    Examples
+    --------
+    `comparo agree machine.csv sheets/*.xlsx`; `comparo agree judged.csv --people ana,bo --items essays.csv`
     """
     comparisons, named = _read(files, groups.names_in(people))
     texts = None

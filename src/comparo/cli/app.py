@@ -1,23 +1,120 @@
 """The commands, each imported when it is used, and their help: the flags that most people need on one screen."""
 
+import inspect
 import logging
+import re
 import sys
 from collections.abc import Callable
-from functools import cache
+from copy import copy
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache, wraps
 from importlib import import_module
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Self, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from comparo.cli.settings import UNNAMED, Command, name_variables, options_of, read_settings, settings_file
+from comparo.cli.settings import (
+    FLAGS,
+    UNNAMED,
+    Command,
+    in_flags,
+    name_variables,
+    options_of,
+    read_settings,
+    settings_file,
+)
 from comparo.data.sanitize import visible
 from comparo.errors import ComparoError
 
 KINDS = {str: "TEXT", int: "N", float: "X", Path: "PATH"}
 WIDEST = 16  # characters of the choices that stand beside a flag; longer lists of them are in the text
+
+
+@dataclass(frozen=True)
+class Described:
+    """The parts of a docstring: its text, what it says of each parameter, and examples.
+
+    >>> Described.of("Add.\\n\\nParameters\\n----------\\none : A number,\\n    any.\\ntwo : Another.").parameters
+    {'one': 'A number, any.', 'two': 'Another.'}
+    """
+
+    text: str
+    parameters: dict[str, str]
+    examples: str
+
+    @classmethod
+    def of(cls, doc: str | None) -> Self:
+        rest, _, examples = inspect.cleandoc(doc or "").partition("\n\nExamples\n--------\n")
+        text, _, parameters = rest.partition("\n\nParameters\n----------\n")
+        entries = re.findall(r"^(\w+) : (.*(?:\n    .*)*)", parameters, re.MULTILINE)
+        return cls(text, {name: " ".join(said.split()) for name, said in entries}, " ".join(examples.split()))
+
+
+def with_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with a flag for each parameter, and for each field of a parameter that is a group of flags.
+
+    Docstrings say what a flag does; --help shows the flags of a group under the first line of its docstring.
+
+    >>> @dataclass
+    ... class Words:
+    ...     first: str = "a"
+    >>> def show(words: Words, top: int = 3) -> None:
+    ...     print(words.first, top)
+    >>> list(inspect.signature(with_flags(show)).parameters)
+    ['first', 'top']
+    >>> with_flags(show)(first="b", top=2)
+    b 2
+    """
+    hints, said = get_type_hints(command, include_extras=True), Described.of(command.__doc__).parameters
+    groups: dict[str, type[Any]] = {
+        name: hint for name, hint in hints.items() if isinstance(hint, type) and is_dataclass(hint)
+    }
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        if name in groups:
+            parameters += _flags_of_group(groups[name])
+        elif hints[name] is typer.Context:
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
+        else:
+            parameters.append(_flag(name, hints[name], parameter.default, said.get(name)))
+
+    @wraps(command)
+    def call(**given: Any) -> None:
+        made = {
+            name: group(**{field.name: given.pop(field.name) for field in fields(group)})
+            for name, group in groups.items()
+        }
+        command(**given, **made)
+
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    del call.__wrapped__
+    return call
+
+
+def _flags_of_group(group: type[Any]) -> list[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    said: dict[str, str] = {}
+    for part in reversed(group.__mro__):
+        said |= Described.of(part.__doc__).parameters
+    panel = Described.of(group.__doc__).text.rstrip(".")
+    return [_flag(field.name, hints[field.name], field.default, said.get(field.name), panel) for field in fields(group)]
+
+
+def _flag(name: str, hint: Any, default: Any, said: str | None, panel: str | None = None) -> inspect.Parameter:
+    """A parameter with all that typer needs to know; one without a default is an argument, and a bool has no --no-…."""
+    if get_origin(hint) is Annotated:
+        hint, flag = get_args(hint)
+    elif default is inspect.Parameter.empty:
+        flag = typer.Argument()
+    else:
+        flag = typer.Option(f"--{name.replace('_', '-')}")
+    flag = copy(flag)
+    flag.help, flag.rich_help_panel = flag.help or said, flag.rich_help_panel or panel
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[hint, flag])
 
 
 def shorten_help(command: TyperCommand, function: Callable[..., Any]) -> None:
@@ -49,48 +146,25 @@ def _bare(kind: Any) -> Any:
     return get_args(kinds[0])[0] if get_origin(kinds[0]) is list else kinds[0]
 
 
-# For each command: its file, and the line in the list of commands, which is the first one of the function's docstring.
+# For each command its line in the list of commands, which is the first one of the function's docstring.
 COMMANDS = {
-    "demo": ("demo", "See it work: a tiny model on this machine ranks 24 sentences, and shows what it cannot do."),
-    "rank": ("rank", "Rank texts by a judge, from few comparisons, safe to stop and start again."),
-    "audition": (
-        "audition",
-        "Which judge and which wording, without a single label: all get the same few pairs, in both orders.",
-    ),
-    "compare": (
-        "compare",
-        "Is B better than A, on how many inputs, by how much, and how sure is that? Stops once the answer is sure.",
-    ),
-    "vote": (
-        "vote",
-        "People vote on a page: two texts side by side, which is better? Every vote is safe before the next pair.",
-    ),
-    "fit": ("fit", "Scores and a ranking from recorded comparisons."),
-    "agree": ("agree", "A judge against people on the same pairs."),
-    "select": ("select", "The next pairs to ask, for those who judge elsewhere."),
-    "judge": ("judge", "Judgements of pairs of texts, one a line, as they come."),
-    "plan": ("plan", "How many calls a ranking will take, by simulation; no judge is asked."),
-    "study": (
-        "study",
-        "How few comparisons are enough, and by which method? From recorded judgements: only --baseline asks a judge.",
-    ),
-    "rejudge": (
-        "rejudge",
-        "The pairs of a run put to another judge: how far the two rankings agree, and their consensus.",
-    ),
-    "import": (
-        "import_",
-        "Comparisons, and texts where there are any, from files of promptfoo, AlpacaEval, Chatbot Arena and MT-Bench.",
-    ),
-    "export": (
-        "export",
-        "What a run found as a file for other tools: comparisons, preference pairs, a data set for Hugging Face.",
-    ),
-    "runs": (
-        "runs",
-        "The runs in a folder, the oldest first: judge, budget, how many judgements were answered and failed.",
-    ),
+    "demo": "See it work: a tiny model on this machine ranks 24 sentences, and shows what it cannot do.",
+    "rank": "Rank texts by a judge, from few comparisons, safe to stop and start again.",
+    "audition": "Which judge and which wording, without a single label: all get the same few pairs, in both orders.",
+    "compare": "Is B better than A, on how many inputs, by how much, and how surely? Stops once the answer is sure.",
+    "vote": "People vote on a page: two texts side by side, which is better? Every vote is safe before the next pair.",
+    "fit": "Scores and a ranking from recorded comparisons.",
+    "agree": "A judge against people on the same pairs.",
+    "select": "The next pairs to ask, for those who judge elsewhere.",
+    "judge": "Judgements of pairs of texts, one a line, as they come.",
+    "plan": "How many calls a ranking will take, by simulation; no judge is asked.",
+    "study": "How few comparisons are enough, and by which method? From recorded judgements; --baseline asks a judge.",
+    "rejudge": "The pairs of a run put to another judge: how far the two rankings agree, and their consensus.",
+    "import": "Comparisons, and texts if any, from files of promptfoo, AlpacaEval, Chatbot Arena and MT-Bench.",
+    "export": "What a run found as a file for other tools: comparisons, preference pairs, a data set for Hugging Face.",
+    "runs": "The runs in a folder, the oldest first: judge, budget, how many judgements were answered and failed.",
 }
+FILES = {"import": "import_export", "export": "import_export"}  # of commands that are not in a file of their name
 
 # The flags that --help shows of a command that has many; --help-all shows all of them.
 COMMON = {
@@ -108,10 +182,11 @@ COMMON = {
 @cache
 def load_command(name: str) -> TyperCommand:
     """Import a command and let each of its flags come from a variable."""
-    module = import_module(f"comparo.cli.{COMMANDS[name][0]}")
+    module = import_module(f"comparo.cli.{FILES.get(name, name)}")
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
-    function = getattr(module, f"{name}_command")
-    alone.command(name, cls=Command, epilog=module.EPILOG)(function)
+    function = with_flags(getattr(module, f"{name}_command"))
+    said = Described.of(function.__doc__)
+    alone.command(name, cls=Command, help=said.text, epilog=f"Example: {said.examples}")(function)
     command = typer.main.get_command(alone)
     assert isinstance(command, Command)
     shorten_help(command, function)
@@ -125,7 +200,7 @@ class Commands(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        self.commands = {name: TyperCommand(name, help=summary) for name, (_, summary) in COMMANDS.items()}
+        self.commands = {name: TyperCommand(name, help=summary) for name, summary in COMMANDS.items()}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
@@ -178,13 +253,13 @@ class _Visible(logging.Formatter):
     """Messages that a terminal shows and does not obey."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return visible(super().format(record))
+        return visible(in_flags(super().format(record), FLAGS.get()))
 
 
 def main() -> None:
     """Run the command; what goes wrong is one line on stderr.
 
-    Exit code 2: the command is wrong, so that it must be changed (a flag, a file, a folder, a library that is missing).
+    Exit code 2: the command is wrong and must be changed (a flag, a file, a folder, a library that is missing).
     Exit code 1: it may be right and could not be done (the judge, the disk, a folder in use).
     """
     try:
@@ -193,8 +268,8 @@ def main() -> None:
         _fail(error, 2)
     except ComparoError as error:
         _fail(error, 1)
-    except KeyboardInterrupt:
-        _fail("interrupted", 130)
+    except KeyboardInterrupt as stop:
+        _fail(str(stop) or "interrupted", getattr(stop, "code", 130))
 
 
 def _fail(error: object, code: int) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from comparo.cli import flags as groups
 from comparo.cli.finishing import Shown, complete, print_plan
-from comparo.cli.flags import ColumnFlags, QuestionFlags, with_groups
+from comparo.cli.flags import ColumnFlags, QuestionFlags
 from comparo.cli.judge_flags import JudgeFlags
 from comparo.cli.printing import cost_words, print_notes, print_table, print_text
 from comparo.cli.settings import command_line
@@ -23,42 +23,45 @@ from comparo.run.plan import Storage
 from comparo.run.task import DEFAULT_LEAST_MASS
 from comparo.run.voices import count_cached, voices_of
 
-EPILOG = (
-    "Example: `comparo audition stories.jsonl --criterion 'more surprising' --judge openai/gpt-6-luna --judge "
-    "local/smollm2 --wording all --dry-run`"
-)
 SHARES = ("signal", "agreement", "content", "length", "position", "flips", "mass")
 
 
-@with_groups
 def audition_command(
     context: typer.Context,
-    data: Annotated[
-        str, typer.Argument(help="The texts, as for comparo rank; some contexts and texts are chosen from them.")
-    ],
+    data: str,
     question: QuestionFlags,
     asked: JudgeFlags,
     columns: ColumnFlags,
-    pairs: Annotated[int, typer.Option(min=1, help="Pairs that each voice is asked, in both orders.")] = PAIRS,
+    pairs: Annotated[int, typer.Option(min=1)] = PAIRS,
     group: groups.GroupColumn = None,
-    seed: Annotated[int, typer.Option(min=0, help="Which contexts, texts and pairs are chosen.")] = 0,
-    least_mass: Annotated[
-        float,
-        typer.Option(help="Leave a judge out that puts less than this share of its probability on the labels."),
-    ] = DEFAULT_LEAST_MASS,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say calls, tokens and price, and ask nothing.")] = False,
-    out: Annotated[Path | None, typer.Option(help="The run folder. Default: comparo-runs/TIME-NAME-audition.")] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    least_mass: float = DEFAULT_LEAST_MASS,
+    dry_run: bool = False,
+    out: Path | None = None,
     *,
     shown: Shown,
 ) -> None:
     """Which judge and which wording, without a single label: all get the same few pairs, in both orders.
 
     A voice is a judge with a wording (--wording all: every one that can put the criterion). Prints for each voice how
-    much of what it says is about the texts, about their order, and agreed on by the others; names the voice to use.
+    much of its answers is about the texts, about their order, and agreed on by the others; names the voice to use.
+
+    Parameters
+    ----------
+    data : The texts, as for comparo rank; some contexts and texts are chosen from them.
+    pairs : Pairs that each voice is asked, in both orders.
+    seed : Which contexts, texts and pairs are chosen.
+    least_mass : Leave a judge out that puts less than this share of its probability on the labels.
+    dry_run : Say calls, tokens and price, and ask nothing.
+    out : The run folder. Default: comparo-runs/TIME-NAME-audition.
+
+    Examples
+    --------
+    `comparo audition stories.jsonl --criterion 'more surprising' --judge openai/gpt-6-luna --judge local/smollm2
+    --wording all --dry-run`
     """
     items = columns.read(data, group=group)
     question = question.spelled_out("all")
-
     voices = voices_of(asked.make(items, context), question.make(items, columns, asked.reader))
     name = f"{'stdin' if data == '-' else data}-audition"
     storage = Storage(out, name, notes={"command": command_line(context)})
@@ -77,8 +80,8 @@ def audition_command(
     if found.best in names:  # and not all voices of few answers together
         following = _following(context, found, asked, question, names)
         told = f"To rank all texts by {found.best}, with the answers of the audition:\n  {following}"
-        shown.console.print(told, markup=False, soft_wrap=True)
-    shown.console.print(f"Report: {page}", markup=False, soft_wrap=True)
+        shown.console.print(told)
+    shown.console.print(f"Report: {page}")
 
 
 def _following(
@@ -106,11 +109,11 @@ def _print(found: Audition, shown: Shown) -> None:
         print_notes(found.notes)
     if words := cost_words(cached, len(answers), spent):
         shown.console.print("; ".join(words))
-    shown.console.print(found.advice, markup=False, soft_wrap=True)
+    shown.console.print(found.advice)
     if len(found.panel) > 1:
         others = ", ".join(found.panel[1:])
         told = f"With calls for several voices, add those that show nearly as much and agree: {others}."
-        shown.console.print(told, markup=False, soft_wrap=True)
+        shown.console.print(told)
 
 
 def _rows(found: Audition) -> tuple[list[str], list[list[Any]]]:

@@ -8,7 +8,7 @@ import typer
 
 from comparo.cli import flags as groups
 from comparo.cli.finishing import complete, fail_if_unreliable, print_plan
-from comparo.cli.flags import ColumnFlags, QuestionFlags, with_groups
+from comparo.cli.flags import ColumnFlags, QuestionFlags
 from comparo.cli.judge_flags import JudgeFlags
 from comparo.cli.printing import Console, cost_words, print_notes, print_table, print_text
 from comparo.cli.settings import command_line
@@ -21,44 +21,24 @@ from comparo.run.compare import Duel, prepare_compare
 from comparo.run.files import write_text
 from comparo.run.task import DEFAULT_LEAST_MASS
 
-EPILOG = (
-    "Example: `comparo compare old.jsonl new.jsonl --criterion 'more helpful' --kind Answer --judge openai/gpt-6-luna "
-    "--fail-if-worse 0.95`, or two systems of one file: `comparo compare gpt-a gpt-b --data answers.jsonl --group "
-    "system --criterion 'more helpful'`"
-)
 WORSE = 3  # the exit code of --fail-if-worse
 SHOWN = 3  # inputs that are shown on which each side wins most
 
 
-@with_groups
 def compare_command(
     context: typer.Context,
-    one: Annotated[
-        str, typer.Argument(metavar="A", help="A file with a text per input; with --data, a value of its group column.")
-    ],
-    other: Annotated[str, typer.Argument(metavar="B", help="The other one: is it better?")],
+    one: Annotated[str, typer.Argument(metavar="A")],
+    other: Annotated[str, typer.Argument(metavar="B")],
     question: QuestionFlags,
     asked: JudgeFlags,
     columns: ColumnFlags,
-    data: Annotated[
-        str | None, typer.Option(help="One file with the texts of both; who wrote a text says --group, or its id.")
-    ] = None,
+    data: str | None = None,
     group: groups.GroupColumn = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            help="What inputs have in common, such as their topic: the mean of each is one observation; id: each input "
-            "is one. Default: topic, if there is such a column."
-        ),
-    ] = None,
-    names: Annotated[str | None, typer.Option(help="What to call the two: old,new. Default: the files.")] = None,
-    budget: Annotated[
-        str | None, typer.Option(help="Calls at most, two per input: 200, or $2.50. Default: every input.")
-    ] = None,
-    level: Annotated[float, typer.Option(help="How sure the answer must be, however early the calls stop.")] = 0.95,
-    all_inputs: Annotated[
-        bool, typer.Option("--all", help="Ask about every input, also when the answer is already sure.")
-    ] = False,
+    cluster: str | None = None,
+    names: str | None = None,
+    budget: str | None = None,
+    level: float = 0.95,
+    all_inputs: Annotated[bool, typer.Option("--all")] = False,
     fail_if_worse: Annotated[
         float | None,
         typer.Option(
@@ -67,29 +47,49 @@ def compare_command(
         ),
     ] = None,
     fail_if_judge_unreliable: groups.FailIfJudgeUnreliable = False,
-    seed: Annotated[int, typer.Option(min=0, help="In which order inputs are asked.")] = 0,
-    least_mass: Annotated[
-        float, typer.Option(help="Stop early if the judge puts less than this share of its probability on the labels.")
-    ] = DEFAULT_LEAST_MASS,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say calls, tokens and price, and ask nothing.")] = False,
-    out: Annotated[Path | None, typer.Option(help="The run folder. Default: comparo-runs/TIME-compare-A-B.")] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Start anew; an existing folder is renamed and kept.")] = False,
-    output: Annotated[
-        Literal["table", "json", "markdown"],
-        typer.Option("--format", help="How to print the answer; markdown suits a pull request."),
-    ] = "table",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")] = False,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    least_mass: float = DEFAULT_LEAST_MASS,
+    dry_run: bool = False,
+    out: Path | None = None,
+    fresh: bool = False,
+    output: Annotated[Literal["table", "json", "markdown"], typer.Option("--format")] = "table",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q")] = False,
 ) -> None:
-    """Is B better than A, on how many inputs, by how much, and how sure is that? Stops once the answer is sure.
+    """Is B better than A, on how many inputs, by how much, and how surely? Stops once the answer is sure.
 
     Both texts of an input are shown in both orders. The answer goes to stdout, and to the run folder as compare.json
     and compare.md, beside the report. The same command continues a run that was stopped.
+
+    Parameters
+    ----------
+    one : A file with a text per input; with --data, a value of its group column.
+    other : The other one: is it better?
+    data : One file with the texts of both; who wrote a text says --group, or its id.
+    cluster : What inputs have in common, such as their topic: the mean of each is one observation; id: each input is
+        one. Default: topic, if there is such a column.
+    names : What to call the two: old,new. Default: the files.
+    budget : Calls at most, two per input: 200, or $2.50. Default: every input.
+    level : How sure the answer must be, however early the calls stop.
+    all_inputs : Ask about every input, also when the answer is already sure.
+    seed : In which order inputs are asked.
+    least_mass : Stop early if the judge puts less than this share of its probability on the labels.
+    dry_run : Say calls, tokens and price, and ask nothing.
+    out : The run folder. Default: comparo-runs/TIME-compare-A-B.
+    fresh : Start anew; an existing folder is renamed and kept.
+    output : How to print the answer; markdown suits a pull request.
+    quiet : Nothing on stderr but errors.
+
+    Examples
+    --------
+    `comparo compare old.jsonl new.jsonl --criterion 'more helpful' --kind Answer --judge openai/gpt-6-luna
+    --fail-if-worse 0.95`, or two systems of one file: `comparo compare gpt-a gpt-b --data answers.jsonl --group system
+    --criterion 'more helpful'`
     """
     if fail_if_worse is not None and not 0 < fail_if_worse < 1:
         raise ValueError(f"--fail-if-worse {fail_if_worse} is not between 0 and 1; 0.95 is a usual choice")
     # Calls must not stop before the bets can be as sure as asked: a side has half of the error of both.
     level = level if fail_if_worse is None else max(level, 2 * fail_if_worse - 1)
-    console = Console(stderr=True, quiet=quiet, highlight=False)
+    console = Console(stderr=True, quiet=quiet)
     paired = (
         pair_files(one, other, _two(names), cluster, **columns.without_scores)
         if data is None
@@ -113,12 +113,12 @@ def compare_command(
         folder = run.store.folder
         write_text(folder / RESULT, duel.to_json() + "\n")
         write_text(folder / "compare.md", duel.to_markdown())
-        console.print(f"Report: {write_report(folder, run_record(run, duel.ranking))}", markup=False)
+        console.print(f"Report: {write_report(folder, run_record(run, duel.ranking))}")
     _print(duel, output, console)
     if fail_if_judge_unreliable and duel.ranking is not None:
         fail_if_unreliable(duel.ranking, console)
     if fail_if_worse is not None and duel.is_worse(fail_if_worse):
-        console.print(f"{duel.other} is worse than {duel.one}: exit code {WORSE}", style="red", markup=False)
+        console.print(f"{duel.other} is worse than {duel.one}: exit code {WORSE}", style="red")
         raise typer.Exit(WORSE)
 
 
@@ -151,7 +151,7 @@ def _print(duel: Duel, output: str, console: Console) -> None:
     told += [f"{duel.failed:,} left out, because the judge did not answer in both orders"] if duel.failed else []
     told += [f"{sum(map(len, duel.unmatched)):,} that only one side has"] if any(duel.unmatched) else []
     told += cost_words(duel.cached, duel.calls, duel.cost)
-    console.print("; ".join(told), markup=False)
+    console.print("; ".join(told))
     if not console.quiet:
         print_notes(duel.notes)
 

@@ -1,9 +1,7 @@
-"""Several criteria on the command line: their flags, and what is printed of a run by them.
+"""Several criteria on the command line: their flags, what comparo rank prints, and comparo fit of such a run.
 
-comparo fit of a run by several criteria: each criterion by itself, and the overall of them as in the run.
-
-A call of such a run has an answer for each criterion, with the criterion's name in place of the judge's. To pool them
-as if they were judges of one question would rank by nothing that was asked.
+A call has an answer for each criterion, with the criterion's name in place of the judge's. Each criterion is fitted
+alone, and the overall is their weighted mean, as in the run.
 """
 
 from __future__ import annotations
@@ -11,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
 
 from comparo.cli.flags import QuestionFlags
 from comparo.cli.printing import Console, Format, print_notes, print_ranking, print_table, print_text, say
-from comparo.cli.progress import calls_of
+from comparo.cli.progress import calls_of, how_it_went
 from comparo.data.comparisons import Comparisons
 from comparo.data.criteria_prompt import CriteriaPrompt, read_criteria, split_weights
 from comparo.data.prompts import Prompt, Question
@@ -26,7 +23,6 @@ from comparo.data.run_folder import database_of
 from comparo.judges import Judgement
 from comparo.ranking.criteria_ranking import CriteriaRanking
 from comparo.ranking.ranking import Ranking
-from comparo.run.budget import dollars
 from comparo.run.criteria_run import CriteriaRun, by_criterion, concluded, criteria_of, stored_criteria
 from comparo.run.scheduling import stop_sentence
 from comparo.run.voices import comparisons
@@ -34,15 +30,15 @@ from comparo.run.voices import comparisons
 
 @dataclass(frozen=True)
 class CriteriaFlags(QuestionFlags):
-    """What the judge is asked."""
+    """What the judge is asked.
 
-    criterion: Annotated[
-        list[str] | None,
-        typer.Option(
-            help='What makes a text better, to end "Which Text is …": "more coherent". Several, in one call: '
-            "NAME='funnier', also with its weight: NAME='funnier; weight=2' (docs/criteria.md)."
-        ),
-    ] = None  # type: ignore[assignment]
+    Parameters
+    ----------
+    criterion : What makes a text better, to end "Which Text is …": "more coherent". Several, in one call:
+        NAME='funnier', also with its weight: NAME='funnier; weight=2' (docs/criteria.md).
+    """
+
+    criterion: list[str] | None = None  # type: ignore[assignment]
 
     @property
     def resolved(self) -> QuestionFlags:
@@ -72,7 +68,6 @@ def print_criteria(
 
     folder = run.store.folder
     assert folder is not None
-    progress = run.progress
     page = write_criteria_report(folder, criteria_record(run, found))
     print_ranking(found, output, top, calls_of(run))
     if output == "table":
@@ -80,40 +75,32 @@ def print_criteria(
     if not console.quiet:
         print_notes(found.notes)
     possible = sum(len(ids) * (len(ids) - 1) for ids in run.task.items.names.values())
-    parts = [f"{progress.answered:,} of {possible:,} possible calls, each answered for {len(found.rankings)} criteria"]
-    if progress.failed:
-        parts.append(f"{progress.failed:,} failed")
-    if progress.cut:
-        parts.append(f"{progress.cut:,} prompts cut to the model's window")
-    if progress.cost:
-        parts.append(dollars(progress.cost))
-    console.print("; ".join(parts))
+    done = f"{run.progress.answered:,} of {possible:,} possible calls, each answered for {len(found.rankings)} criteria"
+    console.print(how_it_went(run, done))
     weights = ", ".join(f"{name} {share:.0%}" for name, share in found.shares.items())
     console.print(
         f"overall: the weighted mean of the criteria ({weights}), each divided by the spread of its scores",
-        markup=False,
-        soft_wrap=True,
     )
     for name, ranking in found.rankings.items():
         if run.task.until is not None and is_finished:
-            told = stop_sentence(run.task, ranking, run.rounds, progress.answered, progress.total)
-            console.print(f"{name}: {told}", markup=False, soft_wrap=True)
+            told = stop_sentence(run.task, ranking, run.rounds, run.progress.answered, run.progress.total)
+            console.print(f"{name}: {told}")
         for own, each in people_of(run.task.items, ranking, name).items():
             if not np.isnan(each).all():
                 value = f"{np.nanmean(each):.3f}"
-                console.print(f"{name}: Spearman correlation with {own}: {value}", markup=False)
-    console.print(f"Report: {page}", markup=False)
+                console.print(f"{name}: Spearman correlation with {own}: {value}")
+    console.print(f"Report: {page}")
 
 
 def print_correlations(found: CriteriaRanking) -> None:
     """The table of the correlations between criteria."""
     print_text("\n")
     rows = zip(*(column.tolist() for column in found.correlations.values()), strict=True)
-    print_table(["correlation", *found.rankings], [list(row) for row in rows])
+    print_table(["correlation", *found.rankings], rows)
 
 
 def first_criteria(prompt: Prompt, question: Question) -> str:
-    """The first question of a judge that reads the texts once and then asks about each criterion by itself."""
+    """The first question of a judge that reads the texts once and then asks about one criterion after the other."""
     assert isinstance(prompt, CriteriaPrompt)
     first, *others = prompt.parts
     part = prompt.parts[first]
@@ -163,7 +150,7 @@ def answers_to(file: Path, criterion: str) -> Comparisons:
 def print_criteria_fit(
     file: Path, fit: Callable[[Comparisons], Ranking], method: str, output: Format, top: int | None
 ) -> None:
-    """Fit each criterion of a run folder by itself, and print the overall with the scores by each, as the run does."""
+    """Fit each criterion of a run folder alone, and print the overall with the scores by each, as the run does."""
     judgements, weights = _stored(file)
     found = concluded(fit, judgements, weights)
     print_ranking(found, output, top)

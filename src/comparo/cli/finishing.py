@@ -13,7 +13,6 @@ from comparo.cli.flags import UNRELIABLE
 from comparo.cli.printing import (
     Console,
     Format,
-    cost_words,
     print_board,
     print_moved,
     print_notes,
@@ -21,7 +20,8 @@ from comparo.cli.printing import (
     print_text,
     whose,
 )
-from comparo.cli.progress import calls_of, say_interrupted, watched
+from comparo.cli.progress import calls_of, how_it_went, say_interrupted, watched
+from comparo.cli.settings import FLAGS, in_flags
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.injection import injection_sentence
 from comparo.data.prompts import Question
@@ -56,13 +56,13 @@ BEGIN = ("local", "hf", "vllm")  # providers whose models always go on with an a
 
 def print_plan(plan: Plan) -> None:
     """Print what a run would take, and its first question; an earlier run may have left a probe in the folder."""
-    console, task, expense = Console(highlight=False), plan.task, plan.expense
+    console, task, expense = Console(), plan.task, plan.expense
     contexts = f" in {len(task.items.contexts)} contexts" if len(task.items.contexts) > 1 else ""
     several = len(task.voices) > 1
     if isinstance(task, Trial) and task.whole:
         console.print(f"At most {task.whole:,} calls in all; the first of them are an audition of the wordings:")
     who = f"{len(task.voices)} voices" if several else f"judge {task.judge.name}"
-    console.print(f"{len(task.items):,} items{contexts}, {who}", markup=False)
+    console.print(f"{len(task.items):,} items{contexts}, {who}")
     if task.compares_groups:
         aim = "find the best of" if task.goal == "best-system" else "tell apart"
         console.print(f"goal {task.goal}: calls to {aim} {task.systems().count} groups, in all contexts together")
@@ -70,15 +70,16 @@ def print_plan(plan: Plan) -> None:
         each = expense.costs[voice.name]
         console.print(f"  {voice.name}: {'price not known' if math.isnan(each) else f'{dollars(each)} a call'}")
     if sentence := growth_sentence(task):
-        console.print(sentence, markup=False)
+        console.print(sentence)
     calls = f"{expense.calls:,} calls at most{given_words(task) if task.growth is None else ' now'}"
     remember_probes(task.judges, None if plan.storage.fresh else plan.folder)
     sentences = [f"{calls}, {expense_words(task)}", longest_prompt_words(task)]
     sentences += [injection_sentence(task.items, task.prompt), *price_sentences(task.judges)]
+    sentences = [in_flags(sentence, FLAGS.get()) for sentence in sentences]
     if (question := first_question(task)) is not None:
         sentences.append(f"The first question, as it is sent:\n\n{written_out(task, question)}")
     for sentence in filter(None, sentences):
-        console.print(sentence, markup=False, soft_wrap=True)
+        console.print(sentence)
 
 
 def written_out(task: Task, question: Question) -> str:
@@ -95,16 +96,23 @@ def written_out(task: Task, question: Question) -> str:
 
 @dataclass(frozen=True)
 class Shown:
-    """Output."""
+    """Output.
 
-    top: Annotated[int | None, typer.Option(min=1, help="Print only the best TOP of each context.")] = None
-    output: Annotated[Format, typer.Option("--format", help="How to print the ranking.")] = "table"
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")] = False
+    Parameters
+    ----------
+    top : Print only the best TOP of each context.
+    output : How to print the ranking.
+    quiet : Nothing on stderr but errors.
+    """
+
+    top: Annotated[int | None, typer.Option(min=1)] = None
+    output: Annotated[Format, typer.Option("--format")] = "table"
+    quiet: Annotated[bool, typer.Option("--quiet", "-q")] = False
 
     @property
     def console(self) -> Console:
         """Where everything but the ranking is printed."""
-        return Console(stderr=True, quiet=self.quiet, highlight=False)
+        return Console(stderr=True, quiet=self.quiet)
 
 
 class Prepared(Protocol[Result]):
@@ -122,7 +130,7 @@ def complete(plan: Prepared[Result], console: Console, shown: Shown | None = Non
         with watched(console) as watch:
             return plan.run(watch)
     except PendingError as pending:
-        console.print(str(pending), style="yellow", markup=False, soft_wrap=True)
+        console.print(str(pending), style="yellow")
         raise typer.Exit from None
     except KeyboardInterrupt as stop:
         if plan.base is None or (run := plan.base.loop) is None:
@@ -146,7 +154,7 @@ def fail_if_unreliable(ranking: Ranking, console: Console) -> None:
     """End with an exit code of its own where the judge hardly reads the texts, by any of several criteria."""
     each = ranking.rankings.values() if isinstance(ranking, CriteriaRanking) else (ranking,)
     if any(unexplained_flips(one.judged.comparisons).are_many for one in each):
-        console.print(f"the judge is unreliable: exit code {UNRELIABLE}", style="red", markup=False)
+        console.print(f"the judge is unreliable: exit code {UNRELIABLE}", style="red")
         raise typer.Exit(UNRELIABLE)
 
 
@@ -161,33 +169,28 @@ def print_result(ranking: Ranking, run: Run, shown: Shown, is_finished: bool = T
     console, record = shown.console, run_record(run, ranking)
     page = write_report(str(run.store.folder), record)
     if shown.output == "table" and ranking.meaning:
-        print_text(f"{ranking.meaning}\n\n")
+        print_text(f"{in_flags(ranking.meaning, FLAGS.get())}\n\n")
     if ranking.leaderboard is not None and shown.output == "table":
         print_board(ranking.leaderboard)
-    progress, calls = run.progress, calls_of(run)
-    print_ranking(ranking, shown.output, shown.top, calls)
+    progress = run.progress
+    print_ranking(ranking, shown.output, shown.top, calls_of(run))
     if ranking.grown is not None and shown.output == "table":
         print_moved(ranking, ranking.grown)
     if not shown.quiet:
         print_notes((*ranking.notes, *ranking.board_notes))
-    parts = [f"{progress.answered:,} of {record.possible:,} possible comparisons{given_words(run.task)}"]
-    if progress.failed:
-        parts.append(f"{progress.failed:,} failed")
-    if progress.cut:
-        parts.append(f"{progress.cut:,} prompts cut to the model's window")
-    parts += cost_words(calls["cached"], progress.answered, progress.cost)
-    console.print("; ".join(parts))
+    done = f"{progress.answered:,} of {record.possible:,} possible comparisons{given_words(run.task)}"
+    console.print(how_it_went(run, done))
     if any(one.tokens_cached or one.tokens_reasoning for one in run.judgements):
-        console.print(tokens_sentence(run.judgements), markup=False, soft_wrap=True)
+        console.print(tokens_sentence(run.judgements))
     for sentence in price_sentences(run.task.judges) if progress.cost else ():
-        console.print(sentence, markup=False, soft_wrap=True)
+        console.print(sentence)
     if run.task.until is not None and is_finished:
-        console.print(stop_sentence(run.task, ranking, run.rounds, progress.answered, progress.total), soft_wrap=True)
-    console.print(whose(ranking), markup=False, soft_wrap=True)
+        console.print(stop_sentence(run.task, ranking, run.rounds, progress.answered, progress.total))
+    console.print(whose(ranking))
     for sentence in (*tie_sentences(ranking.ties), *control_sentences(ranking.control)):
-        console.print(sentence, markup=False, soft_wrap=True)
+        console.print(sentence)
     for name, found in agreement(ranking, run.task.items).items():
         contexts = f", mean of {np.count_nonzero(~np.isnan(found))} contexts" if len(found) > 1 else ""
         if not np.isnan(found).all():
-            console.print(f"Spearman correlation with {name}: {np.nanmean(found):.3f}{contexts}", markup=False)
-    console.print(f"Report: {page}", markup=False)
+            console.print(f"Spearman correlation with {name}: {np.nanmean(found):.3f}{contexts}")
+    console.print(f"Report: {page}")

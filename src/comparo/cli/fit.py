@@ -30,145 +30,82 @@ from comparo.ranking.votes import rank_votes, shared_ids, with_votes
 from comparo.run.fit_policy import Fitting
 from comparo.run.store import read_configuration, stored_items
 
-EPILOG = (
-    "Example: `comparo fit comparisons.csv --method poe-bt --bias joint --format csv`; `comparo fit sheets/*.xlsx`; a "
-    "run by one of its voices: `comparo fit comparo-runs/20260301-120000-stories --voice openai/gpt-6-luna`; with "
-    "a page: `comparo fit votes.csv --report votes.html`; people's leaderboard with a machine's help: `comparo fit "
-    "--powered judged.csv --votes votes.csv`"
-)
-
 
 def fit_command(
     context: typer.Context,
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            help="Comparisons: CSV, TSV, JSONL, JSON, Parquet or .xlsx, also gzipped, or a run folder; several are "
-            "read as one. Columns first, second, p (the probability that the first is better) and, if you have them, "
-            "weight, context, judge; or a column winner in place of p: first, second, A, B, an item's name, or tie; "
-            "also model_a, model_b, winner; or left, right, winner. Rows without a winner were not judged: left out."
-        ),
-    ],
-    method: Annotated[
-        Method | None,
-        typer.Option(
-            help="How comparisons become scores. poe-bt and poe-g combine the judge's probabilities; bt, poe-g-hard "
-            "and win-ratio use only who won, davidson also who tied; avg-prob is the mean probability. mixed estimates "
-            "all variances from the comparisons, as comparo rank does. panel is the consensus of several judges "
-            "(column judge), and tells what each is worth. Default: poe-bt, and mixed for several files with several "
-            "judges; people's votes (a folder of comparo vote, decisions in several sheets) are ranked as on the "
-            "organiser's page."
-        ),
-    ] = None,
-    bias: Annotated[
-        Bias | None,
-        typer.Option(
-            help="A judge may favour what it sees first. joint: estimate by how much, along with the scores, for each "
-            "context and judge. plug-in: from the mean probability. Default: joint for mixed and panel, else none."
-        ),
-    ] = None,
-    prior: Annotated[
-        str | None,
-        typer.Option(
-            help="Standard deviation of a Gaussian prior on the scores, or 'first' to fix only the first item, as the "
-            "paper does. Default: first for poe-g and poe-g-hard; for poe-bt 100, or 10 if all answers are decisions."
-        ),
-    ] = None,
-    prior_pairs: Annotated[
-        PriorPairs,
-        typer.Option(
-            help="For bt: which pairs get a prior of 1/(N − 1) wins for either side. compared is the paper's. Default: "
-            "none, maximum likelihood."
-        ),
-    ] = "none",
-    voice: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Fit the answers of this judge alone: a voice of a run folder, or a name in the column judge. May be "
-            "repeated."
-        ),
-    ] = None,
-    criterion: Annotated[
-        str | None,
-        typer.Option(
-            help="Of a run by several criteria: fit the answers to this one. Default: each by itself, and the overall."
-        ),
-    ] = None,
-    people: Annotated[
-        list[str] | None,
-        typer.Option(help="For panel and --powered: the judges that are people, such as ana,bo. May be repeated."),
-    ] = None,
-    control: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="For mixed and panel: what is held equal, length or a column of numbers of --items. Prints scores at "
-            "equal length beside the others, and what each judge gives for length. May be repeated."
-        ),
-    ] = None,
-    items: Annotated[
-        Path | None,
-        typer.Option(
-            help="For --control and --groups: the file of the texts, with columns id, text and, if you have them, "
-            "context_id and group. Default: those of a run folder."
-        ),
-    ] = None,
-    is_grouped: Annotated[
-        bool,
-        typer.Option(
-            "--groups",
-            help="For mixed, panel and --leaderboard: use the groups of the texts, such as the system that wrote them, "
-            "as the run folder or --items has them (else the same id in other contexts): texts of one group inform "
-            "each other's scores, and the leaderboard is that of the groups.",
-        ),
-    ] = False,
-    votes: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="People's votes about some of the same items: the ranking is then what people would say of all items, "
-            "from both. May be repeated."
-        ),
-    ] = None,
-    leaderboard: Annotated[
-        bool,
-        typer.Option(
-            "--leaderboard",
-            help="Rank the items over all contexts too, as when systems (the items) answer many questions (contexts).",
-        ),
-    ] = False,
-    is_powered: Annotated[
-        bool,
-        typer.Option(
-            "--powered",
-            help="Instead: people's leaderboard from --votes, or from judges named by --people, with the other answers "
-            "as help, of which nothing is assumed; says how many votes they saved.",
-        ),
-    ] = False,
-    these: Annotated[
-        bool,
-        typer.Option(
-            "--these",
-            help="For --leaderboard and --powered: intervals for these contexts only. Default: for all contexts that "
-            "could have been drawn.",
-        ),
-    ] = False,
-    level: Annotated[
-        float, typer.Option(help="Coverage of the intervals low to high, and what separates tiers.")
-    ] = 0.95,
-    top: Annotated[int | None, typer.Option(min=1, help="Print only the best TOP of each context.")] = None,
-    output: Annotated[Format, typer.Option("--format", help="How to print the ranking.")] = "table",
-    report: Annotated[
-        Path | None,
-        typer.Option(
-            help="Also write a page about the ranking, and how far to trust it, to this .html file: the report of "
-            "comparo rank, without texts."
-        ),
-    ] = None,
+    files: list[Path],
+    method: Method | None = None,
+    bias: Bias | None = None,
+    prior: str | None = None,
+    prior_pairs: PriorPairs = "none",
+    voice: list[str] | None = None,
+    criterion: str | None = None,
+    people: list[str] | None = None,
+    control: list[str] | None = None,
+    items: Path | None = None,
+    is_grouped: Annotated[bool, typer.Option("--groups")] = False,
+    votes: list[Path] | None = None,
+    leaderboard: bool = False,
+    is_powered: Annotated[bool, typer.Option("--powered")] = False,
+    these: bool = False,
+    level: float = 0.95,
+    top: Annotated[int | None, typer.Option(min=1)] = None,
+    output: Annotated[Format, typer.Option("--format")] = "table",
+    report: Path | None = None,
 ) -> None:
     """Scores and a ranking from recorded comparisons.
 
-    Prints, best first: score, its standard error and interval, rank, tier (items that cannot be told apart share one)
-    and how many comparisons the item is in. A panel adds a table of its judges: agreement with the consensus, scale,
-    taste, noise and position bias.
+    Prints, best first: score, its standard error and interval, rank, tier (items that cannot be distinguished share
+    one) and how many comparisons the item is in. A panel adds a table of its judges: agreement with the consensus,
+    scale, taste, noise and position bias.
+
+    Parameters
+    ----------
+    files : Comparisons: CSV, TSV, JSONL, JSON, Parquet or .xlsx, also gzipped, or a run folder; several are read as
+        one. Columns first, second, p (the probability that the first is better) and, if you have them, weight, context,
+        judge; or a column winner in place of p: first, second, A, B, an item's name, or tie; also model_a, model_b,
+        winner; or left, right, winner. Rows without a winner were not judged: left out.
+    method : How comparisons become scores. poe-bt and poe-g combine the judge's probabilities; bt, poe-g-hard and
+        win-ratio use only who won, davidson also who tied; avg-prob is the mean probability. mixed estimates all
+        variances from the comparisons, as comparo rank does. panel is the consensus of several judges (column judge),
+        and estimates the worth of each. Default: poe-bt, and mixed for several files with several judges; people's
+        votes (a folder of comparo vote, decisions in several sheets) are ranked as on the organiser's page.
+    bias : A judge may favour what it sees first. joint: estimate by how much, along with the scores, for each context
+        and judge. plug-in: from the mean probability. Default: joint for mixed and panel, else none.
+    prior : Standard deviation of a Gaussian prior on the scores, or 'first' to fix only the first item, as the paper
+        does. Default: first for poe-g and poe-g-hard; for poe-bt 100, or 10 if all answers are decisions.
+    prior_pairs : For bt: which pairs get a prior of 1/(N − 1) wins for either side. compared is the paper's. Default:
+        none, maximum likelihood.
+    voice : Fit the answers of this judge alone: a voice of a run folder, or a name in the column judge. May be
+        repeated.
+    criterion : Of a run by several criteria: fit the answers to this one. Default: each alone, and the overall.
+    people : For panel and --powered: the judges that are people, such as ana,bo. May be repeated.
+    control : For mixed and panel: control for length or a column of numbers of --items. Prints scores at equal
+        length beside the others, and what each judge gives for length. May be repeated.
+    items : For --control and --groups: the file of the texts, with columns id, text and, if you have them, context_id
+        and group. Default: those of a run folder.
+    is_grouped : For mixed, panel and --leaderboard: use the groups of the texts, such as the system that wrote them, as
+        the run folder or --items has them (else the same id in other contexts): texts of one group inform each other's
+        scores, and the leaderboard is that of the groups.
+    votes : People's votes about some of the same items: the ranking is then what people would say of all items, from
+        both. May be repeated.
+    leaderboard : Rank the items over all contexts too, as when systems (the items) answer many questions (contexts).
+    is_powered : Instead: people's leaderboard from --votes, or from judges named by --people, with the other answers as
+        help, of which nothing is assumed; says how many votes they saved.
+    these : For --leaderboard and --powered: intervals for these contexts only. Default: for all contexts that could
+        have been drawn.
+    level : Coverage of the intervals low to high, and what separates tiers.
+    top : Print only the best TOP of each context.
+    output : How to print the ranking.
+    report : Also write a page about the ranking, and how far to trust it, to this .html file: the report of comparo
+        rank, without texts.
+
+    Examples
+    --------
+    `comparo fit comparisons.csv --method poe-bt --bias joint --format csv`; `comparo fit sheets/*.xlsx`; a run by one
+    of its voices: `comparo fit comparo-runs/20260301-120000-stories --voice openai/gpt-6-luna`; with a page: `comparo
+    fit votes.csv --report votes.html`; people's leaderboard with a machine's help: `comparo fit --powered judged.csv
+    --votes votes.csv`
     """
     over: Over = "these" if these else "new"
     if is_powered:
@@ -211,10 +148,10 @@ def fit_command(
         "prior_pairs": prior_pairs,
         "level": level,
     }
-    if criteria and criterion is None:
-        print_criteria_fit(files[0], partial(quiet_fit, method=method, **how), method, output, top)
-        return
     fitted: Callable[[Comparisons], Ranking] = partial(quiet_fit, method=method, **how)
+    if criteria and criterion is None:
+        print_criteria_fit(files[0], fitted, method, output, top)
+        return
     if are_votes:
         own = shared_ids(chosen) if _folder(files) is None else _own_groups(files)
         fitted = partial(rank_votes, groups=groups or own, level=level)
@@ -325,7 +262,7 @@ def _fitted(comparisons: Comparisons, files: list[Path], method: str) -> str:
     """What was fitted, in one line."""
     names = list(map(str, [] if comparisons.judges is None else comparisons.judges.tolist())) or _only_voice(files)
     who = f"{len(names)} voices ({', '.join(names)})" if len(names) > 1 else names[0]
-    return f"fitted by {method}: {np.sum(comparisons.parts):,.0f} answers by {who}"
+    return f"fitted by {method}: {comparisons.answers:,} answers by {who}"
 
 
 def _texts(files: list[Path], items: Path | None, control: Sequence[str], is_grouped: bool) -> Items | None:
@@ -342,7 +279,7 @@ def _texts(files: list[Path], items: Path | None, control: Sequence[str], is_gro
 
 
 def _held(texts: Items, control: list[str]) -> dict[str, dict[Any, Any]]:
-    """What is held equal, by the labels of the comparisons."""
+    """The numbers to control for, by the labels of the comparisons."""
     return {name: _spelt(texts, of_item) for name, of_item in texts.held(control).items()}
 
 

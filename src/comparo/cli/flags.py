@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import Callable
-from copy import copy
-from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import wraps
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any
 
 import typer
 
+from comparo.cli.settings import ROLES
 from comparo.data.items import Items
 from comparo.data.prompts import PAPER, Prompt
 from comparo.data.run_folder import DATABASE, database_of
@@ -42,14 +39,6 @@ Batch = Annotated[
         rich_help_panel="How much is asked",
     ),
 ]
-AllowChanges = Annotated[
-    bool,
-    typer.Option(
-        "--allow-changes",
-        help="Leave out judgements about texts that changed or are gone (docs/runs.md).",
-        rich_help_panel="Output",
-    ),
-]
 UNRELIABLE = 4  # the exit code of --fail-if-judge-unreliable: by `Flips.are_many`
 FailIfJudgeUnreliable = Annotated[
     bool,
@@ -63,19 +52,18 @@ FailIfJudgeUnreliable = Annotated[
 
 @dataclass(frozen=True)
 class QuestionFlags:
-    """What the judge is asked."""
+    """What the judge is asked.
 
-    criterion: Annotated[
-        str | None,
-        typer.Option(
-            help='What makes a text better, to end "Which Text is …": "more coherent"; or "continues the story better".'
-        ),
-    ] = None
-    kind: Annotated[str, typer.Option(help="What the texts are, as the judge is told: Story, Answer.")] = "Text"
-    heading: Annotated[
-        str | None,
-        typer.Option(help="What stands above the context. Default: the name of its column."),
-    ] = None
+    Parameters
+    ----------
+    criterion : What makes a text better, to end "Which Text is …": "more coherent"; or "continues the story better".
+    kind : What the texts are, in the judge's question: Story, Answer.
+    heading : What stands above the context. Default: the name of its column.
+    """
+
+    criterion: str | None = None
+    kind: str = "Text"
+    heading: str | None = None
     wording: Annotated[
         list[str] | None,
         typer.Option(
@@ -128,23 +116,22 @@ class QuestionFlags:
 
 @dataclass(frozen=True)
 class ColumnFlags:
-    """What is compared: columns of the texts, and votes."""
+    """What is compared: columns of the texts, and votes.
 
-    context_column: Annotated[
-        str | None, typer.Option("--context", help="What the judge reads before the texts. Default: context")
-    ] = None
-    columns: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Others by their roles: id=NAME (of the items), text=NAME, context_id=NAME (of the contexts), "
-            "scores=NAME (people's, to compare with). May be repeated. Default: the roles themselves."
-        ),
-    ] = None
+    Parameters
+    ----------
+    context_column : What the judge reads before the texts. Default: context
+    columns : Others by their roles: id=NAME (of the items), text=NAME, context_id=NAME (of the contexts), scores=NAME
+        (people's, to compare with). May be repeated. Default: the roles themselves.
+    """
+
+    context_column: Annotated[str | None, typer.Option("--context")] = None
+    columns: list[str] | None = None
 
     @property
     def names(self) -> dict[str, Any]:
         """The columns by their roles."""
-        roles: dict[str, Any] = {"id": None, "text": None, "context_id": None, "scores": []}
+        roles: dict[str, Any] = dict.fromkeys(ROLES) | {"scores": []}
         for text in self.columns or ():
             for role, name in (part.partition("=")[::2] for part in re.split(r",(?=\s*\w+\s*=)", text)):
                 role = role.strip().replace("-", "_")
@@ -164,57 +151,6 @@ class ColumnFlags:
         return Items.of(data, **self.names | more)
 
 
-def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """A command whose arguments that are groups of flags come as one flag per field of the group.
-
-    >>> @with_groups
-    ... def show(columns: ColumnFlags, top: int = 3) -> None:
-    ...     print(columns.names["id"], top)
-    >>> list(inspect.signature(show).parameters)
-    ['context_column', 'columns', 'top']
-    >>> show(context_column=None, columns=["id=name"], top=3)
-    name 3
-    """
-    hints = get_type_hints(command, include_extras=True)
-    groups: dict[str, type[Any]] = {
-        name: hint for name, hint in hints.items() if isinstance(hint, type) and is_dataclass(hint)
-    }
-    parameters: list[inspect.Parameter] = []
-    for name, parameter in inspect.signature(command).parameters.items():
-        if name in groups:
-            parameters += _flags(groups[name])
-        else:
-            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name]))
-
-    @wraps(command)
-    def call(**given: Any) -> None:
-        made = {
-            name: group(**{field.name: given.pop(field.name) for field in fields(group)})
-            for name, group in groups.items()
-        }
-        command(**given, **made)
-
-    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    del call.__wrapped__
-    return call
-
-
-def _flags(group: type[Any]) -> list[inspect.Parameter]:
-    """A parameter per field of a group; --help shows them under the group's docstring."""
-    hints, parameters = get_type_hints(group, include_extras=True), []
-    for field in fields(group):
-        kind, flag = get_args(hints[field.name])
-        flag = copy(flag)
-        flag.rich_help_panel = flag.rich_help_panel or str(group.__doc__).rstrip(".")
-        parameters.append(
-            inspect.Parameter(
-                field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=Annotated[kind, flag]
-            )
-        )
-    return parameters
-
-
 def names_in(given: list[str] | None) -> list[str]:
     """The names of people in a flag that may be repeated, each with commas between names.
 
@@ -225,7 +161,7 @@ def names_in(given: list[str] | None) -> list[str]:
 
 
 def run_folder(path: Path) -> Path:
-    """A run folder, named by itself or by the database in it; a ValueError where it is none."""
+    """A run folder, given by its own path or by that of its database; a ValueError where it is none."""
     database = database_of(path)
     if database is None or not database.is_file():
         raise ValueError(f"{path} is not a run folder: it has no {DATABASE}; comparo runs lists those that there are")

@@ -10,9 +10,10 @@ from typing import Annotated, Any, Literal
 import typer
 
 from comparo.cli.answer_file import LABELS, Names, line, open_answers
-from comparo.cli.flags import ColumnFlags, QuestionFlags, with_groups
+from comparo.cli.flags import ColumnFlags, QuestionFlags
 from comparo.cli.judge_flags import JudgeFlags
-from comparo.cli.printing import Console, cost_words, print_text, say, watch
+from comparo.cli.printing import Console, cost_words, print_text, say
+from comparo.cli.progress import watched
 from comparo.data.columns import Table
 from comparo.data.documents import csv_line
 from comparo.data.injection import injection_sentence
@@ -23,56 +24,43 @@ from comparo.errors import ComparisonsError, JudgeError
 from comparo.judges import Judgement
 from comparo.run.budget import PROBES, dollars, paid_and_spent
 from comparo.run.plan import probe_judges
+from comparo.run.progress import Progress
 from comparo.run.voices import count_cached
 
-EPILOG = (
-    "Example: `comparo judge pairs.csv --items stories.jsonl --criterion 'more surprising' --kind Story > judged.csv`; "
-    "`comparo judge --probe --judge openai/qwen --base-url http://localhost:8000/v1`"
-)
 
-
-@with_groups
 def judge_command(
     context: typer.Context,
-    pairs: Annotated[
-        Path | None,
-        typer.Argument(
-            help="The pairs: CSV, TSV, JSONL, JSON, Parquet or .xlsx with columns first, second (and context), as "
-            "`comparo select` prints."
-        ),
-    ] = None,
-    items: Annotated[
-        str | None,
-        typer.Option(
-            help="The texts: JSONL, JSON, CSV, TSV, Parquet, .xlsx, a folder of .txt or .md files or a run folder; "
-            "columns id, text (and context)."
-        ),
-    ] = None,
-    is_probed: Annotated[
-        bool,
-        typer.Option(
-            "--probe",
-            help="Instead: what the model can do as a judge, by about five small calls: log-probabilities, structured "
-            "output, effort. A run asks one such question by itself.",
-        ),
-    ] = False,
+    pairs: Annotated[Path | None, typer.Argument()] = None,
+    items: str | None = None,
+    is_probed: Annotated[bool, typer.Option("--probe")] = False,
     *,
     asked: JudgeFlags,
     question: QuestionFlags,
     columns: ColumnFlags,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="A .csv or .jsonl file to write to in place of stdout. Pairs that it holds answers to are not asked "
-            "again, so the same command goes on where it stopped."
-        ),
-    ] = None,
-    output: Annotated[Literal["csv", "jsonl"], typer.Option("--format", help="How to print the judgements.")] = "csv",
+    out: Path | None = None,
+    output: Annotated[Literal["csv", "jsonl"], typer.Option("--format")] = "csv",
 ) -> None:
     """Judgements of pairs of texts, one a line, as they come.
 
     p is the probability that the first is better, mass how much of the model's probability lay on the two labels. A
     judgement that failed has an error and no p. `comparo fit` reads what this prints.
+
+    Parameters
+    ----------
+    pairs : The pairs: CSV, TSV, JSONL, JSON, Parquet or .xlsx with columns first, second (and context), as `comparo
+        select` prints.
+    items : The texts: JSONL, JSON, CSV, TSV, Parquet, .xlsx, a folder of .txt or .md files or a run folder; columns id,
+        text (and context).
+    is_probed : Instead: what the model can do as a judge, by about five small calls: log-probabilities, structured
+        output, effort. A run asks one such question of its own accord.
+    out : A .csv or .jsonl file to write to in place of stdout. Pairs that it holds answers to are not asked again, so
+        the same command goes on where it stopped.
+    output : How to print the judgements.
+
+    Examples
+    --------
+    `comparo judge pairs.csv --items stories.jsonl --criterion 'more surprising' --kind Story > judged.csv`; `comparo
+    judge --probe --judge openai/qwen --base-url http://localhost:8000/v1`
     """
     if is_probed:
         _probe(asked, context)
@@ -95,13 +83,20 @@ def judge_command(
         probes = probe_judges([judge]) if open_pairs else []
         if file is None and output == "csv":
             print_text(csv_line(header))
-        done: list[Judgement] = []
-        for judgement in watch(judge.judge(iter(open_pairs), prompt), len(open_pairs)):
-            if file is None:
-                print_text(line(judgement.row(), header, output == "csv"))
-            else:
-                file.write(judgement.row())
-            done.append(judgement)
+        done, progress = list[Judgement](), Progress(len(open_pairs))
+        with watched(Console(stderr=True)) as show:
+            for judgement in judge.judge(iter(open_pairs), prompt):
+                if file is None:
+                    print_text(line(judgement.row(), header, output == "csv"))
+                else:
+                    file.write(judgement.row())
+                done.append(judgement)
+                progress.asked += 1
+                progress.failed += judgement.failed
+                progress.answered += not judgement.failed
+                progress.cost += judgement.spent if judgement.spent > 0 else 0.0
+                if show is not None:
+                    show(progress)
     _summarise(done, {PROBES: probes})
 
 
@@ -112,11 +107,11 @@ def _probe(asked: JudgeFlags, context: typer.Context) -> None:
     if survey is None:
         raise ValueError(f"{made.name} has nothing to find out: it is not behind a server")
     found, probe = survey()
-    console, width = Console(highlight=False, markup=False), max(len(name) for name, _ in found)
+    console, width = Console(), max(len(name) for name, _ in found)
     took = f"{probe.calls} calls, {probe.tokens:,} tokens, {dollars(probe.cost)}"
-    console.print(f"{made.name}, found on {date.today()} by {took}", soft_wrap=True)
+    console.print(f"{made.name}, found on {date.today()} by {took}")
     for name, finding in found:
-        console.print(f"{name:<{width}}  {finding}", soft_wrap=True)
+        console.print(f"{name:<{width}}  {finding}")
 
 
 def _questions(table: Table, items: Items, names: Names) -> list[Question]:
@@ -139,7 +134,7 @@ def _questions(table: Table, items: Items, names: Names) -> list[Question]:
 
 
 def _summarise(done: list[Judgement], found: Mapping[str, Any]) -> None:
-    """How it went, on stderr, with the cost of what the probe `found`; a JudgeError where every judgement failed."""
+    """How it went, on stderr, with the cost of the probe in `found`; a JudgeError where every judgement failed."""
     failed = [judgement for judgement in done if judgement.failed]
     if done and len(failed) == len(done):
         raise JudgeError(f"all {len(done)} judgements failed, the first with: {failed[0].error}")

@@ -11,18 +11,23 @@ import typer
 from comparo.data.items import Items
 from comparo.judges import Judge, accepted_options, load_judge, parse_judge, parse_options
 from comparo.run.cache import CACHE, Recalling, remembering
-from comparo.run.folders import ROOT
 from comparo.run.task import DEFAULT_JUDGE
 from comparo.run.voices import reader
 
 COMMON = ("base_url", "price")  # options of judges that are flags
 ENGINE = ("engine", "replicas", "gpus", "cpus", "address")  # options that every judge has
-OFF = "off"
 
 
 @dataclass(frozen=True)
 class UncachedJudgeFlags:
-    """Who is asked."""
+    """Who is asked.
+
+    Parameters
+    ----------
+    option : NAME=VALUE, for every judge (docs/judges.md); may be repeated.
+    base_url : The server of an API: http://localhost:8000/v1
+    price : Dollars for a million tokens in and out: 0.15,0.60
+    """
 
     judge: Annotated[
         list[str] | None,
@@ -34,12 +39,9 @@ class UncachedJudgeFlags:
             show_default=False,
         ),
     ] = None
-    option: Annotated[
-        list[str] | None,
-        typer.Option("--option", "-o", help="NAME=VALUE, for every judge (docs/judges.md); may be repeated."),
-    ] = None
-    base_url: Annotated[str | None, typer.Option(help="The server of an API: http://localhost:8000/v1")] = None
-    price: Annotated[str | None, typer.Option(help="Dollars for a million tokens in and out: 0.15,0.60")] = None
+    option: Annotated[list[str] | None, typer.Option("--option", "-o")] = None
+    base_url: str | None = None
+    price: str | None = None
 
     @property
     def judges(self) -> list[str]:
@@ -84,14 +86,14 @@ class JudgeFlags(UncachedJudgeFlags):
     cache: Annotated[
         str | None,
         typer.Option(
-            help=f"The file of answers that need not be asked again (docs/runs.md), or off. Default: {ROOT / CACHE}",
+            help=f"The file of answers that need not be asked again (docs/runs.md), or off. Default: {CACHE}",
             show_default=False,
         ),
     ] = None
 
     def make(self, items: Items, context: typer.Context) -> list[Judge]:
         """The judges with their cache; the command closes them when it ends."""
-        judges = remembering(self.load(items, context), None if self.cache == OFF else self.cache or ROOT / CACHE)
+        judges = remembering(self.load(items, context), self.cache or CACHE)
         for judge in judges:
             if isinstance(judge, Recalling):
                 context.call_on_close(judge.cache.close)

@@ -10,40 +10,40 @@ from comparo.data.writing import csv_text
 from comparo.selection.designs import DEFAULT_ORDERS, Orders, Strategy
 from comparo.selection.planning import Answers, Plan, plan
 
-EPILOG = "Example: `comparo plan 200 --accuracy 0.75 --target 0.9`"
-
 
 def plan_command(
-    items: Annotated[int, typer.Argument(min=2, help="How many items are to be ranked.")],
-    accuracy: Annotated[
-        float, typer.Option(help="How often the judge prefers the better of two random items; a coin has 0.5.")
-    ] = 0.75,
-    target: Annotated[
-        float, typer.Option(help="The Spearman correlation with the true ranking that is wanted, below 1.")
-    ] = 0.9,
-    answers: Annotated[
-        Answers, typer.Option(help="soft: the judge gives probabilities. hard: it only says which is better.")
-    ] = "soft",
-    bias: Annotated[
-        float | None,
-        typer.Option(help="What is added to every logit: above 0 it favours the text shown first. Default: 0"),
-    ] = None,
-    strategy: Annotated[
-        Strategy | None, typer.Option(help="How pairs are chosen, as in comparo rank. Default: greedy")
-    ] = None,
-    orders: Annotated[
-        Orders, typer.Option(help="Ask each pair in both orders (two calls), or in one.")
-    ] = DEFAULT_ORDERS,
-    repeats: Annotated[
-        int | None, typer.Option(min=1, help="Simulated runs. Default: 8 to 100, the fewer the more items.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same plan.")] = 0,
-    output: Annotated[Format, typer.Option("--format", help="How to print the plan.")] = "table",
+    items: Annotated[int, typer.Argument(min=2)],
+    accuracy: float = 0.75,
+    target: float = 0.9,
+    answers: Answers = "soft",
+    bias: float | None = None,
+    strategy: Strategy | None = None,
+    orders: Orders = DEFAULT_ORDERS,
+    repeats: Annotated[int | None, typer.Option(min=1)] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    output: Annotated[Format, typer.Option("--format")] = "table",
 ) -> None:
     """How many calls a ranking will take, by simulation; no judge is asked.
 
     Prints what more and more calls per item reach: the mean Spearman correlation with the true ranking, and between
     which values eight of ten runs are.
+
+    Parameters
+    ----------
+    items : How many items are to be ranked.
+    accuracy : How often the judge prefers the better of two random items; a coin has 0.5.
+    target : The Spearman correlation with the true ranking that is wanted, below 1.
+    answers : soft: the judge gives probabilities. hard: it only says which is better.
+    bias : What is added to every logit: above 0 it favours the text shown first. Default: 0
+    strategy : How pairs are chosen, as in comparo rank. Default: greedy
+    orders : Ask each pair in both orders (two calls), or in one.
+    repeats : Simulated runs. Default: 8 to 100, the fewer the more items.
+    seed : The same seed gives the same plan.
+    output : How to print the plan.
+
+    Examples
+    --------
+    `comparo plan 200 --accuracy 0.75 --target 0.9`
     """
     found = plan(
         items,

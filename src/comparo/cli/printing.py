@@ -7,38 +7,45 @@ out; files and pipes get the text as it is.
 import json
 import math
 import sys
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 from rich.console import Console as RichConsole
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from comparo.cli.settings import FLAGS, in_flags
 from comparo.data.sanitize import visible
 from comparo.data.writing import csv_text
-from comparo.ranking.display import Grown, growth_sentences, moved_columns
+from comparo.ranking.display import growth_sentences, moved_columns
 from comparo.ranking.leaderboard import Leaderboard
 from comparo.ranking.ranking import Ranking
+from comparo.ranking.scores import Grown
 from comparo.run.budget import dollars
 
 Format = Literal["table", "csv", "json"]
-Something = TypeVar("Something")
 MINUTE = 60.0  # seconds between two lines of progress in a log
 
 
 class Console(RichConsole):
-    """A console on which no text can move the cursor, change colours or turn the direction of reading."""
+    """A console on which no text can move the cursor, change colours or turn the direction of reading.
+
+    Sentences stay on one line. On stderr they have the flags of the command in place of the parameters of the library.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"markup": False, "highlight": False} | options)
+        self._flags = FLAGS.get() if self.stderr else {}  # a message may come from another thread
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print objects, strings among them with all that a terminal would obey written out."""
-        super().print(*(visible(each) if isinstance(each, str) else each for each in objects), **options)
+        shown = [visible(in_flags(each, self._flags)) if isinstance(each, str) else each for each in objects]
+        super().print(*shown, **{"soft_wrap": all(isinstance(each, str) for each in objects)} | options)
 
 
 def say(message: str, style: str | None = None) -> None:
     """One message on stderr, as it stands."""
-    Console(stderr=True).print(message, style=style, highlight=False, markup=False, soft_wrap=True)
+    Console(stderr=True).print(message, style=style)
 
 
 def print_text(text: str) -> None:
@@ -75,29 +82,33 @@ def print_ranking(ranking: Ranking, output: Format, top: int | None, calls: Mapp
     if output == "csv":
         print_text(csv_text(columns))
         return
-    print_table(columns, zip(*(column.tolist() for column in columns.values()), strict=True))
-    if (voices := ranking.voices) is not None:
+    print_columns(columns)
+    if ranking.voices is not None:
         print_text("\n")
-        print_table(voices, zip(*(column.tolist() for column in voices.values()), strict=True))
+        print_columns(ranking.voices)
 
 
 def print_board(board: Leaderboard) -> None:
     """The groups of a ranking on stdout, best first, and an empty line."""
     columns = board.to_columns()
     names = ["group", "score", "low", "high", "tier", "best", "win_rate", "won", "contexts", "comparisons"]
-    rows = zip(*(columns[name].tolist() for name in names), strict=True)
-    print_table(names, [list(row) for row in rows])
+    print_columns({name: columns[name] for name in names})
     print_text("\n")
 
 
 def print_moved(ranking: Ranking, grown: Grown) -> None:
-    """Who is new in a ranking that has grown, and a table of what moved, on stdout."""
+    """Who is new in a ranking that has grown, and a table of the items that moved, on stdout."""
     for sentence in growth_sentences(ranking, grown):
         print_text(f"\n{sentence[0].upper()}{sentence[1:]}.\n")
     moved = moved_columns(ranking, grown)
     if len(moved["item"]):
         print_text("\n")
-        print_table(moved, zip(*(column.tolist() for column in moved.values()), strict=True))
+        print_columns(moved)
+
+
+def print_columns(columns: Mapping[str, Any]) -> None:
+    """A table of arrays for people on stdout."""
+    print_table(columns, zip(*(column.tolist() for column in columns.values()), strict=True))
 
 
 def print_table(header: Iterable[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -133,18 +144,6 @@ def print_notes(notes: Iterable[str]) -> None:
     """What a reader must know, on stderr."""
     for note in notes:
         say(f"Note: {note}", "yellow")
-
-
-def watch(things: Iterable[Something], total: int, every: float = MINUTE) -> Iterator[Something]:
-    """The things as they come, with a bar on stderr where that is a terminal, else a line in `every` seconds."""
-    columns = (TextColumn("judging"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console, said = Console(stderr=True), time.monotonic()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        for number, thing in enumerate(progress.track(things, total=total), 1):
-            yield thing
-            if not console.is_terminal and time.monotonic() - said >= every:
-                said = time.monotonic()
-                say(f"{number:,}/{total:,} judged")
 
 
 def whose(ranking: Ranking) -> str:

@@ -2,6 +2,7 @@
 
 import logging
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from typing import Any
 from rich.live import Live
 from rich.text import Text
 
-from comparo.cli.printing import MINUTE, Console
+from comparo.cli.printing import MINUTE, Console, cost_words
 from comparo.run.loop import Run
 from comparo.run.progress import Progress, Watcher, progress_text
 from comparo.run.task import prices_of
@@ -28,7 +29,7 @@ class Line:
 
     def __call__(self, progress: Progress) -> None:
         if time.monotonic() - self._printed >= self.pace:
-            self.console.print(progress_text(progress), markup=False, soft_wrap=True)
+            self.console.print(progress_text(progress))
             self._printed = time.monotonic()
 
 
@@ -39,7 +40,8 @@ def watched(console: Console, pace: float = MINUTE) -> Iterator[Watcher | None]:
         if console.quiet:
             yield None
         elif console.is_terminal:
-            with Live(Text("starting"), console=console, transient=True, refresh_per_second=4) as live:
+            # Results on the same terminal go above the line; those in a file must not be redirected.
+            with Live(Text("starting"), console=console, transient=True, redirect_stdout=sys.stdout.isatty()) as live:
                 yield lambda progress: live.update(progress_line(progress))
         else:
             yield Line(console, pace)
@@ -57,6 +59,16 @@ def calls_of(run: Run) -> dict[str, Any]:
     return calls | {"cost": progress.cost, "prices": prices_of(run.task.judges)}
 
 
+def how_it_went(run: Run, done: str) -> str:
+    """What was `done` by a run, what failed, and what it cost, in one line."""
+    progress, parts = run.progress, [done]
+    if progress.failed:
+        parts.append(f"{progress.failed:,} failed")
+    if progress.cut:
+        parts.append(f"{progress.cut:,} prompts cut to the model's window")
+    return "; ".join(parts + cost_words(count_cached(run.judgements), progress.answered, progress.cost))
+
+
 class Stopped(KeyboardInterrupt):
     """Raised where a signal arrives that ends the command; `code` is what to exit with."""
 
@@ -70,7 +82,7 @@ def say_interrupted(console: Console, run: Run, stop: KeyboardInterrupt) -> None
     kept = f"what was judged is kept ({run.progress.answered:,}), and the same command goes on from here."
     if run.progress.batch:
         kept = f"the server goes on with the batch ({run.progress.batch}), and the same command collects its answers."
-    console.print(f"{str(stop) or 'Interrupted'}: {kept}", style="yellow", soft_wrap=True)
+    console.print(f"{str(stop) or 'Interrupted'}: {kept}", style="yellow")
 
 
 class _Printed(logging.Handler):
@@ -82,7 +94,7 @@ class _Printed(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         style = STYLES.get(record.levelno)
-        self.console.print(record.getMessage(), style=style, markup=False, soft_wrap=True)
+        self.console.print(record.getMessage(), style=style)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import typer
 from comparo.cli import flags as groups
 from comparo.cli.criteria_output import CriteriaFlags
 from comparo.cli.finishing import Shown, fail_if_unreliable, print_plan, rank_by
-from comparo.cli.flags import ColumnFlags, with_groups
+from comparo.cli.flags import ColumnFlags
 from comparo.cli.judge_flags import JudgeFlags
 from comparo.cli.settings import command_line
 from comparo.data.comparisons import read_several
@@ -24,79 +24,61 @@ from comparo.run.resume import items_there
 from comparo.run.task import DEFAULT_LEAST_MASS
 from comparo.selection.designs import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
 
-EPILOG = (
-    "Example: `comparo rank stories.jsonl --criterion 'more surprising' --kind Story`, or with a server: `comparo rank "
-    "summaries.csv --context article --criterion 'more coherent' --judge openai/gpt-6-luna --budget 20n --until 0.95`"
-)
 MUCH, PRINTED = "How much is asked", "Output"  # where --help shows some flags
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is asked."""
+    """How much is asked.
 
-    budget: Annotated[str, typer.Option(help="Calls: 500, 10n (per item), 5% (of all pairs) or $2.50.")] = (
-        DEFAULT_BUDGET
-    )
-    until: Annotated[
-        float | None,
-        typer.Option(
-            help="Stop once the goal is this sure: the expected Spearman correlation with the true order, or the "
-            "probability that the best are right."
-        ),
-    ] = None
-    goal: Annotated[
-        str,
-        typer.Option(
-            help="ranking, top-K (who is among the best K), systems (tell groups apart) or best-system (find the best "
-            "group)."
-        ),
-    ] = DEFAULT_GOAL
-    least_mass: Annotated[
-        float,
-        typer.Option(help="Stop if the judge puts less than this share of its probability on the labels; 0 never."),
-    ] = DEFAULT_LEAST_MASS
+    Parameters
+    ----------
+    budget : Calls: 500, 10n (per item) or 5% (of all pairs); or 300k tokens, or $2.50.
+    lineup : How many texts a call is about, 2 to 8 (docs/lineups.md); auto: by a pilot.
+    until : Stop once the goal is this sure: the expected Spearman correlation with the true order, or the probability
+        that the best are right.
+    goal : ranking, top-K (who is among the best K), systems (distinguish groups) or best-system (find the best group).
+    least_mass : Stop if the judge puts less than this share of its probability on the labels; 0 never.
+    """
+
+    budget: str = DEFAULT_BUDGET
+    lineup: str = "2"
+    until: float | None = None
+    goal: str = DEFAULT_GOAL
+    least_mass: float = DEFAULT_LEAST_MASS
+
+    @property
+    def texts(self) -> int | str:
+        """The number of texts, or auto."""
+        return int(self.lineup) if self.lineup.isdecimal() else self.lineup
 
 
 @dataclass(frozen=True)
 class How:
-    """How pairs are chosen, and how answers become scores."""
+    """How pairs are chosen, and how answers become scores.
 
-    strategy: Annotated[
-        Strategy | None,
-        typer.Option(
-            help="random, greedy (best connected) or adaptive (by the answers). Default: greedy, adaptive for other "
-            "goals than ranking."
-        ),
-    ] = None
-    orders: Annotated[Orders, typer.Option(help="Ask each pair in both orders (two calls), or in one.")] = (
-        DEFAULT_ORDERS
-    )
-    seed: Annotated[int, typer.Option(min=0, help="The same seed and answers give the same run.")] = 0
-    plain: Annotated[
-        bool,
-        typer.Option("--plain", help="As in the paper: texts not looked at, equal weights, method poe-bt."),
-    ] = False
-    method: Annotated[
-        Method | None,
-        typer.Option(help="As of comparo fit. Default: mixed; panel for several voices."),
-    ] = None
-    bias: Annotated[
-        Bias | None,
-        typer.Option(help="Position bias, as of comparo fit."),
-    ] = None
-    estimate: Annotated[
-        str,
-        typer.Option(
-            help="Whose ranking: judge; consensus, what people would say as far as a judge can tell; auto: that where "
-            "texts share groups; or a consensus by the share of the judge's view of single texts that people share, "
-            "such as 0.5."
-        ),
-    ] = "auto"
-    control: Annotated[
-        list[str] | None,
-        typer.Option(help="What is held equal: length, or a column of numbers; may be repeated."),
-    ] = None
+    Parameters
+    ----------
+    strategy : random, greedy (best connected) or adaptive (by the answers). Default: greedy, adaptive for other goals
+        than ranking.
+    orders : Ask each pair in both orders (two calls), or in one.
+    seed : The same seed and answers give the same run.
+    plain : As in the paper: texts not looked at, equal weights, method poe-bt.
+    method : As of comparo fit. Default: mixed; panel for several voices.
+    bias : Position bias, as of comparo fit.
+    estimate : Whose ranking: judge; consensus, what people would say as far as a judge knows; auto: that where texts
+        share groups; or a consensus by the share of the judge's view of single texts that people share, such as 0.5.
+    control : Control for length, or a column of numbers; may be repeated.
+    """
+
+    strategy: Strategy | None = None
+    orders: Orders = DEFAULT_ORDERS
+    seed: Annotated[int, typer.Option(min=0)] = 0
+    plain: bool = False
+    method: Method | None = None
+    bias: Bias | None = None
+    estimate: str = "auto"
+    control: list[str] | None = None
 
     @property
     def whose(self) -> dict[str, Any]:
@@ -110,59 +92,23 @@ class How:
             raise ValueError(f"--estimate is {known} or a share from 0 to 1, not {self.estimate!r}") from None
 
 
-@with_groups
 def rank_command(
     context: typer.Context,
-    data: Annotated[
-        str,
-        typer.Argument(
-            help="The texts: JSONL, JSON, CSV, TSV, Parquet or .xlsx with columns id, text (and context), a folder of "
-            ".txt or .md files, a .txt file with a text a line, a run folder, or - for stdin."
-        ),
-    ],
+    data: str,
     *,
     columns: ColumnFlags,
     group: groups.GroupColumn = None,
-    votes: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="People's votes about some texts, in a file or folder (docs/people.md): the ranking is then what they "
-            "would say of all. May be repeated.",
-            rich_help_panel=groups.TEXTS,
-        ),
-    ] = None,
+    votes: Annotated[list[Path] | None, typer.Option(rich_help_panel=groups.TEXTS)] = None,
     question: CriteriaFlags,
     asked: JudgeFlags,
     plan: Plan,
-    audition: Annotated[
-        Path | None,
-        typer.Option(
-            help="The folder of an audition; its answers count within the budget.",
-            rich_help_panel=MUCH,
-        ),
-    ] = None,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            help="Say calls, tokens, price and the first question; ask nothing.",
-            rich_help_panel=MUCH,
-        ),
-    ] = False,
+    audition: Annotated[Path | None, typer.Option(rich_help_panel=MUCH)] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", rich_help_panel=MUCH)] = False,
     batch: groups.Batch = None,
     how: How,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="The run folder; new items are added to its run. Default: comparo-runs/TIME-NAME.",
-            rich_help_panel=PRINTED,
-        ),
-    ] = None,
-    fresh: Annotated[
-        bool,
-        typer.Option("--fresh", help="Start anew; an old folder is kept.", rich_help_panel=PRINTED),
-    ] = False,
-    allow_changes: groups.AllowChanges = False,
+    out: Annotated[Path | None, typer.Option(rich_help_panel=PRINTED)] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", rich_help_panel=PRINTED)] = False,
+    allow_changes: Annotated[bool, typer.Option("--allow-changes", rich_help_panel=PRINTED)] = False,
     fail_if_judge_unreliable: groups.FailIfJudgeUnreliable = False,
     shown: Shown,
 ) -> None:
@@ -170,19 +116,35 @@ def rank_command(
 
     The ranking goes to stdout, progress to stderr, and everything asked to a run folder with a report to open in a
     browser. The same command continues a run that was stopped.
+
+    Parameters
+    ----------
+    data : The texts: JSONL, JSON, CSV, TSV, Parquet or .xlsx with columns id, text (and context), a folder of .txt or
+        .md files, a .txt file with a text a line, a run folder, or - for stdin.
+    votes : People's votes about some texts, in a file or folder (docs/people.md): the ranking is then what they would
+        say of all. May be repeated.
+    audition : The folder of an audition; its answers count within the budget.
+    dry_run : Say calls, tokens, price and the first question; ask nothing.
+    out : The run folder; new items are added to its run. Default: comparo-runs/TIME-NAME.
+    fresh : Start anew; an old folder is kept.
+    allow_changes : Leave out judgements about texts that changed or are gone (docs/runs.md).
+
+    Examples
+    --------
+    `comparo rank stories.jsonl --criterion 'more surprising' --kind Story`, or with a server: `comparo rank
+    summaries.csv --context article --criterion 'more coherent' --judge openai/gpt-6-luna --budget 20n --until 0.95`
     """
     Budget.of(plan.budget)
     numbers = [name for name in how.control or () if name != LENGTH]
     old = None if fresh or out is None else items_there(out)
     items = columns.read(data, group=group, numbers=numbers, old=old)
     prompts = question.resolved.spelled_out("all", AUTO).make(items, columns, asked.reader)
-
     prepared = prepare_rank(
         items,
         prompt=prompts,
         wording=AUTO if question.wording == [AUTO] else None,
         judge=asked.make(items, context),
-        **asdict(plan) | asdict(how) | how.whose | {"control": how.control or ()},
+        **asdict(plan) | asdict(how) | how.whose | {"control": how.control or (), "lineup": plan.texts},
         audition=audition,
         votes=read_several(votes) if votes else None,
         weights=question.weights,

@@ -8,37 +8,24 @@ import typer
 
 from comparo.cli import flags as groups
 from comparo.cli.finishing import Shown, complete, print_plan, print_result
-from comparo.cli.flags import with_groups
 from comparo.cli.judge_flags import JudgeFlags
 from comparo.cli.settings import command_line
 from comparo.data.wordings import WORDINGS
 from comparo.run.rejudge import Rejudged, prepare_rejudge
 from comparo.run.store import stored_items
 
-EPILOG = "Example: `comparo rejudge comparo-runs/20260301-120000-stories --judge openai/gpt-6-luna --dry-run`"
 
-
-@with_groups
 def rejudge_command(
     context: typer.Context,
-    run: Annotated[
-        Path, typer.Argument(help="A run folder, such as comparo-runs/TIME-NAME.", callback=groups.run_folder)
-    ],
+    run: Annotated[Path, typer.Argument(callback=groups.run_folder)],
     asked: JudgeFlags,
     wording: Annotated[
         str | None,
         typer.Option(help=f"How the run's criterion is put: {', '.join(WORDINGS)}. Default: as in the run."),
     ] = None,
-    budget: Annotated[
-        str,
-        typer.Option(
-            help="How many of the run's questions to ask, in their order: 500, 5n (five per item), 50% or $2.50."
-        ),
-    ] = "100%",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say calls, tokens and price, and ask nothing.")] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="The new run folder. Default: beside RUN, named after the judge.")
-    ] = None,
+    budget: str = "100%",
+    dry_run: bool = False,
+    out: Path | None = None,
     *,
     shown: Shown,
 ) -> None:
@@ -46,6 +33,17 @@ def rejudge_command(
 
     The new folder holds the answers of both, and RUN is left as it is. The same command continues one that was stopped,
     and asks what was added to RUN since.
+
+    Parameters
+    ----------
+    run : A run folder, such as comparo-runs/TIME-NAME.
+    budget : How many of the run's questions to ask, in their order: 500, 5n (five per item), 50% or $2.50.
+    dry_run : Say calls, tokens and price, and ask nothing.
+    out : The new run folder. Default: beside RUN, named after the judge.
+
+    Examples
+    --------
+    `comparo rejudge comparo-runs/20260301-120000-stories --judge openai/gpt-6-luna --dry-run`
     """
     if len(asked.judges) > 1:
         raise ValueError("comparo rejudge asks one judge; give one --judge, and rejudge the new folder by the next")
@@ -59,7 +57,7 @@ def rejudge_command(
     found = complete(plan, shown.console, shown)
     assert plan.base.loop is not None
     print_result(found.ranking, plan.base.loop, shown)
-    shown.console.print(_summary(found), markup=False, soft_wrap=True)
+    shown.console.print(_summary(found))
 
 
 def _summary(found: Rejudged) -> str:

@@ -19,61 +19,45 @@ from comparo.run.cache import CACHE, clear, contents
 from comparo.run.folders import ROOT, Summary, list_runs
 from comparo.run.repair import repair
 
-EPILOG = (
-    "Example: `comparo runs --watch`; `comparo runs --report comparo-runs/20260301-120000-stories`; `comparo runs "
-    "--cached --clear openai/gpt-4o-mini`"
-)
 REFRESH = 2.0  # seconds between two looks at the folders, on a terminal
 
 
 def runs_command(
-    path: Annotated[
-        Path,
-        typer.Argument(
-            help="The folder that holds the run folders; for --report and --repair a run folder, for --cached a file.",
-            metavar="[PATH]",
-        ),
-    ] = ROOT,
-    is_watched: Annotated[
-        bool,
-        typer.Option(
-            "--watch",
-            help="Show the list again and again, until interrupted, also while runs are going on; elsewhere than on a "
-            "terminal once a minute.",
-        ),
-    ] = False,
-    is_reported: Annotated[
-        bool, typer.Option("--report", help="Make the page of a run again, report.html in its folder.")
-    ] = False,
-    is_repaired: Annotated[
-        bool,
-        typer.Option(
-            "--repair",
-            help="Of a run whose judgements.db is damaged, keep every judgement that can still be read. The damaged "
-            "database is kept beside.",
-        ),
-    ] = False,
+    path: Annotated[Path, typer.Argument(metavar="[PATH]")] = ROOT,
+    is_watched: Annotated[bool, typer.Option("--watch")] = False,
+    is_reported: Annotated[bool, typer.Option("--report")] = False,
+    is_repaired: Annotated[bool, typer.Option("--repair")] = False,
     is_cached: Annotated[
         bool,
         typer.Option(
-            "--cached", help=f"What the judgement cache holds, by judge: answers, dates, costs. Default: {ROOT / CACHE}"
+            "--cached", help=f"What the judgement cache holds, by judge: answers, dates, costs. Default: {CACHE}"
         ),
     ] = False,
-    removed: Annotated[
-        str | None,
-        typer.Option(
-            "--clear",
-            metavar="JUDGE",
-            help="With --cached: remove the answers of this judge, as the table names it, or of all.",
-        ),
-    ] = None,
-    output: Annotated[Literal["table", "csv"], typer.Option("--format", help="How to print the list.")] = "table",
+    removed: Annotated[str | None, typer.Option("--clear", metavar="JUDGE")] = None,
+    output: Annotated[Literal["table", "csv"], typer.Option("--format")] = "table",
 ) -> None:
-    """The runs in a folder, the oldest first: judge, budget, how many judgements were answered and failed."""
+    """The runs in a folder, the oldest first: judge, budget, how many judgements were answered and failed.
+
+    Parameters
+    ----------
+    path : The folder that holds the run folders; for --report and --repair a run folder, for --cached a file.
+    is_watched : Show the list again and again, until interrupted, also while runs are going on; elsewhere than on a
+        terminal once a minute.
+    is_reported : Make the page of a run again, report.html in its folder.
+    is_repaired : Of a run whose judgements.db is damaged, keep every judgement that can still be read. The damaged
+        database is kept beside.
+    removed : With --cached: remove the answers of this judge, as the table names it, or of all.
+    output : How to print the list.
+
+    Examples
+    --------
+    `comparo runs --watch`; `comparo runs --report comparo-runs/20260301-120000-stories`; `comparo runs --cached --clear
+    openai/gpt-4o-mini`
+    """
     if removed is not None and not is_cached:
         raise ValueError("--clear removes answers from the cache; add --cached, or leave it out")
     if is_cached:
-        _print_cache(ROOT / CACHE if path == ROOT else path, removed)
+        _print_cache(CACHE if path == ROOT else path, removed)
     elif is_reported:
         from comparo.report import write_report
 

@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 from comparo.cli.answer_file import Names
-from comparo.cli.flags import ColumnFlags, names_in, with_groups
+from comparo.cli.flags import ColumnFlags, names_in
 from comparo.cli.printing import print_text, say
 from comparo.data.annotator_sheets import write_sheets
 from comparo.data.comparisons import Comparisons, read_several
@@ -19,79 +19,58 @@ from comparo.selection.designs import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Stra
 from comparo.selection.sharing import TWICE, next_pairs, share_out
 from comparo.selection.text_features import contrasts
 
-EPILOG = (
-    "Example: `comparo select items.csv --asked comparisons.csv --next 50 > pairs.csv`; "
-    "`comparo select essays --next 60 --for ana,bo --sheet`"
-)
 SHEETS = Path("sheets")
 
 
-@with_groups
 def select_command(
-    items: Annotated[
-        Path,
-        typer.Argument(
-            help="The items: CSV, TSV, JSONL, JSON, Parquet or .xlsx with a column id (or the first column), a .txt "
-            "file with one item per line, a folder of .txt or .md files, or a run folder. With a column context, pairs "
-            "are chosen in every context; with a column text, those come first whose texts differ most."
-        ),
-    ],
-    calls: Annotated[int, typer.Option("--next", min=1, help="How many calls to choose (in every context).")],
-    asked: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="Comparisons answered so far, in any form that `comparo fit` reads, a run folder too. May be "
-            "repeated. Rows of a sheet that have no winner yet count as asked."
-        ),
-    ] = None,
-    judges: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--for",
-            help="Share the pairs out to these people, such as ana,bo; may be repeated. Nobody gets a pair twice.",
-        ),
-    ] = None,
-    sheet: Annotated[
-        bool,
-        typer.Option(
-            "--sheet",
-            help="Write a sheet for each judge of --for, as .csv and .xlsx, with both texts and an empty column "
-            "winner. `comparo fit` reads them when they are filled in. A sheet with answers is not overwritten.",
-        ),
-    ] = False,
-    out: Annotated[Path, typer.Option(help="The folder of the sheets.")] = SHEETS,
-    twice: Annotated[
-        float,
-        typer.Option(min=0, max=1, help="For --for: the share of the pairs that two judges get, to see if they agree."),
-    ] = TWICE,
-    strategy: Annotated[
-        Strategy | None,
-        typer.Option(
-            help="greedy: where the fewest comparisons connect, independent of the answers. adaptive: where the scores "
-            "are least certain after the answers so far. random: any pairs that connect all items. Default: greedy, "
-            "and adaptive for a goal top-K"
-        ),
-    ] = None,
-    orders: Annotated[
-        Orders | None,
-        typer.Option(
-            help="both: two calls per pair. one: each pair once, every item first and second equally often. Default: "
-            "both, and one with --for"
-        ),
-    ] = None,
-    goal: Annotated[
-        str, typer.Option(help="ranking, or top-K (such as top-5) to find only which items are the best K.")
-    ] = DEFAULT_GOAL,
+    items: Path,
+    calls: Annotated[int, typer.Option("--next", min=1)],
+    asked: list[Path] | None = None,
+    judges: Annotated[list[str] | None, typer.Option("--for")] = None,
+    sheet: bool = False,
+    out: Path = SHEETS,
+    twice: Annotated[float, typer.Option(min=0, max=1)] = TWICE,
+    strategy: Strategy | None = None,
+    orders: Orders | None = None,
+    goal: str = DEFAULT_GOAL,
     *,
     columns: ColumnFlags,
-    repeats: Annotated[bool, typer.Option("--repeats", help="Allow calls that were asked before.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed and answers give the same pairs.")] = 0,
-    output: Annotated[Literal["csv", "jsonl"], typer.Option("--format", help="How to print the pairs.")] = "csv",
+    repeats: bool = False,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    output: Annotated[Literal["csv", "jsonl"], typer.Option("--format")] = "csv",
 ) -> None:
     """The next pairs to ask, for those who judge elsewhere.
 
     Prints rows first, second (and context): show the first item first, ask which is better, and add the answer as p to
     a file given by --asked. With --for, the rows also name a judge; with --sheet, each judge gets a sheet instead.
+
+    Parameters
+    ----------
+    items : The items: CSV, TSV, JSONL, JSON, Parquet or .xlsx with a column id (or the first column), a .txt file with
+        one item per line, a folder of .txt or .md files, or a run folder. With a column context, pairs are chosen in
+        every context; with a column text, those come first whose texts differ most.
+    calls : How many calls to choose (in every context).
+    asked : Comparisons answered so far, in any form that `comparo fit` reads, a run folder too. May be repeated. Rows
+        of a sheet that have no winner yet count as asked.
+    judges : Share the pairs out to these people, such as ana,bo; may be repeated. Nobody gets a pair twice.
+    sheet : Write a sheet for each judge of --for, as .csv and .xlsx, with both texts and an empty column winner.
+        `comparo fit` reads them when they are filled in. A sheet with answers is not overwritten.
+    out : The folder of the sheets.
+    twice : For --for: the share of the pairs that two judges get, to see if they agree.
+    strategy : greedy: where the fewest comparisons connect, independent of the answers. adaptive: where the scores are
+        least certain after the answers so far. random: any pairs that connect all items. Default: greedy, and adaptive
+        for a goal top-K
+    orders : both: two calls per pair. one: each pair once, every item first and second equally often. Default: both,
+        and one with --for
+    goal : ranking, or top-K (such as top-5) to find only which items are the best K.
+    repeats : Allow calls that were asked before.
+    seed : The same seed and answers give the same pairs.
+    output : How to print the pairs.
+
+    Examples
+    --------
+    `comparo select items.csv --asked comparisons.csv --next 50 > pairs.csv`; `comparo select essays --next 60 --for
+    ana,bo --sheet`
     """
     names = names_in(judges)
     if sheet and not names:

@@ -24,9 +24,11 @@ import shlex
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from copy import copy
 from functools import partial
 from pathlib import Path, PurePath
+from types import MappingProxyType
 from typing import Any
 
 import typer
@@ -39,11 +41,52 @@ _SECRET = re.compile(r"key|token|secret|password|login", re.IGNORECASE)
 EVERY = "comparo.every"  # where a context keeps that help is asked for of every flag
 UNNAMED = "comparo.unnamed"  # where a context keeps the path of a file that was read without being named
 HERE = ("local", "simulated", "replay")  # providers that load no model but those whose SHA-256 comparo knows
+ROLES = ("id", "text", "context_id", "scores")  # of --columns
+FLAGS: ContextVar[Mapping[str, str]] = ContextVar("flags", default=MappingProxyType({}))  # of the command that runs
+QUOTES = ("'", '"')
+_PARAMETER = re.compile(
+    r"--[\w-]+ \S+"  # a flag of a command to copy, whose value stays as it is
+    r"|`(\w+)(?:=([^`]+))?`"
+    r"|(?<![^\s(])(\w+)=('[^']*'|\"[^\"]*\"|True\b|…)"
+    r"|(?<![^\s(])(?<![;,] )(\w+)=(\d+(?:\.\d+)?)\b"  # not an option of a judge, 'openai/m; price=2'
+)
 
 
 def name_of(option: TyperOption) -> str:
     """The flag's name as a file spells it: base-url."""
     return next(name for name in option.opts if name.startswith("--")).removeprefix("--")
+
+
+def flags_of(command: TyperCommand) -> dict[str, str]:
+    """The flag of each parameter of a command, and of each role of a column."""
+    options = options_of(command)
+    flags = {name_of(option).replace("-", "_"): f"--{name_of(option)}" for option in options}
+    flags |= {str(option.name): f"--{name_of(option)}" for option in options}
+    return {role: f"--columns {role}=" for role in ROLES if "columns" in flags} | flags
+
+
+def in_flags(message: str, flags: Mapping[str, str]) -> str:
+    """A message of the library, with flags in place of the parameters that it names.
+
+    These are a name in backticks, and a name with a value in quotes, a number or True.
+
+    >>> flags = {"budget": "--budget", "fresh": "--fresh", "price": "--price"}
+    >>> in_flags("choose another `budget`, such as budget='5n' or budget=500, or fresh=True, or another `seed`", flags)
+    'choose another --budget, such as --budget 5n or --budget 500, or --fresh, or another `seed`'
+    >>> in_flags("comparo rank a.csv --judge 'openai/m; price=2' --option price=2", flags)
+    "comparo rank a.csv --judge 'openai/m; price=2' --option price=2"
+    """
+
+    def flag(found: re.Match[str]) -> str:
+        name, value = found[1] or found[3] or found[5], found[2] or found[4] or found[6]
+        if name not in flags:
+            return found[0]
+        if value in (None, "True"):
+            return flags[name]
+        gap = "" if flags[name].endswith("=") else " "
+        return flags[name] + gap + (shlex.quote(value[1:-1]) if value[0] in QUOTES else value)
+
+    return _PARAMETER.sub(flag, message)
 
 
 def name_variables(command: TyperCommand) -> None:
@@ -138,8 +181,8 @@ def options_of(command: Any) -> list[TyperOption]:
 def command_line(context: typer.Context, name: str | None = None, **instead: Any) -> str:
     """A shell command with every argument, and every flag that is not at its default; nothing secret is in it.
 
-    What came from a TOML file or from a variable such as COMPARO_JUDGE is a flag of its own, so that the command needs
-    neither. `name` is that of another command, and `instead` the values of some parameters in place of those given.
+    Values from a TOML file or from a variable such as COMPARO_JUDGE are flags too: the command needs neither. `name` is
+    that of another command, and `instead` the values of some parameters in place of those given.
     """
     arguments, flags = [], []
     for parameter in context.command.params:
@@ -207,6 +250,7 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command, after asking about settings that nobody gave."""
+        FLAGS.set(flags_of(self))
         _agree(ctx)
         return super().invoke(ctx)
 

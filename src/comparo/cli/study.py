@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import typer
 
-from comparo.cli.flags import ColumnFlags, with_groups
+from comparo.cli.flags import ColumnFlags
 from comparo.cli.judge_flags import UncachedJudgeFlags
 from comparo.cli.printing import print_notes, print_table, print_text, say
 from comparo.methods import METHODS
@@ -22,116 +22,69 @@ from comparo.studies.tables import Table, attributes_table, correlations_table, 
 Shown = Literal["table", "markdown", "latex", "csv"]
 Kind = Literal["spearman", "pearson", "retention"]
 
-EPILOG = (
-    "Examples: `comparo study summeval --data ../shared/data --calls 48,240`; `comparo study items.jsonl --judgements "
-    "recorded.csv --columns scores=coherence --orders both --orders one --bias none --bias joint --method poe-bt "
-    "--out study`; `comparo study summeval --baseline geval --judge hf/Qwen/Qwen2.5-1.5B-Instruct`"
-)
 
-
-@with_groups
 def study_command(
     context: typer.Context,
-    data: Annotated[
-        str | None,
-        typer.Argument(
-            help="summeval, topicalchat, hanna or cmcqrd; or a file of items with people's scores (JSONL, JSON, "
-            "CSV, TSV, Parquet or .xlsx, a column id and columns score or score_…); or all, to write the whole study "
-            "of the paper's sets into the folder given by --out."
-        ),
-    ] = None,
-    yardstick: Annotated[
-        bool,
-        typer.Option(
-            "--yardstick",
-            help="Instead: what comparo rank does against the paper's method, call for call, on the sets in --data.",
-        ),
-    ] = False,
-    baseline: Annotated[
-        Baseline | None,
-        typer.Option(
-            help="Instead: ask --judge by another method, and compare it with people's scores. geval: a score for each "
-            "text by itself, one call per text. pairs: a merge sort by comparisons (PairS-greedy)."
-        ),
-    ] = None,
+    data: Annotated[str | None, typer.Argument()] = None,
+    yardstick: bool = False,
+    baseline: Baseline | None = None,
     *,
     asked: UncachedJudgeFlags,
-    folder: Annotated[
-        Path | None,
-        typer.Option("--data", help="Where a set of the paper lies: a folder or its file. Default: it is downloaded."),
-    ] = None,
-    judgements: Annotated[
-        Path | None,
-        typer.Option(
-            help="What a judge answered: a file of comparisons (first, second, p and, if there are contexts, context) "
-            "of one attribute, or a folder with a file SET.ATTRIBUTE.csv for each. Default: the folder judgements "
-            "beside the data."
-        ),
-    ] = None,
-    attribute: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="What was judged, by the name of people's scores; may be repeated. Default: all that were.",
-        ),
-    ] = None,
-    method: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="METHOD", help="How comparisons become scores, see comparo fit; may be repeated. Default: all six."
-        ),
-    ] = None,
-    calls: Annotated[
-        str,
-        typer.Option(
-            help="How many calls in each context, with commas between: 48 is a number, 3n three per item, all every "
-            "one that was recorded. In both orders a pair takes two calls."
-        ),
-    ] = "2n,3n,5n,10n,all",
-    draws: Annotated[int, typer.Option(min=1, help="How many times the calls are drawn from the recorded ones.")] = 100,
-    orders: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="both|one",
-            help="both: each pair is asked in both orders. one: in a random one. May be repeated. Default: both",
-        ),
-    ] = None,
-    strategy: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="random|greedy",
-            help="random: any pairs. greedy: the paper's selection. May be repeated. Default: random",
-        ),
-    ] = None,
-    bias: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="none|plug-in|joint",
-            help="How the position bias is taken out by methods poe-…, see comparo fit. May be repeated. Default: none",
-        ),
-    ] = None,
-    table: Annotated[
-        Kind,
-        typer.Option(
-            help="What to print: the Spearman or Pearson correlation with people's scores × 100, mean over contexts "
-            "and attributes ± standard deviation over draws; or retention, the share of the full set's correlation "
-            "that is kept, and the calls needed for 95% of it."
-        ),
-    ] = "spearman",
-    output: Annotated[Shown, typer.Option("--format", help="How to print the table.")] = "table",
-    out: Annotated[
-        Path | None,
-        typer.Option(help="A folder for all tables, in all formats, and the figures; docs for `study all`."),
-    ] = None,
+    folder: Annotated[Path | None, typer.Option("--data")] = None,
+    judgements: Path | None = None,
+    attribute: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
+    method: Annotated[list[str] | None, typer.Option(metavar="METHOD")] = None,
+    calls: str = "2n,3n,5n,10n,all",
+    draws: Annotated[int, typer.Option(min=1)] = 100,
+    orders: Annotated[list[str] | None, typer.Option(metavar="both|one")] = None,
+    strategy: Annotated[list[str] | None, typer.Option(metavar="random|greedy")] = None,
+    bias: Annotated[list[str] | None, typer.Option(metavar="none|plug-in|joint")] = None,
+    table: Kind = "spearman",
+    output: Annotated[Shown, typer.Option("--format")] = "table",
+    out: Path | None = None,
     columns: ColumnFlags,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same study.")] = 0,
-    processes: Annotated[int, typer.Option(min=1, help="How many processes share the work.")] = 2,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    processes: Annotated[int, typer.Option(min=1)] = 2,
 ) -> None:
-    """How few comparisons are enough, and by which method? From recorded judgements: only --baseline asks a judge.
+    """How few comparisons are enough, and by which method? From recorded judgements; --baseline asks a judge.
 
     The given number of calls is drawn at random from the recorded ones many times, every item in at least one call, and
     each method's scores are compared with people's. Repeat --orders, --strategy and --bias to compare ways of asking:
     all combinations are studied, on the same draws where they make the same calls.
+
+    Parameters
+    ----------
+    data : summeval, topicalchat, hanna or cmcqrd; or a file of items with people's scores (JSONL, JSON, CSV, TSV,
+        Parquet or .xlsx, a column id and columns score or score_…); or all, to write the whole study of the paper's
+        sets into the folder given by --out.
+    yardstick : Instead: what comparo rank does against the paper's method, call for call, on the sets in --data.
+    baseline : Instead: ask --judge by another method, and compare it with people's scores. geval: a score for each text
+        alone, one call per text. pairs: a merge sort by comparisons (PairS-greedy).
+    folder : Where a set of the paper lies: a folder or its file. Default: it is downloaded.
+    judgements : What a judge answered: a file of comparisons (first, second, p and, if there are contexts, context) of
+        one attribute, or a folder with a file SET.ATTRIBUTE.csv for each. Default: the folder judgements beside the
+        data.
+    attribute : What was judged, by the name of people's scores; may be repeated. Default: all that were.
+    method : How comparisons become scores, see comparo fit; may be repeated. Default: all six.
+    calls : How many calls in each context, with commas between: 48 is a number, 3n three per item, all every one that
+        was recorded. In both orders a pair takes two calls.
+    draws : How many times the calls are drawn from the recorded ones.
+    orders : both: each pair is asked in both orders. one: in a random one. May be repeated. Default: both
+    strategy : random: any pairs. greedy: the paper's selection. May be repeated. Default: random
+    bias : How the position bias is taken out by methods poe-…, see comparo fit. May be repeated. Default: none
+    table : What to print: the Spearman or Pearson correlation with people's scores × 100, mean over contexts and
+        attributes ± standard deviation over draws; or retention, the share of the full set's correlation that is kept,
+        and the calls needed for 95% of it.
+    output : How to print the table.
+    out : A folder for all tables, in all formats, and the figures; docs for `study all`.
+    seed : The same seed gives the same study.
+    processes : How many processes share the work.
+
+    Examples
+    --------
+    `comparo study summeval --data ../shared/data --calls 48,240`; `comparo study items.jsonl --judgements recorded.csv
+    --columns scores=coherence --orders both --orders one --bias none --bias joint --method poe-bt --out study`;
+    `comparo study summeval --baseline geval --judge hf/Qwen/Qwen2.5-1.5B-Instruct`
     """
     if yardstick:
         _yardstick(folder, judgements, output, draws, seed, processes)

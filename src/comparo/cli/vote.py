@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from comparo.cli.flags import ColumnFlags, with_groups
+from comparo.cli.flags import ColumnFlags
 from comparo.cli.printing import print_text, say
 from comparo.cli.progress import stoppable
 from comparo.cli.settings import command_line
@@ -25,54 +25,32 @@ from comparo.vote.session import Links, Voting, informative_pairs, parse_names
 if TYPE_CHECKING:
     from comparo.vote.pages import Pages
 
-EPILOG = (
-    "Example: `comparo vote essays/ --criterion 'better argued' --for ana,bo,cy`, or for a class in one network: "
-    "`comparo vote essays/ --criterion 'better argued' --invite --host 0.0.0.0`. Then `comparo runs --report RUN` "
-    "for the report. docs/vote.md has more."
-)
-
 
 @dataclass(frozen=True)
 class PeopleFlags:
-    """Who votes, and how pairs are shared out."""
+    """Who votes, and how pairs are shared out.
 
-    judges: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--for",
-            help="Who votes, such as ana,bo; each gets a link. May be repeated. More may be added later by the same "
-            "command. Default: you.",
-        ),
-    ] = None
-    invite: Annotated[
-        bool,
-        typer.Option("--invite", help="Also an invitation: whoever opens it gives a name and gets a link."),
-    ] = False
-    lineup: Annotated[
-        int,
-        typer.Option(
-            min=2, max=4, help="How many texts a judge sees at once: 2, or 3 or 4 to put in order, best first."
-        ),
-    ] = 2
-    twice: Annotated[
-        float, typer.Option(help="The share of pairs that go to two judges, so that their agreement can be measured.")
-    ] = 0.2
-    each: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="How many votes each judge is asked for; all may give more. Default: five pairs per text, shared "
-            "among the judges; none with --invite.",
-        ),
-    ] = None
-    until: Annotated[
-        float | None,
-        typer.Option(
-            help="Tell the organiser when the expected Spearman correlation with the ranking after endless votes is "
-            "this high, such as 0.9."
-        ),
-    ] = None
-    seed: Annotated[int, typer.Option(min=0, help="Another seed begins with other pairs.")] = 0
+    Parameters
+    ----------
+    judges : Who votes, such as ana,bo; each gets a link. May be repeated. More may be added later by the same command.
+        Default: you.
+    invite : Also an invitation: whoever opens it gives a name and gets a link.
+    lineup : How many texts a judge sees at once: 2, or 3 or 4 to put in order, the best first.
+    twice : The share of pairs that go to two judges, to measure their agreement.
+    each : How many votes each judge is asked for; all may give more. Default: five pairs per text, shared among the
+        judges; none with --invite.
+    until : Notify the organiser when the expected Spearman correlation with the ranking after endless votes is this
+        high, such as 0.9.
+    seed : Another seed begins with other pairs.
+    """
+
+    judges: Annotated[list[str] | None, typer.Option("--for")] = None
+    invite: bool = False
+    lineup: Annotated[int, typer.Option(min=2, max=4)] = 2
+    twice: float = 0.2
+    each: Annotated[int | None, typer.Option(min=1)] = None
+    until: float | None = None
+    seed: Annotated[int, typer.Option(min=0)] = 0
 
     def names(self) -> list[str]:
         """The names of the judges, by default the user's, and none where others are invited."""
@@ -88,58 +66,38 @@ class PeopleFlags:
 
 @dataclass(frozen=True)
 class PageFlags:
-    """The page and its address."""
+    """The page and its address.
 
-    markdown: Annotated[
-        bool,
-        typer.Option(
-            "--markdown",
-            help="Show texts as Markdown: headings, lists, bold, italics, code. HTML and links stay text. Default: as "
-            "they are.",
-        ),
-    ] = False
-    break_after: Annotated[
-        float, typer.Option(min=0, help="Minutes of judging after which a break is suggested; 0 for never.")
-    ] = 50.0  # the rest of the hour is a break, as the UK's Health and Safety Executive advises for work at screens
-    host: Annotated[
-        str,
-        typer.Option(help="The address to serve at. The default is for this machine only; 0.0.0.0 is for its network."),
-    ] = HOST
-    port: Annotated[
-        int | None,
-        typer.Option(min=1, max=65535, help="The port. Default: that of the last start, the usual one, or a free one."),
-    ] = None
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the links only, and open no page.")] = False
+    Parameters
+    ----------
+    markdown : Show texts as Markdown: headings, lists, bold, italics, code. HTML and links stay text. Default: as they
+        are.
+    break_after : Minutes of judging after which a break is suggested; 0 for never.
+    host : The address to serve at. The default is for this machine only; 0.0.0.0 is for its network.
+    port : The port. Default: that of the last start, the usual one, or a free one.
+    no_browser : Print the links only, and open no page.
+    """
+
+    markdown: bool = False
+    # The rest of the hour is a break, as the UK's Health and Safety Executive advises for work at screens.
+    break_after: Annotated[float, typer.Option(min=0)] = 50.0
+    host: str = HOST
+    port: Annotated[int | None, typer.Option(min=1, max=65535)] = None
+    no_browser: bool = False
 
 
-@with_groups
 def vote_command(
     context: typer.Context,
-    data: Annotated[
-        str,
-        typer.Argument(
-            help="The texts: a folder of .txt, .md, .docx or .pdf files, or JSONL, JSON, CSV, TSV, Parquet or .xlsx "
-            "with columns id, text (and context), a .txt file with a text a line, or a run folder: of a judge's run, "
-            "the pairs that tell most about the judge come first."
-        ),
-    ],
-    criterion: Annotated[
-        str,
-        typer.Option(help='What makes a text better, to end "Which Text is …": "better argued", "more convincing".'),
-    ],
-    kind: Annotated[str, typer.Option(help="What the texts are, as judges are told: Essay, Summary.")] = "Text",
-    heading: Annotated[
-        str | None, typer.Option(help="What stands above the context: Article. Default: the name of its column.")
-    ] = None,
+    data: str,
+    criterion: Annotated[str, typer.Option()],
+    kind: str = "Text",
+    heading: str | None = None,
     *,
     people: PeopleFlags,
     page: PageFlags,
     columns: ColumnFlags,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="The run folder. Default: comparo-runs/TIME-NAME, or that of the same voting, to continue."),
-    ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Start anew; an existing folder is renamed and kept.")] = False,
+    out: Path | None = None,
+    fresh: bool = False,
 ) -> None:
     """People vote on a page: two texts side by side, which is better? Every vote is safe before the next pair.
 
@@ -147,6 +105,23 @@ def vote_command(
     D marks the differences. With --lineup 3 or 4 they press the letters of the texts, the best first. The organiser's
     page shows votes, speed, agreement and the ranking as they come. Stop with Ctrl-C; the same command continues, with
     the same links. The run folder is like that of `comparo rank`.
+
+    Parameters
+    ----------
+    data : The texts: a folder of .txt, .md, .docx or .pdf files, or JSONL, JSON, CSV, TSV, Parquet or .xlsx with
+        columns id, text (and context), a .txt file with a text a line, or a run folder: of a judge's run, the pairs
+        that show most about the judge come first.
+    criterion : What makes a text better, to end "Which Text is …": "better argued", "more convincing".
+    kind : What the texts are, in the question to judges: Essay, Summary.
+    heading : What stands above the context: Article. Default: the name of its column.
+    out : The run folder. Default: comparo-runs/TIME-NAME, or that of the same voting, to continue.
+    fresh : Start anew; an existing folder is renamed and kept.
+
+    Examples
+    --------
+    `comparo vote essays/ --criterion 'better argued' --for ana,bo,cy`, or for a class in one network: `comparo vote
+    essays/ --criterion 'better argued' --invite --host 0.0.0.0`. Then `comparo runs --report RUN` for the report.
+    docs/vote.md has more.
     """
     check_installed()
     items = columns.read(data)

@@ -119,12 +119,12 @@ def _check_unanswered(path: Path) -> None:
     """Raise where a file is there that holds answers, or is not a sheet that was written here."""
     if not os.path.lexists(path):
         return
-    remedy = f"choose another folder with --out, and count this sheet with --asked {path}"
+    remedy = f"choose another folder with `out`, and count this sheet with asked='{path}'"
     try:
         columns = read_columns(path).columns
     except ComparisonsError as error:
         raise ComparisonsError(f"{path} is there and cannot be read as a sheet; {remedy} ({error})") from error
     if not {WINNER, "first", "second"} <= set(columns):
-        raise ComparisonsError(f"{path} is there and is no sheet of pairs; choose another folder with --out")
+        raise ComparisonsError(f"{path} is there and is no sheet of pairs; choose another folder with `out`")
     if filled := sum(not is_missing(cell) for cell in columns[WINNER]):
         raise ComparisonsError(f"{path} has {filled} answers and is not overwritten; {remedy}")

@@ -347,17 +347,16 @@ class Comparisons:
         return np.ones(len(self)) if self.lineup is None else 2.0 / self.lineup["left"]
 
     @property
-    def parts(self) -> NDArray[np.float64]:
-        """The share of an answer that each comparison is, (K,): 1, and 1/m as one of m rows of a line-up.
+    def answers(self) -> int:
+        """The number of answers: that of comparisons, each line-up counted once.
 
-        >>> Comparisons.from_rows([{"items": "x|y|z", "order": "y>x>z"}]).parts.round(2)
-        array([0.33, 0.33, 0.33])
+        >>> Comparisons.from_rows([{"items": "x|y|z", "best": "x"}, {"items": "x|y", "best": "x"}]).answers
+        2
         """
         if self.lineup is None:
-            return np.ones(len(self))
-        answer = self.lineup["answer"]
-        _, code, rows = np.unique(answer, return_inverse=True, return_counts=True)
-        return np.where(answer < 0, 1.0, 1.0 / rows[code])
+            return len(self)
+        number = self.lineup["answer"]
+        return int(np.count_nonzero(number < 0)) + len(np.unique(number[number >= 0]))
 
     @property
     def positions(self) -> NDArray[np.int32]:

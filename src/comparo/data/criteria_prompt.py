@@ -143,13 +143,13 @@ def check_names(criteria: Mapping[str, str]) -> None:
 
 
 def read_criteria(given: Sequence[str]) -> str | dict[str, str] | None:
-    """What --criterion says: one criterion without a name, several by name, or nothing.
+    """The criteria in a list of texts: one criterion without a name, several by name, or nothing.
 
     >>> read_criteria(["more coherent"]), read_criteria(["coherence=more coherent", "fluency=more fluent"])
     ('more coherent', {'coherence': 'more coherent', 'fluency': 'more fluent'})
     >>> read_criteria(["more coherent", "fluency=more fluent"])
     Traceback (most recent call last):
-    ValueError: --criterion 'more coherent' has no name, and there are several; write NAME=more coherent
+    ValueError: criterion='more coherent' has no name, and there are several; write NAME=more coherent
     """
     named = [_NAMED.fullmatch(text) for text in given]
     if not any(named) and len(given) < 2:
@@ -159,10 +159,10 @@ def read_criteria(given: Sequence[str]) -> str | dict[str, str] | None:
     criteria: dict[str, str] = {}
     for text, match in zip(given, named, strict=True):
         if match is None:
-            raise ValueError(f"--criterion {text!r} has no name, and there are several; write NAME={text}")
+            raise ValueError(f"criterion={text!r} has no name, and there are several; write NAME={text}")
         name, words = match[1], match[2].strip()
         if name in criteria:
-            raise ValueError(f"--criterion {name!r} is there twice; give each criterion once")
+            raise ValueError(f"criterion={name!r} is there twice; give each criterion once")
         criteria[name] = words
     return criteria
 

@@ -38,7 +38,7 @@ def no_column(table: Table, name: str, role: str) -> ComparisonsError:
     """The error for a column that is missing, with the columns that are there."""
     return ComparisonsError(
         f"{table.source or 'the data'}: there is no column {name!r}; the columns are "
-        f"{', '.join(chain(table.columns, table.others)) or 'none'}. Name the right one with --{role.replace('_', '-')}"
+        f"{', '.join(chain(table.columns, table.others)) or 'none'}. Name the right one with {role}='NAME'"
     )
 
 
@@ -108,7 +108,7 @@ def checked_scores(table: Table, chosen: str | Sequence[str] | None) -> dict[str
             raise ComparisonsError(
                 f"{table.source or 'the data'}: there are no scores {missing[0]!r}; there are "
                 f"{', '.join(found) or 'none'}, and the columns {', '.join(table.columns)}. "
-                "Name others with --columns scores=NAME"
+                "Name others with scores='NAME'"
             )
         found = {name: every[name] for name in chosen}
     return {name: _numbers(table, *place) for name, place in found.items()}
@@ -122,7 +122,7 @@ def checked_numbers(table: Table, chosen: Sequence[str]) -> dict[str, NDArray[np
             raise no_column(table, name, "control")
         found[name] = _numbers(table, name, table.columns[name], "control")
         if (bad := np.flatnonzero(np.isnan(found[name]))).size:
-            raise table.error(bad, name, "there is no number; give every item one, or leave --control out")
+            raise table.error(bad, name, "there is no number; give every item one, or leave `control` out")
     return found
 
 
@@ -256,9 +256,8 @@ class Items:
         """
         if missing := [name for name in names if name != LENGTH and name not in self.numbers]:
             raise ComparisonsError(f"the items have no numbers {missing[0]!r}; name such a column of their file")
-        keys = list(zip(self.contexts[self.context].tolist(), self.ids.tolist(), strict=True))
         values = {name: self.texts if name == LENGTH else self.numbers[name].tolist() for name in names}
-        return {name: dict(zip(keys, column, strict=True)) for name, column in values.items()}
+        return {name: dict(zip(self.labels, column, strict=True)) for name, column in values.items()}
 
     @cached_property
     def groups(self) -> dict[Any, NDArray[np.int64]]:
@@ -291,10 +290,14 @@ class Items:
         """
         return {context: self.ids[rows].tolist() for context, rows in self.groups.items()}
 
+    @property
+    def labels(self) -> list[tuple[Any, Any]]:
+        """The context and the id of each item."""
+        return list(zip(self.contexts[self.context].tolist(), self.ids.tolist(), strict=True))
+
     @cached_property
     def _rows(self) -> dict[tuple[Any, Any], int]:
-        keys = zip(self.contexts[self.context].tolist(), self.ids.tolist(), strict=True)
-        return {key: row for row, key in enumerate(keys)}
+        return {label: row for row, label in enumerate(self.labels)}
 
     def row(self, context: Any, item: Any) -> int:
         """The row of an item, by the label of its context and its id.
@@ -377,7 +380,7 @@ def identified(table: Table, column: Mapping[str, str | None], known: Mapping[An
     if twice.size:
         label = shown(labels[codes[twice[0]]])
         is_known = context_name or context_id
-        remedy = "" if is_known else ", or name the column of its context with --context"
+        remedy = "" if is_known else ", or name the column of its context with `context`"
         raise table.error(twice, name, f"{label} stands there before; give each item its own name{remedy}")
     shared = zip(contexts.tolist(), texts, strict=True)
     texts = tuple((known or {}).get(group) if text is None else text for group, text in shared)

@@ -112,15 +112,15 @@ def pair_groups(
         rows = [row for row, name in enumerate(names) if name == side]
         if not rows:
             known = ", ".join(list(dict.fromkeys(names))[:8])
-            raise ComparisonsError(f"no text is of {side!r}; there are {known}. Name the column by --group")
+            raise ComparisonsError(f"no text is of {side!r}; there are {known}. Name the column by `group`")
         texts: dict[Any, tuple[str, str | None]] = {}
         for row in rows:
             code = int(items.context[row])
             key = items.contexts[code]
             if key in texts:
                 raise ComparisonsError(
-                    f"{side!r} has two texts in context {shown(key)}; name the column of the inputs by --columns "
-                    "context_id=NAME"
+                    f"{side!r} has two texts in context {shown(key)}; name the column of the inputs by "
+                    "context_id='NAME'"
                 )
             texts[key] = items.texts[row], items.context_texts[code]
         found.append(texts)
@@ -147,7 +147,7 @@ def _paired(names: tuple[str, str], sides: Sequence[Mapping[Any, Any]], clusters
     known = {key: clusters.get(key, (key,)) for key, *_ in rows}
     cluster = known if len(set(known.values())) < len(rows) else None
     if names[0] == names[1]:
-        raise ComparisonsError(f"both sides are called {names[0]!r}; give them two names, such as --names old,new")
+        raise ComparisonsError(f"both sides are called {names[0]!r}; give them two names, such as names='old,new'")
     same = tuple(key for key, (text, _), (other, _) in rows if text == other)
     apart = [row for row in rows if row[1][0] != row[2][0]]
     if not apart:

@@ -22,6 +22,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+import narwhals as nw
+
 from comparo.data.columns import INSTALL, Column, Library, Table, columns_from_frame, installed
 from comparo.data.documents import rows_of_workbook, unguarded
 from comparo.errors import ComparisonsError
@@ -217,14 +219,7 @@ def _read_json(file: Binary, source: str, wanted: Collection[str] | None) -> Tab
 def _read_parquet(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
     library, data = parquet_library(source), io.BytesIO(file.read())
     try:
-        if library == "pyarrow":
-            from pyarrow import parquet
-
-            frame = parquet.read_table(data)
-        else:
-            import polars
-
-            frame = polars.read_parquet(data)
+        frame = nw.read_parquet(data, backend=library)
     except Exception as error:  # two libraries, and no base class between their errors
         raise ComparisonsError(
             f"{source} is not a whole Parquet file; write it again, or correct its ending"

@@ -119,7 +119,7 @@ def check_version(connection: sqlite3.Connection, path: object, version: int = V
     if found != version:
         raise StoreError(
             f"{path} has the schema {found} in place of {version}: it is of another version of comparo, or damaged; "
-            "use that version, mend it by `comparo runs --repair`, or start anew with --fresh"
+            "use that version, mend it by `comparo runs --repair`, or start anew with fresh=True"
         )
 
 

@@ -36,7 +36,7 @@ class Wording:
 
     Parameters
     ----------
-    name : What it is called, in `--wording` and in run.json.
+    name : What it is called, in run.json too.
     question : The sentence, with the places {kind}, {does}, {either} ("Summary A or Summary B"), {reverse} (the same
         from the last to the first), {all} ("Summary A and Summary B") and {letters} ("A or B").
     is_begun : Whether the answer is begun with the kind; the next word is then a label.

@@ -91,19 +91,19 @@ def export_run(
     if format not in get_args(Format):
         raise ValueError(f"format is one of {', '.join(get_args(Format))}, not {format!r}")
     if format != "dpo" and (prompt != CONTEXT or conversational or least_margin):
-        raise ValueError("--dpo-prompt, --conversational and --least-margin belong to --format dpo; leave them out")
+        raise ValueError("`prompt`, `conversational` and `least_margin` belong to format='dpo'; leave them out")
     if texts and format in ("dpo", "hf"):
-        raise ValueError(f"--texts belongs to csv, parquet and jsonl; --format {format} always has them")
+        raise ValueError(f"`texts` belongs to csv, parquet and jsonl; format={format!r} always has them")
     if least_margin < 0:
-        raise ValueError(f"--least-margin is a difference of scores, 0 or more, not {least_margin:g}")
+        raise ValueError(f"`least_margin` is a difference of scores, 0 or more, not {least_margin:g}")
     folder = Path(run)
     path = Path(f"{folder.resolve().name}{ENDINGS[format]}") if out is None else Path(out)
     if format != "hf":
         split_ending(path, [Path(f"run{ENDINGS[format]}").suffix])
     if (path.exists() or path.is_symlink()) and not force:
-        raise ValueError(f"{path} is there already; choose another --out, or overwrite it by --force")
+        raise ValueError(f"{path} is there already; choose another `out`, or overwrite it by force=True")
     if format == "hf" and path.exists() and not path.is_dir():
-        raise ValueError(f"{path} is a file; --format hf writes a folder, so give --out another name")
+        raise ValueError(f"{path} is a file; format='hf' writes a folder, so give `out` another name")
     if format in ("dpo", "hf"):
         record = read_record(folder)
         if format == "hf":

@@ -14,50 +14,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from comparo.data.columns import Column, installed
 from comparo.data.writing import write_columns
 from comparo.errors import ComparisonsError
 from comparo.export.preferences import comparison_columns, item_columns
 from comparo.report.making import METHODS, prompt_of, question, score_meaning
+from comparo.report.page import environment
 from comparo.report.record import Record
 
 CARD = "README.md"
-SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))  # names of the Hub
 LABELS = ("first", "second", "context", "judge", "id", "context_id", "group", "item")
-MEANINGS = {
-    "comparisons": {
-        "first": "the id of the text shown first",
-        "second": "the id of the text shown second",
-        "p": "the judge's probability that the first is better; 0, 0.5 and 1 from a judge that only decides",
-        "weight": "the weight of the answer",
-        "context": "the context_id that both texts belong to",
-        "judge": "who answered: the judge, with its wording where there were several",
-        "mass": "the share of its probability that the judge put on the two labels",
-    },
-    "items": {
-        "id": "the name of the text; unique within its context",
-        "text": "what the judge read",
-        "context_id": "the name of the context",
-        "context": "what the judge read before the two texts",
-        "group": "what texts have in common, such as the system that wrote them",
-    },
-    "ranking": {
-        "context": "the context_id; every context is ranked on its own",
-        "item": "the id of the text",
-        "score": "the score; what it says is above",
-        "judge_score": "the judge's own score, where the score is a consensus",
-        "std": "the standard error of the score",
-        "low": "the lower end of its interval",
-        "high": "the upper end of its interval",
-        "rank": "1 for the best of its context",
-        "judge_rank": "the rank by the judge alone, where the score is a consensus",
-        "tier": "texts that cannot be told apart share one",
-        "comparisons": "how many answers the text is in",
-        "component": "texts of different components were never compared, not even through others",
-    },
-}
 
 
 def write_dataset(folder: Path, record: Record) -> dict[str, int]:
@@ -77,7 +43,7 @@ def write_dataset(folder: Path, record: Record) -> dict[str, int]:
             write_columns(folder / "data" / f"{name}{ending}", _as_text(columns))
         (folder / CARD).write_text(card(record, tables, ending), encoding="utf-8")
     except OSError as error:
-        raise ComparisonsError(f"{folder} cannot be written ({error.strerror}); choose another --out") from error
+        raise ComparisonsError(f"{folder} cannot be written ({error.strerror}); choose another `out`") from error
     return {name: _rows(columns) for name, columns in tables.items()}
 
 
@@ -94,19 +60,11 @@ def card(record: Record, tables: Mapping[str, Mapping[str, Column]], ending: str
     """The card of a data set: its header, and in words what its files hold, who judged, when, and how to load it."""
     prompt, ranking = prompt_of(record.configuration), record.ranking
     rows = {name: _rows(columns) for name, columns in tables.items()}
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        undefined=StrictUndefined,
-        autoescape=False,  # Markdown; what is not of this package goes through one of the filters
-    )
-    environment.filters |= {"tojson_text": json.dumps, "plain": _plain, "code": _code, "fenced": _fenced}
-    return environment.get_template("card.md.j2").render(
+    templates = environment(Path(__file__).parent, is_html=False)
+    templates.filters |= {"tojson_text": json.dumps, "plain": _plain, "code": _code, "fenced": _fenced}
+    return templates.get_template("card.md.j2").render(
         title=f"Comparisons: {question(prompt)}",
-        size=next((name for most, name in SIZES if rows["comparisons"] < most), "1M<n<10M"),
-        tables={name: {column: _meaning(name, column) for column in of} for name, of in tables.items()},
+        tables=tables,
         rows=rows,
         contexts=len(record.items.contexts),
         judges=list(dict.fromkeys(map(str, tables["comparisons"]["judge"]))),
@@ -124,15 +82,6 @@ def _templates(identity: Mapping[str, Any]) -> list[str]:
     """The prompts of a run, each once."""
     asked = [voice["prompt"] for voice in identity.get("voices", {}).values()] or [identity["prompt"]]
     return list(dict.fromkeys(prompt["template"] for prompt in asked))
-
-
-def _meaning(table: str, column: str) -> str:
-    """What a column is; those that are not known by name are people's scores, or controlled numbers."""
-    if (known := MEANINGS[table].get(column)) is not None:
-        return known
-    if table == "items":
-        return "a score by people" if column.startswith("score") else "a number that was held equal"
-    return "the same with something held equal, as the name says"
 
 
 def _code(text: Any) -> str:

@@ -179,7 +179,7 @@ def preference_columns(
     if CONTEXT in prompt and (missing := [code for code, text in zip(context, shown, strict=True) if text is None]):
         label = items.contexts[missing[0]]
         place = "the texts have" if label is None else f"context {label!r} has"
-        raise ValueError(f"{place} no text to be the prompt; say by --dpo-prompt what the texts answer")
+        raise ValueError(f"{place} no text to be the prompt; say by `prompt` what the texts answer")
     asked = [prompt.replace(CONTEXT, text or "") for text in shown]
     chosen, rejected = ([items.texts[each] for each in row[nodes].tolist()] for nodes in (found.chosen, found.rejected))
     columns: dict[str, Column] = {
@@ -202,7 +202,7 @@ def _messages(role: str, texts: Sequence[str]) -> list[Any]:
 
 def _nothing(found: Pairs, least_margin: float) -> str:
     if found.close:
-        return f"no pair has a margin of {least_margin:g} or more; choose a smaller --least-margin"
+        return f"no pair has a margin of {least_margin:g} or more; choose a smaller `least_margin`"
     return (
         f"no pair is preferred: {found.ties} are ties, and the answers about {found.contradicted} contradict the scores"
     )

@@ -16,12 +16,11 @@ from comparo.judges.batch_endpoints import AnthropicBatches
 from comparo.judges.batches import SHARE
 from comparo.judges.caller import Caller, Case, Said
 from comparo.judges.http import Answer, whole_characters
-from comparo.judges.prices import Price, Usage, count
+from comparo.judges.prices import Usage, count
 from comparo.judges.probing import Findings, ListedJudge
 from comparo.judges.refusals import Complaint
-from comparo.judges.settings import NONE, VERDICT, check_effort
+from comparo.judges.settings import NONE, VERDICT, loader
 
-EFFORTS = ("low", "medium", "high", "xhigh", "max")  # that the API knows; a model may have fewer
 REASONING = 16_000  # tokens of a reply with reasoning, as in the examples of Anthropic's documentation
 LEAST = 1024  # the least that Anthropic's API takes as a budget of reasoning
 CACHED = {"type": "ephemeral"}  # the prompt is kept for five minutes, so that further votes on it read it from there
@@ -32,11 +31,17 @@ CUT = ("max_tokens", "model_context_window_exceeded")
 
 @dataclass(frozen=True, kw_only=True)
 class AnthropicJudge(ListedJudge):
-    """Claude; `load` explains its options.
+    """Claude, with the key in the environment's ANTHROPIC_API_KEY.
+
+    Each of the `votes` is one call. The temperature is only sent if it is given: recent models refuse it. `thinking` is
+    from 1,024 up, for models without levels of effort.
 
     >>> judge = load("claude-haiku-5-5", votes=3, effort="none")
     >>> judge.name, judge.chooses, judge.reply_tokens
     ('anthropic/claude-haiku-5-5', True, 64)
+    >>> load("claude-haiku-5-5", votes=0)
+    Traceback (most recent call last):
+    ValueError: votes = 0 reads log-probabilities, which Claude does not give; sample verdicts, as by votes=5
     """
 
     provider: ClassVar[str] = "anthropic"
@@ -46,6 +51,18 @@ class AnthropicJudge(ListedJudge):
     address_variable: ClassVar[str] = "ANTHROPIC_BASE_URL"
     example: ClassVar[str] = "claude-haiku-5-5"
     priced: ClassVar[str] = "anthropic"
+    efforts: ClassVar[tuple[str, ...]] = ("low", "medium", "high", "xhigh", "max")
+
+    votes: int = 1
+
+    def check_options(self) -> None:
+        if not self.votes:
+            raise ValueError(
+                "votes = 0 reads log-probabilities, which Claude does not give; sample verdicts, as by votes=5"
+            )
+        if self.thinking is not None and self.thinking < LEAST:
+            raise ValueError(f"thinking = {self.thinking} is less than {LEAST}, the least that Anthropic's API takes")
+        super().check_options()
 
     @property
     def listing(self) -> str:
@@ -81,7 +98,7 @@ class AnthropicJudge(ListedJudge):
             raise JudgeError(f"{self.name} writes {most} tokens at most, not {self.reply_tokens}; lower max_tokens")
         if not isinstance(able, dict):
             return []
-        efforts = [level for level in EFFORTS if _takes(able, "effort", level) is not False]
+        efforts = [level for level in self.efforts if _takes(able, "effort", level) is not False]
         modes = {mode: _takes(able, "thinking", "types", mode) for mode in ("adaptive", "disabled", "enabled")}
         if _takes(able, "effort") is False:
             efforts = []
@@ -185,72 +202,4 @@ def _usage(usage: Any) -> Usage:
     return Usage(read, written or 0, cached, stored, reasoning, None not in (plain, written))
 
 
-def load(
-    model: str,
-    *,
-    base_url: str | None = None,
-    concurrency: int = 32,
-    votes: int = 1,
-    graded: bool = False,
-    effort: str | None = None,
-    thinking: int | None = None,
-    price: Price | str | None = None,
-    timeout: float | None = None,
-    retries: int = 5,
-    window: int | None = None,
-    temperature: float | None = None,
-    max_tokens: int | None = None,
-) -> AnthropicJudge:
-    """Claude as a judge, with the key in the environment's ANTHROPIC_API_KEY.
-
-    Parameters
-    ----------
-    model
-        The model's name, such as claude-haiku-5-5.
-    base_url
-        The server, by default the environment's ANTHROPIC_BASE_URL, else Anthropic's.
-    concurrency
-        The most calls at a time.
-    votes
-        How many verdicts to sample for a question, one call each.
-    graded
-        Whether verdicts are from A>>B to B>>A.
-    effort
-        How much the model reasons: none, low, medium, high, xhigh or max; by default the model's own.
-    thinking
-        Tokens that the model may reason with, from 1,024 up, for models without levels of effort.
-    price
-        USD per million tokens read and written; by default that of a known model.
-    timeout
-        Seconds for the whole of one try; by default 60 without reasoning, else 600.
-    retries
-        How many more tries may follow; no pause before one is longer than `timeout`.
-    window
-        How many tokens a prompt may have.
-    temperature
-        Only sent if given: recent models refuse it.
-    max_tokens
-        The most tokens of a reply, reasoning included; by default as many as it needs.
-
-    Raises
-    ------
-    ValueError
-        An option is outside its range, or two do not go together.
-
-    Examples
-    --------
-    >>> load("claude-haiku-5-5").base_url
-    'https://api.anthropic.com'
-    >>> load("claude-haiku-5-5", votes=0)
-    Traceback (most recent call last):
-    ValueError: votes = 0 reads log-probabilities, which Claude does not give; sample verdicts, as by votes=5
-    """
-    options = dict(locals())
-    if votes == 0 and not graded:
-        raise ValueError(
-            "votes = 0 reads log-probabilities, which Claude does not give; sample verdicts, as by votes=5"
-        )
-    if thinking is not None and isinstance(thinking, int) and thinking < LEAST:
-        raise ValueError(f"thinking = {thinking} is less than {LEAST}, the least that Anthropic's API takes")
-    check_effort(effort, thinking, EFFORTS)
-    return AnthropicJudge.checked(options)
+load = loader(AnthropicJudge)

@@ -13,7 +13,7 @@ keeps the request, or that gives the answers of the batch.
 import json
 import math
 import re
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -22,7 +22,7 @@ from typing import Any, NoReturn, TypeVar
 
 from comparo.data.prompts import Question
 from comparo.errors import JudgeError
-from comparo.judges.batches import WINDOW, BatchClient, Batches, GarbledError, Line, Refused, State
+from comparo.judges.batches import WINDOW, BatchClient, GarbledError, Line, Refused, State
 from comparo.judges.caller import Caller
 from comparo.judges.http import Answer, HttpClient, NoAnswerError, as_json
 from comparo.judges.prices import count
@@ -40,9 +40,16 @@ Value = TypeVar("Value")
 Object = Mapping[str, Any]
 
 
-class ServerBatches(Batches):
-    """What the batches of all servers have in common."""
+class Batches(ABC):
+    """Batches of one judge, all asked by one prompt; errors that no further try can mend are a JudgeError.
 
+    A batch is a file of lines, one request each; it is uploaded, created, looked at until it is over, and then its
+    lines are read, in any order. A question has one line, or several where each vote is a request of its own. No batch
+    has more than `most_lines` lines or `most_bytes` bytes.
+    """
+
+    most_lines: int
+    most_bytes: int
     route: str  # to the batches
     after: str  # the parameter that asks for the next page of a list
     skew: float  # seconds by which the server's clock may be behind this one
@@ -52,7 +59,39 @@ class ServerBatches(Batches):
         self._judge, self._caller = judge, caller
         self._server = BatchClient(judge.base_url, headers, secrets, judge.keys[0], judge.patience, judge.retries)
 
+    @abstractmethod
+    def line(self, name: str, request: Any) -> bytes:
+        """A line of the file; the name identifies its result."""
+
+    @abstractmethod
+    def upload(self, name: str, path: Path) -> str:
+        """Upload a file of lines under a name; return its id, "" where lines are sent when the batch is created."""
+
+    @abstractmethod
+    def create(self, name: str, file: str, path: Path) -> State:
+        """Create the batch; ConnectionError where it is not known whether that was done."""
+
+    @abstractmethod
+    def find(self, name: str, file: str, created: float, lines: int, others: Sequence[str]) -> State | None:
+        """The batch of this name whose creation was not confirmed; None where there is none.
+
+        It was created after `created` (in seconds since 1970), of `lines` lines, of the file with this id, and is none
+        of the `others`.
+        """
+
+    @abstractmethod
+    def results(self, state: State) -> Iterator[Line]:
+        """The lines of a batch that is over, in any order, perhaps some of them twice or not at all."""
+
+    @abstractmethod
+    def discard(self, name: str, file: str) -> None:
+        """Delete an uploaded file of which no batch was made, if that is possible; `file` may be ""."""
+
+    @abstractmethod
+    def _state(self, batch: Object) -> State: ...
+
     def requests(self, question: Question) -> list[Any] | Judgement:
+        """The requests that a question needs, one for each line; a failed judgement where it cannot be asked."""
         recorder = _Recorder()
         self._caller.client = recorder
         failed = _now(self._caller.answer(question))
@@ -62,6 +101,7 @@ class ServerBatches(Batches):
         return [recorder.body] * (self._judge.votes if alone else 1)
 
     def read(self, question: Question, answers: Sequence[Line]) -> Judgement:
+        """What the answers to all requests of a question say."""
         if without := [answer.error for answer in answers if answer.error is not None]:
             return Judgement(question, error=self._server.secrets.scrub(without[0]))
         self._caller.client = _Replayer(answers)
@@ -71,16 +111,16 @@ class ServerBatches(Batches):
         return Judgement(question, error=str(found))
 
     def state(self, id: str) -> State:  # noqa: A002
+        """How far a batch is."""
         return self._state(self._server.explained("GET", f"{self.route}/{safe_id(id)}", is_made=True))
 
     def cancel(self, id: str) -> None:  # noqa: A002
+        """Let the server end a batch early; lines that are answered by then have results."""
         self._server.explained("POST", f"{self.route}/{safe_id(id)}/cancel", is_made=True)
 
     def close(self) -> None:
+        """Close the connections."""
         self._server.close()
-
-    @abstractmethod
-    def _state(self, batch: Object) -> State: ...
 
     def _created(self, **content: Any) -> State:
         try:
@@ -89,7 +129,7 @@ class ServerBatches(Batches):
             raise ConnectionError(str(problem)) from None
 
     def _lines(self, route: str, read: Callable[[Object], Line | None]) -> Iterator[Line]:
-        return (line for told in self._server.lines(route) if (line := read(told)) is not None)
+        return (line for result in self._server.lines(route) if (line := read(result)) is not None)
 
     def _listed(self, route: str, more: str = "") -> Iterator[Object]:
         """What the server lists, the newest first, page by page."""
@@ -111,28 +151,24 @@ class ServerBatches(Batches):
         return found
 
 
-class OpenAIBatches(ServerBatches):
+class OpenAIBatches(Batches):
     """Batches of OpenAI's API."""
 
     most_lines, most_bytes = 50_000, 200_000_000  # of a file, by OpenAI's reference of the Batch API
     route, after, skew = "/batches", "after", 3600.0
 
-    @property
-    def _endpoint(self) -> str:
-        return "/v1/chat/completions" if self._judge.endpoint == "chat" else "/v1/completions"
+    def __init__(self, judge: Settings, caller: Caller, endpoint: str) -> None:
+        super().__init__(judge, caller)
+        self._endpoint = endpoint
 
     def line(self, name: str, request: Any) -> bytes:
         return as_json({"custom_id": name, "method": "POST", "url": self._endpoint, "body": request}) + b"\n"
 
     def upload(self, name: str, path: Path) -> str:
-        with path.open("rb") as file:
-
-            def content() -> dict[str, Any]:
-                file.seek(0)
-                part = (f"{name}.jsonl", file, "application/jsonl")
-                return {"data": {"purpose": "batch"}, "files": {"file": part}}
-
-            return self._id(self._server.explained("POST", "/files", send=content))
+        with path.open("rb") as file:  # every try sends it from its beginning
+            part = (f"{name}.jsonl", file, "application/jsonl")
+            sent = self._server.explained("POST", "/files", data={"purpose": "batch"}, files={"file": part})
+            return self._id(sent)
 
     def create(self, name: str, file: str, path: Path) -> State:
         body = {"input_file_id": file, "endpoint": self._endpoint, "completion_window": f"{WINDOW}h"}
@@ -184,7 +220,7 @@ class OpenAIBatches(ServerBatches):
         )
 
 
-class AnthropicBatches(ServerBatches):
+class AnthropicBatches(Batches):
     """Message Batches of Anthropic's API."""
 
     most_lines, most_bytes = 100_000, 255_000_000  # of a batch: Anthropic takes 256 MB, of which lines are not all
@@ -283,17 +319,17 @@ def _now(asked: Coroutine[Any, Any, Value]) -> Value | None:
     raise RuntimeError("a batch is read without waiting")
 
 
-def _openai_line(told: Object) -> Line | None:
+def _openai_line(result: Object) -> Line | None:
     """A line of OpenAI's results; None where it holds none."""
-    name, response, error = str(told.get("custom_id", "")), told.get("response"), told.get("error")
+    name, response, error = str(result.get("custom_id", "")), result.get("response"), result.get("error")
     if isinstance(response, dict):
         return Line(name, count(response, "status_code") or 200, response.get("body"))
     return Line(name, error=_fault(error)) if isinstance(error, dict) else None
 
 
-def _anthropic_line(told: Object) -> Line | None:
+def _anthropic_line(line: Object) -> Line | None:
     """A line of Anthropic's results; None where it holds none, as for a request that was cancelled before it ran."""
-    name, result = str(told.get("custom_id", "")), told.get("result")
+    name, result = str(line.get("custom_id", "")), line.get("result")
     if not isinstance(result, dict):
         return None
     kind = result.get("type")

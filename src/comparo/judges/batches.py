@@ -1,30 +1,27 @@
-"""The contract of batches: many questions in one upload, answered within a day at a lower price.
-
-A judge that takes batches has two further members: `batches(prompt)` returns its `Batches`, and `at_batch_price()` the
-same judge at the price of a batch. A batch is a file of lines, one request each; it is uploaded, created, looked at
-until it is over, and then its lines are read, in any order. A question has one line, or several where each vote is a
-request of its own. `batch_endpoints.py` implements the contract; `run/batch.py` keeps batches in a run folder.
+"""Requests about batches to one server, and what they return.
 
 `BatchClient` sends requests one after another: small answers in JSON, uploads of files, downloads line by line. Limits,
-pauses and redirects are as in `http.py`, except that a large file may take any time as long as it moves.
+pauses and redirects are as in `http.py`, except that a large file may take any time as long as it moves. The batches
+themselves are in `batch_endpoints.py`, and `run/batch.py` keeps them in a run folder.
 """
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from comparo.data.prompts import Question
 from comparo.errors import JudgeError
 from comparo.judges.http import LONGEST_PAUSE, PAUSE, Secrets, asked_pause, make_client, may_pass
-from comparo.judges.protocol import Judgement
-from comparo.judges.refusals import read_complaint
+from comparo.judges.refusals import bad_key, no_credit, read_complaint
 
 WINDOW = 24  # hours in which OpenAI and Anthropic answer a batch, or let it expire
 SHARE = 0.5  # of the ordinary price that a batch costs: half of it at both
+LONGEST_LINE = 2**24  # bytes of one line of results
+MOST = 2**24  # bytes of an answer that is no file
+PATIENCE = 600.0  # seconds of silence, as OpenAI's own library waits: a large upload is checked before it is answered
+LONGEST_ASKED = 60.0  # seconds of a pause that the server asks for; its limits are per minute
 
 
 class SilentError(JudgeError):
@@ -69,63 +66,15 @@ class Line:
     error: str | None = None
 
 
-class Batches(Protocol):
-    """Batches of one judge, all asked by one prompt; errors that no further try can mend are a JudgeError.
+class Refused(Exception):  # noqa: N818
+    """An answer with a status of 300 or more, in the server's words; 500 where there is none.
 
-    No batch has more than `most_lines` lines or `most_bytes` bytes. `find` looks for a batch whose
-    creation was never confirmed: after `created` (a time in seconds since 1970), of `lines` lines, of the file with
-    this id, and none of those that are known to be `others`.
+    `asked` are the seconds that the server asks to wait.
     """
 
-    most_lines: int
-    most_bytes: int
-
-    def requests(self, question: Question) -> list[Any] | Judgement:
-        """The requests that a question needs, one for each line; a failed judgement where it cannot be asked."""
-
-    def line(self, name: str, request: Any) -> bytes:
-        """A line of the file; the name identifies its result."""
-
-    def read(self, question: Question, answers: Sequence[Line]) -> Judgement:
-        """What the answers to all requests of a question say."""
-
-    def upload(self, name: str, path: Path) -> str:
-        """Upload a file of lines under a name; return its id, "" where lines are sent when the batch is created."""
-
-    def create(self, name: str, file: str, path: Path) -> State:
-        """Create the batch; ConnectionError where it is not known whether that was done."""
-
-    def find(self, name: str, file: str, created: float, lines: int, others: Sequence[str]) -> State | None:
-        """The batch of this name, None where there is none."""
-
-    def state(self, id: str) -> State:  # noqa: A002
-        """How far a batch is."""
-
-    def results(self, state: State) -> Iterator[Line]:
-        """The lines of a batch that is over, in any order, perhaps some of them twice or not at all."""
-
-    def cancel(self, id: str) -> None:  # noqa: A002
-        """Let the server end a batch early; lines that are answered by then have results."""
-
-    def discard(self, name: str, file: str) -> None:
-        """Delete an uploaded file of which no batch was made, if that is possible; `file` may be ""."""
-
-    def close(self) -> None:
-        """Close the connections."""
-
-
-LONGEST_LINE = 2**24  # bytes of one line of results
-MOST = 2**24  # bytes of an answer that is no file
-PATIENCE = 600.0  # seconds of silence, as OpenAI's own library waits: a large upload is checked before it is answered
-LONGEST_ASKED = 60.0  # seconds of a pause that the server asks for; its limits are per minute
-
-
-class Refused(Exception):  # noqa: N818
-    """An answer with a status of 300 or more, in the server's words."""
-
-    def __init__(self, status: int, said: str, asked: float | None = None) -> None:
-        super().__init__(f"({status}): {said}")
-        self.status, self.asked = status, asked  # `asked`: the seconds that the server asks to wait
+    def __init__(self, said: str, status: int = 500, asked: float | None = None) -> None:
+        super().__init__(said)
+        self.status, self.asked = status, asked
 
 
 class BatchClient:
@@ -144,32 +93,21 @@ class BatchClient:
     def close(self) -> None:
         self._http.close()
 
-    def ask(
-        self,
-        method: str,
-        route: str,
-        *,
-        once: bool = False,
-        send: Callable[[], dict[str, Any]] | None = None,
-        **content: Any,
-    ) -> dict[str, Any]:
+    def ask(self, method: str, route: str, *, once: bool = False, **content: Any) -> dict[str, Any]:
         """Return the object that the server answers with; a JudgeError or `Refused` where it does not.
 
-        `send` gives the content anew for every try. A request that may have been done is not repeated if it is to be
-        sent `once`: ConnectionError where that is not known.
+        A request that may have been done is not repeated if it is to be sent `once`: ConnectionError where that is not
+        known.
         """
         tried = 0
         while True:
             try:
-                return self._once(method, route, send() if send else content)
-            except (ConnectionError, Refused) as problem:
-                refused = problem.status if isinstance(problem, Refused) else 500
-                if once and refused != 429 and may_pass(refused):  # it may have been done all the same
+                return self._once(method, route, content)
+            except Refused as problem:
+                if once and problem.status != 429 and may_pass(problem.status):  # it may have been done all the same
                     raise ConnectionError(str(problem)) from None
                 self._wait(problem, tried)
-            except GarbledError as problem:
-                raise ConnectionError(str(problem)) if once else problem from None
-            tried += 1
+                tried += 1
 
     def lines(self, route: str) -> Iterator[dict[str, Any]]:
         """Yield the lines of a file, each read as a JSON object; lines that are none are left out.
@@ -180,14 +118,14 @@ class BatchClient:
         while True:
             try:
                 with self._opened("GET", route, {}) as response:
-                    for count, line in enumerate(_split(response)):
-                        if count >= number:
-                            number, tried = count + 1, 0
+                    for place, line in enumerate(_split(response)):
+                        if place >= number:
+                            number, tried = place + 1, 0
                             if (value := _object(line)) is not None:
                                 yield value
                 return
-            except (ConnectionError, Refused) as problem:
-                if isinstance(problem, Refused) and not may_pass(problem.status):
+            except Refused as problem:
+                if not may_pass(problem.status):
                     raise self._lost(problem) from None
                 self._wait(problem, tried)
                 tried += 1
@@ -200,17 +138,17 @@ class BatchClient:
             if is_made and problem.status in (404, 410):
                 raise self._lost(problem) from None
             if problem.status in (404, 405, 501):
-                raise JudgeError(f"{self.address} takes no batches {problem}; leave --batch out") from None
+                raise JudgeError(f"{self.address} takes no batches {problem}; leave batch out") from None
             raise JudgeError(f"{self.address} refused the batch {problem}") from None
 
-    def _wait(self, problem: Exception, tried: int) -> None:
+    def _wait(self, problem: Refused, tried: int) -> None:
         """Pause before the next try; raise an error where there is none."""
-        if isinstance(problem, Refused) and not may_pass(problem.status):
+        if not may_pass(problem.status):
             raise problem
         if tried >= self.retries:
             raise SilentError(f"{self.address} gives no answer in {tried + 1} tries ({problem})") from None
-        asked = problem.asked if isinstance(problem, Refused) else None
-        time.sleep(min(asked, LONGEST_ASKED) if asked else min(PAUSE * 2 ** min(tried, 10), LONGEST_PAUSE))
+        growing = min(PAUSE * 2 ** min(tried, 10), LONGEST_PAUSE)
+        time.sleep(min(problem.asked, LONGEST_ASKED) if problem.asked else growing)
 
     def _once(self, method: str, route: str, content: dict[str, Any]) -> dict[str, Any]:
         with self._opened(method, route, content) as response:
@@ -230,21 +168,20 @@ class BatchClient:
                     raise self._refusal(response, route)
                 yield response
         except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError) as problem:
-            raise ConnectionError(f"{type(problem).__name__}: {self.secrets.scrub(str(problem))}") from None
+            raise Refused(f"{type(problem).__name__}: {self.secrets.scrub(str(problem))}") from None
 
     def _refusal(self, response: Any, route: str) -> Exception:
         status, text = response.status_code, _beginning(response).decode("utf-8-sig", "replace")
-        if status == 401:  # its words may hold parts of the key
-            return JudgeError(f"{self.address} refused the key (401); set {self.key} to one that is valid there")
-        if status == 402 or (status == 429 and "insufficient_quota" in read_complaint(text).codes):
-            where = f"{self.address} has no credit left for this key ({status})"
-            return JudgeError(f"{where}; top it up, then run this again")
-        said = f"{self.secrets.short(text, 300)} at {route.partition('?')[0]}"
-        return Refused(status, said, asked_pause(response.headers))
+        if status == 401:
+            return bad_key(self.address, status, self.key)
+        if read_complaint(text).is_unpaid(status):
+            return no_credit(self.address, f"({status})")
+        said = f"({status}): {self.secrets.short(text, 300)} at {route.partition('?')[0]}"
+        return Refused(said, status, asked_pause(response.headers))
 
     def _lost(self, problem: Refused) -> LostError:
         return LostError(
-            f"{self.address} has lost the batch, or its results {problem}. With --batch cancel it is given up, and "
+            f"{self.address} has lost the batch, or its results {problem}. With batch='cancel' it is given up, and "
             "the same command then asks its questions again"
         )
 

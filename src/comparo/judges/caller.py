@@ -7,7 +7,7 @@ import json
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -18,7 +18,7 @@ from comparo.errors import JudgeError
 from comparo.judges.http import Answer, HttpClient, NoAnswerError, whole_characters
 from comparo.judges.prices import Usage
 from comparo.judges.protocol import Judgement, mean_of, shared_call
-from comparo.judges.refusals import FILTERED, Complaint, read_complaint, spoken
+from comparo.judges.refusals import FILTERED, Complaint, bad_key, no_credit, read_complaint, spoken
 from comparo.judges.settings import Settings
 
 FORMS = 13  # in which a question is sent: five parts of `Dialect` changed, five smaller limits, two cuts of the prompt
@@ -35,13 +35,13 @@ class AnswerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One reply: its words, its log-probabilities in the form of OpenAI's API, and why it was withheld.
+    """One reply: its words, the log-probabilities of its tokens, and why it was withheld.
 
     `cut`: it ended at the limit of its tokens; `reasoned`: the tokens before its words may be those of reasoning.
     """
 
     text: str = ""
-    logprobs: dict[str, Any] = field(default_factory=dict)
+    logprobs: Iterable[verdicts.Row] = ()
     withheld: str = ""
     cut: bool = False
     reasoned: bool = False
@@ -58,10 +58,6 @@ class Case:
     model: str = ""
     usage: Usage = field(default_factory=Usage)
     form: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def texts(self) -> list[str]:
-        return [self.question.first_text, self.question.second_text, self.question.context_text or ""]
 
 
 class Caller(ABC):
@@ -158,7 +154,7 @@ class Caller(ABC):
         if said.reasoned:  # the label may be one that its reasoning mentions
             raise self.without_logprobs("it reasons before it answers")
         try:
-            positions = verdicts.token_logprobs(said.logprobs)
+            positions = verdicts.token_positions(said.logprobs)
             if isinstance(self.prompt, CriteriaPrompt):
                 found = verdicts.read_lines(positions, self.prompt)
             else:
@@ -244,10 +240,11 @@ class Caller(ABC):
             where = self.secrets.short(answer.location(url))
             remedy = "set base_url to the address of the API itself"
             raise JudgeError(f"{url} points to {where} ({status}), where nothing was sent; {remedy}")
-        if status == 401:  # its words may hold parts of the key
+        if status == 401:
             raise self.bad_key(status)
-        complaint = read_complaint(answer.text, case.text, case.texts)
-        if status == 402 or (status == 429 and "insufficient_quota" in complaint.codes):
+        texts = (*case.question.texts, case.question.context_text or "")
+        complaint = read_complaint(answer.text, case.text, texts)
+        if complaint.is_unpaid(status):
             raise self.no_credit(answer)
         if complaint.is_filter:
             raise AnswerError(f"{FILTERED} the question {said}")
@@ -270,14 +267,10 @@ class Caller(ABC):
         return JudgeError(f"{self.judge.name} does not take this {option} {self.quoted(answer)}; {remedy}")
 
     def no_credit(self, answer: Answer) -> JudgeError:
-        """The error for a key that no more can be spent with."""
-        url, said = self.judge.base_url, self.quoted(answer)
-        return JudgeError(f"{url} has no credit left for this key {said}; top it up, then run this again")
+        return no_credit(self.judge.base_url, self.quoted(answer))
 
     def bad_key(self, status: int) -> JudgeError:
-        """The error for a key that the server refuses."""
-        key = self.judge.keys[0]
-        return JudgeError(f"{self.judge.base_url} refused the key ({status}); set {key} to one that is valid there")
+        return bad_key(self.judge.base_url, status, self.judge.keys[0])
 
     def without_logprobs(self, why: str = "") -> Exception:
         """The error for a server, or for one of its answers, without log-probabilities."""
@@ -285,8 +278,8 @@ class Caller(ABC):
         if self.dialect.gives_logprobs:
             return AnswerError(f"{where} gives no log-probabilities for this question{f': {why}' if why else ''}")
         return JudgeError(
-            f"{where} gives no log-probabilities{f' ({why})' if why else ''}; use --option votes=5 to sample verdicts "
-            "instead (that is another run: give it another --out, or none)"
+            f"{where} gives no log-probabilities{f' ({why})' if why else ''}; use votes=5 to sample verdicts instead "
+            "(that is another run: give it another folder by out=…, or none)"
         )
 
     def quoted(self, answer: Answer) -> str:

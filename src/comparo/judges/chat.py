@@ -6,10 +6,13 @@ The prompt ends with the beginning of the answer, and the next word is a label.
 from __future__ import annotations
 
 import hashlib
+import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +20,14 @@ from jinja2 import TemplateError
 
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
-from comparo.judges.labels import Spellings, TokenPath, common_prefix, find_spellings
+from comparo.judges.labels import (
+    Spellings,
+    TokenPath,
+    common_prefix,
+    find_spellings,
+    likeliest_path,
+    sequence_probability,
+)
 from comparo.judges.protocol import Judgement, Several, about
 
 if TYPE_CHECKING:
@@ -57,22 +67,32 @@ class Encoded:
         return len(self.after) * (len(self.ids) + max(map(len, self.after)))
 
 
-class Chat:
-    """A tokenizer, and how a prompt is written for its model.
+class PromptTokens(ABC):
+    """Writes the questions of a prompt as tokens of one model.
 
-    A decoder reads the prompt as the user's turn of its chat template and the beginning of the answer as its own turn;
-    without a template, the two as plain text. An encoder (`encoder=True`) reads the prompt alone. `window` is how many
-    tokens the model can read; None: no limit.
+    `window` is how many tokens the model can read; None: no limit. A decoder reads the prompt and the beginning of the
+    answer, an `encoder` the prompt alone.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, window: int | None = None, *, encoder: bool = False) -> None:
-        self.tokenizer: Any = tokenizer
-        self.window = window
-        self._encoder = encoder
-        self._templated = not encoder and bool(tokenizer.chat_template)
-        self._continues = self._templated and self._can_continue()
-        self._special = _special_pattern(self.tokenizer)
+    def __init__(self, window: int | None, *, encoder: bool = False) -> None:
+        self.window, self.encoder = window, encoder
         self._spellings: dict[Prompt, Spellings] = {}
+
+    @abstractmethod
+    def written(self, text: str, answer: str) -> str:
+        """The text as the user's turn, and the beginning of the answer as the model's."""
+
+    @abstractmethod
+    def tokens(self, texts: list[str], *, bare: bool = False) -> list[list[int]]:
+        """The token ids of texts; `bare` without those that begin or end a text."""
+
+    @abstractmethod
+    def vocabulary(self) -> Sequence[str | None]:
+        """The text of each token, by its id."""
+
+    def plain(self, text: str) -> str:
+        """A text whose special tokens are read as plain text."""
+        return text
 
     def encode(self, questions: Sequence[Question], prompt: Prompt) -> list[Encoded | Judgement]:
         """Every question as tokens within the window; a failed judgement for one that cannot be encoded or cut.
@@ -83,10 +103,10 @@ class Chat:
             return self._encode_each(questions, prompt)
         after = self.spellings(prompt).paths
         try:
-            tokens = self._tokens([self._written(prompt.text(one, self._plain), prompt.answer) for one in questions])
+            tokens = self.tokens([self.written(prompt.text(one, self.plain), prompt.answer) for one in questions])
         except Exception as problem:  # of whatever kind: each tokenizer has its own
             if len(questions) == 1:
-                reason = f"{type(problem).__name__}: {problem}".partition("\n")[0]
+                reason = f"{type(problem).__name__}: {first_line(problem)}"
                 return [Judgement(questions[0], error=f"the prompt cannot be written as tokens: {reason}")]
             return [found for question in questions for found in self.encode([question], prompt)]
         return [self._fit(question, ids, prompt, after) for question, ids in zip(questions, tokens, strict=True)]
@@ -108,15 +128,15 @@ class Chat:
     ) -> Encoded | Judgement:
         if not ids:
             return Judgement(question, error="the prompt is empty; give a text or a template with words")
-        room = None if self.window is None else self.window - (0 if self._encoder else max(map(len, after)))
+        room = None if self.window is None else self.window - (0 if self.encoder else max(map(len, after)))
         if room is None or len(ids) <= room:
             return Encoded(question, ids, 0, after)
 
         def read(text: str) -> list[int]:
-            return self._tokens([self._written(text, prompt.answer)])[0]
+            return self.tokens([self.written(text, prompt.answer)])[0]
 
         try:
-            text, cut = prompt.fit(question, room, lambda text: len(read(text)), self._plain)
+            text, cut = prompt.fit(question, room, lambda text: len(read(text)), self.plain)
         except ValueError as problem:
             return Judgement(question, error=str(problem))
         return Encoded(question, read(text), cut, after)
@@ -125,24 +145,36 @@ class Chat:
         """How the model spells the labels of a prompt after the beginning of the answer."""
         if prompt not in self._spellings:
             whole = tuple(self._continuation(prompt.answer, label.strip()) for label in prompt.labels)
-            vocabulary = self.tokenizer.convert_ids_to_tokens(list(range(len(self.tokenizer))))
-            begun = self.tokenizer(prompt.answer, add_special_tokens=False)["input_ids"] if self._encoder else []
-            self._spellings[prompt] = find_spellings(prompt.labels, whole, vocabulary, begun)
+            begun = self.tokens([prompt.answer], bare=True)[0] if self.encoder else []
+            self._spellings[prompt] = find_spellings(prompt.labels, whole, self.vocabulary(), begun)
         return self._spellings[prompt]
 
     def _continuation(self, answer: str, label: str) -> TokenPath:
         """The tokens that a label adds to the beginning of the answer."""
-        longer = answer + label if answer[-1:].isspace() else f"{answer} {label}".strip()
-        if self._encoder:
-            before, whole = self.tokenizer([answer, longer], add_special_tokens=False)["input_ids"]
-        else:
-            before, whole = self._tokens([self._written("", text) for text in (answer, longer)])
+        begun = [answer, answer + label if answer[-1:].isspace() else f"{answer} {label}".strip()]
+        texts = begun if self.encoder else [self.written("", text) for text in begun]
+        before, whole = self.tokens(texts, bare=self.encoder)
         if common_prefix([before, whole]) < len(before):  # the end of the answer and the label share a token
-            return tuple(self.tokenizer(label, add_special_tokens=False)["input_ids"])
+            return tuple(self.tokens([label], bare=True)[0])
         return tuple(whole[len(before) :])
 
-    def _written(self, text: str, answer: str) -> str:
-        if self._encoder:
+
+class Chat(PromptTokens):
+    """A tokenizer of transformers, and how a prompt is written for its model.
+
+    A decoder reads the prompt as the user's turn of its chat template and the beginning of the answer as its own turn;
+    without a template, the two as plain text.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, window: int | None = None, *, encoder: bool = False) -> None:
+        super().__init__(window, encoder=encoder)
+        self.tokenizer: Any = tokenizer
+        self._templated = not encoder and bool(tokenizer.chat_template)
+        self._continues = self._templated and self._can_continue()
+        self._special = _special_pattern(self.tokenizer)
+
+    def written(self, text: str, answer: str) -> str:
+        if self.encoder:
             return text
         if not self._templated:
             return f"{text}\n\n{answer}"
@@ -163,27 +195,31 @@ class Chat:
         """Whether the template writes a turn of the assistant; only then is the space before its first word right."""
         self._continues = True
         try:
-            self._written("question", "answer")
+            self.written("question", "answer")
         except (TemplateError, ValueError):
             return False
         return True
 
-    def _tokens(self, texts: list[str]) -> list[list[int]]:
+    def tokens(self, texts: list[str], *, bare: bool = False) -> list[list[int]]:
         # A template writes the token that begins a text itself; a second one would begin a new text.
-        read = self.tokenizer(texts, add_special_tokens=not self._templated, verbose=False)
+        read = self.tokenizer(texts, add_special_tokens=not (bare or self._templated), verbose=False)
         tokens: list[list[int]] = read["input_ids"]
         end = self.tokenizer.eos_token_id
-        if not self._encoder and not self._templated:
+        if not (bare or self.encoder or self._templated):
             tokens = [ids[:-1] if ids and ids[-1] == end else ids for ids in tokens]
         return tokens
 
-    def _plain(self, text: str) -> str:
+    def vocabulary(self) -> list[str | None]:
+        known: list[str | None] = self.tokenizer.convert_ids_to_tokens(list(range(len(self.tokenizer))))
+        return known
+
+    def plain(self, text: str) -> str:
         """The text with a space inside every special token, which makes it plain text."""
         return self._special.sub(r"\g<0> ", text)
 
 
 def pulls(
-    chat: Chat, questions: Iterable[Question], prompt: Prompt, ahead: int
+    chat: PromptTokens, questions: Iterable[Question], prompt: Prompt, ahead: int
 ) -> Iterator[tuple[list[Encoded], list[Judgement]]]:
     """Yield `ahead` questions at a time: those that are encoded, and the failures of those that do not fit."""
     stream = iter(questions)
@@ -193,6 +229,47 @@ def pulls(
             [row for row in encoded if isinstance(row, Encoded)],
             [failed for failed in encoded if isinstance(failed, Judgement)],
         )
+
+
+def answers_of(
+    chat: PromptTokens,
+    questions: Iterable[Question],
+    prompt: Prompt,
+    ahead: int,
+    answer: Callable[[list[Encoded], Spellings, Prompt], Iterable[Judgement]],
+) -> Iterator[Judgement]:
+    """What `answer` yields for the questions, `ahead` at a time, those that begin alike one after the other."""
+
+    def each() -> Iterator[Judgement]:
+        for rows, failed in pulls(chat, questions, prompt, ahead):
+            yield from failed
+            yield from answer(sorted(rows, key=lambda row: row.ids), chat.spellings(prompt), prompt)
+
+    return gathered(each(), prompt)
+
+
+def read_labels(
+    read: Mapping[TokenPath, Sequence[tuple[Any, float]]],
+    row: Encoded,
+    labels: Spellings,
+    prompt: Prompt,
+    decode: Callable[[TokenPath], str],
+) -> Judgement:
+    """The answer to a row, from the log-probabilities of the likeliest tokens after each node of the labels."""
+    found = sequence_probability(read, labels, len(prompt.labels))
+    reply = likeliest_path({node: max(tokens, key=itemgetter(1))[0] for node, tokens in read.items()})
+    words = " or ".join(map(repr, prompt.labels))
+    p, mass = found or (math.nan, math.nan)
+    return Judgement(
+        row.question,
+        p=p,
+        mass=mass,
+        reply=decode(reply),
+        tokens_in=len(row.ids) - row.known,
+        tokens_out=len(reply),
+        cut=row.cut,
+        error=None if found else f"the model's likeliest tokens do not begin {words}; use other labels",
+    )
 
 
 def gathered(answers: Iterable[Judgement], prompt: Prompt) -> Iterator[Judgement]:
@@ -213,6 +290,11 @@ def gathered(answers: Iterable[Judgement], prompt: Prompt) -> Iterator[Judgement
         if len(call) == len(names):
             del open_calls[key]
             yield Several.of([call[name] for name in names])
+
+
+def first_line(problem: Exception) -> str:
+    """What an error of a library says first, or its kind."""
+    return str(problem).strip().partition("\n")[0] or type(problem).__name__
 
 
 def _special_pattern(tokenizer: Any) -> re.Pattern[str]:

@@ -5,7 +5,7 @@ or a grade (`graded`), which are asked for in structured output.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -15,12 +15,11 @@ from comparo.data.prompts import Prompt
 from comparo.errors import JudgeError
 from comparo.judges.caller import AnswerError, Caller, Case, Said
 from comparo.judges.http import Answer, whole_characters
-from comparo.judges.prices import Price, Usage, count
+from comparo.judges.prices import Usage, count
 from comparo.judges.probing import Findings, ListedJudge
 from comparo.judges.refusals import Complaint
-from comparo.judges.settings import LABEL, NONE, TOP, VERDICT, check_effort
+from comparo.judges.settings import LABEL, NONE, TOP, VERDICT, loader
 
-EFFORTS = ("minimal", "low", "medium", "high")  # that the API knows; a model may have fewer
 CANDIDATES = 8  # replies to one request: the most that Gemini's API allows
 ENDED = ("STOP", "MAX_TOKENS", "FINISH_REASON_UNSPECIFIED", None)  # reasons for an end that leave the reply as it is
 BAD_KEY = {"api_key_invalid", "api_key_expired"}  # reasons: Gemini's API has no status of its own for a bad key
@@ -31,11 +30,16 @@ PAUSE = re.compile(r'"retryDelay":\s*"([\d.]+)s"')  # the seconds to wait, which
 
 @dataclass(frozen=True, kw_only=True)
 class GeminiJudge(ListedJudge):
-    """Gemini; `load` explains its options.
+    """Gemini, with the key in the environment's GEMINI_API_KEY or GOOGLE_API_KEY.
+
+    The temperature of votes is only sent if it is given. `thinking` is for models without levels of effort (2.5).
 
     >>> judge = load("gemini-3.8-flash", votes=5, effort="low")
     >>> judge.name, judge.chooses
     ('gemini/gemini-3.8-flash', True)
+    >>> load("gemini-3.8-flash", effort="max")
+    Traceback (most recent call last):
+    ValueError: effort = 'max' is not one of none, minimal, low, medium, high
     """
 
     provider: ClassVar[str] = "gemini"
@@ -45,6 +49,7 @@ class GeminiJudge(ListedJudge):
     address_variable: ClassVar[str] = "GOOGLE_GEMINI_BASE_URL"
     example: ClassVar[str] = "gemini-3.8-flash"
     priced: ClassVar[str] = "google"
+    efforts: ClassVar[tuple[str, ...]] = ("minimal", "low", "medium", "high")
 
     @property
     def listing(self) -> str:
@@ -156,26 +161,18 @@ def _said(candidate: Any) -> Said:
     text = whole_characters("".join(part["text"] for part in parts if "text" in part and not part.get("thought")))
     reason, why = candidate.get("finishReason"), candidate.get("finishMessage")
     withheld = "" if reason in ENDED else f"Gemini withheld its reply ({reason})" + (f": {why}" if why else "")
-    return Said(text, _as_openai(candidate.get("logprobsResult")), withheld, reason == "MAX_TOKENS")
+    return Said(text, _rows(candidate.get("logprobsResult")), withheld, reason == "MAX_TOKENS")
 
 
-def _as_openai(result: Any) -> dict[str, Any]:
-    """Log-probabilities in the form of OpenAI's API, which `token_logprobs` checks and reads."""
-    if not isinstance(result, dict):
-        return {}
+def _rows(result: Any) -> Iterator[verdicts.Row]:
+    if isinstance(result, dict):
+        chosen, top = (result.get(f"{name}Candidates") or [] for name in ("chosen", "top"))
+        for one, likeliest in zip(chosen, top, strict=True):
+            yield (*_row(one), [_row(each) for each in likeliest["candidates"]])
 
-    def named(token: dict[str, Any]) -> dict[str, Any]:
-        return {"token": token.get("token"), "logprob": token.get("logProbability")}
 
-    try:
-        chosen, top = result.get("chosenCandidates") or [], result.get("topCandidates") or []
-        content: list[Any] = [
-            {**named(one), "top_logprobs": [named(each) for each in likeliest["candidates"]]}
-            for one, likeliest in zip(chosen, top, strict=True)
-        ]
-    except (AttributeError, KeyError, TypeError, ValueError):
-        content = [None]  # which is in no form
-    return {"logprobs": {"content": content}}
+def _row(token: dict[str, Any]) -> tuple[Any, Any]:
+    return token.get("token"), token.get("logProbability")
 
 
 def _usage(usage: Any) -> Usage:
@@ -186,66 +183,4 @@ def _usage(usage: Any) -> Usage:
     return Usage(read or 0, (said or 0) + (thought or 0), cached or 0, 0, thought or 0, is_counted)
 
 
-def load(
-    model: str,
-    *,
-    base_url: str | None = None,
-    concurrency: int = 32,
-    votes: int = 0,
-    graded: bool = False,
-    effort: str | None = None,
-    thinking: int | None = None,
-    price: Price | str | None = None,
-    timeout: float | None = None,
-    retries: int = 5,
-    window: int | None = None,
-    temperature: float | None = None,
-    max_tokens: int | None = None,
-) -> GeminiJudge:
-    """Gemini as a judge, with the key in the environment's GEMINI_API_KEY or GOOGLE_API_KEY.
-
-    Parameters
-    ----------
-    model
-        The model's name, such as gemini-3.8-flash.
-    base_url
-        The server, by default the environment's GOOGLE_GEMINI_BASE_URL, else Google's.
-    concurrency
-        The most calls at a time.
-    votes
-        How many verdicts to sample in place of reading log-probabilities; 0 reads log-probabilities.
-    graded
-        Whether verdicts are from A>>B to B>>A.
-    effort
-        How much the model reasons: none, minimal, low, medium or high; by default the model's own.
-    thinking
-        Tokens that the model may reason with, for models without levels of effort (Gemini 2.5).
-    price
-        USD per million tokens read and written; by default that of a known model.
-    timeout
-        Seconds for the whole of one try; by default 60 without reasoning, else 600.
-    retries
-        How many more tries may follow; no pause before one is longer than `timeout`.
-    window
-        How many tokens a prompt may have.
-    temperature
-        By default 0 for log-probabilities; for votes it is only sent if given.
-    max_tokens
-        The most tokens of a reply, reasoning included; by default as many as it needs.
-
-    Raises
-    ------
-    ValueError
-        An option is outside its range, or two do not go together.
-
-    Examples
-    --------
-    >>> load("gemini-3.8-flash").base_url
-    'https://generativelanguage.googleapis.com'
-    >>> load("gemini-3.8-flash", effort="max")
-    Traceback (most recent call last):
-    ValueError: effort = 'max' is not one of none, minimal, low, medium, high
-    """
-    options = dict(locals())
-    check_effort(effort, thinking, EFFORTS)
-    return GeminiJudge.checked(options)
+load = loader(GeminiJudge)

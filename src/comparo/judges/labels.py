@@ -297,12 +297,9 @@ def find_spellings(
     if () in whole:
         raise ValueError(f"the model has no token for the label {labels[whole.index(())]!r}; use A and B")
     nodes = sorted({path[:length] for path in whole for length in range(len(path))}, key=lambda path: (len(path), path))
-    alone: defaultdict[str, list[tuple[TokenPath, int]]] = defaultdict(
-        list
-    )  # labels of which no letter is written at a node
-    missing: defaultdict[str, list[tuple[TokenPath, int]]] = defaultdict(
-        list
-    )  # the rest of labels that are begun at a node
+    # by text: labels of which no letter is written at a node, and the rest of labels that are begun at one
+    alone: defaultdict[str, list[tuple[TokenPath, int]]] = defaultdict(list)
+    missing: defaultdict[str, list[tuple[TokenPath, int]]] = defaultdict(list)
     for node in nodes:
         text = "".join(vocabulary[token] or "" for token in node).translate(_SPACES).lstrip(AROUND).casefold()
         for number, label in enumerate(labels):

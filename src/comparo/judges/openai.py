@@ -4,9 +4,9 @@ p is read from the log-probabilities of the reply's tokens or, where there are n
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
 
 import comparo.judges.verdicts as verdicts
@@ -15,24 +15,30 @@ from comparo.errors import JudgeError
 from comparo.judges.batch_endpoints import OpenAIBatches
 from comparo.judges.batches import SHARE
 from comparo.judges.caller import AnswerError, Caller, Case, Said
-from comparo.judges.calls import ServerJudge
-from comparo.judges.http import Answer
-from comparo.judges.prices import Price, Usage, count
-from comparo.judges.probing import probe_by_asking, survey_by_asking
-from comparo.judges.protocol import Probe
-from comparo.judges.refusals import Complaint
-from comparo.judges.settings import LABEL, NONE, ROOM, VERDICT
+from comparo.judges.http import Answer, whole_characters
+from comparo.judges.prices import Usage, count
+from comparo.judges.probing import AskedJudge
+from comparo.judges.refusals import FILTERED, Complaint
+from comparo.judges.settings import LABEL, NONE, ROOM, VERDICT, loader
 
 HALVINGS = 5  # of the room for reasoning, before a prompt is cut: to 781 tokens
 
 
 @dataclass(frozen=True, kw_only=True)
-class OpenAIJudge(ServerJudge):
-    """A model behind an API; `load` explains its options.
+class OpenAIJudge(AskedJudge):
+    """A model behind OpenAI's API or one like it, with the key in the environment's OPENAI_API_KEY.
+
+    The temperature is 1 for votes. `effort` is none, low, medium, high, or what else the server takes; without it
+    "none" is asked for where log-probabilities need that. A model that reasons may write 25,000 tokens.
 
     >>> judge = load("gpt-6-luna", votes=5)
     >>> judge.name, judge.price.written, judge.settings["temperature"]
     ('openai/gpt-6-luna', 0.5, 1.0)
+    >>> load("llama", base_url="http://user:secret@localhost:8000/v1").base_url
+    'http://localhost:8000/v1'
+    >>> load("llama", votes=-1)
+    Traceback (most recent call last):
+    ValueError: votes = -1 is not a whole number from 0 up
     """
 
     provider: ClassVar[str] = "openai"
@@ -43,6 +49,29 @@ class OpenAIJudge(ServerJudge):
     example: ClassVar[str] = "gpt-6-luna"
     priced: ClassVar[str] = "openai"
     named: ClassVar[str] = "model base_url endpoint votes graded prefill window temperature"
+
+    @classmethod
+    def checked(cls, **options: Any) -> Self:
+        judge = super().checked(**options)
+        return replace(judge, temperature=float(judge.votes > 0)) if judge.temperature is None else judge
+
+    def check_options(self) -> None:
+        endpoint, effort = self.endpoint, self.effort
+        if endpoint not in ("chat", "completion"):
+            raise ValueError(f"endpoint = {endpoint!r} is not one of chat, completion")
+        if (self.prefill and self.votes) or (self.graded and endpoint == "completion"):
+            raise ValueError(
+                "prefill is for log-probabilities (votes = 0) and graded for endpoint = chat; drop one of them"
+            )
+        if effort is not None and not (isinstance(effort, str) and effort.isidentifier()):
+            raise ValueError(f"effort = {effort!r} is not a word such as none, low, medium, high")
+        if effort is not None and endpoint == "completion":
+            raise ValueError("effort is for endpoint = chat; drop one of them")
+        if effort not in (None, NONE) and not self.votes:
+            raise ValueError(
+                f"effort = {effort} goes with verdicts, because a model that reasons gives no log-probabilities of its "
+                "answer; add votes=5 (or graded=True), or use effort='none'"
+            )
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -88,23 +117,19 @@ class OpenAIJudge(ServerJudge):
         host = parts.hostname or ""
         return parts.scheme == "https" and (host == "api.openai.com" or host.endswith(".api.openai.com"))
 
+    @property
+    def route(self) -> str:
+        return "/chat/completions" if self.endpoint == "chat" else "/completions"
+
     def headers(self, key: str) -> dict[str, str]:
         return {"Authorization": f"Bearer {key}"}
 
     def caller(self, prompt: Prompt) -> Caller:
         return OpenAICaller(self, prompt)
 
-    def probe(self) -> Probe:
-        """Ask one or two questions of a few words; a JudgeError names the remedy."""
-        return probe_by_asking(self)
-
-    def survey(self) -> tuple[list[tuple[str, str]], Probe]:
-        """Find all that a handful of small questions show about the model."""
-        return survey_by_asking(self)
-
     def batches(self, prompt: Prompt) -> OpenAIBatches:
         """Batches of questions, which a server answers within a day."""
-        return OpenAIBatches(self, OpenAICaller(self, prompt))
+        return OpenAIBatches(self, OpenAICaller(self, prompt), f"/v1{self.route}")
 
     def at_batch_price(self) -> Self:
         """The same judge, at what a batch costs."""
@@ -134,7 +159,7 @@ class OpenAICaller(Caller):
         if judge.endpoint == "completion":
             body["prompt"] = f"{case.text}\n\n{answer}"
             more = {} if judge.votes else {"logprobs": self.put("top_logprobs", case)}
-            return "/completions", body | more
+            return judge.route, body | more
         body["messages"] = [{"role": "user", "content": case.text + self.added}]
         if self.begun:
             body["messages"].append({"role": "assistant", "content": answer})
@@ -144,21 +169,13 @@ class OpenAICaller(Caller):
         elif self.put("response_format", case):
             schema = {"name": "verdict", "strict": True, "schema": verdicts.reply_schema(self.prompt, self.graded)}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
-        return "/chat/completions", body
+        return judge.route, body
 
     def replies(self, answer: Any, case: Case) -> list[Said]:
         usage = read_usage(answer.get("usage"))
         case.usage += usage
-        return [
-            Said(
-                verdicts.reply_text(choice),
-                choice,
-                verdicts.withheld(choice),
-                choice.get("finish_reason") == "length",
-                usage.reasoning > 0 or verdicts.has_reasoning(choice),
-            )
-            for choice in (answer["choices"][0], *answer["choices"][1:])
-        ]
+        first, *others = answer["choices"]
+        return [_said(choice, usage.reasoning > 0) for choice in (first, *others)]
 
     def words(self, said: Said) -> str:
         """Leave out what a model says before its reasoning ends."""
@@ -225,6 +242,46 @@ class OpenAICaller(Caller):
         return True
 
 
+def _said(choice: dict[str, Any], reasoned: bool) -> Said:
+    """One of the replies that the server offers, of a chat or of a completion."""
+    inner, end = choice.get("message"), choice.get("finish_reason")
+    message = inner if isinstance(inner, dict) else {"content": choice.get("text")}
+    content, refusal = message.get("content"), message.get("refusal")
+    text = whole_characters(content) if isinstance(content, str) else ""
+    withheld = f"{FILTERED} the reply" if end == "content_filter" else ""
+    if isinstance(refusal, str) and refusal:
+        withheld = f"the model refused to answer: {refusal[:200]!r}"
+    return Said(
+        text, _rows(choice.get("logprobs")), withheld, end == "length", reasoned or has_reasoning(message, text)
+    )
+
+
+def has_reasoning(message: Mapping[str, Any], text: str) -> bool:
+    """Whether a reply begins with reasoning: apart, as vLLM, SGLang, Ollama and DeepSeek give it, or in its words.
+
+    >>> has_reasoning({"reasoning_content": "Well, A is"}, "A"), has_reasoning({}, "<think>\\nWell")
+    (True, True)
+    """
+    apart = [message.get(name) for name in ("reasoning_content", "reasoning")]
+    before, begun, inside = text.partition("<think>")
+    if begun and not before.strip():
+        thought, ended, _ = inside.partition("</think>")
+        apart.append(thought if ended else begun)  # a pair without words is how some templates leave reasoning out
+    return any(isinstance(said, str) and said.strip() for said in apart)
+
+
+def _rows(logprobs: Any) -> Iterator[verdicts.Row]:
+    if not isinstance(logprobs, dict):
+        return
+    if isinstance(content := logprobs.get("content"), list):  # of a chat, and of llama.cpp's completions
+        for at in content:
+            yield at["token"], at["logprob"], [(top["token"], top["logprob"]) for top in at.get("top_logprobs") or ()]
+    else:
+        columns = (logprobs.get(name) or () for name in ("tokens", "token_logprobs", "top_logprobs"))
+        for token, logprob, top in zip(*columns, strict=True):
+            yield token, logprob, list((top or {}).items())
+
+
 def read_usage(usage: Any) -> Usage:
     """Read the tokens in the field `usage` of an answer; a part that is larger than its whole is not counted.
 
@@ -243,87 +300,4 @@ def read_usage(usage: Any) -> Usage:
     return Usage(read or 0, written or 0, cached, stored, reasoning, None not in (read, written))
 
 
-def load(
-    model: str,
-    *,
-    base_url: str | None = None,
-    concurrency: int = 32,
-    endpoint: Literal["chat", "completion"] = "chat",
-    votes: int = 0,
-    graded: bool = False,
-    prefill: bool = False,
-    price: Price | tuple[float, ...] | str | None = None,
-    timeout: float | None = None,
-    retries: int = 5,
-    window: int | None = None,
-    temperature: float | None = None,
-    max_tokens: int | None = None,
-    effort: str | None = None,
-) -> OpenAIJudge:
-    """A judge behind OpenAI's API or one like it, with the key in the environment's OPENAI_API_KEY.
-
-    Parameters
-    ----------
-    model
-        The model's name at the server.
-    base_url
-        The server, by default the environment's OPENAI_BASE_URL, else OpenAI's.
-    concurrency
-        The most calls at a time.
-    endpoint
-        "chat", or "completion" for a model without a chat template.
-    votes
-        How many verdicts to sample in place of reading log-probabilities; 0 reads log-probabilities.
-    graded
-        Whether verdicts are from A>>B to B>>A.
-    prefill
-        Whether the beginning of the reply is sent too, where the server can go on with it.
-    price
-        USD per million tokens read and written (and a third for those from the server's cache); by default the list
-        price of a known model.
-    timeout
-        Seconds for the whole of one try; by default 60, and 600 for a model that reasons.
-    retries
-        How many more tries may follow; no pause before one is longer than `timeout`.
-    window
-        How many tokens a prompt may have.
-    temperature
-        By default 0 for log-probabilities and 1 for votes.
-    max_tokens
-        The most tokens of a reply, by default as many as it needs; for a model that reasons 25,000, reasoning included.
-    effort
-        How much the model reasons before it answers: "none", "low", "medium", "high", or what else the server takes.
-        By default the server decides, and "none" is asked for where that is needed for log-probabilities.
-
-    Raises
-    ------
-    ValueError
-        An option is outside its range, or two do not go together.
-
-    Examples
-    --------
-    >>> load("llama", base_url="http://user:secret@localhost:8000/v1").base_url
-    'http://localhost:8000/v1'
-    >>> load("llama", votes=-1)
-    Traceback (most recent call last):
-    ValueError: votes = -1 is not a whole number from 0 up
-    """
-    options = dict(locals())
-    if endpoint not in ("chat", "completion"):
-        raise ValueError(f"endpoint = {endpoint!r} is not one of chat, completion")
-    if (prefill is True and (votes or graded)) or (graded is True and endpoint == "completion"):
-        raise ValueError(
-            "prefill is for log-probabilities (votes = 0) and graded for endpoint = chat; drop one of them"
-        )
-    if effort is not None and not (isinstance(effort, str) and effort.isidentifier()):
-        raise ValueError(f"effort = {effort!r} is not a word such as none, low, medium, high")
-    if effort is not None and endpoint == "completion":
-        raise ValueError("effort is for endpoint = chat; drop one of them")
-    if effort not in (None, NONE) and not (votes or graded):
-        raise ValueError(
-            f"effort = {effort} goes with verdicts, because a model that reasons gives no log-probabilities of its "
-            "answer; add votes=5 (or graded=true), or use effort=none"
-        )
-    if temperature is None:
-        options["temperature"] = 1.0 if votes or graded else 0.0
-    return OpenAIJudge.checked(options)
+load = loader(OpenAIJudge)

@@ -57,8 +57,8 @@ class Price(NamedTuple):
 
     def sentence(self, today: date | None = None) -> str:
         """The price in words, and how old it is."""
-        told = {"read": self.read, "written": self.written, "cached": self.cached}
-        amounts = ", ".join(f"${amount:g} {name}" for name, amount in told.items() if amount is not None)
+        known = {"read": self.read, "written": self.written, "cached": self.cached}
+        amounts = ", ".join(f"${amount:g} {name}" for name, amount in known.items() if amount is not None)
         return f"{amounts} for a million tokens, {self.source(today)}"
 
     def source(self, today: date | None = None) -> str:
@@ -83,7 +83,7 @@ def find_price(model: str, base_url: str = "", provider: str = "openai") -> Pric
     ((0.1, 0.5, 0.01), None)
     """
     providers = _table()["providers"]
-    known = [name for name, told in providers.items() if base_url and re.match(told["address"], base_url)]
+    known = [name for name, entry in providers.items() if base_url and re.match(entry["address"], base_url)]
     found = providers[known[0] if known else provider]
     fitting = [name for name in found["models"] if re.fullmatch(re.escape(name) + r"(-latest|-\d[\d-]*)?", model)]
     if not fitting:
@@ -168,13 +168,13 @@ class Usage:
         return cost(price, *paid)
 
 
-def count(told: Any, name: str, most: float = TOKENS) -> int | None:
+def count(counts: Any, name: str, most: float = TOKENS) -> int | None:
     """Read a number from a server's answer; None where there is none, or an impossible one.
 
     >>> count({"tokens": 12.0}, "tokens"), count({"tokens": -1}, "tokens"), count(None, "tokens")
     (12, None, None)
     """
-    value = told.get(name) if isinstance(told, dict) else None
+    value = counts.get(name) if isinstance(counts, dict) else None
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most else None

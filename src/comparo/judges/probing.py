@@ -10,7 +10,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from math import nan
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.errors import JudgeError
@@ -18,11 +18,11 @@ from comparo.judges.caller import ANSWER
 from comparo.judges.calls import ServerJudge
 from comparo.judges.http import Answer, HttpClient, NoAnswerError
 from comparo.judges.protocol import Judgement, Probe
-from comparo.judges.settings import Dialect
+from comparo.judges.settings import NONE, Dialect
 
 QUESTION = Question("7", "3", None, "This is number 7.", "This is number 3.")
 PROMPT = criterion_prompt("larger", kind="Number")
-# A model that goes on says "four"; one that was not told of the beginning says it again.
+# A model that goes on says "four"; one that does not see the beginning says it again.
 COUNTING = Prompt("Count from one to six in words.{first}{second}", ("four", "One"), "One, two, three,")
 CLEAR = 0.1  # mass of "four" and "One" below which it is not clear what the model does
 EFFORTS = ("none", "low")  # those that decide what a judge can do; the others differ in cost
@@ -33,7 +33,18 @@ Findings: TypeAlias = list[tuple[str, str]]
 
 @dataclass(frozen=True, kw_only=True)
 class ListedJudge(ServerJudge):
-    """A model that its provider's list of models describes."""
+    """A model that its provider's list of models describes; `thinking` is how many tokens it may reason with."""
+
+    efforts: ClassVar[tuple[str, ...]]  # that the API knows; a model may have fewer
+
+    thinking: int | None = None
+
+    def check_options(self) -> None:
+        known = (NONE, *self.efforts)
+        if self.effort is not None and self.effort not in known:
+            raise ValueError(f"effort = {self.effort!r} is not one of {', '.join(known)}")
+        if self.effort is not None and self.thinking is not None:
+            raise ValueError("effort and thinking both set how long the model reasons; drop one of them")
 
     @property
     def listing(self) -> str:
@@ -65,7 +76,7 @@ class ListedJudge(ServerJudge):
         return found + _price(self), probe
 
     def _listed(self) -> dict[str, Any]:
-        """What the provider's list says of the model, empty where there is none; a JudgeError where it is refused."""
+        """What the provider's list says of the model; empty where it says nothing: a question shows why."""
 
         async def ask() -> Answer:
             async with HttpClient(self.base_url, self.access()[0], SECONDS, ANSWER) as client:
@@ -74,42 +85,111 @@ class ListedJudge(ServerJudge):
         try:
             with ThreadPoolExecutor(1) as apart:  # there may be an event loop in this thread, as in notebooks
                 answer = apart.submit(asyncio.run, ask()).result()
-        except NoAnswerError as problem:
-            if problem.refused:
-                raise problem.no_server(self.base_url) from None
-            return {}
-        if answer.status == 401 or "API_KEY_INVALID" in answer.text:
-            raise self.caller(PROMPT).bad_key(answer.status)
-        if self.is_official and answer.status == 404:
-            raise JudgeError(f"{self.base_url} has no model {self.model!r} (404); check the model")
-        try:
             listed = json.loads(answer.text) if answer.status < 300 else None
-        except (ValueError, RecursionError):
+        except (NoAnswerError, ValueError, RecursionError):
             listed = None
         return listed if isinstance(listed, dict) else {}
 
 
-def probe_by_asking(judge: ServerJudge) -> Probe:
-    """Ask one question as the judge is set, and say what was found; a JudgeError where its settings cannot work."""
-    judge.ready()
-    if judge.dialect.serves:  # it has answered in this process, such as in an audition
-        return _probe(judge, ", ".join(_parts(judge)), [])
-    answer, was_cut = replace(judge, votes=min(judge.votes, 1)).ask_once(PROMPT, QUESTION)
-    if was_cut and judge.max_tokens is not None:
-        raise JudgeError(
-            f"{judge.name} uses up max_tokens = {judge.max_tokens} before it answers a question of a few words; raise "
-            "it, or leave it out"
+@dataclass(frozen=True, kw_only=True)
+class AskedJudge(ServerJudge):
+    """A model that no list describes: its answers show what it accepts.
+
+    `endpoint` is "completion" for a model without a chat template. With `prefill` the beginning of the reply is sent
+    too, where the server can go on with it.
+    """
+
+    endpoint: Literal["chat", "completion"] = "chat"
+    prefill: bool = False
+
+    @property
+    def several(self) -> bool:
+        """Whether several criteria can be asked in one call: a reply that is begun for the model answers one."""
+        return self.endpoint == "chat" and not self.prefill
+
+    def begins(self, prompt: Prompt) -> bool:
+        return self.endpoint == "completion" or (self.prefill and bool(prompt.answer))
+
+    def probe(self) -> Probe:
+        """Ask one or two questions of a few words, as the judge is set; a JudgeError names the remedy."""
+        self.ready()
+        if self.dialect.serves:  # it has answered in this process, such as in an audition
+            return _probe(self, ", ".join(self._parts()), [])
+        answer, was_cut = replace(self, votes=min(self.votes, 1)).ask_once(PROMPT, QUESTION)
+        if was_cut and self.max_tokens is not None:
+            raise JudgeError(
+                f"{self.name} uses up max_tokens = {self.max_tokens} before it answers a question of a few words; "
+                "raise it, or leave it out"
+            )
+        self.dialect.written = answer.tokens_out or None
+        answers, parts = [answer], self._parts()
+        if self.prefill:
+            answers.append(self.ask_once(COUNTING, Question("", ""))[0])
+            if goes_on(answers[-1]) is False:
+                raise JudgeError(f"{self.base_url} does not go on with a reply that was begun; drop prefill")
+            parts.append("goes on with a reply that was begun" if goes_on(answers[-1]) else "prefill unclear")
+        if answer.failed:
+            parts.append(f"its answer could not be used ({answer.error})")
+        return _probe(self, ", ".join(parts), answers)
+
+    def survey(self) -> tuple[Findings, Probe]:
+        """All that can be found about a model: names and findings, and what it took."""
+        self.ready()
+        plain = replace(self, votes=0, graded=False, prefill=False, effort=None, temperature=0.0, max_tokens=None)
+        soft = replace(plain, dialect=Dialect())
+        voting = replace(plain, votes=1, temperature=1.0, dialect=Dialect())
+        answers: list[Judgement] = []
+
+        def tried(asked: ServerJudge, prompt: Prompt = PROMPT, question: Question = QUESTION) -> str:
+            try:
+                answers.append(asked.ask_once(prompt, question)[0])
+            except JudgeError as error:
+                if not asked.dialect.answers:
+                    raise
+                return str(error)
+            return answers[-1].error or ""
+
+        refused = tried(soft)
+        gives = soft.dialect.gives_logprobs
+        effort = f" with effort {soft.dialect.effort}" if soft.dialect.effort else ""
+        found = [("log-probabilities", f"of {soft.dialect.top_logprobs} tokens{effort}" if gives else f"no: {refused}")]
+        if gives and self.endpoint == "chat":
+            begun = tried(replace(soft, prefill=True), COUNTING, Question("", ""))
+            states = {True: "goes on with it", False: "no", None: f"not clear{f': {begun}' if begun else ''}"}
+            found.append(("a reply that was begun", states[None if begun else goes_on(answers[-1])]))
+        trouble = tried(voting)
+        spoken = voting.dialect
+        found.append(
+            ("structured output", f"no verdict: {trouble}" if trouble else "yes" if spoken.response_format else "no")
         )
-    judge.dialect.written = answer.tokens_out or None
-    answers, parts = [answer], _parts(judge)
-    if judge.prefill:
-        answers.append(judge.ask_once(COUNTING, Question("", ""))[0])
-        if goes_on(answers[-1]) is False:
-            raise JudgeError(f"{judge.base_url} does not go on with a reply that was begun; drop prefill")
-        parts.append("goes on with a reply that was begun" if goes_on(answers[-1]) else "prefill unclear")
-    if answer.failed:
-        parts.append(f"its answer could not be used ({answer.error})")
-    return _probe(judge, ", ".join(parts), answers)
+        found.append(("reasons if not told otherwise", "yes" if spoken.reasons else "no"))
+        if self.endpoint == "chat":
+            for level in EFFORTS:
+                problem = tried(replace(voting, effort=level, dialect=replace(spoken)))
+                found.append((f"effort {level}", f"no: {problem}" if problem else "not refused"))
+        found.append(("limit of tokens", spoken.max_tokens))
+        is_taken = soft.dialect.temperature and gives
+        found.append(("temperature", f"taken{effort}" if is_taken else "only the server's own"))
+        found += _price(self)
+        return found, _probe(self, "; ".join(": ".join(pair) for pair in found), answers)
+
+    def _parts(self) -> list[str]:
+        """What the question showed, in words."""
+        dialect = self.dialect
+        if self.votes:
+            structured = dialect.response_format and self.endpoint == "chat"
+            parts = ["verdicts as structured output" if structured else "verdicts as text"]
+        elif dialect.gives_logprobs:
+            parts = [f"log-probabilities of {dialect.top_logprobs} tokens"]
+        else:
+            parts = ["no log-probabilities"]
+        if effort := self.effort or dialect.effort:
+            parts.append(f"effort {effort}")
+        elif self.reasons:
+            parts.append("reasons before it answers")
+        parts.append(f"{dialect.max_tokens} {self.reply_tokens:,}")
+        parts.append(f"temperature {self.temperature:g}" if dialect.temperature else "the server's own temperature")
+        return parts
 
 
 def goes_on(answer: Judgement) -> bool | None:
@@ -119,66 +199,6 @@ def goes_on(answer: Judgement) -> bool | None:
     [True, False]
     """
     return answer.p > 0.5 if answer.mass >= CLEAR else None
-
-
-def survey_by_asking(judge: ServerJudge) -> tuple[Findings, Probe]:
-    """All that can be found about a model: names and findings, and what it took."""
-    judge.ready()
-    plain = replace(judge, votes=0, graded=False, prefill=False, effort=None, temperature=0.0, max_tokens=None)
-    soft = replace(plain, dialect=Dialect())
-    voting = replace(plain, votes=1, temperature=1.0, dialect=Dialect())
-    answers: list[Judgement] = []
-
-    def tried(asked: ServerJudge, prompt: Prompt = PROMPT, question: Question = QUESTION) -> str:
-        try:
-            answers.append(asked.ask_once(prompt, question)[0])
-        except JudgeError as error:
-            if not asked.dialect.answers:
-                raise
-            return str(error)
-        return answers[-1].error or ""
-
-    refused = tried(soft)
-    gives = soft.dialect.gives_logprobs
-    effort = f" with effort {soft.dialect.effort}" if soft.dialect.effort else ""
-    found = [("log-probabilities", f"of {soft.dialect.top_logprobs} tokens{effort}" if gives else f"no: {refused}")]
-    if gives and judge.endpoint == "chat":
-        begun = tried(replace(soft, prefill=True), COUNTING, Question("", ""))
-        states = {True: "goes on with it", False: "no", None: f"not clear{f': {begun}' if begun else ''}"}
-        found.append(("a reply that was begun", states[None if begun else goes_on(answers[-1])]))
-    trouble = tried(voting)
-    spoken = voting.dialect
-    found.append(
-        ("structured output", f"no verdict: {trouble}" if trouble else "yes" if spoken.response_format else "no")
-    )
-    found.append(("reasons if not told otherwise", "yes" if spoken.reasons else "no"))
-    if judge.endpoint == "chat":
-        for level in EFFORTS:
-            problem = tried(replace(voting, effort=level, dialect=replace(spoken)))
-            found.append((f"effort {level}", f"no: {problem}" if problem else "not refused"))
-    found.append(("limit of tokens", spoken.max_tokens))
-    found.append(("temperature", f"taken{effort}" if soft.dialect.temperature and gives else "only the server's own"))
-    found += _price(judge)
-    return found, _probe(judge, "; ".join(": ".join(pair) for pair in found), answers)
-
-
-def _parts(judge: ServerJudge) -> list[str]:
-    """What the question showed, in words."""
-    dialect = judge.dialect
-    if judge.votes:
-        structured = dialect.response_format and judge.endpoint == "chat"
-        parts = ["verdicts as structured output" if structured else "verdicts as text"]
-    else:
-        parts = [
-            f"log-probabilities of {dialect.top_logprobs} tokens" if dialect.gives_logprobs else "no log-probabilities"
-        ]
-    if effort := judge.effort or dialect.effort:
-        parts.append(f"effort {effort}")
-    elif judge.reasons:
-        parts.append("reasons before it answers")
-    parts.append(f"{dialect.max_tokens} {judge.reply_tokens:,}")
-    parts.append(f"temperature {judge.temperature:g}" if dialect.temperature else "the server's own temperature")
-    return parts
 
 
 def _price(judge: ServerJudge) -> Findings:

@@ -120,8 +120,8 @@ class Judge(Protocol):
     - `cacheable` = False: its answers are not kept in a cache, because they cost nothing, or because name, settings and
       texts do not determine them.
     - `weights`: a digest of the model's files, where name and settings leave open which these are.
-    - `batches(prompt)` and `at_batch_price()`: it takes many questions in one upload (`comparo.judges.batches`), at a
-      lower price.
+    - `batches(prompt)` and `at_batch_price()`: it takes many questions in one upload, at a lower price
+      (`comparo.judges.batch_endpoints`).
     - `ready()`: raises a JudgeError where it is known beforehand that no question can be answered, such as without a
       key.
     - `probe()` and `learn(found)`: asks the server little to find out what it accepts, raises a JudgeError with the
@@ -206,10 +206,10 @@ def shared_call(whole: Judgement, found: Mapping[str, tuple[float, float, float]
     [(0.9, 90, None), (nan, 0, 'no')]
     """
     each = []
-    for number, (name, told) in enumerate(found.items()):
+    for number, (name, verdict) in enumerate(found.items()):
         cost = NOTHING if number else {}
-        p, mass, weight = (math.nan, math.nan, 1.0) if isinstance(told, str) else told
-        error = told if isinstance(told, str) else None
+        p, mass, weight = (math.nan, math.nan, 1.0) if isinstance(verdict, str) else verdict
+        error = verdict if isinstance(verdict, str) else None
         asked = about(whole.question, name)
         each.append(replace(whole, question=asked, p=p, mass=mass, weight=weight, error=error, **cost))
     return Several.of(each)
@@ -221,7 +221,7 @@ def mean_of(found: Mapping[str, tuple[float, float, float] | None]) -> tuple[flo
     >>> mean_of({"wit": (0.9, 1.0, 1.0), "length": (0.5, 0.5, 1.0), "style": None})
     (0.7, 0.75, 1.0)
     """
-    known = [told for told in found.values() if told is not None]
+    known = [verdict for verdict in found.values() if verdict is not None]
     if not known:
         return None
     p, mass, weight = (sum(column) / len(known) for column in zip(*known, strict=True))

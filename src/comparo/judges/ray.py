@@ -3,15 +3,22 @@
 The judge is loaded in the replicas only. This process sends them the questions in batches, two per replica, which
 leaves none without work, and receives the answers. A batch whose replica died is sent again, so each question gets one
 answer, and only this process writes to the run folder.
+
+The cluster is a running one, or one of this machine alone that ends with the judge. A missing cluster is an error
+within half a minute; Ray itself would try to reach it for a quarter of an hour.
 """
 
 from __future__ import annotations
 
+import logging
 import math
+import os
+import socket
+import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import ExitStack
-from dataclasses import fields
 from functools import partial
 from itertools import islice
 from operator import attrgetter
@@ -20,15 +27,23 @@ from typing import Any
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges.protocol import Judgement, Probe
-from comparo.judges.ray_replicas import MEMBERS, Patience, Replicas, Seat, join, question_key, reason
+from comparo.judges.ray_replicas import MEMBERS, Patience, Replicas, Seat, library, reason
 
 AT_ONCE = 2  # batches sent to a replica: the one that it judges, and the next
 SHORT, MANY = 0.1, 64  # seconds and questions of a small batch; sending one takes about 1 ms, 1% of that
+LOOK = 5.0  # seconds for a cluster's head to answer: Linux repeats a lost first packet after 1 and 3 s
+JOIN = 20.0  # seconds for Ray to join a cluster; with LOOK, less than half a minute
+STORE = 200_000_000  # bytes of shared memory for a Ray of our own, for questions and answers; Ray needs 79 million
+# The first bytes of a client of HTTP/2, and so of Ray's head (RFC 9113, 3.4); the answer begins with a frame of type 4.
+GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+REMEDY = (
+    "check that `ray start --head` runs there, that the port is the one it printed (6379) and that no firewall bars it"
+)
 LOSSES = 4  # replicas that may die over one question: as many deaths as one replica may have in a row
 
 Flying = dict[Any, tuple[Seat, Any, list[Question]]]  # by Ray's reference to the answers: who was asked, and what
 
-_row = attrgetter(*(field.name for field in fields(Question)))
+_pair = attrgetter("context", "first", "second")
 
 
 def ray_judge(
@@ -101,7 +116,7 @@ class RayJudge:
             self._replicas = Replicas(name, options, replicas, need, patience or Patience())
             self._end.callback(self._replicas.end)
             while not self._replicas.about:
-                self._replicas.hear([])
+                self._replicas.poll([])
         except BaseException:
             self.close()
             raise
@@ -149,20 +164,19 @@ class RayJudge:
             if not count:
                 return
             self._hand_out(waiting, flying, prompt)
-            for ref, word in self._replicas.hear(list(flying)):
+            for ref, reply in self._replicas.poll(list(flying)):
                 seat, actor, asked = flying.pop(ref)
-                if self._replicas.lost(word):
-                    self._count_losses(asked, word)
+                if self._replicas.lost(reply):
+                    self._count_losses(asked, reply)
                     waiting.add(asked)
                     if seat.actor is actor:
                         waiting.move(seat.number)
-                        self._replicas.replace(seat, word)
+                        self._replicas.replace(seat, reply)
                     continue
                 seat.deaths = 0
-                answers, problem, seconds = word
+                answers, problem, seconds = reply
                 self._pace = max(seconds, 1e-9) / len(asked)
-                for number, *values in answers:
-                    yield Judgement(asked[number], *values)
+                yield from answers
                 if problem is not None:
                     raise problem
                 if len(answers) != len(asked):
@@ -187,17 +201,96 @@ class RayJudge:
             for seat in ready:
                 if len(waiting) and busy[seat.number] == batches:
                     batch = waiting.take(seat.number, len(ready), self._quick, self._most)
-                    flying[self._replicas.ask(seat, [*map(_row, batch)], prompt)] = seat, seat.actor, batch
+                    flying[self._replicas.ask(seat, batch, prompt)] = seat, seat.actor, batch
                     busy[seat.number] += 1
 
     def _count_losses(self, asked: list[Question], problem: Exception) -> None:
-        self._losses.update(map(question_key, asked))
-        worst = max(asked, key=lambda question: self._losses[question_key(question)])
-        if self._losses[question_key(worst)] >= LOSSES:
+        self._losses.update(map(_pair, asked))
+        worst = max(asked, key=lambda question: self._losses[_pair(question)])
+        if self._losses[_pair(worst)] >= LOSSES:
             raise JudgeError(
                 f"a judge died {LOSSES} times over the same questions, such as {worst.first!r} against "
                 f"{worst.second!r}: {reason(problem)}"
             )
+
+
+def join(address: str | None) -> Callable[[], None]:
+    """Connect this process to Ray; the function returned ends the connection, if it was made here.
+
+    `address` is HOST:PORT of the cluster's head, "auto" for the cluster that this machine belongs to, "local" for a Ray
+    of this machine alone. Without one, it is the Ray that the process is connected to, else the environment's
+    RAY_ADDRESS, else "local".
+
+    >>> join("somewhere")
+    Traceback (most recent call last):
+    ValueError: the Ray address 'somewhere' is not HOST:PORT, auto or local
+    """
+    if address is None and library().is_initialized():
+        return lambda: None
+    wanted = address or os.environ.get("RAY_ADDRESS") or "local"
+    if wanted not in ("auto", "local"):
+        look(wanted)
+    ray = library()
+    if ray.is_initialized():
+        there = ray.get_runtime_context().gcs_address
+        if wanted not in ("auto", there):
+            raise JudgeError(f"this process is connected to Ray at {there} already; ray.shutdown() leaves it")
+        return lambda: None
+    options: dict[str, Any] = {"address": wanted, "log_to_driver": False, "logging_level": logging.ERROR}
+    if wanted == "local":
+        options |= {"include_dashboard": False, "object_store_memory": STORE}
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        if wanted == "local":
+            ray.init(**options)
+        else:
+            _in_time(lambda: ray.init(**options))
+    except (OSError, RuntimeError, ValueError) as problem:
+        if wanted == "local":
+            raise JudgeError(f"Ray cannot be started on this machine: {problem}") from problem
+        reason = " ".join(str(problem).split()).rstrip(".") or "no answer"
+        raise JudgeError(
+            f"the Ray cluster at {wanted} cannot be joined: {reason}; check that its head runs, and that this machine "
+            "is a node of it: `ray start --address=HEAD:6379` makes it one"
+        ) from problem
+    return lambda: ray.shutdown()
+
+
+def _in_time(call: Callable[[], object]) -> None:
+    """Make a call; a TimeoutError after JOIN seconds, when the call may continue in a daemon thread."""
+    done: Future[object] = Future()
+
+    def make() -> None:
+        try:
+            done.set_result(call())
+        except BaseException as problem:  # raised where the result is read
+            done.set_exception(problem)
+
+    threading.Thread(target=make, name="ray", daemon=True).start()
+    done.result(JOIN)
+
+
+def look(address: str, seconds: float = LOOK) -> None:
+    """Raise a JudgeError unless the head of a Ray cluster answers at HOST:PORT within so many seconds."""
+    if address.startswith("ray://"):
+        raise ValueError(
+            f"{address} is Ray's client port; run comparo on a node of the cluster, with HOST:6379 or auto"
+        )
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise ValueError(f"the Ray address {address!r} is not HOST:PORT, auto or local")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=seconds) as connection:
+            if os.environ.get("RAY_USE_TLS") == "1":
+                return
+            connection.sendall(GREETING)
+            with connection.makefile("rb") as answer:
+                frame = answer.read(9)
+    except OSError as problem:
+        reason = "no answer" if isinstance(problem, TimeoutError) else problem.strerror or problem
+        raise JudgeError(f"the Ray cluster at {address} cannot be reached: {reason}; {REMEDY}") from problem
+    if frame[3:4] != b"\x04":
+        raise JudgeError(f"what answers at {address} is not the head of a Ray cluster; {REMEDY}")
 
 
 class Shares:

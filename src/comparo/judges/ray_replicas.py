@@ -1,38 +1,30 @@
 """The replicas of one judge on a Ray cluster: how they are placed and loaded, and what happens when one dies.
 
-The cluster is a running one, or one of this machine alone that ends with the judge. A missing cluster is an error
-within half a minute; Ray itself would try to reach it for a quarter of an hour. A replica returns in turn the node on
-which it was placed, a description of the judge that it loaded, and the answers to batches. One that dies is started
-again, on any node that has room for it, now or later.
+A replica returns in turn the node on which it was placed, a description of the judge that it loaded, and the answers to
+batches. One that dies is started again, on any node that has room for it, now or later.
 """
 
 import logging
 import math
-import os
 import re
-import socket
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.metadata import version
-from operator import attrgetter
 from typing import Any
 
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError, pip_install
 from comparo.judges.protocol import Judgement
 
-LOOK = 5.0  # seconds for a cluster's head to answer: Linux repeats a lost first packet after 1 and 3 s
-JOIN = 20.0  # seconds for Ray to join a cluster; with LOOK, less than half a minute
-STORE = 200_000_000  # bytes of shared memory for a Ray of our own, for questions and answers; Ray needs 79 million
-# The first bytes of a client of HTTP/2, and so of Ray's head (RFC 9113, 3.4); the answer begins with a frame of type 4.
-GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-REMEDY = (
-    "check that `ray start --head` runs there, that the port is the one it printed (6379) and that no firewall bars it"
+TICK = 0.5  # seconds between two looks at replicas that wait for a place
+MEMBERS = {"price": None, "cacheable": True, "weights": None} | dict.fromkeys(
+    ("scales", "chooses", "several", "lines_up"), False
 )
+PASSED_ON = ("ready", "begins", "adds", "writes", "probe", "learn")  # methods that a judge may have besides `judge`
+
+logger = logging.getLogger(__name__)
 
 
 def library() -> Any:
@@ -44,112 +36,9 @@ def library() -> Any:
     return ray
 
 
-def join(address: str | None) -> Callable[[], None]:
-    """Connect this process to Ray; the function returned ends the connection, if it was made here.
-
-    `address` is HOST:PORT of the cluster's head, "auto" for the cluster that this machine belongs to, "local" for a Ray
-    of this machine alone. Without one, it is the Ray that the process is connected to, else the environment's
-    RAY_ADDRESS, else "local".
-
-    >>> join("somewhere")
-    Traceback (most recent call last):
-    ValueError: the Ray address 'somewhere' is not HOST:PORT, auto or local
-    """
-    if address is None and library().is_initialized():
-        return lambda: None
-    wanted = address or os.environ.get("RAY_ADDRESS") or "local"
-    if wanted not in ("auto", "local"):
-        look(wanted)
-    ray = library()
-    if ray.is_initialized():
-        there = ray.get_runtime_context().gcs_address
-        if wanted not in ("auto", there):
-            raise JudgeError(f"this process is connected to Ray at {there} already; ray.shutdown() leaves it")
-        return lambda: None
-    options: dict[str, Any] = {"address": wanted, "log_to_driver": False, "logging_level": logging.ERROR}
-    if wanted == "local":
-        options |= {"include_dashboard": False, "object_store_memory": STORE}
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        if wanted == "local":
-            ray.init(**options)
-        else:
-            _in_time(lambda: ray.init(**options))
-    except (OSError, RuntimeError, ValueError) as problem:
-        if wanted == "local":
-            raise JudgeError(f"Ray cannot be started on this machine: {problem}") from problem
-        reason = " ".join(str(problem).split()).rstrip(".") or "no answer"
-        raise JudgeError(
-            f"the Ray cluster at {wanted} cannot be joined: {reason}; check that its head runs, and that this machine "
-            "is a node of it: `ray start --address=HEAD:6379` makes it one"
-        ) from problem
-    return lambda: ray.shutdown()
-
-
-def _in_time(call: Callable[[], object]) -> None:
-    """Make a call; a TimeoutError after JOIN seconds, when the call may continue in a daemon thread."""
-    done: Future[object] = Future()
-
-    def make() -> None:
-        try:
-            done.set_result(call())
-        except BaseException as problem:  # raised where the result is read
-            done.set_exception(problem)
-
-    threading.Thread(target=make, name="ray", daemon=True).start()
-    done.result(JOIN)
-
-
-def look(address: str, seconds: float = LOOK) -> None:
-    """Raise a JudgeError unless the head of a Ray cluster answers at HOST:PORT within so many seconds."""
-    if address.startswith("ray://"):
-        raise ValueError(
-            f"{address} is Ray's client port; run comparo on a node of the cluster, with HOST:6379 or auto"
-        )
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
-        raise ValueError(f"the Ray address {address!r} is not HOST:PORT, auto or local")
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=seconds) as connection:
-            if os.environ.get("RAY_USE_TLS") == "1":
-                return
-            connection.sendall(GREETING)
-            with connection.makefile("rb") as answer:
-                frame = answer.read(9)
-    except OSError as problem:
-        reason = "no answer" if isinstance(problem, TimeoutError) else problem.strerror or problem
-        raise JudgeError(f"the Ray cluster at {address} cannot be reached: {reason}; {REMEDY}") from problem
-    if frame[3:4] != b"\x04":
-        raise JudgeError(f"what answers at {address} is not the head of a Ray cluster; {REMEDY}")
-
-
-def places(need: Mapping[str, float]) -> int | None:
-    """How many judges that each need so much fit on the nodes of the cluster, if these were idle; None: no limit."""
-    wanted = {name: amount for name, amount in need.items() if amount}
-    if not wanted:
-        return None
-    nodes = [node["Resources"] for node in library().nodes() if node["Alive"]]
-    return sum(min(int(node.get(name, 0) / amount + 1e-9) for name, amount in wanted.items()) for node in nodes)
-
-
-def free(need: Mapping[str, float]) -> bool:
-    """Whether the cluster has now as much free as a judge needs."""
-    there = library().available_resources()
-    return all(there.get(name, 0) >= amount for name, amount in need.items())
-
-
 def in_words(amounts: Mapping[str, float]) -> str:
     """Resources as a sentence has them."""
     return " and ".join(f"{amounts.get(name, 0):g} {name}" for name in ("CPU", "GPU"))
-
-
-TICK = 0.5  # seconds between two looks at replicas that wait for a place
-MEMBERS = {"price": None, "scales": False, "chooses": False, "several": False, "cacheable": True, "weights": None}
-PASSED_ON = ("ready", "begins", "adds", "writes", "probe", "learn")  # methods that a judge may have besides `judge`
-
-question_key = attrgetter("context", "first", "second")
-_answer = attrgetter(*(field.name for field in fields(Judgement)[1:]))
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,26 +84,19 @@ class Replica:
             return problem
 
     def judge(
-        self, rows: list[tuple[Any, ...]], prompt: Prompt, learnt: Mapping[str, Any] | None
-    ) -> tuple[list[tuple[Any, ...]], JudgeError | None, float]:
-        """The answers to a batch, each after the number of its row; what ended the judge, if anything; seconds.
+        self, questions: list[Question], prompt: Prompt, learnt: Mapping[str, Any] | None
+    ) -> tuple[list[Judgement], JudgeError | None, float]:
+        """The answers to a batch; what ended the judge, if anything; seconds.
 
         What a probe has `learnt` is taken over before the first batch after it.
         """
         if learnt is not None and learnt != self._learnt:
             self._judge.learn(learnt)  # type: ignore[attr-defined]  # a judge with a probe has it
             self._learnt = learnt
-        questions = [Question(*row) for row in rows]
-        numbers = defaultdict(list)
-        for number, question in enumerate(questions):
-            numbers[question_key(question)].append(number)
-        answers: list[tuple[Any, ...]] = []
+        answers: list[Judgement] = []
         begin, problem = time.perf_counter(), None
         try:
-            answers.extend(
-                (numbers[question_key(judgement.question)].pop(), *_answer(judgement))
-                for judgement in self._judge.judge(questions, prompt)
-            )
+            answers.extend(self._judge.judge(questions, prompt))
         except JudgeError as error:
             problem = error
         return answers, problem, time.perf_counter() - begin
@@ -252,7 +134,9 @@ class Replicas:
         self.about: dict[str, Any] = {}
         self.learnt: Mapping[str, Any] | None = None
         self._check_places(count)
-        self._first_place = patience.idle if free(need) else patience.busy
+        free = self._ray.available_resources()
+        is_idle = all(free.get(name, 0) >= amount for name, amount in need.items())
+        self._first_place = patience.idle if is_idle else patience.busy
         self._seats = [Seat(number, time.monotonic()) for number in range(count)]
         self._fill_seats()
 
@@ -264,46 +148,46 @@ class Replicas:
         """The seats of those that can be asked."""
         return [seat for seat in self._seats if seat.ready]
 
-    def ask(self, seat: Seat, rows: list[tuple[Any, ...]], prompt: Prompt) -> Any:
+    def ask(self, seat: Seat, questions: list[Question], prompt: Prompt) -> Any:
         """Send a batch to a replica; returns Ray's reference to its answers."""
         with self._lock:
             self._check_not_ended()
-            return seat.actor.judge.remote(rows, prompt, self.learnt)
+            return seat.actor.judge.remote(questions, prompt, self.learnt)
 
     def call(self, method: str, *arguments: Any) -> Any:
         """What a method of the judge returns in the first replica that is ready; what it raises is raised here."""
         while not self.ready:
-            self.hear([])
+            self.poll([])
         seat = self.ready[0]
         ref = seat.actor.call.remote(method, *arguments)
-        while not (heard := self.hear([ref])):
+        while not (found := self.poll([ref])):
             pass
-        [(_, word)] = heard
-        if self.lost(word):
-            self.replace(seat, word)
+        [(_, reply)] = found
+        if self.lost(reply):
+            self.replace(seat, reply)
             return self.call(method, *arguments)
-        _raise_error(word, seat)
-        return word
+        _raise_error(reply, seat)
+        return reply
 
-    def hear(self, refs: list[Any]) -> list[tuple[Any, Any]]:
+    def poll(self, refs: list[Any]) -> list[tuple[Any, Any]]:
         """The answers that have arrived, after waiting TICK seconds at most; a RayError for one that is lost."""
         self._fill_seats()
         words = {seat.coming: seat for seat in self._seats if seat.coming is not None}
         answers = []
-        for ref, word in self._read([*words, *refs]):
+        for ref, reply in self._read([*words, *refs]):
             seat = words.get(ref)
             if seat is None:
-                answers.append((ref, word))
-            elif self.lost(word):
-                self.replace(seat, word)
+                answers.append((ref, reply))
+            elif self.lost(reply):
+                self.replace(seat, reply)
             else:
-                self._go_on(seat, word)
+                self._go_on(seat, reply)
         self._check_seats()
         return answers
 
-    def lost(self, word: Any) -> bool:
+    def lost(self, reply: Any) -> bool:
         """Whether Ray returned an error in place of an answer."""
-        return isinstance(word, self._ray.exceptions.RayError)
+        return isinstance(reply, self._ray.exceptions.RayError)
 
     def replace(self, seat: Seat, problem: Exception) -> None:
         """Replace a replica that died, at once or after a pause; after too many deaths in a row, not at all."""
@@ -353,25 +237,25 @@ class Replicas:
                         found.append((ref, problem))
         return found
 
-    def _go_on(self, seat: Seat, word: Any) -> None:
+    def _go_on(self, seat: Seat, reply: Any) -> None:
         """The next step of a replica that was placed, or that has loaded its judge."""
         if not seat.node:
-            seat.node, seat.coming = word, seat.actor.load.remote(*self._spec)
+            seat.node, seat.coming = reply, seat.actor.load.remote(*self._spec)
             return
-        _raise_error(word, seat)
+        _raise_error(reply, seat)
         here = version("comparo")
-        if word["comparo"] != here:
+        if reply["comparo"] != here:
             raise JudgeError(
-                f"the Ray node {seat.node} has comparo {word['comparo']} and this machine {here}; install the same"
+                f"the Ray node {seat.node} has comparo {reply['comparo']} and this machine {here}; install the same"
             )
-        if self.about and word != self.about:
-            before, now = ({**about, **about["settings"]} for about in (self.about, word))
+        if self.about and reply != self.about:
+            before, now = ({**about, **about["settings"]} for about in (self.about, reply))
             differing = [name for name in before | now if before.get(name) != now.get(name) and name != "settings"]
             raise JudgeError(
                 f"the judge on the Ray node {seat.node} differs from the others in {', '.join(differing)}; give all "
                 "nodes the same model and versions"
             )
-        self.about, seat.coming, seat.ready = word, None, True
+        self.about, seat.coming, seat.ready = reply, None, True
 
     def _check_not_ended(self) -> None:
         if self._ended:
@@ -379,14 +263,16 @@ class Replicas:
 
     def _check_places(self, count: int) -> None:
         """An error where no node has room for a judge; a warning where there is no room for all, or GPUs are unused."""
-        fitting = places(self._need)
-        if fitting == 0:
-            nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        wanted = {name: amount for name, amount in self._need.items() if amount}
+        rooms = ((int(node.get(name, 0) / amount + 1e-9) for name, amount in wanted.items()) for node in nodes)
+        fitting = sum(min(room, default=count) for room in rooms)
+        if not fitting:
             raise JudgeError(
                 f"no node of the Ray cluster can hold a judge with {in_words(self._need)}; the nodes have "
                 f"{', '.join(map(in_words, nodes))}. Ask for less by the options gpus or cpus, or add a node"
             )
-        if fitting is not None and fitting < count:
+        if fitting < count:
             logger.warning("%d of the %d judges asked for find a place on the Ray cluster", fitting, count)
         gpus = self._ray.cluster_resources().get("GPU", 0)
         if gpus and not self._need["GPU"] and self._spec[0].startswith(("hf/", "vllm/")):
@@ -405,10 +291,10 @@ class Replicas:
         )
 
 
-def _raise_error(word: Any, seat: Seat) -> None:
-    """Raise what a replica's judge raised, with its node; nothing where the word is no error."""
-    if isinstance(word, Exception):
-        raise type(word)(f"{word} (on the Ray node {seat.node})")
+def _raise_error(reply: Any, seat: Seat) -> None:
+    """Raise what a replica's judge raised, with its node; nothing where the reply is no error."""
+    if isinstance(reply, Exception):
+        raise type(reply)(f"{reply} (on the Ray node {seat.node})")
 
 
 def reason(problem: Exception) -> str:

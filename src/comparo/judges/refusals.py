@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from comparo.errors import JudgeError
 from comparo.judges.http import parts, replace_parts
 
 ECHO = 24  # characters in a row that a complaint shares with the question only by repeating it: about four words
@@ -57,6 +58,10 @@ class Complaint:
         """
         return not _FILTERS.isdisjoint(self.codes)
 
+    def is_unpaid(self, status: int) -> bool:
+        """Whether no more can be spent with the key."""
+        return status == 402 or (status == 429 and "insufficient_quota" in self.codes)
+
     def about(self, asked: str, *names: str) -> bool:
         """Whether it is certainly about a parameter: it names it, and not by repeating the question `asked`.
 
@@ -66,7 +71,7 @@ class Complaint:
         """
         small = asked.lower()
         return any(
-            any(name in told for told in self.names) or (name in self.words and name not in small) for name in names
+            any(name in part for part in self.names) or (name in self.words and name not in small) for name in names
         )
 
     @property
@@ -98,6 +103,16 @@ class Complaint:
             if part in body and (pattern.search(self.words) or (part in self.names and not value)):
                 return part, value
         return None
+
+
+def no_credit(address: str, said: str) -> JudgeError:
+    """The error for a key that no more can be spent with."""
+    return JudgeError(f"{address} has no credit left for this key {said}; top it up, then run this again")
+
+
+def bad_key(address: str, status: int, variable: str) -> JudgeError:
+    """The error for a key that the server refuses; the server's words may hold parts of it."""
+    return JudgeError(f"{address} refused the key ({status}); set {variable} to one that is valid there")
 
 
 def read_complaint(text: str, asked: str = "", texts: Iterable[str] = ()) -> Complaint:
@@ -137,11 +152,11 @@ def _fields(text: str) -> Iterator[tuple[str, str]]:
         body = json.loads(text)
     except (ValueError, RecursionError):
         return
-    for told in _objects(body):
+    for part in _objects(body):
         for field in ("message", "msg", "detail", "error", "param", *CODES):
-            if isinstance(value := told.get(field), str):
+            if isinstance(value := part.get(field), str):
                 yield field, value
-        if isinstance(place := told.get("loc"), list):
+        if isinstance(place := part.get("loc"), list):
             yield from (("loc", step) for step in place if isinstance(step, str))
 
 
@@ -151,4 +166,4 @@ def _objects(body: Any) -> Iterator[dict[str, Any]]:
         yield body
         error = body.get("error")
         for inner in (error, body.get("detail"), error.get("details") if isinstance(error, dict) else None):
-            yield from (told for told in (inner if isinstance(inner, list) else [inner]) if isinstance(told, dict))
+            yield from (part for part in (inner if isinstance(inner, list) else [inner]) if isinstance(part, dict))

@@ -1,12 +1,13 @@
-"""What a user sets for a judge behind a server, and what the server was found to accept."""
+"""The options of a judge behind a server, and what the server was found to accept."""
 
+import inspect
 import logging
 import math
 import os
 from base64 import b64encode
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Self, get_type_hints
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self, TypeVar, get_type_hints
 from urllib.parse import unquote, urlsplit
 
 from comparo.data.criteria_prompt import CriteriaPrompt, reply_tokens
@@ -28,6 +29,7 @@ NONE = "none"
 NEEDED = {"concurrency": (1, 1000), "votes": (0, math.inf), "retries": (0, math.inf)}
 WHOLE = {**NEEDED, "thinking": (1, math.inf), "window": (1, math.inf), "max_tokens": (1, math.inf)}
 RANGES = {**WHOLE, "timeout": (0.001, math.inf), "temperature": (0, 2)}
+INNER = ("login", "dialect", "waiting")  # fields that are no options
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +79,36 @@ class Dialect:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """A model behind a server, and how it is asked; each provider's `load` explains the options."""
+    """A model behind a server, and how it is asked.
+
+    Parameters
+    ----------
+    model
+        The model's name at the server.
+    base_url
+        The server, by default that of the environment's variable `address_variable`, else the provider's own.
+    concurrency
+        The most calls at a time.
+    votes
+        How many verdicts to sample in place of reading log-probabilities; 0 reads log-probabilities.
+    graded
+        Whether verdicts are from A>>B to B>>A.
+    effort
+        How much the model reasons before it answers, such as none, low or high; by default the model's own.
+    price
+        USD per million tokens read and written (and a third for those from the server's cache); by default the list
+        price of a known model.
+    timeout
+        Seconds for the whole of one try; by default 60, and 600 for a model that reasons.
+    retries
+        How many more tries may follow; no pause before one is longer than `timeout`.
+    window
+        How many tokens a prompt may have.
+    temperature
+        By default 0 for log-probabilities, and the provider's for votes.
+    max_tokens
+        The most tokens of a reply, reasoning included; by default as many as it needs.
+    """
 
     provider: ClassVar[str]
     keys: ClassVar[tuple[str, ...]]  # the environment's variables that may hold the key, the first that is set
@@ -92,43 +123,44 @@ class Settings:
     streams = True
 
     model: str
-    base_url: str
-    login: str | None = field(repr=False)
-    concurrency: int
-    votes: int
-    graded: bool
-    effort: str | None
-    thinking: int | None = None
-    endpoint: Literal["chat", "completion"] = "chat"
-    prefill: bool = False
-    price: Price | None
-    timeout: float | None
-    retries: int
-    window: int | None
-    temperature: float | None
-    max_tokens: int | None
+    base_url: str = ""
+    concurrency: int = 32
+    votes: int = 0
+    graded: bool = False
+    effort: str | None = None
+    price: Price | None = None
+    timeout: float | None = None
+    retries: int = 5
+    window: int | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    login: str | None = field(default=None, repr=False)
     dialect: Dialect = field(default_factory=Dialect, repr=False, compare=False)
     waiting: Waiting = field(default_factory=Waiting, repr=False, compare=False)
 
     @classmethod
-    def checked(cls, options: dict[str, Any]) -> Self:
-        """Make a judge with these options; a ValueError where one is outside its range."""
-        model, price = options["model"], options["price"]
-        if not model:
+    def checked(cls, **options: Any) -> Self:
+        """Make a judge with these options; a ValueError where one is outside its range, or two do not go together."""
+        given = cls(**options)
+        if not given.model:
             raise ValueError(f"{cls.provider}/ needs a model, such as {cls.provider}/{cls.example}")
-        for name in ("graded", "prefill"):
-            if not isinstance(options.get(name, False), bool):
+        for name in options.keys() & {"graded", "prefill"}:
+            if not isinstance(options[name], bool):
                 raise ValueError(f"{name} = {options[name]!r} is not one of true, false")
-        url, login = address(options["base_url"] or os.environ.get(cls.address_variable) or cls.home)
+        url, login = address(given.base_url or os.environ.get(cls.address_variable) or cls.home)
         numbers = {
-            name: check_number(name, options[name], *bounds, whole=name in WHOLE)
+            name: check_number(name, value, *bounds, whole=name in WHOLE)
             for name, bounds in RANGES.items()
-            if name in NEEDED or options.get(name) is not None
+            if (value := getattr(given, name, None)) is not None or name in NEEDED
         }
-        numbers["votes"] = numbers["votes"] or int(options["graded"])
-        cost = find_price(model, url, cls.priced) if price is None else read_price(price)
-        found = {"base_url": url.removesuffix(cls.version), "login": login, "price": cost}
-        return cls(**options | numbers | found)
+        numbers["votes"] = numbers["votes"] or int(given.graded)
+        price = find_price(given.model, url, cls.priced) if given.price is None else read_price(given.price)
+        made = replace(given, **numbers, base_url=url.removesuffix(cls.version), login=login, price=price)
+        made.check_options()
+        return made
+
+    def check_options(self) -> None:
+        """Raise a ValueError where options do not go together."""
 
     @property
     def name(self) -> str:
@@ -145,8 +177,8 @@ class Settings:
 
     @property
     def several(self) -> bool:
-        """Whether several criteria can be asked in one call: a reply that is begun for the model answers one."""
-        return self.endpoint == "chat" and not self.prefill
+        """Whether several criteria can be asked in one call."""
+        return True
 
     @property
     def chooses(self) -> bool:
@@ -187,7 +219,7 @@ class Settings:
 
     def begins(self, prompt: Prompt) -> bool:
         """Whether the reply is begun for the model: its next word is a label."""
-        return self.endpoint == "completion" or (self.prefill and bool(prompt.answer))
+        return False
 
     def grades(self, prompt: Prompt) -> bool:
         """Whether verdicts on this prompt are grades from A>>B to B>>A."""
@@ -238,13 +270,18 @@ class Settings:
         return headers, Secrets(key, *account.values(), login=login)
 
 
-def check_effort(effort: str | None, thinking: int | None, known: tuple[str, ...]) -> None:
-    """Raise a ValueError for an effort that a provider does not know, or besides a number of tokens."""
-    efforts = (NONE, *known)
-    if effort is not None and effort not in efforts:
-        raise ValueError(f"effort = {effort!r} is not one of {', '.join(efforts)}")
-    if effort is not None and thinking is not None:
-        raise ValueError("effort and thinking both set how long the model reasons; drop one of them")
+Made = TypeVar("Made", bound=Settings)
+
+
+def loader(kind: type[Made]) -> Callable[..., Made]:
+    """The function `load(model, **options)` of a provider; its signature has the options of a kind of judge."""
+
+    def load(model: str, **options: Any) -> Made:
+        return kind.checked(model=model, **options)
+
+    options = [one for one in inspect.signature(kind).parameters.values() if one.name not in INNER]
+    load.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    return load
 
 
 def criteria_tokens(prompt: Prompt) -> int:

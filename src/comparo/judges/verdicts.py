@@ -21,10 +21,9 @@ from typing import Any
 
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt
-from comparo.judges.http import whole_characters
 from comparo.judges.labels import AROUND, Words, reply_probability, spells
-from comparo.judges.refusals import FILTERED
 
+Row = tuple[Any, Any, list[tuple[Any, Any]]]  # a token, its log-probability, and the likeliest tokens with theirs
 Positions = list[tuple[str, list[tuple[str, float]]]]
 Found = dict[str, tuple[float, float, float] | None]  # p, mass and weight by criterion
 
@@ -66,86 +65,31 @@ _SCORE = re.compile(
 _MUCH = re.compile(r"\b(?:much|far|significantly|considerably|substantially|strongly|vastly)\b")
 
 
-def reply_text(choice: dict[str, Any]) -> str:
-    """The words of a choice that the server offers, of a chat or of a completion; empty where there are none.
+def token_positions(rows: Iterable[Row]) -> Positions:
+    """The tokens of a reply, each with the log-probabilities of the likeliest in its place and its own.
 
-    Half a character becomes �, which can be written anywhere.
-    """
-    message = choice.get("message")
-    said = message.get("content") if isinstance(message, dict) else choice.get("text")
-    return whole_characters(said) if isinstance(said, str) else ""
+    Tokens without them are left out. A ValueError where they are not in the form of the API. Null becomes nan: valid
+    JSON cannot hold −∞.
 
-
-def has_reasoning(choice: dict[str, Any]) -> bool:
-    """Whether a choice begins with reasoning: apart, as vLLM, SGLang, Ollama and DeepSeek give it, or in its words.
-
-    >>> has_reasoning({"message": {"content": "A", "reasoning_content": "Well, A is"}})
-    True
-    >>> has_reasoning({"message": {"content": "<think>\\nWell"}}), has_reasoning({"message": {"content": "A"}})
-    (True, False)
-    """
-    message = choice.get("message")
-    apart = [message.get(name) for name in ("reasoning_content", "reasoning")] if isinstance(message, dict) else []
-    before, begun, inside = reply_text(choice).partition("<think>")
-    if begun and not before.strip():
-        thought, ended, _ = inside.partition("</think>")
-        apart.append(thought if ended else begun)  # a pair without words is how some templates leave reasoning out
-    return any(isinstance(said, str) and said.strip() for said in apart)
-
-
-def withheld(choice: dict[str, Any]) -> str:
-    """Why a choice holds no reply: a filter of contents, or the model's own refusal; "" where it holds one.
-
-    >>> withheld({"finish_reason": "content_filter"})
-    'a content filter of the server refused the reply'
-    """
-    message = choice.get("message")
-    refusal = message.get("refusal") if isinstance(message, dict) else None
-    if isinstance(refusal, str) and refusal:
-        return f"the model refused to answer: {refusal[:200]!r}"
-    return f"{FILTERED} the reply" if choice.get("finish_reason") == "content_filter" else ""
-
-
-def token_logprobs(choice: dict[str, Any]) -> Positions:
-    """The tokens of a choice, each with the log-probabilities of the likeliest in its place and its own.
-
-    Empty where the server does not give them; a ValueError where they are not in the form of OpenAI's API. Null becomes
-    nan: valid JSON cannot hold −∞.
-
-    >>> token_logprobs({"logprobs": {"tokens": [" A"], "token_logprobs": [-0.1], "top_logprobs": [{" B": -2.5}]}})
+    >>> token_positions([(" A", -0.1, [(" B", -2.5)]), (".", None, [])])
     [(' A', [(' B', -2.5), (' A', -0.1)])]
-    >>> token_logprobs({"logprobs": None})
-    []
     """
-    logprobs = choice.get("logprobs")
-    if not isinstance(logprobs, dict):
-        return []
+    positions = []
     try:
-        if isinstance(content := logprobs.get("content"), list):  # of a chat, and of llama.cpp's completions
-            told = [
-                (at["token"], at["logprob"], [(top["token"], top["logprob"]) for top in at.get("top_logprobs") or ()])
-                for at in content
-            ]
-        else:
-            columns = (logprobs.get(name) or () for name in ("tokens", "token_logprobs", "top_logprobs"))
-            told = [(token, logprob, list((top or {}).items())) for token, logprob, top in zip(*columns, strict=True)]
-        positions = []
-        for token, logprob, top in told:
+        for token, logprob, top in rows:
             own = [] if any(other == token for other, _ in top) else [(token, logprob)]
             if top:
                 known = [(_text(other), math.nan if value is None else float(value)) for other, value in top + own]
                 positions.append((_text(token), known))
-        return positions
     except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError) as problem:
         raise ValueError(f"the log-probabilities are not in the form of the API ({type(problem).__name__})") from None
+    return positions
 
 
 def read_logprobs(positions: Positions, prompt: Prompt, *, begun: bool = False) -> tuple[float, float] | None:
     """p and mass where the reply first names a label or, if it was begun, where it goes on; None without labels.
 
-    >>> positions = token_logprobs({"logprobs": {"content": [{"token": "A", "logprob": -0.5, "top_logprobs": [
-    ...     {"token": "A", "logprob": -0.5}, {"token": "B", "logprob": -1.5}]}]}})
-    >>> read_logprobs(positions, Prompt("{first}{second}"))  # doctest: +ELLIPSIS
+    >>> read_logprobs([("A", [("A", -0.5), ("B", -1.5)])], Prompt("{first}{second}"))  # doctest: +ELLIPSIS
     (0.731..., 0.829...)
     """
     for number in range(len(positions)):
@@ -370,7 +314,7 @@ def read_lines(positions: Positions, prompt: CriteriaPrompt) -> Found:
     if positions and not own:
         raise ValueError(f"no line begins with {' or '.join(f'{name}:' for name in prompt.parts)}")
     found = {name: read_logprobs(own[name], part) for name, part in prompt.each if name in own}
-    return {name: None if told is None else (*told, 1.0) for name, told in found.items()}
+    return {name: None if read is None else (*read, 1.0) for name, read in found.items()}
 
 
 def read_votes(replies: Iterable[str], prompt: CriteriaPrompt, graded: bool) -> Found:

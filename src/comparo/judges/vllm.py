@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError, pip_install
-from comparo.judges.chat import Chat, Encoded, digest_of, gathered, pulls
-from comparo.judges.labels import Spellings, likeliest_path, sequence_probability
+from comparo.judges.chat import Chat, Encoded, answers_of, digest_of, first_line, read_labels
+from comparo.judges.labels import Spellings, TokenPath
 from comparo.judges.protocol import Judgement
 
 LIKELIEST = 20  # tokens; vLLM's default limit, max_logprobs
@@ -71,8 +71,8 @@ def load(
             hf_overrides={"head_dtype": "float32"},
         )
     except (OSError, HFValidationError) as problem:
-        reason = str(problem).strip().partition("\n")[0]
-        raise JudgeError(f"vLLM cannot load {model}: {reason} (check its name and the network)") from problem
+        where = f"vLLM cannot load {model}: {first_line(problem)}"
+        raise JudgeError(f"{where} (check its name and the network)") from problem
     config = engine.llm_engine.model_config
     settings = {
         "model": model,
@@ -103,13 +103,7 @@ class VllmJudge:
 
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
         """An answer to every question; of several criteria, vLLM's cache of prefixes holds the texts."""
-        yield from gathered(self._answers(questions, prompt), prompt)
-
-    def _answers(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
-        labels = self._chat.spellings(prompt)
-        for rows, failed in pulls(self._chat, questions, prompt, self.ahead):
-            yield from failed
-            yield from self._answer(sorted(rows, key=lambda row: row.ids), labels, prompt)
+        return answers_of(self._chat, questions, prompt, self.ahead, self._answer)
 
     def _answer(self, rows: list[Encoded], labels: Spellings, prompt: Prompt) -> Iterator[Judgement]:
         """The answers to the rows, each asked after every node; one that the engine refuses is one failed judgement."""
@@ -122,30 +116,17 @@ class VllmJudge:
                 for row in rows:
                     yield from self._answer([row], labels, prompt)
                 return
-            reason = str(problem).partition("\n")[0]
-            yield from (Judgement(row.question, error=f"vLLM refused it: {reason}", cut=row.cut) for row in rows)
+            error = f"vLLM refused it: {first_line(problem)}"
+            yield from (Judgement(row.question, error=error, cut=row.cut) for row in rows)
             return
         seconds = (time.perf_counter() - started) / max(len(rows), 1)
-        for number, row in enumerate(rows):
-            told = outputs[number * len(labels.nodes) : (number + 1) * len(labels.nodes)]
-            completions = dict(zip(labels.nodes, (output.outputs[0] for output in told), strict=True))
+        remaining = iter(outputs)
+        for row in rows:
             read = {
-                node: [(token, entry.logprob) for token, entry in completion.logprobs[0].items()]
-                for node, completion in completions.items()
+                node: [(token, entry.logprob) for token, entry in output.outputs[0].logprobs[0].items()]
+                for node, output in zip(labels.nodes, remaining, strict=False)
             }
-            found = sequence_probability(read, labels, len(prompt.labels))
-            reply = likeliest_path({node: completion.token_ids[0] for node, completion in completions.items()})
-            said: dict[str, Any] = {
-                "reply": self._chat.tokenizer.decode([*reply]),
-                "tokens_in": len(row.ids) - row.known,
-                "tokens_out": len(reply),
-                "seconds": seconds,
-                "cut": row.cut,
-            }
-            if found is None:
-                words = " nor ".join(map(repr, prompt.labels))
-                yield Judgement(
-                    row.question, error=f"neither {words} is among the {LIKELIEST} likeliest tokens", **said
-                )
-            else:
-                yield Judgement(row.question, p=found[0], mass=found[1], **said)
+            yield replace(read_labels(read, row, labels, prompt, self._decode), seconds=seconds)
+
+    def _decode(self, path: TokenPath) -> str:
+        return str(self._chat.tokenizer.decode([*path]))

@@ -1,7 +1,4 @@
-"""Pictures of a leaderboard, with matplotlib (the extra `plots`): groups, who beats whom, and length.
-
-Pictures of how a judge agrees with people, with matplotlib (the extra `plots`).
-"""
+"""Pictures of a leaderboard and of a judge against people: groups, who beats whom, length, and calibration."""
 
 from __future__ import annotations
 
@@ -14,11 +11,10 @@ from comparo.analysis.agree import PEOPLE, Agreement
 from comparo.analysis.correlations import true_scores
 from comparo.plots.rankings import BLUE, COLUMN, MARKS, TIERS, VERMILION, axes, intervals, labelled
 from comparo.ranking.leaderboard import Leaderboard
+from comparo.ranking.ranking import Ranking
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from comparo.ranking.ranking import Ranking
 
 
 MOST = 30  # groups whose win rates can be read
@@ -56,18 +52,16 @@ def plot_wins(board: Leaderboard, top: int = 12, ax: Axes | None = None) -> Axes
 
     Parameters
     ----------
-    board
-        What `Ranking.groups` returned.
-    top, ax
-        The largest number of groups, at most 30, and axes to draw on; by default those of a new figure.
+    board, top, ax
+        As in `plot_groups`; at most 30 groups.
 
     Examples
     --------
-    >>> from comparo import fit
     >>> from matplotlib.figure import Figure
+    >>> from comparo import fit
     >>> rows = [{"context": c, "first": "a", "second": "b", "p": 0.6 + c / 10} for c in range(3)]
-    >>> board = fit(rows, prior="estimated", groups="items").groups()
-    >>> [text.get_text() for text in plot_wins(board, ax=Figure().subplots()).texts]
+    >>> ax = plot_wins(fit(rows, prior="estimated", groups="items").groups(), ax=Figure().subplots())
+    >>> [text.get_text() for text in ax.texts]
     ['69', '31']
     """
     if not 1 <= top <= MOST:
@@ -157,16 +151,14 @@ def plot_agreement(found: Agreement, judge: Any = None, ax: Axes | None = None) 
         raise ValueError(f"there is no judge {name!r}; there are {', '.join(judges)}")
     ax = axes(ax, COLUMN)
     ax.plot([0, 1], [0, 1], color="0.7", linewidth=0.8, zorder=0)
-    curves = [
-        np.array(
-            [[row[key] for key in ("p", "people", "low", "high")] for row in found.calibration if _is(row, name, said)]
-        )
-        for said in ("as said", "without position bias")
-    ]
-    if np.array_equal(curves[0], curves[1]):
-        del curves[1]
-    for curve, colour, said in zip(curves, (BLUE, VERMILION), ("as said", "without position bias"), strict=False):
-        p, people, low, high = curve.T
+    curves: dict[str, list[list[float]]] = {}
+    for row in found.calibration:
+        if row["judge"] == name:
+            curves.setdefault(row["answers"], []).append([row[key] for key in ("p", "people", "low", "high")])
+    if len(set(map(str, curves.values()))) == 1:
+        del curves["without position bias"]
+    for (said, curve), colour in zip(curves.items(), (BLUE, VERMILION), strict=False):
+        p, people, low, high = np.array(curve).T
         reach = np.maximum([people - low, high - people], 0.0)
         ax.errorbar(p, people, yerr=reach, color=colour, label=said, **MARKS)
     ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), xlabel="judge's p for the text shown first")
@@ -175,7 +167,3 @@ def plot_agreement(found: Agreement, judge: Any = None, ax: Axes | None = None) 
     if len(curves) > 1:
         ax.legend(frameon=False, fontsize="small")
     return ax
-
-
-def _is(row: dict[str, Any], judge: str, answers: str) -> bool:
-    return bool(row["judge"] == judge and row["answers"] == answers)

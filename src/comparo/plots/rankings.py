@@ -19,13 +19,12 @@ from comparo.methods import Method, quiet_fit
 from comparo.model.estimators.poe import Bias
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.linalg.graph import Graph
+from comparo.ranking.ranking import Ranking
 from comparo.rounding import merge_ties
 from comparo.types import Array, LongIndex
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from comparo.ranking.ranking import Ranking
 
 
 CERTAIN = 0.01  # p closer to 0 or 1 is replaced by this, since its logit would dominate the fit

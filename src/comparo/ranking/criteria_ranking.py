@@ -38,8 +38,9 @@ from comparo.model.likelihoods.davidson import answer_moments
 from comparo.model.likelihoods.experts import is_logit
 from comparo.model.linalg.graph import Batch, Pattern
 from comparo.model.posterior import Covariance
-from comparo.ranking.display import comparison_ties, json_rows
+from comparo.ranking.display import comparison_ties
 from comparo.ranking.ranking import Ranking
+from comparo.ranking.tabular import json_rows
 from comparo.rounding import mean_ranks
 from comparo.types import Array
 

@@ -1,143 +1,30 @@
-"""Show a ranking: its table as text, JSON and HTML, its notes, and tables and sentences about judges and growth."""
+"""What to say about a ranking: its notes, and tables and sentences about judges, ties, control and growth."""
 
 from __future__ import annotations
 
-import html
-import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from comparo.data.columns import frame_from_columns
 from comparo.data.comparisons import Comparisons
-from comparo.data.sanitize import visible
-from comparo.data.writing import csv_text
 from comparo.model.estimators.panel import Panel
 from comparo.model.inference.choices import Choices
 from comparo.model.likelihoods.davidson import Davidson
+from comparo.ranking.scores import Grown, Scores
 from comparo.ranking.self_consistency import unexplained_flips
+from comparo.ranking.tabular import Columns
 from comparo.rounding import merge_ties
-from comparo.types import Array, Mask
+from comparo.types import Array
 
-if TYPE_CHECKING:
-    from comparo.ranking.ranking import Ranking
-
-Columns = dict[str, NDArray[Any]]
-SHOWN = 100  # rows
 BLIND = 0.2  # agreement with the consensus below which a voice shares next to nothing with it: 4% of a view
 DOUBLING = "twice"  # the step of a length: its numbers are logarithms to the base 2
 NAMED = 5  # items that a sentence names
 EQUAL = 1.05  # ratio of two squared widths up to which they are shown as equal: the number of calls rounds to one
 
 
-class Tabular:
-    """The table of `to_columns` as a frame and as CSV."""
-
-    def to_columns(self) -> Columns:
-        """The table as columns."""
-        raise NotImplementedError
-
-    def to_frame(self, backend: str | None = None) -> Any:
-        """The table of `to_columns` as a pandas, polars or pyarrow frame: the first that is installed, or `backend`."""
-        return frame_from_columns(self.to_columns(), backend)
-
-    @overload
-    def to_csv(self) -> str: ...
-    @overload
-    def to_csv(self, path: str | os.PathLike[str]) -> None: ...
-    def to_csv(self, path: str | os.PathLike[str] | None = None) -> str | None:
-        """Return the table of `to_columns` as CSV, or write it to `path`; missing numbers are empty fields."""
-        if path is None:
-            return self._csv
-        Path(path).write_text(self._csv, encoding="utf-8", newline="")
-        return None
-
-    @cached_property
-    def _csv(self) -> str:
-        return csv_text(self.to_columns())
-
-
-def table_text(table: Columns, notes: Sequence[str]) -> str:
-    """Return the first rows of a ranking's columns as aligned text, followed by its notes.
-
-    >>> print(table_text({"item": np.array(["ana", "bo"]), "score": np.array([1.0, -1.0])}, ()))
-    item   score
-    ana    1.000
-    bo    -1.000
-    """
-    columns = [
-        [name, *(visible(_shown(value), lines=False) for value in column[:SHOWN].tolist())]
-        for name, column in table.items()
-    ]
-    is_text = [column.dtype.kind in "OUS" for column in table.values()]
-    widths = [max(map(len, column)) for column in columns]
-    lines = []
-    for row in zip(*columns, strict=True):
-        cells = zip(row, widths, is_text, strict=True)
-        lines.append(
-            "  ".join(cell.ljust(width) if left else cell.rjust(width) for cell, width, left in cells).rstrip()
-        )
-    hidden = len(next(iter(table.values()))) - SHOWN
-    return "\n".join([*lines, *([f"{hidden} more"] if hidden > 0 else []), *map(visible, notes)])
-
-
-def table_html(table: Columns, level: float, notes: Sequence[str]) -> str:
-    """Return the first rows of a ranking's columns and its notes as HTML; every label is escaped.
-
-    >>> table = {"item": np.array(["<a>"]), "low": np.array([0.1]), "high": np.array([0.3])}
-    >>> "<td>&lt;a&gt;</td><td>0.100</td>" in table_html(table, 0.95, ())
-    True
-    """
-    columns = {name: column[:SHOWN].tolist() for name, column in table.items()}
-    cells = [[html.escape(_shown(value)) for value in column] for column in columns.values()]
-    head = "".join(f"<th>{name}</th>" for name in columns)
-    if "low" in columns:
-        cells.append(_bars(columns["low"], columns["high"]))
-        head += f"<th>{100 * level:g}% interval</th>"
-    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in zip(*cells, strict=True))
-    below = "".join(f"<p>{html.escape(note)}</p>" for note in notes)
-    hidden = len(next(iter(table.values()))) - SHOWN
-    more = f"<p>{hidden} more</p>" if hidden > 0 else ""
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}{below}"
-
-
-def json_rows(columns: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
-    """A table as JSON holds it: one object per row, null for what is not finite."""
-    values = (column.tolist() for column in columns.values())
-    return [dict(zip(columns, map(plain, row), strict=True)) for row in zip(*values, strict=True)]
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON can hold it: None for a number that is not finite."""
-    value = value.item() if isinstance(value, np.generic) else value
-    return None if isinstance(value, float) and not np.isfinite(value) else value
-
-
-def _shown(value: Any) -> str:
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
-
-
-def _bars(low: list[float], high: list[float]) -> list[str]:
-    """Return each interval as a bar in the colour of the text, all on one scale; empty where it is not known."""
-    known = [(begin, end) for begin, end in zip(low, high, strict=True) if np.isfinite(end - begin)]
-    least = min((begin for begin, _ in known), default=0.0)
-    span = max((end for _, end in known), default=0.0) - least or 1.0
-    style = "height:.5em;min-width:2px;border-radius:.25em;background:currentColor;opacity:.6"
-    bars = []
-    for begin, end in zip(low, high, strict=True):
-        position = f"margin-left:{100 * (begin - least) / span:.1f}%;width:{100 * (end - begin) / span:.1f}%"
-        bar = f'<div style="{position};{style}"></div>' if np.isfinite(end - begin) else ""
-        bars.append(f'<div style="width:10em" aria-hidden="true">{bar}</div>')
-    return bars
-
-
-def notes(ranking: Ranking) -> tuple[str, ...]:
+def notes(ranking: Scores) -> tuple[str, ...]:
     """A sentence for each problem of the graph, the solver, the bias, the judge, the panel and the votes."""
     comparisons, graph, product, found = ranking.comparisons, ranking.graph, ranking.product, []
     split = np.diff(np.append(graph.component[graph.starts[:-1]], graph.components)) > 1
@@ -164,7 +51,7 @@ def notes(ranking: Ranking) -> tuple[str, ...]:
     return (*found, *(() if ranking.people is None else ranking.people.notes))
 
 
-def consensus_sentence(ranking: Ranking) -> str:
+def consensus_sentence(ranking: Scores) -> str:
     """How a consensus is made, and how to get the judge's own ranking, to stand above its table."""
     expected = "what its style predicts" if ranking.group is None else "the mean score of its group in all contexts"
     is_shared = ranking.group is not None and ranking.context is not None
@@ -173,7 +60,7 @@ def consensus_sentence(ranking: Ranking) -> str:
     return (
         f"This is what people would say, as far as {who} can tell: a text counts by {expected}, and by "
         f"{ranking.validity:.0%} of what {who} says of the text beyond that{first}. judge_rank is the rank by {who} "
-        'alone; --estimate judge (in Python, estimate="judge") ranks by it, without new calls.'
+        "alone; estimate='judge' ranks by it, without new calls."
     )
 
 
@@ -188,7 +75,7 @@ def _judge_notes(comparisons: Comparisons) -> list[str]:
     return [sentence] if found.are_many else []
 
 
-def tie_columns(ranking: Ranking) -> Columns | None:
+def tie_columns(ranking: Scores) -> Columns | None:
     """The table of `Ranking.ties`, a row for each judge with a tie parameter; None where ties are not modelled."""
     each, panel, p = comparison_ties(ranking), ranking.panel, ranking.comparisons.p
     if each is None:
@@ -204,7 +91,7 @@ def tie_columns(ranking: Ranking) -> Columns | None:
     return {name: column[kept] for name, column in columns.items()} | {"equals": nu[kept] / (2.0 + nu[kept])}
 
 
-def comparison_ties(ranking: Ranking) -> Array | None:
+def comparison_ties(ranking: Scores) -> Array | None:
     """ν of the judge of each comparison, (K,), 0 where it has none; None where no judge has one."""
     panel, expert = ranking.panel, None if ranking.product is None else ranking.product.expert
     if panel is not None:
@@ -292,7 +179,7 @@ def _member_notes(panel: Panel, for_people: bool) -> list[str]:
     return found
 
 
-def control_columns(ranking: Ranking, level: float) -> Columns | None:
+def control_columns(ranking: Scores, level: float) -> Columns | None:
     """The table of `Ranking.control`: a row per judge and controlled number; None where nothing is controlled."""
     if ranking.panel is not None:
         every = [(str(name), voice.held) for name, voice in zip(ranking.panel.names, ranking.panel.voices, strict=True)]
@@ -343,28 +230,7 @@ def control_sentences(table: Columns | None) -> list[str]:
     return found
 
 
-@dataclass(frozen=True, eq=False)
-class Grown:
-    """The earlier state of a ranking that grew; arrays have one entry per candidate, as `Ranking.items`.
-
-    Parameters
-    ----------
-    new : Whether each candidate is new, shape (n,).
-    score, low, high : The score of each before, and its interval, shape (n,); NaN for new ones.
-    rank, rank_now : Its rank before and now, both among those that are in both rankings, shape (n,); 0 for new ones.
-    left_out : How many judgements about changed or removed texts were left out.
-    """
-
-    new: Mask
-    score: Array
-    low: Array
-    high: Array
-    rank: NDArray[np.int64]
-    rank_now: NDArray[np.int64]
-    left_out: int = 0
-
-
-def new_columns(ranking: Ranking, grown: Grown) -> Columns:
+def new_columns(ranking: Scores, grown: Grown) -> Columns:
     """The new candidates, best first: context (where there are any), item, score, low, high and rank."""
     rows = np.flatnonzero(grown.new)
     rows = rows[np.lexsort((-merge_ties(ranking.scores[rows]), ranking.graph.context[rows]))]
@@ -372,7 +238,7 @@ def new_columns(ranking: Ranking, grown: Grown) -> Columns:
     return _labelled(ranking, table, rows)
 
 
-def moved_columns(ranking: Ranking, grown: Grown) -> Columns:
+def moved_columns(ranking: Scores, grown: Grown) -> Columns:
     """The candidates that moved beyond their interval of before, the farthest first.
 
     Its columns are context (where there are any), item, score_before, low_before, high_before, score, rank_before and
@@ -385,12 +251,12 @@ def moved_columns(ranking: Ranking, grown: Grown) -> Columns:
     return _labelled(ranking, table, rows)
 
 
-def _labelled(ranking: Ranking, table: Columns, rows: NDArray[np.intp]) -> Columns:
+def _labelled(ranking: Scores, table: Columns, rows: NDArray[np.intp]) -> Columns:
     context: Columns = {} if ranking.context is None else {"context": ranking.context}
     return {name: column[rows] for name, column in (context | {"item": ranking.items} | table).items()}
 
 
-def growth_sentences(ranking: Ranking, grown: Grown | None) -> list[str]:
+def growth_sentences(ranking: Scores, grown: Grown | None) -> list[str]:
     """Sentences about new candidates, the width of their intervals, those that moved, and judgements left out."""
     if grown is None:
         return []
@@ -412,7 +278,7 @@ def growth_sentences(ranking: Ranking, grown: Grown | None) -> list[str]:
     return found
 
 
-def _precision(ranking: Ranking, grown: Grown) -> list[str]:
+def _precision(ranking: Scores, grown: Grown) -> list[str]:
     """The width of the intervals of new and old candidates, and how many calls make them equal.
 
     The square of a width is inversely proportional to the number of calls.
@@ -430,62 +296,3 @@ def _precision(ranking: Ranking, grown: Grown) -> list[str]:
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
     return f": {', '.join(names[:NAMED])}{more}" if names else ""
-
-
-@dataclass(frozen=True, slots=True)
-class People:
-    """A summary of people's votes.
-
-    Parameters
-    ----------
-    votes, voters : How many votes there are, and by how many people.
-    level : The coverage of the interval of the validity.
-    validity, low, high : k with its interval, the share of the judge's view of a text beyond its group that people
-        share; None where no groups are known.
-    correlation : The expected correlation of the scores with people's; 0 counts for the case that all texts are equal.
-    alone : The same from the votes alone, without the machine.
-    worth : How many votes of people alone would give the same, r²/(1 − r²) being proportional to their number.
-    is_scattered : Whether hardly any text is in two votes.
-    """
-
-    votes: int
-    voters: int
-    level: float
-    validity: float | None
-    low: float | None
-    high: float | None
-    correlation: float
-    alone: float
-    worth: float
-    is_scattered: bool = False
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a reader must know before trusting the intervals."""
-        if not self.is_scattered:
-            return ()
-        return (
-            "hardly any text is in two votes, so that they do not tell how much texts of one group vary: the intervals "
-            "of people's scores may be far off; ask about the same texts again, or use fit --powered for groups",
-        )
-
-    @property
-    def sentence(self) -> str:
-        """The summary as a sentence.
-
-        >>> print(People(50, 2, 0.95, 0.2, 0.05, 0.4, 0.6, 0.45, 107.0).sentence)
-        50 votes of 2 people with the judge's answers are worth about as much as 107 votes alone: the expected
-        correlation with people's scores is 0.60, and 0.45 from the votes alone. Of what the judge says about a text
-        beyond its group, people share 0.20 (0.05 to 0.40).
-        """
-        who = f"{self.votes:,} votes of {self.voters:,} people" if self.voters > 1 else f"{self.votes:,} votes"
-        sentence = (
-            f"{who} with the judge's answers are worth about as much as {self.worth:,.0f} votes alone: the expected "
-            f"correlation with people's scores is {self.correlation:.2f}, and {self.alone:.2f} from the votes alone."
-        )
-        if self.validity is None or self.low is None or self.high is None:
-            return sentence
-        shared = f"{self.validity:.2f} ({self.low:.2f} to {self.high:.2f})"
-        if not np.isfinite([self.validity, self.low, self.high]).all():  # a ratio whose denominator may be 0
-            shared = "an unknown share; more votes tell it"
-        return f"{sentence} Of what the judge says about a text beyond its group, people share {shared}."

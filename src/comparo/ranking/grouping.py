@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +25,9 @@ from comparo.model.posterior import Covariance
 from comparo.ranking.display import DOUBLING
 from comparo.ranking.leaderboard import Leaderboard, Over, win_probability
 from comparo.ranking.ranks import places
+from comparo.ranking.scores import Scores
 from comparo.rounding import merge_ties
 from comparo.types import Array, Index
-
-if TYPE_CHECKING:
-    from comparo.ranking.ranking import Ranking
 
 Groups = Mapping[Any, Hashable] | Literal["items"]
 SINGLE = (
@@ -76,7 +74,7 @@ def group_means(graph: Graph, group: Index) -> tuple[Array, Array]:
     return columns, np.asarray(np.linalg.solve(square + ridge, columns.T), dtype=np.float64)
 
 
-def leaderboard(ranked: Ranking, group: Index, names: NDArray[Any], contexts: Over) -> Leaderboard:
+def leaderboard(ranked: Scores, group: Index, names: NDArray[Any], contexts: Over) -> Leaderboard:
     """The leaderboard of the groups of a judge's ranking, or of people's; see `comparo.Ranking.groups`."""
     if contexts not in ("new", "these"):
         raise ValueError(f"contexts is 'new' or 'these', not {contexts!r}")
@@ -122,14 +120,14 @@ def leaderboard(ranked: Ranking, group: Index, names: NDArray[Any], contexts: Ov
     )
 
 
-def _are_single(ranked: Ranking) -> NDArray[np.bool_]:
+def _are_single(ranked: Scores) -> NDArray[np.bool_]:
     """Whether every choice in a context is the only link of two texts, (C,): none confirms another."""
     graph = ranked.graph
     choices = np.bincount(graph.position[graph.first], ranked.comparisons.weights, graph.contexts)
     return np.asarray(choices <= np.diff(graph.starts) - 1)
 
 
-def _are_confounded(ranked: Ranking, group: Index) -> bool:
+def _are_confounded(ranked: Scores, group: Index) -> bool:
     """Whether a position bias could explain every mean of groups, as where one group is always shown first.
 
     That is so if no two comparisons are about the same texts, and some f has f_first − f_second = 1 for all of them.
@@ -145,7 +143,7 @@ def _are_confounded(ranked: Ranking, group: Index) -> bool:
     return bool(np.max(np.abs(f[first] - f[second] - 1.0)) < SINGULAR)
 
 
-def _observed_best(ranked: Ranking) -> Array:
+def _observed_best(ranked: Scores) -> Array:
     """Of each text (n,), whether it won most of its choices in its context; equals share it."""
     graph, p = ranked.graph, ranked.comparisons.p
     ends = np.concatenate([graph.first, graph.second])
@@ -188,7 +186,7 @@ def why_not(graph: Graph, group: Index, names: NDArray[Any]) -> str | None:
     )
 
 
-def _model(judged: Ranking, group: Index, is_biased: bool) -> tuple[Array, Covariance, Predicted, bool]:
+def _model(judged: Scores, group: Index, is_biased: bool) -> tuple[Array, Covariance, Predicted, bool]:
     """Scores in logits, their covariance, the prediction by groups, and whether they converged.
 
     Those of the ranking, or of a new fit.

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from scipy.special import expit, stdtr, stdtrit
 
 from comparo.model.tuning import NARROWEST, WIDEST
-from comparo.ranking.display import Tabular, json_rows, table_html, table_text
 from comparo.ranking.ranks import tier_numbers
+from comparo.ranking.tabular import Tabular, json_rows, table_html, table_text
 from comparo.types import Array, LongIndex
 
 Over = Literal["new", "these"]

@@ -4,55 +4,38 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, ndtri
 
 from comparo.data.columns import frame_from_columns
-from comparo.data.comparisons import Comparisons
 from comparo.data.sanitize import visible
 from comparo.data.wordings import LETTERS
-from comparo.model.estimators.panel import Panel
-from comparo.model.estimators.poe import Product
-from comparo.model.inference.random_effects import Effects
-from comparo.model.inference.soft import equality
 from comparo.model.likelihoods.experts import is_logit
-from comparo.model.linalg.graph import Graph
-from comparo.model.posterior import Covariance
 from comparo.ranking.display import (
-    Columns,
-    Grown,
-    People,
-    Tabular,
     consensus_sentence,
     control_columns,
     control_name,
-    json_rows,
     member_columns,
     moved_columns,
     new_columns,
     notes,
-    plain,
-    table_html,
-    table_text,
     tie_columns,
 )
 from comparo.ranking.grouping import Groups, asked_groups, leaderboard, why_not
 from comparo.ranking.leaderboard import Leaderboard, Over
-from comparo.ranking.ranks import Candidate, beats, places, ranks, tiers
+from comparo.ranking.ranks import Candidate, beats, places
+from comparo.ranking.scores import Scores
+from comparo.ranking.tabular import Columns, Tabular, json_rows, plain, table_html, table_text
 from comparo.rounding import merge_ties
-from comparo.types import Array, Index
-
-Estimate = Literal["judge", "consensus"]
-Whose = Literal["judge", "consensus", "people"]
 
 
 @dataclass(frozen=True)
-class Ranking(Tabular):
+class Ranking(Scores, Tabular):
     """Scores of candidates (items of contexts) with their uncertainty.
 
     Attributes that are arrays have one entry per candidate, shape (n,), in the order of `items` and `context`, which
@@ -92,26 +75,6 @@ class Ranking(Tabular):
     [1, 2, 3]
     """
 
-    method: str
-    comparisons: Comparisons
-    graph: Graph
-    scores: Array
-    covariance: Covariance
-    level: float = 0.95
-    product: Product | None = None
-    converged: bool = True
-    validity: float | None = None
-    opinion: Ranking | None = field(default=None, repr=False)
-    panel: Panel | None = field(default=None, repr=False)
-    controlled: Ranking | None = field(default=None, repr=False)
-    group: tuple[Index, NDArray[Any]] | None = field(default=None, repr=False)
-    people: People | None = None
-    grown: Grown | None = field(default=None, repr=False)
-
-    def __len__(self) -> int:
-        """How many candidates are ranked."""
-        return self.graph.nodes
-
     def __iter__(self) -> Iterator[Any]:
         """The items best first; with contexts, pairs (context, item) in the order of the table."""
         items = self.items[self._order].tolist()
@@ -135,104 +98,10 @@ class Ranking(Tabular):
         places = (int(column[node]) for column in (self.rank, self.tier, self.counts))
         return Candidate(label, key, score, std, score + reach, score - reach, *places)
 
-    @property
-    def items(self) -> NDArray[Any]:
-        """The label of each candidate."""
-        return np.asarray(self.comparisons.items[self.graph.item])
-
-    @property
-    def context(self) -> NDArray[Any] | None:
-        """The context's label of each candidate; None where the comparisons have no contexts."""
-        contexts = self.comparisons.contexts
-        return None if contexts is None else np.asarray(contexts[self.graph.context])
-
-    @property
-    def contexts(self) -> NDArray[Any] | None:
-        """The label of each context, shape (C,), as `bias`, `expected_spearman` and `top_probability` have them."""
-        return self.comparisons.contexts
-
-    @property
-    def std(self) -> Array:
-        """Standard error of each score; NaN for an item that was never compared."""
-        return self.covariance.std
-
-    @property
-    def low(self) -> Array:
-        """Lower end of each score's interval of coverage `level`."""
-        return np.asarray(self.scores + ndtri((1 - self.level) / 2) * self.std)
-
-    @property
-    def high(self) -> Array:
-        """Upper end of each score's interval of coverage `level`."""
-        return np.asarray(self.scores - ndtri((1 - self.level) / 2) * self.std)
-
-    @cached_property
-    def counts(self) -> NDArray[np.int64]:
-        """How many comparisons each candidate is in."""
-        return self.graph.degrees()
-
-    @cached_property
-    def component(self) -> NDArray[np.int32]:
-        """The connected component of each candidate, numbered from 1 in its context."""
-        first_of_context = self.graph.component[self.graph.starts[:-1]]
-        return np.asarray(self.graph.component - np.repeat(first_of_context, np.diff(self.graph.starts)) + 1)
-
     @cached_property
     def _order(self) -> NDArray[np.int64]:
         """Best first, in the comparisons' order of contexts and then of components."""
         return np.lexsort((-merge_ties(self.scores), self.graph.component, self.graph.context))
-
-    @cached_property
-    def rank(self) -> NDArray[np.int64]:
-        """1 for the best of each component; equal scores share a rank."""
-        return ranks(self.graph, self.scores)
-
-    @cached_property
-    def tier(self) -> NDArray[np.int64]:
-        """1 for the best tier of each component; items that cannot be distinguished share one.
-
-        A tier ends before the first item that its best item beats with a probability of at least `level`. Contexts of
-        more than 4096 items take the errors of two scores as independent. All are in one tier where a test at
-        1 − `level` (`equality`) does not show that any items differ: equal items are split in at most that share of
-        runs.
-        """
-        if equality(self.comparisons, self.covariance.pattern.limits) > 1 - self.level:
-            return np.ones(len(self), dtype=np.int64)
-        return tiers(self.scores, self.covariance, self.level)
-
-    @property
-    def estimate(self) -> Whose:
-        """Whose ranking it is: "judge", "consensus" (people's, estimated from one judge) or "people" (with votes)."""
-        if self.people is not None:
-            return "people"
-        return "judge" if self.opinion is None else "consensus"
-
-    @property
-    def judged(self) -> Ranking:
-        """The judge's own ranking, from which a consensus is estimated."""
-        return self if self.opinion is None else self.opinion
-
-    @property
-    def bias(self) -> Array | None:
-        """γ by context and judge, or voice of a panel, (C, J), in the order of `contexts`; None without a bias term."""
-        bias = np.empty((0, 0)) if self.product is None else self.product.bias
-        if self.panel is not None:
-            bias = self.panel.bias
-        if bias.size == 0:
-            return None
-        return bias[np.argsort(self.graph.context[self.graph.starts[:-1]], kind="stable")]
-
-    @property
-    def effects(self) -> Effects | None:
-        """The variances of scores, groups, styles, biases and noise; None where the prior was not estimated.
-
-        >>> from comparo import fit
-        >>> rows = [("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7), ("c", "b", 0.4)]
-        >>> effects = fit(rows, prior="estimated").effects
-        >>> effects.scores > 0, effects.groups
-        (True, None)
-        """
-        return None if self.product is None else self.product.effects
 
     @property
     def notes(self) -> tuple[str, ...]:

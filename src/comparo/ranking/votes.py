@@ -30,9 +30,9 @@ from comparo.model.likelihoods.davidson import Davidson
 from comparo.model.linalg.graph import Graph
 from comparo.model.tuning import LIMITS, Limits
 from comparo.ranking.consensus import PEOPLE, parts_of
-from comparo.ranking.display import People
 from comparo.ranking.grouping import group_codes
 from comparo.ranking.ranking import Ranking
+from comparo.ranking.scores import People
 from comparo.types import Array, Index
 
 BETWEEN = 1.0 / (1.0 + PEOPLE)  # B
@@ -105,10 +105,10 @@ def with_votes(ranking: Ranking, votes: Any, usual: Usual = USUAL) -> Ranking:
     expectation, sizes = expected_of(ranking, usual)
     both = voted(said, asked, expectation)
     alone = voted(said, asked, _without_machine(graph.nodes, group))
-    (own, odds), (lone, least), given = _reached(both), _reached(alone), round(float(np.sum(said.parts)))
+    (own, odds), (lone, least) = _reached(both), _reached(alone)
     validity, low, high = _validity(both, sizes, judged.level) if len(sizes) == 2 else (None, None, None)
     people = People(
-        votes=given,
+        votes=said.answers,
         voters=1 if said.judges is None else len(np.unique(said.judged_by)),
         level=judged.level,
         validity=validity,
@@ -116,7 +116,7 @@ def with_votes(ranking: Ranking, votes: Any, usual: Usual = USUAL) -> Ranking:
         high=high,
         correlation=own,
         alone=lone,
-        worth=given * odds / least,
+        worth=said.answers * odds / least,
         is_scattered=group is not None and _are_scattered(first, second),
     )
     return replace(

@@ -13,6 +13,7 @@ from comparo.analysis.confidence import top_probability
 from comparo.analysis.correlations import mean_known
 from comparo.ranking.display import control_name, control_sentences
 from comparo.ranking.self_consistency import count_flips, cycles
+from comparo.ranking.tabular import rows_of
 from comparo.report.bounds import Bound, Verdict
 from comparo.report.embed import percentages
 from comparo.report.measures import Outlook, as_many_again, length_correlation, position_bias, residuals
@@ -158,10 +159,8 @@ def _equal(record: Record) -> list[Card]:
     table = record.ranking.control
     if table is None:
         return []
-    sentences, columns = control_sentences(table), [column.tolist() for column in table.values()]
-    rows = [dict(zip(table, row, strict=True)) for row in zip(*columns, strict=True)]
-    values = {"columns": control_name(table)}
-    return [Card("equal", {**values, "sentence": each, "row": row}) for each, row in zip(sentences, rows, strict=True)]
+    found = zip(control_sentences(table), rows_of(table), strict=True)
+    return [Card("equal", {"columns": control_name(table), "sentence": each, "row": row}) for each, row in found]
 
 
 def _connected(record: Record) -> Card:

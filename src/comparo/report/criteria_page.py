@@ -21,6 +21,7 @@ from comparo.data.items import Items
 from comparo.data.prompts import Prompt
 from comparo.judges import Judgement
 from comparo.ranking.criteria_ranking import CriteriaRanking, spearman_matrix
+from comparo.ranking.tabular import rows_of
 from comparo.report.data import ROOM, Room
 from comparo.report.embed import SENTENCE, figure, label, presentable
 from comparo.report.making import NAME, injection_notes, question, settings
@@ -127,20 +128,15 @@ def _render(record: CriteriaRecord) -> str:
 
 
 def _lines(found: CriteriaRanking) -> list[dict[str, Any]]:
-    columns = {name: column[:LINES].tolist() for name, column in found.to_columns().items()}
     reach = -float(ndtri((1 - found.level) / 2))
-    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     return [
         {
-            "rank": row["rank"],
-            "context": label(row.get("context", "")),
-            "item": label(row["item"]),
-            "tier": row["tier"],
-            "overall": row["overall"],
+            **row,
             "reach": reach * row["std"],
             "scores": [row[name] for name in found.rankings],
+            "item": label(row["item"]),
         }
-        for row in rows
+        for row in rows_of(found.to_columns(), LINES)
     ]
 
 

@@ -104,13 +104,9 @@ def _candidates(record: Record) -> Columns:
     best, worst, _ = record.places
     columns: dict[str, NDArray[Any]] = {
         "score": ranking.scores,
-        "std": ranking.std,
-        "low": ranking.low,
-        "high": ranking.high,
-        "rank": ranking.rank,
+        **{name: getattr(ranking, name) for name in ("std", "low", "high", "rank", "tier")},
         "best": best,
         "worst": worst,
-        "tier": ranking.tier,
         "group": ranking.component,
         "comparisons": ranking.counts,
         "characters": record.characters.astype(np.int64),
@@ -132,18 +128,11 @@ def _leaderboard(record: Record) -> Columns | None:
     if board is None:
         return None
     columns = {
-        "score": board.score,
-        "std": board.std,
-        "low": board.low,
-        "high": board.high,
-        "rank": board.rank,
+        **{name: getattr(board, name) for name in ("score", "std", "low", "high", "rank", "tier", "contexts", "texts")},
         "best": board.best_rank,
         "worst": board.worst_rank,
-        "tier": board.tier,
         "group": np.ones(len(board), dtype=np.int64),
         "comparisons": board.calls,
-        "contexts": board.contexts,
-        "texts": board.texts,
         "firsts": board.won.round(1),
         "sure": board.best,
         "wins": board.to_columns()["win_rate"],

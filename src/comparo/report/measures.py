@@ -125,12 +125,6 @@ def length_correlation(record: Record, values: Array) -> float:
     return mean_known(found)
 
 
-def surprises(record: Record, most: int) -> list[int]:
-    """The `most` answers that differ most from the model's estimates, as indices of `compared`."""
-    furthest = np.argsort(-np.abs(record.p - record.expected), kind="stable")
-    return [int(place) for place in furthest[:most]]
-
-
 @dataclass(frozen=True, slots=True)
 class Moment:
     """The ranking after `calls` answers: its expected Spearman correlation, and those with the last one and people."""
@@ -167,7 +161,7 @@ def convergence(record: Record) -> list[Moment]:
             expected = expected_spearman(earlier)
         people = {name: mean_known(found) for name, found in agreement(earlier, record.items).items()}
         final = correlation(last, earlier.judged, last.scores)
-        moments.append(Moment(round(float(np.sum(data.parts[rows]))), mean_known(expected), final, people))
+        moments.append(Moment(data.take(rows).answers, mean_known(expected), final, people))
     return moments
 
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
-from numpy.typing import NDArray
 
 from comparo.analysis.correlations import agreement
 from comparo.errors import StoreError
@@ -38,17 +37,22 @@ HERE = Path(__file__).parent
 STATIC = 50  # lines of the ranking that are shown without JavaScript
 SURPRISES = 5  # answers
 LISTED = 200  # contexts in the list of them
-LISTED_ITEMS = 100  # rows of a table of items that were added or moved
 NEXT = 3  # candidates that are named beside the best
 EXCERPT = 3000  # characters of a text beside another
 CHOICES = {0.0: "chose the second", 0.5: "called them equal", 1.0: "chose the first"}
 
 
 @cache
-def environment(folder: Path) -> Environment:
-    """The templates of a folder; they escape whatever they show."""
-    loader = FileSystemLoader(folder)
-    found = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
+def environment(folder: Path, is_html: bool = True) -> Environment:
+    """The templates of a folder; those of HTML escape whatever they show."""
+    found = Environment(
+        loader=FileSystemLoader(folder),
+        autoescape=is_html,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=not is_html,
+        undefined=StrictUndefined,
+    )
     found.filters |= {
         "comma": "{:,}".format,
         "percent": "{:.0%}".format,
@@ -242,7 +246,7 @@ def line(view: View, columns: Columns, row: int, begun: str = "") -> dict[str, A
     `begun` is the beginning of its text, where names are opaque.
     """
     score, low, high = (columns[name][row] for name in ("score", "low", "high"))
-    places = f"{columns['best'][row]}–{columns['worst'][row]}" if "best" in columns else ""
+    places = f"{columns['best'][row]}–{columns['worst'][row]}"
     if "judge_rank" in columns:
         places += f" · judge {columns['judge_rank'][row]}"
     return {
@@ -331,21 +335,9 @@ def _growth(ranking: Ranking) -> dict[str, Any] | None:
     tables = {"The new texts": new_columns(ranking, grown), "The texts that moved": moved_columns(ranking, grown)}
     return {
         "sentences": shortened(growth_sentences(ranking, grown)),
-        "tables": [_table(title, columns) for title, columns in tables.items() if len(columns["item"])],
+        "tables": {
+            title: {name: column.tolist() for name, column in columns.items()}
+            for title, columns in tables.items()
+            if len(columns["item"])
+        },
     }
-
-
-def _table(title: str, columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    rows = zip(*(column[:LISTED_ITEMS].tolist() for column in columns.values()), strict=True)
-    return {
-        "title": title,
-        "names": [name.replace("_", " ") for name in columns],
-        "rows": [[_cell(name, value) for name, value in zip(columns, row, strict=True)] for row in rows],
-        "hidden": max(0, len(columns["item"]) - LISTED_ITEMS),
-    }
-
-
-def _cell(name: str, value: Any) -> str:
-    if name in ("item", "context"):
-        return label(value)
-    return f"{value:,}" if isinstance(value, int) else figure(value)

@@ -186,9 +186,7 @@ class Record:
     @cached_property
     def row(self) -> LongIndex:
         """The row among the items of each candidate, shape (n,)."""
-        ranking = self.ranking
-        contexts = [None] * ranking.graph.nodes if ranking.context is None else ranking.context.tolist()
-        labels = zip(contexts, ranking.items.tolist(), strict=True)
+        labels = self.ranking.graph.labels(self.ranking.comparisons)
         return np.array([self.items.row(*label) for label in labels])
 
     @cached_property

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,24 +30,10 @@ SHOWN, CROSSED, PLACED = 40, 12, 8  # voices of the table, of the agreement of a
 CONTESTED = 5  # texts
 EXCERPT = 600  # characters of such a text
 REASON = 300  # characters of the reason why a voice was left out
+Member = dict[str, Any]  # a row of the table: one voice, its figures as they are shown, and remarks
+UNKNOWN: Member = dict.fromkeys(("agreement", "signal", "flips", "favours", "cost", "without"), "–")
+UNKNOWN |= {"interval": "", "favours_interval": ""}
 REFITTED, CHEAP = 8, 20_000  # voices and comparisons up to which the ranking is made again without each voice
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A row of the table: one voice, its figures as they are shown, and remarks."""
-
-    name: str
-    calls: str
-    remarks: list[str]
-    agreement: str = "–"
-    interval: str = ""
-    signal: str = "–"
-    flips: str = "–"
-    favours: str = "–"
-    favours_interval: str = ""
-    cost: str = "–"
-    without: str = "–"
 
 
 def who_judged(record: Record) -> dict[str, Any] | None:
@@ -81,13 +66,13 @@ def who_judged(record: Record) -> dict[str, Any] | None:
         if name not in names:
             calls = sum(judgement.question.voice == name for judgement in record.answered)
             few = f"fewer than {FEW} answers: they are counted under “{OTHERS}”" if calls else "gave no answer"
-            members.append(Member(name, f"{calls:,}", [few]))
+            members.append({**UNKNOWN, "name": name, "calls": f"{calls:,}", "remarks": [few]})
     for member in members:
-        if member.name in reasons:
-            member.remarks.append(f"was left out: {reasons[member.name]}")
+        if member["name"] in reasons:
+            member["remarks"].append(f"was left out: {reasons[member['name']]}")
     single = [(number, r) for number, r in enumerate(order, 1) if names[r] != OTHERS]
     return {
-        "members": [replace(member, name=label(member.name)) for member in members[:SHOWN]],
+        "members": members[:SHOWN],
         "hidden": max(0, len(members) - SHOWN),
         "crossed": _crossed(heard, single[:CROSSED]) if len(single) > 1 else [],
         "uncrossed": max(0, len(single) - CROSSED),
@@ -106,7 +91,7 @@ def _members(
     found = dict(zip(MEASURES, measured(ranking.comparisons, heard, None), strict=True))
     own = voter_biases(ranking)
 
-    def favoured(name: str, first: float) -> tuple[str, str]:
+    def preferred(name: str, first: float) -> tuple[str, str]:
         """Which of two equal texts wins: in a ranking of votes, by the bias that it corrects for, with its interval."""
         if not own:
             return favours(first), ""
@@ -115,7 +100,7 @@ def _members(
         return favours(bias.wins), f"{ends[0]:.0%} to {ends[1]:.0%}"
 
     low, high = heard.interval(ranking.level)
-    calls = np.bincount(heard.voice, ranking.comparisons.parts, len(names))
+    calls = [ranking.comparisons.take(heard.voice == r).answers for r in range(len(names))]
     members = []
     for r in order:
         name, is_known, remarks = names[r], not math.isnan(found["agreement"][r]), []
@@ -132,19 +117,21 @@ def _members(
             )
         if name == OTHERS:
             remarks.append(f"all {record.words.ones} with fewer than {FEW} answers together")
+        favoured, favoured_interval = preferred(name, float(expit(-found["gamma"][r])))
         members.append(
-            Member(
-                name,
-                f"{calls[r]:,.0f}",
-                remarks,
-                _number(found["agreement"][r]),
-                f"{_number(low[r])} to {_number(high[r])}" if is_known else "",
-                _percent(found["signal"][r]),
-                _percent(found["flips"][r]),
-                *favoured(name, float(expit(-found["gamma"][r]))),
-                dollars(costs.get(name, math.nan)),
-                _number(without[r]) if without else "",
-            )
+            {
+                "name": name,
+                "calls": f"{calls[r]:,}",
+                "remarks": remarks,
+                "agreement": _number(found["agreement"][r]),
+                "interval": f"{_number(low[r])} to {_number(high[r])}" if is_known else "",
+                "signal": _percent(found["signal"][r]),
+                "flips": _percent(found["flips"][r]),
+                "favours": favoured,
+                "favours_interval": favoured_interval,
+                "cost": dollars(costs.get(name, math.nan)),
+                "without": _number(without[r]) if without else "",
+            }
         )
     return members
 

@@ -3,7 +3,7 @@
 A voice is a judge with a wording. Answers alone do not show which voice agrees best with people; what correlates with
 that is content, the share of an answer that is about the texts rather than about their order or noise (docs/panel.md).
 A run may begin with the answers of an audition: those of the voices that it has too (same judge, settings and prompt)
-count within its budget and are not asked again. With --wording auto the first calls of a run are an audition of
+count within its budget and are not asked again. With wording "auto" the first calls of a run are an audition of
 wordings, in a folder beside that of the run, and each judge is then asked in the wording of most content. The number of
 pairs does not depend on the budget: a larger budget continues with the same questions.
 """
@@ -31,9 +31,9 @@ from comparo.judges import Judgement
 from comparo.model.design import Design
 from comparo.model.estimators.panel_members import PanelMembers, fit_members
 from comparo.model.tuning import NEARLY
-from comparo.ranking.display import json_rows
 from comparo.ranking.grouping import control_of
 from comparo.ranking.ranking import Ranking
+from comparo.ranking.tabular import json_rows
 from comparo.run.budget import Budget, dollars
 from comparo.run.plan import Plan, Storage, prepare
 from comparo.run.progress import Watch
@@ -100,7 +100,7 @@ class Answers:
                 how = "is not among" if label not in now else "is another one in"
                 raise ValueError(
                     f"{self.source} is an audition of other texts: that of {label[1]} {how} these items; give the "
-                    "items of the audition, or leave --audition out"
+                    "items of the audition, or leave `audition` out"
                 )
 
     def _names(self, voices: Sequence[Voice]) -> dict[str | None, str | None]:
@@ -118,7 +118,7 @@ class Answers:
             fewest = sorted(apart, key=len)[0]
             raise ValueError(
                 f"none of the voices of this run was asked in {self.source}: {'; '.join(fewest)}; give "
-                "the judge, its options, the criterion and the wording of the audition, or leave --audition out"
+                "the judge, its options, the criterion and the wording of the audition, or leave `audition` out"
             )
         return names
 
@@ -160,7 +160,7 @@ class Audition:
         if self.rivals:
             return (
                 f"Too close to call: {self.best} has the most content, but these answers do not show that it has more "
-                f"than {', '.join(self.rivals)}. Ask more pairs (--pairs)."
+                f"than {', '.join(self.rivals)}. Ask more `pairs`."
             )
         return f"Use {self.best}: of all voices, the largest share of what it says is about the texts."
 
@@ -232,7 +232,7 @@ def audition(
     wordings = all_wordings(criterion) if wording == "all" else listed(wording)
     words = partial(make_prompt, kind=kind, heading=heading)
     prompts = [words(items, criterion, each, named, wording=way) for each in listed(prompt) for way in wordings]
-    voices = voices_of(make_judges(judge, options, cache), prompts)
+    voices = voices_of(make_judges(judge, options, cache, is_stored=out is not None), prompts)
     storage = Storage(None if out is None else Path(out), notes=dict(notes or {}))
     return prepare_audition(items, voices, pairs, storage, seed=seed, least_mass=least_mass).run(watch)
 
@@ -408,7 +408,7 @@ class AutoPlan(AuditionPlan):
 
     def __init__(self, planned: Task, voices: tuple[Voice, ...], storage: Storage) -> None:
         if len(voices) == len(planned.voices):
-            raise ValueError("--wording auto chooses among the wordings of a criterion, and there is only one prompt")
+            raise ValueError("wording='auto' chooses among the wordings of a criterion, and there is only one prompt")
         self.planned, self.voices, self.storage = planned, voices, storage
         out, name = storage.out, storage.name
         aside = replace(
@@ -424,7 +424,7 @@ class AutoPlan(AuditionPlan):
         """Raise a ValueError if the audition takes too much of the budget, or the rest cannot connect the items."""
         expense, calls, planned = self.base.expense, self.planned.expense.calls, self.planned
         asked = (
-            f"--wording auto asks {2 * PAIRS} questions of each of {len(self.voices)} voices, {expense.calls:,} calls"
+            f"wording='auto' asks {2 * PAIRS} questions of each of {len(self.voices)} voices, {expense.calls:,} calls"
         )
         if expense.cost > LARGEST_SHARE * planned.budget.dollars:
             raise ValueError(
@@ -435,7 +435,7 @@ class AutoPlan(AuditionPlan):
             least = -(-expense.calls // (LARGEST_SHARE * len(planned.items)))
             raise ValueError(
                 f"{asked}, which is more than half of the {calls:,} that the budget allows; allow more, such as "
-                f"--budget {least:.0f}n, or name one wording"
+                f"budget='{least:.0f}n', or name one wording"
             )
         others = expense.calls - expense.calls * len(planned.voices) // len(self.voices)
         prepare(replace(planned, budget=self._left(others, 0.0)))
@@ -457,7 +457,7 @@ class AutoPlan(AuditionPlan):
                 wordings,
                 PAIRS,
             )
-        asked, kept = (sum(one.cost for one in some if one.cost > 0) for some in (found.answers.judgements, given))
+        asked, kept = map(self.planned.budget.took, (found.answers.judgements, given))
         notes = {
             **self.storage.notes,
             "budget": self.planned.configuration["budget"],

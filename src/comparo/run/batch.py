@@ -28,6 +28,7 @@ from comparo.judges import Judge, Judgement
 from comparo.judges.batches import SHARE, WINDOW, LostError, SilentError, State
 from comparo.ranking.ranking import Ranking
 from comparo.run.batch_transport import CANCELLED, CREATIONS, UNANSWERED, Batch, Courier, Pauses, StrangerError
+from comparo.run.budget import TOKENS
 from comparo.run.cache import Recalling
 from comparo.run.loop import LOOK, Run, logger
 from comparo.run.progress import Watcher
@@ -61,18 +62,20 @@ def check_batch(task: Task, has_folder: bool) -> Task:
     asked = task.judge.asked if isinstance(task.judge, Recalling) else task.judge
     price = getattr(asked, "at_batch_price", None)
     if task.is_panel:
-        raise ValueError("--batch is for one judge and one wording: what is asked of several depends on their answers")
+        raise ValueError("`batch` is for one judge and one wording: what is asked of several depends on their answers")
     if isinstance(task.prompt, CriteriaPrompt):
-        raise ValueError("--batch is for one criterion; give one, or leave --batch out")
+        raise ValueError("`batch` is for one criterion; give one, or leave it out")
+    if task.prompt.size > 2 or task.budget.unit == TOKENS:
+        raise ValueError("`batch` asks about pairs, and its budget is in calls or dollars; use lineup=2, or no batch")
     if price is None:
-        raise ValueError(f"{task.judge.name} takes no batches; openai/ and anthropic/ judges do. Leave --batch out")
+        raise ValueError(f"{task.judge.name} takes no batches; openai/ and anthropic/ judges do. Leave `batch` out")
     if task.until is not None or task.strategy == "adaptive":
         what = (
-            "--until" if task.until is not None else f"--goal {task.goal}" if task.goal != "ranking" else "--strategy"
+            "`until`" if task.until is not None else f"goal={task.goal!r}" if task.goal != "ranking" else "`strategy`"
         )
-        raise ValueError(f"--batch chooses all pairs before the first answer, and {what} goes by answers; drop one")
+        raise ValueError(f"`batch` chooses all pairs before the first answer, and {what} goes by answers; drop one")
     if not has_folder:
-        raise ValueError("a batch may take a day, so it needs a folder from which to go on: give out=FOLDER")
+        raise ValueError("a batch may take a day, so it needs a folder from which to go on: give out='FOLDER'")
     judge: Judge = price()
     return replace(task, judge=Recalling(judge, task.judge.cache) if isinstance(task.judge, Recalling) else judge)
 

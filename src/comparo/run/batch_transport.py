@@ -27,7 +27,8 @@ from comparo.data.prompts import Question
 from comparo.data.run_folder import decode, encode
 from comparo.errors import JudgeError, StoreError
 from comparo.judges import Judgement
-from comparo.judges.batches import Batches, Line, LostError, State
+from comparo.judges.batch_endpoints import Batches
+from comparo.judges.batches import Line, LostError, State
 from comparo.run.files import OWNER, explained
 from comparo.run.store import Store, insert, reading
 
@@ -156,8 +157,8 @@ def check_no_batch(store: Store) -> None:
     if waiting:
         lines = sum(batch.lines for batch in waiting)
         raise StoreError(
-            f"{store.folder} waits for a batch of {lines:,} questions at the server; add --batch (batch=True) to go on "
-            "with it, or --batch cancel to end it early"
+            f"{store.folder} waits for a batch of {lines:,} questions at the server; add batch='wait' to go on "
+            "with it, or batch='cancel' to end it early"
         )
 
 
@@ -332,7 +333,7 @@ class Courier:
                 f"the results of batch {batch.id} ({state.status}, {state.done:,} of {batch.lines:,} done by the "
                 f"server's count) {' and '.join(filter(None, (lack, differ)))}, in {DOWNLOADS} downloads. All other "
                 "answers are kept, and nothing was asked again. Run the same command later to download them once more. "
-                f"With --batch cancel the batch is given up: the same command then asks {len(left):,} questions "
+                f"With batch='cancel' the batch is given up: the same command then asks {len(left):,} questions "
                 "again, and pays for them again"
             )
         self.batches.close(batch, state.status)

@@ -1,4 +1,4 @@
-"""How many calls a run may make (a number, a number per item, a share of all pairs, or dollars), and its spending."""
+"""How many calls a run may make (a number, per item, a share of all pairs, tokens or dollars), and its spending."""
 
 import math
 import re
@@ -12,7 +12,11 @@ from comparo.data.prompts import Question
 from comparo.judges import Judgement
 from comparo.selection.designs import Orders
 
-_FORM = re.compile(r"(?P<dollars>\$)?(?P<number>\d+(?:\.\d*)?|\.\d+)(?P<unit>[n%]?)")
+_FORM = re.compile(
+    r"(?P<dollars>\$)?(?P<number>\d+(?:\.\d*)?|\.\d+)(?:(?P<unit>[n%])|\s*(?P<times>[kM]?)\s*(?P<tokens>tokens))?"
+)
+_TIMES = {"": 1.0, "k": 1e3, "M": 1e6}
+TOKENS = " tokens"  # the unit
 _key = attrgetter("context", "first", "second", "voice")
 RECENT = 100  # calls whose prices set what is reserved: the next one is dearer than all of them with chance 1/101
 PROBES = "probes"  # where run.json holds what the judges were found to accept before the run (`probing`)
@@ -20,13 +24,13 @@ PROBES = "probes"  # where run.json holds what the judges were found to accept b
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """500 calls in all, 10n calls per item, 5% of all ordered pairs, or $2.50.
+    """500 calls in all, 10n calls per item, 5% of all ordered pairs, 300k tokens that are read, or $2.50.
 
-    >>> Budget.of("10n").number, Budget.of("$2.50").unit, Budget.of(500).unit
-    (10.0, '$', '')
+    >>> Budget.of("10n").number, Budget.of("$2.50").unit, Budget.of(500).unit, Budget.of("300k tokens").number
+    (10.0, '$', '', 300000.0)
     >>> Budget.of("lots")
     Traceback (most recent call last):
-    ValueError: the budget 'lots' is not a number of calls (500), calls per item (10n), a share of all (5%) or $2.50
+    ValueError: the budget 'lots' is none of calls (500), calls per item (10n), a share (5%), 300k tokens and $2.50
     """
 
     number: float
@@ -35,12 +39,13 @@ class Budget:
     @classmethod
     def of(cls, text: str | int) -> Self:
         found = _FORM.fullmatch(str(text).strip().replace(",", ""))
-        if not found or not float(found["number"]) or (found["dollars"] and found["unit"]):
+        if not found or not float(found["number"]) or (found["dollars"] and (found["unit"] or found["tokens"])):
             raise ValueError(
-                f"the budget {text!r} is not a number of calls (500), calls per item (10n), a share of all (5%) or "
-                "$2.50"
+                f"the budget {text!r} is none of calls (500), calls per item (10n), a share (5%), 300k tokens and $2.50"
             )
-        return cls(float(found["number"]), "$" if found["dollars"] else found["unit"])
+        if found["tokens"]:
+            return cls(float(found["number"]) * _TIMES[found["times"]], TOKENS)
+        return cls(float(found["number"]), "$" if found["dollars"] else found["unit"] or "")
 
     @property
     def dollars(self) -> float:
@@ -48,13 +53,23 @@ class Budget:
         return self.number if self.unit == "$" else math.inf
 
     def less(self, calls: int, paid: float, whole: int) -> Self:
-        """What is left after so many calls of a `whole` number, which cost so many dollars.
+        """What is left after so many calls of a `whole` number, which took so many dollars, or tokens.
 
         >>> Budget.of("10n").less(40, 0.1, 1000), Budget.of("$2").less(40, 0.5, 1000)
         (Budget(number=960.0, unit=''), Budget(number=1.5, unit='$'))
         """
         cls = type(self)
-        return cls(self.number - paid, "$") if self.unit == "$" else cls(float(whole - calls), "")
+        return cls(self.number - paid, self.unit) if self.is_limit else cls(float(whole - calls), "")
+
+    def took(self, judgements: Iterable[Judgement]) -> float:
+        """What some judgements took of the budget, as far as it is known: tokens, or dollars."""
+        values = map(tokens_of if self.unit == TOKENS else cost_of, judgements)
+        return sum(value for value in values if value > 0)
+
+    @property
+    def is_limit(self) -> bool:
+        """Whether the calls that are made depend on what each of them takes: dollars, or tokens."""
+        return self.unit in ("$", TOKENS)
 
     def calls(
         self,
@@ -70,8 +85,8 @@ class Budget:
         """The number of calls that a context has in the end, and the orders in which its pairs are asked.
 
         No voice is asked a pair twice in one order, so a context of n items takes n(n − 1) calls per voice at most;
-        where more than n(n − 1)/2 are allowed, pairs are asked in both orders. `cost` is the price of a call, for a
-        budget in dollars. The pairs of all `voices` together must be able to connect all items. Where `groups` are
+        where more than n(n − 1)/2 are allowed, pairs are asked in both orders. `cost` is that of a call, for a budget
+        in dollars or tokens. The pairs of all `voices` together must be able to connect all items. Where `groups` are
         compared, so many, over all contexts, these need to be connected instead, and a context has whole pairs. In a
         run that grows the budget is for the `new` items of each context, of which each needs one pair, and `given`
         answers of each context are added to its calls. A call about k > 2 `texts` is never asked twice; k − 1 of its
@@ -85,7 +100,7 @@ class Budget:
         if self.unit == "$" and cost == 0:
             raise ValueError("the judge costs nothing, so a budget in dollars sets no bound; use one such as 10n")
         if self.unit == "$" and not cost > 0:
-            raise ValueError("a budget in dollars needs the judge's price; give it by --price, or a budget such as 10n")
+            raise ValueError("a budget in dollars needs the judge's price; give it by `price`, or a budget such as 10n")
         added = dict(sizes) if new is None else {context: new.get(context, 0) for context in sizes}
         total = max(1, sum(added.values()))
         wanted: dict[Any, float] = {
@@ -93,8 +108,7 @@ class Budget:
                 "": self.number * added[context] / total,
                 "n": self.number * added[context],
                 "%": self.number / 100 * (_ordered(size) - _ordered(size - added[context])),
-                "$": self.number / cost * added[context] / total if cost > 0 else 0.0,
-            }[self.unit]
+            }.get(self.unit, self.number / cost * added[context] / total if cost > 0 else 0.0)
             for context, size in sizes.items()
         }
         calls: dict[Any, tuple[int, Orders]] = {}
@@ -113,7 +127,7 @@ class Budget:
                 what = f"connect the {sizes[context]}" if new is None else f"place the {added[context]} new"
                 raise ValueError(
                     f"{number} calls cannot {what} items{place}: at least {needed} are needed; allow more, such as "
-                    f"--budget 5n{'' if new is None else ', which is for each new item'}"
+                    f"budget='5n'{'' if new is None else ', which is for each new item'}"
                 )
         made = sum(number for number, _ in calls.values())
         if groups is not None and made < (needed := whole * (groups - 1)):
@@ -171,8 +185,20 @@ def paid_and_spent(
     return paid, sum(one.spent for one in known) + sum(cost for cost, calls in probes if calls)
 
 
+def cost_of(judgement: Judgement) -> float:
+    """The dollars that a call took, nan where not known."""
+    return judgement.cost
+
+
+def tokens_of(judgement: Judgement) -> float:
+    """The tokens that a call read, nan where not known."""
+    return float(judgement.tokens_in) or math.nan
+
+
 class Spending:
-    """Limits a run to `limit` dollars, exceeded by at most one call while prices scatter about the same level.
+    """Limits a run to `limit` dollars, or whatever a call `took`.
+
+    The limit is exceeded by at most one call while prices scatter about the same level.
 
     The expected cost of a call is `expect(question)` times the largest ratio of actual to expected cost of the last
     `RECENT` calls (at least 1). A question is allowed if the money spent, the expected cost of all calls in flight and
@@ -190,9 +216,14 @@ class Spending:
     """
 
     def __init__(
-        self, limit: float, expect: Callable[[Question], float], spent: float = 0.0, most: float = math.inf
+        self,
+        limit: float,
+        expect: Callable[[Question], float],
+        spent: float = 0.0,
+        most: float = math.inf,
+        took: Callable[[Judgement], float] = cost_of,
     ) -> None:
-        self.limit, self.spent = limit, spent
+        self.limit, self.spent, self._took = limit, spent, took
         self._expect, self._most = expect, most
         self._ratios, self._paid = deque[float](maxlen=RECENT), 0
         self._flying: dict[object, float] = {}
@@ -220,10 +251,11 @@ class Spending:
     def settle(self, judgement: Judgement) -> None:
         """Book the cost of a judgement: if unknown, its expected cost; nothing for a failed call without a cost."""
         expected = self._flying.pop(_key(judgement.question), 0.0)  # a voice left out was not sent all its questions
-        is_known = judgement.cost >= 0
+        took = self._took(judgement)
+        is_known = took >= 0
         if judgement.failed and not is_known:
             return
         if is_known and expected > 0:
-            self._ratios.append(judgement.cost / expected)
-        self.spent += judgement.cost if is_known else self._ratio * expected
+            self._ratios.append(took / expected)
+        self.spent += took if is_known else self._ratio * expected
         self._paid += 1

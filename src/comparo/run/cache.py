@@ -34,9 +34,11 @@ from comparo.errors import StoreError
 from comparo.judges import Judge, Judgement, Probe
 from comparo.judges.protocol import Several, about
 from comparo.run.files import DAMAGED, make_private
+from comparo.run.folders import ROOT
 from comparo.run.store import BUSY, UNFIT, open_database, plain
 
-CACHE = "cache.sqlite"
+CACHE = ROOT / "cache.sqlite"  # of all runs that name no other file
+OFF = "off"
 APPLICATION = 0x636D7072  # "cmpr": SQLite's place for a number that says whose file it is
 SCHEMA = (
     f"PRAGMA application_id={APPLICATION}",
@@ -234,7 +236,7 @@ class Cache:
         if problem in self._said:
             return
         self._said.add(problem)
-        logger.warning("The cache %s %s, %s; --cache names another file.", self.path, problem, consequence)
+        logger.warning("The cache %s %s, %s; `cache` names another file.", self.path, problem, consequence)
 
 
 def _opened(path: Path, patience: float) -> sqlite3.Connection:
@@ -259,10 +261,10 @@ def _check(path: Path) -> None:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         if tables and application != APPLICATION:
-            raise StoreError(f"{path} is a database of something else than a cache; give --cache another file")
+            raise StoreError(f"{path} is a database of something else than a cache; give `cache` another file")
         if tables and connection.execute("PRAGMA user_version").fetchone() != (VERSION,):
             raise StoreError(
-                f"the cache {path} is of another version of comparo, or damaged; delete it, or name another by --cache"
+                f"the cache {path} is of another version of comparo, or damaged; delete it, or name another by `cache`"
             )
 
 
@@ -271,7 +273,7 @@ def _answer_of(row: Sequence[Any]) -> dict[str, Any] | None:
 
     >>> _answer_of([0.7, None, 1.0, "A", 90, 1, None, None, 0, "luna", ""])["p"]
     0.7
-    >>> _answer_of([0.7, None, -5.0, "A", 90, 1, None, None, 0, "luna"])
+    >>> _answer_of([0.7, None, -5.0, "A", 90, 1, None, None, 0, "luna", ""])
     """
     answer = dict(zip(KEPT, row, strict=True))
     tokens = [answer[name] for name in COUNTS]
@@ -298,7 +300,7 @@ def _kind(error: sqlite3.Error) -> int:
 def _damaged(path: Path, error: sqlite3.Error) -> str:
     return (
         f"the cache {path} is damaged or no cache ({error}); delete it to start a new one, or go on without it by "
-        "--cache off. Run folders do not need it"
+        "cache='off'. Run folders do not need it"
     )
 
 
@@ -481,14 +483,14 @@ class Recalling:
 
 
 def remembering(judges: Sequence[Judge], cache: str | Path | None) -> list[Judge]:
-    """The judges, those whose answers can be kept with a cache in this file; without a file, as they are.
+    """The judges, those whose answers can be kept with a cache in this file; as they are without one, or with "off".
 
     >>> from comparo.judges import load_judge
     >>> judges = load_judge("openai/any"), load_judge("simulated/soft")
     >>> [type(judge).__name__ for judge in remembering(judges, "cache.sqlite")]
     ['Recalling', 'Simulated']
     """
-    if cache is None:
+    if cache is None or cache == OFF:
         return list(judges)
     shared = Cache(cache)
     return [

@@ -28,9 +28,9 @@ from comparo.data.pairing import Paired, pair_files, pair_groups
 from comparo.data.run_folder import key_of
 from comparo.data.sanitize import visible
 from comparo.judges import Judgement
-from comparo.ranking.display import json_rows, plain, table_html
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import CLIPPED, Flips, unexplained_flips
+from comparo.ranking.tabular import json_rows, plain, table_html
 from comparo.run.loop import Run
 from comparo.run.plan import Plan
 from comparo.run.progress import Watch
@@ -139,7 +139,7 @@ class Duel:
         if self.cluster is None or Bettors(np.array([0.5]), 1 - self.level, 1).needed <= (self.observations or 0):
             return found
         few = (
-            f"{self.observations} clusters of inputs are too few to be sure of anything; --cluster id takes every input"
+            f"{self.observations} clusters of inputs are too few to be sure of anything; cluster='id' takes every input"
         )
         return (*found, f"{few} as independent of the others")
 

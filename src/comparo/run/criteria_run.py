@@ -169,10 +169,10 @@ def check_criteria(
     if len(prompts) > 1 or len(judges) > 1:
         raise ValueError(f"several criteria are asked of one judge in one wording; name one of each, or {after}")
     if goal in SYSTEM_GOALS:
-        raise ValueError(f"--goal {goal} is about one ranking; leave it out, or {after}")
+        raise ValueError(f"goal={goal!r} is about one ranking; leave it out, or {after}")
     if not getattr(judges[0], "several", False):
         raise ValueError(
             f"{judges[0].name} with these options cannot answer several criteria in one call; {after}: one run for "
-            "each --criterion, without a name"
+            "each `criterion`, without a name"
         )
     return found

@@ -71,10 +71,10 @@ def hold(descriptor: int, path: Path) -> None:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in IN_USE:
-            raise StoreError(f"{path} is in use by another process; wait for it, or choose another --out") from error
+            raise StoreError(f"{path} is in use by another process; wait for it, or choose another `out`") from error
         raise StoreError(
             f"the file system of {path} has no locks ({error.strerror}), so two processes could pay for the same "
-            "answers; choose an --out on a local disk"
+            "answers; choose an `out` on a local disk"
         ) from error
 
 
@@ -92,7 +92,7 @@ def explained(folder: Path | None) -> Iterator[None]:
     except OSError as error:
         raise StoreError(
             f"{folder} cannot be written to ({error.strerror}); make room, check its permissions, or choose another "
-            "--out. What was stored before is kept, and the same command goes on from there"
+            "`out`. What was stored before is kept, and the same command goes on from there"
         ) from error
     except sqlite3.Error as error:
         kind = getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -72,28 +72,28 @@ class Fitting:
         if self.control:
             self._check_control()
         if self.estimate == "judge" and self.validity is not None:
-            raise ValueError("validity belongs to a consensus; leave it out, or use --estimate consensus")
+            raise ValueError("validity belongs to a consensus; leave it out, or use estimate='consensus'")
         if self.estimate != "consensus" and self.validity is None:
             return
         if not self.pools:
             raise ValueError(
-                "a consensus needs estimated variances; use --method mixed (panel for several voices) without --plain"
+                "a consensus needs estimated variances; use method='mixed' (panel for several voices) without `plain`"
             )
         if self._groups is None and (self.estimate == "auto" or self._features is None):
             raise ValueError(
-                "a consensus needs texts that share a group; name a column by --group, such as the system that wrote "
+                "a consensus needs texts that share a group; name a column by `group`, such as the system that wrote "
                 "them, or give them the same ids in several contexts"
             )
 
     def _check_control(self) -> None:
         if not self.pools:
             raise ValueError(
-                "--control needs estimated variances; use --method mixed (panel for several voices) without --plain"
+                "`control` needs estimated variances; use method='mixed' (panel for several voices) without `plain`"
             )
         for name, of_item in self.items.held(self.control).items():
             values = np.array([len(each) if isinstance(each, str) else each for each in of_item.values()])
             if not any(np.ptp(values[rows]) > 0 for rows in self.items.groups.values()):
-                raise ValueError(f"--control {name}: all texts of a context are alike in it; leave it out")
+                raise ValueError(f"control={name!r}: all texts of a context are alike in it; leave it out")
 
     @property
     def shares(self) -> bool:

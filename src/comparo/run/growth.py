@@ -29,8 +29,8 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.data.run_folder import encode, named_rows, table_of_rows
 from comparo.judges import Judgement
-from comparo.ranking.display import Grown
 from comparo.ranking.ranking import Ranking
+from comparo.ranking.scores import Grown
 from comparo.rounding import merge_ties
 from comparo.run.store import (
     Label,

@@ -16,7 +16,7 @@ from comparo.errors import JudgeError, RunError
 from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
 from comparo.run.batch_transport import had_batches
-from comparo.run.budget import Spending, paid_and_spent
+from comparo.run.budget import TOKENS, Spending, paid_and_spent, tokens_of
 from comparo.run.progress import Progress, Watcher
 from comparo.run.scheduling import Pair, Rounds, Stops, pair_source
 from comparo.run.store import Store
@@ -78,6 +78,9 @@ class Run:
         self.progress = Progress(total, len(last) - failed, failed, max(0.0, spent - was_spent))
         at_once = sum(getattr(judge, "concurrency", judge.ahead) for judge in task.judges)
         self.spending = Spending(task.budget.dollars, task.price_of, max(0.0, paid - was_paid), at_once)
+        if task.budget.unit == TOKENS:
+            read = sum(one.tokens_in for one in self.judgements if one.question.voice in voices)
+            self.spending = Spending(task.budget.number, task.tokens_of, read, at_once, tokens_of)
         self.ahead = int(store.configuration.get("ahead", task.ahead))
         self._alike = int(store.configuration.get("alike", expense.alike)) if growth is None else expense.alike
         # More than `ahead` where replicas share the work.
@@ -113,7 +116,7 @@ class Run:
         self._looked, self._pace = time.monotonic(), getattr(watch, "pace", LOOK)  # seconds between two reports
         # Whether a context may begin; None where that is not known yet, False where no further context need be asked.
         self.may_begin: Callable[[Any], bool | None] = lambda _: True
-        self._priced = task.budget.unit == "$"
+        self._priced = task.budget.is_limit
 
     def go(self) -> Ranking:
         """Ask all questions, repeat the failed ones once, and return the ranking."""

@@ -176,7 +176,7 @@ def prepare(task: Task, storage: Storage = IN_MEMORY) -> Plan:
     if task.grows and not storage.fresh:
         task = grown(task, folder, storage.allow_changes)
     if storage.batch is not None and task.growth is not None:
-        raise ValueError("--batch cannot place new items: each of their pairs goes by answers; leave --batch out")
+        raise ValueError("`batch` cannot place new items: each of their pairs goes by answers; leave it out")
     return Plan(task, task.expense, storage, folder, judges)
 
 
@@ -314,7 +314,7 @@ def price_sentences(judges: Sequence[Judge]) -> Iterator[str]:
     for source in sorted(
         {price.source() for price in prices if isinstance(price, Price) and (price.day or price.share < 1)}
     ):
-        yield f"prices: {source}; --price sets others"
+        yield f"prices: {source}; `price` sets others"
 
 
 def _kept(folder: Path | None) -> tuple[list[dict[str, Any]], bool]:
@@ -349,7 +349,7 @@ def expense_words(task: Task) -> str:
     if len(known) < len(writing):
         return (
             f"{read} for {_price('about', expense.cost)}; how many are written is not known before a probe: the model "
-            "reasons as long as it likes, unless --option max_tokens=N sets a limit"
+            "reasons as long as it likes, unless the option max_tokens=N sets a limit"
         )
     is_seen = all(one.probed for _, one in writing)
     much, why = ("about", "as a probe by a few words saw") if is_seen else ("at most", "as many as the settings allow")
@@ -395,4 +395,4 @@ def _window_warning(task: Task) -> str:
 
 
 def _price(much: str, cost: float) -> str:
-    return "price not known (set it by --price)" if math.isnan(cost) else f"{much} {dollars(cost)}"
+    return "price not known (set it by `price`)" if math.isnan(cost) else f"{much} {dollars(cost)}"

@@ -101,8 +101,8 @@ def rank(
         What `Ranking.controlled` controls for: "length", or the names of columns of numbers (docs/control.md).
     lineup
         How many texts one call is about, 2 to 8 (docs/lineups.md): a call about four to six texts gives more than its
-        tokens spent on pairs. "auto" asks a few texts in pairs and in line-ups first, and takes the number of texts
-        with most content per token.
+        tokens spent on pairs. "auto" asks a few texts in pairs and in line-ups first, and takes the largest line-up
+        whose tokens show at least half as much of the scores as the best.
     least_mass
         The run stops early if the judge's first answers put less than this share of its probability on the labels.
     audition
@@ -121,7 +121,9 @@ def rank(
         a PendingError where it is not answered yet, and the same call goes on later; "cancel" ends it early.
     cache
         The file of a judgement cache (docs/runs.md): answers that it holds are not asked again, and what is asked is
-        kept in it, for every run that names the same file. The ranking is the same as without it.
+        kept in it, for every run that names the same file. The ranking is the same as without it. Default:
+        comparo-runs/cache.sqlite for a judge that is given by name and a run with `out`, as on the command line; else,
+        and with "off", none.
     watch
         Called with the progress about twice per second and at the end ("bar": a bar of text on stderr, for notebooks
         and terminals). Sentences that the user should read at once are warnings of the logger "comparo".
@@ -204,19 +206,19 @@ def prepare_rank(
     if is_auto:
         wordings = all_wordings(criterion) if prompt is None and isinstance(criterion, str) else [None]
         if storage.batch is not None:
-            raise ValueError("--wording auto goes by answers, and --batch asks before there are any; name a wording")
+            raise ValueError("wording='auto' goes by answers, and `batch` asks before there are any; name a wording")
         if audition is not None:
-            raise ValueError("--wording auto makes an audition of its own; leave --audition out, or name a wording")
+            raise ValueError("wording='auto' makes an audition of its own; leave `audition` out, or name a wording")
     if goal in SYSTEM_GOALS and (is_auto or audition is not None):
-        raise ValueError(f"answers of an audition do not count for --goal {goal}; name a wording, and no --audition")
+        raise ValueError(f"answers of an audition do not count for goal={goal!r}; name a wording, and no `audition`")
     words = partial(make_prompt, kind=kind, heading=heading, context=columns["context"])
     named = reader_among(judge)
     prompts = [words(items, criterion, each, named, wording=way) for each in listed(prompt) for way in wordings]
     if lineup != 2:
         check_lineup(lineup, {"wording": is_auto, "batch": storage.batch is not None, "audition": audition is not None})
         prompts = prompts if lineup == AUTO else [each.resized(int(lineup)) for each in prompts]
-    judges = make_judges(judge, cache=cache)
-    refused = {"--wording auto": is_auto, "--audition": audition is not None, "--votes": votes is not None}
+    judges = make_judges(judge, cache=cache, is_stored=out is not None)
+    refused = {"wording='auto'": is_auto, "`audition`": audition is not None, "`votes`": votes is not None}
     if found := check_criteria(prompts, judges, weights, goal=goal, refused=refused):
         storage.notes[WEIGHTS] = found
     voices = voices_of(judges, prompts)

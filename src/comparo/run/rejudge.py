@@ -25,13 +25,12 @@ from comparo.judges import Judge, Judgement
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import count_flips
 from comparo.run.budget import Budget
-from comparo.run.cache import remembering
 from comparo.run.plan import Plan, Storage, prepare
 from comparo.run.progress import Watch
 from comparo.run.scheduling import Pair
 from comparo.run.store import read_configuration, read_judgements, stored_items
 from comparo.run.task import DEFAULT_LEAST_MASS, Expense, Task
-from comparo.run.voices import Voice, comparisons
+from comparo.run.voices import Asked, Voice, comparisons, make_judges
 from comparo.types import Array
 
 
@@ -66,7 +65,7 @@ class Repeated(Task):
         cost = sum(map(self.price_of, asked)) / len(asked)
         tokens = sum(map(self.tokens_of, asked)) / len(asked)
         if self.budget.unit == "$" and not cost > 0:
-            raise ValueError("a budget in dollars needs the judge's price; give it by --price, or a budget such as 500")
+            raise ValueError("a budget in dollars needs the judge's price; give it by `price`, or a budget such as 500")
         by_context = {context: (len(pairs), self.orders) for context, pairs in self.pairs.items()}
         total = calls * cost
         most = min(total, self.budget.dollars) if total == total else total
@@ -99,7 +98,7 @@ class Rejudged:
 
 def rejudge(
     run: str | Path,
-    judge: Judge,
+    judge: Asked,
     *,
     wording: str | None = None,
     budget: str | int = "100%",
@@ -115,7 +114,7 @@ def rejudge(
     run
         The folder of a run.
     judge, wording
-        Who is asked, and how the criterion is put; by default as in the run.
+        Who is asked, as for `rank`, and how the criterion is put; by default as in the run.
     budget
         How many of the run's questions are asked, in the order in which they were: a number, "5n", "50%", or "$2.50".
     out, notes, watch, cache
@@ -144,7 +143,7 @@ def rejudge(
     >>> found.spearman > 0.9, found.agree > 0.8, found.questions
     (True, True, 56)
     """
-    (asked,) = remembering([judge], cache)
+    (asked,) = make_judges(judge, cache=cache, is_stored=True)
     return prepare_rejudge(run, asked, wording=wording, budget=budget, out=out, notes=notes).run(watch)
 
 
@@ -194,8 +193,7 @@ def _task(folder: Path, judge: Judge, wording: str | None, budget: Budget) -> tu
         raise StoreError(
             f"{folder} is of several criteria, and a run is judged again by one; run comparo rank with another judge"
         )
-    first, second = stored["labels"]
-    old = Prompt(stored["template"], (first, second), stored["answer"], wordings)
+    old = Prompt(stored["template"], tuple(stored["labels"]), stored["answer"], wordings)
     prompt = old if wording is None else _reworded(old, wording)
     voices = identity.get("voices") or {
         identity["judge"]: {name: identity[name] for name in ("judge", "settings", "prompt")}
@@ -238,7 +236,7 @@ def _reworded(prompt: Prompt, wording: str) -> Prompt:
         if found := known.read(prompt.template):
             kind, heading, does = (part.replace("{{", "{").replace("}}", "}") for part in found)
             return criterion_prompt(does.removeprefix("is "), kind, heading or None, wording)
-    raise ValueError(f"the run has a prompt of its own words, which --wording {wording} cannot put; leave it out")
+    raise ValueError(f"the run has a prompt of its own words, which wording={wording!r} cannot put; leave it out")
 
 
 def _compared(task: Repeated, ranking: Ranking, answered: Sequence[Judgement]) -> Rejudged:

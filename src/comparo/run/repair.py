@@ -227,8 +227,8 @@ def repair(folder: Path) -> Repaired:
             connection.execute("PRAGMA journal_mode=DELETE")
         if not kept + asked:
             raise StoreError(
-                f"no judgement can be read from {path}; put a copy of it back, or start anew with --fresh. The folder "
-                "is as it was"
+                f"no judgement can be read from {path}; put a copy of it back, or start anew with fresh=True. The "
+                "folder is as it was"
             )
         sync(mended)
         aside = free(path.with_name(f"{DATABASE}.damaged"))

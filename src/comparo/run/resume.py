@@ -97,7 +97,7 @@ def _check_alike(stored: Items, given: Items) -> None:
     """Raise a ValueError where items that are stored only lack what the others have, or the other way round."""
     if (stored.group is None) != (given.group is None):
         has, lack = ("the items of the run", "the new ones") if given.group is None else ("the new items", "the run's")
-        raise ValueError(f"{has} have groups and {lack} have none; give all items in one file, with --group")
+        raise ValueError(f"{has} have groups and {lack} have none; give all items in one file, with `group`")
     if missing := [name for name in given.numbers if name not in stored.numbers]:
         raise ValueError(f"the items of the run have no numbers {missing[0]!r}; give all items in one file")
 
@@ -180,21 +180,21 @@ def grown(task: Task, folder: Path | None, allow_changes: bool = False) -> Task:
     if differing := differences(before, now, DIFFERS):
         raise WrongFolderError(
             f"{folder} holds another run: {'; '.join(differing)}. To add items to it, give its judge, criterion and "
-            "options; else choose another --out, or start anew with --fresh"
+            "options; else choose another `out`, or start anew with fresh=True"
         )
     if (change.changed or change.removed) and not allow_changes:
         raise WrongFolderError(
-            f"{folder} has {change.described()}. Give them as they were; or add --allow-changes, which leaves the "
-            "judgements about them out of the ranking and keeps them in the folder; or choose another --out"
+            f"{folder} has {change.described()}. Give them as they were; or add allow_changes=True, which leaves the "
+            "judgements about them out of the ranking and keeps them in the folder; or choose another `out`"
         )
     gone = {*change.changed, *change.removed}
     if gone >= since.keys():
-        raise WrongFolderError(f"no item of {folder} is as it was, so nothing of it can be used; choose another --out")
+        raise WrongFolderError(f"no item of {folder} is as it was, so nothing of it can be used; choose another `out`")
     items = merged(stored, task.items, gone)
     if not (change.added or gone or history.growth):
         return replace(task, items=items)
     if task.compares_groups:
-        raise ValueError(f"a run with --goal {task.goal} cannot grow; rank all items in another --out")
+        raise ValueError(f"a run with goal={task.goal!r} cannot grow; rank all items in another `out`")
     is_new = bool(change.added or gone)
     new = {*change.added, *change.changed} if is_new else last
     counts = Counter(context for context, _ in new)
@@ -205,7 +205,7 @@ def grown(task: Task, folder: Path | None, allow_changes: bool = False) -> Task:
     if not given:
         raise WrongFolderError(
             f"{folder} holds no answers to go by, so there is no ranking to add to; finish it with the items that it "
-            "has, or start anew with --fresh"
+            "has, or start anew with fresh=True"
         )
     number = history.growth + is_new
     growth = Growth(

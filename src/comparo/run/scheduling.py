@@ -329,11 +329,11 @@ def stop_sentence(task: Task, ranking: Ranking, rounds: Mapping[Any, Rounds], ca
         value += f" on average, {np.nanmin(found):.3f} at least"
     said, sure = f"{name} is {value}", sum(one.is_sure for one in rounds.values())
     if sure == len(rounds):
-        return f"stopped by --until {task.until:g} after {calls:,} of at most {most:,} calls: {said}"
+        return f"stopped by `until={task.until:g}` after {calls:,} of at most {most:,} calls: {said}"
     if sure:
-        return f"--until {task.until:g} stopped {sure:,} of {len(rounds):,} contexts; over all of them, {said}"
+        return f"`until={task.until:g}` stopped {sure:,} of {len(rounds):,} contexts; over all of them, {said}"
     if not np.all(found >= (task.until or 1.0)):
-        return f"not stopped by --until {task.until:g}, as it was not reached: {said}; a larger --budget goes on"
+        return f"not stopped by `until={task.until:g}`, as it was not reached: {said}; a larger `budget` goes on"
     if not task.compares_groups and log_evidence(ranking.comparisons) < math.log(SURE):
-        return f"not stopped by --until {task.until:g}: {said}, but so few answers may be chance"
-    return f"not stopped by --until {task.until:g} before the last call: {said}"
+        return f"not stopped by `until={task.until:g}`: {said}, but so few answers may be chance"
+    return f"not stopped by `until={task.until:g}` before the last call: {said}"

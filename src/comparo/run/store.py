@@ -97,7 +97,7 @@ class Store:
             self._version = self._seen_version()
             return
         if folder.exists() and not folder.is_dir():
-            raise WrongFolderError(f"{folder} is a file; give --out a folder, of a run or a new one")
+            raise WrongFolderError(f"{folder} is a file; give `out` a folder, of a run or a new one")
         try:
             with explained(folder):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -259,8 +259,8 @@ class Store:
         if before is not None:
             if differing := differences(before["identity"], identity, may_differ):
                 raise WrongFolderError(
-                    f"{folder} holds another run: {'; '.join(differing)}. Choose another --out, or start anew with "
-                    "--fresh"
+                    f"{folder} holds another run: {'; '.join(differing)}. Choose another `out`, or start anew with "
+                    "fresh=True"
                 )
             kept = {name: before[name] for name in KEPT if name in before}
         configuration = {"identity": identity, **now, **kept}
@@ -413,7 +413,7 @@ def _check_not_emptied(folder: Path) -> None:
     """Raise a StoreError where a database is empty though a run has begun: it would ask everything again."""
     path = folder / DATABASE
     if path.is_file() and not path.stat().st_size and (folder / CONFIGURATION).exists():
-        raise StoreError(f"{path} is empty, so its judgements are lost; put it back, or start anew with --fresh")
+        raise StoreError(f"{path} is empty, so its judgements are lost; put it back, or start anew with fresh=True")
 
 
 def write_configuration(connection: sqlite3.Connection, configuration: Mapping[str, Any]) -> None:
@@ -474,7 +474,7 @@ def _stored_configuration(connection: sqlite3.Connection) -> dict[str, Any] | No
 def written_configuration(folder: Path) -> dict[str, Any]:
     """The configuration in run.json; a StoreError where there is none."""
     path = folder / CONFIGURATION
-    remedy = "so nothing says what the judgements beside it are of; put it back, or choose another --out"
+    remedy = "so nothing says what the judgements beside it are of; put it back, or choose another `out`"
     try:
         configuration = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:

@@ -28,7 +28,7 @@ from comparo.judges import Judge, Judgement
 from comparo.judges.prices import Price
 from comparo.methods import Method, quiet_fit
 from comparo.model.estimators.poe import Bias
-from comparo.run.budget import Budget, links_of
+from comparo.run.budget import TOKENS, Budget, links_of
 from comparo.run.fit_policy import Fitting, Scores
 from comparo.run.growth import Growth
 from comparo.run.voices import Voice
@@ -105,8 +105,8 @@ class Task:
             raise ValueError(f"seed = {self.seed!r} is not a whole number from 0 up")
         if self.is_panel and self.estimate == "consensus" and not self.fitting.has_groups:
             raise ValueError(
-                "what people would say needs, for several voices, texts that share a group; name a column by --group, "
-                "or leave --estimate out: the ranking is then what the voices agree on"
+                "what people would say needs, for several voices, texts that share a group; name a column by `group`, "
+                "or leave `estimate` out: the ranking is then what the voices agree on"
             )
         # Fit four comparisons with these options: impossible ones fail before any call is made.
         ranking = quiet_fit(REHEARSAL, self.fitting.method, bias=self.bias)
@@ -134,7 +134,7 @@ class Task:
         group = self.fitting.group
         if group is None:
             raise ValueError(
-                f"goal={self.goal!r} compares groups of texts; name a column by --group, such as the system that wrote "
+                f"goal={self.goal!r} compares groups of texts; name a column by `group`, such as the system that wrote "
                 "them, or give them the same ids in several contexts"
             )
         if self.strategy != "adaptive":
@@ -261,19 +261,19 @@ class Task:
             new, given = self.growth.new, Counter(one.question.context for one in self.given)
         if (k := self.prompt.size) > 2:
             self.check_lineups(sizes)
-        calls = self.budget.calls(sizes, self.orders, least, len(self.voices), groups, new, given, k)
+        each = sum(tokens.values()) / len(tokens) if self.budget.unit == TOKENS else least
+        calls = self.budget.calls(sizes, self.orders, each, len(self.voices), groups, new, given, k)
         total = sum(number for number, _ in calls.values()) - given.total()
         if groups is None:
             made = {context: (number - given[context], orders) for context, (number, orders) in calls.items()}
             links = {context: links_of(size, (new or sizes).get(context, 0), k) for context, size in sizes.items()}
         else:
             made, links = {None: (total, self.orders)}, {None: groups - 1}
-        each = [made[c][0] // (links[c] * (2 if made[c][1] == "both" else 1)) for c in links if links[c] > 0]
+        alike = [made[c][0] // (links[c] * (2 if made[c][1] == "both" else 1)) for c in links if links[c] > 0]
         most = max(costs.values()) if least == least else math.nan
         cost = min(total * most, self.budget.dollars) if self.is_panel and most == most else total * most
-        return Expense(
-            calls, total, round(total * sum(tokens.values()) / len(tokens)), cost, costs, min([*each, len(self.voices)])
-        )
+        read = round(total * sum(tokens.values()) / len(tokens))
+        return Expense(calls, total, read, cost, costs, min([*alike, len(self.voices)]))
 
     def check_lineups(self, sizes: Mapping[Any, int]) -> None:
         """Raise a ValueError where line-ups of this size cannot be asked."""

@@ -21,7 +21,7 @@ from comparo.data.prompts import PAPER, Prompt, choose_prompt
 from comparo.data.wordings import DEFAULT_WORDING
 from comparo.judges import Judge, Judgement, as_judge, load_judge
 from comparo.judges.protocol import Several
-from comparo.run.cache import remembering
+from comparo.run.cache import CACHE, remembering
 
 
 @dataclass(frozen=True)
@@ -132,10 +132,13 @@ Asked = str | Judge | Callable[..., float]
 NO_READERS = ("simulated/", "replay/")  # judges that read no prompt
 
 
-def make_judges(judge: Asked | Sequence[Asked], options: Any = None, cache: str | Path | None = None) -> list[Judge]:
+def make_judges(
+    judge: Asked | Sequence[Asked], options: Any = None, cache: str | Path | None = None, is_stored: bool = False
+) -> list[Judge]:
     """The judges that are given by name, as judges or as functions, with one mapping of options each or for all.
 
-    With a `cache`, they look for answers there before they are asked.
+    With a `cache`, they look for answers there before they are asked. By default, that is so for judges that are given
+    by name, where the run `is_stored`.
 
     >>> [judge.name for judge in make_judges(["simulated/soft", "simulated/hard"], {"seed": 3})]
     ['simulated/soft', 'simulated/hard']
@@ -148,7 +151,12 @@ def make_judges(judge: Asked | Sequence[Asked], options: Any = None, cache: str 
         load_judge(each, **(own or {})) if isinstance(each, str) else as_judge(each)
         for each, own in zip(judges, given, strict=True)
     ]
-    return remembering(made, cache)
+    if cache is not None or not is_stored:
+        return remembering(made, cache)
+    return [
+        kept if isinstance(each, str) else own
+        for each, own, kept in zip(judges, made, remembering(made, CACHE), strict=True)
+    ]
 
 
 def reader_among(judge: Asked | Sequence[Asked]) -> str:
@@ -194,11 +202,11 @@ def make_prompt(
         heading = (context or "context").replace("_", " ").capitalize()
     if isinstance(criterion, Mapping):
         if prompt is not None or labels is not None or answer is not None:
-            raise ValueError("several criteria have a prompt of their own; leave --prompt out")
+            raise ValueError("several criteria have a prompt of their own; leave `prompt` out")
         return criteria_prompt(criterion, kind, heading if has_contexts else None, wording or DEFAULT_WORDING)
     if isinstance(prompt, str) and prompt not in PAPER and "{" not in prompt:
         if not Path(prompt).is_file():
-            raise ValueError(f"--prompt {prompt}: no such file, and none of the paper's prompts: {', '.join(PAPER)}")
+            raise ValueError(f"prompt={prompt!r}: no such file, and none of the paper's prompts: {', '.join(PAPER)}")
         prompt = Path(prompt).read_text(encoding="utf-8")
     return choose_prompt(
         criterion,
@@ -241,7 +249,7 @@ def model_sentences(judgements: Iterable[Judgement]) -> tuple[str, ...]:
     return tuple(
         f"the server changed {'the judge' if voice is None else voice}'s model: "
         + ", ".join(f"{name} gave {count:,} answer{'s' if count > 1 else ''}" for name, count in names.items())
-        + "; name one version of the model and run again with --fresh, if they should be from one"
+        + "; name one version of the model and run again with fresh=True, if they should be from one"
         for voice, names in counts.items()
         if len(names) > 1
     )

@@ -221,7 +221,7 @@ class Health:
             return (
                 f"the judge puts only {mean:.1%} of its probability on the labels {' and '.join(self.labels)} in its "
                 f"first {len(masses)} answers, so they say little about the texts.{said} Change the labels, the answer "
-                "or the judge; --least-mass 0 goes on all the same"
+                "or the judge; `least_mass=0` goes on all the same"
             )
         if self.asked >= ENOUGH and is_excess(self.lost, self.asked):
             return too_many(self.lost, self.asked, self.error)

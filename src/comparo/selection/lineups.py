@@ -86,7 +86,7 @@ class LineupSelector:
         """The next `batch` line-ups; those returned before count as asked, whether they were answered or not."""
         found = []
         for _ in range(batch):
-            chosen = self._deal() if self._is_dealt else self._build()
+            chosen = sorted(self._deal() if self._is_dealt else self._build())
             slots = linear_sum_assignment(self._slots[chosen] + 1e-3 * self.rng.random((self.size, self.size)))[1]
             self._slots[chosen, slots] += 1.0
             first, *rest = (self._items[chosen[place]] for place in np.argsort(slots, kind="stable").tolist())
@@ -128,7 +128,8 @@ class LineupSelector:
         while len(chosen) < self.size:
             if not self._deck:
                 self._is_linked = True
-                self._deck = [code for code in self.rng.permutation(len(self._items)).tolist() if code not in chosen]
+                codes = self.rng.permutation(len(self._items)).tolist()
+                self._deck = [*chosen, *(code for code in codes if code not in chosen)]
             chosen.append(self._deck.pop())
         if not self._is_linked:
             self._link = chosen[-1:]

@@ -99,7 +99,7 @@ def share_out(
         if len(free) < 1 + (row in doubled):
             raise ValueError(
                 f"{'two judges are' if row in doubled else 'a judge is'} needed for {first!r} and {second!r}, and "
-                f"{', '.join(map(str, names))} had this pair before; name more judges, or leave --repeats out"
+                f"{', '.join(map(str, names))} had this pair before; name more judges, or leave `repeats` out"
             )
         for name in sorted(free, key=load.__getitem__)[: 1 + (row in doubled)]:
             load[name] += 1

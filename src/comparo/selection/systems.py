@@ -60,7 +60,7 @@ class Systems:
         if self.count < 2 or not self.links(rows):
             raise ValueError(
                 f"goal={goal!r} compares groups with several texts each, and the {self.count} groups here cannot all "
-                "be compared with each other; check --group and the contexts, or use the goal 'ranking'"
+                "be compared with each other; check `group` and the contexts, or use the goal 'ranking'"
             )
         self.first = np.zeros(self.count, dtype=np.int64)  # how often each group was shown first, minus second
         self.information = Information(np.eye(self.count), 1.0 - np.eye(self.count))

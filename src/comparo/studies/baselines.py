@@ -1,4 +1,4 @@
-"""Baselines: G-Eval and PairS by asking a judge; PairS, BT-σ and the longer text on recorded judgements.
+"""Baselines: G-Eval and PairS by asking a judge; PairS and the longer text on recorded judgements.
 
 G-Eval (Liu et al. 2023, arXiv:2303.16634) scores each text alone, on a scale from 1 to S:
 
@@ -7,15 +7,6 @@ G-Eval (Liu et al. 2023, arXiv:2303.16634) scores each text alone, on a scale fr
 with P(s) the probability that the judge's next word is the number s. A judge that samples votes gives the mean of the
 scores in its votes instead. One text is one call, where N texts have N(N − 1) comparisons. The model writes no steps of
 evaluation first, as G-Eval lets it: judges here answer with labels.
-
-BT-σ (Qian, Sun, Gales and Knill 2026) is Bradley–Terry with a discrimination per judge:
-
-    P(judge r prefers i to j) = σ(a_r·(s_i − s_j)),        a_r = 1/σ_r,
-
-the panel without tastes, position biases and noise beyond Bradley–Terry's. Scores and discriminations maximise the
-likelihood with a wide prior on the scores, in turn: given the a, the scores are one Newton problem on the comparison
-graph; given the scores, each a is a number. a may be negative, for a judge that ranks the other way round. The scale is
-that of the mean judge: mean |a_r| = 1.
 """
 
 from __future__ import annotations
@@ -26,19 +17,13 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from scipy.special import expit
 
 from comparo.analysis.correlations import mean_known, spearman_within
 from comparo.data.columns import shown
-from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.data.prompts import PAPER, Prompt, Question, criterion_prompt, escape, paper_prompt
 from comparo.errors import JudgeError
 from comparo.judges import Judge, Judgement
-from comparo.model.linalg.graph import Graph, Pattern
-from comparo.model.linalg.laplacian import Laplacian
-from comparo.model.posterior import Posterior, Scored
-from comparo.model.tuning import LIMITS, WIDE, Limits
 from comparo.studies.pairs import judge_answers, recorded_answers, sort_contexts
 from comparo.studies.recorded import Recorded
 from comparo.studies.sweep import Cell, correlate
@@ -148,21 +133,15 @@ def geval(items: Items, judge: Judge, prompt: ScorePrompt) -> Graded:
 Baseline = Literal["geval", "pairs"]
 
 
-@dataclass(frozen=True, eq=False)
-class SortedCell:
-    """PairS on recorded judgements: the correlations of S sorts, and the calls per context of each sort, shape (S,)."""
-
-    cell: Cell
-    calls: Array
-
-
 def pairs_cell(
     recorded: Recorded, sorts: int, *, beam: int = 1, both: bool = False, rng: np.random.Generator
-) -> SortedCell:
+) -> tuple[Cell, Array]:
     """PairS on recorded judgements of every pair, each of S = `sorts` from another shuffled order; see `pairs`.
 
+    Also the calls per context of each sort, (S,).
+
     >>> from comparo.studies.recorded import example
-    >>> pairs_cell(example(), 5, rng=np.random.default_rng(0)).cell.spearman
+    >>> pairs_cell(example(), 5, rng=np.random.default_rng(0))[0].spearman
     array([1., 1., 1., 1., 1.])
     """
     answer = recorded_answers(recorded.comparisons())
@@ -175,7 +154,7 @@ def pairs_cell(
         found = sort_contexts(names, answer, beam=beam, both=both, rng=rng)
         scores.append(np.concatenate([found[context].scores for context in names]))
         calls.append(np.mean([found[context].calls for context in names]))
-    return SortedCell(correlate(recorded, np.array(scores)), np.array(calls))
+    return correlate(recorded, np.array(scores)), np.array(calls)
 
 
 def longer(items: Items) -> Array:
@@ -230,59 +209,3 @@ def _words(name: str) -> str:
 
 def _heading(items: Items) -> str | None:
     return "Context" if None not in items.context_texts else None
-
-
-ROUNDS = 200  # measured: 6 to 40 for two to ten judges
-SURE = 1e-6  # change of a score that ends them, far below any standard error
-LARGEST = 50.0  # of a discrimination: a judge without noise would have an infinite one
-
-
-@dataclass(frozen=True, eq=False)
-class Sigma(Scored):
-    """Scores with the discrimination a of each judge, (J,)."""
-
-    discrimination: Array
-
-
-def bt_sigma(comparisons: Comparisons, prior: float = WIDE, limits: Limits = LIMITS) -> Sigma:
-    """The maximum, with a Gaussian prior of standard deviation `prior` on the scores.
-
-    >>> rows = [("a", "b", 0.9, "ana"), ("b", "c", 0.8, "ana"), ("a", "b", 0.55, "bo"), ("b", "c", 0.55, "bo")]
-    >>> columns = dict(zip(("first", "second", "p", "judge"), zip(*rows)))
-    >>> found = bt_sigma(Comparisons.from_columns(**columns), 10.0)
-    >>> found.discrimination.round(1)
-    array([1.8, 0.2])
-    """
-    graph = Graph.build(comparisons)
-    pattern = Pattern(graph, limits=limits)
-    order = pattern.order
-    p, weight, judge = comparisons.p[order], comparisons.weights[order], comparisons.judged_by[order]
-    judges = int(judge.max()) + 1
-    asked = np.bincount(judge) > 0  # a judge without comparisons has a = 1, and no part in the scale
-    a, x, ridge = np.ones(judges), np.zeros(graph.nodes), np.full(graph.nodes, 1.0 / prior**2)
-
-    def value(x: Array, a: Array) -> float:
-        d = a[judge] * (x[pattern.first] - x[pattern.second])
-        return float(np.sum(weight * (p * d - np.logaddexp(0.0, d))) - 0.5 * np.sum(ridge * x**2))
-
-    converged = False
-    for _ in range(ROUNDS):
-        difference = x[pattern.first] - x[pattern.second]
-        chance = expit(a[judge] * difference)
-        laplacian = Laplacian(pattern, weight * a[judge] ** 2 * chance * (1.0 - chance), ridge)
-        step = laplacian.solve(pattern.gather(weight * a[judge] * (p - chance)) - ridge * x)
-        now, length = value(x, a), 1.0
-        while value(x + length * step, a) < now - 1e-9 * abs(now) and length > 1e-4:
-            length /= 2
-        new = x + length * step
-        difference = new[pattern.first] - new[pattern.second]
-        chance = expit(a[judge] * difference)
-        slope = np.bincount(judge, weight * (p - chance) * difference, judges)
-        curvature = np.bincount(judge, weight * chance * (1.0 - chance) * difference**2, judges)
-        a = np.clip(a + np.clip(slope / np.maximum(curvature, 1e-9), -1.0, 1.0), -LARGEST, LARGEST)
-        a = np.where(asked, a / np.mean(np.abs(a[asked])), 1.0)
-        moved, x = float(np.max(np.abs(new - x))), new
-        if moved < SURE:
-            converged = True
-            break
-    return Sigma(graph, graph.centre(x), Posterior((laplacian,)), converged, a)

@@ -211,7 +211,7 @@ def _asked_for(recorded: Recorded, calls: int | str, orders: Orders) -> tuple[ND
 
 def draw(
     recorded: Recorded,
-    calls: int | str | NDArray[np.int64],
+    calls: int | str,
     draws: int,
     *,
     rng: np.random.Generator,
@@ -220,10 +220,10 @@ def draw(
 ) -> Draws:
     """S = `draws` sets of `calls` recorded comparisons for every context, every item in at least one.
 
-    `calls` are what `calls_in` understands, or a number for each context (C,). A "random" set is drawn uniformly from
-    all such sets where a hundred tries find one, else as a random cover of the items and uniform others. A "greedy" one
-    is the paper's design for shuffled items (`greedy_pairs`); where not every pair was recorded, it is chosen among
-    those that were, after a random tree of them. All calls in both orders are the full set, the same in every draw.
+    `calls` are what `calls_in` understands. A "random" set is drawn uniformly from all such sets where a hundred tries
+    find one, else as a random cover of the items and uniform others. A "greedy" one is the paper's design for shuffled
+    items (`greedy_pairs`); where not every pair was recorded, it is chosen among those that were, after a random tree
+    of them. All calls in both orders are the full set, the same in every draw.
 
     >>> from comparo.studies.recorded import example
     >>> found = draw(example(), 4, 10, rng=np.random.default_rng(0))
@@ -234,8 +234,7 @@ def draw(
         raise ValueError(f"draws are at least 1, not {draws}")
     pairs, available = _usable(recorded, orders)
     each = 2 if orders == "both" else 1
-    counts = calls if isinstance(calls, np.ndarray) else calls_in(recorded, calls, orders)
-    wanted = counts // each
+    wanted = calls_in(recorded, calls, orders) // each
     _check(recorded, pairs, available, wanted, orders)
     chosen = np.empty((draws, int(wanted.sum())), dtype=np.int32)
     ends = np.cumsum(wanted)
@@ -280,8 +279,8 @@ def _check(
             "record the other order of its pairs"
         )
     least = (np.diff(recorded.starts) + 1) // 2
-    if np.any((wanted < least) | (wanted > available)):
-        bad = int(np.argmax((wanted < least) | (wanted > available)))
+    if np.any(wanted < least):
+        bad = int(np.argmax(wanted < least))
         each = 2 if orders == "both" else 1
         raise ValueError(
             f"context {shown(recorded.contexts[bad])}: {each * int(wanted[bad])} calls cannot be drawn in "

@@ -10,7 +10,7 @@ import numpy as np
 
 from comparo.methods import Method
 from comparo.model.estimators.poe import Bias
-from comparo.studies.baselines import SortedCell, longer_cell, pairs_cell
+from comparo.studies.baselines import longer_cell, pairs_cell
 from comparo.studies.recorded import Opened
 from comparo.studies.sweep import Cell, Results, Way, column_means, sweep
 from comparo.types import Array
@@ -120,13 +120,25 @@ PLANS = {
 
 
 @dataclass(frozen=True, eq=False)
+class Sort:
+    """PairS: its calls per context, Spearman's correlation in each sort (S,) and context (C,), means over attributes.
+
+    `beside` has poe-bt at as many calls.
+    """
+
+    calls: float
+    values: Array
+    by_context: Array
+    beside: Results
+
+
+@dataclass(frozen=True, eq=False)
 class Experiment:
     """What was measured on one data set.
 
     `random` has the plan's methods on random pairs in both orders, `selected` those of the paper on greedily selected
-    pairs, `one` poe-bt on random pairs in one order with each bias. `longer` is by attribute. `sorted` is PairS by its
-    name in `SORTS` and attribute, and `beside` has poe-bt at as many calls by that name; both are empty where not every
-    pair was recorded, for PairS chooses its own.
+    pairs, `one` poe-bt on random pairs in one order with each bias. `longer` is by attribute. `sorts` is PairS by its
+    name in `SORTS`, empty where not every pair was recorded, for PairS chooses its own.
     """
 
     plan: Plan
@@ -135,20 +147,7 @@ class Experiment:
     selected: Results
     one: Results
     longer: dict[str, Cell]
-    sorted: dict[str, dict[str, SortedCell]]
-    beside: dict[str, Results]
-
-    def sort_calls(self, name: str) -> float:
-        """The calls of PairS per context, mean over attributes and sorts."""
-        return float(np.mean([found.calls for found in self.sorted[name].values()]))
-
-    def sort_by_context(self, name: str) -> Array:
-        """Its Spearman correlation in each context, shape (C,), mean over sorts and attributes."""
-        return column_means([found.cell.by_context for found in self.sorted[name].values()])
-
-    def sort_values(self, name: str) -> Array:
-        """Its Spearman correlation in each sort, shape (S,), the mean over attributes."""
-        return np.asarray(np.mean([found.cell.spearman for found in self.sorted[name].values()], axis=0))
+    sorts: dict[str, Sort]
 
 
 def experiment(opened: Opened, plan: Plan, draws: int = 100, seed: int = 0, processes: int = 1) -> Experiment:
@@ -162,22 +161,25 @@ def experiment(opened: Opened, plan: Plan, draws: int = 100, seed: int = 0, proc
     ways = [Way.of("poe-bt", bias, orders="one") for bias in BIASES]
     one = sweep(recorded, ways, plan.one, draws=few, **settings)
     longer = {attribute: longer_cell(judgements, opened.items) for attribute, judgements in recorded.items()}
-    sorts: dict[str, dict[str, SortedCell]] = {}
-    beside: dict[str, Results] = {}
+    ways = [Way.of("poe-bt"), Way.of("poe-bt", strategy="greedy"), Way.of("poe-bt", "joint", orders="one")]
+    sorts = {}
     for name, (beam, both) in SORTS.items() if _complete(opened) else ():
         rng = np.random.default_rng([seed, beam, both])
-        times = max(2, few // 5)
-        sorts[name] = {
-            attribute: pairs_cell(judgements, times, beam=beam, both=both, rng=rng)
-            for attribute, judgements in recorded.items()
-        }
-        calls = np.mean([found.calls for found in sorts[name].values()])
-        ways = [Way.of("poe-bt"), Way.of("poe-bt", strategy="greedy"), Way.of("poe-bt", "joint", orders="one")]
-        beside[name] = sweep(recorded, ways, [2 * round(calls / 2)], draws=few, **settings)
-    return Experiment(plan, opened, random, selected, one, longer, sorts, beside)
+        cells, calls = zip(
+            *(pairs_cell(each, max(2, few // 5), beam=beam, both=both, rng=rng) for each in recorded.values()),
+            strict=True,
+        )
+        made = float(np.mean(calls))
+        sorts[name] = Sort(
+            made,
+            np.mean([cell.spearman for cell in cells], axis=0),
+            column_means([cell.by_context for cell in cells]),
+            sweep(recorded, ways, [2 * round(made / 2)], draws=few, **settings),
+        )
+    return Experiment(plan, opened, random, selected, one, longer, sorts)
 
 
 def _complete(opened: Opened) -> bool:
     """Whether every ordered pair of every context was recorded, for every attribute."""
-    sizes = {attribute: np.diff(judgements.starts) for attribute, judgements in opened.recorded.items()}
-    return all(len(opened.recorded[attribute]) >= np.sum(size * (size - 1)) for attribute, size in sizes.items())
+    sizes = ((len(each), np.diff(each.starts)) for each in opened.recorded.values())
+    return all(recorded >= np.sum(size * (size - 1)) for recorded, size in sizes)

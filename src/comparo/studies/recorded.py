@@ -61,7 +61,7 @@ class Recorded:
         if attribute not in items.scores:
             known = ", ".join(items.scores) or "none"
             raise ComparisonsError(
-                f"the items have no human scores {attribute!r}; they have {known}. Name it by --columns scores=NAME"
+                f"the items have no human scores {attribute!r}; they have {known}. Name it by scores='NAME'"
             )
         data = Comparisons.of(judgements)
         rows = _matched(data, items)
@@ -94,7 +94,7 @@ class Recorded:
         if not found.has_spread.any():
             raise ComparisonsError(
                 f"people gave all items of every context the same {attribute!r}: there is nothing to correlate with; "
-                "choose others with --columns scores=NAME"
+                "choose others with scores='NAME'"
             )
         return replace(found, notes=tuple(_notes(found, len(items))))
 
@@ -159,9 +159,8 @@ def _matched(data: Comparisons, items: Items) -> NDArray[np.int64]:
     if data.contexts is None and not alone:
         raise ComparisonsError("the items have contexts and the judgements have none; add a column context to them")
     columns = data.to_columns()
-    of_items = [""] * len(items) if alone else list(map(str, items.contexts[items.context].tolist()))
     contexts = [""] * len(data) if alone else list(map(str, columns["context"].tolist()))
-    labels = zip(of_items, map(str, items.ids.tolist()), strict=True)
+    labels = [("" if alone else str(context), str(label)) for context, label in items.labels]
     compared = [zip(contexts, map(str, columns[side].tolist()), strict=True) for side in ("first", "second")]
     rows = look_up(chain(*compared), labels).astype(np.int64).reshape(2, -1)
     if rows.min() < 0:
@@ -234,7 +233,7 @@ def scored_items(
         texts = Items.of(name_or_path) if items is None else items
         scored = tuple(texts.scores)
         if not scored:
-            raise ComparisonsError(f"{file} has no human scores to compare with; name it with --columns scores=NAME")
+            raise ComparisonsError(f"{file} has no human scores to compare with; name it with scores='NAME'")
     wanted = tuple(attributes)
     if unknown := [attribute for attribute in wanted if attribute not in texts.scores]:
         raise ComparisonsError(f"{name} has no human scores {unknown[0]!r}; it has {', '.join(scored)}")
@@ -245,7 +244,7 @@ def _file(place: Path, name: str) -> Path:
     """The file of a data set in a folder, or the file itself."""
     file = place if place.is_file() else _named(place, name)
     if file is None:
-        raise ValueError(f"there is no {name}.jsonl (or .json, .csv, .parquet) in {place}; name its folder with --data")
+        raise ValueError(f"there is no {name}.jsonl (or .json, .csv, .parquet) in {place}; name its `folder`")
     return file
 
 
@@ -262,11 +261,11 @@ def _judged(name: str, place: Path | None, attributes: tuple[str, ...], named: b
         f"> {name}.{first}.csv`"
     )
     if place is None:
-        raise ValueError(f"say where the judgements are with --judgements: {remedy}")
+        raise ValueError(f"say where the judgements are with `judgements`: {remedy}")
     if place.is_file():
         if len(attributes) > 1:
             raise ValueError(
-                f"{place} holds the judgements of one attribute; say which with --attribute: {', '.join(attributes)}"
+                f"{place} holds the judgements of one attribute; say which with `attribute`: {', '.join(attributes)}"
             )
         return {first: place}
     files = ((attribute, _named(place, f"{name}.{attribute}")) for attribute in attributes)

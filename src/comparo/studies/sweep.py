@@ -20,7 +20,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from multiprocessing import get_context
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -35,17 +35,6 @@ from comparo.studies.recorded import Recorded
 from comparo.types import Array
 
 DECISIONS = ("win-ratio", "bt", "poe-g-hard")
-
-
-class Scorer(Protocol):
-    """Scores from comparisons of every context."""
-
-    @property
-    def independent(self) -> bool:
-        """Whether the scores of a context depend on its own comparisons alone."""
-
-    def __call__(self, comparisons: Comparisons) -> Ranking:
-        """A score for every item of every context."""
 
 
 @dataclass(frozen=True)
@@ -95,11 +84,8 @@ class Cell:
     pearson: Array
     by_context: Array
 
-    def __str__(self) -> str:
-        return f"{100 * np.mean(self.spearman):.1f} ± {100 * deviation(self.spearman):.1f}"
 
-
-def evaluate(draws: Draws, scorer: Scorer) -> Cell:
+def evaluate(draws: Draws, scorer: Fit) -> Cell:
     """The cell of a scorer on draws of recorded judgements.
 
     >>> from comparo.studies.draws import draw
@@ -110,7 +96,7 @@ def evaluate(draws: Draws, scorer: Scorer) -> Cell:
     return correlate(draws.recorded, score(draws, scorer))
 
 
-def score(draws: Draws, scorer: Scorer) -> Array:
+def score(draws: Draws, scorer: Fit) -> Array:
     """The scores of all candidates in each draw, shape (S, n), in the recorded order."""
     recorded, number = draws.recorded, len(draws)
     if draws.whole and number > 1:
@@ -132,8 +118,6 @@ def placed(recorded: Recorded, scored: Ranking, draws: int) -> Array:
     place = order[np.searchsorted(known, context * items + scored.graph.item, sorter=order)]
     found = np.full((draws, candidates), np.nan)
     found[draw, place] = scored.scores
-    if np.isnan(found).any():
-        raise ValueError("the scorer left items without a score, or with one that is no number; score every item")
     return found
 
 
@@ -164,10 +148,7 @@ def correlate(recorded: Recorded, scores: Array) -> Cell:
 
 def column_means(rows: Sequence[Array]) -> Array:
     """The mean of several rows (C,) column by column without NaN; NaN where a column has no number."""
-    table = np.array(rows)
-    known = ~np.isnan(table)
-    total = np.sum(np.where(known, table, 0.0), axis=0)
-    return np.asarray(np.divide(total, known.sum(axis=0), out=np.full(len(total), np.nan), where=known.any(axis=0)))
+    return np.asarray(np.ma.masked_invalid(rows).mean(axis=0).filled(np.nan))
 
 
 def deviation(values: Array) -> float:
@@ -190,7 +171,7 @@ class Way:
     """
 
     name: str
-    scorer: Scorer
+    scorer: Fit
     orders: Orders = "both"
     strategy: Strategy = "random"
 
@@ -236,10 +217,10 @@ class Results:
         found = self.values(way, calls, attribute=attribute)
         return float("nan") if found is None else float(np.mean(found))
 
-    def whole(self, way: str, measure: Measure = "spearman", attribute: str | None = None) -> float:
-        """The correlation from all that was recorded."""
+    def whole(self, way: str, attribute: str | None = None) -> float:
+        """Spearman's correlation from all that was recorded."""
         names = self.attributes if attribute is None else (attribute,)
-        return float(np.mean([getattr(self.cells[name, way, None], measure) for name in names]))
+        return float(np.mean([self.cells[name, way, None].spearman for name in names]))
 
     def by_context(self, way: str, calls: str) -> Array:
         """Spearman's correlation in each context, shape (C,), mean over draws and attributes."""

@@ -122,8 +122,8 @@ class Table:
         return csv_text(columns)
 
 
-def correlations_table(results: Results, measure: Measure = "spearman", attribute: str | None = None) -> Table:
-    """Ways × calls: the mean over contexts and attributes (or one of them), ± the standard deviation over draws.
+def correlations_table(results: Results, measure: Measure = "spearman") -> Table:
+    """Ways × calls: the mean over contexts and attributes, ± the standard deviation over draws.
 
     >>> from comparo.studies.recorded import example
     >>> from comparo.studies.sweep import sweep
@@ -132,10 +132,10 @@ def correlations_table(results: Results, measure: Measure = "spearman", attribut
     'method,4,4 ±,all = 6,all = 6 ±\\npoe-bt,100.0,0.0,100.0,0.0\\n'
     """
     rows = (
-        [way.name, *(entry(results.values(way.name, calls, measure, attribute)) for calls in results.calls)]
+        [way.name, *(entry(results.values(way.name, calls, measure)) for calls in results.calls)]
         for way in results.ways
     )
-    title = f"{measure.capitalize()} × 100, {attribute or ', '.join(results.attributes)}, {results.draws} draws"
+    title = f"{measure.capitalize()} × 100, {', '.join(results.attributes)}, {results.draws} draws"
     return Table.of(title, ("method", *(heading(results, calls) for calls in results.calls)), rows)
 
 

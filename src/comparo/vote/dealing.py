@@ -36,6 +36,7 @@ from comparo.vote.ballots import Ballot, Pair
 
 BASE = 3  # votes per text; docs/measurements/votes.md has what the ranking is worth after few and many votes
 LEFT = timedelta(minutes=30)  # after which an open ballot counts as left: several times what two long texts take
+AHEAD = 2  # pairs of a context per judge that are chosen ahead: the next one, and the one after
 TRIES = 20  # of a selector, for a line-up that was not chosen before
 Vote = Any  # a row of `Comparisons.from_rows`
 
@@ -202,10 +203,6 @@ class Dealer:
         first, *rest = self._placed(voter, context, sorted(items, key=lambda item: self.items.row(context, item)))
         return context, first, rest[0] if self.size == 2 else Rest(rest)
 
-    def ahead(self, voters: int) -> int:
-        """The number of pairs of a context that are chosen ahead: the next one of each judge, and the one after."""
-        return 2 * max(1, voters)
-
     def _wanted(self, pair: Pair) -> int:
         """How many votes a pair should have: two for a share `twice` of pairs, spread evenly, else one."""
         number = self._numbers[pair]
@@ -230,7 +227,7 @@ class Dealer:
         others = sorted(self.decks, key=lambda name: self._begun[name] / len(self.decks[name].ids))
         for context in (*here, *others):
             found = self.decks[context].take(
-                partial(self._is_known, context), self.ahead(voters), partial(self._seen, voter, context)
+                partial(self._is_known, context), AHEAD * voters, partial(self._seen, voter, context)
             )
             if found is not None:
                 return context, frozenset(found)

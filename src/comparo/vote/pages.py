@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
@@ -22,6 +22,7 @@ from markupsafe import Markup, escape
 
 from comparo.data.prompts import Question
 from comparo.data.wordings import LETTERS
+from comparo.ranking.tabular import rows_of
 from comparo.report.making import question
 from comparo.report.page import environment
 from comparo.vote.ballots import Ballot
@@ -130,19 +131,17 @@ class Pages:
         }
 
 
-def _rows(standing: Standing) -> tuple[list[Mapping[str, Any]], int]:
+def _rows(standing: Standing) -> tuple[list[dict[str, Any]], int]:
     """The first rows of the ranking, each with the places of its interval in per cent, and how many more there are."""
     if standing.ranking is None:
         return [], 0
-    columns = {name: column.tolist() for name, column in standing.ranking.to_columns().items()}
-    known = [value for name in ("low", "score", "high") for value in columns[name][:SHOWN] if math.isfinite(value)]
+    rows = rows_of(standing.ranking.to_columns(), SHOWN)
+    known = [row[name] for row in rows for name in ("low", "score", "high") if math.isfinite(row[name])]
     low, high = min(known, default=0.0), max(known, default=1.0)
-    rows: list[Mapping[str, Any]] = []
-    for number in range(min(SHOWN, len(columns["item"]))):
-        row = {name: column[number] for name, column in columns.items()}
+    for row in rows:
         ends = [row[name] if math.isfinite(row[name]) else row["score"] for name in ("low", "score", "high")]
-        rows.append({**row, "x": [f"{100 * (end - low) / max(high - low, 1e-9):.1f}" for end in ends]})
-    return rows, len(columns["item"]) - len(rows)
+        row["x"] = [f"{100 * (end - low) / max(high - low, 1e-9):.1f}" for end in ends]
+    return rows, len(standing.ranking) - len(rows)
 
 
 _PARSER = MarkdownIt("commonmark", {"html": False})

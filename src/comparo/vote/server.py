@@ -42,13 +42,13 @@ def open_socket(host: str, port: int | None, last: int | None = None) -> socket.
         try:
             return _listening(host, number)
         except socket.gaierror as error:
-            raise ValueError(f"--host {host}: there is no such address ({error.strerror})") from error
+            raise ValueError(f"host={host!r}: there is no such address ({error.strerror})") from error
         except OSError as error:
             if error.errno == errno.EADDRNOTAVAIL:
-                raise ValueError(f"--host {host} is not an address of this machine; 0.0.0.0 is all of them") from error
+                raise ValueError(f"host={host!r} is not an address of this machine; 0.0.0.0 is all of them") from error
             if port is not None or number == 0:
                 why = "is taken" if error.errno == errno.EADDRINUSE else f"cannot be opened ({error.strerror})"
-                raise ValueError(f"--port {number} {why}; choose another, or leave --port out") from error
+                raise ValueError(f"`port={number}` {why}; choose another, or leave it out") from error
     raise AssertionError("a free port is tried last")
 
 

@@ -95,7 +95,7 @@ def _look(name: str) -> str:
 
 
 def parse_names(text: str) -> list[str]:
-    """The names in a list with commas between them, as `--for` has it.
+    """The names in a list with commas between them, such as ana,bo.
 
     >>> parse_names("ana, bo,cy")
     ['ana', 'bo', 'cy']
@@ -105,7 +105,7 @@ def parse_names(text: str) -> list[str]:
         try:
             names.append(checked_name(part, names))
         except ValueError as error:
-            raise ValueError(f"--for {visible(text)}: {error}") from error
+            raise ValueError(f"judges={text!r}: {error}") from error
     return names
 
 
@@ -200,7 +200,7 @@ class Voting:
 
     def __post_init__(self) -> None:
         if not 0 <= self.twice <= 1:
-            raise ValueError(f"--twice {self.twice} is not a share of the pairs, from 0 to 1")
+            raise ValueError(f"`twice={self.twice}` is not a share of the pairs, from 0 to 1")
         task = self.task()  # which checks the rest
         if self.prompt.size > 2:
             task.check_lineups(self._sizes)
@@ -236,7 +236,7 @@ class Voting:
         if change := self._change(folder):
             raise WrongFolderError(
                 f"{folder} has votes about other texts: {change.described(with_added=True)}. Give the texts as they "
-                "were to go on, choose another --out, or start anew with --fresh, which keeps the votes elsewhere"
+                "were to go on, choose another `out`, or start anew with fresh=True, which keeps the votes elsewhere"
             )
 
     def before(self) -> tuple[Path, str] | None:

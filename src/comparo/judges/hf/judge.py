@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError, pip_install
-from comparo.judges.chat import Chat, Encoded, digest_of, gathered, pulls
+from comparo.judges.chat import Chat, Encoded, digest_of, first_line, gathered, pulls
 from comparo.judges.hf.batching import DEEPEST, Batch, Batches, split
 from comparo.judges.hf.network import Network
 from comparo.judges.labels import Spellings, common_prefix, likeliest_path
@@ -238,7 +238,7 @@ class HfJudge:
             found = self._network.probabilities(batch, labels)
         except (LookupError, RuntimeError, ValueError) as problem:
             if size == 1:
-                yield _Running(batch, f"the model failed: {_first_line(problem)}", started)
+                yield _Running(batch, f"the model failed: {first_line(problem)}", started)
             else:
                 for half in split(batch):
                     yield from self._start(half, labels)
@@ -319,7 +319,7 @@ def _open(transformers: Any, model: str, revision: str | None, **options: Any) -
             kind = auto[bool(config.is_encoder_decoder)]
             return tokenizer, kind.from_pretrained(source, config=config, **place, **options)
     except (OSError, ValueError) as problem:  # transformers raises either for what it does not find or know
-        reason = _first_line(problem)
+        reason = first_line(problem)
         remedy = (
             "check that the folder holds config.json, the tokenizer and the weights"
             if known
@@ -342,10 +342,6 @@ def _no_progress_bars() -> Iterator[None]:
         yield
     finally:
         bar.__init__ = init
-
-
-def _first_line(problem: Exception) -> str:
-    return str(problem).strip().partition("\n")[0] or type(problem).__name__
 
 
 def _window(config: Any, tokenizer: Any, asked: int | None) -> int | None:

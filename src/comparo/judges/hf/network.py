@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from comparo.errors import JudgeError
+from comparo.judges.chat import first_line
 from comparo.judges.hf.attention import NAME, place, register
 from comparo.judges.hf.batching import Batch, Tree, grow
 from comparo.judges.labels import Spellings
@@ -85,7 +86,7 @@ class Network:
         try:
             reason = self._unreadable()
         except Exception as problem:  # of any kind: trees are then not used
-            reason = str(problem).partition("\n")[0] or type(problem).__name__
+            reason = first_line(problem)
         if reason:
             _logger.info("questions are not laid out as a tree: %s", reason)
         return not reason

@@ -188,13 +188,23 @@ def multiply(
         return _multiply(comparisons, expert, prior, bias, is_scaled, limits)
     rows, whole = comparisons.lineup, comparisons.weights
 
-    def solved(weight: Array, _: int) -> tuple[Array, tuple[Product, Array], float]:
-        product = _multiply(replace(comparisons, weight=weight), expert, prior, bias, is_scaled, limits)
+    def solved(state: _Weighed, _: int) -> tuple[_Weighed, tuple[Product, _Weighed], float]:
+        weight, scaled = state
+        product = _multiply(replace(comparisons, weight=weight), expert, scaled, bias, False, limits)
+        product = replace(product, comparisons=comparisons, prior=prior)
         new = luce_weights(rows, comparisons.p, whole, product.differences(slice(None)))
-        return weight, (product, new), float(np.max(np.abs(new - weight)))
+        moved = float(np.max(np.abs(new - weight)))
+        if is_scaled and prior != "first":
+            last, scaled = float(scaled), float(prior / np.sqrt(product.dispersion))
+            moved += abs(scaled / last - 1.0)
+        return state, (product, (new, scaled)), moved
 
-    _, (product, _), _, converged = settle(whole, solved, lambda _, found, __: found[1], LUCE_CHANGE, LUCE_ROUNDS)
-    return replace(product, comparisons=comparisons, converged=product.converged and converged)
+    start: _Weighed = (whole, prior)
+    _, (product, _), _, converged = settle(start, solved, lambda _, found, __: found[1], LUCE_CHANGE, LUCE_ROUNDS)
+    return replace(product, converged=product.converged and converged)
+
+
+_Weighed = tuple[Array, float | Literal["first"]]  # the weights of rows of line-ups, and the prior, in units of φ
 
 
 LUCE_ROUNDS, LUCE_CHANGE = 200, 1e-10  # of the weights of choices among several texts

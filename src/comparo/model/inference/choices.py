@@ -170,8 +170,8 @@ class Choices:
         """The next sites and γ, from mean and variance of the difference of each pair (M,)."""
         shown = mean + self.offset
         state = self._with_biases(shown, variance) if self.is_biased and self.determines_biases else self
-        state = state._with_ties(shown, variance)._with_masses(shown)
         centre, cavity = without_site(mean, variance, self.c, self.pull)
+        state = state._with_ties(shown, variance)._with_masses(centre + self.offset)
         asked = np.any(state.weight > 0, axis=0)
         found, spread = choice_moments(centre + self.offset, cavity, state._asked)
         c, pull = sites_from(found - self.offset, spread, centre, cavity)
@@ -214,7 +214,7 @@ class Choices:
         if self.nu is not None and self.tied is not None:
             total += float(np.sum(self.tied[self.nu > 0] * np.log(self.nu[self.nu > 0])))
         if self.lineup is not None:
-            p, shown = self._as_shown(mean + self.offset)
+            p, shown = self._as_shown(m + self.offset)
             total += luce_excess(self.lineup, p, np.sum(self.weight, axis=0), shown)
         return total + gaussian
 
@@ -241,7 +241,7 @@ class Choices:
         return replace(self, nu=next_parameters(self.nu, self.tied, chance.ravel(), self.weight.ravel(), judge))
 
     def _with_masses(self, mean: Array) -> Choices:
-        """The weights of choices among several texts, given the mean of each difference (M,)."""
+        """The weights of choices among several texts, given the mean of each difference without its own site (M,)."""
         if self.lineup is None or self.whole is None:
             return self
         p, shown = self._as_shown(mean)

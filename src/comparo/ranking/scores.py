@@ -1,0 +1,223 @@
+"""Scores of candidates with their uncertainty and what they rest on: a judge, a panel, votes, an earlier ranking."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from comparo.data.comparisons import Comparisons
+from comparo.model.estimators.panel import Panel
+from comparo.model.estimators.poe import Product
+from comparo.model.inference.random_effects import Effects
+from comparo.model.inference.soft import equality
+from comparo.model.linalg.graph import Graph
+from comparo.model.posterior import Covariance
+from comparo.ranking.ranks import ranks, tiers
+from comparo.types import Array, Index, Mask
+
+Estimate = Literal["judge", "consensus"]
+Whose = Literal["judge", "consensus", "people"]
+
+
+@dataclass(frozen=True, eq=False)
+class Grown:
+    """The earlier state of a ranking that grew; arrays have one entry per candidate, as `Ranking.items`.
+
+    Parameters
+    ----------
+    new : Whether each candidate is new, shape (n,).
+    score, low, high : The score of each before, and its interval, shape (n,); NaN for new ones.
+    rank, rank_now : Its rank before and now, both among those that are in both rankings, shape (n,); 0 for new ones.
+    left_out : How many judgements about changed or removed texts were left out.
+    """
+
+    new: Mask
+    score: Array
+    low: Array
+    high: Array
+    rank: NDArray[np.int64]
+    rank_now: NDArray[np.int64]
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """A summary of people's votes.
+
+    Parameters
+    ----------
+    votes, voters : How many votes there are, and by how many people.
+    level : The coverage of the interval of the validity.
+    validity, low, high : k with its interval, the share of the judge's view of a text beyond its group that people
+        share; None where no groups are known.
+    correlation : The expected correlation of the scores with people's; 0 counts for the case that all texts are equal.
+    alone : The same from the votes alone, without the machine.
+    worth : How many votes of people alone would give the same, r²/(1 − r²) being proportional to their number.
+    is_scattered : Whether hardly any text is in two votes.
+    """
+
+    votes: int
+    voters: int
+    level: float
+    validity: float | None
+    low: float | None
+    high: float | None
+    correlation: float
+    alone: float
+    worth: float
+    is_scattered: bool = False
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know before trusting the intervals."""
+        if not self.is_scattered:
+            return ()
+        return (
+            "hardly any text is in two votes, so that they do not tell how much texts of one group vary: the intervals "
+            "of people's scores may be far off; ask about the same texts again, or use `powered` for groups",
+        )
+
+    @property
+    def sentence(self) -> str:
+        """The summary as a sentence.
+
+        >>> print(People(50, 2, 0.95, 0.2, 0.05, 0.4, 0.6, 0.45, 107.0).sentence)
+        50 votes of 2 people with the judge's answers are worth about as much as 107 votes alone: the expected
+        correlation with people's scores is 0.60, and 0.45 from the votes alone. Of what the judge says about a text
+        beyond its group, people share 0.20 (0.05 to 0.40).
+        """
+        who = f"{self.votes:,} votes of {self.voters:,} people" if self.voters > 1 else f"{self.votes:,} votes"
+        sentence = (
+            f"{who} with the judge's answers are worth about as much as {self.worth:,.0f} votes alone: the expected "
+            f"correlation with people's scores is {self.correlation:.2f}, and {self.alone:.2f} from the votes alone."
+        )
+        if self.validity is None or self.low is None or self.high is None:
+            return sentence
+        shared = f"{self.validity:.2f} ({self.low:.2f} to {self.high:.2f})"
+        if not np.isfinite([self.validity, self.low, self.high]).all():  # a ratio whose denominator may be 0
+            shared = "an unknown share; more votes tell it"
+        return f"{sentence} Of what the judge says about a text beyond its group, people share {shared}."
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The fields of a `Ranking`, which describes them, and what they imply for each candidate."""
+
+    method: str
+    comparisons: Comparisons
+    graph: Graph
+    scores: Array
+    covariance: Covariance
+    level: float = 0.95
+    product: Product | None = None
+    converged: bool = True
+    validity: float | None = None
+    opinion: Self | None = field(default=None, repr=False)
+    panel: Panel | None = field(default=None, repr=False)
+    controlled: Self | None = field(default=None, repr=False)
+    group: tuple[Index, NDArray[Any]] | None = field(default=None, repr=False)
+    people: People | None = None
+    grown: Grown | None = field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        """How many candidates are ranked."""
+        return self.graph.nodes
+
+    @property
+    def items(self) -> NDArray[Any]:
+        """The label of each candidate."""
+        return np.asarray(self.comparisons.items[self.graph.item])
+
+    @property
+    def context(self) -> NDArray[Any] | None:
+        """The context's label of each candidate; None where the comparisons have no contexts."""
+        contexts = self.comparisons.contexts
+        return None if contexts is None else np.asarray(contexts[self.graph.context])
+
+    @property
+    def contexts(self) -> NDArray[Any] | None:
+        """The label of each context, shape (C,), as `bias`, `expected_spearman` and `top_probability` have them."""
+        return self.comparisons.contexts
+
+    @property
+    def std(self) -> Array:
+        """Standard error of each score; NaN for an item that was never compared."""
+        return self.covariance.std
+
+    @property
+    def low(self) -> Array:
+        """Lower end of each score's interval of coverage `level`."""
+        return np.asarray(self.scores + ndtri((1 - self.level) / 2) * self.std)
+
+    @property
+    def high(self) -> Array:
+        """Upper end of each score's interval of coverage `level`."""
+        return np.asarray(self.scores - ndtri((1 - self.level) / 2) * self.std)
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """How many comparisons each candidate is in."""
+        return self.graph.degrees()
+
+    @cached_property
+    def component(self) -> NDArray[np.int32]:
+        """The connected component of each candidate, numbered from 1 in its context."""
+        first_of_context = self.graph.component[self.graph.starts[:-1]]
+        return np.asarray(self.graph.component - np.repeat(first_of_context, np.diff(self.graph.starts)) + 1)
+
+    @cached_property
+    def rank(self) -> NDArray[np.int64]:
+        """1 for the best of each component; equal scores share a rank."""
+        return ranks(self.graph, self.scores)
+
+    @cached_property
+    def tier(self) -> NDArray[np.int64]:
+        """1 for the best tier of each component; items that cannot be distinguished share one.
+
+        A tier ends before the first item that its best item beats with a probability of at least `level`. Contexts of
+        more than 4096 items take the errors of two scores as independent. All are in one tier where a test at
+        1 − `level` (`equality`) does not show that any items differ: equal items are split in at most that share of
+        runs.
+        """
+        if equality(self.comparisons, self.covariance.pattern.limits) > 1 - self.level:
+            return np.ones(len(self), dtype=np.int64)
+        return tiers(self.scores, self.covariance, self.level)
+
+    @property
+    def estimate(self) -> Whose:
+        """Whose ranking it is: "judge", "consensus" (people's, estimated from one judge) or "people" (with votes)."""
+        if self.people is not None:
+            return "people"
+        return "judge" if self.opinion is None else "consensus"
+
+    @property
+    def judged(self) -> Self:
+        """The judge's own ranking, from which a consensus is estimated."""
+        return self if self.opinion is None else self.opinion
+
+    @property
+    def bias(self) -> Array | None:
+        """γ by context and judge, or voice of a panel, (C, J), in the order of `contexts`; None without a bias term."""
+        bias = np.empty((0, 0)) if self.product is None else self.product.bias
+        if self.panel is not None:
+            bias = self.panel.bias
+        if bias.size == 0:
+            return None
+        return bias[np.argsort(self.graph.context[self.graph.starts[:-1]], kind="stable")]
+
+    @property
+    def effects(self) -> Effects | None:
+        """The variances of scores, groups, styles, biases and noise; None where the prior was not estimated.
+
+        >>> from comparo import fit
+        >>> rows = [("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7), ("c", "b", 0.4)]
+        >>> effects = fit(rows, prior="estimated").effects
+        >>> effects.scores > 0, effects.groups
+        (True, None)
+        """
+        return None if self.product is None else self.product.effects

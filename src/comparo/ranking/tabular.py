@@ -1,0 +1,126 @@
+"""Tables of named columns: a frame, CSV, JSON, aligned text and HTML."""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comparo.data.columns import frame_from_columns
+from comparo.data.sanitize import visible
+from comparo.data.writing import csv_text
+
+Columns = dict[str, NDArray[Any]]
+SHOWN = 100  # rows
+
+
+class Tabular:
+    """The table of `to_columns` as a frame and as CSV."""
+
+    def to_columns(self) -> Columns:
+        """The table as columns."""
+        raise NotImplementedError
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """The table of `to_columns` as a pandas, polars or pyarrow frame: the first that is installed, or `backend`."""
+        return frame_from_columns(self.to_columns(), backend)
+
+    @overload
+    def to_csv(self) -> str: ...
+    @overload
+    def to_csv(self, path: str | os.PathLike[str]) -> None: ...
+    def to_csv(self, path: str | os.PathLike[str] | None = None) -> str | None:
+        """Return the table of `to_columns` as CSV, or write it to `path`; missing numbers are empty fields."""
+        if path is None:
+            return self._csv
+        Path(path).write_text(self._csv, encoding="utf-8", newline="")
+        return None
+
+    @cached_property
+    def _csv(self) -> str:
+        return csv_text(self.to_columns())
+
+
+def table_text(table: Columns, notes: Sequence[str]) -> str:
+    """Return the first rows of a ranking's columns as aligned text, followed by its notes.
+
+    >>> print(table_text({"item": np.array(["ana", "bo"]), "score": np.array([1.0, -1.0])}, ()))
+    item   score
+    ana    1.000
+    bo    -1.000
+    """
+    columns = [
+        [name, *(visible(_shown(value), lines=False) for value in column[:SHOWN].tolist())]
+        for name, column in table.items()
+    ]
+    is_text = [column.dtype.kind in "OUS" for column in table.values()]
+    widths = [max(map(len, column)) for column in columns]
+    lines = []
+    for row in zip(*columns, strict=True):
+        cells = zip(row, widths, is_text, strict=True)
+        lines.append(
+            "  ".join(cell.ljust(width) if left else cell.rjust(width) for cell, width, left in cells).rstrip()
+        )
+    hidden = len(next(iter(table.values()))) - SHOWN
+    return "\n".join([*lines, *([f"{hidden} more"] if hidden > 0 else []), *map(visible, notes)])
+
+
+def table_html(table: Columns, level: float, notes: Sequence[str]) -> str:
+    """Return the first rows of a ranking's columns and its notes as HTML; every label is escaped.
+
+    >>> table = {"item": np.array(["<a>"]), "low": np.array([0.1]), "high": np.array([0.3])}
+    >>> "<td>&lt;a&gt;</td><td>0.100</td>" in table_html(table, 0.95, ())
+    True
+    """
+    columns = {name: column[:SHOWN].tolist() for name, column in table.items()}
+    cells = [[html.escape(_shown(value)) for value in column] for column in columns.values()]
+    head = "".join(f"<th>{name}</th>" for name in columns)
+    if "low" in columns:
+        cells.append(_bars(columns["low"], columns["high"]))
+        head += f"<th>{100 * level:g}% interval</th>"
+    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in zip(*cells, strict=True))
+    below = "".join(f"<p>{html.escape(note)}</p>" for note in notes)
+    hidden = len(next(iter(table.values()))) - SHOWN
+    more = f"<p>{hidden} more</p>" if hidden > 0 else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}{below}"
+
+
+def rows_of(columns: Mapping[str, NDArray[Any]], most: int | None = None) -> list[dict[str, Any]]:
+    """The first `most` rows of a table (None: all), each by the names of the columns."""
+    values = (column[:most].tolist() for column in columns.values())
+    return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
+
+
+def json_rows(columns: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
+    """A table as JSON holds it: one object per row, null for what is not finite."""
+    return [{name: plain(value) for name, value in row.items()} for row in rows_of(columns)]
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it: None for a number that is not finite."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def _bars(low: list[float], high: list[float]) -> list[str]:
+    """Return each interval as a bar in the colour of the text, all on one scale; empty where it is not known."""
+    known = [(begin, end) for begin, end in zip(low, high, strict=True) if np.isfinite(end - begin)]
+    least = min((begin for begin, _ in known), default=0.0)
+    span = max((end for _, end in known), default=0.0) - least or 1.0
+    style = "height:.5em;min-width:2px;border-radius:.25em;background:currentColor;opacity:.6"
+    bars = []
+    for begin, end in zip(low, high, strict=True):
+        position = f"margin-left:{100 * (begin - least) / span:.1f}%;width:{100 * (end - begin) / span:.1f}%"
+        bar = f'<div style="{position};{style}"></div>' if np.isfinite(end - begin) else ""
+        bars.append(f'<div style="width:10em" aria-hidden="true">{bar}</div>')
+    return bars

@@ -8,7 +8,7 @@
 
 The first two are of the judge's last context until each of its texts could have been shown once. No judge sees a pair
 twice. The text that the judge has seen less often on the left than on the right is on the left; in a line-up each text
-is where the judge has seen it least often. What is said of pairs holds for line-ups, by `LineupSelector`.
+is where the judge has seen it least often. Line-ups are dealt as pairs are, chosen by `LineupSelector`.
 
 New pairs are chosen by `selection.Selector`: greedy for the first `BASE` votes per text, then adaptive on the votes of
 all judges. Scores from fewer votes are mostly chance, and pairs chosen by them would make the ranking look surer than

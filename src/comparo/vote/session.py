@@ -179,9 +179,8 @@ def is_same(token: str, given: str) -> bool:
 class Voting:
     """What is voted on, by whom, and how pairs are shared out; a ValueError where that is impossible.
 
-    A `prompt` about more than two texts asks line-ups, and what is said of pairs holds for them.
-    `names` are the judges that were named. `twice` is the share of pairs that go to two judges. `first` are the pairs
-    that are asked before all others.
+    A `prompt` about more than two texts asks line-ups in place of pairs. `names` are the judges that were named.
+    `twice` is the share of pairs that go to two judges. `first` are the pairs that are asked before all others.
 
     >>> from comparo.data.prompts import criterion_prompt
     >>> items = Items.of({str(k): f"Text {k}." for k in range(20)})
@@ -259,7 +258,7 @@ class Voting:
     def each(self, judges: int) -> int:
         """The votes to ask of each judge: together as many pairs as `comparo rank` asks by default.
 
-        A line-up of k texts tells as much as k − 1 pairs. No judge can give more than one vote on each pair.
+        A line-up of k texts counts as k − 1 pairs. No judge can give more than one vote on each pair.
         """
         calls = sum(number for number, _ in Budget.of(DEFAULT_BUDGET).calls(self._sizes, "both").values())
         share = self.twice if judges > 1 else 0.0

@@ -657,12 +657,12 @@ def test_the_organiser_sees_judges_agreement_and_the_ranking(texts, tmp_path, ru
     assert record.ranking.to_csv() == shown
     members = who_judged(record)["members"]  # one position bias of each judge, the one that the ranking corrects for
     for name, gamma in zip(record.ranking.comparisons.judges, record.ranking.bias[0], strict=True):
-        (member,) = [member for member in members if member.name == name]
-        assert member.favours == favours(float(expit(-gamma)))
+        (member,) = [member for member in members if member["name"] == name]
+        assert member["favours"] == favours(float(expit(-gamma)))
         cells = re.findall(r'<td class="n">(.*?)</td>', live.split(f"<bdi>{name}</bdi>")[1].split("</tr>")[0])
         share, interval = cells[-1].removesuffix("</small>").split("<small>")
         assert share == f"{expit(-gamma):.0%}"
-        assert member.favours_interval == interval or gamma > 0  # of the right side then
+        assert member["favours_interval"] == interval or gamma > 0  # of the right side then
     assert dict(_making(record)["settings"])["method"].startswith("votes (")  # the estimator that was used
     votes = list(csv.DictReader(io.StringIO(text)))
     assert len(votes) == 90

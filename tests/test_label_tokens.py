@@ -442,3 +442,12 @@ def test_a_label_of_a_line_up_that_was_not_read_has_a_finite_logarithm():
     assert (p, mass) == pytest.approx((0.0, 1.0))
     assert all(math.isfinite(float(share)) for share in said.split("|"))
     assert lineup_probability({(): [("The", -0.1)]}, Words("ABC"), 3) is None
+
+
+def test_a_line_up_of_logits_that_are_no_numbers_is_a_failure():
+    judge = hf.judge_with(make_model("llama"), TOKENIZERS["bytes"], "tiny")
+    judge._network._model.get_output_embeddings().weight.data.fill_(math.nan)
+    [answer] = judge.judge(some_lineups(1), LINEUP)
+    assert answer.failed
+    assert answer.lineup == ""
+    assert math.isnan(answer.p)

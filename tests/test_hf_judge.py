@@ -18,6 +18,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokeni
 
 from comparo.data.criteria_prompt import criteria_prompt
 from comparo.data.prompts import Prompt, Question, criterion_prompt
+from comparo.data.wordings import LETTERS
 from comparo.errors import JudgeError
 from comparo.judges import load_judge
 from comparo.judges.chat import Chat, Encoded
@@ -131,10 +132,10 @@ def some_questions(count: int = 12, contexts: int = 3) -> list[Question]:
 
 
 def written(question: Question) -> str:
-    return (
-        f"Dialogue: {question.context_text}\n\nResponse A: {question.first_text}\n\nResponse B: {question.second_text}"
-        "\n\nWhich Response is more natural, Response A or Response B?"
-    )
+    named = [f"Response {letter}" for letter in LETTERS[: len(question.texts)]]
+    texts = "".join(f"{name}: {text}\n\n" for name, text in zip(named, question.texts, strict=True))
+    asked = f"Which Response is more natural, {', '.join(named[:-1])} or {named[-1]}?"
+    return f"Dialogue: {question.context_text}\n\n{texts}{asked}"
 
 
 def next_tokens(path: Path, questions: list[Question]) -> Iterator[dict[str, float]]:

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from comparo import Comparisons
+from comparo import Comparisons, rank
 from comparo.cli.demo import WORDS
 from comparo.data.criteria_prompt import criteria_prompt
 from comparo.data.injection import find_injections
 from comparo.data.items import Items
-from comparo.data.prompts import Prompt, Question, criterion_prompt
+from comparo.data.prompts import Prompt, Question, Rest, criterion_prompt
 from comparo.errors import JudgeError
 from comparo.judges import Judgement, load_judge
 from comparo.judges.labels import Words, sequence_probability, spells
@@ -88,6 +88,28 @@ def test_criteria_after_texts_that_are_read_once_are_answered_as_each_is_alone()
 
 
 @pytest.mark.long
+def test_the_embedded_model_answers_line_ups_in_both_runtimes(smollm2, unpacked):
+    prompt = criterion_prompt("longer", wording="delimited").resized(3)
+    asked = Question(1, Rest((2, 3))).with_texts([SHORT, LONG, "Sun."])
+    [mine], [other] = ([*judge.judge([asked], prompt)] for judge in (smollm2, unpacked))
+    shares, others = ([math.exp(float(share)) for share in answer.lineup.split("|")] for answer in (mine, other))
+    assert sum(shares) == pytest.approx(1.0)
+    assert shares[0] == pytest.approx(mine.p)
+    assert 0.5 < mine.mass <= 1
+    assert shares == pytest.approx(others, abs=0.06)
+
+
+@pytest.mark.long
+def test_a_run_of_line_ups_by_the_embedded_model(tmp_path):
+    texts = {f"t{length}": f"{' '.join(WORDS[:length])}." for length in range(2, 20, 3)}
+    options = {"judge": "local/smollm2", "lineup": 3, "out": tmp_path / "run"}
+    ranking = rank(texts, "longer", budget=6, **options)
+    lineup = Comparisons.read(tmp_path / "run").lineup
+    assert len(set(lineup["answer"].tolist())) == 6
+    assert set(lineup["size"].tolist()) == {3}
+    assert sorted(ranking.items.tolist()) == sorted(texts)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("wording", ["paper", "delimited"])
 @pytest.mark.parametrize(

@@ -11,15 +11,16 @@ import transformers
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from comparo.data.prompts import Prompt
+from comparo.data.prompts import DELIMITER, Prompt, Rest, criterion_prompt
 from comparo.judges import load_judge
 from comparo.judges.chat import Chat
 from comparo.judges.hf import judge as hf
-from comparo.judges.labels import Words, find_spellings, sequence_probability
+from comparo.judges.labels import Words, find_spellings, lineup_probability, sequence_probability
 from comparo.judges.verdicts import read_logprobs
 from comparo.judges.vllm import VllmJudge
 from servers import Api
 from servers import tokens as reply_tokens
+from split import one_short
 from test_hf_judge import CHAT, DECODERS, PROMPT, SMALL, WORDS, answers, some_questions, written
 
 SPECIAL = ["<pad>", "<s>", "</s>", "<|user|>", "<|assistant|>"]
@@ -350,3 +351,103 @@ def test_the_engine_is_asked_after_every_beginning_of_a_label_and_one_refusal_is
     assert again[2].error.endswith("Token id 420 is out of vocabulary")
     assert again[2].cut > 1500
     assert [a.p for a in again[:2] + again[3:]] == pytest.approx([a.p for a in found[:2] + found[3:]], abs=1e-9)
+
+
+# Line-ups
+
+LINEUP = PROMPT.resized(4)
+
+
+def some_lineups(count, contexts=3):
+    """Questions about four texts each."""
+    questions = some_questions(2 * count, contexts)
+    return [
+        replace(question, second=Rest((-question.first, "third", "fourth")), other_texts=other.texts)
+        for question, other in zip(questions[:count], questions[count:], strict=True)
+    ]
+
+
+def shares(answer):
+    return [float(share) for share in answer.lineup.split("|")]
+
+
+@pytest.mark.parametrize("name", one_short(["llama", "tied", "window", "capped", "recurrent", "t5"]))
+def test_a_line_up_gives_all_labels_as_the_model_does_one_at_a_time_in_every_way_of_reading(name):
+    tokenizer, model, questions = TOKENIZERS["bytes"], make_model(name), some_lineups(7)
+    vocabulary, want = tokenizer.get_vocab(), []
+    spelled = [[code for word, code in vocabulary.items() if word.strip("Ġ:}").upper() == label] for label in "ABCD"]
+    for question in questions:
+        alone, spaced = (next_logs(model, tokenizer, question, after).exp() for after in ([], ["Ġ"]))
+        each = alone + alone[vocabulary["Ġ"]] * spaced  # every label with and without a space before it
+        want.append([each[codes].sum().item() for codes in spelled])
+    masses = np.sum(want, axis=1)
+    logs = np.log(want) - np.log(masses)[:, None]
+    assert np.ptp(logs, axis=0).min() > 0.03
+    for options in ({"reuse": False, "batch": 1}, {"reuse": False}, {"reuse": True, "batch": 3}, {"reuse": "tree"}):
+        found = answers(hf.judge_with(model, tokenizer, "tiny", **options), questions, LINEUP)
+        np.testing.assert_allclose([shares(answer) for answer in found], logs, atol=1e-3, err_msg=str(options))
+        np.testing.assert_allclose([answer.p for answer in found], np.exp(logs[:, 0]), atol=1e-4)
+        np.testing.assert_allclose([answer.mass for answer in found], masses, rtol=1e-3)
+
+
+def test_the_context_of_line_ups_is_computed_once():
+    tokenizer, model, questions = TOKENIZERS["bytes"], make_model("llama"), some_lineups(6, contexts=1)
+    prompt = criterion_prompt("more natural", "Response", "Dialogue", "delimited").resized(4)
+    computed, found = {}, {}
+    for reuse in (False, True, "tree"):
+        judge, read = hf.judge_with(model, tokenizer, "tiny", reuse=reuse), []
+        hook = model.register_forward_pre_hook(
+            lambda _model, _arguments, options, read=read: read.append(options["input_ids"].numel()), with_kwargs=True
+        )
+        found[reuse] = [shares(answer) for answer in answers(judge, questions, prompt)]
+        hook.remove()
+        computed[reuse] = sum(read)
+    rows, paths = judge._chat.encode(questions, prompt), judge._chat.spellings(prompt).paths
+    shared = judge._shared(rows, prompt)
+    assert tokenizer.decode(rows[0].ids[:shared]).endswith(f"Response A:\n{DELIMITER}\n")
+    assert len(paths) == len(paths[0]) == 1
+    sizes = [len(row.ids) + 1 for row in rows]
+    assert computed[False] == 6 * max(sizes)  # rows are padded to the longest
+    assert computed[True] == shared + 6 * (max(sizes) - shared)
+    assert computed["tree"] <= shared + sum(sizes) - 6 * shared
+    np.testing.assert_allclose(found[True], found[False], atol=1e-3)
+    np.testing.assert_allclose(found["tree"], found[False], atol=1e-3)
+
+
+def test_all_texts_of_a_line_up_are_cut_to_the_window():
+    [question] = some_lineups(1)
+    question = question.with_texts([f"the {word} {'sea ' * 60}" for word in ("cat", "mat", "house", "door")])
+    judge = hf.judge_with(make_model("llama"), TOKENIZERS["bytes"], "tiny", window=120)
+    [answer] = judge.judge([question], LINEUP)
+    [row] = judge._chat.encode([question], LINEUP)
+    assert not answer.failed
+    assert len(row.ids) <= 120
+    assert answer.cut > 4 * 150
+    assert judge._chat.tokenizer.decode(row.ids).count("…") == 4
+
+
+def test_the_engine_answers_line_ups():
+    tokenizer, model, questions = TOKENIZERS["bytes"], make_model("llama"), some_lineups(5)
+    bias = torch.zeros(SMALL["vocab_size"])
+    bias[[tokenizer.get_vocab()[word] for word in ("Ġ", "ĠA", "ĠB", "C", "D")]] = 6.0
+    model.get_output_embeddings().bias = torch.nn.Parameter(bias)
+    exact = answers(hf.judge_with(model, tokenizer, "tiny"), questions, LINEUP)
+    found = answers(VllmJudge("vllm/tiny", {}, Chat(tokenizer, 255), Engine(model), "sampling"), questions, LINEUP)
+    np.testing.assert_allclose([shares(a) for a in found], [shares(a) for a in exact], atol=0.05)
+    assert [a.mass for a in found] == pytest.approx([a.mass for a in exact], abs=0.01)
+
+
+def test_a_label_of_a_line_up_that_was_not_read_has_a_finite_logarithm():
+    p, mass, said = lineup_probability({(): [("B", 0.0)]}, Words("ABC"), 3)
+    assert (p, mass) == pytest.approx((0.0, 1.0))
+    assert all(math.isfinite(float(share)) for share in said.split("|"))
+    assert lineup_probability({(): [("The", -0.1)]}, Words("ABC"), 3) is None
+
+
+def test_a_line_up_of_logits_that_are_no_numbers_is_a_failure():
+    judge = hf.judge_with(make_model("llama"), TOKENIZERS["bytes"], "tiny")
+    judge._network._model.get_output_embeddings().weight.data.fill_(math.nan)
+    [answer] = judge.judge(some_lineups(1), LINEUP)
+    assert answer.failed
+    assert answer.lineup == ""
+    assert math.isnan(answer.p)

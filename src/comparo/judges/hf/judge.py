@@ -276,7 +276,7 @@ class HfJudge:
                     tokens_out=len(reply),
                     seconds=seconds / len(batch.rows),
                     cut=row.cut,
-                    lineup=lineup,
+                    lineup=lineup if math.isfinite(p) else "",
                     error=None if math.isfinite(p) else "the model's logits are not numbers; use dtype='float32'",
                 )
 

@@ -23,6 +23,7 @@ from itertools import combinations
 from typing import Any
 
 UNLISTED = -9999.0  # the log-probability that OpenAI's API gives a token which is not among the 20 likeliest
+LEAST = -34.0  # a logarithm: of two slots that differ by more than 36.7, p is 1 in floating point, as of a choice
 AROUND = " \t\n\r\"'`*_.,:;()[]{}<>▁ĠĊ"  # characters that may surround a label
 
 TokenPath = tuple[Any, ...]
@@ -59,34 +60,21 @@ def spells(token: str, label: str) -> bool:
     return token.strip(AROUND).casefold() == label.strip().casefold()
 
 
-def sequence_probability(
-    read: Mapping[TokenPath, Sequence[tuple[Any, float]]], spelling: Words | Spellings, count: int
-) -> tuple[float, float] | None:
-    """p and the mass ΣP from the log-probabilities of the likeliest tokens after each path; None without any label.
+def label_masses(
+    read: Mapping[TokenPath, Sequence[tuple[Any, float]]], spelling: Words | Spellings, count: int, *, is_scale: bool
+) -> list[float] | None:
+    """P of each of the `count` labels from the log-probabilities of the likeliest tokens after each path.
 
-    Of two labels, p = P(A) / (P(A) + P(B)). Of the S = `count` labels of a scale, the highest first, p is where the
-    expected label lies between the last and the first:
-
-        p = Σ_k v_k P(label_k) / Σ_k P(label_k),   v_k = 1 − k / (S − 1),   k = 0 … S − 1
-
-    The spellings of a label are summed. Where one label is the beginning of another (1 and 10), what continues to the
-    longer one is subtracted from the shorter one. Where only one of two labels is among the tokens, the other gets the
+    None without any label. The spellings of a label are summed. Where one label is the beginning of another (1 and 10),
+    what continues to the longer one is subtracted from the shorter one. A label that is not among the tokens gets the
     largest probability that it can have: after the longest of its beginnings that was read, that of the least likely
-    token, or the remaining probability where that is less. On a longer scale a label that is not among the tokens gets
-    0. Labels among the tokens with −∞ or nan get equal shares of the probability that the other tokens leave: such a
-    value does not show that a label is impossible.
+    token, or the remaining probability where that is less. On a scale it gets 0. Labels among the tokens with −∞ or nan
+    get equal shares of the probability that the other tokens leave: such a value does not show that a label is
+    impossible.
 
-    >>> read = {(): [(" ", math.log(0.9)), ("1", math.log(0.05))], (" ",): [("1", math.log(0.6)), ("2", math.log(0.4))]}
-    >>> p, mass = sequence_probability(read, Words(("1", "2")), 2)
-    >>> round(p, 6), round(mass, 6)
-    (0.621053, 0.95)
-    >>> sequence_probability({(): [("A", math.log(0.9)), ("The", math.log(0.06))]}, Words(("A", "B")), 2)
-    (0.957..., 0.94...)
-    >>> sequence_probability({(): [("5", math.log(0.5)), ("4", math.log(0.25))]}, Words(("5", "4", "3", "2", "1")), 5)
-    (0.916..., 0.75)
-    >>> sequence_probability({(): [("A", math.log(0.1)), ("B", -math.inf), ("The", math.log(0.5))]}, Words("AB"), 2)
-    (0.2..., 0.5)
-    >>> sequence_probability({(): [("The", -0.1)]}, Words(("A", "B")), 2)
+    >>> read = {(): [("A", math.log(0.75)), ("The", math.log(0.125)), ("C", math.log(0.0625))]}
+    >>> [round(mass, 6) for mass in label_masses(read, Words("ABC"), 3, is_scale=False)]
+    [0.75, 0.0625, 0.0625]
     """
     masses, found, most = [0.0] * count, [False] * count, [0.0] * count
     unknown: dict[int, float] = {}
@@ -122,28 +110,75 @@ def sequence_probability(
         return None
     for number in range(count):
         if not found[number]:
-            masses[number] = unknown.get(number, most[number] if count == 2 else 0.0)
+            masses[number] = unknown.get(number, 0.0 if is_scale else most[number])
     masses = [max(mass, 0.0) for mass in masses]
-    mass = sum(masses)
-    if not mass > 0:
-        return None
-    expected = sum(share * (count - 1 - number) for number, share in enumerate(masses)) / ((count - 1) * mass)
+    return masses if sum(masses) > 0 else None
+
+
+def sequence_probability(
+    read: Mapping[TokenPath, Sequence[tuple[Any, float]]], spelling: Words | Spellings, count: int
+) -> tuple[float, float] | None:
+    """p and the mass ΣP from the log-probabilities of the likeliest tokens after each path; None without any label.
+
+    Of two labels, p = P(A) / (P(A) + P(B)). Of the S = `count` labels of a scale, the highest first, p is where the
+    expected label lies between the last and the first:
+
+        p = Σ_k v_k P(label_k) / Σ_k P(label_k),   v_k = 1 − k / (S − 1),   k = 0 … S − 1
+
+    >>> read = {(): [(" ", math.log(0.9)), ("1", math.log(0.05))], (" ",): [("1", math.log(0.6)), ("2", math.log(0.4))]}
+    >>> p, mass = sequence_probability(read, Words(("1", "2")), 2)
+    >>> round(p, 6), round(mass, 6)
+    (0.621053, 0.95)
+    >>> sequence_probability({(): [("A", math.log(0.9)), ("The", math.log(0.06))]}, Words(("A", "B")), 2)
+    (0.957..., 0.94...)
+    >>> sequence_probability({(): [("5", math.log(0.5)), ("4", math.log(0.25))]}, Words(("5", "4", "3", "2", "1")), 5)
+    (0.916..., 0.75)
+    >>> sequence_probability({(): [("A", math.log(0.1)), ("B", -math.inf), ("The", math.log(0.5))]}, Words("AB"), 2)
+    (0.2..., 0.5)
+    >>> sequence_probability({(): [("The", -0.1)]}, Words(("A", "B")), 2)
+    """
+    masses = label_masses(read, spelling, count, is_scale=count > 2)
+    return None if masses is None else expected_label(masses)
+
+
+def expected_label(masses: Sequence[float]) -> tuple[float, float]:
+    """p and the mass ΣP from P of each label, as in `sequence_probability`.
+
+    >>> expected_label([0.5, 0.25, 0.0, 0.25, 0.0])
+    (0.75, 1.0)
+    """
+    mass, last = sum(masses), len(masses) - 1
+    expected = sum(share * (last - number) for number, share in enumerate(masses)) / (last * mass)
     return min(expected, 1.0), min(mass, 1.0)
 
 
-def reply_probability(
-    positions: Sequence[tuple[str, list[tuple[str, float]]]], labels: Sequence[str]
-) -> tuple[float, float] | None:
-    """p and the mass ΣP where a reply begins with a label, from its tokens, each with the likeliest in its place.
+def lineup_answer(logs: Sequence[float]) -> tuple[float, float, str]:
+    """p of the first label among all, their mass ΣP, and the line-up, log P(label) / ΣP of each, from log P of each.
+
+    None is below `LEAST`, a label of probability 0 neither. All are nan where a number is nan.
+
+    >>> p, mass, lineup = lineup_answer([math.log(0.5), math.log(0.25), math.log(0.25)])
+    >>> round(p, 6), round(mass, 6), [round(float(part), 3) for part in lineup.split("|")]
+    (0.5, 1.0, [-0.693, -1.386, -1.386])
+    """
+    most = max(logs)
+    total = most + math.log(sum(math.exp(log - most) for log in logs))
+    shares = [max(log - total, LEAST) for log in logs]
+    return math.exp(shares[0]), min(math.exp(total), 1.0), "|".join(map(repr, shares))
+
+
+def reply_masses(
+    positions: Sequence[tuple[str, list[tuple[str, float]]]], labels: Sequence[str], *, is_scale: bool = False
+) -> list[float] | None:
+    """P of each label where a reply begins with one, from its tokens, each with the likeliest in its place.
 
     Tokens are read as long as the reply so far is the beginning of a label. A token that was not chosen and begins
     exactly one label counts as that label, because its continuation is unknown. A ValueError where a number is not a
     log-probability.
 
     >>> said = [("Fir", [("Fir", math.log(0.6)), ("Sec", math.log(0.3))]), ("st", [("st", 0.0)])]
-    >>> p, mass = reply_probability(said, ("First", "Second"))
-    >>> round(p, 6), round(mass, 6)
-    (0.666667, 0.9)
+    >>> [round(mass, 6) for mass in reply_masses(said, ("First", "Second"))]
+    [0.6, 0.3]
     """
     words = Words(labels)
     path: TokenPath = ()
@@ -157,7 +192,7 @@ def reply_probability(
         path = (*path, token)
         if not any(words.begins(path, number) for number in range(len(labels))):
             break
-    return sequence_probability(read, _Said(labels, read), len(labels))
+    return label_masses(read, _Said(labels, read), len(labels), is_scale=is_scale)
 
 
 class _Said(Words):

@@ -283,9 +283,7 @@ def test_what_is_no_order_is_not_guessed(reply):
     assert read_order(reply, FOUR) is None
 
 
-@pytest.mark.parametrize(
-    "part", ["C>", "*", "[", "Summary ", "<think>", "</think>", "```a", '{"order":', " \n>"]
-)
+@pytest.mark.parametrize("part", ["C>", "*", "[", "Summary ", "<think>", "</think>", "```a", '{"order":', " \n>"])
 def test_hostile_orders_are_read_at_once(part):
     for size in (LONGEST, 100_000):
         assert read_order(part * (size // len(part)), FOUR) is None

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from itertools import permutations
 from typing import Any
 
-from comparo.data.prompts import Question, criterion_prompt
+from comparo.data.prompts import Question, Rest, criterion_prompt
 from comparo.judges.chat import Chat, Encoded
 from comparo.judges.hf import judge as hf
 from comparo.judges.hf.judge import HfJudge
@@ -177,6 +177,37 @@ def table(transformer: Any, tokenizer: Any, *, count: int, shared: bool) -> None
     print(f"{'':13}{apart(timed(judge, asked[:COMPARED]).p, exact)}")
 
 
+def lineups(transformer: Any, tokenizer: Any, contexts: int = 8) -> None:
+    """A line for each number of texts: calls, tokens and observations of differences a second, in one wave of n calls.
+
+    A call about k texts gives k − 1 observations (docs/lineups.md).
+    """
+    draw, known = random.Random(2), words()
+    texts = [[" ".join(draw.choices(known, k=CANDIDATE)) for _ in range(CANDIDATES)] for _ in range(contexts)]
+    shared = [" ".join(draw.choices(known, k=CONTEXT)) for _ in range(contexts)]
+    for size in (2, 3, 4, 6):
+        prompt, asked = PROMPT.resized(size), []
+        for context in range(contexts):
+            for number in range(4 * CANDIDATES):
+                shown = draw.sample(range(CANDIDATES), size)
+                second = shown[1] if size == 2 else Rest(shown[1:])
+                question = Question(shown[0], second, (context, number // CANDIDATES), context_text=shared[context])
+                asked.append(question.with_texts([texts[context][place] for place in shown]))
+        judge = hf.judge_with(copy.deepcopy(transformer), tokenizer, "random")
+        for _ in judge.judge(asked[: judge.ahead], prompt):
+            pass
+        begin = time.perf_counter()
+        answers = list(judge.judge(iter(asked), prompt))
+        seconds = time.perf_counter() - begin
+        assert not any(answer.failed for answer in answers)
+        tokens = sum(answer.tokens_in for answer in answers)
+        calls, seen = len(asked) / seconds, (size - 1) * len(asked)
+        print(
+            f"  {size} texts {calls:8.1f} calls a second, {tokens / len(asked):6.0f} tokens a call, "
+            f"{seen / seconds:8.1f} observations a second, {1000 * seen / tokens:.2f} per 1000 tokens"
+        )
+
+
 def apart(p: dict[Any, float], exact: dict[Any, float]) -> str:
     differences = [abs(p[name] - value) for name, value in exact.items()]
     return f"|p - p in float32|: mean {sum(differences) / len(exact):.1e}, largest {max(differences):.1e}"
@@ -200,6 +231,8 @@ def main() -> None:
         for shared, kind in ((True, "all 240 pairs of a context"), (False, "each pair with its own context")):
             print(f"\n{name}, {kind}")
             table(transformer, tokenizer, count=1920, shared=shared)
+        print(f"\n{name}, line-ups of 16 texts in each of 8 contexts")
+        lineups(transformer, tokenizer)
         del transformer
         torch.cuda.empty_cache()
 

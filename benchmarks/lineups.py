@@ -1,6 +1,6 @@
 """Line-ups against pairs on recorded judgements: the tables of docs/lineups.md.
 
-    python -m benchmarks.lineups [--draws 5] [--sets summeval.coherence …]
+    python -m benchmarks.lineups [--draws 5] [--auto] [--sets summeval.coherence …]
 
 Spearman × 100 with people's scores, the mean over contexts, of Qwen2.5-Coder-1.5B at equal prompt tokens: those of n,
 2n and 4n pairs. A call reads the context and its texts; tokens are counted as characters, which does for a ratio. All
@@ -10,6 +10,7 @@ ways have the same contexts, those of which line-ups were recorded. No constant 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from functools import cached_property
 from itertools import pairwise
 
@@ -24,6 +25,7 @@ from comparo.data.layouts import fields_from_table
 from comparo.methods import quiet_fit
 from comparo.ranking.ranking import Ranking
 from comparo.run.fit_policy import Fitting
+from comparo.run.lineup_choice import SHOWN, chosen_size, rate
 from comparo.selection.selector import Selector
 from comparo.selection.text_features import contrasts
 from comparo.studies.recorded import open_set
@@ -103,6 +105,34 @@ class Recorded:
                 found.append(np.nan_to_num(spearman(ranking.scores[begin:end], human)))
         return 100 * float(np.mean(found))
 
+    def chosen(self, rng: np.random.Generator) -> int:
+        """The number of texts that `lineup="auto"` takes, by pilots of as many answers of one context or two."""
+        some = rng.permutation(len(self.pairs.contexts))[: 1 if len(self.items) > 12 * len(self.pairs.contexts) else 2]
+        rates = {}
+        for size in (2, *SIZES):
+            data = self.pairs if size == 2 else self.lineups[size]
+            own = np.flatnonzero(np.isin(data.context, some))
+            number = own if size == 2 else data.lineup["answer"][own]
+            asked = np.unique(number)
+            kept = rng.choice(asked, min(SHOWN // size, len(asked)), replace=False)
+            tokens = np.mean([self.tokens(context, size) for context in data.contexts[some].tolist()])
+            rates[size] = rate(data.take(own[np.isin(number, kept)]), float(tokens))
+        return chosen_size(rates)
+
+
+def automatic(name: str, draws: int) -> dict[str, float]:
+    """At the tokens of 2n pairs: the mean of every k, of the best in hindsight, and of those that `auto` chose."""
+    recorded, rng = Recorded(name), np.random.default_rng(1)
+    sizes = {2: recorded.agreement(recorded.some_pairs(2, np.random.default_rng(0)), False)}
+    for size in SIZES:
+        fresh = np.random.default_rng(0)
+        sizes[size] = float(
+            np.mean([recorded.agreement(recorded.some_lineups(size, 2, fresh), False) for _ in range(5)])
+        )
+    chosen = [recorded.chosen(rng) for _ in range(draws)]
+    found = {"best k": max(sizes.values()), "auto": float(np.mean([sizes[k] for k in chosen]))}
+    return found | {f"chose {k}": chosen.count(k) / draws for k in (2, *SIZES)}
+
 
 def measured(name: str, draws: int) -> dict[str, float]:
     """The mean over draws of every way at every number of tokens."""
@@ -122,17 +152,42 @@ def measured(name: str, draws: int) -> dict[str, float]:
     return found
 
 
+def picture(means: Mapping[str, float], path: str) -> None:
+    """Accuracy against tokens, of pairs, line-ups and all pairs, as an image."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 3.6), layout="constrained")
+    axes = figure.subplots()
+    for size in (*SIZES[::-1], 2):
+        way = "pairs {}n" if size == 2 else f"{size} texts, {{}}n"
+        known = [(times, means[way.format(times)]) for times in TIMES if np.isfinite(means[way.format(times)])]
+        label = "pairs" if size == 2 else f"line-ups of {size}"
+        axes.plot(*zip(*known, strict=True), "o-", label=label, color=None if size > 2 else "black")
+    axes.axhline(means["all pairs, paper"], color="grey", linestyle="--", label="all pairs, the paper's method")
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(TIMES, [f"{times}n" for times in TIMES])
+    axes.set_xlabel("prompt tokens, as of so many calls about pairs")
+    axes.set_ylabel("Spearman × 100 with people")
+    axes.legend(frameon=False, fontsize=8)
+    figure.savefig(path, dpi=150)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=5)
+    parser.add_argument("--auto", action="store_true", help="what lineup='auto' chooses, and what it is worth")
     parser.add_argument("--sets", nargs="+", default=list(SETS))
+    parser.add_argument("--image", help="draw accuracy against tokens into this file")
     given = parser.parse_args()
-    found = {name: measured(name, given.draws) for name in given.sets}
+    found = {name: (automatic if given.auto else measured)(name, given.draws) for name in given.sets}
     print("| way | " + " | ".join(given.sets) + " | mean |")
     print("| --- |" + " ---: |" * (len(found) + 1))
     for way in next(iter(found.values())):
         values = [found[name][way] for name in given.sets]
         print(f"| {way} | " + " | ".join(f"{value:.1f}" for value in [*values, float(np.mean(values))]) + " |")
+    if given.image:
+        means = {way: float(np.mean([one[way] for one in found.values()])) for way in next(iter(found.values()))}
+        picture(means, given.image)
 
 
 if __name__ == "__main__":

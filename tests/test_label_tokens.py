@@ -11,11 +11,12 @@ import transformers
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
+from comparo.data.lineups import soft_rows
 from comparo.data.prompts import Prompt
 from comparo.judges import load_judge
 from comparo.judges.chat import Chat
 from comparo.judges.hf import judge as hf
-from comparo.judges.labels import Words, find_spellings, sequence_probability
+from comparo.judges.labels import Words, find_spellings, lineup_answer, sequence_probability
 from comparo.judges.verdicts import read_logprobs
 from comparo.judges.vllm import VllmJudge
 from servers import Api
@@ -350,3 +351,10 @@ def test_the_engine_is_asked_after_every_beginning_of_a_label_and_one_refusal_is
     assert again[2].error.endswith("Token id 420 is out of vocabulary")
     assert again[2].cut > 1500
     assert [a.p for a in again[:2] + again[3:]] == pytest.approx([a.p for a in found[:2] + found[3:]], abs=1e-9)
+
+
+def test_a_sure_line_up_is_no_choice():
+    """p of two slots is below 1, which is a decision, where a label has no probability at all."""
+    p, mass, lineup = lineup_answer([0.0, -math.inf, -50.0, -3.0])
+    assert (0.9 < p < 1, mass) == (True, 1.0)
+    assert all(0 < p < 1 for p, _ in soft_rows([float(part) for part in lineup.split("|")], 0))

@@ -15,7 +15,7 @@ import comparo
 from comparo import Comparisons, ComparisonsError, fit
 from comparo.data.prompts import Question, Rest, criterion_prompt
 from comparo.data.wordings import LETTERS, WORDINGS
-from comparo.judges import Judgement, load_judge
+from comparo.judges import load_judge
 from comparo.methods import quiet_fit
 from comparo.model.inference.soft import Soft
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
@@ -378,7 +378,7 @@ class Crowded:
 
 @pytest.mark.parametrize(
     ("noise", "chosen"),
-    one_short([({2: 0.3, 3: 1.5, 4: 2.5, 6: 4.0}, {2}), (dict.fromkeys((2, 3, 4, 6), 0.5), {3, 4, 6})]),
+    one_short([({2: 0.3, 3: 1.5, 4: 2.5, 6: 4.0}, {2}), (dict.fromkeys((2, 3, 4, 6), 0.5), {6})]),
 )
 def test_auto_takes_what_shows_most(noise, chosen, tmp_path):
     ranking = comparo.rank(TEXTS, "better", judge=Crowded(noise), lineup="auto", budget=320, out=tmp_path / "run")
@@ -387,17 +387,14 @@ def test_auto_takes_what_shows_most(noise, chosen, tmp_path):
     assert size in chosen
     kept = comparo.run.store.read_configuration(tmp_path / "run")["lineup"]
     assert kept["texts"] == size
-    assert max(kept["rates"], key=kept["rates"].get) == str(size)
+    assert kept["rates"][str(size)] >= 0.5 * max(kept["rates"].values())
 
 
 def test_rates_do_not_depend_on_the_scale():
     rows = [(a, b) for a, b in combinations("abcdef", 2)]
     logit = np.random.default_rng(0).standard_normal(len(rows))
     one, other = (
-        rate(
-            [Judgement(Question(a, b), p=1 / (1 + np.exp(-scale * x))) for (a, b), x in zip(rows, logit, strict=True)],
-            99,
-        )
+        rate(Comparisons.from_columns(*zip(*rows, strict=True), 1 / (1 + np.exp(-scale * logit))), 99.0)
         for scale in (0.5, 1.0)
     )
     assert one == pytest.approx(other, rel=0.05)

@@ -79,4 +79,6 @@ def _summary(found: Plan, orders: Orders) -> str:
             f"lower --target, {more}or find a judge of higher accuracy"
         )
     share = f"{found.calls / found.items:.3g} per item; {found.calls / every:.1%} of all {every:,}"
-    return f"about {found.calls:,} calls ({share})"
+    # The log-probabilities of four labels are three observations (docs/lineups.md).
+    four = f"; about {-(-found.calls // 3):,} with --lineup 4, if the judge is as exact about four texts"
+    return f"about {found.calls:,} calls ({share}){four if found.items >= 4 else ''}"

@@ -347,6 +347,18 @@ class Comparisons:
         return np.ones(len(self)) if self.lineup is None else 2.0 / self.lineup["left"]
 
     @property
+    def answers(self) -> int:
+        """The number of answers: that of comparisons, each line-up counted once.
+
+        >>> Comparisons.from_rows([{"items": "x|y|z", "best": "x"}, {"items": "x|y", "best": "x"}]).answers
+        2
+        """
+        if self.lineup is None:
+            return len(self)
+        number = self.lineup["answer"]
+        return int(np.count_nonzero(number < 0)) + len(np.unique(number[number >= 0]))
+
+    @property
     def positions(self) -> NDArray[np.int32]:
         """The code of the position effect of each comparison among `slots`, (K,): of its judge, and of two slots.
 

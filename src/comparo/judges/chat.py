@@ -26,6 +26,7 @@ from comparo.judges.labels import (
     common_prefix,
     find_spellings,
     likeliest_path,
+    lineup_probability,
     sequence_probability,
 )
 from comparo.judges.protocol import Judgement, Several, about
@@ -256,10 +257,11 @@ def read_labels(
     decode: Callable[[TokenPath], str],
 ) -> Judgement:
     """The answer to a row, from the log-probabilities of the likeliest tokens after each node of the labels."""
-    found = sequence_probability(read, labels, len(prompt.labels))
+    probability = lineup_probability if prompt.size > 2 else sequence_probability
+    found = probability(read, labels, len(prompt.labels))
     reply = likeliest_path({node: max(tokens, key=itemgetter(1))[0] for node, tokens in read.items()})
     words = " or ".join(map(repr, prompt.labels))
-    p, mass = found or (math.nan, math.nan)
+    p, mass, *lineup = found or (math.nan, math.nan)
     return Judgement(
         row.question,
         p=p,
@@ -268,6 +270,7 @@ def read_labels(
         tokens_in=len(row.ids) - row.known,
         tokens_out=len(reply),
         cut=row.cut,
+        lineup="".join(lineup),
         error=None if found else f"the model's likeliest tokens do not begin {words}; use other labels",
     )
 

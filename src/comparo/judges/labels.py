@@ -22,8 +22,10 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any
 
+from comparo.data.lineups import TINY
+
 UNLISTED = -9999.0  # the log-probability that OpenAI's API gives a token which is not among the 20 likeliest
-LEAST = -34.0  # a logarithm: of two slots that differ by more than 36.7, p is 1 in floating point, as of a choice
+LEAST = -34.0  # of a label's logarithm: where two slots differ by more than 36.7, p is 1 in floating point, a choice
 AROUND = " \t\n\r\"'`*_.,:;()[]{}<>▁ĠĊ"  # characters that may surround a label
 
 TokenPath = tuple[Any, ...]
@@ -73,8 +75,8 @@ def label_masses(
     impossible.
 
     >>> read = {(): [("A", math.log(0.75)), ("The", math.log(0.125)), ("C", math.log(0.0625))]}
-    >>> [round(mass, 6) for mass in label_masses(read, Words("ABC"), 3, is_scale=False)]
-    [0.75, 0.0625, 0.0625]
+    >>> [[round(mass, 6) for mass in label_masses(read, Words("ABC"), 3, is_scale=scale)] for scale in (False, True)]
+    [[0.75, 0.0625, 0.0625], [0.75, 0.0, 0.0625]]
     """
     masses, found, most = [0.0] * count, [False] * count, [0.0] * count
     unknown: dict[int, float] = {}
@@ -138,24 +140,30 @@ def sequence_probability(
     >>> sequence_probability({(): [("The", -0.1)]}, Words(("A", "B")), 2)
     """
     masses = label_masses(read, spelling, count, is_scale=count > 2)
-    return None if masses is None else expected_label(masses)
-
-
-def expected_label(masses: Sequence[float]) -> tuple[float, float]:
-    """p and the mass ΣP from P of each label, as in `sequence_probability`.
-
-    >>> expected_label([0.5, 0.25, 0.0, 0.25, 0.0])
-    (0.75, 1.0)
-    """
-    mass, last = sum(masses), len(masses) - 1
-    expected = sum(share * (last - number) for number, share in enumerate(masses)) / (last * mass)
+    if masses is None:
+        return None
+    mass = sum(masses)
+    expected = sum(share * (count - 1 - number) for number, share in enumerate(masses)) / ((count - 1) * mass)
     return min(expected, 1.0), min(mass, 1.0)
 
 
-def lineup_answer(logs: Sequence[float]) -> tuple[float, float, str]:
-    """p of the first label among all, their mass ΣP, and the line-up, log P(label) / ΣP of each, from log P of each.
+def lineup_probability(
+    read: Mapping[TokenPath, Sequence[tuple[Any, float]]], spelling: Words | Spellings, count: int
+) -> tuple[float, float, str] | None:
+    """`lineup_answer` from the log-probabilities of the likeliest tokens after each path; None without any label.
 
-    None is below `LEAST`, a label of probability 0 neither. All are nan where a number is nan.
+    >>> read = {(): [("A", math.log(0.75)), ("The", math.log(0.125)), ("C", math.log(0.0625))]}
+    >>> lineup_probability(read, Words("ABC"), 3)
+    (0.857..., 0.87..., '-0.15...|-2.63...|-2.63...')
+    """
+    masses = label_masses(read, spelling, count, is_scale=False)
+    return None if masses is None else lineup_answer([math.log(max(mass, TINY)) for mass in masses])
+
+
+def lineup_answer(logs: Sequence[float]) -> tuple[float, float, str]:
+    """p of the first label, the mass ΣP of all, and log(P / ΣP) of each as `Judgement.lineup`, from log P of each.
+
+    No log is below `LEAST`, that of a label of probability 0 neither. p is nan where a number is.
 
     >>> p, mass, lineup = lineup_answer([math.log(0.5), math.log(0.25), math.log(0.25)])
     >>> round(p, 6), round(mass, 6), [round(float(part), 3) for part in lineup.split("|")]
@@ -167,18 +175,19 @@ def lineup_answer(logs: Sequence[float]) -> tuple[float, float, str]:
     return math.exp(shares[0]), min(math.exp(total), 1.0), "|".join(map(repr, shares))
 
 
-def reply_masses(
-    positions: Sequence[tuple[str, list[tuple[str, float]]]], labels: Sequence[str], *, is_scale: bool = False
-) -> list[float] | None:
-    """P of each label where a reply begins with one, from its tokens, each with the likeliest in its place.
+def reply_paths(
+    positions: Sequence[tuple[str, list[tuple[str, float]]]], labels: Sequence[str]
+) -> tuple[Mapping[TokenPath, Sequence[tuple[str, float]]], Words]:
+    """The likeliest tokens after each path along a reply that begins with a label, and the spelling of the labels.
 
     Tokens are read as long as the reply so far is the beginning of a label. A token that was not chosen and begins
     exactly one label counts as that label, because its continuation is unknown. A ValueError where a number is not a
     log-probability.
 
     >>> said = [("Fir", [("Fir", math.log(0.6)), ("Sec", math.log(0.3))]), ("st", [("st", 0.0)])]
-    >>> [round(mass, 6) for mass in reply_masses(said, ("First", "Second"))]
-    [0.6, 0.3]
+    >>> p, mass = sequence_probability(*reply_paths(said, ("First", "Second")), 2)
+    >>> round(p, 6), round(mass, 6)
+    (0.666667, 0.9)
     """
     words = Words(labels)
     path: TokenPath = ()
@@ -192,7 +201,7 @@ def reply_masses(
         path = (*path, token)
         if not any(words.begins(path, number) for number in range(len(labels))):
             break
-    return label_masses(read, _Said(labels, read), len(labels), is_scale=is_scale)
+    return read, _Said(labels, read)
 
 
 class _Said(Words):

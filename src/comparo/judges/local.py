@@ -174,7 +174,7 @@ class LlamaCpp:
     chat: LlamaChat = field(repr=False)
 
     ahead = 16
-    scales = several = True
+    scales = several = lines_up = True
 
     @property
     def settings(self) -> dict[str, Any]:

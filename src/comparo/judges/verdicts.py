@@ -22,7 +22,7 @@ from typing import Any
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt
 from comparo.data.wordings import LETTERS
-from comparo.judges.labels import AROUND, Words, expected_label, lineup_answer, reply_masses, spells
+from comparo.judges.labels import AROUND, Words, lineup_probability, reply_paths, sequence_probability, spells
 
 Row = tuple[Any, Any, list[tuple[Any, Any]]]  # a token, its log-probability, and the likeliest tokens with theirs
 Positions = list[tuple[str, list[tuple[str, float]]]]
@@ -93,8 +93,8 @@ def read_logprobs(positions: Positions, prompt: Prompt, *, begun: bool = False) 
     >>> read_logprobs([("A", [("A", -0.5), ("B", -1.5)])], Prompt("{first}{second}"))  # doctest: +ELLIPSIS
     (0.731..., 0.829...)
     """
-    masses = _read_masses(positions, prompt, begun)
-    return None if masses is None else expected_label(masses)
+    read = _label_paths(positions, prompt, begun)
+    return None if read is None else sequence_probability(*read, len(prompt.labels))
 
 
 def read_lineup(positions: Positions, prompt: Prompt, *, begun: bool = False) -> tuple[float, float, str] | None:
@@ -104,18 +104,18 @@ def read_lineup(positions: Positions, prompt: Prompt, *, begun: bool = False) ->
     >>> read_lineup([("B", [("B", -0.5), ("A", -1.5), ("C", -2.5)])], prompt)  # doctest: +ELLIPSIS
     (0.244..., 0.911..., '-1.407...|-0.407...|-2.407...')
     """
-    masses = _read_masses(positions, prompt, begun)
-    return None if masses is None else lineup_answer([math.log(mass) if mass else -math.inf for mass in masses])
+    read = _label_paths(positions, prompt, begun)
+    return None if read is None else lineup_probability(*read, len(prompt.labels))
 
 
-def _read_masses(positions: Positions, prompt: Prompt, begun: bool) -> list[float] | None:
+def _label_paths(positions: Positions, prompt: Prompt, begun: bool) -> tuple[Any, Words] | None:
     for number in range(len(positions)):
         end = number + 1 if begun else _label_end(positions, number, prompt)
         if end is not None:
             said = "".join(token for token, _ in positions[:end])
             if is_scale(prompt) and not begun and read_score(said, prompt) is None:
                 return None
-            return reply_masses(positions[number:], prompt.labels, is_scale=is_scale(prompt))
+            return reply_paths(positions[number:], prompt.labels)
     return None
 
 

@@ -57,8 +57,7 @@ def score_meaning(method: str, whose: Whose = "judge") -> str:
 def prompt_of(configuration: Mapping[str, Any]) -> Prompt:
     """The prompt that a configuration holds."""
     stored = configuration["identity"]["prompt"]
-    first, second = stored["labels"]
-    return Prompt(stored["template"], (first, second), stored["answer"], configuration.get("wording"))
+    return Prompt(stored["template"], tuple(stored["labels"]), stored["answer"], configuration.get("wording"))
 
 
 def question(prompt: Prompt) -> str:
@@ -74,7 +73,7 @@ def question(prompt: Prompt) -> str:
     lines = [line.strip() for line in prompt.template.splitlines() if line.strip()]
     if "{first}" in lines[-1] or "{second}" in lines[-1]:
         return "Which text is better?"
-    first, second = (f"{prompt.answer} {label}".strip() for label in prompt.labels)
+    first, second = (f"{prompt.answer} {label}".strip() for label in prompt.labels[:2])
     last, ending = _plain(lines[-1]), f", {first} or {second}?"
     return last.removesuffix(ending) + "?" if last.endswith(ending) else last
 
@@ -135,6 +134,7 @@ def settings(
     whose = "the judge's own" if validity is None else f"consensus, validity {validity:.2f}"
     found = {
         "wording": configuration.get("wording"),
+        "texts in a call": _texts(configuration),
         "judge": identity["judge"],
         **{f"{voice}: {name}": value for voice, who in voices.items() for name, value in who["settings"].items()},
         **{name: _setting(configuration, name) for name in (*CHOSEN, "started")},
@@ -151,6 +151,15 @@ def settings(
     }
     known = [(label(name), label(value, NAME)) for name, value in found.items() if value is not None]
     return known[:SETTINGS]
+
+
+def _texts(configuration: Mapping[str, Any]) -> str | None:
+    """How many texts a call is about, where these are more than two, and why, where a pilot chose."""
+    size = len(configuration["identity"].get("prompt", {}).get("labels", ()))
+    rates = (configuration.get("lineup") or {}).get("rates", {})
+    shown = ", ".join(f"{k} texts {value / max(rates.values()):.0%}" for k, value in rates.items())
+    why = f", by a pilot of what a token shows of the scores: {shown}" if rates else ""
+    return f"{size}{why}" if size > 2 or rates else None
 
 
 def command(configuration: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""How many texts a call is about: a pilot asks some texts in pairs and in line-ups, and takes the best per token.
+"""How many texts a call is about: a pilot asks some texts in pairs and in line-ups, and sees what a token shows.
 
 For each number k of texts, the mixed model of the pilot's answers has the variance v of the scores and the noise φ of
 the difference of two texts, after slot effects are taken out. A call about k texts gives f observations of such
@@ -7,6 +7,8 @@ differences (`Comparisons.freedom`: 1 for a pair, k − 1 for the log-probabilit
     f·v / (φ·tokens)
 
 is how much of the scores a token shows: `rate`. v/φ does not depend on the scale of the answers, which differs with k.
+The rates of a pilot have errors of a quarter and more, and at equal rates more texts agree better with people
+(docs/measurements/lineups.md): so the largest line-up is taken whose rate is at least `ENOUGH` of the best.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.data.lineups import MOST
 from comparo.data.run_folder import key_of
@@ -36,6 +39,7 @@ SIZES = (2, 3, 4, 6)  # numbers of texts that a pilot tries
 SHOWN = 120  # texts that each number of texts shows in the pilot: 60 pairs, 30 line-ups of four
 # Texts in the pilot, in as few contexts as hold them: log rates then have errors of 0.25, of choices 0.7 (simulated).
 PILOT = 12
+ENOUGH = 0.5  # of the best rate: with errors of 0.35 in the logarithm of a ratio, equal rates fall below in 2.5%
 LARGEST_SHARE = 0.5  # of the budget for the pilot
 USUAL_WINDOW = 4096  # tokens that every current model reads
 
@@ -65,7 +69,7 @@ class Pilot(Task):
 
 
 class LineupPlan:
-    """A pilot for each number of texts, and then a run with the one whose tokens show most.
+    """A pilot for each number of texts, and then a run with the one that it chose.
 
     `planned` is the task with its whole budget, about pairs. `base` is the plan that is run now.
 
@@ -113,17 +117,17 @@ class LineupPlan:
         return prepare(task, aside)
 
     def run(self, watch: Watch = None) -> Ranking:
-        """Ask the pilots, and rank with the number of texts that showed most per token."""
+        """Ask the pilots, and rank with the number of texts that they chose."""
         rates, answers = {}, dict[int, list[Judgement]]()
         for k, plan in self.pilots.items():
             self.base = plan
             with plan.started(watch) as run:
                 run.go()
             answers[k] = [one for one in run.judgements if not one.failed]
-            rates[k] = rate(answers[k], plan.expense.tokens / plan.expense.calls)
-        best = max(rates, key=lambda k: rates[k])
+            rates[k] = rate(comparisons(answers[k]), plan.expense.tokens / plan.expense.calls)
+        best = chosen_size(rates)
         shown = ", ".join(f"{k} texts {rates[k] / max(rates.values()):.0%}" for k in rates)
-        logger.warning("Calls are about %d texts: a token of them shows most of the texts (%s).", best, shown)
+        logger.warning("Calls are about %d texts, by what a token shows of the scores: %s.", best, shown)
         spent = sum(len(some) for k, some in answers.items() if k != best)
         paid = self.planned.budget.took(one for k, some in answers.items() for one in some if k != best)
         planned = self.planned
@@ -139,24 +143,29 @@ class LineupPlan:
         return self.base.run(watch)
 
 
-def rate(answers: list[Judgement], tokens: float) -> float:
+def chosen_size(rates: Mapping[int, float]) -> int:
+    """The largest number of texts whose rate is at least `ENOUGH` of the best.
+
+    >>> chosen_size({2: 1.0, 3: 0.8, 4: 0.6, 6: 0.4})
+    4
+    """
+    return max(k for k in rates if rates[k] >= ENOUGH * max(rates.values()))
+
+
+def rate(data: Comparisons, tokens: float) -> float:
     """f·v / (φ·tokens), the mean over voices, from the answers about some texts, with so many tokens a call.
 
-    >>> from comparo.data.prompts import Question
     >>> rows = [("a", "b", 0.8), ("b", "c", 0.71), ("c", "a", 0.09), ("b", "a", 0.25), ("c", "b", 0.3), ("a", "c", 0.9)]
-    >>> answers = [Judgement(Question(first, second), p=p) for first, second, p in rows]
-    >>> rate(answers, 100.0) > rate(answers, 200.0) > 0.0
+    >>> rate(Comparisons.from_rows(rows), 100.0) > rate(Comparisons.from_rows(rows), 200.0) > 0.0
     True
     """
-    data = comparisons(answers)
     found = []
     for judge in np.unique(data.judged_by):
         own = data.take(data.judged_by == judge)
         effects = quiet_fit(replace(own, judges=None, judge=None), "mixed").effects
         assert effects is not None
         noise = LOGISTIC if are_choices(own) else effects.noise
-        calls = len({key_of(one.question)[:3] for one in answers}) / max(1, len(np.unique(data.judged_by)))
-        found.append(float(np.sum(own.freedom)) / calls * effects.scores / (noise * tokens))
+        found.append(float(np.sum(own.freedom)) / own.answers * effects.scores / (noise * tokens))
     return float(np.mean(found))
 
 

@@ -40,7 +40,7 @@ from comparo.run.loop import Run
 from comparo.run.progress import Watch, watching
 from comparo.run.resume import grown, growth_sentence, open_grown
 from comparo.run.store import VOTES, Store, count_judgements, read_configuration
-from comparo.run.task import Expense, Task
+from comparo.run.task import CHARACTERS, Expense, Task
 from comparo.run.worker import Asking
 
 # Tokens that a hosted model reads at least, usually: 120 of the 142 models of OpenAI, Anthropic and Google whose
@@ -363,6 +363,26 @@ def expense_words(task: Task) -> str:
         dearest = max(dearest, expense.costs[voice.name] + more)
     cost = math.nan if math.isnan(expense.cost) else min(expense.calls * dearest, task.budget.dollars)
     return f"{read} and {much} {expense.calls * each:,} written ({each:,} a call, {why}), {_price(much, cost)}"
+
+
+def equal_words(task: Task) -> str:
+    """How many calls about pairs or, in a run of pairs, about four texts the same tokens would be; "" if none can be.
+
+    Examples
+    --------
+        The same tokens are 263 calls about pairs
+    """
+    other = 2 if task.prompt.size > 2 else 4
+    can_ask = all(getattr(judge, "lines_up", False) for judge in task.judges)
+    if other > 2 and (not can_ask or min(map(len, task.items.names.values())) < other):
+        return ""
+    try:
+        prompt = task.prompt.resized(other)
+    except ValueError:  # a prompt of the user's own, or several criteria
+        return ""
+    bare = len(prompt.text(Question("", "").with_texts([""] * other)))
+    calls = task.expense.tokens * CHARACTERS / (bare + task.mean_length(other))
+    return f"The same tokens are {calls:,.0f} calls about {'pairs' if other == 2 else 'line-ups of four (lineup=4)'}"
 
 
 def longest_prompt_words(task: Task) -> str:

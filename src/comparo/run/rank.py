@@ -101,8 +101,8 @@ def rank(
         What `Ranking.controlled` controls for: "length", or the names of columns of numbers (docs/control.md).
     lineup
         How many texts one call is about, 2 to 8 (docs/lineups.md): a call about four to six texts gives more than its
-        tokens spent on pairs. "auto" asks a few texts in pairs and in line-ups first, and takes the number of texts
-        with most content per token.
+        tokens spent on pairs. "auto" asks a few texts in pairs and in line-ups first, and takes the largest line-up
+        whose tokens show at least half as much of the scores as the best.
     least_mass
         The run stops early if the judge's first answers put less than this share of its probability on the labels.
     audition

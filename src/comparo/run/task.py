@@ -238,20 +238,12 @@ class Task:
 
         Raises a ValueError where a context has too few items for the goal, or one alone.
         """
-        rng, names = np.random.default_rng(0), self.items.names
-        sizes = {context: len(ids) for context, ids in names.items()}
+        sizes = {context: len(ids) for context, ids in self.items.names.items()}
         if self.items.alone.size:  # which new items of a run may be before they join the others
             raise ValueError(self.items.loneliness(int(self.items.alone[0])))
         if not self.compares_groups:
             top_of(self.goal, min(sizes.values()), str(self.strategy))
-        contexts = list(sizes)
-        lengths = []
-        for _ in range(100):
-            context = contexts[int(rng.integers(len(contexts)))]
-            first, *rest = rng.choice(sizes[context], min(self.prompt.size, sizes[context]), replace=False).tolist()
-            second = names[context][rest[0]] if len(rest) == 1 else Rest(names[context][place] for place in rest)
-            lengths.append(_length(self.items.question(context, names[context][first], second)))
-        length = sum(lengths) / len(lengths)
+        length = self.mean_length(self.prompt.size)
         tokens = {voice.name: (self._bare[voice.name] + length) / CHARACTERS for voice in self.voices}
         costs = {voice.name: self._cost(voice.name, tokens[voice.name]) for voice in self.voices}
         least = math.nan if any(map(math.isnan, costs.values())) else min(filter(None, costs.values()), default=0.0)
@@ -274,6 +266,17 @@ class Task:
         cost = min(total * most, self.budget.dollars) if self.is_panel and most == most else total * most
         read = round(total * sum(tokens.values()) / len(tokens))
         return Expense(calls, total, read, cost, costs, min([*alike, len(self.voices)]))
+
+    def mean_length(self, size: int) -> float:
+        """The mean characters of so many texts and their context, in a hundred random questions."""
+        rng, names, lengths = np.random.default_rng(0), self.items.names, []
+        contexts = list(names)
+        for _ in range(100):
+            context = contexts[int(rng.integers(len(contexts)))]
+            ids = names[context]
+            first, *rest = (ids[place] for place in rng.choice(len(ids), min(size, len(ids)), replace=False).tolist())
+            lengths.append(_length(self.items.question(context, first, rest[0] if len(rest) == 1 else Rest(rest))))
+        return sum(lengths) / len(lengths)
 
     def _check_lineups(self, sizes: Mapping[Any, int]) -> None:
         """Raise a ValueError where line-ups of this size cannot be asked."""

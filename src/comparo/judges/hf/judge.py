@@ -2,9 +2,9 @@
 
     p = P(A) / (P(A) + P(B)),   mass = P(A) + P(B)
 
-with both probabilities from the softmax over the whole vocabulary at the last position and, where a label is several
-tokens, at each of them. The output head runs in float32 for every type of the body: bfloat16 logits change in steps of
-0.06 to 0.125, as large as a small model's preference.
+with both probabilities, and those of all labels of a line-up, from the softmax over the whole vocabulary at the last
+position and, where a label is several tokens, at each of them. The output head runs in float32 for every type of the
+body: bfloat16 logits change in steps of 0.06 to 0.125, as large as a small model's preference.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from comparo.errors import JudgeError, pip_install
 from comparo.judges.chat import Chat, Encoded, digest_of, first_line, gathered, pulls
 from comparo.judges.hf.batching import DEEPEST, Batch, Batches, split
 from comparo.judges.hf.network import Network
-from comparo.judges.labels import Spellings, common_prefix, likeliest_path
+from comparo.judges.labels import Spellings, common_prefix, likeliest_path, lineup_answer
 from comparo.judges.protocol import Judgement
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _logger = logging.getLogger(__name__)
 
-# A batch, p, mass and the likeliest tokens of each row or why there are none, and the seconds that it took.
+# A batch, what `Network.probabilities` gives for each row or why there are none, and the seconds that it took.
 _Done = tuple[Batch, list[list[float]] | str, float]
 
 
@@ -160,7 +160,7 @@ class HfJudge:
     weights: str | None = None
     cacheable: bool = False  # a model that was loaded elsewhere may have been changed in memory
 
-    scales = several = True
+    scales = several = lines_up = True
 
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
         """An answer to every question, `ahead` of them at a time.
@@ -180,8 +180,8 @@ class HfJudge:
                 running = [*self._start(batch, labels)]
                 if not self._network.overlaps:
                     done, running = [run.wait() for run in running], []
-                yield from self._judgements(done, labels)
-        yield from self._judgements([run.wait() for run in running], labels)
+                yield from self._judgements(done, labels, prompt)
+        yield from self._judgements([run.wait() for run in running], labels, prompt)
 
     def _plan(self, rows: list[Encoded], prompt: Prompt) -> Iterator[Batch]:
         is_several = isinstance(prompt, CriteriaPrompt)
@@ -224,7 +224,7 @@ class HfJudge:
     def _shared(self, group: Sequence[Encoded], prompt: Prompt) -> int:
         # The same question without its texts ends the shared part where the texts begin, so that later questions of
         # this context have the same prefix, even if these questions have more in common.
-        bare = self._chat.encode([replace(group[0].question, first_text="", second_text="")], prompt)
+        bare = self._chat.encode([group[0].question.with_texts([""] * len(group[0].question.texts))], prompt)
         sequences = [row.ids for row in [*group, *bare] if isinstance(row, Encoded)]
         return min(common_prefix(sequences), min(len(row.ids) for row in group) - 1)
 
@@ -256,13 +256,17 @@ class HfJudge:
         for half in self._batches.halve(batch):
             yield from self._start(half, labels)
 
-    def _judgements(self, done: list[_Done], labels: Spellings) -> Iterator[Judgement]:
+    def _judgements(self, done: list[_Done], labels: Spellings, prompt: Prompt) -> Iterator[Judgement]:
+        count, is_lineup = len(labels.whole), prompt.size > 2
         for batch, found, seconds in done:
             if isinstance(found, str):
                 yield from (Judgement(row.question, error=found, cut=row.cut, seconds=seconds) for row in batch.rows)
                 continue
-            for row, (p, mass, *likeliest) in zip(batch.rows, found, strict=True):
-                reply = likeliest_path(dict(zip(labels.nodes, map(int, likeliest), strict=True)))
+            for row, (p, mass, *rest) in zip(batch.rows, found, strict=True):
+                reply = likeliest_path(dict(zip(labels.nodes, map(int, rest[count:]), strict=True)))
+                lineup = ""
+                if is_lineup:
+                    p, mass, lineup = lineup_answer(rest[:count])
                 yield Judgement(
                     row.question,
                     p=p,
@@ -272,6 +276,7 @@ class HfJudge:
                     tokens_out=len(reply),
                     seconds=seconds / len(batch.rows),
                     cut=row.cut,
+                    lineup=lineup,
                     error=None if math.isfinite(p) else "the model's logits are not numbers; use dtype='float32'",
                 )
 

@@ -112,7 +112,7 @@ class Network:
         return None if apart < allowed else f"the logits would differ by {apart:.2g} of their size"
 
     def probabilities(self, batch: Batch, labels: Spellings) -> torch.Tensor | None:
-        """p, mass and the likeliest token after each node for each row, (R, 2 + N) on the device.
+        """p, mass, log P of each label and the likeliest token after each node per row, (R, 2 + S + N) on the device.
 
         None where its memory does not hold them. A GPU may still be computing them.
         """
@@ -138,7 +138,7 @@ class Network:
                 places = torch.linspace(1.0, 0.0, each.shape[1], dtype=each.dtype, device=each.device)
                 p, mass = (torch.softmax(each, dim=-1) * places).sum(dim=-1), each.exp().sum(dim=-1)
                 found = torch.stack([p.clamp(max=1.0), mass.clamp(max=1.0)], dim=-1)
-                return torch.cat([found, logits.argmax(dim=-1).double()], dim=-1)
+                return torch.cat([found, each, logits.argmax(dim=-1).double()], dim=-1)
         except torch.OutOfMemoryError:
             self._prefixes.clear()
             return None

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 import claude
+import comparo
 import gemini
-from comparo.data.prompts import Question, criterion_prompt
+from comparo.data.prompts import Question, Rest, criterion_prompt
 from comparo.errors import JudgeError
 from comparo.judges import load_judge
-from servers import Api, Reply, in_turn, prefers, raw_server, refusal, words
+from servers import Api, Reply, in_turn, prefers, raw_server, refusal, tokens, words
 
 KEY = "secret-test-0123456789abcdefghijklmnop"
 PROMPT = criterion_prompt("clearer", kind="Summary")
@@ -34,7 +35,9 @@ class Provider:
     busy: Callable[[int], Reply]
     long: str  # how it says that a prompt is too long
     larger: Callable[[Any], Reply]  # prefers the text with the larger number
+    says: Callable[[str], Reply]  # a reply with these words
     usage: str = "usage"  # where a reply counts tokens
+    shows: Callable[..., Reply] | None = None  # a reply with log-probabilities
     about: Reply = field(default_factory=lambda: Reply(b"no", status=404))
     options: dict[str, Any] = field(default_factory=dict)
     base: str = ""  # the end of the address that is not part of its base
@@ -79,6 +82,8 @@ PROVIDERS = {
         busy=lambda status: refusal(status, "Overloaded", headers=SOON),
         long="This model's maximum context length is 8000 tokens. However, your messages resulted in 9000 tokens.",
         larger=prefers(1.0),
+        says=words,
+        shows=tokens,
         options={"votes": 1},
     ),
     "anthropic": Provider(
@@ -89,6 +94,7 @@ PROVIDERS = {
         busy=lambda status: claude.refused(status, "overloaded_error", "Overloaded", headers=SOON),
         long="prompt is too long: 300000 tokens > 200000 maximum",
         larger=claude.prefers_larger,
+        says=claude.message,
         about=Reply(claude.MODEL),
     ),
     "gemini": Provider(
@@ -100,6 +106,8 @@ PROVIDERS = {
         busy=lambda status: gemini.refused(status, "UNAVAILABLE", "Overloaded", PAUSE),
         long="The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
         larger=gemini.prefers_larger,
+        says=gemini.replies,
+        shows=gemini.likeliest,
         about=Reply(gemini.MODEL),
         options={"votes": 1},
         base="/v1",
@@ -258,3 +266,93 @@ def test_the_command_ranks(provider, tmp_path, run):
     if provider.about.status == 200:
         assert api.requests[0].method == "GET"
     assert sum(request.method == "POST" for request in api.asked) == 40
+
+
+# Line-ups
+
+FOUR = PROMPT.resized(4)
+LINEUP = Question("a", Rest("bcd")).with_texts(["one " * 500, "two " * 500, "three", "four"])
+
+
+@pytest.mark.parametrize("votes", [1, 5])
+def test_a_line_up_is_answered_by_an_order(provider, votes):
+    with provider.server(provider.says('{"order": "C>A>D>B"}'), provider.says("C, A")) as api:
+        judge = provider.load(api.url, votes=votes, price=(1.0, 5.0), concurrency=1)
+        right, short = judge.judge([LINEUP, LINEUP], FOUR)
+    assert (right.lineup, right.p, right.mass, right.weight) == ("C>A>D>B", 0.0, 1.0, 1.0)
+    assert right.cost == pytest.approx((right.tokens_in + 5 * right.tokens_out) / 1e6)
+    assert right.tokens_in == 100
+    assert math.isnan(short.p)
+    assert "C, A" in short.error
+    assert short.lineup == ""
+    assert len(api.requests) == 2  # an order is one reply, whatever the votes
+    asked = str(api.requests[0].body)
+    assert "C>A>B>D" in asked
+    assert "'order': {'type': 'string'}" in asked
+
+
+@pytest.mark.parametrize("provider", ["openai", "gemini"], indirect=True)  # Claude gives none
+def test_a_line_up_is_answered_by_log_probabilities(provider):
+    reply = provider.shows({"Summary": 1.0}, {" C": 0.5, " A": 0.25, "c": 0.0625, " B": 0.125, "The": 0.03125})
+    with provider.server(provider.refused(provider.long), reply) as api:
+        [judgement] = provider.load(api.url, votes=0).judge([LINEUP], FOUR)
+    masses = [0.25, 0.125, 0.5625, 0.03125]  # D has at most what is left, and what the last token has
+    total = sum(masses)
+    assert [float(part) for part in judgement.lineup.split("|")] == pytest.approx([math.log(m / total) for m in masses])
+    assert judgement.p == pytest.approx(masses[0] / total)
+    assert judgement.mass == pytest.approx(total)
+    assert judgement.cut > 0
+    assert "Summary D" in str(api.requests[0].body)
+
+
+def test_an_order_has_room_for_all_labels():
+    judge = load_judge("openai/tiny", votes=5, base_url="http://localhost:1/v1")
+    assert (judge.writes(FOUR).tokens, judge.writes(PROMPT).tokens) == (64 + 4 * 8, 5 * 64)
+    assert replace(judge, max_tokens=50).limit(FOUR) == 50
+    assert replace(judge, votes=0).limit(FOUR) == replace(judge, votes=0).limit(PROMPT)
+
+
+def test_grades_are_about_two_texts(provider):
+    with provider.server(provider.sure) as api:
+        judge = provider.load(api.url, graded=True)
+        with pytest.raises(ValueError, match="graded"):
+            list(judge.judge([LINEUP], FOUR))
+        with pytest.raises(ValueError, match=r"lineup=2.*graded"):
+            comparo.rank([f"text {k}" for k in range(6)], "better", judge=judge, lineup=4)
+        assert api.requests == []
+
+
+def test_a_sampled_completion_is_about_two_texts():
+    with Api(words("A")) as api:
+        judge = PROVIDERS["openai"].load(api.url, endpoint="completion", votes=1)
+        with pytest.raises(ValueError, match="completion"):
+            list(judge.judge([LINEUP], FOUR))
+        assert not judge.lines_up
+        assert PROVIDERS["openai"].load(api.url, endpoint="completion", votes=0).lines_up
+        assert api.requests == []
+
+
+def numbers(request):
+    """The numbers of the texts in a request, in slot order."""
+    parts = request.body["messages"][0]["content"].split("number ")[1:]
+    return dict(zip("ABCDEFGH", [int(part.partition(".")[0]) for part in parts], strict=False))
+
+
+@pytest.mark.parametrize("votes", [0, 1])
+def test_a_run_of_line_ups(votes, tmp_path):
+    def reply(request):
+        shown = numbers(request)
+        order = sorted(shown, key=lambda label: -shown[label])
+        if votes:
+            key = "better" if len(shown) == 2 else "order"
+            return words(f'{{"{key}": "{">".join(order) if key == "order" else order[0]}"}}')
+        total = sum(math.exp(0.5 * number) for number in shown.values())
+        return tokens({label: math.exp(0.5 * shown[label]) / total for label in order})
+
+    texts = {f"t{k}": f"This is number {k}." for k in range(12)}
+    with Api(reply) as api:
+        judge = f"openai/tiny; base_url={api.url}; votes={votes}"
+        ranking = comparo.rank(texts, "larger", judge=judge, lineup=4, budget=24, out=tmp_path / "run")
+    assert len(api.asked) == 24
+    assert ranking.to_columns()["item"].tolist() == [f"t{k}" for k in range(11, -1, -1)]
+    assert set(ranking.comparisons.lineup["size"].tolist()) == {4}

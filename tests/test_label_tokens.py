@@ -11,11 +11,12 @@ import transformers
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
+from comparo.data.lineups import soft_rows
 from comparo.data.prompts import DELIMITER, Prompt, Rest, criterion_prompt
 from comparo.judges import load_judge
 from comparo.judges.chat import Chat
 from comparo.judges.hf import judge as hf
-from comparo.judges.labels import Words, find_spellings, lineup_probability, sequence_probability
+from comparo.judges.labels import Words, find_spellings, lineup_answer, lineup_probability, sequence_probability
 from comparo.judges.verdicts import read_logprobs
 from comparo.judges.vllm import VllmJudge
 from servers import Api
@@ -451,3 +452,10 @@ def test_a_line_up_of_logits_that_are_no_numbers_is_a_failure():
     assert answer.failed
     assert answer.lineup == ""
     assert math.isnan(answer.p)
+
+
+def test_a_sure_line_up_is_no_choice():
+    """p of two slots is below 1, which is a decision, where a label has no probability at all."""
+    p, mass, lineup = lineup_answer([0.0, -math.inf, -50.0, -3.0])
+    assert (0.9 < p < 1, mass) == (True, 1.0)
+    assert all(0 < p < 1 for p, _ in soft_rows([float(part) for part in lineup.split("|")], 0))

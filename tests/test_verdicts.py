@@ -5,7 +5,17 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from comparo.data.prompts import Prompt
-from comparo.judges.verdicts import GRADES, grading, read_grade, read_verdict, reply_schema, soften
+from comparo.judges.verdicts import (
+    GRADES,
+    LONGEST,
+    grading,
+    ordering,
+    read_grade,
+    read_order,
+    read_verdict,
+    reply_schema,
+    soften,
+)
 
 PROMPT = Prompt("{first}{second}", answer="Summary")
 NUMBERS = Prompt("{first}{second}", labels=("1", "2"), answer="Essay")
@@ -217,3 +227,70 @@ def test_votes_are_softened(verdicts):
         assert 0 < p < 1
         assert mass == (a + b) / len(verdicts)
         assert weight == a + b
+
+
+FOUR = Prompt("{first}{second}{third}{fourth}", ("A", "B", "C", "D"), "Summary")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "C>A>D>B",
+        " C > A > D > B.\n",
+        "C, A, D, B",
+        "[C, A, D, B]",
+        '["C", "A", "D", "B"]',
+        "**c > a > d > b**",
+        "Summary C > Summary A > Summary D > Summary B",
+        "summary C,\nsummary A,\nsummary D,\nsummary B",
+        '{"order": "C>A>D>B"}',
+        '```json\n{"order": ["Summary C", "A", "Summary D", "B"]}\n```',
+        "<think>A > B > C > D? No.</think>\n\nC > A > D > B",
+    ],
+)
+def test_an_order_is_read(reply):
+    assert read_order(reply, FOUR) == "C>A>D>B"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "",
+        "C",
+        "C>A>D",
+        "C>A>D>D",
+        "C>A>D>B>A",
+        "C>A>D>E",
+        "C>A>D=B",
+        "C<A<D<B",
+        "C A D B",
+        "CADB",
+        "C>A>D>B>",
+        "not C > A > D > B",
+        "From the worst: C > A > D > B",
+        "C>A>D>B or A>B>C>D",
+        "C>A>D>B\nA>B>C>D",
+        "Story C > Story A > Story D > Story B",
+        "<think>C > A > D > B",
+        '{"order": "C>A>D"}',
+        '{"order": ["C", "A", ["D"], 3]}',
+        '{"order": {"C": 1}}',
+        '{"best": "C>A>D>B"}',
+        '{"order": ' + "[" * 5000,
+    ],
+)
+def test_what_is_no_order_is_not_guessed(reply):
+    assert read_order(reply, FOUR) is None
+
+
+@pytest.mark.parametrize("part", ["C>", "*", "[", "Summary ", "<think>", "</think>", "```a", '{"order":', " \n>"])
+def test_hostile_orders_are_read_at_once(part):
+    for size in (LONGEST, 100_000):
+        assert read_order(part * (size // len(part)), FOUR) is None
+
+
+def test_orders_name_the_slots_by_letters():
+    prompt = Prompt("{first}{second}{third}", ("1", "2", "3"))
+    assert read_order("3>1>2", prompt) == "C>A>B"
+    assert read_order(ordering(prompt).rpartition(" ")[2], prompt) == "C>A>B"
+    assert reply_schema(prompt)["properties"] == {"order": {"type": "string"}}

@@ -142,7 +142,7 @@ class AnthropicCaller(Caller):
             body["output_config"] = output
         if judge.temperature is not None:
             body["temperature"] = judge.temperature
-        if judge.votes > 1:
+        if judge.samples(self.prompt) > 1:
             body["cache_control"] = CACHED
         return "/v1/messages", body
 

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import comparo.judges.verdicts as verdicts
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
+from comparo.data.wordings import LETTERS
 from comparo.errors import JudgeError
 from comparo.judges.http import Answer, HttpClient, NoAnswerError, whole_characters
 from comparo.judges.prices import Usage
@@ -58,6 +59,7 @@ class Case:
     model: str = ""
     usage: Usage = field(default_factory=Usage)
     form: dict[str, Any] = field(default_factory=dict)
+    lineup: str = ""
 
 
 class Caller(ABC):
@@ -107,19 +109,19 @@ class Caller(ABC):
 
     async def answer(self, question: Question) -> Judgement | JudgeError:
         """The answer to a question, or its failure; a JudgeError is returned where no question can be answered."""
-        start, case, votes = time.perf_counter(), Case(question), self.judge.votes
+        start, case, wanted = time.perf_counter(), Case(question), self.judge.samples(self.prompt)
         p, mass, weight, error = math.nan, math.nan, 1.0, None
         each: verdicts.Found = {}
         try:
             self._write(case, self.judge.window)
-            while (missing := max(votes, 1) - len(case.replies)) > 0:
+            while (missing := wanted - len(case.replies)) > 0:
                 replies = await self._ask(case, missing)
                 if self.asks_again(case, replies, missing):
                     continue
                 case.replies += replies[:missing]
                 if all(said.withheld for said in case.replies):  # so would further votes be, and cost as much
                     break
-            each = self._vote(case) if votes else self._tokens(case)
+            each = self._vote(case) if self.judge.votes else self._tokens(case)
             p, mass, weight = mean_of(each) or self._unclear(case)
         except JudgeError as problem:
             return JudgeError(self.secrets.scrub(str(problem)))
@@ -139,6 +141,7 @@ class Caller(ABC):
             tokens_cached=case.usage.cached,
             tokens_reasoning=case.usage.reasoning,
             model=self.secrets.scrub(case.model),
+            lineup=case.lineup,
             error=error,
         )
         if not isinstance(self.prompt, CriteriaPrompt):
@@ -157,6 +160,8 @@ class Caller(ABC):
             positions = verdicts.token_positions(said.logprobs)
             if isinstance(self.prompt, CriteriaPrompt):
                 found = verdicts.read_lines(positions, self.prompt)
+            elif self.prompt.size > 2:
+                found = _line_up(case, verdicts.read_lineup(positions, self.prompt, begun=self.begun))
             else:
                 read = verdicts.read_logprobs(positions, self.prompt, begun=self.begun)
                 found = {ONLY: None if read is None else (*read, 1.0)}
@@ -174,6 +179,9 @@ class Caller(ABC):
             self.dialect.adopt("response_format", False)
         if isinstance(self.prompt, CriteriaPrompt):
             return verdicts.read_votes(replies, self.prompt, self.graded)
+        if self.prompt.size > 2:
+            order = verdicts.read_order(replies[0], self.prompt)
+            return _line_up(case, None if order is None else (float(order[0] == LETTERS[0]), 1.0, order))
         scale = verdicts.is_scale(self.prompt)
         read = verdicts.read_score if scale else verdicts.read_grade if self.graded else verdicts.read_verdict
         return {ONLY: verdicts.soften([read(reply, self.prompt) for reply in replies], scale or self.graded)}
@@ -303,6 +311,14 @@ class Caller(ABC):
 def most_tokens(text: str) -> int:
     """An upper estimate of the tokens of a text: one per three bytes; English has about one per four."""
     return -(-len(text.encode("utf-8", "replace")) // 3)
+
+
+def _line_up(case: Case, read: tuple[float, float, str] | None) -> verdicts.Found:
+    """p and mass of a line-up, whose answer is kept with the case."""
+    if read is None:
+        return {ONLY: None}
+    p, mass, case.lineup = read
+    return {ONLY: (p, mass, 1.0)}
 
 
 def _stored(reply: str) -> str:

@@ -25,6 +25,7 @@ from typing import Any
 from comparo.data.lineups import TINY
 
 UNLISTED = -9999.0  # the log-probability that OpenAI's API gives a token which is not among the 20 likeliest
+LEAST = -34.0  # of a label's logarithm: where two slots differ by more than 36.7, p is 1 in floating point, a choice
 AROUND = " \t\n\r\"'`*_.,:;()[]{}<>▁ĠĊ"  # characters that may surround a label
 
 TokenPath = tuple[Any, ...]
@@ -162,7 +163,7 @@ def lineup_probability(
 def lineup_answer(logs: Sequence[float]) -> tuple[float, float, str]:
     """p of the first label, the mass ΣP of all, and log(P / ΣP) of each as `Judgement.lineup`, from log P of each.
 
-    The log of a label of probability 0 is finite, as files need it. p is nan where a number is.
+    No log is below `LEAST`, that of a label of probability 0 neither. p is nan where a number is.
 
     >>> p, mass, lineup = lineup_answer([math.log(0.5), math.log(0.25), math.log(0.25)])
     >>> round(p, 6), round(mass, 6), [round(float(part), 3) for part in lineup.split("|")]
@@ -170,21 +171,21 @@ def lineup_answer(logs: Sequence[float]) -> tuple[float, float, str]:
     """
     most = max(logs)
     total = most + math.log(sum(math.exp(log - most) for log in logs))
-    shares = [max(log - total, math.log(TINY)) for log in logs]
+    shares = [max(log - total, LEAST) for log in logs]
     return math.exp(shares[0]), min(math.exp(total), 1.0), "|".join(map(repr, shares))
 
 
-def reply_probability(
+def reply_paths(
     positions: Sequence[tuple[str, list[tuple[str, float]]]], labels: Sequence[str]
-) -> tuple[float, float] | None:
-    """p and the mass ΣP where a reply begins with a label, from its tokens, each with the likeliest in its place.
+) -> tuple[Mapping[TokenPath, Sequence[tuple[str, float]]], Words]:
+    """The likeliest tokens after each path along a reply that begins with a label, and the spelling of the labels.
 
     Tokens are read as long as the reply so far is the beginning of a label. A token that was not chosen and begins
     exactly one label counts as that label, because its continuation is unknown. A ValueError where a number is not a
     log-probability.
 
     >>> said = [("Fir", [("Fir", math.log(0.6)), ("Sec", math.log(0.3))]), ("st", [("st", 0.0)])]
-    >>> p, mass = reply_probability(said, ("First", "Second"))
+    >>> p, mass = sequence_probability(*reply_paths(said, ("First", "Second")), 2)
     >>> round(p, 6), round(mass, 6)
     (0.666667, 0.9)
     """
@@ -200,7 +201,7 @@ def reply_probability(
         path = (*path, token)
         if not any(words.begins(path, number) for number in range(len(labels))):
             break
-    return sequence_probability(read, _Said(labels, read), len(labels))
+    return read, _Said(labels, read)
 
 
 class _Said(Words):

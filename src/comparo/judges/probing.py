@@ -107,6 +107,11 @@ class AskedJudge(ServerJudge):
         """Whether several criteria can be asked in one call: a reply that is begun for the model answers one."""
         return self.endpoint == "chat" and not self.prefill
 
+    @property
+    def lines_up(self) -> bool:
+        """Whether more than two texts can be compared in one call: a sampled completion is one label."""
+        return super().lines_up and not (self.votes and self.endpoint == "completion")
+
     def begins(self, prompt: Prompt) -> bool:
         return self.endpoint == "completion" or (self.prefill and bool(prompt.answer))
 

@@ -16,7 +16,7 @@ from comparo.errors import JudgeError, pip_install
 from comparo.judges.http import Secrets, Waiting
 from comparo.judges.prices import Price, find_price, read_price
 from comparo.judges.protocol import Writing
-from comparo.judges.verdicts import grading, is_scale
+from comparo.judges.verdicts import grading, is_scale, ordering
 
 TOP = 20  # tokens whose log-probabilities are asked for: the most that OpenAI's and Gemini's API allow
 # Tokens that OpenAI's guide advises to reserve for reasoning and reply, and seconds that its own library waits
@@ -25,6 +25,7 @@ ROOM, PATIENCE = 25_000, 600.0
 WAIT = 60.0  # seconds for one try without reasoning
 VERDICT = 64  # tokens that a verdict in words may have
 LABEL = 8  # tokens in which a label is looked for
+PLACE = 8  # further tokens for each text of an order: a label with its kind, quotes and a separator
 NONE = "none"
 NEEDED = {"concurrency": (1, 1000), "votes": (0, math.inf), "retries": (0, math.inf)}
 WHOLE = {**NEEDED, "thinking": (1, math.inf), "window": (1, math.inf), "max_tokens": (1, math.inf)}
@@ -181,8 +182,13 @@ class Settings:
         return True
 
     @property
+    def lines_up(self) -> bool:
+        """Whether more than two texts can be compared in one call: grades are about two."""
+        return not self.graded
+
+    @property
     def chooses(self) -> bool:
-        """Whether answers are votes or grades, not log-probabilities."""
+        """Whether answers are votes, grades or orders, not log-probabilities."""
         return self.votes > 0
 
     @property
@@ -203,7 +209,13 @@ class Settings:
     def limit(self, prompt: Prompt) -> int | None:
         """The most tokens of a reply to a prompt: the user's number, or as many as it needs."""
         room = self.reply_tokens
-        return room if room is None or self.max_tokens is not None else room + criteria_tokens(prompt)
+        return room if room is None or self.max_tokens is not None else room + self.more_tokens(prompt)
+
+    def more_tokens(self, prompt: Prompt) -> int:
+        """How many more tokens a reply may have than one about two texts by one criterion."""
+        if isinstance(prompt, CriteriaPrompt):
+            return reply_tokens(prompt)
+        return PLACE * prompt.size if self.orders(prompt) else 0
 
     @property
     def reserved(self) -> int:
@@ -211,11 +223,15 @@ class Settings:
         return self.max_tokens or 0
 
     def writes(self, prompt: Prompt) -> Writing | None:
-        """How many tokens a call writes: for each vote as many as the probe's reply had, else the limit."""
+        """How many tokens a call writes: for each reply as many as the probe's had, else the limit."""
         seen, room = self.dialect.written, self.limit(prompt)
-        known = [room, None if seen is None else seen + criteria_tokens(prompt)]
+        known = [room, None if seen is None else seen + self.more_tokens(prompt)]
         each = min((number for number in known if number is not None), default=None)
-        return None if each is None else Writing(max(1, self.votes) * each, seen is not None)
+        return None if each is None else Writing(self.samples(prompt) * each, seen is not None)
+
+    def samples(self, prompt: Prompt) -> int:
+        """How many replies answer a question: one for each vote; log-probabilities and an order take one."""
+        return 1 if self.orders(prompt) else max(1, self.votes)
 
     def begins(self, prompt: Prompt) -> bool:
         """Whether the reply is begun for the model: its next word is a label."""
@@ -225,8 +241,18 @@ class Settings:
         """Whether verdicts on this prompt are grades from A>>B to B>>A."""
         return self.graded and not is_scale(prompt)
 
+    def orders(self, prompt: Prompt) -> bool:
+        """Whether the reply is an order of more than two texts; a ValueError where the options are about two."""
+        if prompt.size > 2 and not self.lines_up:
+            raise ValueError(
+                f"graded, and votes with endpoint=completion, compare two texts, not {prompt.size}; drop them"
+            )
+        return prompt.size > 2 and self.votes > 0
+
     def adds(self, prompt: Prompt) -> str:
         """The instruction after a prompt, for a model whose reply is not begun."""
+        if self.orders(prompt):
+            return f"\n\n{ordering(prompt)}"
         if self.begins(prompt):
             return ""
         return "\n\n" + (grading(prompt) if self.grades(prompt) else prompt.instruction)
@@ -282,11 +308,6 @@ def loader(kind: type[Made]) -> Callable[..., Made]:
     options = [one for one in inspect.signature(kind).parameters.values() if one.name not in INNER]
     load.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     return load
-
-
-def criteria_tokens(prompt: Prompt) -> int:
-    """How many more tokens a reply about several criteria may have than one about a single one."""
-    return reply_tokens(prompt) if isinstance(prompt, CriteriaPrompt) else 0
 
 
 def read_variable(name: str) -> str:

@@ -21,7 +21,8 @@ from typing import Any
 
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt
-from comparo.judges.labels import AROUND, Words, reply_probability, spells
+from comparo.data.wordings import LETTERS
+from comparo.judges.labels import AROUND, Words, lineup_probability, reply_paths, sequence_probability, spells
 
 Row = tuple[Any, Any, list[tuple[Any, Any]]]  # a token, its log-probability, and the likeliest tokens with theirs
 Positions = list[tuple[str, list[tuple[str, float]]]]
@@ -92,13 +93,29 @@ def read_logprobs(positions: Positions, prompt: Prompt, *, begun: bool = False) 
     >>> read_logprobs([("A", [("A", -0.5), ("B", -1.5)])], Prompt("{first}{second}"))  # doctest: +ELLIPSIS
     (0.731..., 0.829...)
     """
+    read = _label_paths(positions, prompt, begun)
+    return None if read is None else sequence_probability(*read, len(prompt.labels))
+
+
+def read_lineup(positions: Positions, prompt: Prompt, *, begun: bool = False) -> tuple[float, float, str] | None:
+    """p of the first label, mass and log-probabilities of all labels, where `read_logprobs` finds one.
+
+    >>> prompt = Prompt("{first}{second}{third}", ("A", "B", "C"))
+    >>> read_lineup([("B", [("B", -0.5), ("A", -1.5), ("C", -2.5)])], prompt)  # doctest: +ELLIPSIS
+    (0.244..., 0.911..., '-1.407...|-0.407...|-2.407...')
+    """
+    read = _label_paths(positions, prompt, begun)
+    return None if read is None else lineup_probability(*read, len(prompt.labels))
+
+
+def _label_paths(positions: Positions, prompt: Prompt, begun: bool) -> tuple[Any, Words] | None:
     for number in range(len(positions)):
         end = number + 1 if begun else _label_end(positions, number, prompt)
         if end is not None:
             said = "".join(token for token, _ in positions[:end])
             if is_scale(prompt) and not begun and read_score(said, prompt) is None:
                 return None
-            return reply_probability(positions[number:], prompt.labels)
+            return reply_paths(positions[number:], prompt.labels)
     return None
 
 
@@ -140,8 +157,8 @@ def read_grade(reply: str, prompt: Prompt) -> float | None:
 
 
 def is_scale(prompt: Prompt) -> bool:
-    """Whether the prompt asks for a label of a scale, the highest first, and not which of two texts is better."""
-    return len(prompt.labels) > 2
+    """Whether the prompt asks for a label of a scale, the highest first, and not which text is better."""
+    return prompt.size == 1
 
 
 def read_score(reply: str, prompt: Prompt) -> float | None:
@@ -160,6 +177,24 @@ def read_score(reply: str, prompt: Prompt) -> float | None:
     if match is None or match[1] not in prompt.labels or match[2] not in (None, prompt.labels[0]):
         return None
     return 1 - prompt.labels.index(match[1]) / (len(prompt.labels) - 1)
+
+
+def read_order(reply: str, prompt: Prompt) -> str | None:
+    """The order of all texts that the reply consists of, the best first, with letters for slots; None without one.
+
+    >>> prompt = Prompt("{first}{second}{third}", ("A", "B", "C"), "Text")
+    >>> [read_order(reply, prompt) for reply in ("C > A > B.", "[B, A, C]", '{"order": "Text B, C, A"}')]
+    ['C>A>B', 'B>A>C', 'B>C>A']
+    >>> [read_order(reply, prompt) for reply in ("C", "C>A", "C>A>B>A", "C>A=B", "Not C > A > B", "C<A<B")]
+    [None, None, None, None, None, None]
+    """
+    said = final_words(reply) if len(reply) <= LONGEST else ""
+    order = _json_at(said, "order") if said.startswith("{") else said
+    parts = re.split("[>,]", order) if isinstance(order, str) else order if isinstance(order, list) else []
+    labels = dict(zip(LETTERS, prompt.labels, strict=False))
+    names = {_plain(f"{kind} {label}"): letter for letter, label in labels.items() for kind in ("", prompt.answer)}
+    found = [names.get(_plain(part), "") if isinstance(part, str) else "" for part in parts]
+    return ">".join(found) if sorted(found) == list(labels) else None
 
 
 def soften(verdicts: Sequence[float | None], graded: bool = False) -> tuple[float, float, float] | None:
@@ -196,17 +231,30 @@ def grading(prompt: Prompt) -> str:
     return f"Answer only with one of these: {grades}."
 
 
+def ordering(prompt: Prompt) -> str:
+    """The instruction to reply with an order of more than two texts.
+
+    >>> ordering(Prompt("{first}{second}{third}", ("A", "B", "C")))
+    'Answer only with the order of all, the best first, such as C>A>B.'
+    """
+    first, second, third, *others = prompt.labels
+    return f"Answer only with the order of all, the best first, such as {'>'.join((third, first, second, *others))}."
+
+
 def reply_schema(prompt: Prompt, graded: bool = False) -> dict[str, Any]:
-    """The JSON schema of a reply: {"better": verdict}, on a scale {"score": label}, or a key for each criterion.
+    """The JSON schema of a reply: {"better": verdict}, {"score": label}, {"order": …}, or a key for each criterion.
 
     >>> reply_schema(Prompt("{first}{second}"))["properties"]
     {'better': {'type': 'string', 'enum': ['A', 'B']}}
     """
-    keys = [*prompt.parts] if isinstance(prompt, CriteriaPrompt) else ["score" if is_scale(prompt) else "better"]
+    keys = ["score" if is_scale(prompt) else "order" if prompt.size > 2 else "better"]
+    if isinstance(prompt, CriteriaPrompt):
+        keys = [*prompt.parts]
     verdicts = _grades(prompt) if graded else [f"{prompt.answer} {label}".strip() for label in prompt.labels]
+    choice = {} if prompt.size > 2 else {"enum": verdicts}  # k! orders are too many to list
     return {
         "type": "object",
-        "properties": {key: {"type": "string", "enum": verdicts} for key in keys},
+        "properties": {key: {"type": "string", **choice} for key in keys},
         "required": keys,
         "additionalProperties": False,
     }
@@ -249,11 +297,20 @@ def final_words(reply: str) -> str:
 
 def json_value(said: str, key: str) -> str:
     """The text at a key of a JSON object; empty where there is none."""
-    try:
-        verdict = json.loads(said).get(key)
-    except (AttributeError, ValueError, RecursionError):
-        return ""
+    verdict = _json_at(said, key)
     return verdict if isinstance(verdict, str) else ""
+
+
+def _json_at(said: str, key: str) -> Any:
+    try:
+        return json.loads(said).get(key)
+    except (AttributeError, ValueError, RecursionError):
+        return None
+
+
+def _plain(text: str) -> str:
+    """A text without decoration and the full stop at its end, in lower case."""
+    return " ".join(_DECORATION.sub(" ", text).split()).casefold().removesuffix(".")
 
 
 def _mention(label: str, kind: str) -> re.Pattern[str]:

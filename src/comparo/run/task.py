@@ -286,7 +286,8 @@ class Task:
             raise ValueError(f"there are {sizes[small]} texts{place}; use lineup={max(2, sizes[small])} or less")
         for voice in self.voices:
             if not getattr(voice.judge, "lines_up", False):
-                raise ValueError(f"{voice.judge.name} compares two texts at a time; use lineup=2, or another judge")
+                other = "drop graded" if getattr(voice.judge, "graded", False) else "use another judge"
+                raise ValueError(f"{voice.judge.name} compares two texts at a time; use lineup=2, or {other}")
         if self.compares_groups or self.growth is not None:
             what = f"goal={self.goal!r}" if self.compares_groups else "a run that grows"
             raise ValueError(f"{what} asks about pairs; use lineup=2")

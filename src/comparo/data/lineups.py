@@ -34,6 +34,7 @@ MOST = len(LETTERS)  # texts of a line-up
 ROWS = np.dtype([("answer", "i4"), ("size", "i1"), ("left", "i1"), ("low", "i1"), ("high", "i1")])
 Part = tuple[int, int, int, int, int]
 PAIR: Part = (-1, 2, 2, 0, 1)
+SUREST = 34.0  # the largest logit of log-probabilities: above 36.7 the probability is 1
 TINY, ROUNDING = 1e-300, 1e-16  # distances of a probability from 0 and 1 whose logit is finite
 SAID = ("logp", "order", "best")
 
@@ -95,11 +96,9 @@ def soft_rows(logp: Sequence[float], answer: int) -> list[tuple[float, Part]]:
     k = len(logp)
     if k == 2:
         return [(float(expit(logp[0] - logp[1])), PAIR)]
-    return [
-        (float(expit(logp[low] - logp[high])), (answer, k, k, low, high))
-        for low in range(k)
-        for high in range(low + 1, k)
-    ]
+    # No p is 0 or 1, which would be a choice.
+    p = expit(np.clip(np.subtract.outer(logp, logp), -SUREST, SUREST))
+    return [(float(p[low, high]), (answer, k, k, low, high)) for low in range(k) for high in range(low + 1, k)]
 
 
 def order_rows(order: Sequence[int], size: int, answer: int) -> list[tuple[float, Part]]:

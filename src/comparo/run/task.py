@@ -319,9 +319,15 @@ class Task:
 
     @cached_property
     def replies(self) -> dict[str | None, int]:
-        """How many tokens the reply of each voice has without reasoning: a label, or a line for each criterion."""
-        asked = {voice.name: voice.prompt for voice in self.voices}
-        return {name: reply_tokens(one) if isinstance(one, CriteriaPrompt) else 1 for name, one in asked.items()}
+        """How many tokens the reply of each voice has without reasoning: a label, an order, or a line per criterion."""
+
+        def written(voice: Voice) -> int:
+            if isinstance(voice.prompt, CriteriaPrompt):
+                return reply_tokens(voice.prompt)
+            is_order = voice.prompt.size > 2 and getattr(voice.judge, "chooses", False)
+            return 2 * voice.prompt.size if is_order else 1
+
+        return {voice.name: written(voice) for voice in self.voices}
 
     @cached_property
     def _prices(self) -> dict[str | None, tuple[float, float] | None]:

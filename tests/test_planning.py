@@ -121,7 +121,7 @@ def test_the_command_prints_a_table_and_what_it_means():
     table, _, summary = run.stdout.rstrip().rpartition("\n\n")
     assert table.splitlines()[0].split() == ["per_item", "calls", "spearman", "low", "high"]
     assert table.splitlines()[1].split()[:2] == ["2", "24"]
-    assert re.findall(r"[\d.]+", summary) == ["24", "2", "18.2", "132"]
+    assert re.findall(r"[\d.]+", summary) == ["24", "2", "18.2", "132", "8", "4"]
 
 
 def test_the_command_prints_json_and_csv_and_says_what_cannot_be():

@@ -58,7 +58,7 @@ class Voice:
         >>> data = Comparisons.from_rows(rows)
         >>> voice = Voice.of(data, Graph.build(data), Design(), Limits())
         >>> voice.scores.round(1), voice.bias.round(2)
-        (array([ 0.9, -0.2, -0.8]), array([-0.25]))
+        (array([ 0.9, -0.2, -0.8]), array([[-0.25]]))
         """
         shared, control, is_biased = Shared.of(graph, PLAIN, 0), design.control, design.is_biased
         if control is not None:

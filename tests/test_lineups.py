@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from itertools import combinations
 
@@ -15,13 +17,14 @@ import comparo
 from comparo import Comparisons, ComparisonsError, fit
 from comparo.data.prompts import Question, Rest, criterion_prompt
 from comparo.data.wordings import LETTERS, WORDINGS
-from comparo.judges import load_judge
+from comparo.judges import Judgement, load_judge
 from comparo.methods import quiet_fit
 from comparo.model.inference.soft import Soft
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.linalg.graph import Graph
 from comparo.model.tuning import LIMITS
 from comparo.run.lineup_choice import rate
+from comparo.run.repair import repair
 from comparo.selection.lineups import LineupSelector
 from split import one_short
 
@@ -332,6 +335,20 @@ def test_a_run_of_line_ups(kind, k, least, tmp_path):
     assert sorted(read.p.tolist()) == pytest.approx(sorted(more.comparisons.p.tolist()))
 
 
+def test_a_run_of_line_ups_grows(tmp_path):
+    """New texts are placed among the old ones, whose answers are kept."""
+    old = dict(list(TEXTS.items())[::2])
+    first = comparo.rank(old, "better", judge=simulated(), lineup=4, budget="3n", out=tmp_path / "run")
+    before = first.comparisons.answers
+    grown = comparo.rank(TEXTS, "better", judge=simulated(), lineup=4, budget="2n", out=tmp_path / "run")
+    assert grown.comparisons.answers == before + 20
+    assert np.corrcoef(grown.scores, [QUALITY[item] for item in grown.items])[0, 1] > 0.95
+    data = grown.comparisons
+    late = data.lineup["answer"] >= np.unique(data.lineup["answer"])[before]
+    shown = np.concatenate([data.items[data.first[late]], data.items[data.second[late]]])
+    assert np.mean(np.isin(shown, list(old))) < 0.5
+
+
 def test_a_replayed_run_is_the_same(tmp_path):
     whole = comparo.rank(TEXTS, "better", judge=simulated(), lineup=3, budget="2n", out=tmp_path / "run")
     Comparisons.read(tmp_path / "run").write(tmp_path / "answers.csv")
@@ -417,3 +434,19 @@ def test_a_budget_of_tokens_counts_what_calls_read():
     assert calls[2] <= 60
     assert calls[4] <= 30
     assert calls[4] >= 15
+
+
+def test_repair_keeps_line_ups_and_drops_what_cannot_be_true(tmp_path):
+    folder = tmp_path / "run"
+    comparo.rank(TEXTS, "better", judge=simulated(), lineup=4, budget="1n", out=folder)
+    with closing(sqlite3.connect(folder / "judgements.db")) as database, database:
+        database.execute("UPDATE judgements SET lineup = '-1|-2' WHERE number = 3")
+        database.execute("""UPDATE judgements SET second = '["t1", "t2", "gone"]' WHERE number = 5""")
+    assert repair(folder).kept == 18
+    assert len(Comparisons.read(folder)) == 18 * 6
+
+
+@pytest.mark.parametrize(("items", "said"), [(("a", "b"), "A>B"), (("a", Rest("bc")), ""), (("a", Rest("bc")), "A>B")])
+def test_an_answer_is_about_all_texts(items, said):
+    with pytest.raises(ValueError, match="texts"):
+        Judgement(Question(*items), p=0.5, lineup=said)

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_expit, log_softmax, logit, softmax
 
-from comparo.data.columns import Table, is_missing, shown
+from comparo.data.columns import Table, as_number, is_missing, shown
 from comparo.data.wordings import LETTERS
 from comparo.errors import ComparisonsError
 from comparo.types import Array
@@ -280,6 +280,18 @@ def ordered(rows: NDArray[Any], p: Array, weight: Array) -> tuple[NDArray[Any], 
     found = rows.copy()
     found["left"][apart] = wins[rows["answer"][apart], winner[apart]] + 1
     return found, weight * rows["left"] / found["left"]
+
+
+def is_answer(said: str, size: int) -> bool:
+    """Whether `said` holds log-probabilities of `size` labels or an order of them; of a pair it is empty.
+
+    >>> is_answer("-1.5|-0.5|-2", 3), is_answer("B>A>C", 3), is_answer("B>A", 3), is_answer("", 2)
+    (True, True, False, True)
+    """
+    if size == 2 or ">" in said:
+        return said == "" if size == 2 else sorted(said.split(">")) == list(LETTERS[:size])
+    parts = [as_number(part) for part in said.split("|")]
+    return len(parts) == size and all(map(math.isfinite, parts))
 
 
 def lineup_columns(

@@ -146,6 +146,16 @@ def key_of(question: Question) -> Key:
     return encode(question.context), encode(question.first), encode(question.second), question.voice
 
 
+def slot_labels(key: Key) -> tuple[tuple[str, str], ...]:
+    """The encoded context and label of each item of a question, in slot order.
+
+    >>> slot_labels(("null", '"ana"', '["bo", "cy"]', None))
+    (('null', '"ana"'), ('null', '"bo"'), ('null', '"cy"'))
+    """
+    context, first, second, _ = key
+    return tuple((context, item) for item in (first, *slots_of(second)))
+
+
 def slots_of(second: str) -> list[str]:
     """The encoded labels in the second and, of a line-up, all further slots.
 
@@ -199,9 +209,7 @@ def _answers(connection: sqlite3.Connection, columns: str, source: str = "") -> 
     return list(about_items(connection, ((row[:4], row) for row in rows), source))
 
 
-def about_items(
-    connection: sqlite3.Connection, rows: Iterable[tuple[tuple[Any, ...], Row]], source: str
-) -> Iterator[Row]:
+def about_items(connection: sqlite3.Connection, rows: Iterable[tuple[Any, Row]], source: str) -> Iterator[Row]:
     """The rows, each given with its key (context, first, second, voice), about items that are there.
 
     Damage leaves judgements about items that are gone; a warning says how many, unless `source` is empty.
@@ -214,8 +222,8 @@ def about_items(
     """
     there = set(connection.execute("SELECT context, id FROM items"))
     unknown = 0
-    for (context, first, second, _), row in rows:
-        if not there or all((context, item) in there for item in (first, *slots_of(second))):
+    for key, row in rows:
+        if not there or there.issuperset(slot_labels(key)):
             yield row
         else:
             unknown += 1

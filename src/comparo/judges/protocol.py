@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
+from comparo.data.lineups import is_answer
 from comparo.data.prompts import Prompt, Question
 
 
@@ -54,6 +55,8 @@ class Judgement:
     def __post_init__(self) -> None:
         if self.error is None and not 0 <= self.p <= 1:
             raise ValueError(f"p = {self.p} is not a probability; a judgement without one says why in its error")
+        if self.error is None and not is_answer(self.lineup, len(self.question.items)):
+            raise ValueError(f"{self.lineup!r} is no answer about {len(self.question.items)} texts")
 
     @property
     def failed(self) -> bool:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
-from comparo.data.run_folder import encode, named_rows, table_of_rows
+from comparo.data.run_folder import encode, named_rows, slot_labels, table_of_rows
 from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.scores import Grown
@@ -161,7 +161,7 @@ class History:
     rows: Sequence[Mapping[str, Any]]
     texts: Mapping[str, str | None]
     marks: tuple[int, ...]
-    judgements: Sequence[tuple[int, Label, Label, Judgement]]
+    judgements: Sequence[tuple[int, tuple[Label, ...], Judgement]]
     left_out: int
 
     @classmethod
@@ -170,8 +170,8 @@ class History:
         rows += named_rows(connection, "SELECT * FROM former")
         growths = connection.execute("SELECT judgements, left_out FROM growths ORDER BY number").fetchall()
         judgements = [
-            (number, (context, first), (context, second), judgement)
-            for number, (context, first, second, _), judgement in numbered_judgements(connection, "error IS NULL")
+            (number, slot_labels(key), judgement)
+            for number, key, judgement in numbered_judgements(connection, "error IS NULL")
         ]
         texts = dict(connection.execute("SELECT context, text FROM contexts").fetchall())
         return cls(
@@ -196,10 +196,10 @@ class History:
         """The answers about the items of a growth, as they were then, that came in it or before."""
         since = self.since(growth)
         found: dict[Any, Judgement] = {}
-        for number, one, other, judgement in self.judgements:
+        for number, labels, judgement in self.judgements:
             made = bisect_left(self.marks, number)
-            if made <= growth and all(label in since and since[label] <= made for label in (one, other)):
-                found.setdefault((one, other, judgement.question.voice), judgement)  # one stored twice counts once
+            if made <= growth and all(label in since and since[label] <= made for label in labels):
+                found.setdefault((labels, judgement.question.voice), judgement)  # one stored twice counts once
         return list(found.values())
 
     def state(self, growth: int) -> State:

@@ -24,7 +24,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from comparo.data.items import Items
-from comparo.data.run_folder import DATABASE, decode, table_of_items
+from comparo.data.lineups import is_answer
+from comparo.data.run_folder import DATABASE, decode, slot_labels, slots_of, table_of_items
 from comparo.errors import ComparisonsError, StoreError, WrongFolderError
 from comparo.run.files import explained, free, lock, make_private, sync
 from comparo.run.store import open_database, write_configuration, written_configuration
@@ -282,8 +283,10 @@ def _can_be(table: str, name: str, value: Any) -> bool:
 
 
 def _can_be_true(judgement: Mapping[str, Any]) -> bool:
-    """Whether a judgement has a probability or an error, and no number below 0 where there is none."""
+    """Whether a judgement has an answer to its question or an error, and no number below 0 where there is none."""
     p = judgement["p"]
+    if p is not None and not is_answer(judgement["lineup"], 1 + len(slots_of(judgement["second"]))):
+        return False
     least = min(judgement[name] or 0 for name in ("mass", "weight", "seconds", "cost", "cut"))
     return (judgement["error"] is not None if p is None else 0 <= p <= 1) and least >= 0
 
@@ -320,9 +323,10 @@ def _mend(connection: sqlite3.Connection, identity: Mapping[str, Any]) -> bool:
             return False
     except (ComparisonsError, sqlite3.DatabaseError):
         return False
-    for side in ("first", "second"):
-        gone = f"(context, {side}) NOT IN (SELECT context, id FROM items UNION SELECT context, id FROM former)"
-        connection.execute(f"DELETE FROM judgements WHERE {gone}")
+    there = set(connection.execute("SELECT context, id FROM items UNION SELECT context, id FROM former"))
+    asked = connection.execute("SELECT number, context, first, second, voice FROM judgements").fetchall()
+    gone = [(number,) for number, *key in asked if not there.issuperset(slot_labels((*key,)))]
+    connection.executemany("DELETE FROM judgements WHERE number = ?", gone)
     return True
 
 
@@ -335,7 +339,7 @@ def _restore_growths(connection: sqlite3.Connection) -> None:
     for number in range(1, most + 1):
         (mark,) = connection.execute(
             "SELECT min(judgements.number) - 1 FROM judgements JOIN items ON judgements.context = items.context "
-            "AND id IN (first, second) WHERE since = ?",
+            "AND (id IN (first, second) OR (second LIKE '[%' AND instr(second, id))) WHERE since = ?",
             (number,),
         ).fetchone()
         row = number, "", last if mark is None else mark, 0

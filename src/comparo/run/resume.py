@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from comparo.data.columns import shown
 from comparo.data.items import Items
-from comparo.data.run_folder import DATABASE, Key, clean, decode, encode, key_of
+from comparo.data.prompts import Rest
+from comparo.data.run_folder import DATABASE, Key, clean, decode, encode, key_of, slot_labels
 from comparo.errors import StoreError, WrongFolderError
 from comparo.judges import Judgement
 from comparo.run.budget import paid_and_spent
@@ -261,9 +262,8 @@ def growth_sentence(task: Task) -> str:
     return f"{new:,} of {len(task.items):,} items are new, {len(task.given):,} answers from before count{left}"
 
 
-def _labels(judgement: Judgement) -> tuple[Label, Label]:
-    context, first, second, _ = key_of(judgement.question)
-    return (context, first), (context, second)
+def _labels(judgement: Judgement) -> tuple[Label, ...]:
+    return slot_labels(key_of(judgement.question))
 
 
 def answers_about(
@@ -275,8 +275,9 @@ def answers_about(
     for one in judgements:
         voice = one.question.voice
         if not one.failed and (voices is None or voice in voices):
-            (context, first), (_, second) = (labels[label] for label in _labels(one))
-            question = items.question(context, first, second)
+            (context, first), *others = (labels[label] for label in _labels(one))
+            rest = [item for _, item in others]
+            question = items.question(context, first, rest[0] if len(rest) == 1 else Rest(rest))
             question = replace(question, voice=voice if voices is None else voices[voice])
             found[key_of(question)] = replace(one, question=question)
     return found

@@ -288,9 +288,8 @@ class Task:
             if not getattr(voice.judge, "lines_up", False):
                 other = "drop graded" if getattr(voice.judge, "graded", False) else "use another judge"
                 raise ValueError(f"{voice.judge.name} compares two texts at a time; use lineup=2, or {other}")
-        if self.compares_groups or self.growth is not None:
-            what = f"goal={self.goal!r}" if self.compares_groups else "a run that grows"
-            raise ValueError(f"{what} asks about pairs; use lineup=2")
+        if self.compares_groups:
+            raise ValueError(f"goal={self.goal!r} asks about pairs; use lineup=2")
 
     def price_of(self, question: Question) -> float:
         """The approximate cost of a question in dollars, from the length of its prompt; nan if the price is unknown."""

@@ -356,6 +356,21 @@ def test_a_replayed_run_is_the_same(tmp_path):
     assert again.scores == pytest.approx(whole.scores, abs=1e-9)
 
 
+@pytest.mark.parametrize("kind", ["soft", "hard"])
+def test_a_run_is_exported_reported_and_judged_again(kind, tmp_path):
+    folder = tmp_path / "run"
+    ranking = comparo.rank(TEXTS, "better", judge=simulated(kind), lineup=4, budget="1n", out=folder)
+    exported = comparo.export_run(folder, tmp_path / "answers.csv", texts=True)
+    assert exported.rows == {"comparisons": 20}
+    read = Comparisons.read(tmp_path / "answers.csv")
+    assert read.p == pytest.approx(ranking.comparisons.p, abs=1e-12)
+    header = (tmp_path / "answers.csv").read_text().splitlines()[0].split(",")
+    assert {"items", "fourth_text"} < set(header)
+    assert "report" in comparo.write_report(folder).name
+    again = comparo.rejudge(folder, judge=simulated("hard", seed=5))
+    assert again.ranking.voices["calls"].tolist() == [20, 20]
+
+
 def test_several_voices_share_line_ups():
     judges = [simulated(seed=seed, noise=noise) for seed, noise in ((0, 0.3), (1, 0.8))]
     ranking = comparo.rank(TEXTS, "better", judge=judges, lineup=4, budget="8n")

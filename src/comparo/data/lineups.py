@@ -167,6 +167,16 @@ def _order(table: Table, row: int, column: str, items: list[Any]) -> list[int]:
     raise table.error([row], column, f"{shown(cell)} is no order of the items or of {', '.join(letters)}; write C>A>B")
 
 
+def joined(values: Any) -> str:
+    """Labels or numbers as one cell of a file; a ComparisonsError where a label holds the separator."""
+    if isinstance(values, str):
+        return values
+    parts = [str(value) for value in values]
+    if wrong := [part for part in parts if "|" in part]:
+        raise ComparisonsError(f"the item {shown(wrong[0])} holds a |, which separates the items; rename it")
+    return "|".join(parts)
+
+
 def columns_of(
     rows: NDArray[Any], first: NDArray[Any], second: NDArray[Any], p: Array
 ) -> tuple[NDArray[np.intp], dict[str, list[str]]]:
@@ -187,9 +197,7 @@ def columns_of(
         k, low, high = int(rows["size"][own[0]]), rows["low"][own], rows["high"][own]
         names = np.empty(k, dtype=object)
         names[low], names[high] = first[own], second[own]
-        if any("|" in str(name) for name in names):
-            raise ComparisonsError(f"the item {shown(names[0])} or one beside it holds a |, which separates; rename it")
-        found["items"].append("|".join(map(str, names)))
+        found["items"].append(joined(names))
         is_decided = bool(np.all((p[own] == 0) | (p[own] == 1)))
         y = np.zeros(k)
         y[high[low == 0]] = -logit(np.clip(p[own][low == 0], TINY, 1.0 - ROUNDING))

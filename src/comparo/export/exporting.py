@@ -115,10 +115,10 @@ def export_run(
         return Exported(path, {"pairs": len(pairs.margin)}, left)
     judgements = read_judgements(folder)
     columns = comparison_columns(judgements, read_configuration(folder), stored_items(folder) if texts else None)
-    if not len(columns["p"]):
+    if not (rows := len(columns["judge"])):
         raise StoreError(f"{folder} holds no answers yet; run its command again to go on")
     write_columns(path, columns)
-    return Exported(path, {"comparisons": len(columns["p"])}, _failed(judgements))
+    return Exported(path, {"comparisons": rows}, _failed(judgements))
 
 
 def _failed(judgements: Sequence[Judgement]) -> str:

@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 from comparo.data.columns import Column, look_up
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
+from comparo.data.lineups import joined, lineup_columns
+from comparo.data.wordings import PLACES
 from comparo.judges import Judgement
 from comparo.model.linalg.graph import Graph
 from comparo.ranking.ranking import Ranking
@@ -38,7 +40,7 @@ def comparison_columns(
     The judge is always named: files of several runs can be put together. `weight` and `context` are there where
     they say something, and `mass`, the share of its probability that the judge put on the two labels, and `model`, its
     name in the server's reply, where they are known. With `texts`, first_text, second_text and context_text follow.
-    Failed judgements are left out.
+    Failed judgements are left out. Of line-ups items, logp and order are in place of first, second and p.
 
     >>> from comparo.data.prompts import Question
     >>> answers = [Judgement(Question("ana", "bo"), p=0.7), Judgement(Question("ana", "cy"), error="refused")]
@@ -47,11 +49,11 @@ def comparison_columns(
     """
     answered = [one for one in judgements if not one.failed]
     asked = [one.question for one in answered]
-    columns: dict[str, Column] = {
-        "first": [question.first for question in asked],
-        "second": [question.second for question in asked],
-        "p": [one.p for one in answered],
-    }
+    first, second = [question.first for question in asked], [question.second for question in asked]
+    columns: dict[str, Column] = {"first": first, "second": second, "p": [one.p for one in answered]}
+    if any(said := [one.lineup for one in answered]):
+        found = lineup_columns(first, second, [one.p for one in answered], said)
+        columns = {name: [joined(value) for value in column] for name, column in found.items() if any(column)}
     if any(one.weight != 1 for one in answered):
         columns["weight"] = [one.weight for one in answered]
     if any(question.context is not None for question in asked):
@@ -63,7 +65,9 @@ def comparison_columns(
         columns["model"] = [one.model or None for one in answered]
     if texts is not None:
         shown = [texts.question(question.context, question.first, question.second) for question in asked]
-        columns |= {name: [getattr(each, name) for each in shown] for name in ("first_text", "second_text")}
+        most = max(len(each.texts) for each in shown)
+        for place, name in enumerate(PLACES[:most]):
+            columns[f"{name}_text"] = [each.texts[place] if place < len(each.texts) else None for each in shown]
         if any(each.context_text is not None for each in shown):
             columns["context_text"] = [each.context_text for each in shown]
     return columns

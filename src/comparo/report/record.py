@@ -160,7 +160,9 @@ class Record:
         for place, low, high, p in zip(number, data.lineup["low"], data.lineup["high"], data.p.tolist(), strict=True):
             one = self.answered[place]
             items = one.question.items
-            found.append(replace(one, question=replace(one.question, first=items[low], second=items[high]), p=p))
+            found.append(
+                replace(one, question=replace(one.question, first=items[low], second=items[high]), p=p, lineup="")
+            )
         return found
 
     @cached_property

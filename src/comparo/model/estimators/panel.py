@@ -82,8 +82,8 @@ class Panel(PanelMembers):
 
     @property
     def calls(self) -> NDArray[np.int64]:
-        """How many comparisons each voice made, (R,)."""
-        return np.bincount(self.voice, minlength=len(self.names))
+        """How many answers each voice gave, (R,)."""
+        return np.array([voice.answers for voice in self.voices])
 
     def differences(self) -> tuple[Array, Array]:
         """d = x_first − x_second − γ of each comparison as its voice sees it, and the same without γ, both (K,)."""

@@ -31,10 +31,10 @@ class Voice:
     """The observations of one voice about the n candidates of a panel, and its variances.
 
     `model` holds them with its pattern; `variance` is v, `noise` is φ (1 for choices, whose sites have a precision of
-    their own), `bias` (C, F) is γ of each context and position effect, `positions` the effect of each comparison, and
-    `bias_error` the standard error of the mean γ. `position` is the variance that position adds to an answer beyond its
-    mean: of γ between contexts, and of position effects of single texts. `held` are the voice's coefficients of the
-    control, and `offset` (M,) what they explain of each observation.
+    their own), `bias` (C, F) is γ of each context and position effect, `positions` the effect of each comparison,
+    `answers` how many there are, and `bias_error` the standard error of the mean γ. `position` is the variance that
+    position adds to an answer beyond its mean: of γ between contexts, and of position effects of single texts. `held`
+    are the voice's coefficients of the control, and `offset` (M,) what they explain of each observation.
     """
 
     model: Soft | Choices
@@ -42,6 +42,7 @@ class Voice:
     noise: float
     bias: Array
     positions: NDArray[np.int32]
+    answers: int
     bias_error: float
     position: float
     converged: bool
@@ -78,7 +79,7 @@ class Voice:
             max(model.observations.sum_variance - noise, 0.0) / 2.0 if isinstance(model, Soft) else 0.0
         )
         said, variance = comparisons.positions, variances.ratio * noise
-        voice = cls(model, variance, noise, gamma, said, error or 0.0, position, converged)
+        voice = cls(model, variance, noise, gamma, said, comparisons.answers, error or 0.0, position, converged)
         if control is None or shared.held is None:
             return voice
         count, pattern = len(control.names), model.pattern

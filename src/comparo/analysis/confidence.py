@@ -308,7 +308,7 @@ def _quadratic(product: Product, pattern: Pattern, mean: Array, variance: Array 
     Biases stay as they were estimated.
     """
     comparisons, expert = product.comparisons, of_rows(product.expert, pattern.order)
-    p, weight = comparisons.p[pattern.order], comparisons.weights[pattern.order] / product.dispersion
+    p, weight = comparisons.p[pattern.order], product.weights[pattern.order] / product.dispersion
     difference = mean[pattern.first] - mean[pattern.second]
     middle = difference
     if product.bias.size:

@@ -65,6 +65,9 @@ def flags_of(command: TyperCommand) -> dict[str, str]:
     return {role: f"--columns {role}=" for role in ROLES if "columns" in flags} | flags
 
 
+OPTIONS = ("votes", "graded", "effort", "max_tokens", "fetch")  # of judges, as messages give them with a value
+
+
 def in_flags(message: str, flags: Mapping[str, str]) -> str:
     """A message of the library, with flags in place of the parameters that it names.
 
@@ -73,12 +76,16 @@ def in_flags(message: str, flags: Mapping[str, str]) -> str:
     >>> flags = {"budget": "--budget", "fresh": "--fresh", "price": "--price"}
     >>> in_flags("choose another `budget`, such as budget='5n' or budget=500, or fresh=True, or another `seed`", flags)
     'choose another --budget, such as --budget 5n or --budget 500, or --fresh, or another `seed`'
+    >>> in_flags("add votes=5", {"votes": "--votes", "option": "--option"})
+    'add --option votes=5'
     >>> in_flags("comparo rank a.csv --judge 'openai/m; price=2' --option price=2", flags)
     "comparo rank a.csv --judge 'openai/m; price=2' --option price=2"
     """
 
     def flag(found: re.Match[str]) -> str:
         name, value = found[1] or found[3] or found[5], found[2] or found[4] or found[6]
+        if name in OPTIONS and value is not None and "option" in flags:
+            return f"--option {name}={value.strip(''.join(QUOTES))}"
         if name not in flags:
             return found[0]
         if value in (None, "True"):

@@ -160,7 +160,7 @@ class Audition:
         if self.rivals:
             return (
                 f"Too close to call: {self.best} has the most content, but these answers do not show that it has more "
-                f"than {', '.join(self.rivals)}. Ask more `pairs`."
+                f"than {', '.join(self.rivals)}. Ask more pairs (`pairs`)."
             )
         return f"Use {self.best}: of all voices, the largest share of what it says is about the texts."
 

@@ -66,7 +66,8 @@ class Difference:
     high: float
 
     def __str__(self) -> str:
-        return f"{signed(self.value)} ({signed(self.low)} to {signed(self.high)})"
+        ends = f"{signed(self.low)} to {signed(self.high)}" if self.low == self.low else "interval not known"
+        return f"{signed(self.value)} ({ends})"
 
     @property
     def verdict(self) -> str:
@@ -77,11 +78,14 @@ class Difference:
 def over(gaps: Array) -> Difference:
     """The mean of differences (n,) of correlations × 100, and its interval by Student's t; NaN are left out.
 
+    A single difference has no interval.
+
     >>> str(over(np.array([0.01, 0.02, 0.03])))
     '+2.0 (−0.5 to +4.5)'
     """
     known = 100 * gaps[~np.isnan(gaps)]
-    return _interval(float(np.mean(known)), float(np.std(known, ddof=1) / np.sqrt(len(known))), len(known) - 1)
+    error = float(np.std(known, ddof=1) / np.sqrt(len(known))) if len(known) > 1 else np.nan
+    return _interval(float(np.mean(known)), error, max(len(known) - 1, 1))
 
 
 def _interval(value: float, error: float, freedom: int) -> Difference:

@@ -49,7 +49,7 @@ class Product:
     `scores` (n,) are centred in each component of `graph`; `bias` (C, J) is γ of each context and judge, contexts in
     the graph's order (J = 0 without a bias term); `laplacian` is H at the solution; `steps` counts Newton steps.
     `effects` are the variances where the prior is estimated. `held` are the coefficients of a control, which
-    the scores are without.
+    the scores are without. `weight` (K,) are the weights of line-ups in their likelihood.
     """
 
     comparisons: Comparisons
@@ -63,6 +63,12 @@ class Product:
     converged: bool
     effects: Effects | None = None
     held: Held | None = None
+    weight: Array | None = None
+
+    @property
+    def weights(self) -> Array:
+        """The weight of each comparison in the product, (K,); of line-ups that of `luce_weights`."""
+        return self.comparisons.weights if self.weight is None else self.weight
 
     def differences(self, rows: slice) -> Array:
         """d = s_first − s_second − γ of the comparisons in `rows`."""
@@ -78,7 +84,7 @@ class Product:
         parts, chunk = [], self.laplacian.pattern.limits.chunk
         for begin in range(0, len(self.comparisons), chunk):
             rows = slice(begin, begin + chunk)
-            weight = 1.0 if self.comparisons.weight is None else self.comparisons.weight[rows]
+            weight = 1.0 if self.comparisons.weight is None else self.weights[rows]
             expert = of_rows(self.expert, rows)
             parts.append(of(expert, self.differences(rows), self.comparisons.p[rows], weight, rows))
         return np.asarray(np.sum(parts, axis=0))
@@ -191,7 +197,7 @@ def multiply(
     def solved(state: _Weighed, _: int) -> tuple[_Weighed, tuple[Product, _Weighed], float]:
         weight, scaled = state
         product = _multiply(replace(comparisons, weight=weight), expert, scaled, bias, False, limits)
-        product = replace(product, comparisons=comparisons, prior=prior)
+        product = replace(product, comparisons=comparisons, weight=weight, prior=prior)
         new = luce_weights(rows, comparisons.p, whole, product.differences(slice(None)))
         moved = float(np.max(np.abs(new - weight)))
         if is_scaled and prior != "first":

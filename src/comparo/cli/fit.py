@@ -14,8 +14,9 @@ from comparo.cli.criteria_output import answers_to, check_criterion, criteria_in
 from comparo.cli.flags import names_in
 from comparo.cli.printing import Format, print_board, print_notes, print_ranking, print_text, say
 from comparo.cli.settings import command_line
-from comparo.data.comparisons import Comparisons, read_several
+from comparo.data.comparisons import Comparisons
 from comparo.data.items import LENGTH, Items
+from comparo.data.joining import read_several
 from comparo.data.run_folder import database_of
 from comparo.data.writing import csv_text
 from comparo.methods import Method, quiet_fit

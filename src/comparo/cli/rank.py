@@ -12,8 +12,8 @@ from comparo.cli.finishing import Shown, fail_if_unreliable, print_plan, rank_by
 from comparo.cli.flags import ColumnFlags
 from comparo.cli.judge_flags import JudgeFlags
 from comparo.cli.settings import command_line
-from comparo.data.comparisons import read_several
 from comparo.data.items import LENGTH
+from comparo.data.joining import read_several
 from comparo.methods import Method
 from comparo.model.estimators.poe import Bias
 from comparo.run.audition import AUTO

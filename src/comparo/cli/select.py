@@ -12,8 +12,9 @@ from comparo.cli.answer_file import Names
 from comparo.cli.flags import ColumnFlags, names_in
 from comparo.cli.printing import print_text, say
 from comparo.data.annotator_sheets import write_sheets
-from comparo.data.comparisons import Comparisons, read_several
+from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items, read_items
+from comparo.data.joining import read_several
 from comparo.data.writing import csv_text
 from comparo.selection.designs import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
 from comparo.selection.sharing import TWICE, next_pairs, share_out

@@ -1,27 +1,24 @@
 """Comparisons: which items were compared, and how probable it is that the first is the better one.
 
 K comparisons of N items are columns of shape (K,): `first` and `second` are codes into `items`, `p` is P(first is
-better) as the judge saw it with `first` shown first. Labels become codes once, here; `layouts` checks what is read.
-Several files are read together: labels that are numbers in one file and text in another are text in all, and an answer
-that stands in two files, with the same judge, items, order and context, counts once.
+better) as the judge saw it with `first` shown first. Labels become codes once, here; `layouts` checks what is read, and
+`joining` reads several files as one.
 """
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from comparo.data.columns import Table, column_from_values, columns_from_frame, frame_from_columns, look_up, shown
-from comparo.data.layouts import LABELS, WANTED, fields_from_matrix, fields_from_table, judged_fields
-from comparo.data.lineups import PAIR, ROWS, columns_of, ordered
+from comparo.data.layouts import LABELS, WANTED, fields_from_matrix, fields_from_table
+from comparo.data.lineups import columns_of, ordered
 from comparo.data.reading import columns_from_objects, read_columns
 from comparo.data.run_folder import database_of, judged
 from comparo.data.writing import write_columns
@@ -203,7 +200,7 @@ class Comparisons:
         >>> Comparisons.from_rows([("ana", "bo", 0.7)]).to_columns()["second"]
         array(['bo'], dtype=object)
         """
-        columns = self._columns()
+        columns = self.to_rows()
         if self.lineup is None:
             return columns
         lead, found = columns_of(self.lineup, columns.pop("first"), columns.pop("second"), columns.pop("p"))
@@ -211,7 +208,7 @@ class Comparisons:
         columns["weight"] = columns["weight"] * self.lineup["left"][lead] / 2.0
         return {name: np.array(column) for name, column in found.items() if any(column)} | columns
 
-    def _columns(self) -> dict[str, NDArray[Any]]:
+    def to_rows(self) -> dict[str, NDArray[Any]]:
         """The same with a row for each comparison, also of line-ups."""
         columns = {"first": self.items[self.first], "second": self.items[self.second], "p": self.p}
         if self.weight is not None:
@@ -254,7 +251,7 @@ class Comparisons:
             there = f"the judges are {', '.join(map(str, known))}" if known else "they have no column judge"
             raise ComparisonsError(f"the comparisons have no judge {shown(missing[0])}; {there}")
         kept = self.take(np.isin(self.judged_by, look_up(wanted, known)))
-        return replace(Comparisons.from_columns(**kept._columns()), lineup=kept.lineup)
+        return replace(Comparisons.from_columns(**kept.to_rows()), lineup=kept.lineup)
 
     def merge_orders(self) -> Comparisons:
         """One comparison for each unordered pair within a context and a judge, without the position bias.
@@ -416,158 +413,3 @@ class Comparisons:
             return replace(self, p=p)
         lineup, weight = ordered(self.lineup, p, self.weights)
         return replace(self, p=p, lineup=lineup, weight=weight)
-
-
-logger = logging.getLogger(__name__)
-PathLike = str | os.PathLike[str]
-Part = Mapping[str, Any]  # the columns of a file
-ROLES = ("first", "second", "context", "judge")
-
-
-def read_several(paths: Sequence[PathLike], *, is_kept: bool = False) -> Comparisons:
-    """The comparisons of files and run folders, in any layouts, as those of one.
-
-    Rows without a winner are left out, and counted in one line of the log for all files.
-
-    Parameters
-    ----------
-    paths
-        At least one file or run folder that `Comparisons.read` reads.
-    is_kept
-        Keep the rows without a winner, with p = NaN: what was handed out and has no answer yet.
-
-    Returns
-    -------
-    Comparisons
-        In the order of the files. A single file gives what `Comparisons.read` gives.
-
-    Raises
-    ------
-    ComparisonsError
-        If a file cannot be used, if no file has an answer, or if only some of the files have a column judge or context.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     for judge in ("ana", "bo"):
-    ...         one = Comparisons.from_columns(["x"], ["y"], [1], judge=[judge])
-    ...         one.write(f"{folder}/{judge}.csv")
-    ...     read_several([f"{folder}/ana.csv", f"{folder}/bo.csv"]).judges
-    array(['ana', 'bo'], dtype=object)
-    """
-    if len(paths) == 1 and not is_kept and sheets_in(paths[0]) is None:
-        return Comparisons.read(paths[0])
-    return join(read_parts(paths, is_kept=is_kept))
-
-
-def sheets_in(path: PathLike) -> list[Path] | None:
-    """The sheets in a folder, .csv and .xlsx, by name; None for a file and for a run folder.
-
-    A ComparisonsError where a folder has none.
-    """
-    if not os.path.isdir(path) or database_of(path) is not None:
-        return None
-    found = sorted(file for file in Path(path).iterdir() if file.suffix.lower() in (".csv", ".xlsx"))
-    if not found:
-        raise ComparisonsError(f"the folder {path} is no run folder and has no .csv or .xlsx sheets; name a file")
-    return found
-
-
-def read_parts(paths: Sequence[PathLike], *, is_kept: bool = False, is_named: bool = False) -> dict[str, Part]:
-    """The columns of each file, by its path, as `read_several` reads them; files without answers are left out.
-
-    With `is_named`, a file without a column judge is that of a judge called like the file.
-    """
-    parts: dict[str, Part] = {}
-    blank = []
-    files = [file for path in paths for file in map(str, sheets_in(path) or (path,))]
-    for path in dict.fromkeys(files):
-        database = database_of(path)
-        table = read_columns(path, WANTED, LABELS) if database is None else judged(database)
-        fields, rows = judged_fields(table, is_kept)
-        if len(fields["p"]):
-            rows_of = {"lineup": fields["lineup"]} if "lineup" in fields else {}
-            parts[path] = Comparisons(**fields)._columns() | rows_of
-            if is_named and not {"judge", "voter"} & set(parts[path]):
-                name = (Path(path) if database is None else database.parent).resolve().name.partition(".")[0]
-                parts[path] = {**parts[path], "judge": np.full(len(fields["p"]), name, dtype=object)}
-        if left := rows - len(fields["p"]):
-            blank.append(f"{left} of {rows} in {path}")
-    if blank:
-        logger.warning("comparisons without a winner are left out: %s", ", ".join(blank))
-    if not parts:
-        named = f"{paths[0]} and {len(paths) - 1} more" if len(paths) > 1 else str(paths[0])
-        raise ComparisonsError(f"no row of {named} has a winner; there is nothing to compare")
-    return parts
-
-
-def join(parts: Mapping[str, Part]) -> Comparisons:
-    """The comparisons of all files together, in their order; people's votes if all of them are.
-
-    >>> one = Comparisons.from_columns([1], [2], [1], judge=["ana"]).to_columns()
-    >>> join({"a.csv": one, "b.csv": {**one, "judge": np.array(["bo"])}}).judges
-    array(['ana', 'bo'], dtype=object)
-    """
-    voted = all("voter" in part for part in parts.values())
-    if any("lineup" in part for part in parts.values()):
-        parts = _numbered(parts)
-    parts = {path: {"judge" if name == "voter" else name: part[name] for name in part} for path, part in parts.items()}
-    return replace(_once(parts, _joined(parts)), voted=voted)
-
-
-def _numbered(parts: Mapping[str, Part]) -> dict[str, Part]:
-    """The parts with a column lineup in each, whose answers have numbers of their own."""
-    found: dict[str, Part] = {}
-    start = 0
-    for path, part in parts.items():
-        rows = part.get("lineup", np.array([PAIR] * len(part["p"]), dtype=ROWS)).copy()
-        rows["answer"] += start * (rows["answer"] >= 0)
-        start = max(start, int(rows["answer"].max()) + 1)
-        found[path] = {**part, "lineup": rows}
-    return found
-
-
-def _joined(parts: Mapping[str, Part]) -> dict[str, list[Any]]:
-    """The columns of all files below each other."""
-    joined: dict[str, list[Any]] = {"first": [], "second": [], "p": []}
-    for name in ("judge", "context", "weight", "lineup"):
-        having = [path for path, columns in parts.items() if name in columns]
-        if having and len(having) < len(parts) and name != "weight":
-            missing = next(path for path in parts if path not in having)
-            raise ComparisonsError(
-                f"{missing} has no column {name!r} and {having[0]} has one; add it to {Path(missing).name} as well"
-            )
-        if having:
-            joined[name] = []
-    for columns in parts.values():
-        for name, values in joined.items():
-            values.extend(columns[name].tolist() if name in columns else [1.0] * len(columns["p"]))
-    for names in (("first", "second"), ("context",), ("judge",)):
-        kinds = {isinstance(label, str) for name in names for label in joined.get(name, ())}
-        for name in names if len(kinds) > 1 else ():
-            joined[name] = list(map(str, joined[name]))
-    return joined
-
-
-def _once(parts: Mapping[str, Part], joined: Mapping[str, list[Any]]) -> Comparisons:
-    """The comparisons without the answers of a judge that another file has as well."""
-    source = np.repeat(np.arange(len(parts)), [len(columns["p"]) for columns in parts.values()]).tolist()
-    kept, seen = list(range(len(source))), dict[Any, int]()
-    if "judge" in joined and len(parts) > 1:
-        answers = zip(*(joined[name] for name in (*ROLES, "p") if name in joined), strict=True)
-        # NaN is not equal to itself: a row that has no answer yet is the same row in both files.
-        keys = [(*key, None if p != p else p) for *key, p in answers]
-        kept = [row for row in kept if seen.setdefault(keys[row], source[row]) == source[row]]
-        other = dict[Any, int]()
-        differ = sum(other.setdefault(keys[row][:-1], source[row]) != source[row] for row in kept)
-        if differ:
-            logger.warning(
-                "%d answers of a judge stand in two files and differ; both count: name one of the files", differ
-            )
-    if twice := len(source) - len(kept):
-        logger.warning("%d answers of a judge stand in two files, equal in both, and count once", twice)
-    columns = {name: [values[row] for row in kept] for name, values in joined.items()}
-    p, lineup = np.array(columns.pop("p")), columns.pop("lineup", None)
-    known = Comparisons.from_columns(p=np.zeros(len(p)), **columns)
-    return replace(known, p=p, lineup=None if lineup is None else np.array(lineup, dtype=ROWS))

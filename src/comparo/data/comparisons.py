@@ -209,7 +209,11 @@ class Comparisons:
         return {name: np.array(column) for name, column in found.items() if any(column)} | columns
 
     def to_rows(self) -> dict[str, NDArray[Any]]:
-        """The same with a row for each comparison, also of line-ups."""
+        """The same with a row for each comparison, also of line-ups.
+
+        >>> Comparisons.from_rows([{"items": "x|y|z", "best": "x"}]).to_rows()["second"].tolist()
+        ['y', 'z']
+        """
         columns = {"first": self.items[self.first], "second": self.items[self.second], "p": self.p}
         if self.weight is not None:
             columns["weight"] = self.weight

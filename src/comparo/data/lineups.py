@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_expit, log_softmax, logit, softmax
 
-from comparo.data.columns import Table, as_number, is_missing, shown
+from comparo.data.columns import Table, as_number, is_blank, is_missing, shown
 from comparo.data.wordings import LETTERS
 from comparo.errors import ComparisonsError
 from comparo.types import Array
@@ -61,7 +61,7 @@ def pairs_of(table: Table) -> tuple[Table, NDArray[Any]]:
     found: list[tuple[Any, Any, float, float]] = []
     rows: list[Part] = []
     for row, cell in enumerate(table.columns["items"]):
-        given = [name for name in said if not _is_blank(table.columns[name][row])]
+        given = [name for name in said if not is_blank(table.columns[name][row])]
         if not given:
             continue
         items = _items(table, row, cell)
@@ -118,12 +118,12 @@ def order_rows(order: Sequence[int], size: int, answer: int) -> list[tuple[float
     return rows
 
 
-def _is_blank(value: Any) -> bool:
-    return not isinstance(value, (list, tuple, np.ndarray)) and is_missing(value)
+def _parts(cell: Any) -> list[Any]:
+    return list(cell) if isinstance(cell, (list, tuple, np.ndarray)) else str(cell).split("|")
 
 
 def _items(table: Table, row: int, cell: Any) -> list[Any]:
-    items = list(cell) if isinstance(cell, (list, tuple, np.ndarray)) else str(cell).split("|")
+    items = _parts(cell)
     if not 2 <= len(items) <= MOST:
         raise table.error([row], "items", f"{shown(cell)} has {len(items)} items; a line-up has 2 to {MOST}, as a|b|c")
     if len(set(items)) < len(items) or any(map(is_missing, items)):
@@ -132,10 +132,7 @@ def _items(table: Table, row: int, cell: Any) -> list[Any]:
 
 
 def _number(table: Table, row: int, column: str, value: Any) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = np.nan
+    number = as_number(value)
     if not np.isfinite(number) or (column == "weight" and number < 0):
         raise table.error(
             [row], column, f"{shown(value)} is not a finite number{' of 0 or more' * (column == 'weight')}"
@@ -145,7 +142,7 @@ def _number(table: Table, row: int, column: str, value: Any) -> float:
 
 def _logs(table: Table, row: int, size: int) -> list[float]:
     cell = table.columns["logp"][row]
-    parts = list(cell) if isinstance(cell, (list, tuple, np.ndarray)) else str(cell).split("|")
+    parts = _parts(cell)
     if len(parts) != size:
         raise table.error([row], "logp", f"{shown(cell)} has {len(parts)} numbers for {size} items; give one for each")
     return [_number(table, row, "logp", part) for part in parts]

@@ -22,10 +22,9 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any
 
-from comparo.data.lineups import TINY
+from comparo.data.lineups import SUREST, TINY
 
 UNLISTED = -9999.0  # the log-probability that OpenAI's API gives a token which is not among the 20 likeliest
-LEAST = -34.0  # of a label's logarithm: where two slots differ by more than 36.7, p is 1 in floating point, a choice
 AROUND = " \t\n\r\"'`*_.,:;()[]{}<>▁ĠĊ"  # characters that may surround a label
 
 TokenPath = tuple[Any, ...]
@@ -163,7 +162,7 @@ def lineup_probability(
 def lineup_answer(logs: Sequence[float]) -> tuple[float, float, str]:
     """p of the first label, the mass ΣP of all, and log(P / ΣP) of each as `Judgement.lineup`, from log P of each.
 
-    No log is below `LEAST`, that of a label of probability 0 neither. p is nan where a number is.
+    No log is below `-SUREST`, that of a label of probability 0 neither. p is nan where a number is.
 
     >>> p, mass, lineup = lineup_answer([math.log(0.5), math.log(0.25), math.log(0.25)])
     >>> round(p, 6), round(mass, 6), [round(float(part), 3) for part in lineup.split("|")]
@@ -171,7 +170,7 @@ def lineup_answer(logs: Sequence[float]) -> tuple[float, float, str]:
     """
     most = max(logs)
     total = most + math.log(sum(math.exp(log - most) for log in logs))
-    shares = [max(log - total, LEAST) for log in logs]
+    shares = [max(log - total, -SUREST) for log in logs]
     return math.exp(shares[0]), min(math.exp(total), 1.0), "|".join(map(repr, shares))
 
 

@@ -410,12 +410,7 @@ class AutoPlan(AuditionPlan):
         if len(voices) == len(planned.voices):
             raise ValueError("wording='auto' chooses among the wordings of a criterion, and there is only one prompt")
         self.planned, self.voices, self.storage = planned, voices, storage
-        out, name = storage.out, storage.name
-        aside = replace(
-            storage,
-            out=None if out is None else out.with_name(f"{out.name}-audition"),
-            name=None if name is None else f"{name}-audition",
-        )
+        aside = storage.beside("audition")
         how: dict[str, Any] = {"seed": planned.seed, "least_mass": planned.least_mass}
         super().__init__(prepare_audition(planned.items, voices, PAIRS, aside, **how, whole=planned.expense.calls).base)
         self._check_share()

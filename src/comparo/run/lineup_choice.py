@@ -108,13 +108,7 @@ class LineupPlan:
         return Pilot(**given | {"prompt": self.planned.prompt.resized(k), "panel": voices})
 
     def _plan(self, k: int, task: Pilot) -> Plan:
-        out, name = self.storage.out, self.storage.name
-        aside = replace(
-            self.storage,
-            out=None if out is None else out.with_name(f"{out.name}-pilot-{k}"),
-            name=None if name is None else f"{name}-pilot-{k}",
-        )
-        return prepare(task, aside)
+        return prepare(task, self.storage.beside(f"pilot-{k}"))
 
     def run(self, watch: Watch = None) -> Ranking:
         """Ask the pilots, and rank with the number of texts that they chose."""

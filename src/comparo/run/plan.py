@@ -14,7 +14,7 @@ import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
@@ -69,6 +69,11 @@ class Storage:
     allow_changes: bool = False
     batch: Mode | None = None
     notes: dict[str, Any] = field(default_factory=dict)
+
+    def beside(self, suffix: str) -> Storage:
+        """The storage of a first part of the run, in a folder beside it."""
+        out = None if self.out is None else self.out.with_name(f"{self.out.name}-{suffix}")
+        return replace(self, out=out, name=None if self.name is None else f"{self.name}-{suffix}")
 
 
 IN_MEMORY = Storage()

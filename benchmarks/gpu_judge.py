@@ -1,5 +1,8 @@
 """How fast the transformers judge is on a GPU: `python -m benchmarks.gpu_judge`.
 
+With real weights, `python -m benchmarks.gpu_judge hf/FOLDER summeval.jsonl relevance`, texts are ranked by pairs and by
+line-ups: calls, tokens, seconds, and Spearman × 100 with people.
+
 Models with random weights in two shapes, built here from their configurations, and prompts in the shape of SummEval's:
 a context of 500 tokens, candidates of 80, a question of 30, all 240 ordered pairs of 16 candidates. Nothing is
 downloaded. Every way of asking goes through the judge, so that writing and tokenizing the prompts is counted.
@@ -9,17 +12,25 @@ from __future__ import annotations
 
 import copy
 import random
+import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import permutations
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from comparo import Items, load_judge, rank
+from comparo.analysis.correlations import spearman_within
 from comparo.data.prompts import Question, Rest, criterion_prompt
 from comparo.judges.chat import Chat, Encoded
 from comparo.judges.hf import judge as hf
 from comparo.judges.hf.judge import HfJudge
+from comparo.run.store import read_judgements
 
 CANDIDATES, CONTEXT, CANDIDATE = 16, 492, 75  # the prompt's own words are the rest of the 500, 80 and 30 tokens
 CRITERION = "more coherent and relevant to the article and easier to follow for a reader from its beginning to its end"
@@ -213,7 +224,31 @@ def apart(p: dict[Any, float], exact: dict[Any, float]) -> str:
     return f"|p - p in float32|: mean {sum(differences) / len(exact):.1e}, largest {max(differences):.1e}"
 
 
+def rank_by_both(name: str, file: str, attribute: str) -> None:
+    """Print what pairs and line-ups of a real model take, and how far they agree with people."""
+    items = Items.of(file, scores=attribute)
+    people, judge = items.scores[attribute], load_judge(name)
+    contexts = len(items.contexts)
+    print("| one call is about | calls | tokens read | seconds | Spearman × 100 with people |")
+    print("| ---: | ---: | ---: | ---: | ---: |")
+    for size, budget in ((2, "2n"), (2, "4n"), (2, "100%"), (4, "1n"), (4, "2n"), (6, "1n"), (6, "2n")):
+        begin = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            how: dict[str, Any] = {"kind": "Summary", "least_mass": 0.0, "estimate": "judge", "plain": size == 2}
+            found = rank(items, f"better in {attribute}", judge=judge, budget=budget, lineup=size, out=folder, **how)
+            seconds = time.monotonic() - begin
+            tokens = sum(one.tokens_in for one in read_judgements(Path(folder)))
+            calls = len(read_judgements(Path(folder)))
+        row = dict(zip(found.graph.labels(found.comparisons), found.scores, strict=True))
+        scores = np.array([row[label] for label in items.labels])
+        rho = 100 * float(np.nanmean(spearman_within(scores, people, items.context, contexts)))
+        print(f"| {size} | {calls:,} ({budget}) | {tokens:,} | {seconds:.1f} | {rho:.1f} |", flush=True)
+
+
 def main() -> None:
+    if len(sys.argv) > 3:
+        rank_by_both(*sys.argv[1:4])
+        return
     if find_spec("torch") is None or find_spec("transformers") is None:
         print("This benchmark needs torch and transformers: pip install '.[hf]' in the checkout of comparo")
         return

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from comparo.ranking.ranking import Ranking as Ranking
     from comparo.ranking.votes import with_votes as with_votes
     from comparo.report import write_report as write_report
+    from comparo.run.audit import audit as audit
     from comparo.run.audition import audition as audition
     from comparo.run.compare import compare as compare
     from comparo.run.rank import rank as rank
@@ -56,6 +57,7 @@ _NAMES = {
     "ranking.ranking": "Ranking",
     "ranking.votes": "with_votes",
     "report": "write_report",
+    "run.audit": "audit",
     "run.audition": "audition",
     "run.compare": "compare",
     "run.rank": "rank",

@@ -151,6 +151,7 @@ COMMANDS = {
     "demo": "See it work: a tiny model on this machine ranks 24 sentences, and shows what it cannot do.",
     "rank": "Rank texts by a judge, from few comparisons, safe to stop and start again.",
     "audition": "Which judge and which wording, without a single label: all get the same few pairs, in both orders.",
+    "audit": "What a judge is biased by: length, style, position, words to the judge; and what it does not see.",
     "compare": "Is B better than A, on how many inputs, by how much, and how surely? Stops once the answer is sure.",
     "vote": "People vote on a page: two texts side by side, which is better? Every vote is safe before the next pair.",
     "fit": "Scores and a ranking from recorded comparisons.",
@@ -170,6 +171,7 @@ FILES = {"import": "import_export", "export": "import_export"}  # of commands th
 COMMON = {
     "rank": "context group criterion kind judge base-url budget until dry-run out top format",
     "audition": "context criterion kind wording judge base-url pairs dry-run out format",
+    "audit": "context criterion kind wording judge base-url calls fail-if dry-run out format",
     "compare": "context data group criterion kind judge base-url budget fail-if-worse dry-run out format",
     "vote": "criterion kind context for invite each until host out",
     "fit": "method voice votes leaderboard top format report",

@@ -23,7 +23,6 @@ from comparo.cli.printing import (
 from comparo.cli.progress import calls_of, how_it_went, say_interrupted, watched
 from comparo.cli.settings import FLAGS, in_flags
 from comparo.data.criteria_prompt import CriteriaPrompt
-from comparo.data.injection import injection_sentence
 from comparo.data.prompts import Question
 from comparo.errors import PendingError
 from comparo.ranking.criteria_ranking import CriteriaRanking
@@ -58,12 +57,11 @@ BEGIN = ("local", "hf", "vllm")  # providers whose models always go on with an a
 def print_plan(plan: Plan) -> None:
     """Print what a run would take, and its first question; an earlier run may have left a probe in the folder."""
     console, task, expense = Console(), plan.task, plan.expense
-    contexts = f" in {len(task.items.contexts)} contexts" if len(task.items.contexts) > 1 else ""
     several = len(task.voices) > 1
     if isinstance(task, Trial) and task.whole:
         console.print(f"At most {task.whole:,} calls in all; the first of them are an audition of the wordings:")
     who = f"{len(task.voices)} voices" if several else f"judge {task.judge.name}"
-    console.print(f"{len(task.items):,} items{contexts}, {who}")
+    console.print(f"{task.subject}, {who}")
     if task.compares_groups:
         aim = "find the best of" if task.goal == "best-system" else "tell apart"
         console.print(f"goal {task.goal}: calls to {aim} {task.systems().count} groups, in all contexts together")
@@ -75,7 +73,7 @@ def print_plan(plan: Plan) -> None:
     calls = f"{expense.calls:,} calls at most{given_words(task) if task.growth is None else ' now'}"
     remember_probes(task.judges, None if plan.storage.fresh else plan.folder)
     sentences = [f"{calls}, {expense_words(task)}", equal_words(task), longest_prompt_words(task)]
-    sentences += [injection_sentence(task.items, task.prompt), *price_sentences(task.judges)]
+    sentences += [task.injections, *price_sentences(task.judges)]
     sentences = [in_flags(sentence, FLAGS.get()) for sentence in sentences]
     if (question := first_question(task)) is not None:
         sentences.append(f"The first question, as it is sent:\n\n{written_out(task, question)}")

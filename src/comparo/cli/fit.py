@@ -15,7 +15,8 @@ from comparo.cli.flags import names_in
 from comparo.cli.printing import Format, print_board, print_notes, print_ranking, print_text, say
 from comparo.cli.settings import command_line
 from comparo.data.comparisons import Comparisons
-from comparo.data.items import LENGTH, Items
+from comparo.data.control_terms import Numbers, columns_in
+from comparo.data.items import Items
 from comparo.data.joining import read_several
 from comparo.data.run_folder import database_of
 from comparo.data.writing import csv_text
@@ -28,6 +29,7 @@ from comparo.ranking.leaderboard import Over
 from comparo.ranking.powered import Powered, powered
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.votes import rank_votes, shared_ids, with_votes
+from comparo.run.audit_card import audited_terms
 from comparo.run.fit_policy import Fitting
 from comparo.run.store import read_configuration, stored_items
 
@@ -81,7 +83,8 @@ def fit_command(
         repeated.
     criterion : Of a run by several criteria: fit the answers to this one. Default: each alone, and the overall.
     people : For panel and --powered: the judges that are people, such as ana,bo. May be repeated.
-    control : For mixed and panel: control for length or a column of numbers of --items. Prints scores at equal
+    control : For mixed and panel: control for length, markup, opening, a column of numbers of --items, or the folder
+        of an audit. Prints scores at equal
         length beside the others, and what each judge gives for length. May be repeated.
     items : For --control and --groups: the file of the texts, with columns id, text and, if you have them, context_id
         and group. Default: those of a run folder.
@@ -138,7 +141,8 @@ def fit_command(
     estimates = method in ("mixed", "panel") or prior == "estimated"
     if is_grouped and not (estimates or leaderboard):
         raise ValueError("--groups belongs to --method mixed or panel, or to --leaderboard; add one of them")
-    texts = _texts(files, items, control or (), is_grouped)
+    control = [*audited_terms(control or ())]
+    texts = _texts(files, items, control, is_grouped)
     groups = _groups(texts) if is_grouped and texts is not None else None
     how: dict[str, Any] = {
         "bias": bias,
@@ -273,15 +277,19 @@ def _texts(files: list[Path], items: Path | None, control: Sequence[str], is_gro
             raise ValueError("--items belongs to --control and --groups; add one of them, or leave --items out")
         return None
     if items is not None:
-        return Items.of(str(items), numbers=[name for name in control if name != LENGTH])
+        return Items.of(str(items), numbers=columns_in(control))
     if (folder := _folder(files)) is None:
         raise ValueError(f"--{'control' if control else 'groups'} needs the texts; name their file by --items")
     return stored_items(folder)
 
 
-def _held(texts: Items, control: list[str]) -> dict[str, dict[Any, Any]]:
+def _held(texts: Items, control: Sequence[str]) -> dict[str, Numbers]:
     """The numbers to control for, by the labels of the comparisons."""
-    return {name: _spelt(texts, of_item) for name, of_item in texts.held(control).items()}
+    found = texts.held(control)
+    for name, of_item in found.items():
+        found[name] = Numbers(_spelt(texts, of_item))
+        found[name].prior = of_item.prior
+    return found
 
 
 def _groups(texts: Items) -> dict[Any, Any]:

@@ -12,10 +12,11 @@ from comparo.cli.finishing import Shown, fail_if_unreliable, print_plan, rank_by
 from comparo.cli.flags import ColumnFlags
 from comparo.cli.judge_flags import JudgeFlags
 from comparo.cli.settings import command_line
-from comparo.data.items import LENGTH
+from comparo.data.control_terms import columns_in
 from comparo.data.joining import read_several
 from comparo.methods import Method
 from comparo.model.estimators.poe import Bias
+from comparo.run.audit_card import audited_terms
 from comparo.run.audition import AUTO
 from comparo.run.budget import Budget
 from comparo.run.fit_policy import Scores
@@ -68,7 +69,8 @@ class How:
     bias : Position bias, as of comparo fit.
     estimate : Whose ranking: judge; consensus, what people would say as far as a judge knows; auto: that where texts
         share groups; or a consensus by the share of the judge's view of single texts that people share, such as 0.5.
-    control : Control for length, or a column of numbers; may be repeated.
+    control : Control for length, markup, opening, a column of numbers, or what an audit found, by its folder; may be
+        repeated.
     """
 
     strategy: Strategy | None = None
@@ -135,7 +137,7 @@ def rank_command(
     summaries.csv --context article --criterion 'more coherent' --judge openai/gpt-6-luna --budget 20n --until 0.95`
     """
     Budget.of(plan.budget)
-    numbers = [name for name in how.control or () if name != LENGTH]
+    numbers = columns_in(audited_terms(how.control or ()))
     old = None if fresh or out is None else items_there(out)
     items = columns.read(data, group=group, numbers=numbers, old=old)
     prompts = question.resolved.spelled_out("all", AUTO).make(items, columns, asked.reader)

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comparo.data.columns import Column, Table, as_number, factorise, is_blank, shown
+from comparo.data.control_terms import COMPUTED, Numbers, Term, columns_in
 from comparo.data.prompts import Question
 from comparo.data.reading import columns_from_objects
 from comparo.data.sources import table_of
@@ -145,9 +146,6 @@ def check_characters(table: Table, name: str) -> None:
         raise table.error(bad, name, problem) from None
 
 
-LENGTH = "length"  # of the texts, which is known without a column
-
-
 @dataclass(frozen=True, eq=False)
 class Items:
     """N items in C contexts. The class method `of` checks its input; the constructor does not.
@@ -248,16 +246,21 @@ class Items:
             {name: numbers[rows] for name, numbers in self.numbers.items()},
         )
 
-    def held(self, names: Sequence[str]) -> dict[str, dict[tuple[Any, Any], Any]]:
-        """What a ranking holds equal, by context and id: the texts for "length", else the numbers of that name.
+    def held(self, names: Sequence[str]) -> dict[str, Numbers]:
+        """What terms of a control hold equal, by context and id: the texts for "length", else numbers.
 
         >>> Items.of({"ana": "A story.", "bo": "Another."}).held(["length"])
         {'length': {(None, 'ana'): 'A story.', (None, 'bo'): 'Another.'}}
         """
-        if missing := [name for name in names if name != LENGTH and name not in self.numbers]:
+        if missing := [name for name in columns_in(names) if name not in self.numbers]:
             raise ComparisonsError(f"the items have no numbers {missing[0]!r}; name such a column of their file")
-        values = {name: self.texts if name == LENGTH else self.numbers[name].tolist() for name in names}
-        return {name: dict(zip(self.labels, column, strict=True)) for name, column in values.items()}
+        found = {}
+        for term in map(Term.of, names):
+            known = self.numbers[term.name].tolist() if term.name in self.numbers else None
+            values = known or [COMPUTED[term.name](text) for text in self.texts]
+            found[term.name] = Numbers(zip(self.labels, values, strict=True))
+            found[term.name].prior = term.mean, term.std
+        return found
 
     @cached_property
     def groups(self) -> dict[Any, NDArray[np.int64]]:

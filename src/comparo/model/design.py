@@ -5,7 +5,7 @@ like long texts. Its view of candidate i is then
 
     s_i = group + style + own_i + β·x_i,
 
-with x the length (or any other number) of the text and β without a prior; the score at equal x is
+with x the length (or any other number) of the text and β without a prior, or with that of an audit; at equal x it is
 
     s_i − β·(x_i − mean x).
 
@@ -33,6 +33,8 @@ LEAST = 1e-9  # variation of x within or between groups, relative to all of it, 
 class Control:
     """D numbers of every candidate, `values` (n, D), in units of `unit` (D,): what one step of each is called.
 
+    `prior` (D, 2) holds mean and standard deviation of each β; without one, or where that is infinite, β has none.
+
     >>> Control(("length",), np.zeros((3, 1)), ("twice",)).names
     ('length',)
     """
@@ -40,6 +42,21 @@ class Control:
     names: tuple[str, ...]
     values: Array
     unit: tuple[str, ...]
+    prior: Array | None = None
+
+    def informed(self, theta: Array, covariance: Array) -> tuple[Array, Array]:
+        """The mean θ (M,) and covariance (M, M) of coefficients, β the first of them, given the prior as well.
+
+        >>> control = Control(("length",), np.zeros((3, 1)), ("twice",), np.array([[1.0, 1.0]]))
+        >>> control.informed(np.array([0.0]), np.array([[1.0]]))
+        (array([0.5]), array([[0.5]]))
+        """
+        if self.prior is None:
+            return theta, covariance
+        known = np.flatnonzero(np.isfinite(self.prior[:, 1]))
+        own = covariance[np.ix_(known, known)] + np.diag(self.prior[known, 1] ** 2)
+        gain = np.linalg.solve(own, covariance[known]).T
+        return theta + gain @ (self.prior[known, 0] - theta[known]), covariance - gain @ covariance[known]
 
     def columns(self, graph: Graph, group: NDArray[np.integer] | None) -> Array:
         """w, and b where there are groups, both centred in components: (n, D) or (n, 2D).
@@ -68,12 +85,16 @@ class Control:
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """The coefficients β (D,) of one judge, for one step of each number, and their covariance (D, D)."""
+    """The coefficients β (D,) of one judge, for one step of each number, and their covariance (D, D).
+
+    `varied` (D,) is the variance of each number within components, in steps.
+    """
 
     names: tuple[str, ...]
     unit: tuple[str, ...]
     coefficient: Array
     covariance: Array
+    varied: Array
 
     @property
     def std(self) -> Array:

@@ -188,15 +188,19 @@ def control_columns(ranking: Scores, level: float) -> Columns | None:
         name = "judge" if judges is None or len(judges) > 1 else str(judges[0])
         every = [(name, None if ranking.product is None else ranking.product.held)]
     reach = -float(ndtri((1.0 - level) / 2))
-    rows = [
-        (judge, name, unit, beta, error, beta - reach * error, beta + reach * error)
-        for judge, held in every
-        if held is not None
-        for name, unit, beta, error in zip(held.names, held.unit, held.coefficient, held.std, strict=True)
-    ]
+    spread = float(np.mean(ranking.graph.centre(ranking.scores) ** 2))
+    rows = []
+    for judge, held in every:
+        if held is not None:
+            found = zip(
+                held.names, held.unit, held.coefficient, held.std, held.coefficient**2 * held.varied, strict=True
+            )
+            for name, unit, beta, error, part in found:
+                share = part / (part + spread) if part > 0 else 0.0
+                rows.append((judge, name, unit, beta, error, beta - reach * error, beta + reach * error, share))
     if not rows:
         return None
-    names = ("judge", "column", "step", "coefficient", "std", "low", "high")
+    names = ("judge", "column", "step", "coefficient", "std", "low", "high", "explains")
     columns = zip(names, zip(*rows, strict=True), strict=True)
     return {name: np.array(column, dtype=float if name in names[3:] else object) for name, column in columns}
 
@@ -213,20 +217,21 @@ def control_name(table: Columns) -> str:
 def control_sentences(table: Columns | None) -> list[str]:
     """A sentence per row of `Ranking.control`.
 
-    >>> names = ("judge", "column", "step", "coefficient", "std", "low", "high")
-    >>> row = ("ana", "length", "twice", 0.4, 0.1, 0.2, 0.6)
-    >>> control_sentences({name: np.array([value]) for name, value in zip(names, row)})
-    ["'ana' prefers longer texts: twice the length is worth 0.40 logits (0.20 to 0.60)"]
+    >>> names = ("judge", "column", "step", "coefficient", "std", "low", "high", "explains")
+    >>> row = ("ana", "length", "twice", 0.4, 0.1, 0.2, 0.6, 0.12)
+    >>> print(*control_sentences({name: np.array([value]) for name, value in zip(names, row)}))
+    'ana' prefers longer texts: twice the length is worth 0.40 logits (0.20 to 0.60), 12% of the variance of its scores
     """
     if table is None:
         return []
     found = []
-    for judge, column, step, beta, _, low, high in zip(*(part.tolist() for part in table.values()), strict=True):
+    for judge, column, step, beta, _, low, high, share in zip(*(part.tolist() for part in table.values()), strict=True):
         is_length = step == DOUBLING
         more, less = ("longer texts", "shorter texts") if is_length else (f"more {column}", f"less {column}")
         taste = f"prefers {more if beta > 0 else less}" if low > 0 or high < 0 else f"shows no clear taste for {column}"
         worth = f"twice the {column} is" if is_length else f"{step} more of it is"
-        found.append(f"{_named(judge)} {taste}: {worth} worth {beta:.2f} logits ({low:.2f} to {high:.2f})")
+        size = f"{beta:.2f} logits ({low:.2f} to {high:.2f}), {share:.0%} of the variance of its scores"
+        found.append(f"{_named(judge)} {taste}: {worth} worth {size}")
     return found
 
 

@@ -233,10 +233,9 @@ def _style(predicted: Predicted | None) -> Array | None:
 
 def _control(product: Product | None) -> Control | None:
     """The numbers that a ranking was controlled for."""
-    if product is None or product.held is None or product.effects is None or product.effects.predicted is None:
+    if product is None or product.effects is None or product.effects.predicted is None:
         return None
-    values = product.effects.predicted.held
-    return None if values is None else Control(product.held.names, values, product.held.unit)
+    return product.effects.predicted.control
 
 
 def _wins(graph: Graph, group: Index, scores: Array, covariance: Covariance, count: int) -> Array:
@@ -321,12 +320,14 @@ def control_of(comparisons: Comparisons, control: Held) -> Control:
         raise TypeError("control maps a name to a mapping from item to number or text, as {'length': {'ana': 'A …'}}")
     graph = Graph.build(comparisons)
     labels = graph.labels(comparisons)
-    columns, unit = [], []
+    columns, unit, priors = [], [], []
     for name, of_item in control.items():
+        prior = np.array(getattr(of_item, "prior", (0.0, np.inf)))
         found = [entry(f"control {name!r}", of_item, label) for label in labels]
         if all(isinstance(value, str) for value in found):
             columns.append(np.log2([max(len(text), 1) for text in found]))
             unit.append(DOUBLING)
+            priors.append(prior)
             continue
         try:
             values = np.array(found, dtype=np.float64)
@@ -335,7 +336,8 @@ def control_of(comparisons: Comparisons, control: Held) -> Control:
         if not np.isfinite(values).all():
             bad = labels[int(np.argmin(np.isfinite(values)))]
             raise ValueError(f"control {name!r} of item {bad[1]!r} is not a number; give every item one")
-        step = float(np.sqrt(np.mean(graph.centre(values) ** 2)))
-        columns.append(values / step if step > 0 else values)
+        step = float(np.sqrt(np.mean(graph.centre(values) ** 2))) or 1.0
+        columns.append(values / step)
         unit.append(f"{step:.3g}")
-    return Control(tuple(map(str, control)), np.column_stack(columns), tuple(unit))
+        priors.append(prior * step)
+    return Control(tuple(map(str, control)), np.column_stack(columns), tuple(unit), np.array(priors))

@@ -4,11 +4,13 @@ import logging
 import os
 from pathlib import Path
 
+from comparo.report.audit_page import audit_page
 from comparo.report.compare_page import RESULT, compare_page
 from comparo.report.criteria_page import read_criteria_record, write_criteria_report
 from comparo.report.data import ROOM, Room
 from comparo.report.page import render, save_page
 from comparo.report.record import Record, read_record
+from comparo.run.audit_card import FILE
 from comparo.run.criteria_run import criteria_of
 
 __all__ = ["write_report"]
@@ -55,6 +57,8 @@ def write_report(folder: str | os.PathLike[str], record: Record | None = None, r
     if record is None and criteria_of(folder):
         return write_criteria_report(place, read_criteria_record(folder), room)
     record = record or read_record(folder)
-    is_comparison = (folder / RESULT).is_file()
-    page = compare_page(folder, record, room) if is_comparison else render(record, room)
+    if (folder / FILE).is_file():
+        page = audit_page(folder, record)
+    else:
+        page = compare_page(folder, record, room) if (folder / RESULT).is_file() else render(record, room)
     return save_page(place / "report.html", page)

@@ -495,10 +495,10 @@ class _Watch:
         """Bet on the next input, or cluster of inputs; False where it is not answered yet."""
         found = []
         for key in self.units[self._done]:
-            both = [] if key in self.same else _both(self.paired, key, self.run)
+            both = [] if key in self.same else both_orders(self.run, key, self.paired.other, self.paired.one)
             if key not in self.same and len(both) < 2:
                 return False
-            found.append(NEITHER if key in self.same else _probabilities(both))
+            found.append(NEITHER if key in self.same else preferred(both))
         answered = np.array([answers for answers in found if answers is not None]).reshape(-1, 2)
         if len(answered):
             self.bettors.add(float(np.mean(preferences(*answered.T))))
@@ -506,15 +506,14 @@ class _Watch:
         return True
 
 
-def _both(paired: Paired, key: Any, run: Run) -> list[Judgement]:
-    """The last answers about an input, with the other's text shown first and second; fewer where it is open."""
-    items = run.task.items
-    asked = (items.question(key, *names) for names in ((paired.other, paired.one), (paired.one, paired.other)))
+def both_orders(run: Run, context: Any, one: Any, other: Any) -> list[Judgement]:
+    """The last answers about two texts, with the one shown first and second; fewer where a question is open."""
+    asked = (run.task.items.question(context, *names) for names in ((one, other), (other, one)))
     return [run.known[number][-1] for number in map(key_of, asked) if number in run.known]
 
 
-def _probabilities(both: Sequence[Judgement]) -> tuple[float, float] | None:
-    """P(the other's text is preferred), where it is shown first and second; None unless both were answered."""
+def preferred(both: Sequence[Judgement]) -> tuple[float, float] | None:
+    """P(the one is preferred), where it is shown first and second; None unless both questions were answered."""
     if len(both) < 2 or any(one.failed for one in both):
         return None
     return both[0].p, 1.0 - both[1].p
@@ -560,10 +559,10 @@ def _duel(paired: Paired, order: Sequence[Any], run: Run | None, level: float, r
     same = set(paired.same)
     found: dict[Any, tuple[float, float] | None] = {}
     for key in order:
-        both = [] if key in same or run is None else _both(paired, key, run)
+        both = [] if key in same or run is None else both_orders(run, key, paired.other, paired.one)
         if key not in same and not both:
             break
-        found[key] = NEITHER if key in same else _probabilities(both)
+        found[key] = NEITHER if key in same else preferred(both)
     answered = {key: answers for key, answers in found.items() if answers is not None}
     answers = np.array(list(answered.values()), dtype=np.float64).reshape(-1, 2)
     return Duel(

@@ -114,7 +114,7 @@ class Run:
             for voice in task.voices
         }
         self._looked, self._pace = time.monotonic(), getattr(watch, "pace", LOOK)  # seconds between two reports
-        # Whether a context may begin; None where that is not known yet, False where no further context need be asked.
+        # Whether a context is asked; None where that is not known yet.
         self.may_begin: Callable[[Any], bool | None] = lambda _: True
         self._priced = task.budget.is_limit
 
@@ -236,10 +236,9 @@ class Run:
             while self._waiting and asking.open + len(self._pending) < 2 * self.room:
                 if (verdict := self.may_begin(self._waiting[0][0])) is None:
                     break
-                if not verdict:
-                    self._waiting.clear()
-                    break
-                self._offer(self._begin(*self._waiting.popleft()))
+                waiting = self._waiting.popleft()
+                if verdict:
+                    self._offer(self._begin(*waiting))
             self._send(asking)
             if self._moved:  # questions to a voice that was left out
                 continue

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from comparo.data.criteria_prompt import CriteriaPrompt
-from comparo.data.injection import injection_sentence
 from comparo.data.prompts import Question
 from comparo.data.run_folder import key_of
 from comparo.data.writing import csv_text
@@ -403,7 +402,7 @@ def longest_prompt_words(task: Task) -> str:
 def warnings_of(task: Task) -> list[str]:
     """What to know before the first call: prompts that are too long for a judge, and texts that may address it."""
     too_long = longest_prompt_words(task) if _window_warning(task) else ""
-    return [words for words in (too_long, injection_sentence(task.items, task.prompt)) if words]
+    return [words for words in (too_long, task.injections) if words]
 
 
 def _window_warning(task: Task) -> str:

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from comparo.data.comparisons import Comparisons
+from comparo.data.control_terms import columns_in
 from comparo.data.criteria_prompt import split_weights
-from comparo.data.items import LENGTH, Items
+from comparo.data.items import Items
 from comparo.data.prompts import Prompt
 from comparo.methods import Method
 from comparo.model.estimators.poe import Bias
 from comparo.ranking.ranking import Ranking
+from comparo.run.audit_card import audited_terms, check_audited, varying
 from comparo.run.audition import AUTO, Answers, Audition, AutoPlan, all_wordings
 from comparo.run.batch import Mode, mode_of
 from comparo.run.budget import Budget
@@ -196,9 +198,10 @@ def prepare_rank(
         how |= {"estimate": "auto", "validity": how["estimate"]}
     if weights is None and isinstance(criterion, Mapping):
         criterion, weights = split_weights(criterion)
-    held = tuple([control] if isinstance(control, str) else control)
+    control = [control] if isinstance(control, str) else list(control)
+    held = audited_terms(control)
     old = None if fresh or out is None else items_there(Path(out))
-    items = Items.of(data, **columns, numbers=[number for number in held if number != LENGTH], old=old)
+    items = Items.of(data, **columns, numbers=columns_in(held), old=old)
     folder = None if out is None else Path(out)
     storage = Storage(folder, name, fresh, allow_changes, mode_of(batch), dict(notes or {}))
     goal, is_auto = how.get("goal", DEFAULT_GOAL), listed(wording) == [AUTO]
@@ -223,6 +226,8 @@ def prepare_rank(
         storage.notes[WEIGHTS] = found
     voices = voices_of(judges, prompts)
     asked = voices_of(judges, prompts[:1]) if is_auto else voices
+    check_audited(control, [voice.judge.name for voice in asked])
+    held = varying(held, items)
     task = Task(
         items,
         asked[0].prompt,

@@ -20,7 +20,9 @@ import numpy as np
 
 from comparo.analysis.confidence import expected_spearman, top_probability
 from comparo.data.comparisons import Comparisons
+from comparo.data.control_terms import Term
 from comparo.data.criteria_prompt import CriteriaPrompt, reply_tokens
+from comparo.data.injection import injection_sentence
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt, Question, Rest
 from comparo.data.run_folder import key_of
@@ -151,6 +153,17 @@ class Task:
         """What stands before the number of calls."""
         return ""
 
+    @property
+    def subject(self) -> str:
+        """What the judge is asked about."""
+        contexts = f" in {len(self.items.contexts)} contexts" if len(self.items.contexts) > 1 else ""
+        return f"{len(self.items):,} items{contexts}"
+
+    @property
+    def injections(self) -> str:
+        """Which texts may address the judge, and what to do."""
+        return injection_sentence(self.items, self.prompt)
+
     @cached_property
     def voices(self) -> tuple[Voice, ...]:
         """Who is asked: the voices of the panel, or the judge alone."""
@@ -222,7 +235,8 @@ class Task:
             "estimate": self.estimate,
             "validity": self.validity,
             "control": {
-                name: self.items.numbers[name].tolist() if name in self.items.numbers else None for name in self.control
+                term: self.items.numbers[name].tolist() if (name := Term.of(term).name) in self.items.numbers else None
+                for term in self.control
             },
             "votes": None if self.votes is None else len(self.votes),
             "ahead": self.ahead,

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.design import PLAIN, Design, Held, Shared, without
+from comparo.model.design import PLAIN, Control, Design, Held, Shared, without
 from comparo.model.estimators.mixture import find_peaks
 from comparo.model.estimators.panel_members import pooled
 from comparo.model.estimators.poe import Product
@@ -79,7 +79,7 @@ def mixed(
         model, variances, more, settled = with_style_inflation(model, variances, shared)
         steps, converged = steps + more, converged and settled
     count = float(np.sum(model.observations.freedom)) if isinstance(model, Soft) else None
-    scores, effects, solution, beta = _averaged(model.system, variances, shared, count)
+    scores, effects, solution, beta = _averaged(model.system, variances, shared, count, control)
     if peaks is not None:
         scores, effects = peaks.applied(scores, effects)
     bias, between, error = model.bias(solution)
@@ -97,12 +97,14 @@ def mixed(
         steps=steps,
         converged=converged,
         effects=replace(effects, freedom=freedom, bias=between, bias_error=error),
-        held=None if control is None else Held(control.names, control.unit, *beta),
+        held=None
+        if control is None or shared.held is None
+        else Held(control.names, control.unit, *beta, np.mean(shared.held**2, axis=0)),
     )
 
 
 def _averaged(
-    system: System, variances: Variances, shared: Shared, count: float | None
+    system: System, variances: Variances, shared: Shared, count: float | None, control: Control | None
 ) -> tuple[Array, Effects, Solution, tuple[Array, Array]]:
     """Scores averaged over the quantiles of σ²/φ, the effects, the solution with the mean covariance, and β.
 
@@ -139,7 +141,15 @@ def _averaged(
     scatter = (np.array(scores) - mean).T
     beta = np.mean(coefficients, axis=0)
     apart = np.array(coefficients) - beta
-    errors = dispersion * between[: len(beta), : len(beta)] + apart.T @ apart / len(apart)
+    covariance, count_held = dispersion * between, len(beta)
+    covariance[:count_held, :count_held] += apart.T @ apart / len(apart)
+    if control is not None:
+        start = np.concatenate([beta, theta[count_held:]])
+        informed, left = control.informed(start, covariance)
+        mean, beta = mean + spread @ (informed - start), informed[:count_held]
+        theta = theta + informed - start
+        between, covariance = between - (covariance - left) / dispersion, left
+    errors = covariance[:count_held, :count_held]
     if scatter.shape[1] > 1:
         spread = np.column_stack([spread, scatter])
         corner = np.eye(scatter.shape[1]) / (scatter.shape[1] * dispersion)
@@ -157,7 +167,7 @@ def _averaged(
         predicted = Predicted(
             system.pattern.graph, shared.columns, shared.is_group, variances, system, pairs, float(widening) ** 2
         )
-        effects = replace(effects, predicted=replace(predicted, held=held))
+        effects = replace(effects, predicted=replace(predicted, held=held, control=control))
     if "groups" in shared.kinds:
         effects = replace(effects, means=theta[kind == shared.kinds.index("groups")])
     return mean, effects, solution, (beta, errors)

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from comparo.model.design import Shared, without
+from comparo.model.design import Control, Shared, without
 from comparo.model.inference.newton import Solution
 from comparo.model.inference.reml import Variances
 from comparo.model.linalg.graph import Graph, Pattern
@@ -75,7 +75,7 @@ class Predicted:
     """M = `columns` (n, M), of which `is_group` (M,) are groups; the answers, by `solver`, and the `variances`.
 
     `observations` is the number of pairs, `widening` a factor on covariances, and `unit` that of scores in logits.
-    `held` (n, D) are the numbers of the control, whose β are the first of θ. `lean` (n, K) is a factor of the
+    `held` (n, D) are the numbers of the `control`, whose β are the first of θ. `lean` (n, K) is a factor of the
     covariance that the coefficients of the voices of a panel add to the scores.
     """
 
@@ -89,6 +89,7 @@ class Predicted:
     unit: float = 1.0
     held: Array | None = None
     lean: Array | None = None
+    control: Control | None = None
 
     def freedom(self, is_new: bool) -> float:
         """Degrees of freedom of Student's t: how many numbers estimate the variance that matters.
@@ -111,12 +112,13 @@ class Predicted:
         return columns if self.held is None else without(columns, self.held)
 
     def free(self, a: float) -> tuple[Array, Array]:
-        """θ (M,) and its covariance (M, M) for a ratio a; groups and the control have no prior."""
+        """θ (M,) and its covariance (M, M) for a ratio a; groups have no prior, nor a control without its own."""
         root = np.where(self._is_free, 1.0, np.sqrt(self.variances.ratios))
         information, pulled = self.variances.moments(a)
         precision = root[:, None] * information * root + np.diag(np.where(self._is_free, 0.0, 1.0))
         covariance = root[:, None] * np.linalg.pinv(precision, rcond=NEGLIGIBLE, hermitian=True) * root
-        return np.asarray(covariance @ pulled), self.variances.noise(a) * covariance
+        theta, known = np.asarray(covariance @ pulled), self.variances.noise(a) * covariance
+        return (theta, known) if self.control is None else self.control.informed(theta, known)
 
     def new(self, means: Array, group: Index) -> tuple[Array, Array]:
         """m (G,) and its covariance (G, G) for new contexts, with `means` W and the `group` of each candidate (n,)."""

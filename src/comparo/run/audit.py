@@ -1,0 +1,371 @@
+"""An audit: what a judge's preferences are about beside the quality of texts, from probes with a known truth.
+
+Every probe (`comparo.data.probes`) is a variant of the user's own texts, shown beside the original in both orders. With
+l₁ and l₂ the logits of P(the variant is preferred) where it is shown first and second,
+
+    preference = (l₁ + l₂) / 2,        position = (l₁ − l₂) / 2.
+
+Position is known from the pairs of all probes together. Every probe gets `START` pairs; the other calls go, round by
+round, to the undecided probes whose preferences are the least probable without a bias. In simulation this finds a bias
+of 0.5 logits as often as twice the calls that are shared out evenly (docs/measurements/audit.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, logit
+
+from comparo.analysis.probe_effects import DISCOVERY, ROUNDING, Effects, probe_effects
+from comparo.data.control_terms import number_of
+from comparo.data.items import Items
+from comparo.data.probes import OBEYS, ORIGINAL, RIVAL, TWIN, Probe, bases_of, probes_for
+from comparo.data.prompts import Prompt
+from comparo.ranking.self_consistency import CLIPPED
+from comparo.run.audit_card import Audit, Card, Finding
+from comparo.run.budget import Budget
+from comparo.run.compare import both_orders, preferred
+from comparo.run.loop import Run
+from comparo.run.plan import IN_MEMORY, Plan, Storage, prepare
+from comparo.run.progress import Watch
+from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Expense, Task
+from comparo.run.voices import (
+    Asked,
+    Voice,
+    count_cached,
+    listed,
+    make_judges,
+    make_prompt,
+    reader_among,
+    voices_of,
+)
+from comparo.types import Array
+
+CALLS = 150
+START = 3  # pairs of every probe
+RIVALS = 4  # pairs of two real texts
+TOP = 2  # probes of a round; 1 and 3 find as many biases, 6 fewer (docs/measurements/audit.md)
+ROUNDS = 20  # texts that are varied at most
+FEWEST = 4  # texts that are varied at least
+PLACES = 9  # of p, beyond which two probes are equal: rounding must not choose
+SETTLED = 0.01  # adjusted p below which a probe needs no further pairs
+
+
+def audit(
+    data: Any,
+    criterion: str | None = None,
+    *,
+    judge: Asked | Sequence[Asked] = DEFAULT_JUDGE,
+    wording: str | Sequence[str] | None = None,
+    calls: int = CALLS,
+    kind: str = "Text",
+    heading: str | None = None,
+    prompt: str | Prompt | Sequence[Prompt] | None = None,
+    seed: int = 0,
+    least_mass: float = DEFAULT_LEAST_MASS,
+    out: str | Path | None = None,
+    cache: str | Path | None = None,
+    options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    watch: Watch = None,
+) -> Audit:
+    """Measure what a judge is biased by, with variants of the texts whose worth is known by construction.
+
+    Parameters
+    ----------
+    data, criterion, kind, heading, prompt, judge, options, least_mass, out, cache, watch
+        As for `rank`. Every judge with every wording has a card of its own; with `out`, several have folders in it.
+    wording
+        Names of wordings.
+    calls
+        How many questions each judge is asked at most, two per pair.
+    seed
+        Which texts are varied, and how.
+
+    Returns
+    -------
+    Audit
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than four different texts, too few calls, or as for `rank`.
+    JudgeError, RunError, StoreError
+        As for `rank`.
+
+    Examples
+    --------
+    >>> texts = [f"The story of number {k} is short. It ends well." for k in range(20)]
+    >>> found = audit(texts, "better", judge=lambda first, second: 0.9 if len(first) > len(second) else 0.4)
+    >>> found.cards[0].finding("padded").verdict, found.cards[0].finding("cut off").verdict
+    ('bias', 'seen')
+    """
+    items, named = Items.of(data), reader_among(judge)
+    words = [
+        make_prompt(items, criterion, each, named, kind=kind, heading=heading, wording=way)
+        for each in listed(prompt)
+        for way in listed(wording)
+    ]
+    voices = voices_of(make_judges(judge, options, cache, is_stored=out is not None), words)
+    storage = Storage(None if out is None else Path(out))
+    return prepare_audit(items, voices, calls, storage, seed=seed, least_mass=least_mass).run(watch)
+
+
+@dataclass(frozen=True)
+class AuditTask(Task):
+    """The pairs of an audit: a context per probe and text, in which up to `calls` questions are asked."""
+
+    calls: int = CALLS
+    probes: tuple[Probe, ...] = ()
+    texts: int = 0
+
+    @property
+    def grows(self) -> bool:
+        return False
+
+    @property
+    def subject(self) -> str:
+        return f"{len(self.probes)} probes of {self.texts} texts"
+
+    @property
+    def injections(self) -> str:
+        """Nothing: some probes are made to address the judge."""
+        return ""
+
+    @cached_property
+    def expense(self) -> Expense:
+        """That of so many questions, and not of all that may be asked."""
+        every = super().expense
+        share = self.calls / every.calls
+        return replace(every, calls=self.calls, tokens=round(share * every.tokens), cost=share * every.cost)
+
+
+def prepare_audit(
+    items: Items,
+    voices: Sequence[Voice],
+    calls: int = CALLS,
+    storage: Storage = IN_MEMORY,
+    *,
+    seed: int = 0,
+    least_mass: float = DEFAULT_LEAST_MASS,
+) -> AuditPlan:
+    """Make the probes of every voice, and check that there are enough texts and calls; nothing is asked."""
+    plans = []
+    for voice in voices:
+        place = storage
+        if len(voices) > 1 and storage.out is not None:
+            slug = "".join(sign if sign.isalnum() or sign in ".-" else "-" for sign in str(voice.name))
+            place = replace(storage, out=storage.out / slug)
+        plans.append(prepare(_task(items, voice, calls, seed, least_mass), place))
+    return AuditPlan(plans)
+
+
+def _task(items: Items, voice: Voice, calls: int, seed: int, least_mass: float) -> AuditTask:
+    rng = np.random.default_rng(seed)
+    bases = bases_of(items, voice.prompt, ROUNDS, rng)
+    if len(bases) < FEWEST:
+        raise ValueError(f"an audit varies at least {FEWEST} different texts, not {len(bases)}; give more texts")
+    probes = probes_for(bases)
+    least = 2 * sum(_first(probe, len(bases)) for probe in probes)
+    if calls < least:
+        raise ValueError(f"an audit with {len(probes)} probes takes at least {least} calls, not {calls}")
+    texts, labels, about, ids = [], [], [], []
+    orders = {probe.name: rng.permutation(len(bases)) for probe in probes}
+    for turn, number in _places(probes, len(bases)):
+        probe = probes[number]
+        base, context = bases[int(orders[probe.name][turn])]
+        texts += [base.text, probe.make(base, rng)]
+        labels.append(f"{probe.name} {turn + 1}")
+        about.append(context)
+        ids += [ORIGINAL, probe.name]
+    contexts = np.repeat(np.arange(len(labels), dtype=np.int32), 2)
+    made = Items(np.array(ids, dtype=object), tuple(texts), np.array(labels, dtype=object), contexts, tuple(about))
+    plain_fit: dict[str, Any] = {"plain": True, "estimate": "judge", "seed": seed, "least_mass": least_mass}
+    budget = Budget.of("100%")
+    return AuditTask(made, voice.prompt, voice.judge, budget, **plain_fit, calls=calls, probes=probes, texts=len(bases))
+
+
+def _places(probes: Sequence[Probe], texts: int) -> list[tuple[int, int]]:
+    """The round and the probe of every pair that may be asked; those that are asked whatever is answered come first."""
+    every = [(turn, number) for turn in range(texts) for number in range(len(probes))]
+    always = [(turn, number) for turn, number in every if turn < _first(probes[number], texts)]
+    return always + [(turn, k) for turn, k in every if turn >= START and probes[k].name not in (TWIN, RIVAL)]
+
+
+def _first(probe: Probe, texts: int) -> int:
+    """How many pairs of a probe are asked whatever is answered."""
+    return min(RIVALS if probe.name == RIVAL else START, texts)
+
+
+@dataclass
+class AuditPlan:
+    """The plans of all voices, whose result is an `Audit`; `base` is the plan of the calls that are made now."""
+
+    plans: Sequence[Plan]
+    current: int = 0
+
+    @property
+    def base(self) -> Plan:
+        return self.plans[self.current]
+
+    def run(self, watch: Watch = None) -> Audit:
+        """Ask every voice about its probes, one voice after the other."""
+        cards = []
+        for number, plan in enumerate(self.plans):
+            self.current = number
+            with plan.started(watch) as run:
+                rounds = _Rounds(run)
+                run.may_begin = rounds.may_begin
+                run.go()
+                cards.append(rounds.card())
+        return Audit(tuple(cards))
+
+
+class _Rounds:
+    """Which probes get a further pair, given the answers of the rounds before."""
+
+    def __init__(self, run: Run) -> None:
+        assert isinstance(run.task, AuditTask)
+        self.run, self.task, self.probes = run, run.task, run.task.probes
+        self.turns = run.task.texts
+        places = _places(self.probes, self.turns)
+        self.place = dict(zip(run.task.items.contexts.tolist(), places, strict=True))
+        self._chosen: dict[int, set[str]] = {}
+
+    def may_begin(self, context: Any) -> bool | None:
+        """Whether a pair is asked; None while that depends on an answer that is not there yet."""
+        turn, number = self.place[context]
+        probe: Probe = self.probes[number]
+        if turn < _first(probe, self.turns):
+            return True
+        if turn not in self._chosen:
+            if self.run.progress.answered + self.run.progress.failed < self._asked(turn):
+                return None
+            self._chosen[turn] = self._choose(turn)
+        return probe.name in self._chosen[turn]
+
+    def _asked(self, turn: int) -> int:
+        """How many questions are asked before a round: those of all probes, and what the rounds chose."""
+        always = sum(_first(probe, self.turns) for probe in self.probes)
+        return 2 * (always + sum(len(self._choices(before)) for before in range(START, turn)))
+
+    def _choices(self, turn: int) -> set[str]:
+        if turn not in self._chosen:  # the round was asked in an earlier start
+            self._chosen[turn] = self._choose(turn)
+        return self._chosen[turn]
+
+    def _choose(self, turn: int) -> set[str]:
+        left = (self.task.calls - self._asked(turn)) // 2
+        count = min(left, max(TOP, math.ceil(left / (self.turns - turn))))
+        found, *_ = self._effects(turn)
+        names = [probe.name for probe in self.probes if probe.right]
+        order = np.argsort(np.round(found.p, PLACES), kind="stable").tolist()
+        undecided = [names[k] for k in order if names[k] != TWIN and found.adjusted[k] > SETTLED]
+        return set(undecided[:count])
+
+    def _answers(self, turns: int) -> dict[str, Array]:
+        """P(the variant is preferred), shown first and second, in the first rounds: (pairs, 2) for each probe."""
+        found: dict[str, list[tuple[float, float]]] = {probe.name: [] for probe in self.probes}
+        for context, (turn, number) in self.place.items():
+            name = self.probes[number].name
+            both = preferred(both_orders(self.run, context, name, ORIGINAL)) if turn < turns else None
+            if both is not None:
+                found[name].append(both)
+        return {name: np.array(rows, dtype=np.float64).reshape(-1, 2) for name, rows in found.items()}
+
+    def _effects(self, turns: int) -> tuple[Effects, _Scale, dict[str, Array]]:
+        """The effects of all probes but the rivals, in the first rounds."""
+        answers = self._answers(turns)
+        scale = _Scale(getattr(self.task.judge, "chooses", False) or _all_whole(answers))
+        both = {name: scale.of(p) for name, p in answers.items()}
+        position = np.concatenate([_position(y) for name, y in both.items() if name != OBEYS])
+        seen = {name: np.mean(y, axis=1) for name, y in both.items()} | {TWIN: position}
+        seen[OBEYS] = _position(both[OBEYS]) - np.mean(position)
+        probes = [probe for probe in self.probes if probe.right]
+        extra = [np.var(position) / len(position) if probe.name == OBEYS else 0.0 for probe in probes]
+        found = probe_effects(
+            [seen[probe.name] for probe in probes], [probe.right == "equal" for probe in probes], extra, scale.least
+        )
+        return found, scale, answers
+
+    def _step(self, probe: Probe) -> float:
+        """How many units of its control the variants of a probe have more than the originals, in the mean."""
+        items, found = self.task.items, []
+        for context, (_, number) in self.place.items():
+            if self.probes[number] == probe:
+                original, variant = (items.texts[row] for row in items.groups[context].tolist())
+                found.append(number_of(probe.control, variant) - number_of(probe.control, original))
+        return float(np.mean(found))
+
+    def card(self) -> Card:
+        """What all answers show."""
+        found, scale, answers = self._effects(self.turns)
+        rivals = np.mean(scale.of(answers[RIVAL]), axis=1) if RIVAL in answers else np.zeros(0)
+        spread = scale.logits(math.sqrt(np.mean(rivals**2)), len(rivals)) if len(rivals) else math.nan
+        findings = []
+        for number, probe in enumerate(probe for probe in self.probes if probe.right):
+            pairs = sum(map(len, answers.values())) if probe.name == TWIN else len(answers[probe.name])
+            effect, low, high = (scale.logits(float(end[number]), pairs) for end in (found.mean, found.low, found.high))
+            one = _finding(probe, pairs, (effect, low, high), found.p[number], found.adjusted[number], spread)
+            findings.append(replace(one, control=probe.control, step=self._step(probe)) if probe.control else one)
+        answered, progress = [one for one in self.run.judgements if not one.failed], self.run.progress
+        prompt, judge = self.task.prompt, self.task.judge
+        facts = self.turns, len(answered), count_cached(answered), progress.cost
+        return Card(judge.name, prompt.wording, tuple(findings), spread, *facts)
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """Logits of a judge's probabilities, or its decisions themselves, of which a mean has a logit."""
+
+    is_hard: bool
+
+    @property
+    def least(self) -> float:
+        """The least variance of an observation: of decisions in both orders, that of two coins."""
+        return 0.125 if self.is_hard else ROUNDING
+
+    def of(self, p: Array) -> Array:
+        return p - 0.5 if self.is_hard else np.asarray(logit(np.clip(p, CLIPPED, 1 - CLIPPED)))
+
+    def logits(self, mean: float, pairs: int) -> float:
+        """A mean in logits; of decisions, those of n pairs are at most n + ½ to ½."""
+        if not self.is_hard:
+            return mean
+        least = 0.5 / (2 * pairs + 1)
+        return float(logit(min(max(0.5 + mean, least), 1 - least)))
+
+
+def _all_whole(answers: Mapping[str, Array]) -> bool:
+    return all(np.all((p == 0) | (p == 0.5) | (p == 1)) for p in answers.values())
+
+
+def _position(y: Array) -> Array:
+    """How much the text shown first is preferred, (n,), from (n, 2)."""
+    return np.asarray(0.5 * (y[:, 0] - y[:, 1]))
+
+
+def _finding(
+    probe: Probe, pairs: int, ends: tuple[float, float, float], p: float, adjusted: float, spread: float
+) -> Finding:
+    effect, low, high = ends
+    is_bias = bool(adjusted <= DISCOVERY)
+    seen = probe.right == "worse" and high < 0
+    verdict = "bias" if is_bias else "seen" if seen else "none found"
+    does = (
+        probe.does if effect >= 0 or not is_bias else probe.does.replace("prefers", "dislikes").replace("first", "last")
+    )
+    share = float(expit(abs(effect)))
+    size = f"{abs(effect):.2f} logits ({min(abs(low), abs(high)):.2f} to {max(abs(low), abs(high)):.2f}), "
+    sentence = f"{does}: {size}{100 * share:.0f} of 100 at equal quality" if is_bias else ""
+    relative = abs(effect) / spread if spread > 0 else math.nan
+    remedy = probe.remedy if is_bias else ""
+    numbers = float(p), float(adjusted), relative
+    return Finding(
+        probe.name, probe.right, pairs, effect, low, high, float(expit(effect)), *numbers, verdict, sentence, remedy
+    )

@@ -1,0 +1,226 @@
+"""The result of an audit: cards of judges, and the terms that they give to the control of a ranking."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comparo.data.control_terms import COMPUTED, Term, combined
+from comparo.data.items import Items
+from comparo.data.probes import PROBES
+from comparo.ranking.tabular import plain
+
+NAMED = 3  # biases in a summary
+USUAL = 1.96  # standard errors from the estimate to an end of a 95% interval
+FILE = "audit.json"  # in the run folder; the first card is that of the folder's judge
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a probe shows of a judge.
+
+    Parameters
+    ----------
+    probe, right : Its name, and what its variants are against the originals: equal, no better or worse.
+    pairs : How many pairs were answered in both orders.
+    effect, low, high : How much the variant is preferred, in logits, and the ends of the 95% interval; for twins, how
+        much the text shown first is.
+    preferred : The share of answers for the variant, or for the text shown first.
+    p, adjusted : How probable such an effect is without a bias, alone and among all probes.
+    relative : The effect over the typical difference of two real texts; nan where that is not known.
+    verdict : "bias", "none found"; of worse variants also "seen", where the judge prefers the originals.
+    sentence : The verdict in words.
+    remedy : What helps, "" where there is no bias.
+    control, step : The term of a control that holds it equal, "" where there is none, and how many units of it the
+        variants have more than the originals, in the mean.
+    """
+
+    probe: str
+    right: str
+    pairs: int
+    effect: float
+    low: float
+    high: float
+    preferred: float
+    p: float
+    adjusted: float
+    relative: float
+    verdict: str
+    sentence: str
+    remedy: str
+    control: str = ""
+    step: float = 0.0
+
+
+@dataclass(frozen=True)
+class Card:
+    """What an audit shows of one judge.
+
+    Parameters
+    ----------
+    judge, wording : Who was asked, and how.
+    findings : Of each probe, in their order.
+    spread : The typical difference of two real texts of a context in logits, the root of the mean square.
+    texts : How many texts were varied.
+    calls, cached, cost : How many answers there are, how many of them came from the cache, and dollars.
+    """
+
+    judge: str
+    wording: str | None
+    findings: tuple[Finding, ...]
+    spread: float
+    texts: int
+    calls: int
+    cached: int
+    cost: float
+
+    @property
+    def name(self) -> str:
+        return f"{self.judge} · {self.wording}" if self.wording else self.judge
+
+    @property
+    def biases(self) -> list[Finding]:
+        """The biases that were found, the largest first."""
+        return sorted((one for one in self.findings if one.verdict == "bias"), key=lambda one: -abs(one.effect))
+
+    @property
+    def unseen(self) -> list[Finding]:
+        """Damage to texts that the judge does not show to see."""
+        return [one for one in self.findings if one.right == "worse" and one.verdict == "none found"]
+
+    @property
+    def summary(self) -> str:
+        """The card in a sentence."""
+        found = "; ".join(one.sentence for one in self.biases[:NAMED]) or "no bias found"
+        found += f"; and {len(self.biases) - NAMED} more biases" if len(self.biases) > NAMED else ""
+        blind = f"; not shown to see: {', '.join(one.probe for one in self.unseen)}" if self.unseen else ""
+        return f"{self.name}: {found}{blind}"
+
+    @property
+    def terms(self) -> list[str]:
+        """Terms of a control, each with the estimate of its probes as the prior of its coefficient."""
+        found = []
+        for name in COMPUTED:
+            own = [one for one in self.findings if one.control == name and one.step]
+            if own:
+                errors = np.array([(one.high - one.low) / (2 * USUAL) for one in own])
+                effects, steps = (np.array([getattr(one, part) for one in own]) for part in ("effect", "step"))
+                found.append(str(Term(name, *combined(effects, errors, steps))))
+        return found
+
+    def finding(self, probe: str) -> Finding | None:
+        """What a probe shows, None where it was not asked."""
+        return next((one for one in self.findings if one.probe == probe), None)
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The cards of all judges that were asked.
+
+    >>> from comparo.judges import load_judge
+    >>> from comparo.run.audit import audit
+    >>> likes = {"original": 0.0} | {probe.name: 0.0 for probe in PROBES} | {"padded": 0.8}
+    >>> texts = [f"The story of number {k} is short. It ends well." for k in range(20)]
+    >>> found = audit(texts, "better", judge=load_judge("simulated/soft", scores=likes, noise=0.3))
+    >>> [one.probe for one in found.cards[0].biases], len(found.failures({"padded": 0.5}))
+    (['padded'], 1)
+    """
+
+    cards: tuple[Card, ...]
+
+    def failures(self, limits: Mapping[str, float]) -> list[str]:
+        """The biases that reach the limit of their probe in logits, in words; "any" is the limit of all others."""
+        check_limits(limits)
+        return [
+            f"{card.name}: {one.sentence}"
+            for card in self.cards
+            for one in card.biases
+            if abs(one.effect) >= limits.get(one.probe, limits.get("any", math.inf))
+        ]
+
+    def to_columns(self) -> dict[str, NDArray[Any]]:
+        """A row per judge and probe."""
+        rows = [{"judge": card.name, **asdict(one)} for card in self.cards for one in card.findings]
+        return {name: np.array([row[name] for row in rows], dtype=object) for name in rows[0]}
+
+    def to_dict(self) -> dict[str, Any]:
+        cards = []
+        for card in self.cards:
+            findings = [{name: plain(value) for name, value in asdict(one).items()} for one in card.findings]
+            own = {name: plain(getattr(card, name)) for name in ("spread", "texts", "calls", "cached", "cost")}
+            told = {"judge": card.judge, "wording": card.wording, "summary": card.summary}
+            cards.append({**told, **own, "findings": findings})
+        return {"cards": cards}
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+
+    @classmethod
+    def read(cls, folder: str | Path) -> Audit:
+        """The audit in a run folder.
+
+        Raises
+        ------
+        ValueError
+            If there is none, or it is damaged.
+        """
+        path = Path(folder) / FILE
+        try:
+            cards = json.loads(path.read_text(encoding="utf-8"))["cards"]
+            return cls(tuple(_card(card) for card in cards))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{path} holds no audit ({error}); run comparo audit, and name its folder") from error
+
+
+def _card(stored: Mapping[str, Any]) -> Card:
+    def known(values: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: math.nan if value is None else value for name, value in values.items()}
+
+    findings = tuple(Finding(**known(one)) for one in stored["findings"])
+    own = {name: value for name, value in stored.items() if name not in ("summary", "wording", "findings")}
+    return Card(**known(own), wording=stored["wording"], findings=findings)
+
+
+def audited_terms(control: Sequence[str]) -> tuple[str, ...]:
+    """The terms of a control, with the folder of an audit replaced by the terms that it gives."""
+    found: list[str] = []
+    for term in control:
+        found += Audit.read(term).cards[0].terms if (Path(term) / FILE).is_file() else [term]
+    return tuple(found)
+
+
+def check_audited(control: Sequence[str], judges: Sequence[str]) -> None:
+    """Raise a ValueError where an audit that a control names is not of the one judge of a run."""
+    for folder in control:
+        if (Path(folder) / FILE).is_file() and [(card := Audit.read(folder).cards[0]).judge] != list(judges):
+            raise ValueError(
+                f"{folder} is an audit of {card.judge}, and the run is by {', '.join(judges)}; audit that one"
+            )
+
+
+def varying(control: Sequence[str], items: Items) -> tuple[str, ...]:
+    """The terms but for those with a prior in which all texts of a context are alike."""
+
+    def varies(term: str) -> bool:
+        (numbers,) = items.held([term]).values()
+        values = np.array([len(one) if isinstance(one, str) else one for one in numbers.values()])
+        return any(np.ptp(values[rows]) > 0 for rows in items.groups.values())
+
+    return tuple(term for term in control if term == Term.of(term).name or varies(term))
+
+
+def check_limits(limits: Mapping[str, float]) -> None:
+    """Raise a ValueError for a limit of an unknown probe, or one below 0."""
+    names = [probe.name for probe in PROBES if probe.right] + ["any"]
+    for name, limit in limits.items():
+        if name not in names:
+            raise ValueError(f"there is no probe {name!r}; there are {', '.join(names)}")
+        if not limit >= 0:
+            raise ValueError(f"the limit of {name!r} is a number of logits from 0 up, not {limit}")

@@ -260,7 +260,7 @@ class Task:
             made = {context: (number - given[context], orders) for context, (number, orders) in calls.items()}
             links = {context: links_of(size, (new or sizes).get(context, 0), k) for context, size in sizes.items()}
         else:
-            made, links = {None: (total, self.orders)}, {None: groups - 1}
+            made, links = {None: (total, self.orders)}, {None: links_of(groups, groups, k)}
         alike = [made[c][0] // (links[c] * (2 if made[c][1] == "both" else 1)) for c in links if links[c] > 0]
         most = max(costs.values()) if least == least else math.nan
         cost = min(total * most, self.budget.dollars) if self.is_panel and most == most else total * most
@@ -288,8 +288,6 @@ class Task:
             if not getattr(voice.judge, "lines_up", False):
                 other = "drop graded" if getattr(voice.judge, "graded", False) else "use another judge"
                 raise ValueError(f"{voice.judge.name} compares two texts at a time; use lineup=2, or {other}")
-        if self.compares_groups:
-            raise ValueError(f"goal={self.goal!r} asks about pairs; use lineup=2")
 
     def price_of(self, question: Question) -> float:
         """The approximate cost of a question in dollars, from the length of its prompt; nan if the price is unknown."""

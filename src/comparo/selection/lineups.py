@@ -14,7 +14,7 @@ texts counts by the probability that the answer is open and that each text may b
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -79,7 +79,7 @@ class LineupSelector:
         self._covariance = np.eye(0 if self._is_dealt else len(names)) / RIDGE
         self._worth: Array | None = None  # of two texts, where answers count
         self._answers: list[Mapping[str, Any]] = []
-        self._asked: set[tuple[Any, ...]] = set()
+        self._asked: set[tuple[int, ...]] = set()  # line-ups in slot order
 
     @property
     def remaining(self) -> int:
@@ -91,21 +91,18 @@ class LineupSelector:
         found = []
         for _ in range(batch):
             chosen = sorted(self._deal() if self._is_dealt else self._build())
-            slots = linear_sum_assignment(self._slots[chosen] + 1e-3 * self.rng.random((self.size, self.size)))[1]
-            shown = [chosen[place] for place in np.argsort(slots, kind="stable").tolist()]
-            while self._labels(shown) in self._asked:
-                pool = range(len(self._items)) if self.rng.random() < OTHER else chosen
-                shown = self.rng.permutation(pool)[: self.size].tolist()
+            shown = in_slots(chosen, self._slots, self._asked, self.rng)
             self._take(shown)
-            first, *rest = self._labels(shown)
+            first, *rest = (self._items[code] for code in shown)
             found.append((first, Rest(rest)))
         return found
 
     def observe(self, data: Sequence[Mapping[str, Any]]) -> None:
         """Take answers into account, rows as `Comparisons.from_rows` reads them, if the strategy is adaptive."""
-        new = [row["items"] for row in data if tuple(row["items"]) not in self._asked]  # given before
-        for items in new:
-            self._take(look_up(items, self._items).tolist())
+        asked = (tuple(look_up(row["items"], self._items).tolist()) for row in data)
+        new = [shown for shown in asked if shown not in self._asked]  # given before
+        for shown in new:
+            self._take(shown)
         if new and self._is_dealt:  # from the beginning, the same line-ups would come again
             self._deck = self.rng.permutation(len(self._items)).tolist()
         if self._is_dealt or self.strategy != "adaptive":
@@ -155,16 +152,38 @@ class LineupSelector:
             total[chosen] = -1.0
         return chosen
 
-    def _labels(self, shown: list[int]) -> tuple[Any, ...]:
-        return tuple(self._items[code] for code in shown)
-
-    def _take(self, shown: list[int]) -> None:
+    def _take(self, shown: tuple[int, ...]) -> None:
         """Count a line-up, in slot order, as asked, and take its information into the covariance."""
-        self._asked.add(self._labels(shown))
-        self._slots[shown, np.arange(len(shown))] += 1.0
+        self._asked.add(shown)
+        self._slots[list(shown), np.arange(len(shown))] += 1.0
         if self._is_dealt:
             return
         centred = np.eye(len(shown)) - 1.0 / len(shown)
-        columns = self._covariance[:, shown]
-        inner = np.linalg.inv(np.eye(len(shown)) + 2.0 * centred @ columns[shown])
+        columns = self._covariance[:, list(shown)]
+        inner = np.linalg.inv(np.eye(len(shown)) + 2.0 * centred @ columns[list(shown)])
         self._covariance = self._covariance - 2.0 * columns @ inner @ centred @ columns.T
+
+
+def in_slots(
+    chosen: Sequence[int],
+    counts: Array,
+    asked: Collection[tuple[int, ...]],
+    rng: np.random.Generator,
+    rows: Sequence[int] | None = None,
+) -> tuple[int, ...]:
+    """The k chosen texts in slot order, each where it was least by `counts` (rows, k), as a line-up that was not asked.
+
+    The row of text t is `rows[t]`, t by default. Where the line-up was asked, another order of the same texts is drawn,
+    or else of other texts: some line-up must be left.
+
+    >>> in_slots([0, 2], np.array([[9.0, 0.0], [0.0, 0.0], [0.0, 9.0]]), set(), np.random.default_rng(0))
+    (2, 0)
+    """
+    row = range(len(counts)) if rows is None else rows
+    k = len(chosen)
+    slots = linear_sum_assignment(counts[[row[text] for text in chosen]] + 1e-3 * rng.random((k, k)))[1]
+    shown = tuple(chosen[place] for place in np.argsort(slots, kind="stable").tolist())
+    while shown in asked:
+        pool = range(len(row)) if rng.random() < OTHER else chosen
+        shown = tuple(rng.permutation(pool)[:k].tolist())
+    return shown

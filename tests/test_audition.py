@@ -169,6 +169,15 @@ def test_pairs_and_line_ups_compare_at_equal_cost(noise, best, tmp_path):
     assert len({*ranking.comparisons.items.tolist()}) == 24
 
 
+def test_line_ups_of_very_few_texts():
+    few = dict(list(TEXTS.items())[::8])
+    found = audition(few, "better", judge=voice(noise=0.5), lineup=(2, 3))  # all orders of each, and no more
+    assert Counter(len(one.question.items) for one in found.answers.judgements) == {2: 6, 3: 6}
+    assert found.table["judge"].tolist() == ["others"]
+    with pytest.raises(ValueError, match="lineup=3 or less"):
+        audition(few, "better", judge=voice(), lineup=(2, 4))
+
+
 @pytest.mark.parametrize(("lineup", "said"), [((2, 2), "twice"), (9, "2 to 8"), ((2, "auto"), "number of texts")])
 def test_what_is_no_number_of_texts_is_an_error_before_anything_is_asked(lineup, said):
     with pytest.raises(ValueError, match=said):

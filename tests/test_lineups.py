@@ -269,6 +269,8 @@ def test_no_line_up_is_asked_twice(n, k, strategy):
     asked = before + other.next(other.remaining)
     assert len({(item, *rest) for item, rest in asked}) == len(asked) == math.perm(n, k)
     assert (first.remaining, other.remaining) == (len(asked) - 4, 0)
+    with pytest.raises(ValueError, match="all line-ups"):
+        other.next(1)
 
 
 def test_the_seed_chooses_line_ups_on_every_machine(monkeypatch):

@@ -245,7 +245,7 @@ def ordering(prompt: Prompt) -> str:
 def reply_schema(prompt: Prompt, graded: bool = False) -> dict[str, Any]:
     """The JSON schema of a reply: {"better": verdict}, {"score": label}, {"order": …}, or a key for each criterion.
 
-    Orders of up to four texts are listed, so that no label is missing or there twice; above, the reader refuses these.
+    Orders of up to four texts are listed: no label is missing or there twice. Above, the reader refuses such orders.
 
     >>> reply_schema(Prompt("{first}{second}"))["properties"]
     {'better': {'type': 'string', 'enum': ['A', 'B']}}

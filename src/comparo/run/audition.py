@@ -1,8 +1,8 @@
 """An audition: every voice is asked the same few pairs in both orders, which shows its content, without a label.
 
 A voice is a judge with a wording and, where line-ups are asked for, a number of texts. Voices of line-ups are asked
-about the same texts, each as often as in the pairs. A call about k texts gives f observations of differences, so that
-f·v/φ, the variance of the scores over that of the noise, is how much of the scores it shows (`lineup_choice`).
+about the same texts, each as often as in the pairs. A call about k texts gives f observations of differences. It shows
+f·v/φ of the scores, with v the variance of the scores and φ that of the noise (`lineup_choice`).
 
 Answers alone do not show which voice agrees best with people; what correlates with that is content, the share of an
 answer that is about the texts rather than about their order or noise (docs/panel.md). A run may begin with the answers
@@ -47,6 +47,7 @@ from comparo.run.resume import answers_about
 from comparo.run.scheduling import Pair
 from comparo.run.store import differences, read_configuration, read_judgements, stored_items, texts_of
 from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Expense, Task
+from comparo.run.voice_allocation import Source
 from comparo.run.voices import (
     Asked,
     Voice,
@@ -276,19 +277,23 @@ class Trial(Task):
         """The questions to each voice by context, where some are about more than two texts; None where none is."""
         if self.largest == 2:
             return None
+        self.check_lineups({context: len(ids) for context, ids in self.items.names.items()})
         asked: dict[Any, list[Pair]] = {}
         names, rng = self.items.names, np.random.default_rng(self.seed)
         texts = {context: 4 * self.each * len(ids) / len(self.items) for context, ids in names.items()}
         for size in sorted({voice.prompt.size for voice in self.voices}):
             voices = [voice.name for voice in self.voices if voice.prompt.size == size]
-            for (context, ids), number in zip(names.items(), rounded(texts).values(), strict=True):
-                least = links_of(len(ids), len(ids), size)
+            shown = 4 if size == 2 else size  # texts in both orders of a pair, or in a line-up
+            numbers = rounded({context: number / shown for context, number in texts.items()})
+            for context, ids in names.items():
+                number = max(numbers[context], links_of(len(ids), len(ids), size))
                 if size == 2:
                     contrast = self.fitting.contrast[context] if self.weighs_pairs else None
-                    pairs = Selector(ids, orders="both", contrast=contrast, seed=rng)
-                    chosen = pairs.next(min(2 * max(number // 4, least), pairs.remaining or 0))
+                    source: Source = Selector(ids, orders="both", contrast=contrast, seed=rng)
+                    number *= 2
                 else:
-                    chosen = LineupSelector(ids, size, seed=rng).next(max(round(number / size), least))
+                    source = LineupSelector(ids, size, seed=rng)
+                chosen = source.next(min(number, source.remaining or 0))
                 own = [(*one, voice) if voice else one for one in chosen for voice in voices]
                 asked.setdefault(context, []).extend(own)
         return asked
@@ -298,7 +303,6 @@ class Trial(Task):
         """The calls, tokens and dollars of the audition."""
         if self.pairs is None:
             return super().expense
-        self.check_lineups({context: len(ids) for context, ids in self.items.names.items()})
         voices = [voice.name for voice in self.voices]
         counts = Counter(one[2] if len(one) > 2 else None for some in self.pairs.values() for one in some)
         costs = {name: self._cost(name, self.mean_tokens[name]) for name in voices}

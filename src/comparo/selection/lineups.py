@@ -174,13 +174,15 @@ def in_slots(
     """The k chosen texts in slot order, each where it was least by `counts` (rows, k), as a line-up that was not asked.
 
     The row of text t is `rows[t]`, t by default. Where the line-up was asked, another order of the same texts is drawn,
-    or else of other texts: some line-up must be left.
+    or else of other texts; a ValueError where all line-ups were asked.
 
     >>> in_slots([0, 2], np.array([[9.0, 0.0], [0.0, 0.0], [0.0, 9.0]]), set(), np.random.default_rng(0))
     (2, 0)
     """
     row = range(len(counts)) if rows is None else rows
     k = len(chosen)
+    if len(asked) >= math.perm(len(row), k):
+        raise ValueError(f"all line-ups of {k} of these {len(row)} texts were asked")
     slots = linear_sum_assignment(counts[[row[text] for text in chosen]] + 1e-3 * rng.random((k, k)))[1]
     shown = tuple(chosen[place] for place in np.argsort(slots, kind="stable").tolist())
     while shown in asked:

@@ -1,6 +1,6 @@
 """Line-ups against pairs on recorded judgements: the tables of docs/lineups.md.
 
-    python -m benchmarks.lineups [--draws 5] [--auto] [--coverage 20] [--sets summeval.coherence …]
+    python -m benchmarks.lineups [--draws 5] [--auto] [--sets summeval.coherence …]
 
 Spearman × 100 with people's scores, the mean over contexts, of Qwen2.5-Coder-1.5B at equal prompt tokens: those of n,
 2n and 4n pairs. A call reads the context and its texts; tokens are counted as characters, which does for a ratio. All
@@ -12,10 +12,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from functools import cached_property
-from itertools import pairwise, product
+from itertools import pairwise
 
 import numpy as np
-from scipy.special import logsumexp
 
 from benchmarks.efficiency import DATA
 from comparo.analysis.correlations import spearman
@@ -23,12 +22,10 @@ from comparo.data.columns import Table
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.data.layouts import fields_from_table
-from comparo.data.wordings import LETTERS
 from comparo.methods import quiet_fit
 from comparo.ranking.ranking import Ranking
 from comparo.run.fit_policy import Fitting
 from comparo.run.lineup_choice import SHOWN, chosen_size, rate
-from comparo.selection.lineups import LineupSelector
 from comparo.selection.selector import Selector
 from comparo.selection.text_features import contrasts
 from comparo.studies.recorded import open_set
@@ -155,43 +152,6 @@ def measured(name: str, draws: int) -> dict[str, float]:
     return found
 
 
-def covered(kind: str, size: int, texts: int, contexts: int, sigma: float, seed: int) -> tuple[float, float]:
-    """The share of 95% intervals that hold the true score, and the correlation with it, of a simulated judge.
-
-    Slots have effects of standard deviation 0.4, log-probabilities noise of 0.7; orders are drawn by Gumbel noise.
-    """
-    rng = np.random.default_rng(seed)
-    slots, rows, truth = 0.4 * rng.standard_normal(size), [], {}
-    calls = int(np.ceil((3.0 if contexts > 1 else 4.5) * texts / (size - 1)))
-    for context in range(contexts):
-        scores = sigma * rng.standard_normal(texts)
-        truth |= {(context, item): score for item, score in enumerate(scores - np.mean(scores))}
-        for first, rest in LineupSelector(range(texts), size, seed=rng).next(calls):
-            shown = [first, *rest]
-            seen = scores[shown] + slots
-            said = seen + (0.7 * rng.standard_normal(size) if kind == "logp" else rng.gumbel(size=size))
-            order = [LETTERS[slot] for slot in np.argsort(-said)]
-            answer = {"logp": (said - logsumexp(said)).tolist(), "order": ">".join(order), "best": order[0]}[kind]
-            rows.append({"context": context, "items": shown, kind: answer})
-    found = quiet_fit(rows, "mixed")
-    true = np.array([truth[label] for label in zip(found.context.tolist(), found.items.tolist(), strict=True)])
-    return float(np.mean((found.low <= true) & (true <= found.high))), float(np.corrcoef(found.scores, true)[0, 1])
-
-
-def coverage(runs: int) -> None:
-    """A line for each cell: coverage in percent with its standard error, and the mean correlation."""
-    print(
-        "| answers | k | texts × contexts | sd of scores | covered, % | r |\n| --- | ---: | --- | ---: | ---: | ---: |"
-    )
-    for kind, size, (texts, contexts), sigma in product(
-        ("logp", "order", "best"), SIZES, ((16, 6), (40, 1)), (0.5, 2.0)
-    ):
-        inside, r = np.array([covered(kind, size, texts, contexts, sigma, seed) for seed in range(runs)]).T
-        error = 100 * np.std(inside) / np.sqrt(runs)
-        cells = f"{texts} × {contexts} | {sigma:g} | {100 * np.mean(inside):.1f} ± {error:.1f} | {np.mean(r):.2f}"
-        print(f"| {kind} | {size} | {cells} |", flush=True)
-
-
 def picture(means: Mapping[str, float], path: str) -> None:
     """Accuracy against tokens, of pairs, line-ups and all pairs, as an image."""
     from matplotlib.figure import Figure
@@ -217,12 +177,8 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=5)
     parser.add_argument("--auto", action="store_true", help="what lineup='auto' chooses, and what it is worth")
     parser.add_argument("--sets", nargs="+", default=list(SETS))
-    parser.add_argument("--coverage", type=int, metavar="RUNS", help="whether intervals of simulated judges cover")
     parser.add_argument("--image", help="draw accuracy against tokens into this file")
     given = parser.parse_args()
-    if given.coverage:
-        coverage(given.coverage)
-        return
     found = {name: (automatic if given.auto else measured)(name, given.draws) for name in given.sets}
     print("| way | " + " | ".join(given.sets) + " | mean |")
     print("| --- |" + " ---: |" * (len(found) + 1))

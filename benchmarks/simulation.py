@@ -7,21 +7,27 @@ An answer about text i, shown first, and text j, shown second, in context c is d
 A soft judge answers p = σ(d + ε), a decision is 1 with probability σ(d), and of 5 votes a are for i, which gives
 p = (a + ½)/(5 + 1) with weight 5. All answers of a judge are drawn before any pair is chosen, so an answer depends on
 the seed and the ordered pair only, and two ways to choose and to fit face the same judge.
+
+An answer about k > 2 texts in slots a is determined by s_a + slot_ca: with noise, it is the log-probabilities of the
+labels (soft); with Gumbel's noise, the order (orders) or the best (best). It is drawn from the cell, the seed and the
+line-up, so that it depends on nothing else.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
 from functools import cache
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, log_softmax
 
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
+from comparo.data.wordings import LETTERS as SLOTS
 from comparo.selection.designs import Orders
 from comparo.types import Array
 
@@ -36,17 +42,22 @@ CANDIDATES = 1500  # cells among which the next one is chosen
 LETTERS = (("bdgm", "aou"), ("lrst", "eiy"), ("kpvz", "aeu"), ("cfhn", "iow"))
 
 AXES: dict[str, tuple[object, ...]] = {
-    "kind": ("soft", "decisions", "votes"),
+    "kind": ("soft", "decisions", "votes", "orders", "best"),
     "sd": (0.1, 0.3, 1.0, 3.0, 6.0),
-    "noise": (0.3, 1.0, 2.0, None),  # None: the judge's answers are drawn, without further noise
-    "position": ("none", "context", "text"),
+    "noise": (0.3, 1.0, 2.0, None),  # of a difference of two texts; None: answers are drawn, without further noise
+    "position": ("none", "context", "text", "slots"),  # the last: effects of slots that no context changes
     "families": (1, 2),
     "style": ("predicts", "misleads", "nothing"),
     "groups": ("none", "systems"),
     "orders": ("one", "both"),
     "shape": ((1, 16), (1, 200), (20, 16), (100, 6)),
-    "calls": (2, 3, 5, 10),  # per item
+    "calls": (2, 3, 5, 10),  # per item; of line-ups, observations of differences, k − 1 a call
+    "texts": (2, 3, 4, 6),
 }
+TWO = (2,)
+# Levels of calls about two texts, and of line-ups; others of these axes do not occur there.
+OF_PAIRS = {"kind": ("soft", "decisions", "votes"), "position": ("none", "context", "text")}
+OF_LINEUPS = {"kind": ("soft", "orders", "best"), "position": ("none", "context", "slots"), "orders": ("one",)}
 
 
 @dataclass(frozen=True)
@@ -62,25 +73,30 @@ class Cell:
     groups: str = "none"
     orders: Orders = "both"
     shape: tuple[int, int] = (1, 16)
-    calls: int = 5
+    calls: float = 5
+    texts: int = 2
 
     @property
     def all_calls(self) -> int:
         """All calls that can be asked in one context."""
         items = self.shape[1]
+        if self.texts > 2:
+            return math.perm(items, self.texts)
         return items * (items - 1) // (1 if self.orders == "both" else 2)
 
     @property
     def budget(self) -> int:
         """The calls of one context."""
-        return min(self.calls * self.shape[1], self.all_calls)
+        return min(math.ceil(self.calls * self.shape[1] / (self.texts - 1)), self.all_calls)
 
     @property
     def is_possible(self) -> bool:
         """Whether the levels can occur together, and the cell is not the same as one with fewer calls."""
         fewer = [calls for calls in AXES["calls"] if isinstance(calls, int) and calls < self.calls]
+        own = OF_LINEUPS if self.texts > 2 else OF_PAIRS
         return (
-            (self.noise is None) == (self.kind != "soft")
+            all(getattr(self, name) in levels for name, levels in own.items())
+            and (self.noise is None) == (self.kind != "soft")
             and (self.kind == "soft" or self.position != "text")
             and (self.groups == "none" or self.shape[0] > 1)
             and not any(calls * self.shape[1] >= self.all_calls for calls in fewer)
@@ -95,7 +111,8 @@ class Cell:
 
     def generator(self, seed: int) -> np.random.Generator:
         """What the judge of this seed is drawn from; it depends on nothing but the cell and the seed."""
-        return np.random.default_rng([zlib.crc32(repr(astuple(self)).encode()), seed])
+        levels = astuple(self) if self.texts > 2 else astuple(self)[:-1]
+        return np.random.default_rng([zlib.crc32(repr(levels).encode()), seed])
 
 
 def shown(level: object) -> str:
@@ -109,14 +126,15 @@ def shown(level: object) -> str:
     return "–" if level is None else f"{level:g}" if isinstance(level, float) else str(level)
 
 
-def draw_cells(number: int) -> list[Cell]:
+def draw_cells(number: int, texts: tuple[int, ...] = TWO) -> list[Cell]:
     """The first cells of a fixed sequence in which levels, and pairs of levels of two axes, are balanced.
 
+    Those of each choice of `texts` are a sequence of their own.
     Each next cell is, of `CANDIDATES` possible ones, that with the largest Σ (1 + count)⁻² over its pairs of levels,
     where count is how many cells before have that pair: those that have not occurred yet come first.
     """
     rng = np.random.default_rng(0)
-    every, codes, _ = _possible()
+    every, codes, _ = _possible(texts)
     counts, chosen = np.zeros(int(codes.max()) + 1), np.zeros(len(every), dtype=bool)
     found = []
     for _ in range(min(number, len(every))):
@@ -131,32 +149,54 @@ def draw_cells(number: int) -> list[Cell]:
 
 def pairs_missing(cells: Sequence[Cell]) -> int:
     """How many pairs of levels of two axes are possible but occur in none of the cells."""
-    every, codes, possible = _possible()
+    every, codes, possible = _possible(tuple(sorted({cell.texts for cell in cells})))
     place = {cell: row for row, cell in enumerate(every)}
     return possible - len(np.unique(codes[[place[cell] for cell in cells]]))
 
 
 @cache
-def _possible() -> tuple[list[Cell], np.ndarray, int]:
+def _possible(texts: tuple[int, ...]) -> tuple[list[Cell], np.ndarray, int]:
     """All possible cells, the codes of their pairs of levels (cells, pairs), and how many codes occur."""
     assert [field.name for field in fields(Cell)] == list(AXES)
-    combinations = np.array(list(itertools.product(*(range(len(levels)) for levels in AXES.values()))))
-    cells = [Cell(*(AXES[name][k] for name, k in zip(AXES, row, strict=True))) for row in combinations.tolist()]
+    own = [OF_LINEUPS if number > 2 else OF_PAIRS for number in texts]
+    axes = {
+        name: tuple(level for level in levels if any(level in each.get(name, levels) for each in own))
+        for name, levels in (AXES | {"texts": texts}).items()
+    }
+    combinations = np.array(list(itertools.product(*(range(len(levels)) for levels in axes.values()))))
+    cells = [Cell(*(axes[name][k] for name, k in zip(axes, row, strict=True))) for row in combinations.tolist()]
     kept = np.array([cell.is_possible for cell in cells])
-    rows, most = combinations[kept], max(map(len, AXES.values()))
-    pairs = list(itertools.combinations(range(len(AXES)), 2))
+    rows, most = combinations[kept], max(map(len, axes.values()))
+    pairs = list(itertools.combinations([k for k, levels in enumerate(axes.values()) if len(levels) > 1], 2))
     codes = np.column_stack([(k * most + rows[:, a]) * most + rows[:, b] for k, (a, b) in enumerate(pairs)])
     return [cell for cell, keep in zip(cells, kept.tolist(), strict=True) if keep], codes, len(np.unique(codes))
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """One judge: its items, their true scores (C, n), and its answer p to every ordered pair (C, n, n)."""
+    """One judge: its items, their true scores (C, n), and its answer p to every ordered pair (C, n, n).
+
+    Of a judge of line-ups, `slots` (C, k) are the effects of slots, and answers are drawn when they are asked for.
+    """
 
     items: Items
     truth: Array
     p: Array
     weight: float
+    cell: Cell
+    seed: int
+    slots: Array | None = None
+
+    def line_up(self, context: int, shown: Sequence[int]) -> dict[str, object]:
+        """The answer about the texts of these numbers in slot order, as a column of a file of line-ups."""
+        assert self.slots is not None
+        rng = np.random.default_rng([int(self.cell.generator(self.seed).integers(2**32)), context, *shown])
+        seen, kind = self.truth[context, list(shown)] + self.slots[context], self.cell.kind
+        if kind == "soft":
+            said = seen + (self.cell.noise or 0.0) / np.sqrt(2.0) * rng.standard_normal(len(seen))
+            return {"logp": log_softmax(said).tolist()}
+        order = [SLOTS[slot] for slot in np.argsort(-(seen + rng.gumbel(size=len(seen))), kind="stable")]
+        return {"order": ">".join(order)} if kind == "orders" else {"best": order[0]}
 
     def answers(self, columns: dict[str, list[object]]) -> Comparisons:
         """The comparisons of the calls that `next_pairs` chose."""
@@ -199,7 +239,13 @@ def simulate(cell: Cell, seed: int) -> Simulation:
     rows = [{"id": name, "context_id": c, "text": text} for (c, name), text in zip(names, texts, strict=True)]
     if contexts == 1:
         rows = [{key: row[key] for key in ("id", "text")} for row in rows]
-    return Simulation(Items.of(rows), truth, _answers(rng, cell, d), float(VOTES) if cell.kind == "votes" else 1.0)
+    weight, slots = float(VOTES) if cell.kind == "votes" else 1.0, None
+    p = _answers(rng, cell, d) if cell.texts == 2 else np.zeros((0, 0, 0))
+    if cell.texts > 2:
+        common, own = rng.standard_normal(cell.texts), rng.standard_normal((contexts, cell.texts))
+        by = {"none": (0.0, 0.0), "slots": (BIAS, 0.0), "context": (BIAS, BIASES)}[cell.position]
+        slots = by[0] * common + by[1] * own
+    return Simulation(Items.of(rows), truth, p, weight, cell, seed, slots)
 
 
 def _answers(rng: np.random.Generator, cell: Cell, d: Array) -> Array:

@@ -1,11 +1,14 @@
 """Whether the default path keeps its promises: intervals, probabilities, tiers, stops, and never worse than plain.
 
     python -m benchmarks.soundness --cells 240 --seeds 20 --out cells.csv
+    python -m benchmarks.soundness --part grid --texts 3 4 6
+    python -m benchmarks.soundness --part lineups
 
 Judges with known scores (`simulation`) are asked as a default run asks, and as a plain run with as many calls: greedy
 pairs with and without the contrast of the texts, fitted by `Fitting`. The stops are those of runs with `--until`. All
 figures have the standard error of the simulation, in which a run counts as one observation, because the errors of its
-items are not independent. Only numpy, scipy and narwhals are needed.
+items are not independent. Line-ups (`--texts`) are those of a default run, and plain is fitted to the same answers.
+Only numpy, scipy and narwhals are needed.
 """
 
 from __future__ import annotations
@@ -20,7 +23,6 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from benchmarks.simulation import Cell, Simulation, draw_cells, simulate
+from benchmarks.simulation import TWO, Cell, Simulation, draw_cells, simulate
 from benchmarks.verdict import BINS, CellResult, StopResult, summary
 from comparo.analysis.correlations import spearman
 from comparo.data.comparisons import Comparisons
@@ -40,6 +42,7 @@ from comparo.run.loop import Run
 from comparo.run.store import Store
 from comparo.run.task import Task
 from comparo.selection.designs import DEFAULT_BUDGET
+from comparo.selection.lineups import LineupSelector
 from comparo.selection.sharing import next_pairs
 from comparo.types import Array
 
@@ -49,6 +52,12 @@ TARGETS = (0.7, 0.8, 0.9)
 STOPS = tuple(
     Cell(kind, sd, 1.0 if kind == "soft" else None, shape=shape)
     for kind, shape, sd in product(("soft", "decisions"), ((1, 16), (1, 40), (1, 200), (20, 16)), (0.0, 0.3, 1.0, 3.0))
+)
+LINEUPS = tuple(  # the cells of docs/measurements/lineups.md
+    Cell(kind, sd, 1.0 if kind == "soft" else None, "slots", orders="one", shape=shape, calls=calls, texts=texts)
+    for kind, texts, (shape, calls), sd in product(
+        ("soft", "orders", "best"), (3, 4, 6), (((6, 16), 3.0), ((1, 40), 4.5)), (0.5, 2.0)
+    )
 )
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -145,13 +154,18 @@ def run_cell(task: tuple[Cell, int]) -> Outcome:
     cell, seed = task
     begin = time.perf_counter()
     simulation = simulate(cell, seed)
-    choose = partial(next_pairs, simulation.items.names, cell.budget, orders=cell.orders, seed=seed)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             default = Fitting(simulation.items, grouped=cell.groups != "none")
-            ranking = default.rank(in_rounds(cell, simulation, default, seed))
-            plain = Fitting(simulation.items, "poe-bt", plain=True).rank(simulation.answers(choose()))
+            if cell.texts > 2:
+                asked = plainly = in_lineups(cell, simulation, seed)
+            else:
+                asked = in_rounds(cell, simulation, default, seed)
+                chosen = next_pairs(simulation.items.names, cell.budget, orders=cell.orders, seed=seed)
+                plainly = simulation.answers(chosen)
+            ranking = default.rank(asked)
+            plain = Fitting(simulation.items, "poe-bt", plain=True).rank(plainly)
             found = measure(ranking, simulation, cell.generator(seed))
             return replace(found, plain_rho=agreement(plain, simulation), seconds=time.perf_counter() - begin)
     except Exception as error:  # a fit that fails is a finding of its own, and the other cells go on
@@ -171,6 +185,19 @@ def in_rounds(cell: Cell, simulation: Simulation, fitting: Fitting, seed: int) -
         asked = simulation.answers(columns)
     assert asked is not None
     return asked
+
+
+def in_lineups(cell: Cell, simulation: Simulation, seed: int) -> Comparisons:
+    """The answers to the line-ups that a default run chooses, which do not depend on answers."""
+    rows, rng = [], np.random.default_rng(seed)
+    for number, (context, ids) in enumerate(simulation.items.names.items()):
+        place = {item: code for code, item in enumerate(ids)}
+        for first, rest in LineupSelector(ids, cell.texts, seed=rng).next(cell.budget):
+            shown = [first, *rest]
+            answer = simulation.line_up(number, [place[item] for item in shown])
+            rows.append({"context": context, "items": shown, **answer})
+    kept = [{name: value for name, value in row.items() if value is not None} for row in rows]
+    return Comparisons.from_rows(kept)
 
 
 @dataclass(frozen=True)
@@ -286,16 +313,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--cells", type=int, default=240, help="cells of the grid (240)")
     parser.add_argument("--seeds", type=int, default=20, help="runs per cell (20)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (one per core)")
-    parser.add_argument("--part", choices=("all", "grid", "stops"), default="all", help="what to run (all)")
+    parser.add_argument(
+        "--part",
+        choices=("all", "grid", "stops", "lineups"),
+        default="all",
+        help="what to run (all: grid and stops); lineups: fixed cells of line-ups",
+    )
+    parser.add_argument("--texts", type=int, nargs="+", default=TWO, help="texts of a call (2)")
     parser.add_argument("--only", type=int, nargs="+", help="numbers of cells, from 0, instead of all")
     parser.add_argument("--out", type=Path, help="a CSV file for the cells; that of the stops is NAME.stops.csv")
     given = parser.parse_args(arguments)
-    drawn = draw_cells(given.cells)
+    drawn = list(LINEUPS) if given.part == "lineups" else draw_cells(given.cells, tuple(given.texts))
     drawn = drawn if given.only is None else [drawn[k] for k in given.only]
     cells = grid(drawn, given.seeds, given.jobs, "grid") if given.part != "stops" else []
     if given.out and cells:
         write(given.out, cells)
-    ends = stops(STOPS, given.seeds, given.jobs, "stops") if given.part != "grid" else []
+    ends = stops(STOPS, given.seeds, given.jobs, "stops") if given.part in ("all", "stops") else []
     if given.out and ends:
         write(given.out.with_suffix(".stops.csv"), ends)
     print(summary(cells, ends))

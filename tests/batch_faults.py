@@ -7,7 +7,7 @@ then `--batch cancel` and the same run again must end it. `python -m benchmarks.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,11 @@ ENDPOINTS = {
         "GET results",
         {"judge": "anthropic/claude-haiku-5-5", "effort": "none"},
     ),
+}
+
+LINED_UP = {
+    f"{name}, line-ups of {lineup}": replace(ENDPOINTS[name], options=ENDPOINTS[name].options | {"lineup": lineup})
+    for name, lineup in (("openai", 4), ("anthropic", 3))
 }
 
 

@@ -29,12 +29,16 @@ def texts(size: int = SIZE) -> dict[str, str]:
 
 
 def task(
-    url: str, budget: str | int = CALLS, items: Any = None, judge: str = "openai/gpt-4o-mini", **options: Any
+    url: str,
+    budget: str | int = CALLS,
+    items: Any = None,
+    judge: str = "openai/gpt-4o-mini",
+    lineup: int = 2,
+    **options: Any,
 ) -> Task:
     asked = load_judge(judge, base_url=url, **{"retries": 1} | options)
-    return Task(
-        Items.of(items or texts()), criterion_prompt("better", wording=DEFAULT_WORDING), asked, Budget.of(budget)
-    )
+    prompt = criterion_prompt("better", wording=DEFAULT_WORDING).resized(lineup)
+    return Task(Items.of(items or texts()), prompt, asked, Budget.of(budget))
 
 
 def go(url: str, folder: Path, mode: Any = "wait", pauses: Pauses = QUICK, **options: Any) -> tuple[Ranking, BatchRun]:

@@ -62,6 +62,9 @@ def claude(*script: Reply | Callable[[Request], Reply], about: Reply | None = No
 def prefers_larger(request: Request) -> Reply:
     """Prefers the text with the higher number, surely where they differ by much."""
     content, labels = request.body["messages"][0]["content"], request.body["output_config"]["format"]["schema"]
-    first, second = (int(part.partition(".")[0]) for part in content.split("number ")[1:3])
+    first, second, *others = numbers = [int(part.partition(".")[0]) for part in content.split("number ")[1:]]
+    if others:
+        order = sorted(zip(numbers, "ABCDEFGH", strict=False), reverse=True)
+        return message(json.dumps({"order": ">".join(label for _, label in order)}))
     better, worse = labels["properties"]["better"]["enum"]
     return verdict(better if first - second + 2 * math.sin(7 * first + 3 * second) > 0 else worse)

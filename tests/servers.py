@@ -190,8 +190,11 @@ def prefers(sure: float, after: float = 0.0) -> Callable[[Request], Reply]:
     """A server that prefers the text with the higher number, so surely; below 0 it prefers the lower one."""
 
     def reply(request: Request) -> Reply:
-        shown = request.body["messages"][0]["content"].split("number ")[1:3]
-        first, second = (int(part.partition(".")[0]) for part in shown)
+        shown = request.body["messages"][0]["content"].split("number ")[1:]
+        first, second, *others = numbers = [int(part.partition(".")[0]) for part in shown]
+        if others:
+            each = {label: math.exp(sure * number) for label, number in zip("ABCDEFGH", numbers, strict=False)}
+            return tokens({label: value / sum(each.values()) for label, value in each.items()}, after=after)
         p = 1 / (1 + math.exp(-sure * (first - second) - 0.3 * math.sin(7 * first + 3 * second)))
         return tokens(dict(sorted({"A": p, "B": 1 - p}.items(), key=lambda pair: -pair[1])), after=after)
 

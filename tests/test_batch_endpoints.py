@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import comparo
-from batch_faults import ENDPOINTS, KINDS, meet
+from batch_faults import ENDPOINTS, KINDS, LINED_UP, meet
 from batch_runs import CALLS, SIZE, answers, check_whole, go, task, texts, work
 from batch_server import jsonl
 from comparo.errors import JudgeError, PendingError, RunError
@@ -24,12 +24,12 @@ from split import one_short
 KEY = "secret-test-0123456789abcdefghijklmnop"
 
 
-@pytest.fixture(params=ENDPOINTS)
+@pytest.fixture(params=[*ENDPOINTS, *(pytest.param(name, marks=pytest.mark.long) for name in LINED_UP)])
 def endpoint(request, monkeypatch):
     for name, one in ENDPOINTS.items():
         monkeypatch.setenv(one.variable, KEY)
         monkeypatch.delenv(f"{name.upper()}_BASE_URL", raising=False)
-    return ENDPOINTS[request.param]
+    return (ENDPOINTS | LINED_UP)[request.param]
 
 
 @pytest.fixture
@@ -99,29 +99,40 @@ def test_a_batch_is_collected_later_and_no_question_is_asked_twice(server, begin
     check_whole(server, folder)
 
 
-def test_rank_submits_and_collects(endpoint, server, tmp_path):
+@pytest.mark.parametrize("lineup", [2, 4])
+def test_rank_submits_and_collects(endpoint, server, tmp_path, lineup):
     server.does.looks = -1
     judge, effort = endpoint.options["judge"], endpoint.options.get("effort")
     options = {"judge": f"{judge}; base_url={server.url}" + (f", effort={effort}" if effort else "")}
-    options |= {"budget": CALLS, "out": tmp_path / "run"}
+    options |= {"budget": CALLS, "out": tmp_path / "run", "lineup": lineup}
     with pytest.raises(PendingError):
         comparo.rank(texts(), "better", **options | {"out": Storage(tmp_path / "run", batch="submit")})
     server.does.looks = 0
-    comparo.rank(texts(), "better", **options | {"out": Storage(tmp_path / "run", batch="wait")})
+    ranking = comparo.rank(texts(), "better", **options | {"out": Storage(tmp_path / "run", batch="wait")})
     assert len(server.made) == 1
     check_whole(server, tmp_path / "run")
+    assert {len(one.question.items) for one in answers(tmp_path / "run")} == {lineup}
+    assert ranking.comparisons.answers == CALLS
+    if lineup > 2:
+        assert ranking.to_columns()["item"].tolist() == [f"t{number}" for number in reversed(range(SIZE))]
+        more = options | {"budget": CALLS + 10, "out": Storage(tmp_path / "run", batch="wait")}
+        assert comparo.rank(texts(), "better", **more).comparisons.answers == CALLS + 10  # other line-ups
+        check_whole(server, tmp_path / "run", CALLS + 10)
 
 
-def test_votes_are_one_request_each_where_there_is_no_n(endpoint, server, begin, tmp_path):
+def test_votes_are_one_request_each_where_there_is_no_n_and_an_order_is_one(endpoint, server, begin, tmp_path):
+    lineup = endpoint.options.get("lineup", 2)
+    votes = 3 if lineup == 2 else 1
     usual = server.does.answer
     if endpoint.variable.startswith("OPENAI"):
-        reply = {"message": {"content": '{"better": "Text A"}'}, "finish_reason": "stop", "index": 0}
+        said = '{"better": "Text A"}' if lineup == 2 else '{"order": "B>A>D>C"}'
+        reply = {"message": {"content": said}, "finish_reason": "stop", "index": 0}
         usual = lambda _: Reply({"choices": [reply], "usage": {"prompt_tokens": 9, "completion_tokens": 2}})  # noqa: E731
     server.does.answer = usual
     begin(votes=3)
-    assert len(server.made[0]["lines"]) == 3 * (CALLS - 1)
+    assert len(server.made[0]["lines"]) == votes * (CALLS - 1)
     found = answers(tmp_path / "run")
-    assert (len(found), {one.weight for one in found}) == (CALLS, {3.0})
+    assert (len(found), {one.weight for one in found}) == (CALLS, {float(votes)})
 
 
 def test_lines_that_failed_have_their_reason_and_only_the_servers_faults_are_tried_again(server, begin, tmp_path):

@@ -1,6 +1,7 @@
 """What every hosted judge does, whoever hosts it: one contract for OpenAI's API, Anthropic's and Gemini's."""
 
 import math
+import re
 import sys
 from collections.abc import Callable
 from copy import deepcopy
@@ -288,7 +289,21 @@ def test_a_line_up_is_answered_by_an_order(provider, votes):
     assert len(api.requests) == 2  # an order is one reply, whatever the votes
     asked = str(api.requests[0].body)
     assert "C>A>B>D" in asked
-    assert "'order': {'type': 'string'}" in asked
+    assert "'order': {'type': 'string', 'enum': ['A>B>C>D'," in asked
+
+
+@pytest.mark.parametrize(
+    ("wording", "is_order"), [("between", True), ("which", True), ("letter", True), ("which", False)]
+)
+def test_an_order_or_grade_is_the_only_answer_that_is_asked_for(provider, wording, is_order):
+    prompt = criterion_prompt("more coherent", "Summary", wording=wording)
+    options = {"votes": 1} if is_order else {"graded": True}
+    with provider.server(provider.says('{"order": "C>A>D>B", "better": "A>B"}')) as api:
+        judge = provider.load(api.url, **options)
+        asked = LINEUP if is_order else Question("a", "b").with_texts(["one", "two"])
+        [judgement] = judge.judge([asked], prompt.resized(4 if is_order else 2))
+    assert not judgement.failed
+    assert re.findall(r"Answer (?:only )?with", str(api.requests[0].body)) == ["Answer only with"]
 
 
 @pytest.mark.parametrize("provider", ["openai", "gemini"], indirect=True)  # Claude gives none

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -257,6 +258,19 @@ def test_line_ups_connect_and_balance(n, k, strategy):
         shown[list(items), np.arange(k)] += 1
     assert np.ptp(shown.sum(axis=1)) <= 3
     assert np.ptp(shown) <= 4
+
+
+@pytest.mark.parametrize(("n", "k", "strategy"), [(3, 3, "greedy"), (4, 4, "adaptive"), (5, 3, "random")])
+def test_no_line_up_is_asked_twice(n, k, strategy):
+    first = LineupSelector(range(n), k, strategy=strategy, seed=1)
+    before = first.next(4)
+    other = LineupSelector(range(n), k, strategy=strategy, seed=1)  # as another start of a run by batches
+    other.observe([{"items": [item, *rest], "best": "A"} for item, rest in before])
+    asked = before + other.next(other.remaining)
+    assert len({(item, *rest) for item, rest in asked}) == len(asked) == math.perm(n, k)
+    assert (first.remaining, other.remaining) == (len(asked) - 4, 0)
+    with pytest.raises(ValueError, match="all line-ups"):
+        other.next(1)
 
 
 def test_the_seed_chooses_line_ups_on_every_machine(monkeypatch):

@@ -116,6 +116,23 @@ def test_convergence_of_contexts_is_the_mean_at_the_same_share_of_each():
     assert found[40] == pytest.approx(np.mean(correlations))
 
 
+def test_convergence_is_that_of_whole_line_ups():
+    scores, rng, lines = dict(zip("abcdefg", range(7), strict=True)), np.random.default_rng(0), []
+    for context in "xy":
+        for _ in range(6 if context == "x" else 12):
+            items = rng.permutation(list(scores))[:4].tolist()
+            order = sorted(items, key=lambda item: -scores[item] + rng.gumbel())
+            lines.append({"context": context, "items": items, "order": ">".join(order)})
+    ax = plot_convergence(lines, scores, points=6)
+    assert ax.lines[0].get_xdata().tolist() == [3, 6, 9, 12, 15, 18]
+    for share, found in enumerate(ax.lines[1].get_ydata(), 1):
+        ranking = fit(lines[:share] + lines[6 : 6 + 2 * share])
+        known = {(c, i): s for c, i, s in zip(ranking.context, ranking.items, ranking.scores, strict=True)}
+        mean = np.mean(ranking.scores)
+        each = [spearmanr([known.get((c, i), mean) for i in scores], [*scores.values()])[0] for c in "xy"]
+        assert found == pytest.approx(np.mean(each))
+
+
 def test_convergence_takes_who_was_not_compared_as_average():
     ax = plot_convergence([{"context": "x", "first": i, "second": j, "p": p} for i, j, p in ROWS], points=50)
     assert ax.lines[0].get_xdata().tolist() == [1, 2, 3]

@@ -22,8 +22,8 @@ from scipy.stats import pearsonr, spearmanr
 from benchmarks.bounds import crossings, simulate
 from benchmarks.size import command as command_size
 from benchmarks.size import finished
-from comparo import Comparisons, fit
-from comparo.analysis.correlations import agreement, spearman, spearman_within
+from comparo import Comparisons, fit, rank
+from comparo.analysis.correlations import agreement, correlation, spearman, spearman_within
 from comparo.data.items import Items
 from comparo.data.prompts import PAPER, Prompt, Question, choose_prompt, criterion_prompt, paper_prompt
 from comparo.errors import StoreError
@@ -466,6 +466,20 @@ def test_convergence_and_outlook(tmp_path):
     ahead = outlook(record)
     assert [step.more for step in ahead] == [0, 40, 160, 220]
     assert ahead[0].expected < ahead[2].expected < 1
+
+
+def test_convergence_is_that_of_whole_line_ups(tmp_path):
+    texts = {f"t{number}": f"A story of {number}." for number in range(12)}
+    judge = load_judge("simulated/soft", seed=5)
+    rank(texts, "better", judge=judge, lineup=4, budget="2n", out=tmp_path / "run")
+    record = read_record(tmp_path / "run")
+    moments = convergence(record)
+    assert [moment.calls for moment in moments] == [3, 5, 8, 10, 12, 15, 17, 20, 22, 24]  # ⌈24·k/10⌉
+    data = record.ranking.comparisons
+    half = record.fitting.fit(data.take(np.arange(12 * 6)))
+    assert moments[4].final == pytest.approx(
+        correlation(record.ranking.judged, half.judged, record.ranking.judged.scores)
+    )
 
 
 def test_nothing_left_to_ask(tmp_path):

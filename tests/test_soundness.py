@@ -4,7 +4,7 @@ from dataclasses import astuple, dataclass, replace
 
 import numpy as np
 import pytest
-from scipy.special import expit, logit, ndtr
+from scipy.special import expit, log_softmax, logit, ndtr, softmax
 
 from benchmarks.simulation import Cell, draw_cells, pairs_missing, simulate
 from benchmarks.soundness import Stop, grid, measure, run_cell, run_stop, stops, write
@@ -124,6 +124,47 @@ def test_a_judge_answers_as_its_cell_says():
     systems = simulate(Cell(groups="systems", shape=(100, 6)), 0)
     assert np.var(systems.truth.mean(axis=0)) > 0.2
     assert len(set(systems.items.ids.tolist())) == 6
+
+
+def test_a_judge_of_line_ups_answers_as_its_cell_says():
+    options = {"noise": None, "orders": "one", "shape": (2, 40), "texts": 4}
+    quiet = simulate(Cell(**options | {"noise": 0.0, "position": "context"}), 0)
+    shown = [7, 3, 20, 5]
+    seen = quiet.truth[1, shown] + quiet.slots[1]
+    assert quiet.line_up(1, shown)["logp"] == pytest.approx(log_softmax(seen).tolist())
+    assert np.ptp(quiet.slots - quiet.slots.mean(axis=1, keepdims=True), axis=0).min() > 0
+    rng = np.random.default_rng(0)
+    for kind in ("orders", "best"):
+        drawn = simulate(Cell(kind, position="slots", **options), 1)
+        assert np.ptp(drawn.slots, axis=0).max() == 0
+        off, variance = np.zeros(4), np.zeros(4)
+        for _ in range(1000):
+            shown = rng.permutation(40)[:4].tolist()
+            said = drawn.line_up(0, shown)
+            assert said == drawn.line_up(0, shown)
+            chance = softmax(drawn.truth[0, shown] + drawn.slots[0])
+            off += np.eye(4)["ABCD".index(str(next(iter(said.values())))[0])] - chance
+            variance += chance * (1 - chance)
+        assert np.all(np.abs(off) < 4 * np.sqrt(variance))
+
+
+@pytest.mark.long
+def test_line_ups_are_an_axis_of_the_grid():
+    cells = draw_cells(60, (3, 4, 6))
+    assert {cell.texts for cell in cells} == {3, 4, 6}
+    assert {cell.kind for cell in cells} == {"soft", "orders", "best"}
+    assert all(cell.is_possible and cell.budget <= cell.all_calls for cell in cells)
+    assert pairs_missing(cells) == 0
+    assert {cell.texts for cell in draw_cells(5)} == {2}
+
+
+def test_a_cell_of_line_ups_is_measured_as_one_of_pairs():
+    assert Cell(shape=(1, 16), calls=3, texts=4).budget == 16
+    [found] = grid([Cell("soft", 1.0, 0.5, "slots", orders="one", shape=(2, 16), calls=3, texts=4)], seeds=2)
+    assert (found.runs, found.failed) == (2, 0)
+    assert found.rho > 0.8
+    assert abs(found.coverage - 0.95) < 4 * found.coverage_error
+    assert "| texts | 4 | 1 |" in summary([found])
 
 
 def test_errors_are_those_of_runs():

@@ -39,7 +39,7 @@ def items(contexts=10):
 class Stopping:
     """A judge that knows the systems, and fails for good after some answers."""
 
-    name, settings, ahead = "stopping/judge", {}, 4
+    name, settings, ahead, lines_up = "stopping/judge", {}, 4, True
 
     def __init__(self, stop_after=10**9, means=MEANS):
         self.stop_after, self.count = stop_after, 0
@@ -57,8 +57,9 @@ class Stopping:
             yield answer
 
 
-def task(goal="systems", budget="4n", judge=None, **options):
-    return Task(items(), criterion_prompt("better"), judge or Stopping(), Budget.of(budget), goal=goal, **options)
+def task(goal="systems", budget="4n", judge=None, lineup=2, **options):
+    prompt = criterion_prompt("better").resized(lineup)
+    return Task(items(), prompt, judge or Stopping(), Budget.of(budget), goal=goal, **options)
 
 
 def run(made, folder=None):
@@ -116,6 +117,79 @@ def test_each_pair_lowers_the_weighted_variance_of_differences_most(learns):
         met.add(chosen)
         calls.update({(number, one): 2, (number, other): 2})
     assert parts[0].remaining == 0
+
+
+def test_each_text_of_a_line_up_lowers_the_variance_of_differences_most():
+    texts = {
+        number: {f"{name}{copy}": name for name in "abcde" for copy in range(1 + number % 2)} for number in range(3)
+    }
+    design, k, calls = Systems(texts, "systems"), 3, Counter()
+    precision = np.eye(5)
+
+    def after(number, one, others):
+        """The precision of the groups' means with the comparisons of one more text of a line-up with the others."""
+        found = precision.copy()
+        for other in others:
+            r = np.zeros(5)
+            r["abcde".index(one[0])] += 1.0
+            r["abcde".index(other[0])] -= 1.0
+            c = 2 / k / ((1 + OWN * calls[number, one]) * (1 + OWN * calls[number, other]))
+            found += np.outer(r, r) * c
+        return found
+
+    def gain(*added):
+        loss = (np.trace(5 * np.linalg.inv(each)) - np.sum(np.linalg.inv(each)) for each in (precision, after(*added)))
+        return np.subtract(*loss)
+
+    parts = {number: design.of_context(number, "one", np.random.default_rng(number), size=k) for number in texts}
+    for number in 6 * [*texts]:
+        [(first, rest)] = parts[number].next(1)
+        left, chosen = {first, *rest}, []
+        while left:  # the texts as they were chosen, whatever their slots
+            worth = {
+                one: sum(gain(number, one, [other]) for other in chosen)
+                if chosen
+                else max(gain(number, one, [other]) for other in texts[number] if other != one)
+                for one in texts[number]
+                if one not in chosen
+            }
+            best = max(worth.values())
+            new = next(one for one in sorted(left) if worth[one] == pytest.approx(best, rel=1e-9))
+            precision = after(number, new, chosen)
+            left.remove(new)
+            chosen.append(new)
+        calls.update((number, one) for one in chosen)
+
+
+@pytest.mark.parametrize("lineup", [3, 4, 6])
+def test_line_ups_compare_systems_alike_and_in_all_slots(lineup):
+    ranking, judgements = run(task(budget="1n", lineup=lineup))
+    shown = [one.question.items for one in judgements]
+    assert len({(one.question.context, *one.question.items) for one in judgements}) == 60
+    for names in (shown, *([items[slot] for items in shown] for slot in range(lineup))):
+        met = Counter(name for each in names for name in each)
+        assert max(met.values()) - min(met.values()) <= 2
+    assert ranking.groups().group.tolist() == sorted(MEANS, key=lambda name: -MEANS[name])
+
+
+def test_a_run_of_line_ups_stops_once_the_order_of_systems_is_sure():
+    clear = Stopping(means={name: 2.0 * mean for name, mean in MEANS.items()})
+    ranking, judgements = run(task(budget="2n", lineup=6, judge=clear, until=0.9))
+    assert 10 <= len(judgements) < 120
+    assert sureness(ranking.groups(), "systems") >= 0.9
+
+
+@pytest.mark.long
+def test_line_ups_for_the_best_system_go_on_after_a_stop(tmp_path):
+    options = {"goal": "best-system", "budget": "2n", "lineup": 3}
+    ranking, whole = run(task(**options))
+    met = Counter(name for one in whole for name in one.question.items)
+    assert min(met["a"], met["b"]) > 1.3 * max(met[name] for name in "cdef")
+    assert ranking.groups().group[0] == "a"
+    with pytest.raises(JudgeError, match="withdrawn"):
+        run(task(**options, judge=Stopping(50)), tmp_path / "run")
+    _, resumed = run(task(**options), tmp_path / "run")
+    assert asked(resumed) == asked(whole)
 
 
 def test_the_goal_systems_asks_all_systems_alike_in_every_context():

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from comparo.data.prompts import Prompt
+from comparo.data.prompts import Prompt, criterion_prompt
 from comparo.judges.verdicts import (
     GRADES,
     LONGEST,
@@ -293,4 +293,10 @@ def test_orders_name_the_slots_by_letters():
     prompt = Prompt("{first}{second}{third}", ("1", "2", "3"))
     assert read_order("3>1>2", prompt) == "C>A>B"
     assert read_order(ordering(prompt).rpartition(" ")[2], prompt) == "C>A>B"
-    assert reply_schema(prompt)["properties"] == {"order": {"type": "string"}}
+    assert sorted(reply_schema(prompt)["properties"]["order"]["enum"]) == [
+        "1>2>3", "1>3>2", "2>1>3", "2>3>1", "3>1>2", "3>2>1"
+    ]  # fmt: skip
+    assert all(read_order(order, FOUR) for order in reply_schema(FOUR)["properties"]["order"]["enum"])
+    six = criterion_prompt("better").resized(6)
+    assert reply_schema(six)["properties"] == {"order": {"type": "string"}}
+    assert read_order("A>B>C>D>E>E", six) is None

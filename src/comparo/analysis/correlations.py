@@ -83,28 +83,35 @@ def convergence(
 ) -> tuple[NDArray[np.int64], Array, Array | None]:
     """The calls made (P,), and Spearman's correlation of the ranking after them with the last and with `truth` (n,).
 
-    Correlations are means over contexts. P is `points`, or less where there are fewer comparisons.
+    Correlations are means over contexts. P is `points`, or less where there are fewer answers.
     """
     last = quiet_fit(data, method, bias=bias)
-    parts = (first_rows(last.graph, step / points) for step in range(1, points + 1))
-    taken = {len(rows): rows for rows in parts}
-    settled = [quiet_fit(data.take(rows), method, bias=bias) for rows in taken.values()]
+    parts = (data.take(first_rows(data, last.graph, step / points)) for step in range(1, points + 1))
+    taken = {part.answers: part for part in parts}
+    settled = [quiet_fit(part, method, bias=bias) for part in taken.values()]
     final = np.array([correlation(last, earlier, last.scores) for earlier in settled])
     true = None if truth is None else np.array([correlation(last, earlier, truth) for earlier in settled])
     return np.array(list(taken)), final, true
 
 
-def first_rows(graph: Graph, share: float) -> LongIndex:
-    """The comparisons that are among the first `share` of their context, at least one per context.
+def first_rows(data: Comparisons, graph: Graph, share: float) -> LongIndex:
+    """The comparisons of the answers that are among the first `share` of their context, at least one answer each.
 
-    Contexts may have been compared one after the other, so each is taken at the same share of its own comparisons.
+    Contexts may have been compared one after the other, so each is taken at the same share of its own answers. All
+    comparisons of a line-up are one answer.
     """
-    context = graph.context[graph.first]
+    begin = np.arange(len(data))  # of the answer that a comparison is part of
+    if data.lineup is not None:
+        rows = np.flatnonzero(data.lineup["answer"] >= 0)
+        _, first, answer = np.unique(data.lineup["answer"][rows], return_index=True, return_inverse=True)
+        begin[rows] = rows[first][answer]
+    answers = np.flatnonzero(begin == np.arange(len(data)))
+    context = graph.context[graph.first[answers]]
     sizes, order = np.bincount(context), np.argsort(context, kind="stable")
-    before = np.empty(len(context))
+    before = np.empty(len(data))
     begins = np.repeat(np.cumsum(sizes) - sizes, sizes)
-    before[order] = (np.arange(len(context)) - begins) / sizes[context[order]]
-    return np.flatnonzero(before < share - 1e-9)
+    before[answers[order]] = (np.arange(len(answers)) - begins) / sizes[context[order]]
+    return np.flatnonzero(before[begin] < share - 1e-9)
 
 
 def correlation(last: Ranking, earlier: Ranking, scores: Array) -> float:

@@ -123,7 +123,7 @@ class Jackknife:
         names = self.heard.names
         table: dict[str, NDArray[Any]] = {
             "judge": np.array([str(name) for name in names], dtype=object),
-            "calls": np.bincount(self.heard.voice, minlength=len(names)),
+            "calls": np.array([voice.answers for voice in self.heard.voices]),
         }
         for number, name in enumerate(MEASURES):
             least = np.array([voice.bias_error if name == "gamma" else 0.0 for voice in self.heard.voices])
@@ -131,17 +131,19 @@ class Jackknife:
             table |= {name: self.found[number], f"{name}_low": low, f"{name}_high": high}
         return table
 
-    def lead(self, name: str, best: int, level: float) -> tuple[Array, Array]:
-        """The ends (R,) of intervals of the measure of voice `best` less that of each voice; NaN where not known.
+    def lead(self, measure: Callable[[Array], Array], best: int, level: float) -> tuple[Array, Array]:
+        """The ends (R,) of intervals of a measure of voice `best` less that of each voice; NaN where not known.
+
+        `measure` gives it (R,) from the `MEASURES` (M, R).
 
         All R − 1 intervals together have the coverage `level` (Bonferroni). Voices answered about the same texts, so
         the jackknife is of the difference: intervals of two voices may overlap where that of the difference is above 0.
         """
-        number = MEASURES.index(name)
-        value = self.found[number, best] - self.found[number]
+        found = measure(self.found)
+        value = found[best] - found
         if not self.parts:
             return np.full_like(value, np.nan), np.full_like(value, np.nan)
-        each = np.array([part[number, best] - part[number] for part in self.parts])
+        each = np.array([(values := measure(part))[best] - values for part in self.parts])
         error, count = _error(each)
         reach = stdtrit(count - 1, 1.0 - (1.0 - level) / 2 / max(len(value) - 1, 1)) * error
         return value - reach, value + reach

@@ -15,8 +15,9 @@ from comparo.cli.flags import ColumnFlags, QuestionFlags
 from comparo.cli.judge_flags import JudgeFlags
 from comparo.cli.printing import cost_words, print_notes, print_table, print_text
 from comparo.cli.settings import command_line
+from comparo.data.lineups import MOST
 from comparo.data.writing import csv_text
-from comparo.run.audition import PAIRS, Audition, prepare_audition
+from comparo.run.audition import PAIRS, Audition, prepare_audition, resized
 from comparo.run.budget import paid_and_spent
 from comparo.run.files import write_text
 from comparo.run.plan import Storage
@@ -33,6 +34,7 @@ def audition_command(
     asked: JudgeFlags,
     columns: ColumnFlags,
     pairs: Annotated[int, typer.Option(min=1)] = PAIRS,
+    lineup: Annotated[list[int] | None, typer.Option(min=2, max=MOST)] = None,
     group: groups.GroupColumn = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     least_mass: float = DEFAULT_LEAST_MASS,
@@ -43,13 +45,15 @@ def audition_command(
 ) -> None:
     """Which judge and which wording, without a single label: all get the same few pairs, in both orders.
 
-    A voice is a judge with a wording (--wording all: every one that can put the criterion). Prints for each voice how
+    A voice is a judge with a wording (--wording all: every one that can put the criterion), and with --lineup 2
+    --lineup 4 a number of texts in a call. Prints for each voice how
     much of its answers is about the texts, about their order, and agreed on by the others; names the voice to use.
 
     Parameters
     ----------
     data : The texts, as for comparo rank; some contexts and texts are chosen from them.
     pairs : Pairs that each voice is asked, in both orders.
+    lineup : How many texts a call is about, 2 to 8 (docs/lineups.md). May be repeated. Default: 2
     seed : Which contexts, texts and pairs are chosen.
     least_mass : Leave a judge out that puts less than this share of its probability on the labels.
     dry_run : Say calls, tokens and price, and ask nothing.
@@ -62,7 +66,9 @@ def audition_command(
     """
     items = columns.read(data, group=group)
     question = question.spelled_out("all")
-    voices = voices_of(asked.make(items, context), question.make(items, columns, asked.reader))
+    sizes = lineup or [2]
+    prompts = resized(question.make(items, columns, asked.reader), sizes)
+    voices = voices_of(asked.make(items, context), prompts)
     name = f"{'stdin' if data == '-' else data}-audition"
     storage = Storage(out, name, notes={"command": command_line(context)})
     plan = prepare_audition(items, voices, pairs, storage, seed=seed, least_mass=least_mass)
@@ -78,18 +84,25 @@ def audition_command(
     _print(found, shown)
     names = [voice.name or found.best for voice in voices]
     if found.best in names:  # and not all voices of few answers together
-        following = _following(context, found, asked, question, names)
+        following = _following(context, found, asked, question, names, sizes)
         told = f"To rank all texts by {found.best}, with the answers of the audition:\n  {following}"
         shown.console.print(told)
     shown.console.print(f"Report: {page}")
 
 
 def _following(
-    context: typer.Context, found: Audition, asked: JudgeFlags, question: QuestionFlags, names: list[str]
+    context: typer.Context,
+    found: Audition,
+    asked: JudgeFlags,
+    question: QuestionFlags,
+    names: list[str],
+    sizes: list[int],
 ) -> str:
     """The command that ranks all texts by the best of these voices, and begins with its answers."""
-    judge, wording = divmod(names.index(found.best), len(names) // len(asked.judges))
+    judge, prompt = divmod(names.index(found.best), len(names) // len(asked.judges))
+    wording, size = divmod(prompt, len(sizes))
     chosen = {**asked.of_one(judge), "wording": [question.wording[wording]] if question.wording else None}
+    chosen["lineup"] = None if sizes[size] == 2 else sizes[size]
     usual = dict.fromkeys(("out", "pairs", "seed", "output", "dry_run", "quiet", "top"))
     command = command_line(context, "rank", **chosen, **usual)
     return f"{command} {shlex.join(['--audition', found.answers.source])}"
@@ -120,11 +133,13 @@ def _rows(found: Audition) -> tuple[list[str], list[list[Any]]]:
     """The table for people: shares in percent with their intervals, the price of a thousand calls, and speed."""
     table = found.table
     header = ["voice", "calls", *SHARES, "$ per 1,000 calls", "seconds per call"]
+    header += ["shown per call", "per 1,000 tokens"] if found.has_lineups else []
     rows = []
     for row, name in enumerate(table["judge"].tolist()):
         shares = [_share(table, each, row) for each in SHARES]
         price, seconds = float(table["cost"][row]) * 1000, float(table["seconds"][row])
-        known = ["" if math.isnan(value) else f"{value:.3g}" for value in (price, seconds)]
+        shown = [float(table[each][row]) for each in ("per_call", "per_token") if found.has_lineups]
+        known = ["" if math.isnan(value) else f"{value:.3g}" for value in (price, seconds, *shown)]
         rows.append([name, str(table["calls"][row]), *shares, *known])
     return header, rows
 

@@ -84,7 +84,8 @@ def print_plan(plan: Plan) -> None:
 def written_out(task: Task, question: Question) -> str:
     """A question of a run as it is sent, and how the answer is begun, if it is."""
     voice = next(voice for voice in task.voices if voice.name == question.voice)
-    judge, prompt = voice.judge, voice.prompt
+    judge = voice.judge
+    prompt = judge.shown(voice.prompt) if hasattr(judge, "shown") else voice.prompt
     begins, adds = (getattr(judge, name, None) for name in ("begins", "adds"))
     by_itself = isinstance(prompt, CriteriaPrompt) and not adds
     text = first_criteria(prompt, question) if by_itself else prompt.text(question)

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from comparo.data.sanitize import defuse
 from comparo.data.wordings import (
+    ANSWERS,
     CLOSE,
     DECLARATION,
     DEFAULT_WORDING,
@@ -158,6 +159,18 @@ class Prompt:
         template = form.template(does, kind, heading, size)
         template = template if self.wording == PAPER_WORDING else delimited(template)
         return Prompt(template, LETTERS[:size], self.answer, self.wording)
+
+    @property
+    def without_answers(self) -> "Prompt":
+        """The prompt without the wording's own sentence on how to answer, for a judge that is to answer otherwise.
+
+        >>> criterion_prompt("funnier", "Joke", wording="which").without_answers.template.splitlines()[-1]
+        'Which Joke is funnier?'
+        """
+        form = WORDINGS.get(self.wording or "")
+        if form is None or ANSWERS not in form.question or form.read(self.template) is None:
+            return self
+        return replace(self, template=self.template.rpartition(ANSWERS)[0])
 
     @property
     def has_context(self) -> bool:

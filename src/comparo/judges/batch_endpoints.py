@@ -97,8 +97,7 @@ class Batches(ABC):
         failed = _now(self._caller.answer(question))
         if recorder.body is None:
             return failed if isinstance(failed, Judgement) else Judgement(question, error=str(failed))
-        alone = self._judge.votes > 1 and "n" not in recorder.body
-        return [recorder.body] * (self._judge.votes if alone else 1)
+        return [recorder.body] * (1 if "n" in recorder.body else self._judge.samples(self._caller.prompt))
 
     def read(self, question: Question, answers: Sequence[Line]) -> Judgement:
         """What the answers to all requests of a question say."""

@@ -67,7 +67,7 @@ class Caller(ABC):
 
     def __init__(self, judge: Settings, prompt: Prompt) -> None:
         headers, self.secrets = judge.access()
-        self.judge, self.prompt, self.dialect = judge, prompt, judge.dialect
+        self.judge, self.prompt, self.dialect = judge, judge.shown(prompt), judge.dialect
         self.added, self.begun, self.graded = judge.adds(prompt), judge.begins(prompt), judge.grades(prompt)
         self.was_cut = False  # whether a reply ended at the limit of its tokens, before the verdict
         size = ANSWER + (0 if judge.votes else TOKEN * (judge.limit(prompt) or 0))

@@ -118,8 +118,8 @@ class Judge(Protocol):
     - `room`: how many questions it takes at once, where it is several judges; `ahead` is then that of one of them.
     - `streams` = True: no answer waits for a further question. The iterator of questions then waits for new ones; for
       other judges it ends whenever no new question arrives within a moment.
-    - `begins(prompt)` and `adds(prompt)`: whether the answer is begun for the model, and what is added to the prompt;
-      `--dry-run` shows both.
+    - `begins(prompt)`, `shown(prompt)` and `adds(prompt)`: whether the answer is begun for the model, the prompt as it
+      is sent, and what is added to it; `--dry-run` shows all.
     - `cacheable` = False: its answers are not kept in a cache, because they cost nothing, or because name, settings and
       texts do not determine them.
     - `weights`: a digest of the model's files, where name and settings leave open which these are.

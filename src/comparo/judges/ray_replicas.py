@@ -22,7 +22,15 @@ TICK = 0.5  # seconds between two looks at replicas that wait for a place
 MEMBERS = {"price": None, "cacheable": True, "weights": None} | dict.fromkeys(
     ("scales", "chooses", "several", "lines_up"), False
 )
-PASSED_ON = ("ready", "begins", "adds", "writes", "probe", "learn")  # methods that a judge may have besides `judge`
+PASSED_ON = (
+    "ready",
+    "begins",
+    "shown",
+    "adds",
+    "writes",
+    "probe",
+    "learn",
+)  # methods that a judge may have besides `judge`
 
 logger = logging.getLogger(__name__)
 

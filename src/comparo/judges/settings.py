@@ -257,6 +257,10 @@ class Settings:
             return ""
         return "\n\n" + (grading(prompt) if self.grades(prompt) else prompt.instruction)
 
+    def shown(self, prompt: Prompt) -> Prompt:
+        """The prompt as it is sent: an order or a grade is no answer that a wording asks for."""
+        return prompt.without_answers if self.orders(prompt) or self.grades(prompt) else prompt
+
     def learn(self, found: Mapping[str, Any]) -> None:
         """Take over what an earlier probe found."""
         self.dialect.learn(found)

@@ -16,7 +16,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, permutations
 from typing import Any
 
 from comparo.data.criteria_prompt import CriteriaPrompt
@@ -30,6 +30,7 @@ Found = dict[str, tuple[float, float, float] | None]  # p, mass and weight by cr
 
 # p of each grade, first to second, as in "A>>B". By convention: a quarter from the tie, and near certainty.
 GRADES = {">>": 0.95, ">": 0.75, "=": 0.5, "<": 0.25, "<<": 0.05}
+LISTED = 4  # texts whose orders a schema lists: 24, of 7 characters; of five there are 120, which every call would read
 LONGEST = 10_000  # characters of a reply that are read; a verdict of `max_tokens` = 64 has a few hundred
 
 _FIRST, _SECOND = "\ue000", "\ue001"  # stand for the labels, whatever words they are
@@ -244,6 +245,8 @@ def ordering(prompt: Prompt) -> str:
 def reply_schema(prompt: Prompt, graded: bool = False) -> dict[str, Any]:
     """The JSON schema of a reply: {"better": verdict}, {"score": label}, {"order": …}, or a key for each criterion.
 
+    Orders of up to four texts are listed: no label is missing or there twice. Above, the reader refuses such orders.
+
     >>> reply_schema(Prompt("{first}{second}"))["properties"]
     {'better': {'type': 'string', 'enum': ['A', 'B']}}
     """
@@ -251,7 +254,9 @@ def reply_schema(prompt: Prompt, graded: bool = False) -> dict[str, Any]:
     if isinstance(prompt, CriteriaPrompt):
         keys = [*prompt.parts]
     verdicts = _grades(prompt) if graded else [f"{prompt.answer} {label}".strip() for label in prompt.labels]
-    choice = {} if prompt.size > 2 else {"enum": verdicts}  # k! orders are too many to list
+    if prompt.size > 2:
+        verdicts = [">".join(order) for order in permutations(prompt.labels)] if prompt.size <= LISTED else []
+    choice = {"enum": verdicts} if verdicts else {}
     return {
         "type": "object",
         "properties": {key: {"type": "string", **choice} for key in keys},

@@ -153,7 +153,7 @@ def convergence(record: Record) -> list[Moment]:
     largest = int(np.max(np.diff(last.graph.starts)))
     few = FEW if len(data) > MANY or largest > LARGE else range(1, POINTS + 1)
     for step in (POINTS,) if largest > LARGEST else few:
-        rows = first_rows(last.graph, step / POINTS)
+        rows = first_rows(data, last.graph, step / POINTS)
         if len(rows) == len(data):
             earlier, expected = record.ranking, record.spearman
         else:

@@ -1,20 +1,25 @@
 """An audition: every voice is asked the same few pairs in both orders, which shows its content, without a label.
 
-A voice is a judge with a wording. Answers alone do not show which voice agrees best with people; what correlates with
-that is content, the share of an answer that is about the texts rather than about their order or noise (docs/panel.md).
-A run may begin with the answers of an audition: those of the voices that it has too (same judge, settings and prompt)
-count within its budget and are not asked again. With wording "auto" the first calls of a run are an audition of
-wordings, in a folder beside that of the run, and each judge is then asked in the wording of most content. The number of
-pairs does not depend on the budget: a larger budget continues with the same questions.
+A voice is a judge with a wording and, where line-ups are asked for, a number of texts. Voices of line-ups are asked
+about the same texts, each as often as in the pairs. A call about k texts gives f observations of differences. It shows
+f·v/φ of the scores, with v the variance of the scores and φ that of the noise (`lineup_choice`).
+
+Answers alone do not show which voice agrees best with people; what correlates with that is content, the share of an
+answer that is about the texts rather than about their order or noise (docs/panel.md). A run may begin with the answers
+of an audition: those of the voices that it has too (same judge, settings and prompt) count within its budget and are
+not asked again. With wording "auto" the first calls of a run are an audition of wordings, in a folder beside that of
+the run, and each judge is then asked in the wording of most content. The number of pairs does not depend on the budget:
+a larger budget continues with the same questions.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +28,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from comparo.analysis.correlations import mean_known
-from comparo.analysis.reliability import Jackknife
+from comparo.analysis.reliability import MEASURES, Jackknife
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt
 from comparo.data.wordings import PAPER_WORDING, WORDINGS
@@ -34,12 +39,15 @@ from comparo.model.tuning import NEARLY
 from comparo.ranking.grouping import control_of
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import json_rows
-from comparo.run.budget import Budget, dollars
+from comparo.run.budget import Budget, dollars, links_of, rounded
+from comparo.run.lineup_choice import check_lineup
 from comparo.run.plan import Plan, Storage, prepare
 from comparo.run.progress import Watch
 from comparo.run.resume import answers_about
+from comparo.run.scheduling import Pair
 from comparo.run.store import differences, read_configuration, read_judgements, stored_items, texts_of
-from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Task
+from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Expense, Task
+from comparo.run.voice_allocation import Source
 from comparo.run.voices import (
     Asked,
     Voice,
@@ -50,6 +58,10 @@ from comparo.run.voices import (
     reader_among,
     voices_of,
 )
+from comparo.selection.designs import Orders
+from comparo.selection.lineups import LineupSelector
+from comparo.selection.selector import Selector
+from comparo.types import Array
 
 logger = logging.getLogger(__name__)
 
@@ -130,13 +142,14 @@ class Audition:
     Parameters
     ----------
     table : A row per voice, the most content first: the columns of `comparo.reliability`, length (the share of an
-        answer that the length of the texts explains, with its interval), cost (dollars for a call) and seconds (of a
-        call), nan where not known.
-    best : The voice of most content that does not contradict the others.
-    rivals : Voices of which the answers do not show that they have less content than the best: the 95% interval of the
-        difference contains 0. With any of them, it is too close to call.
-    panel : The voices that are nearly as good, the best first; copies of another are left out, and voices whose
-        agreement with the others may be 0 or less.
+        answer that the length of the texts explains, with its interval), cost (dollars for a call), seconds (of a
+        call), nan where not known, texts (of a call), tokens (of a prompt), per_call (f·v/φ, how much of the scores a
+        call shows) and per_token (the same for a thousand tokens).
+    best : The voice of most content that does not contradict the others; of line-ups and pairs, of most per token.
+    rivals : Voices of which the answers do not show that they have less than the best: the 95% interval of the
+        difference (of the logarithm, per token) contains 0. With any of them, it is too close to call.
+    panel : The voices that are nearly as good and asked about as many texts, the best first; copies of another are left
+        out, and voices whose agreement with the others may be 0 or less.
     notes : Sentences about voices that are reversed, blind, possibly coins, or that answer mostly by position.
     ranking : What the voices say together of the texts that were compared.
     answers : What they answered, for `rank(…, audition=…)`.
@@ -158,11 +171,19 @@ class Audition:
                 "No voice sees these texts: a ranking by them would mean little. Try another judge, or another wording."
             )
         if self.rivals:
+            most = "shows most for its tokens" if self.has_lineups else "has the most content"
             return (
-                f"Too close to call: {self.best} has the most content, but these answers do not show that it has more "
+                f"Too close to call: {self.best} {most}, but these answers do not show that it has more "
                 f"than {', '.join(self.rivals)}. Ask more pairs (`pairs`)."
             )
+        if self.has_lineups:
+            return f"Use {self.best}: of all voices, a token shows most of the scores."
         return f"Use {self.best}: of all voices, the largest share of what it says is about the texts."
+
+    @property
+    def has_lineups(self) -> bool:
+        """Whether some voices were asked about more than two texts."""
+        return bool(np.any(self.table["texts"] > 2))
 
     def to_dict(self) -> dict[str, Any]:
         """All but the ranking and the answers, as a JSON object; the voices are its rows."""
@@ -185,6 +206,7 @@ def audition(
     judge: Asked | Sequence[Asked] = DEFAULT_JUDGE,
     wording: str | Sequence[str] | None = None,
     pairs: int = PAIRS,
+    lineup: int | Sequence[int] = 2,
     kind: str = "Text",
     heading: str | None = None,
     prompt: str | Prompt | Sequence[Prompt] | None = None,
@@ -206,6 +228,8 @@ def audition(
         Names of wordings, or "all" for all that can put the criterion.
     pairs
         How many pairs each voice is asked, of some contexts and texts chosen by `seed`.
+    lineup
+        Numbers of texts that a call is about, such as (2, 4): a voice for each. Line-ups show as many texts as pairs.
 
     Returns
     -------
@@ -232,6 +256,7 @@ def audition(
     wordings = all_wordings(criterion) if wording == "all" else listed(wording)
     words = partial(make_prompt, kind=kind, heading=heading)
     prompts = [words(items, criterion, each, named, wording=way) for each in listed(prompt) for way in wordings]
+    prompts = resized(prompts, listed(lineup))
     voices = voices_of(make_judges(judge, options, cache, is_stored=out is not None), prompts)
     storage = Storage(None if out is None else Path(out), notes=dict(notes or {}))
     return prepare_audition(items, voices, pairs, storage, seed=seed, least_mass=least_mass).run(watch)
@@ -239,12 +264,53 @@ def audition(
 
 @dataclass(frozen=True)
 class Trial(Task):
-    """The task of an audition: some of the items, and the same pairs for every voice.
+    """The task of an audition: some of the items, and the same `each` pairs, or line-ups, for every voice.
 
     Where it is the first part of a run, that makes up to `whole` calls in all.
     """
 
     whole: int = 0
+    each: int = PAIRS
+
+    @cached_property
+    def pairs(self) -> dict[Any, list[Pair]] | None:
+        """The questions to each voice by context, where some are about more than two texts; None where none is."""
+        if self.largest == 2:
+            return None
+        self.check_lineups({context: len(ids) for context, ids in self.items.names.items()})
+        asked: dict[Any, list[Pair]] = {}
+        names, rng = self.items.names, np.random.default_rng(self.seed)
+        texts = {context: 4 * self.each * len(ids) / len(self.items) for context, ids in names.items()}
+        for size in sorted({voice.prompt.size for voice in self.voices}):
+            voices = [voice.name for voice in self.voices if voice.prompt.size == size]
+            shown = 4 if size == 2 else size  # texts in both orders of a pair, or in a line-up
+            numbers = rounded({context: number / shown for context, number in texts.items()})
+            for context, ids in names.items():
+                number = max(numbers[context], links_of(len(ids), len(ids), size))
+                if size == 2:
+                    contrast = self.fitting.contrast[context] if self.weighs_pairs else None
+                    source: Source = Selector(ids, orders="both", contrast=contrast, seed=rng)
+                    number *= 2
+                else:
+                    source = LineupSelector(ids, size, seed=rng)
+                chosen = source.next(min(number, source.remaining or 0))
+                own = [(*one, voice) if voice else one for one in chosen for voice in voices]
+                asked.setdefault(context, []).extend(own)
+        return asked
+
+    @cached_property
+    def expense(self) -> Expense:
+        """The calls, tokens and dollars of the audition."""
+        if self.pairs is None:
+            return super().expense
+        voices = [voice.name for voice in self.voices]
+        counts = Counter(one[2] if len(one) > 2 else None for some in self.pairs.values() for one in some)
+        costs = {name: self._cost(name, self.mean_tokens[name]) for name in voices}
+        tokens, cost = (sum(counts[name] * each[name] for name in voices) for each in (self.mean_tokens, costs))
+        by_context: dict[Any, tuple[int, Orders]] = {
+            context: (len(some), "one") for context, some in self.pairs.items()
+        }
+        return Expense(by_context, counts.total(), round(tokens), cost, costs)
 
     @property
     def grows(self) -> bool:
@@ -268,8 +334,8 @@ class AuditionPlan:
             ranking = run.finish()
         trial, folder = self.base.task, self.base.folder
         identities = {voice.name: json.loads(json.dumps(voice.identity, default=str)) for voice in trial.voices}
-        source = "the audition" if folder is None else str(folder)
-        return _judged(ranking, Answers(source, trial.items, identities, run.judgements), trial.judge.name)
+        answers = Answers("the audition" if folder is None else str(folder), trial.items, identities, run.judgements)
+        return _judged(ranking, answers, trial)
 
 
 def prepare_audition(
@@ -286,7 +352,7 @@ def prepare_audition(
     if pairs < FEWEST:
         raise ValueError(f"an audition needs at least {FEWEST} pairs for each voice, not {pairs}")
     trial = Trial(
-        some_items(items, pairs, np.random.default_rng(seed)),
+        some_items(items, pairs, np.random.default_rng(seed), max(voice.prompt.size for voice in voices)),
         voices[0].prompt,
         voices[0].judge,
         Budget.of(2 * pairs * len(voices)),
@@ -295,14 +361,29 @@ def prepare_audition(
         estimate="judge",
         panel=voices if len(voices) > 1 else (),
         whole=whole,
+        each=pairs,
     )
+    if trial.pairs is not None:
+        trial = replace(trial, budget=Budget.of(trial.expense.calls))
     return AuditionPlan(prepare(trial, storage))
 
 
-def some_items(items: Items, pairs: int, rng: np.random.Generator) -> Items:
-    """Some contexts, and some items of each, that so many pairs connect with a third of them to spare."""
+def resized(prompts: Sequence[Prompt], sizes: Sequence[int]) -> list[Prompt]:
+    """Every prompt about each of these numbers of texts; a ValueError where one is not from 2 to 8, or there twice."""
+    for size in sizes:
+        check_lineup(size, {"audition": True})
+    if len({*sizes}) < len(sizes):
+        raise ValueError(f"lineup={', '.join(map(str, sizes))}: one of them is there twice; give each once")
+    return [prompt.resized(size) for prompt in prompts for size in sizes]
+
+
+def some_items(items: Items, pairs: int, rng: np.random.Generator, size: int = 2) -> Items:
+    """Some contexts, and some items of each, that so many pairs connect with a third of them to spare.
+
+    Where a call is about `size` > 2 texts, there are contexts so few that two line-ups connect the items of each.
+    """
     contexts = list(items.groups.values())
-    count = min(len(contexts), max(1, pairs // EACH))
+    count = min(len(contexts), max(1, pairs // EACH), max(1, int(LOOPS * pairs / (2 * (size - 1)))))
     chosen = sorted(rng.choice(len(contexts), count, replace=False).tolist())
     most = int(LOOPS * pairs / count) + 1
     rows = [np.sort(rng.permutation(contexts[context])[:most]) for context in chosen]
@@ -325,27 +406,37 @@ def all_wordings(criterion: str | None) -> list[str]:
     return [name for name in found if name != PAPER_WORDING]
 
 
-def _judged(ranking: Ranking, answers: Answers, judge: str) -> Audition:
+def _judged(ranking: Ranking, answers: Answers, trial: Task) -> Audition:
     jackknife = Jackknife.of(ranking.comparisons)
     table = jackknife.table(LEVEL) | _length(ranking, answers.items, jackknife.heard)
     if ranking.comparisons.judges is None:
-        table["judge"] = np.array([judge], dtype=object)
+        table["judge"] = np.array([trial.judge.name], dtype=object)
     names = table["judge"].tolist()
     answered = [one for one in answers.judgements if not one.failed]
     own = [[one for one in answered if len(names) == 1 or one.question.voice == name] for name in names]
     for name in ("mass", "cost", "seconds"):
         table[name] = np.array([mean_known(np.array([getattr(one, name) for one in some])) for some in own])
-    order = np.argsort(-table["content"], kind="stable")
+    freedom = np.bincount(jackknife.heard.voice, ranking.comparisons.freedom, len(names)) / table["calls"]
+    table |= _calls(own, trial) | {"per_call": freedom * table["content"] / (2.0 * table["noise"])}
+    table["per_token"] = 1000.0 * table["per_call"] / table["tokens"]
+    per_token, worth = freedom / table["tokens"], "per_token" if trial.largest > 2 else "content"
+
+    def merit(measures: Array) -> Array:
+        content, noise = (measures[MEASURES.index(name)] for name in ("content", "noise"))
+        return np.asarray(np.log(per_token * content / noise)) if worth == "per_token" else content
+
+    order = np.argsort(-table[worth], kind="stable")
     table = {name: values[order] for name, values in table.items()}
     contradicts = np.asarray(table["agreement"] < 0)
     usable = np.flatnonzero(~contradicts) if (~contradicts).any() else np.arange(len(names))
-    low, _ = jackknife.lead("content", int(order[usable[0]]), LEVEL)
+    low, _ = jackknife.lead(merit, int(order[usable[0]]), LEVEL)
     close = [row for row in usable[1:].tolist() if not low[order[row]] > 0]
     voices = ranking.voices
     copied = {} if voices is None else dict(zip(voices["judge"].tolist(), voices["copy_of"].tolist(), strict=True))
     panel: list[str] = []
     best, taken = str(table["judge"][usable[0]]), set[str]()
-    for row in usable[table["content"][usable] >= NEARLY * table["content"][usable[0]]].tolist():
+    is_near = (table[worth] >= NEARLY * table[worth][usable[0]]) & (table["texts"] == table["texts"][usable[0]])
+    for row in usable[is_near[usable]].tolist():
         name = str(table["judge"][row])
         view = copied.get(name) or name
         if view not in taken and (not panel or table["agreement_low"][row] > 0):
@@ -353,6 +444,20 @@ def _judged(ranking: Ranking, answers: Answers, judge: str) -> Audition:
             panel.append(name)
     rivals = tuple(str(table["judge"][row]) for row in close)
     return Audition(table, best, rivals, tuple(panel), _notes(table), ranking, answers)
+
+
+def _calls(own: Sequence[Sequence[Judgement]], trial: Task) -> dict[str, NDArray[Any]]:
+    """Texts of a call of each voice, and tokens of its prompt: those that were counted, else the estimate.
+
+    Voices of too few answers are one, which has neither.
+    """
+    texts, tokens = np.full(len(own), np.nan), np.full(len(own), np.nan)
+    for row, answers in enumerate(own):
+        if answers:
+            read = [one.tokens_in for one in answers if one.tokens_in > 0]
+            texts[row] = len(answers[0].question.items)
+            tokens[row] = np.mean(read) if read else trial.mean_tokens[answers[0].question.voice]
+    return {"texts": texts, "tokens": tokens}
 
 
 def _length(ranking: Ranking, items: Items, heard: PanelMembers) -> dict[str, NDArray[Any]]:

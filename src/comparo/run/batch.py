@@ -1,4 +1,4 @@
-"""A run by batches: all pairs are chosen before the first answer, and their questions go to the server in one upload.
+"""A run by batches: all questions are chosen before the first answer, and go to the server in one upload.
 
 One question is asked directly first: a wrong key, model or setting shows before anything waits for a day. Then
 
@@ -65,15 +65,15 @@ def check_batch(task: Task, has_folder: bool) -> Task:
         raise ValueError("`batch` is for one judge and one wording: what is asked of several depends on their answers")
     if isinstance(task.prompt, CriteriaPrompt):
         raise ValueError("`batch` is for one criterion; give one, or leave it out")
-    if task.prompt.size > 2 or task.budget.unit == TOKENS:
-        raise ValueError("`batch` asks about pairs, and its budget is in calls or dollars; use lineup=2, or no batch")
+    if task.budget.unit == TOKENS:
+        raise ValueError("the budget of `batch` is in calls or dollars; give one such as 2n, or no batch")
     if price is None:
         raise ValueError(f"{task.judge.name} takes no batches; openai/ and anthropic/ judges do. Leave `batch` out")
     if task.until is not None or task.strategy == "adaptive":
         what = (
             "`until`" if task.until is not None else f"goal={task.goal!r}" if task.goal != "ranking" else "`strategy`"
         )
-        raise ValueError(f"`batch` chooses all pairs before the first answer, and {what} goes by answers; drop one")
+        raise ValueError(f"`batch` chooses all questions before the first answer, and {what} goes by answers; drop one")
     if not has_folder:
         raise ValueError("a batch may take a day, so it needs a folder from which to go on: give out='FOLDER'")
     judge: Judge = price()
@@ -171,14 +171,19 @@ class BatchRun(Run):
         return error is not None and error.startswith(UNANSWERED) and len(answers) < TRIES
 
     def _choose(self, under_way: list[Question]) -> None:
-        """Put the pairs into the pool that the budget allows besides those that were asked or are under way."""
-        rows: dict[str, list[tuple[Any, Any, float, float]]] = {}
-        for key, answers in self.known.items():
-            one = answers[-1]
-            rows.setdefault(key[0], []).append((one.question.first, one.question.second, one.p, one.weight))
+        """Fill the remaining budget with new pairs or line-ups, besides those that were asked or are under way."""
+        rows: dict[str, list[Any]] = {}
+
+        def asked_before(question: Question, p: float = nan, weight: float = 1.0) -> None:
+            pair = question.first, question.second, p, weight
+            row = pair if self.task.prompt.size == 2 else {"items": question.items}
+            rows.setdefault(encode(question.context), []).append(row)
+
+        for answers in self.known.values():
+            asked_before(answers[-1].question, answers[-1].p, answers[-1].weight)
         for question in under_way:
             if key_of(question) not in self.known:
-                rows.setdefault(encode(question.context), []).append((question.first, question.second, nan, 1.0))
+                asked_before(question)
         for context, ids, calls, orders, rng in self._waiting:
             asked = rows.get(encode(context), [])
             if len(asked) >= calls:

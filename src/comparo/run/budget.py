@@ -112,7 +112,7 @@ class Budget:
             for context, size in sizes.items()
         }
         calls: dict[Any, tuple[int, Orders]] = {}
-        whole = 2 if groups is not None and orders == "both" else 1
+        whole = 2 if groups is not None and orders == "both" and texts == 2 else 1
         for context, part in rounded({context: number / whole for context, number in wanted.items()}).items():
             number, before = whole * part, (given or {}).get(context, 0)
             most = voices * _ordered(sizes[context])
@@ -130,7 +130,7 @@ class Budget:
                     f"budget='5n'{'' if new is None else ', which is for each new item'}"
                 )
         made = sum(number for number, _ in calls.values())
-        if groups is not None and made < (needed := whole * (groups - 1)):
+        if groups is not None and made < (needed := whole * links_of(groups, groups, texts)):
             raise ValueError(f"{made} calls cannot connect the {groups} groups: at least {needed} are needed")
         return calls
 

@@ -80,6 +80,7 @@ def head_of(judge: Judge, prompt: Prompt) -> str:
     ['adds', 'begins', 'judge', 'prompt', 'settings', 'weights']
     """
     asked = {name: getattr(judge, name, None) for name in ("begins", "adds")}
+    prompt = judge.shown(prompt) if hasattr(judge, "shown") else prompt
     determined = {
         "judge": judge.name,
         "settings": dict(judge.settings),

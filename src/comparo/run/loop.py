@@ -18,7 +18,7 @@ from comparo.ranking.ranking import Ranking
 from comparo.run.batch_transport import had_batches
 from comparo.run.budget import TOKENS, Spending, paid_and_spent, tokens_of
 from comparo.run.progress import Progress, Watcher
-from comparo.run.scheduling import Pair, Rounds, Stops, pair_source
+from comparo.run.scheduling import Given, Pair, Rounds, Stops, pair_source
 from comparo.run.store import Store
 from comparo.run.task import Task
 from comparo.run.voice_allocation import Allocation, Chorus
@@ -255,7 +255,7 @@ class Run:
             size = max(4, new // 4, size)
         else:
             size += size % 2 if orders == "both" else 0
-        if self._allocation is None:
+        if self._allocation is None or isinstance(selector, Given):
             self.rounds[context] = Rounds(selector, calls, size, waits=self._stops is not None, given=given)
         else:
             asked = [_ask(one.question) for one in given]

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from math import inf
 from typing import Any
 
@@ -188,7 +189,7 @@ def pair_source(
     if (pairs := getattr(task, "pairs", None)) is not None:
         return Given(pairs[context]), 0
     if systems is not None:
-        return systems.of_context(context, orders, rng, contrast), len(ids)
+        return systems.of_context(context, orders, rng, contrast, task.prompt.size), len(ids)
     strategy = task.strategy or "greedy"
     if task.prompt.size > 2:
         return LineupSelector(ids, task.prompt.size, strategy=strategy, goal=task.goal, seed=rng), len(ids)
@@ -264,10 +265,10 @@ class Stops:
 
     def _is_sure(self, answers: list[Judgement], systems: Systems) -> bool:
         """Let the choice of pairs learn how groups differ, and return whether their order has reached the target."""
-        asked = (one.question for one in answers)
         if (self.task.until is None and not systems.learns) or len(answers) < LOOK_GROWTH * self._looked_at:
             return False
-        if not systems.links((question.context, question.first, question.second) for question in asked):
+        asked = [(one.question.context, pairwise(one.question.items)) for one in answers]
+        if not systems.links((context, *pair) for context, pairs in asked for pair in pairs):
             return False
         self._looked_at = len(answers)
         board = self.task.fitting.rank(comparisons(answers)).groups()

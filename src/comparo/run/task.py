@@ -175,6 +175,11 @@ class Task:
         return len(self.voices) > 1
 
     @property
+    def largest(self) -> int:
+        """How many texts a call is about at most."""
+        return max(voice.prompt.size for voice in self.voices)
+
+    @property
     def ahead(self) -> int:
         """How many questions the judges work on at once, all of them together."""
         return sum(judge.ahead for judge in self.judges)
@@ -257,8 +262,7 @@ class Task:
             raise ValueError(self.items.loneliness(int(self.items.alone[0])))
         if not self.compares_groups:
             top_of(self.goal, min(sizes.values()), str(self.strategy))
-        length = self.mean_length(self.prompt.size)
-        tokens = {voice.name: (self._bare[voice.name] + length) / CHARACTERS for voice in self.voices}
+        tokens = self.mean_tokens
         costs = {voice.name: self._cost(voice.name, tokens[voice.name]) for voice in self.voices}
         least = math.nan if any(map(math.isnan, costs.values())) else min(filter(None, costs.values()), default=0.0)
         groups = self.systems().count if self.compares_groups else None
@@ -274,12 +278,18 @@ class Task:
             made = {context: (number - given[context], orders) for context, (number, orders) in calls.items()}
             links = {context: links_of(size, (new or sizes).get(context, 0), k) for context, size in sizes.items()}
         else:
-            made, links = {None: (total, self.orders)}, {None: groups - 1}
+            made, links = {None: (total, self.orders)}, {None: links_of(groups, groups, k)}
         alike = [made[c][0] // (links[c] * (2 if made[c][1] == "both" else 1)) for c in links if links[c] > 0]
         most = max(costs.values()) if least == least else math.nan
         cost = min(total * most, self.budget.dollars) if self.is_panel and most == most else total * most
         read = round(total * sum(tokens.values()) / len(tokens))
         return Expense(calls, total, read, cost, costs, min([*alike, len(self.voices)]))
+
+    @cached_property
+    def mean_tokens(self) -> dict[str | None, float]:
+        """The approximate tokens of a prompt of each voice."""
+        lengths = {size: self.mean_length(size) for size in {voice.prompt.size for voice in self.voices}}
+        return {voice.name: (self._bare[voice.name] + lengths[voice.prompt.size]) / CHARACTERS for voice in self.voices}
 
     def mean_length(self, size: int) -> float:
         """The mean characters of so many texts and their context, in a hundred random questions."""
@@ -294,16 +304,14 @@ class Task:
 
     def check_lineups(self, sizes: Mapping[Any, int]) -> None:
         """Raise a ValueError where line-ups of this size cannot be asked."""
-        k, small = self.prompt.size, min(sizes, key=lambda context: sizes[context])
+        k, small = self.largest, min(sizes, key=lambda context: sizes[context])
         if sizes[small] < k:
             place = "" if small is None else f" in context {small!r}"
             raise ValueError(f"there are {sizes[small]} texts{place}; use lineup={max(2, sizes[small])} or less")
         for voice in self.voices:
-            if not getattr(voice.judge, "lines_up", False):
+            if voice.prompt.size > 2 and not getattr(voice.judge, "lines_up", False):
                 other = "drop graded" if getattr(voice.judge, "graded", False) else "use another judge"
                 raise ValueError(f"{voice.judge.name} compares two texts at a time; use lineup=2, or {other}")
-        if self.compares_groups:
-            raise ValueError(f"goal={self.goal!r} asks about pairs; use lineup=2")
 
     def price_of(self, question: Question) -> float:
         """The approximate cost of a question in dollars, from the length of its prompt; nan if the price is unknown."""
@@ -318,7 +326,7 @@ class Task:
         """The approximate tokens of the longest prompt: the longest texts of a context, and the context's own."""
         lengths = np.array([*map(len, self.items.texts)])
         shared = [len(text or "") for text in self.items.context_texts]
-        pairs = [np.sort(lengths[rows])[-self.prompt.size :].sum() for rows in self.items.groups.values()]
+        pairs = [np.sort(lengths[rows])[-self.largest :].sum() for rows in self.items.groups.values()]
         return int(max(self._bare.values()) + max(map(sum, zip(pairs, shared, strict=True)))) // CHARACTERS
 
     @cached_property

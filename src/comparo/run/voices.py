@@ -45,8 +45,8 @@ class Voice:
 def voices_of(judges: Sequence[Judge], prompts: Sequence[Prompt]) -> tuple[Voice, ...]:
     """Every judge with every prompt, in this order.
 
-    A voice is named after its judge; where there are several prompts, after the wording too. Voices whose names would
-    be the same are numbered.
+    A voice is named after its judge; where there are several prompts, after the wording too, and where they are about
+    different numbers of texts, after these. Voices whose names would be the same are numbered.
 
     >>> from comparo.data.prompts import criterion_prompt
     >>> from comparo.judges import load_judge
@@ -56,6 +56,8 @@ def voices_of(judges: Sequence[Judge], prompts: Sequence[Prompt]) -> tuple[Voice
     >>> prompts = [criterion_prompt("better", wording=wording) for wording in ("paper", "compare")]
     >>> [voice.name for voice in voices_of(judges[2:], prompts)]
     ['simulated/hard · paper', 'simulated/hard · compare']
+    >>> [voice.name for voice in voices_of(judges[2:], [prompts[0], prompts[0].resized(4)])]
+    ['simulated/hard · pairs', 'simulated/hard · line-ups of 4']
     >>> [voice.name for voice in voices_of(judges[:1], prompts[:1])]
     [None]
     """
@@ -66,8 +68,13 @@ def named_voices(asked: Sequence[tuple[Judge, Prompt]]) -> tuple[Voice, ...]:
     """Judges, each with the prompt that it is asked, named as `voices_of` does."""
     if len(asked) == 1:
         return (Voice(None, *asked[0]),)
-    is_worded = any(prompt != asked[0][1] for _, prompt in asked)
-    names = [judge.name + (f" · {prompt.wording}" if is_worded else "") for judge, prompt in asked]
+    of_size = {prompt.size: prompt for _, prompt in asked}
+    is_worded = any(of_size[prompt.size] != prompt for _, prompt in asked)
+    names = []
+    for judge, prompt in asked:
+        size = "pairs" if prompt.size == 2 else f"line-ups of {prompt.size}"
+        parts = [judge.name, *([str(prompt.wording)] if is_worded else []), *([size] if len(of_size) > 1 else [])]
+        names.append(" · ".join(parts))
     counts, seen = Counter(names), Counter[str]()
     voices = []
     for name, (judge, prompt) in zip(names, asked, strict=True):

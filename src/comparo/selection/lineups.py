@@ -13,7 +13,8 @@ texts counts by the probability that the answer is open and that each text may b
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+import math
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from comparo.types import Array, Seed, as_generator
 
 RIDGE = 1e-3  # prior precision of a score, in units of a pair: texts that nothing connects are far apart
 MANY = 256  # texts above which line-ups are dealt at random; one of 256 takes 3 ms, one of 1000 takes 75 ms
-NO_END = 10**9  # line-ups that are left: there are more than any budget pays for
+OTHER = 0.1  # how often, in place of another order of texts whose line-up was asked, other texts are drawn
 
 
 class LineupSelector:
@@ -54,8 +55,6 @@ class LineupSelector:
     >>> sorted({item for first, rest in asked for item in (first, *rest)}), len(asked[0][1])
     (['a', 'b', 'c', 'd', 'e', 'f', 'g'], 2)
     """
-
-    remaining = NO_END
 
     def __init__(
         self,
@@ -80,30 +79,33 @@ class LineupSelector:
         self._covariance = np.eye(0 if self._is_dealt else len(names)) / RIDGE
         self._worth: Array | None = None  # of two texts, where answers count
         self._answers: list[Mapping[str, Any]] = []
-        self._asked: set[tuple[Any, ...]] = set()
+        self._asked: set[tuple[int, ...]] = set()  # line-ups in slot order
+
+    @property
+    def remaining(self) -> int:
+        """How many line-ups were not asked: n!/(n − k)! at first."""
+        return math.perm(len(self._items), self.size) - len(self._asked)
 
     def next(self, batch: int) -> list[tuple[Any, Any]]:
-        """The next `batch` line-ups; those returned before count as asked, whether they were answered or not."""
+        """The next `batch` line-ups, no more than remain; those returned before count as asked, answered or not."""
         found = []
         for _ in range(batch):
             chosen = sorted(self._deal() if self._is_dealt else self._build())
-            slots = linear_sum_assignment(self._slots[chosen] + 1e-3 * self.rng.random((self.size, self.size)))[1]
-            self._slots[chosen, slots] += 1.0
-            first, *rest = (self._items[chosen[place]] for place in np.argsort(slots, kind="stable").tolist())
+            shown = in_slots(chosen, self._slots, self._asked, self.rng)
+            self._take(shown)
+            first, *rest = (self._items[code] for code in shown)
             found.append((first, Rest(rest)))
-            self._asked.add((first, *rest))
         return found
 
     def observe(self, data: Sequence[Mapping[str, Any]]) -> None:
         """Take answers into account, rows as `Comparisons.from_rows` reads them, if the strategy is adaptive."""
-        if self._is_dealt:
-            return
-        for row in data:
-            if tuple(row["items"]) not in self._asked:  # given before
-                codes = look_up(row["items"], self._items).tolist()
-                self._slots[codes, np.arange(len(codes))] += 1.0
-                self._take(codes)
-        if self.strategy != "adaptive":
+        asked = (tuple(look_up(row["items"], self._items).tolist()) for row in data)
+        new = [shown for shown in asked if shown not in self._asked]  # given before
+        for shown in new:
+            self._take(shown)
+        if new and self._is_dealt:  # from the beginning, the same line-ups would come again
+            self._deck = self.rng.permutation(len(self._items)).tolist()
+        if self._is_dealt or self.strategy != "adaptive":
             return
         self._answers += data
         scores, errors = self._fitted()
@@ -148,12 +150,42 @@ class LineupSelector:
             chosen.append(int(order[first_best(total[order])]))
             total = np.sum(resistance[chosen], axis=0)
             total[chosen] = -1.0
-        self._take(chosen)
         return chosen
 
-    def _take(self, chosen: list[int]) -> None:
-        """Take the information of a line-up into the covariance."""
-        centred = np.eye(len(chosen)) - 1.0 / len(chosen)
-        columns = self._covariance[:, chosen]
-        inner = np.linalg.inv(np.eye(len(chosen)) + 2.0 * centred @ columns[chosen])
+    def _take(self, shown: tuple[int, ...]) -> None:
+        """Count a line-up, in slot order, as asked, and take its information into the covariance."""
+        self._asked.add(shown)
+        self._slots[list(shown), np.arange(len(shown))] += 1.0
+        if self._is_dealt:
+            return
+        centred = np.eye(len(shown)) - 1.0 / len(shown)
+        columns = self._covariance[:, list(shown)]
+        inner = np.linalg.inv(np.eye(len(shown)) + 2.0 * centred @ columns[list(shown)])
         self._covariance = self._covariance - 2.0 * columns @ inner @ centred @ columns.T
+
+
+def in_slots(
+    chosen: Sequence[int],
+    counts: Array,
+    asked: Collection[tuple[int, ...]],
+    rng: np.random.Generator,
+    rows: Sequence[int] | None = None,
+) -> tuple[int, ...]:
+    """The k chosen texts in slot order, each where it was least by `counts` (rows, k), as a line-up that was not asked.
+
+    The row of text t is `rows[t]`, t by default. Where the line-up was asked, another order of the same texts is drawn,
+    or else of other texts; a ValueError where all line-ups were asked.
+
+    >>> in_slots([0, 2], np.array([[9.0, 0.0], [0.0, 0.0], [0.0, 9.0]]), set(), np.random.default_rng(0))
+    (2, 0)
+    """
+    row = range(len(counts)) if rows is None else rows
+    k = len(chosen)
+    if len(asked) >= math.perm(len(row), k):
+        raise ValueError(f"all line-ups of {k} of these {len(row)} texts were asked")
+    slots = linear_sum_assignment(counts[[row[text] for text in chosen]] + 1e-3 * rng.random((k, k)))[1]
+    shown = tuple(chosen[place] for place in np.argsort(slots, kind="stable").tolist())
+    while shown in asked:
+        pool = range(len(row)) if rng.random() < OTHER else chosen
+        shown = tuple(rng.permutation(pool)[:k].tolist())
+    return shown

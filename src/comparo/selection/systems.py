@@ -15,10 +15,14 @@ answers (`Systems.learn`), with z_h the difference of the leader and group h in 
     w_h = exp(−z_h²)/R_h    for the leader and each other group, 0 for any other two:
 
 in expectation and to first order, that is how much the variance of 1[h is worse] falls with R_h.
+
+A line-up of k texts is a clique of comparisons, each of 2/k of the information c (`comparo.selection.lineups`). It is
+built text by text: always the one whose comparisons with those chosen lower the sum most.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Hashable, Iterable, Mapping
 from itertools import pairwise
@@ -28,10 +32,12 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
+from comparo.data.prompts import Rest
 from comparo.ranking.leaderboard import Leaderboard
 from comparo.rounding import first_best
 from comparo.selection.designs import Orders
 from comparo.selection.greedy import Information, differences
+from comparo.selection.lineups import in_slots
 from comparo.types import Array, LongIndex
 
 OWN = 0.25  # variance of a text within its group, of an answer's: between decisions (0.05) and sure soft judges (1)
@@ -63,6 +69,7 @@ class Systems:
                 "be compared with each other; check `group` and the contexts, or use the goal 'ranking'"
             )
         self.first = np.zeros(self.count, dtype=np.int64)  # how often each group was shown first, minus second
+        self.slots: Array | None = None  # how often each group was in each slot of line-ups, (G, k)
         self.information = Information(np.eye(self.count), 1.0 - np.eye(self.count))
 
     @property
@@ -71,11 +78,17 @@ class Systems:
         return self.goal == "best-system"
 
     def of_context(
-        self, context: Any, orders: Orders, rng: np.random.Generator, contrast: Array | None = None
+        self, context: Any, orders: Orders, rng: np.random.Generator, contrast: Array | None = None, size: int = 2
     ) -> Pairs:
-        """What chooses the pairs of one context; `contrast` (n, n) of its texts, None where all pairs count alike."""
+        """What chooses the pairs of one context, or line-ups of `size` texts.
+
+        `contrast` (n, n) is that of its texts, None where all pairs count alike.
+        """
         own = self._groups[context]
         group = np.array([self._code[group] for group in own.values()])
+        if size > 2:
+            self.slots = np.zeros((self.count, size)) if self.slots is None else self.slots
+            return Lineups(self, list(own), group, size, contrast, rng)
         return Pairs(self, list(own), group, 2 if orders == "both" else 1, contrast, rng)
 
     def links(self, rows: Iterable[tuple[Any, Any, Any]]) -> bool:
@@ -169,13 +182,64 @@ class Pairs:
             free[number, [place[other] for other in self._met[text] if other in place]] = False
         if not free.any():
             return None
-        fresh = 1.0 / (1.0 + OWN * self._asked[texts])
-        c = self.calls * fresh[:, None] * fresh
-        if self._contrast is not None:
-            c *= self._contrast[np.ix_(texts, texts)]
+        c = self._added(texts)
         gain = np.where(free, self._design.information.gains(c, np.ix_(group, group)), -1.0)
         x, y = divmod(int(first_best(gain)), len(texts))
         return int(texts[x]), int(texts[y]), float(c[x, y])
+
+    def _added(self, texts: LongIndex) -> Array:
+        """The information c that calls about each two of these texts add, (m, m)."""
+        fresh = 1.0 / (1.0 + OWN * self._asked[texts])
+        c = np.asarray(self.calls * fresh[:, None] * fresh)
+        return c if self._contrast is None else c * self._contrast[np.ix_(texts, texts)]
+
+
+class Lineups(Pairs):
+    """The line-ups of one context, `size` texts each, as a `Systems` chooses them; none is asked twice.
+
+    >>> design = Systems({context: {name: name for name in "abcd"} for context in "xy"}, "systems")
+    >>> first, rest = design.of_context("x", "one", np.random.default_rng(0), size=3).next(1)[0]
+    >>> len({first, *rest})
+    3
+    """
+
+    def __init__(
+        self,
+        design: Systems,
+        items: list[Any],
+        group: LongIndex,
+        size: int,
+        contrast: Array | None,
+        rng: np.random.Generator,
+    ) -> None:
+        super().__init__(design, items, group, 1, contrast, rng)
+        self._size, self._rng, self._lineups = size, rng, set[tuple[int, ...]]()
+        if self.remaining:  # some texts are of different groups
+            self.remaining = math.perm(len(items), size)
+
+    def _choose(self) -> None:
+        """Put the line-up that is worth most in the queue."""
+        information, slots = self._design.information, self._design.slots
+        assert slots is not None
+        texts = self._candidates()
+        texts = self._order if len(texts) < self._size else texts
+        group = self._group[texts]
+        c = 2.0 / self._size * self._added(texts) * (group[:, None] != group)
+        chosen = list[int]()
+        while len(chosen) < self._size:
+            gain = information.gains(c, np.ix_(group, group))
+            total = np.sum(gain[chosen], axis=0) if chosen else np.max(gain, axis=1)
+            total[chosen] = -1.0
+            new = int(first_best(total))
+            for old in chosen:
+                information.add(int(group[old]), int(group[new]), float(c[old, new]))
+            chosen.append(new)
+        shown = in_slots(texts[chosen].tolist(), slots, self._lineups, self._rng, self._group.tolist())
+        self._lineups.add(shown)
+        self._asked[list(shown)] += 1
+        slots[self._group[list(shown)], np.arange(self._size)] += 1.0
+        first, *rest = (self._items[text] for text in shown)
+        self._queue.append((first, Rest(rest)))
 
 
 def sureness(board: Leaderboard, goal: str) -> float:

@@ -13,7 +13,7 @@ import html
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, groupby
 from typing import Any
@@ -452,10 +452,13 @@ class ComparePlan:
         """Ask about the inputs in their order, until the answer is sure."""
         if self.base is None:
             return _duel(self.paired, self.order, None, self.level, None)
-        with self.base.started(watch) as run:
-            if self.stop:
-                run.may_begin = _Watch(self.paired, self.order, run, self.level).may_begin
+        with self.base.started(watch, self._limit if self.stop else None) as run:
             return _duel(self.paired, self.order, run, self.level, run.finish())
+
+
+    def _limit(self, run: Run) -> None:
+        """Let a run ask no further input once the answer is sure."""
+        run.may_begin = _Watch(self.paired, self.order, run, self.level).may_begin
 
 
 class _Watch:
@@ -510,7 +513,8 @@ def _both(paired: Paired, key: Any, run: Run) -> list[Judgement]:
     """The last answers about an input, with the other's text shown first and second; fewer where it is open."""
     items = run.task.items
     asked = (items.question(key, *names) for names in ((paired.other, paired.one), (paired.one, paired.other)))
-    return [run.known[number][-1] for number in map(key_of, asked) if number in run.known]
+    keys = (key_of(replace(question, voice=run.task.voices[0].name)) for question in asked)
+    return [run.known[key][-1] for key in keys if key in run.known]
 
 
 def _probabilities(both: Sequence[Judgement]) -> tuple[float, float] | None:

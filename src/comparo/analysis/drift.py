@@ -4,11 +4,12 @@ A question has one old answer and m new ones, v_0, v_1 … v_m in logits. If the
 one law, and which of them is the old one is a fair lottery. A bettor who predicts the old one with probability q wins
 the factor
 
-    (m + 1)·q(old | the values, without their labels),    q_j ∝ exp(θ₁·odd_j + θ₂·first_j + θ₃·order_j).
+    (m + 1)·q(old | the values, without their labels),    q_j ∝ exp(θ₁·odd_j + θ₂·first_j + θ₃·order_j + θ₄·near_j).
 
     odd_j    log((|v_j − mean of the others| + τ) / (range of the others + τ)): does j stand apart?
     first_j  (v_j − mean of the others) / range of all: does j favour the text shown first?
-    order_j  first_j·f, with f the difference of the texts by other old answers: does j agree with the old order?
+    order_j  first_j·2f/(1 + |f|), with f the difference of the texts by other old answers: does j favour their order?
+    near_j   −log(|v_j − f − γ| + ½), with γ the position bias of other old answers: is j what they predict?
 
 The evidence E is the mean of the bettors' capitals over a grid of θ. If the judge is the same, the chance that E ever
 reaches 1/α is at most α (Ville), whatever its noise. A judge without noise that changes shows its change by `odd` after
@@ -33,9 +34,10 @@ ALARM = 0.05  # the chance of a false alarm, at most
 # τ in logits. Rounding of bfloat16 moves answers by 0.06 on average (docs/measurements/speed.md); if it moves all new
 # answers alike, 1 in 100 checks is a false alarm, and with τ = 0.1 it is 45 (python -m benchmarks.drift).
 TOLERANCE = 0.15
-ODD, LEANING = (-1.0, 0.0, 1.0, 2.0), (-1.5, 0.0, 1.5)  # θ₁; θ₂ and θ₃
+ROUNDED = TOLERANCE**2 / 12  # the variance of an answer that is rounded to steps of τ
+ODD, LEANING, NEAR = (0.0, 1.0, 2.0), (-1.5, 0.0, 1.5), (0.0, 1.5)  # θ₁; θ₂ and θ₃, zero twice as probable; θ₄
 REACH = 1.96  # standard errors on either side of an estimate, for 95%
-CLEAR = 2.0  # standard deviations beyond which f counts no more
+NEARBY = 0.5  # logits from a prediction that are all the same: those of a fit to few answers are no better
 FEWEST = 4  # questions for an estimate of what changed
 
 
@@ -47,8 +49,8 @@ class Drift:
     ----------
     old : The old answers, in logits (n,).
     new : The new answers to each question, (n, m).
-    expected : The difference f of the texts by other old answers, in standard deviations of the sample that is drawn
-        for the check, (n,); zero where unknown.
+    expected : The difference f of the texts by other old answers, in logits (n,); zero where unknown.
+    leaning : The position bias γ of other old answers.
     models : The names of the model in old replies, and those in new replies that are not among them.
 
     Examples
@@ -63,6 +65,7 @@ class Drift:
     old: Array
     new: Array
     expected: Array | None = None
+    leaning: float = 0.0
     models: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
     @property
@@ -73,8 +76,8 @@ class Drift:
     @cached_property
     def evidence(self) -> Array:
         """E after each question, (n,): how many times as probable the labels are to bettors as to a fair lottery."""
-        theta = np.array(list(product(ODD, LEANING, LEANING)))
-        prior = np.prod(np.where(theta[:, 1:] == 0, 2.0, 1.0), axis=1)
+        theta = np.array(list(product(ODD, LEANING, LEANING, NEAR)))
+        prior = np.prod(np.where(theta[:, 1:3] == 0, 2.0, 1.0), axis=1)
         scores = np.einsum("gk,knj->gnj", theta, self._features)
         won = scores[:, :, 0] - logsumexp(scores, axis=2) + np.log(scores.shape[2])
         capital = np.cumsum(won, axis=1) + np.log(prior / prior.sum())[:, None]
@@ -82,7 +85,7 @@ class Drift:
 
     @cached_property
     def _features(self) -> Array:
-        """odd, first and order of each answer of each question, (3, n, m + 1); the old one is the first."""
+        """odd, first, order and near of each answer of each question, (4, n, m + 1); the old one is the first."""
         values = np.column_stack([self.old, self.new])
         others = [np.delete(values, place, axis=1) for place in range(values.shape[1])]
         apart = values - np.column_stack([np.mean(rest, axis=1) for rest in others])
@@ -90,12 +93,13 @@ class Drift:
         whole = np.ptp(values, axis=1)[:, None]
         odd = np.log((np.abs(apart) + TOLERANCE) / (ranges + TOLERANCE))
         first = apart / np.maximum(whole, TOLERANCE)
-        return np.where(whole > TOLERANCE, np.stack([odd, first, first * self._leading[:, None]]), 0.0)
+        f = self._differences[:, None]
+        near = -np.log(np.abs(values - f - self.leaning) + NEARBY)
+        return np.where(whole > TOLERANCE, np.stack([odd, first, first * 2 * f / (1 + np.abs(f)), near]), 0.0)
 
     @property
-    def _leading(self) -> Array:
-        """f, at most `CLEAR`, (n,)."""
-        return np.zeros(len(self.old)) if self.expected is None else np.clip(self.expected, -CLEAR, CLEAR)
+    def _differences(self) -> Array:
+        return np.zeros(len(self.old)) if self.expected is None else self.expected
 
     @property
     def alarm_after(self) -> int | None:
@@ -168,11 +172,11 @@ class Drift:
 
     def _line(self, values: Array) -> tuple[Array, Array, Array]:
         """The least-squares line of values (n,) on f: its two coefficients, their standard errors, the residuals."""
-        f = self._leading
+        f = self._differences
         design = np.column_stack([np.ones(len(f)), f]) if np.std(f) > 0 else np.ones((len(f), 1))
         found, *_ = np.linalg.lstsq(design, values, rcond=None)
         left = values - design @ found
-        variance = float(left @ left) / max(len(f) - design.shape[1], 1)
+        variance = max(float(left @ left) / max(len(f) - design.shape[1], 1), ROUNDED)
         errors = np.sqrt(variance * np.diag(np.linalg.inv(design.T @ design)))
         return np.append(found, 0.0)[:2], np.append(errors, 0.0)[:2], left
 
@@ -188,6 +192,6 @@ class Drift:
         if m < 2:
             return False, False
         left = self._line(np.mean(self.new, axis=1) - self.old)[2]
-        own = (1 + 1 / m) * self.noise**2 + TOLERANCE**2 / 12
-        ratio, degrees = float(left @ left) / max(n - 2, 1) / own, (n - 2, n * (m - 1))
+        ratio = max(float(left @ left) / (n - 2), ROUNDED) / ((1 + 1 / m) * max(self.noise**2, ROUNDED))
+        degrees = n - 2, n * (m - 1)
         return ratio > stats.f.isf(ALARM, *degrees), ratio < stats.f.isf(1 - ALARM, *degrees)

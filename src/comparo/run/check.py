@@ -1,8 +1,8 @@
 """Is the judge of a run still the same? Some of its questions are asked again (`comparo.analysis.drift`).
 
 `check` is for a run that has ended. A run that adds to old answers is checked first (`check_before`): where the judge
-has changed, its old answers get the name of a voice of their own, "NAME until DATE". The ranking is then the consensus of
-both, as of any two judges: the same texts link their scales.
+has changed, its old answers get the name of a voice of their own, "NAME until DATE". The ranking is then the consensus
+of both, as of any two judges: the same texts link their scales.
 
 Which questions are asked again must not depend on their old answers: a question chosen because its answer was extreme
 would look changed. So half of the answers, drawn at random, predict the others, and of these the questions are drawn by
@@ -66,10 +66,9 @@ class Check:
     def ask(self) -> Drift:
         """Ask question after question until the evidence suffices or the calls are made."""
         repeats = 1 if are_choices(comparisons(self.old)) else 2
-        sample, expected = self._sample(self.calls // repeats, repeats == 1)
+        sample, expected, leaning = self._sample(self.calls // repeats, repeats == 1)
         step = max(1, AT_ONCE // repeats)
         found: list[tuple[float, float, list[float]]] = []
-        drift = self._drift(found, repeats)
         for begin in range(0, len(sample), step):
             part = sample[begin : begin + step]
             # The second time in another order: rounding that depends on the server's batch should not repeat.
@@ -79,34 +78,31 @@ class Check:
                 if len(new) == repeats:
                     found.append((_value(one), float(expected[begin + place]), [_value(each) for each in new]))
             self.answers += rounds[0].values()
-            drift = self._drift(found, repeats)
-            if drift.is_changed:
-                break
+            if found and (drift := self._drift(found, leaning)).is_changed:
+                return drift
         if not found:
             raise RunError("the judge answered none of the questions of the check; try again later")
-        return drift
+        return self._drift(found, leaning)
 
-    def _drift(self, found: Sequence[tuple[float, float, list[float]]], repeats: int) -> Drift:
-        old, expected, new = zip(*found, strict=True) if found else ((), (), ())
+    def _drift(self, found: Sequence[tuple[float, float, list[float]]], leaning: float) -> Drift:
+        old, expected, new = map(np.array, zip(*found, strict=True))
         before = tuple(sorted({one.model for one in self.old if one.model}))
         now = tuple(sorted({one.model for one in self.answers if one.model and one.model not in before}))
-        values = np.array(new, dtype=np.float64).reshape(-1, repeats)
-        return Drift(np.array(old), values, np.array(expected), (before, now if before else ()))
+        return Drift(old, new, expected, leaning, (before, now if before else ()))
 
-    def _sample(self, count: int, decides: bool) -> tuple[list[Judgement], Array]:
-        """So many of the old answers in the order they are asked again, and what others predict of them."""
+    def _sample(self, count: int, decides: bool) -> tuple[list[Judgement], Array, float]:
+        """So many of the old answers in the order they are asked again, and what others predict of them: f and γ."""
         order = self.rng.permutation(len(self.old))
         size = max(count, len(order) // 2)
         pool, others = ([self.old[place] for place in part.tolist()] for part in (order[:size], order[size:]))
-        f = _predicted(pool, others[:FITTED])
+        f, leaning = _predicted(pool, others[:FITTED])
         information = (1 + f**2) * (expit(f) * expit(-f) if decides else 1.0)
         drawn = np.argsort(-np.log(self.rng.random(size=len(pool))) / information, kind="stable")[:count]
-        spread = float(np.sqrt(np.mean(f**2)))
-        return [pool[place] for place in drawn.tolist()], np.asarray((f / spread if spread > 0 else f)[drawn])
+        return [pool[place] for place in drawn.tolist()], np.asarray(f[drawn]), leaning
 
     def _answers(self, part: Sequence[Judgement]) -> dict[Any, Judgement]:
         """The answers to these questions now, by their keys, without failed ones; the cache is not asked."""
-        found = {}
+        found: dict[Any, Judgement] = {}
         for voice in self.voices:
             own = [one.question for one in part if one.question.voice == voice.name]
             if own:
@@ -119,10 +115,10 @@ def _value(answer: Judgement) -> float:
     return float(logit(min(max(answer.p, CLIPPED), 1 - CLIPPED)))
 
 
-def _predicted(pool: Sequence[Judgement], others: Sequence[Judgement]) -> Array:
-    """The difference of the scores of the texts of each question by other answers, (n,); 0 where it is unknown."""
+def _predicted(pool: Sequence[Judgement], others: Sequence[Judgement]) -> tuple[Array, float]:
+    """The difference of the texts of each question by other answers, (n,), 0 where it is unknown; and their bias."""
     if len(others) < FEWEST // 2:
-        return np.zeros(len(pool))
+        return np.zeros(len(pool)), 0.0
     alone = [replace(one, question=replace(one.question, voice=None)) for one in others]
     ranking = quiet_fit(comparisons(alone), "mixed")
     labels = ranking.graph.labels(ranking.comparisons)
@@ -133,7 +129,8 @@ def _predicted(pool: Sequence[Judgement], others: Sequence[Judgement]) -> Array:
         known = [value for value in rest if value is not None]
         return 0.0 if first is None or not known else first - sum(known) / len(known)
 
-    return np.array([difference(one) for one in pool])
+    leaning = float(np.mean([_value(one) - difference(one) for one in others]))
+    return np.array([difference(one) for one in pool]), leaning
 
 
 def check(run: str | Path, judge: Judge, *, calls: int = CALLS, seed: int = 0) -> Drift:
@@ -196,7 +193,9 @@ def _voices(configuration: Mapping[str, Any], judge: Judge, folder: Path) -> lis
     """The voices of a run that are this judge, with their prompts; a ValueError where there is none."""
     identity = configuration["identity"]
     if "criteria" in identity["prompt"]:
-        raise StoreError(f"{folder} is of several criteria, whose judge cannot be checked; run it anew in another folder")
+        raise StoreError(
+            f"{folder} is of several criteria, whose judge cannot be checked; run it anew in another folder"
+        )
     own = judge.name if configuration.get(CHANGED) else None
     stored = identity.get("voices") or {own: {name: identity[name] for name in ("judge", "settings", "prompt")}}
     now = json.loads(json.dumps({"judge": judge.name, "settings": dict(judge.settings)}, default=str))
@@ -207,8 +206,8 @@ def _voices(configuration: Mapping[str, Any], judge: Judge, folder: Path) -> lis
     ]
     if not found:
         raise ValueError(
-            f"{folder} was judged by another `judge`: {'; '.join(next(iter(apart.values())))}; give the judge of the run "
-            "and its options"
+            f"{folder} was judged by another `judge`: {'; '.join(next(iter(apart.values())))}; give that judge and its "
+            "options"
         )
     return found
 

@@ -435,6 +435,7 @@ def prepare_compare(
     kept = set(items.contexts.tolist()) | set(paired.same)
     most = budget if isinstance(budget, str) and budget.startswith("$") else "100%"
     plan = prepare_rank(items, criterion, budget=most, seed=seed, estimate="judge", **asked)
+    plan.base.restarts = True
     return ComparePlan(plan.base, paired, [key for key in order if key in kept], level, stop)
 
 
@@ -454,7 +455,6 @@ class ComparePlan:
             return _duel(self.paired, self.order, None, self.level, None)
         with self.base.started(watch, self._limit if self.stop else None) as run:
             return _duel(self.paired, self.order, run, self.level, run.finish())
-
 
     def _limit(self, run: Run) -> None:
         """Let a run ask no further input once the answer is sure."""

@@ -262,7 +262,7 @@ class Run:
         if self._allocation is None:
             self.rounds[context] = Rounds(selector, calls, size, waits=self._stops is not None, given=given)
         else:
-            asked = [self._pair(one.question) for one in given if one.question.voice in self._health]
+            asked = [self._pair(one.question) for one in given]
             chorus = Chorus(selector, self._allocation.shares, len(self.rounds), asked, self._alike, orders == "both")
             size = max(size, 2 * len(self.task.voices))
             self.rounds[context] = Rounds(chorus, calls, size, waits=True, returned=True, given=given)

@@ -41,7 +41,7 @@ from comparo.run.folders import choose_folder
 from comparo.run.loop import Run
 from comparo.run.progress import Watch, watching
 from comparo.run.resume import grown, growth_sentence, open_grown
-from comparo.run.store import VOTES, Store, count_judgements, read_configuration
+from comparo.run.store import CHANGED, VOTES, Store, count_judgements, read_configuration
 from comparo.run.task import CHARACTERS, Expense, Task
 from comparo.run.worker import Asking
 
@@ -86,7 +86,8 @@ class Plan:
     """A run that is checked and counted, and has not asked anything.
 
     `given` are answers of other voices that are stored first; `loop` is the run once it has begun. `judges` are those
-    of the task at their ordinary price, at which they are probed.
+    of the task at their ordinary price, at which they are probed. A plan that `restarts` asks a judge that has changed
+    everything again, because its answers alone decide.
     """
 
     task: Task
@@ -96,6 +97,7 @@ class Plan:
     judges: Sequence[Judge]
     given: Sequence[Judgement] = ()
     loop: Run | None = None
+    restarts: bool = False
 
     @property
     def base(self) -> Plan:
@@ -143,8 +145,10 @@ class Plan:
             if storage.batch is None:
                 check_no_batch(store)
             with recalled(task, store):
+                self.task = self._restarted(task, store)
                 if self.check_calls and self._asks(store, limit):
-                    self.task = task = check_before(task, store)
+                    self.task = self._restarted(check_before(self.task, store), store)
+                task = self.task
                 if storage.batch is not None:
                     self.loop = BatchRun(task, store, watcher, storage.batch)
                 else:
@@ -155,6 +159,11 @@ class Plan:
                 yield self.loop
                 if watcher is not None:
                     watcher(self.loop.progress)
+
+    def _restarted(self, task: Task, store: Store) -> Task:
+        """The task without answers from before, where a judge that changed is asked everything again."""
+        is_restarted = self.restarts and CHANGED in store.configuration
+        return replace(task, growth=None, given=()) if is_restarted else task
 
     def _asks(self, store: Store, limit: Callable[[Run], None] | None) -> bool:
         """Whether a judge is asked anything that neither the folder nor the cache answers; nothing is asked."""

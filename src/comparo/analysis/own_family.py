@@ -9,6 +9,10 @@ others. Over the S systems,
 with β_r the effect of the own family in logits. What judge r thinks of single systems, u_ri, is the chance that β is
 measured against: least squares with S − 3 degrees of freedom. So a judge that likes one system of its family no more
 than it likes some others is not accused, however many votes there are.
+
+Votes by a system's own family cannot simply be left out of one fit: the votes that remain of its systems would be those of
+judges that judge more, or less, sharply. So the leaderboard without them is that of t_i over all judges, and its errors
+are those of a jackknife over parts of the contexts.
 """
 
 from __future__ import annotations
@@ -24,8 +28,10 @@ from scipy import stats
 
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
+from comparo.rounding import merge_ties
 from comparo.types import Array, Mask
 
+PARTS = 20  # of the contexts, each of which the jackknife leaves out once
 FEWEST = 5  # systems: three coefficients, and two degrees of freedom for the interval
 
 
@@ -39,7 +45,7 @@ class OwnFamily:
     effect, low, high : β in logits, and its interval of coverage `level`, each (J,); NaN where it cannot be estimated.
     probability : The chance of such an effect, on either side, where there is none, (J,).
     own, others : How many systems of its family and of others a judge compared, (J,).
-    without : The comparisons without those in which a judge meets its own family.
+    data, is_own : All comparisons, and for each of their judges the systems of its family, (R, N).
     """
 
     judge: NDArray[Any]
@@ -50,7 +56,8 @@ class OwnFamily:
     probability: Array
     own: NDArray[np.int64]
     others: NDArray[np.int64]
-    without: Comparisons
+    data: Comparisons
+    is_own: Mask
     level: float
 
     @property
@@ -69,6 +76,30 @@ class OwnFamily:
         """A row per judge: judge, family, own, others, effect, low, high, found."""
         names = ("judge", "family", "own", "others", "effect", "low", "high")
         return {name: getattr(self, name) for name in names} | {"found": self.is_found}
+
+    @property
+    def without(self) -> Comparisons:
+        """The comparisons without those in which a judge meets its own family."""
+        data = self.data
+        meets = self.is_own[data.judged_by, data.first] | self.is_own[data.judged_by, data.second]
+        return data.take(~meets)
+
+    def board(self) -> dict[str, NDArray[Any]]:
+        """The systems by their mean score over judges, in standard deviations, without and with their own family.
+
+        A row per system, the best first: system, score, low and high without judges of its family, its rank, and its
+        score and rank by all judges.
+        """
+        data, every = self.data, np.zeros_like(self.is_own)
+        score, score_all = (_means(data, left_out) for left_out in (self.is_own, every))
+        part = (np.arange(len(data)) if data.context is None else data.context) % PARTS
+        again = np.array([_means(data.take(part != number), self.is_own) for number in np.unique(part)])
+        error = np.sqrt((len(again) - 1) * np.var(again, axis=0))
+        reach = float(stats.norm.ppf((1 + self.level) / 2)) * error
+        columns = {"system": data.items, "score": score, "low": score - reach, "high": score + reach}
+        columns |= {"rank": _ranks(score), "score_all": score_all, "rank_all": _ranks(score_all)}
+        order = np.argsort(columns["rank"], kind="stable")
+        return {name: column[order] for name, column in columns.items()}
 
     @property
     def sentence(self) -> str:
@@ -143,12 +174,11 @@ def own_family(data: Comparisons, family: Mapping[Any, str], *, level: float = 0
     of_item = np.array([-1 if kind is None else codes[kind] for kind in kinds])
     names = data.judges.tolist()
     of_judge = np.array([codes.get(str(family.get(name)), -2) for name in names])
-    meets = (of_judge[data.judged_by] == of_item[data.first]) | (of_judge[data.judged_by] == of_item[data.second])
     judges = np.flatnonzero(of_judge >= 0)
     if not len(judges):
         raise ValueError("no judge is of the family of a system; name families that judges and systems share")
-    scores = np.array([_scores(data.take(data.judged_by == judge)) for judge in range(len(names))])
     is_own = of_judge[:, None] == of_item
+    scores = _scores_by_judges(data)
     relative = _standardised(scores, ~np.any(is_own, axis=0))
     rows = []
     for judge in judges.tolist():
@@ -167,7 +197,8 @@ def own_family(data: Comparisons, family: Mapping[Any, str], *, level: float = 0
         probability,
         own,
         others,
-        data.take(~meets),
+        data,
+        is_own,
         level,
     )
 
@@ -189,6 +220,28 @@ def _effect(values: Array, seen: Array, mine: Array, level: float) -> tuple[floa
     effect, reach = float(found[2]), float(stats.t.ppf((1 + level) / 2, degrees)) * error
     probability = float(2 * stats.t.sf(abs(effect) / error, degrees)) if error > 0 else float(effect == 0)
     return effect, effect - reach, effect + reach, probability, *count
+
+
+def _scores_by_judges(data: Comparisons) -> Array:
+    """The score of each system by each judge, (R, N); NaN where there is none."""
+    return np.array(
+        [_scores(data.take(data.judged_by == judge)) for judge in range(0 if data.judges is None else len(data.judges))]
+    )
+
+
+def _means(data: Comparisons, left_out: Mask) -> Array:
+    """The mean relative score of each system over judges, but for those (R, N) that are left out, (N,)."""
+    relative = _standardised(_scores_by_judges(data), ~np.any(left_out, axis=0))
+    counted = ~left_out & ~np.isnan(relative)
+    total = np.sum(np.where(counted, relative, 0.0), axis=0)
+    number = np.sum(counted, axis=0)
+    return np.asarray(np.divide(total, number, out=np.full(len(total), np.nan), where=number > 0))
+
+
+def _ranks(scores: Array) -> NDArray[np.int64]:
+    """The rank of each score, 1 for the highest; equals share the best, and those without a score are last."""
+    known = merge_ties(np.where(np.isnan(scores), -np.inf, scores))
+    return np.array([1 + int(np.count_nonzero(known > one)) for one in known.tolist()])
 
 
 def _scores(votes: Comparisons) -> Array:

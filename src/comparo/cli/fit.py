@@ -173,7 +173,7 @@ def fit_command(
         if output == "table":
             print_board(board)
         if family:
-            _print_families(own_family(chosen, _families(family, chosen), level=level), fitted, over, output)
+            _print_families(own_family(chosen, _families(family, chosen), level=level), output)
     print_ranking(ranking, output, top)
     if voice or _folder(files) is not None:
         say(_fitted(chosen, files, ranking.method) + (f" to the criterion {criterion}" if criterion else ""))
@@ -207,14 +207,14 @@ def _families(given: list[str], data: Comparisons) -> dict[Any, str]:
     return found
 
 
-def _print_families(found: OwnFamily, fitted: Callable[[Comparisons], Ranking], over: Over, output: Format) -> None:
+def _print_families(found: OwnFamily, output: Format) -> None:
     """How much judges favour their own family, and the leaderboard without votes by a system's own family."""
     if output == "table":
-        ranking = fitted(found.without)
-        ranking = replace(ranking, group=group_codes(ranking.comparisons, ranking.graph, "items"))
-        print_text("Without votes by a system's own family:\n\n")
-        print_board(ranking.groups(contexts=over))
         print_columns(found.to_columns())
+        print_text(
+            "\nWithout votes by a system's own family, in standard deviations, beside the scores by all judges:\n\n"
+        )
+        print_columns(found.board())
         print_text("\n")
     say(found.sentence)
 

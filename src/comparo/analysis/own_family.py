@@ -10,9 +10,9 @@ with β_r the effect of the own family in logits. What judge r thinks of single 
 measured against: least squares with S − 3 degrees of freedom. So a judge that likes one system of its family no more
 than it likes some others is not accused, however many votes there are.
 
-Votes by a system's own family cannot simply be left out of one fit: the votes that remain of its systems would be those of
-judges that judge more, or less, sharply. So the leaderboard without them is that of t_i over all judges, and its errors
-are those of a jackknife over parts of the contexts.
+Leaving votes by a system's own family out of one fit would not do: the votes that remain of its systems are those of
+other judges, which may judge more sharply or less. So the leaderboard without them ranks by t_i over all judges. Its
+errors are those of a jackknife over parts of the contexts.
 """
 
 from __future__ import annotations

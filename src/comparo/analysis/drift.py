@@ -13,7 +13,7 @@ the factor
 
 The evidence E is the mean of the bettors' capitals over a grid of θ. If the judge is the same, the chance that E ever
 reaches 1/α is at most α (Ville), whatever its noise. A judge without noise that changes shows its change by `odd` after
-four or five questions; one that decides by chance needs many more. Values within τ of each other tell nothing: rounding
+four or five questions; one that decides by chance needs many more. Values within τ of each other do not count: rounding
 depends on the server's batches, and may be the same in all new answers.
 """
 

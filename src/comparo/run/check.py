@@ -6,7 +6,8 @@ of both, as of any two judges: the same texts link their scales.
 
 Which questions are asked again must not depend on their old answers: a question chosen because its answer was extreme
 would look changed. So half of the answers, drawn at random, predict the others, and of these the questions are drawn by
-how much they tell about a change: 1 + f² for a predicted difference f, times σ(f)·σ(−f) for a judge that decides.
+the information that an answer has about a change: 1 + f² for a predicted difference f, times σ(f)·σ(−f) for a judge that
+decides.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ from comparo.run.voices import Voice, comparisons
 from comparo.types import Array
 
 CALLS = 40  # of a check that is asked for
-# Of a check before a run adds to old answers: 9 in 10 changes of wording or model are seen by then
-# (python -m benchmarks.drift). Decisions tell less, and need as many as a check has.
+# Of a check before a run adds to old answers: 84% of changes of wording and 90% of changes of model are seen by then
+# (python -m benchmarks.drift). Decisions have less information, and need as many as a check has.
 BEFORE = {False: 16, True: CALLS}
 SHARE = 0.25  # of the calls of a run, at most, that a check before it takes
 AGE = timedelta(hours=6)  # of the last old answer: what was interrupted a moment ago is not checked
@@ -293,7 +294,7 @@ def _set_aside(store: Store, judge: str, names: Sequence[str | None], drift: Dri
 def task_after(task: Task, configuration: Mapping[str, Any]) -> Task:
     """The task of a folder that has answers of judges before they changed: those are voices, and this is another.
 
-    The cache holds old answers, so that a judge that changed is asked without it.
+    A judge that changed is asked without its cache, which holds old answers.
     """
     if not (changed := configuration.get(CHANGED)):
         return task

@@ -24,8 +24,7 @@ from functools import cached_property
 from itertools import product
 
 import numpy as np
-from scipy import stats
-from scipy.special import logsumexp
+from scipy.special import fdtri, logsumexp
 
 from comparo.analysis.sequential import ROUNDING
 from comparo.types import Array
@@ -194,4 +193,4 @@ class Drift:
         left = self._line(np.mean(self.new, axis=1) - self.old)[2]
         ratio = max(float(left @ left) / (n - 2), ROUNDED) / ((1 + 1 / m) * max(self.noise**2, ROUNDED))
         degrees = n - 2, n * (m - 1)
-        return ratio > stats.f.isf(ALARM, *degrees), ratio < stats.f.isf(1 - ALARM, *degrees)
+        return ratio > float(fdtri(*degrees, 1 - ALARM)), ratio < float(fdtri(*degrees, ALARM))

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import ndtri, stdtr, stdtrit
 
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
@@ -95,7 +95,7 @@ class OwnFamily:
         part = (np.arange(len(data)) if data.context is None else data.context) % PARTS
         again = np.array([_means(data.take(part != number), self.is_own) for number in np.unique(part)])
         error = np.sqrt((len(again) - 1) * np.var(again, axis=0))
-        reach = float(stats.norm.ppf((1 + self.level) / 2)) * error
+        reach = float(ndtri((1 + self.level) / 2)) * error
         columns = {"system": data.items, "score": score, "low": score - reach, "high": score + reach}
         columns |= {"rank": _ranks(score), "score_all": score_all, "rank_all": _ranks(score_all)}
         order = np.argsort(columns["rank"], kind="stable")
@@ -217,8 +217,8 @@ def _effect(values: Array, seen: Array, mine: Array, level: float) -> tuple[floa
     found = np.linalg.lstsq(design, values, rcond=None)[0]
     left = values - design @ found
     error = float(np.sqrt(left @ left / degrees * np.linalg.inv(design.T @ design)[2, 2]))
-    effect, reach = float(found[2]), float(stats.t.ppf((1 + level) / 2, degrees)) * error
-    probability = float(2 * stats.t.sf(abs(effect) / error, degrees)) if error > 0 else float(effect == 0)
+    effect, reach = float(found[2]), float(stdtrit(degrees, (1 + level) / 2)) * error
+    probability = float(2 * stdtr(degrees, -abs(effect) / error)) if error > 0 else float(effect == 0)
     return effect, effect - reach, effect + reach, probability, *count
 
 

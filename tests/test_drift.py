@@ -19,6 +19,7 @@ from comparo.analysis.drift import LEANING, NEAR, NEARBY, ODD, TOLERANCE, Drift
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import StoreError
 from comparo.judges import Judgement
+from comparo.judges.prices import Price
 from comparo.judges.simulated import Simulated
 from comparo.report import write_report
 from comparo.run.check import check
@@ -207,6 +208,15 @@ def test_a_run_that_grows_gives_a_changed_judge_a_voice_of_its_own(
     assert len(judge.asked) == before
     np.testing.assert_allclose(again.scores, ranking.scores)
     assert not check(folder, judge).is_changed
+
+
+@pytest.mark.long
+def test_a_folder_of_a_changed_judge_is_judged_again_and_may_change_again(tmp_path: Path) -> None:
+    judge, folder = Server(Simulated(noise=0.2)), tmp_path / "run"
+    rank({name: TEXTS[name] for name in list(TEXTS)[:12]}, "better", judge=judge, out=folder)
+    age(folder)
+    judge.now = Simulated(noise=0.2, bias=1.5, strength=0.5)
+    rank(TEXTS, "better", judge=judge, out=folder)
     assert rejudge(folder, Simulated(seed=1), budget=30).questions == 30
     # A second change, in a run that goes on with a larger budget.
     age(folder)
@@ -231,6 +241,25 @@ def test_a_judge_that_did_not_change_goes_on_as_one_voice(tmp_path: Path) -> Non
     before = len(judge.asked)
     rank(TEXTS, "better", judge=judge, out=folder)
     assert len(judge.asked) == before
+
+
+def test_what_a_check_costs_counts_in_dollars(tmp_path: Path) -> None:
+    @dataclass
+    class Priced(Server):
+        price = Price(1.0, 0.0)
+
+        def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
+            yield from (replace(one, cost=0.01) for one in super().judge(questions, prompt))
+
+    judge, folder = Priced(Simulated()), tmp_path / "run"
+    rank({name: TEXTS[name] for name in list(TEXTS)[:12]}, "better", judge=judge, out=folder)
+    age(folder)
+    before = len(judge.asked)
+    plan = prepare_rank(TEXTS, "better", judge=judge, budget="$0.505", out=folder)
+    plan.run()
+    assert plan.base.check_calls == 16
+    assert len(judge.asked) - before == 50
+    assert plan.base.loop.progress.cost == pytest.approx(0.50)
 
 
 def test_what_was_interrupted_a_moment_ago_and_what_cannot_change_is_not_checked(tmp_path: Path) -> None:

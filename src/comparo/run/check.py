@@ -6,8 +6,7 @@ of both, as of any two judges: the same texts link their scales.
 
 Which questions are asked again must not depend on their old answers: a question chosen because its answer was extreme
 would look changed. So half of the answers, drawn at random, predict the others, and of these the questions are drawn by
-the information that an answer has about a change: 1 + f² for a predicted difference f, times σ(f)·σ(−f) for a judge that
-decides.
+their information about a change: 1 + f² for a predicted difference f, times σ(f)·σ(−f) for a judge that decides.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ logger = logging.getLogger(__name__)
 class Check:
     """Old answers of some voices of one judge, some of which are asked again: at most so many `calls`.
 
-    `answers` are the first new answers, once `ask` was called.
+    Once `ask` was called, `answers` are the first new answers, and `paid` are all calls.
     """
 
     voices: Sequence[Voice]
@@ -63,6 +62,7 @@ class Check:
     calls: int
     rng: np.random.Generator
     answers: list[Judgement] = field(default_factory=list)
+    paid: list[Judgement] = field(default_factory=list)
 
     def ask(self) -> Drift:
         """Ask question after question until the evidence suffices or the calls are made."""
@@ -107,7 +107,8 @@ class Check:
         for voice in self.voices:
             own = [one.question for one in part if one.question.voice == voice.name]
             if own:
-                answers = _alone(voice.judge).judge(own, voice.prompt)
+                answers = list(_alone(voice.judge).judge(own, voice.prompt))
+                self.paid += answers
                 found |= {key_of(one.question): one for one in answers if not one.failed}
         return found
 
@@ -243,9 +244,14 @@ def _answered(folder: Path, names: Sequence[str | None]) -> tuple[datetime | Non
     return max(times, default=None), sum(count for _, count in rows)
 
 
-def check_before(task: Task, store: Store) -> Task:
-    """Check the judges of a run that adds to old answers; the task, with voices of their own for those that changed."""
-    due = calls_before(task, store.folder)
+def check_before(task: Task, store: Store) -> tuple[Task, list[Judgement]]:
+    """Check the judges of a run that adds to old answers.
+
+    Returns
+    -------
+    The task, with voices of their own for judges that changed, and the calls that are not among the run's answers.
+    """
+    due, paid = calls_before(task, store.folder), list[Judgement]()
     for judge in [judge for judge in task.judges if id(judge) in due]:
         voices = [voice for voice in task.voices if voice.judge is judge]
         names = {voice.name for voice in voices}
@@ -255,6 +261,7 @@ def check_before(task: Task, store: Store) -> Task:
         drift = found.ask()
         if not drift.is_changed:
             logger.info("%s: %s", judge.name, drift.sentence)
+            paid += found.paid
             continue
         logger.warning(
             f"{judge.name}: {drift.sentence}. Its old answers count as those of another judge, and the cache is not "
@@ -263,8 +270,9 @@ def check_before(task: Task, store: Store) -> Task:
         former = _set_aside(store, judge.name, sorted(names, key=str), drift)
         given = [_by(one, former.get(one.question.voice, one.question.voice)) for one in task.given]
         task = task_after(replace(task, given=tuple(given)), store.configuration)
+        paid += [one for one in found.paid if not any(one is kept for kept in found.answers)]
         store.add(_by(one, one.question.voice or judge.name) for one in found.answers)
-    return task
+    return task, paid
 
 
 def _by(answer: Judgement, voice: str | None) -> Judgement:

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -229,6 +229,13 @@ class Run:
         if self._priced:
             self.spending.settle(judgement)
         return is_new
+
+    def pay(self, calls: Iterable[Judgement]) -> None:
+        """Count what calls beside the questions of the run have cost, such as those of a check."""
+        for call in calls:
+            self.progress.cost += call.spent if call.spent > 0 else 0.0
+            if self._priced:
+                self.spending.settle(call)
 
     def _fill(self, asking: Asking) -> None:
         """Send the next rounds, and start new contexts while the judge has capacity; decide what a wave decides."""

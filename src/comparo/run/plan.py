@@ -144,15 +144,16 @@ class Plan:
                 store.write(VOTES, csv_text(task.votes.to_columns()))
             if storage.batch is None:
                 check_no_batch(store)
+            task, paid = self._restarted(task, store), list[Judgement]()
+            if self.check_calls and self._asks(task, store, limit):
+                task, paid = check_before(task, store)
+            self.task = task = self._restarted(task, store)
             with recalled(task, store):
-                self.task = self._restarted(task, store)
-                if self.check_calls and self._asks(store, limit):
-                    self.task = self._restarted(check_before(self.task, store), store)
-                task = self.task
                 if storage.batch is not None:
                     self.loop = BatchRun(task, store, watcher, storage.batch)
                 else:
                     self.loop = (CriteriaRun if self.is_several else Run)(task, store, watcher)
+                self.loop.pay(paid)
                 if limit is not None:
                     limit(self.loop)
                 logger.info(self._begin())
@@ -165,18 +166,19 @@ class Plan:
         is_restarted = self.restarts and CHANGED in store.configuration
         return replace(task, growth=None, given=()) if is_restarted else task
 
-    def _asks(self, store: Store, limit: Callable[[Run], None] | None) -> bool:
+    def _asks(self, task: Task, store: Store, limit: Callable[[Run], None] | None) -> bool:
         """Whether a judge is asked anything that neither the folder nor the cache answers; nothing is asked."""
-        trial, listener = Run(self.task, store), _Listener()
+        trial, listener = Run(task, store), _Listener()
         if limit is not None:
             limit(trial)
         trial._fill(cast(Asking, listener))
-        voices = {voice.name: voice for voice in self.task.voices}
+        voices = {voice.name: voice for voice in task.voices}
         asked = ((voices[question.voice], question) for question in listener.asked)
-        return any(
-            not isinstance(voice.judge, Recalling) or voice.judge.find(question, voice.prompt) is None
-            for voice, question in asked
-        )
+        with recalled(task, store):  # which forgets at the end what was looked for
+            return any(
+                not isinstance(voice.judge, Recalling) or voice.judge.find(question, voice.prompt) is None
+                for voice, question in asked
+            )
 
     def _store(self, notes: Mapping[str, Any]) -> Store:
         if self.is_several:

@@ -9,6 +9,7 @@ judges have noise of their own, or decide by chance.
 
 import argparse
 import math
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.prompts import Question, criterion_prompt
 from comparo.judges import Judge, Judgement
 from comparo.judges.replay import Replay
-from comparo.run.check import CALLS, Check
+from comparo.run.check import CALLS, Check, check
+from comparo.run.rank import rank
 from comparo.run.voices import Voice
 
 PANEL = Path(__file__).parents[2] / "shared" / "data" / "panel"
@@ -57,7 +59,7 @@ def _delay(run: Sequence[Judgement], judge: Judge, calls: int, rng: np.random.Ge
 class Noisy:
     """A judge of known scores whose answers to the same question differ: noise in logits, or decisions."""
 
-    name, ahead = "noisy", 64
+    name, ahead, cacheable = "noisy", 64, False
     settings: Mapping[str, Any] = {}
 
     def __init__(self, scores: Mapping[str, float], rng: np.random.Generator, kind: str, **change: float) -> None:
@@ -66,6 +68,7 @@ class Noisy:
             kind,
             {"bias": 0.0, "strength": 1.0, "noise": 0.3, "order": 0.0} | change,
         )
+        self.chooses = kind == "hard"
         own = self.change["order"]
         spread = float(np.std(list(scores.values())))
         self.scores = {
@@ -95,6 +98,20 @@ def simulated(kind: str, change: Mapping[str, float], draws: int, before: Mappin
         run = list(Noisy(scores, rng, kind, **before).judge(asked))
         found.append(_delay(run, Noisy(scores, rng, kind, **{**before, **change}), CALLS, rng))
     return found
+
+
+def adaptive(kind: str, draws: int) -> float:
+    """The share of false alarms where the run chose its pairs by its answers, to find the best five of 20 texts."""
+    alarms = 0
+    for seed in range(draws):
+        rng = np.random.default_rng(seed)
+        scores = {f"t{number}": float(score) for number, score in enumerate(rng.normal(size=20))}
+        judge = Noisy(scores, rng, kind, strength=2.0 if kind == "hard" else 1.0)
+        texts = {name: f"a story by {name}" for name in scores}
+        with tempfile.TemporaryDirectory() as folder:
+            rank(texts, "better", judge=judge, strategy="adaptive", goal="top-5", out=f"{folder}/run")
+            alarms += check(f"{folder}/run", judge, seed=seed).is_changed
+    return alarms / draws
 
 
 def rounding(noise: float, draws: int) -> float:
@@ -141,6 +158,8 @@ def main(draws: int) -> None:
     hard = {"no change": {}, "bias + 2": {"bias": 2.0}, "answers at random": {"strength": 0.0}}
     for name, change in hard.items():
         _row(f"decides, {name}", simulated("hard", change, 4 * draws, {"strength": 2.0}))
+    found = ", ".join(f"{kind}: {adaptive(kind, 3 * draws):.1%}" for kind in ("soft", "hard"))
+    print(f"\nRuns that chose their pairs by answers, false alarms: {found}")
     print(f"\nRounding of 0.06 logits that all new answers share: {rounding(0.06, 20 * draws):.1%} false alarms")
 
 

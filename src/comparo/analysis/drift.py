@@ -31,7 +31,7 @@ from comparo.types import Array
 
 ALARM = 0.05  # the chance of a false alarm, at most
 # τ in logits. Rounding of bfloat16 moves answers by 0.06 on average (docs/measurements/speed.md); if it moves all new
-# answers alike, 1 in 100 checks is a false alarm, and with τ = 0.1 it is 45 (python -m benchmarks.drift).
+# answers alike, 2% of checks are false alarms (python -m benchmarks.drift), and with τ = 0.1 more than half would be.
 TOLERANCE = 0.15
 ROUNDED = TOLERANCE**2 / 12  # the variance of an answer that is rounded to steps of τ
 ODD, LEANING, NEAR = (0.0, 1.0, 2.0), (-1.5, 0.0, 1.5), (0.0, 1.5)  # θ₁; θ₂ and θ₃, zero twice as probable; θ₄

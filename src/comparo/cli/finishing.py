@@ -36,6 +36,7 @@ from comparo.run.lineup_choice import LineupPlan
 from comparo.run.loop import Run
 from comparo.run.plan import (
     Plan,
+    check_words,
     equal_words,
     expense_words,
     first_question,
@@ -72,7 +73,7 @@ def print_plan(plan: Plan) -> None:
         console.print(sentence)
     calls = f"{expense.calls:,} calls at most{given_words(task) if task.growth is None else ' now'}"
     remember_probes(task.judges, None if plan.storage.fresh else plan.folder)
-    sentences = [f"{calls}, {expense_words(task)}", equal_words(task), longest_prompt_words(task)]
+    sentences = [f"{calls}, {expense_words(task)}", check_words(plan), equal_words(task), longest_prompt_words(task)]
     sentences += [task.injections, *price_sentences(task.judges)]
     sentences = [in_flags(sentence, FLAGS.get()) for sentence in sentences]
     if (question := first_question(task)) is not None:

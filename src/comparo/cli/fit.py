@@ -10,14 +10,16 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from comparo.analysis.own_family import OwnFamily, families_of, own_family
 from comparo.cli.criteria_output import answers_to, check_criterion, criteria_in, print_criteria_fit
 from comparo.cli.flags import names_in
-from comparo.cli.printing import Format, print_board, print_notes, print_ranking, print_text, say
+from comparo.cli.printing import Format, print_board, print_columns, print_notes, print_ranking, print_text, say
 from comparo.cli.settings import command_line
 from comparo.data.comparisons import Comparisons
 from comparo.data.control_terms import Numbers, columns_in
 from comparo.data.items import Items
 from comparo.data.joining import read_several
+from comparo.data.reading import read_columns
 from comparo.data.run_folder import database_of
 from comparo.data.writing import csv_text
 from comparo.methods import Method, quiet_fit
@@ -50,6 +52,7 @@ def fit_command(
     votes: list[Path] | None = None,
     leaderboard: bool = False,
     is_powered: Annotated[bool, typer.Option("--powered")] = False,
+    family: list[str] | None = None,
     these: bool = False,
     level: float = 0.95,
     top: Annotated[int | None, typer.Option(min=1)] = None,
@@ -96,6 +99,9 @@ def fit_command(
     leaderboard : Rank the items over all contexts too, as when systems (the items) answer many questions (contexts).
     is_powered : Instead: people's leaderboard from --votes, or from judges named by --people, with the other answers as
         help, of which nothing is assumed; says how many votes they saved.
+    family : For --leaderboard: families of judges and systems, OpenAI=gpt-3,gpt-4 by parts of their names, or a file
+        with columns name and family. Prints how much each judge favours its own, and a second leaderboard without
+        votes by a system's own family. May be repeated.
     these : For --leaderboard and --powered: intervals for these contexts only. Default: for all contexts that could
         have been drawn.
     level : Coverage of the intervals low to high, and what separates tiers.
@@ -135,6 +141,8 @@ def fit_command(
             f"--leaderboard is made by mixed or panel, not by {method}; leave --method or --leaderboard out"
         )
     chosen = _chosen(files, voice) if criterion is None else answers_to(files[0], criterion)
+    if family and (is_grouped or not leaderboard):
+        raise ValueError("--family belongs to --leaderboard, where the items are systems: without --groups")
     is_plain = not (prior or bias or people or control)
     are_votes = is_plain and method in (None, "mixed") and chosen.voted and chosen.hard
     method = "mixed" if are_votes else method or _usual(files, chosen, prior)
@@ -168,6 +176,8 @@ def fit_command(
         board = ranking.groups(contexts=over)  # says what is wrong where items cannot be compared
         if output == "table":
             print_board(board)
+        if family:
+            _print_families(own_family(chosen, _families(family, chosen), level=level), output)
     print_ranking(ranking, output, top)
     if voice or _folder(files) is not None:
         say(_fitted(chosen, files, ranking.method) + (f" to the criterion {criterion}" if criterion else ""))
@@ -182,6 +192,35 @@ def fit_command(
         say(f"Report: {written}")
     for sentence in (*told, *tie_sentences(ranking.ties), *control_sentences(ranking.control)):
         say(sentence)
+
+
+def _families(given: list[str], data: Comparisons) -> dict[Any, str]:
+    """The family of each judge and system: by parts of names, and by files with columns name and family."""
+    names = [*data.items.tolist(), *([] if data.judges is None else data.judges.tolist())]
+    parts = [text.partition("=") for text in given if "=" in text]
+    patterns = {name.strip(): [part.strip() for part in said.split(",") if part.strip()] for name, _, said in parts}
+    if empty := [name for name, said in patterns.items() if not name or not said]:
+        raise ValueError(f"--family {empty[0]}= names no systems; give parts of their names, as OpenAI=gpt-3,gpt-4")
+    found = families_of(names, patterns)
+    for path in (text for text in given if "=" not in text):
+        columns = read_columns(path, wanted=["name", "family"]).columns
+        if missing := [name for name in ("name", "family") if name not in columns]:
+            raise ValueError(f"--family {path} has no column {missing[0]!r}; it needs name and family")
+        listed = {str(name): str(of) for name, of in zip(columns["name"], columns["family"], strict=True)}
+        found |= {name: listed[str(name)] for name in names if str(name) in listed}
+    return found
+
+
+def _print_families(found: OwnFamily, output: Format) -> None:
+    """How much judges favour their own family, and the leaderboard without votes by a system's own family."""
+    if output == "table":
+        print_columns(found.to_columns())
+        print_text(
+            "\nWithout votes by a system's own family, in standard deviations, beside the scores by all judges:\n\n"
+        )
+        print_columns(found.board())
+        print_text("\n")
+    say(found.sentence)
 
 
 def _check_page(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""comparo runs: what was run and what is cached; a run's page made again, and its database repaired."""
+"""comparo runs: what was run and what is cached; a run's page made again, its database repaired, its judge checked."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -12,21 +12,30 @@ import typer
 from rich.live import Live
 
 from comparo.cli.flags import run_folder
+from comparo.cli.judge_flags import UncachedJudgeFlags
 from comparo.cli.printing import MINUTE, Console, print_table, print_text, rich_table, say
+from comparo.data.sanitize import visible
 from comparo.data.writing import csv_text
 from comparo.run.budget import dollars
 from comparo.run.cache import CACHE, clear, contents
+from comparo.run.check import CALLS, check
 from comparo.run.folders import ROOT, Summary, list_runs
+from comparo.run.plan import probe_judges
 from comparo.run.repair import repair
+from comparo.run.store import stored_items
 
+DRIFTED = 6  # the exit code of --check where the judge has changed
 REFRESH = 2.0  # seconds between two looks at the folders, on a terminal
 
 
 def runs_command(
+    context: typer.Context,
     path: Annotated[Path, typer.Argument(metavar="[PATH]")] = ROOT,
     is_watched: Annotated[bool, typer.Option("--watch")] = False,
     is_reported: Annotated[bool, typer.Option("--report")] = False,
     is_repaired: Annotated[bool, typer.Option("--repair")] = False,
+    is_checked: Annotated[bool, typer.Option("--check")] = False,
+    calls: int = CALLS,
     is_cached: Annotated[
         bool,
         typer.Option(
@@ -35,24 +44,29 @@ def runs_command(
     ] = False,
     removed: Annotated[str | None, typer.Option("--clear", metavar="JUDGE")] = None,
     output: Annotated[Literal["table", "csv"], typer.Option("--format")] = "table",
+    *,
+    asked: UncachedJudgeFlags,
 ) -> None:
     """The runs in a folder, the oldest first: judge, budget, how many judgements were answered and failed.
 
     Parameters
     ----------
-    path : The folder that holds the run folders; for --report and --repair a run folder, for --cached a file.
+    path : The folder that holds the run folders; for --report, --repair and --check a run folder, for --cached a file.
     is_watched : Show the list again and again, until interrupted, also while runs are going on; elsewhere than on a
         terminal once a minute.
     is_reported : Make the page of a run again, report.html in its folder.
     is_repaired : Of a run whose judgements.db is damaged, keep every judgement that can still be read. The damaged
         database is kept beside.
+    is_checked : Ask some of a run's questions again: is its judge, given by --judge with its options, still the same?
+        Exit code 6 where it has changed; at most 5% of checks say so of a judge that has not.
+    calls : For --check: how many calls are made at most; a change that is plain is seen after 10.
     removed : With --cached: remove the answers of this judge, as the table names it, or of all.
     output : How to print the list.
 
     Examples
     --------
     `comparo runs --watch`; `comparo runs --report comparo-runs/20260301-120000-stories`; `comparo runs --cached --clear
-    openai/gpt-4o-mini`
+    openai/gpt-4o-mini`; `comparo runs --check comparo-runs/20260301-120000-stories --judge openai/gpt-6-luna`
     """
     if removed is not None and not is_cached:
         raise ValueError("--clear removes answers from the cache; add --cached, or leave it out")
@@ -64,6 +78,8 @@ def runs_command(
         print_text(f"{write_report(run_folder(path))}\n")
     elif is_repaired:
         _repair(path)
+    elif is_checked:
+        _check(run_folder(path), asked, calls, context)
     elif path != ROOT and not path.is_dir():
         raise ValueError(f"{path} is not a folder; name the one that holds the run folders")
     elif is_watched:
@@ -88,6 +104,18 @@ def _print_cache(path: Path, removed: str | None) -> None:
     print_table(["judge", "answers", "first", "last", "cost"], rows)
     total = sum(one.answers for one in kept)
     print_text(f"{total:,} answers, {path.stat().st_size / 1e6:.1f} MB in {path}\n")
+
+
+def _check(run: Path, asked: UncachedJudgeFlags, calls: int, context: typer.Context) -> None:
+    if len(asked.judges) > 1:
+        raise ValueError("--check asks one judge of the run; give one --judge")
+    (judge,) = asked.load(stored_items(run), context)
+    getattr(judge, "ready", lambda: None)()
+    probe_judges([judge], run)
+    found = check(run, judge, calls=calls)
+    print_text(f"{visible(found.sentence)}\n")
+    if found.is_changed:
+        raise typer.Exit(DRIFTED)
 
 
 def _repair(run: Path) -> None:

@@ -28,7 +28,7 @@ from comparo.run.criteria_run import criteria_of
 from comparo.run.fit_policy import Fitting
 from comparo.run.growth import read_past
 from comparo.run.loop import Run
-from comparo.run.store import VOTES, read_configuration, read_judgements, stored_items
+from comparo.run.store import CHANGED, VOTES, read_configuration, read_judgements, stored_items
 from comparo.run.voices import comparisons
 from comparo.types import Array, LongIndex
 
@@ -111,7 +111,7 @@ class Record:
     @cached_property
     def judges(self) -> list[str]:
         """The names of the judges: the voices of a run, people, or the column judge of a file."""
-        names = self.identity.get("voices") or [self.identity["judge"]]
+        names = [*(self.identity.get("voices") or [self.identity["judge"]]), *(self.configuration.get(CHANGED) or ())]
         if self.is_fitted and self.ranking.comparisons.judges is not None:
             names = self.ranking.comparisons.judges.tolist()
         return [str(name) for name in names]

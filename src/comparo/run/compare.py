@@ -13,7 +13,7 @@ import html
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, groupby
 from typing import Any
@@ -435,6 +435,7 @@ def prepare_compare(
     kept = set(items.contexts.tolist()) | set(paired.same)
     most = budget if isinstance(budget, str) and budget.startswith("$") else "100%"
     plan = prepare_rank(items, criterion, budget=most, seed=seed, estimate="judge", **asked)
+    plan.base.restarts = True
     return ComparePlan(plan.base, paired, [key for key in order if key in kept], level, stop)
 
 
@@ -452,10 +453,12 @@ class ComparePlan:
         """Ask about the inputs in their order, until the answer is sure."""
         if self.base is None:
             return _duel(self.paired, self.order, None, self.level, None)
-        with self.base.started(watch) as run:
-            if self.stop:
-                run.may_begin = _Watch(self.paired, self.order, run, self.level).may_begin
+        with self.base.started(watch, self._limit if self.stop else None) as run:
             return _duel(self.paired, self.order, run, self.level, run.finish())
+
+    def _limit(self, run: Run) -> None:
+        """Let a run ask no further input once the answer is sure."""
+        run.may_begin = _Watch(self.paired, self.order, run, self.level).may_begin
 
 
 class _Watch:
@@ -509,7 +512,8 @@ class _Watch:
 def both_orders(run: Run, context: Any, one: Any, other: Any) -> list[Judgement]:
     """The last answers about two texts, with the one shown first and second; fewer where a question is open."""
     asked = (run.task.items.question(context, *names) for names in ((one, other), (other, one)))
-    return [run.known[number][-1] for number in map(key_of, asked) if number in run.known]
+    keys = (key_of(replace(question, voice=run.task.voices[0].name)) for question in asked)
+    return [run.known[key][-1] for key in keys if key in run.known]
 
 
 def preferred(both: Sequence[Judgement]) -> tuple[float, float] | None:

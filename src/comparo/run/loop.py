@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -73,7 +73,8 @@ class Run:
         own = (one for one in self.judgements if one.question.voice in voices)
         paid, spent = paid_and_spent(own, store.configuration)
         growth = task.growth
-        made, (was_paid, was_spent) = (0, (0.0, 0.0)) if growth is None else (len(task.given), growth.paid)
+        own_given = [one for one in task.given if one.question.voice in voices]
+        made, (was_paid, was_spent) = (0, (0.0, 0.0)) if growth is None else (len(own_given), growth.paid)
         total = made + expense.calls + sum(key[-1] not in voices for key in self.known)
         self.progress = Progress(total, len(last) - failed, failed, max(0.0, spent - was_spent))
         at_once = sum(getattr(judge, "concurrency", judge.ahead) for judge in task.judges)
@@ -100,8 +101,8 @@ class Run:
         self.rounds: dict[Any, Rounds] = {}
         costs = {str(voice): cost for voice, cost in expense.costs.items()}
         self._allocation = Allocation(costs, str(task.bias)) if task.is_panel else None
-        if self._allocation is not None and task.given:
-            self._allocation.decide(list(task.given), [])
+        if self._allocation is not None and own_given:
+            self._allocation.decide(own_given, [])
         self._systems = task.systems() if task.compares_groups else None
         self._stops = Stops(task, self.rounds, self._allocation, self._systems) if task.waits else None
         self._moved: dict[Any, None] = {}  # contexts with an answer that was not looked at yet
@@ -117,6 +118,8 @@ class Run:
         # Whether a context is asked; None where that is not known yet.
         self.may_begin: Callable[[Any], bool | None] = lambda _: True
         self._priced = task.budget.is_limit
+        # The voice of pairs that name none, where a folder has answers of others too.
+        self._voice = None if task.is_panel or hasattr(task, "pairs") else task.voices[0].name
 
     def go(self) -> Ranking:
         """Ask all questions, repeat the failed ones once, and return the ranking."""
@@ -211,7 +214,7 @@ class Run:
         self._open.pop(key_of(question), None)
         self.progress.asked += was_asked
         if self._book(judgement):
-            self.rounds[question.context].answer(_ask(question), judgement)
+            self.rounds[question.context].answer(self._pair(question), judgement)
             self._moved[question.context] = None
 
     def _book(self, judgement: Judgement) -> bool:
@@ -226,6 +229,13 @@ class Run:
         if self._priced:
             self.spending.settle(judgement)
         return is_new
+
+    def pay(self, calls: Iterable[Judgement]) -> None:
+        """Count what calls beside the questions of the run have cost, such as those of a check."""
+        for call in calls:
+            self.progress.cost += call.spent if call.spent > 0 else 0.0
+            if self._priced:
+                self.spending.settle(call)
 
     def _fill(self, asking: Asking) -> None:
         """Send the next rounds, and start new contexts while the judge has capacity; decide what a wave decides."""
@@ -258,7 +268,7 @@ class Run:
         if self._allocation is None or isinstance(selector, Given):
             self.rounds[context] = Rounds(selector, calls, size, waits=self._stops is not None, given=given)
         else:
-            asked = [_ask(one.question) for one in given]
+            asked = [self._pair(one.question) for one in given]
             chorus = Chorus(selector, self._allocation.shares, len(self.rounds), asked, self._alike, orders == "both")
             size = max(size, 2 * len(self.task.voices))
             self.rounds[context] = Rounds(chorus, calls, size, waits=True, returned=True, given=given)
@@ -290,7 +300,7 @@ class Run:
             for pair in pairs:
                 first, second, *voice = pair
                 question = self.task.items.question(context, first, second)
-                question = replace(question, voice=voice[0]) if voice else question
+                question = replace(question, voice=voice[0] if voice else self._voice)
                 if answers := self.known.get(key_of(question)):
                     # Later rounds were chosen from the first answer, even if it failed and was answered later.
                     rounds.answer(pair, answers[0])
@@ -341,8 +351,7 @@ class Run:
         question = self.task.items.question(asked.context, asked.first, asked.second)
         return replace(question, voice=asked.voice)
 
-
-def _ask(question: Question) -> Pair:
-    """The question as its rounds know it."""
-    pair = question.first, question.second
-    return pair if question.voice is None else (*pair, question.voice)
+    def _pair(self, question: Question) -> Pair:
+        """The question as its rounds know it."""
+        pair = question.first, question.second
+        return pair if question.voice == self._voice else (*pair, question.voice)

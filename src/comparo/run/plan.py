@@ -12,17 +12,18 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Question
-from comparo.data.run_folder import key_of
+from comparo.data.run_folder import DATABASE, key_of
 from comparo.data.writing import csv_text
 from comparo.errors import JudgeError, StoreError
 from comparo.judges import Judge, Judgement, Probe
@@ -32,13 +33,14 @@ from comparo.run.batch import BatchRun, Mode, check_batch
 from comparo.run.batch_transport import check_no_batch
 from comparo.run.budget import PROBES, dollars
 from comparo.run.cache import Cache, Recalling, head_of, key_of_answer
+from comparo.run.check import calls_before, check_before, task_after
 from comparo.run.criteria_run import CriteriaRun, CriteriaStore
 from comparo.run.files import set_aside
 from comparo.run.folders import choose_folder
 from comparo.run.loop import Run
 from comparo.run.progress import Watch, watching
 from comparo.run.resume import grown, growth_sentence, open_grown
-from comparo.run.store import VOTES, Store, count_judgements, read_configuration
+from comparo.run.store import CHANGED, VOTES, Store, count_judgements, read_configuration
 from comparo.run.task import CHARACTERS, Expense, Task
 from comparo.run.worker import Asking
 
@@ -83,7 +85,8 @@ class Plan:
     """A run that is checked and counted, and has not asked anything.
 
     `given` are answers of other voices that are stored first; `loop` is the run once it has begun. `judges` are those
-    of the task at their ordinary price, at which they are probed.
+    of the task at their ordinary price, at which they are probed. A plan that `restarts` asks a judge that has changed
+    everything again, because its answers alone decide.
     """
 
     task: Task
@@ -93,6 +96,7 @@ class Plan:
     judges: Sequence[Judge]
     given: Sequence[Judgement] = ()
     loop: Run | None = None
+    restarts: bool = False
 
     @property
     def base(self) -> Plan:
@@ -109,9 +113,19 @@ class Plan:
         with self.started(watch) as run:
             return run.finish()
 
+    @cached_property
+    def check_calls(self) -> int:
+        """How many calls check at most that the judges are those of the answers in the folder."""
+        if self.storage.batch is not None or self.storage.fresh:
+            return 0
+        return sum(calls_before(self.task, self.folder).values())
+
     @contextmanager
-    def started(self, watch: Watch = None) -> Iterator[Run]:
-        """Probe the judges and open the folder; `watch` sees how the run ended."""
+    def started(self, watch: Watch = None, limit: Callable[[Run], None] | None = None) -> Iterator[Run]:
+        """Probe the judges and open the folder; `watch` sees how the run ended, `limit` sets when the run stops.
+
+        Where the run would add to old answers, the judges are checked first.
+        """
         task, storage = self.task, self.storage
         for judge in task.judges:
             getattr(judge, "ready", lambda: None)()
@@ -129,15 +143,41 @@ class Plan:
                 store.write(VOTES, csv_text(task.votes.to_columns()))
             if storage.batch is None:
                 check_no_batch(store)
+            task, paid = self._restarted(task, store), list[Judgement]()
+            if self.check_calls and self._asks(task, store, limit):
+                task, paid = check_before(task, store)
+            self.task = task = self._restarted(task, store)
             with recalled(task, store):
                 if storage.batch is not None:
                     self.loop = BatchRun(task, store, watcher, storage.batch)
                 else:
                     self.loop = (CriteriaRun if self.is_several else Run)(task, store, watcher)
+                self.loop.pay(paid)
+                if limit is not None:
+                    limit(self.loop)
                 logger.info(self._begin())
                 yield self.loop
                 if watcher is not None:
                     watcher(self.loop.progress)
+
+    def _restarted(self, task: Task, store: Store) -> Task:
+        """The task without answers from before, where a judge that changed is asked everything again."""
+        is_restarted = self.restarts and CHANGED in store.configuration
+        return replace(task, growth=None, given=()) if is_restarted else task
+
+    def _asks(self, task: Task, store: Store, limit: Callable[[Run], None] | None) -> bool:
+        """Whether a judge is asked anything that neither the folder nor the cache answers; nothing is asked."""
+        trial, listener = Run(task, store), _Listener()
+        if limit is not None:
+            limit(trial)
+        trial._fill(cast(Asking, listener))
+        voices = {voice.name: voice for voice in task.voices}
+        asked = ((voices[question.voice], question) for question in listener.asked)
+        with recalled(task, store):  # which forgets at the end what was looked for
+            return any(
+                not isinstance(voice.judge, Recalling) or voice.judge.find(question, voice.prompt) is None
+                for voice, question in asked
+            )
 
     def _store(self, notes: Mapping[str, Any]) -> Store:
         if self.is_several:
@@ -179,6 +219,8 @@ def prepare(task: Task, storage: Storage = IN_MEMORY) -> Plan:
         folder = choose_folder(storage.name, task.identity, storage.fresh)
     if task.grows and not storage.fresh:
         task = grown(task, folder, storage.allow_changes)
+    if folder is not None and (folder / DATABASE).is_file() and not storage.fresh:
+        task = task_after(task, read_configuration(folder))
     if storage.batch is not None and task.growth is not None:
         raise ValueError("`batch` cannot place new items: each of their pairs goes by answers; leave it out")
     return Plan(task, task.expense, storage, folder, judges)
@@ -335,6 +377,17 @@ def given_words(task: Task) -> str:
     """How many of a run's calls were answered before, to be put after their number."""
     where = "in the audition" if task.growth is None else "before"
     return f", {len(task.given):,} of them answered {where}" if task.given else ""
+
+
+def check_words(plan: Plan) -> str:
+    """How many calls check the judges before the others are made; "" where none do.
+
+    Examples
+    --------
+        at most 16 calls more check that the judge still answers as before
+    """
+    calls = plan.check_calls
+    return f"at most {calls} calls more check that the judge still answers as before" if calls else ""
 
 
 def expense_words(task: Task) -> str:

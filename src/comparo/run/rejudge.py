@@ -28,7 +28,7 @@ from comparo.run.budget import Budget
 from comparo.run.plan import Plan, Storage, prepare
 from comparo.run.progress import Watch
 from comparo.run.scheduling import Pair
-from comparo.run.store import read_configuration, read_judgements, stored_items
+from comparo.run.store import CHANGED, read_configuration, read_judgements, stored_items
 from comparo.run.task import DEFAULT_LEAST_MASS, Expense, Task
 from comparo.run.voices import Asked, Voice, comparisons, make_judges
 from comparo.types import Array
@@ -198,6 +198,8 @@ def _task(folder: Path, judge: Judge, wording: str | None, budget: Budget) -> tu
     voices = identity.get("voices") or {
         identity["judge"]: {name: identity[name] for name in ("judge", "settings", "prompt")}
     }
+    changed = configuration.get(CHANGED) or {}
+    voices = voices | {name: voices[one["voice"]] for name, one in changed.items()}
     names = {name: name for name in voices}
     name = judge.name
     if name in names and prompt != old:

@@ -244,7 +244,9 @@ class Stops:
             return False
         if self.allocation is not None:
             so_far, last = (self._judgements(rounds) for rounds in (slice(wave), slice(wave - 1, wave)))
-            self.allocation.decide([*self.task.given, *so_far], last)
+            names = {voice.name for voice in self.task.voices}
+            given = [one for one in self.task.given if one.question.voice in names]
+            self.allocation.decide([*given, *so_far], last)
         reached: set[Any] = set()
         if self.task.until is not None or self.systems is not None:
             answers = [one for context in self._sizes for one in self.rounds[context].answers(wave)]

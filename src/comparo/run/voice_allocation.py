@@ -139,10 +139,11 @@ class Chorus:
         self._steps = self._teams = number
         seen: set[tuple[Any, Any]] = set()
         for first, second, voice in given:
-            if is_both or (second, first) not in self._asked[voice]:  # one order of a pair is enough
+            if is_both or (second, first) not in self._asked.get(voice, ()):  # one order of a pair is enough
                 self._pairs += [] if (first, second) in seen else [(first, second)]
                 seen.add((first, second))
-                self._ask((first, second), voice)
+                if voice in self._asked:  # else a judge before it changed
+                    self._ask((first, second), voice)
 
     @property
     def remaining(self) -> int:

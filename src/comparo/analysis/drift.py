@@ -1,0 +1,196 @@
+"""Is it still the same judge? A test on answers to the same questions, old and new, that may be looked at at any time.
+
+A question has one old answer and m new ones, v_0, v_1 … v_m in logits. If the judge is the same, all m + 1 are draws of
+one law, and which of them is the old one is a fair lottery. A bettor who predicts the old one with probability q wins
+the factor
+
+    (m + 1)·q(old | the values, without their labels),    q_j ∝ exp(θ₁·odd_j + θ₂·first_j + θ₃·order_j + θ₄·near_j).
+
+    odd_j    log((|v_j − mean of the others| + τ) / (range of the others + τ)): does j stand apart?
+    first_j  (v_j − mean of the others) / range of all: does j favour the text shown first?
+    order_j  first_j·2f/(1 + |f|), with f the difference of the texts by other old answers: does j favour their order?
+    near_j   −log(|v_j − f − γ| + ½), with γ the position bias of other old answers: is j what they predict?
+
+The evidence E is the mean of the bettors' capitals over a grid of θ. If the judge is the same, the chance that E ever
+reaches 1/α is at most α (Ville), whatever its noise. A judge without noise that changes shows its change by `odd` after
+four or five questions; one that decides by chance needs many more. Values within τ of each other do not count: rounding
+depends on the server's batches, and may be the same in all new answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+from scipy.special import fdtri, logsumexp
+
+from comparo.analysis.sequential import ROUNDING
+from comparo.types import Array
+
+ALARM = 0.05  # the chance of a false alarm, at most
+# τ in logits. Rounding of bfloat16 moves answers by 0.06 on average (docs/measurements/speed.md); if it moves all new
+# answers alike, 2% of checks are false alarms (python -m benchmarks.drift), and with τ = 0.1 more than half would be.
+TOLERANCE = 0.15
+ROUNDED = TOLERANCE**2 / 12  # the variance of an answer that is rounded to steps of τ
+ODD, LEANING, NEAR = (0.0, 1.0, 2.0), (-1.5, 0.0, 1.5), (0.0, 1.5)  # θ₁; θ₂ and θ₃, zero twice as probable; θ₄
+REACH = 1.96  # standard errors on either side of an estimate, for 95%
+NEARBY = 0.5  # logits from a prediction that are all the same: those of a fit to few answers are no better
+FEWEST = 4  # questions for an estimate of what changed
+
+
+@dataclass(frozen=True, eq=False)
+class Drift:
+    """Old and new answers to the same questions, in the order they were asked.
+
+    Parameters
+    ----------
+    old : The old answers, in logits (n,).
+    new : The new answers to each question, (n, m).
+    expected : The difference f of the texts by other old answers, in logits (n,); zero where unknown.
+    leaning : The position bias γ of other old answers.
+    models : The names of the model in old replies, and those in new replies that are not among them.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> old = rng.normal(size=20)
+    >>> same, other = Drift(old, np.stack([old, old], axis=1)), Drift(old, np.stack([old + 1, old + 1], axis=1))
+    >>> same.is_changed, other.is_changed, other.alarm_after
+    (False, True, 8)
+    """
+
+    old: Array
+    new: Array
+    expected: Array | None = None
+    leaning: float = 0.0
+    models: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+
+    @property
+    def calls(self) -> int:
+        """How many new answers there are."""
+        return int(self.new.size)
+
+    @cached_property
+    def evidence(self) -> Array:
+        """E after each question, (n,): how many times as probable the labels are to bettors as to a fair lottery."""
+        theta = np.array(list(product(ODD, LEANING, LEANING, NEAR)))
+        prior = np.prod(np.where(theta[:, 1:3] == 0, 2.0, 1.0), axis=1)
+        scores = np.einsum("gk,knj->gnj", theta, self._features)
+        won = scores[:, :, 0] - logsumexp(scores, axis=2) + np.log(scores.shape[2])
+        capital = np.cumsum(won, axis=1) + np.log(prior / prior.sum())[:, None]
+        return np.asarray(np.exp(logsumexp(capital, axis=0)))
+
+    @cached_property
+    def _features(self) -> Array:
+        """odd, first, order and near of each answer of each question, (4, n, m + 1); the old one is the first."""
+        values = np.column_stack([self.old, self.new])
+        others = [np.delete(values, place, axis=1) for place in range(values.shape[1])]
+        apart = values - np.column_stack([np.mean(rest, axis=1) for rest in others])
+        ranges = np.column_stack([np.ptp(rest, axis=1) for rest in others])
+        whole = np.ptp(values, axis=1)[:, None]
+        odd = np.log((np.abs(apart) + TOLERANCE) / (ranges + TOLERANCE))
+        first = apart / np.maximum(whole, TOLERANCE)
+        f = self._differences[:, None]
+        near = -np.log(np.abs(values - f - self.leaning) + NEARBY)
+        return np.where(whole > TOLERANCE, np.stack([odd, first, first * 2 * f / (1 + np.abs(f)), near]), 0.0)
+
+    @property
+    def _differences(self) -> Array:
+        return np.zeros(len(self.old)) if self.expected is None else self.expected
+
+    @property
+    def alarm_after(self) -> int | None:
+        """The number of calls after which E reached 1/α; None where it did not."""
+        reached = np.flatnonzero(self.evidence >= (1 - ROUNDING) / ALARM)
+        return int(reached[0] + 1) * self.new.shape[1] if len(reached) else None
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the judge has changed: by its answers, or by the name that the server gives its model."""
+        return self.alarm_after is not None or bool(self.models[1])
+
+    @cached_property
+    def bias(self) -> tuple[float, float, float]:
+        """How many logits more the text shown first gains than before, with its 95% interval."""
+        return self._coefficient(0)
+
+    @cached_property
+    def sharpness(self) -> tuple[float, float, float]:
+        """By how much differences of texts count more, as a share of what they counted, with its 95% interval."""
+        scale = self._line(self.old)[0][1]
+        shift, low, high = (value / abs(scale) if scale else np.nan for value in self._coefficient(1))
+        return shift, low, high
+
+    @property
+    def noise(self) -> float:
+        """The standard deviation of new answers to one question, in logits; NaN where each was asked once."""
+        return float(np.sqrt(np.mean(np.var(self.new, axis=1, ddof=1)))) if self.new.shape[1] > 1 else float("nan")
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """What has changed, where the judge has: the parts that are larger than chance."""
+        if not self.is_changed:
+            return ()
+        found = []
+        before, now = self.models
+        if now:
+            found.append(f"the server's model: {', '.join(before) or 'not named'} before, {', '.join(now)} now")
+        if len(self.old) < FEWEST:
+            return tuple(found)
+        if self.bias[1] > 0 or self.bias[2] < 0:
+            gain = "{:+.2f} logits ({:+.2f} to {:+.2f})".format(*self.bias)
+            found.append(f"position bias: the text shown first gains {gain}")
+        if self.sharpness[1] > 0 or self.sharpness[2] < 0:
+            found.append("sharpness: differences count {:+.0%} ({:+.0%} to {:+.0%})".format(*self.sharpness))
+        more, less = self._unexplained
+        if less:
+            found.append(f"noise: new answers to one question have a standard deviation of {self.noise:.2f} logits")
+        elif more:
+            found.append(f"order of texts: correlation {self._correlation:.2f} of old and new answers")
+        return tuple(found) or ("single answers: none of bias, sharpness, noise and order alone",)
+
+    @property
+    def sentence(self) -> str:
+        """The verdict."""
+        if self.is_changed:
+            after = self.alarm_after or self.calls
+            return f"the judge has changed (seen after {after} calls): {'; '.join(self.changes)}"
+        most = float(np.max(self.evidence, initial=1.0))
+        return (
+            f"no change of the judge was found in {self.calls} calls on {len(self.old)} questions (evidence {most:.2g} "
+            f"of {1 / ALARM:.0f})"
+        )
+
+    @property
+    def _correlation(self) -> float:
+        mean = np.mean(self.new, axis=1)
+        both = np.std(mean) > 0 and np.std(self.old) > 0
+        return float(np.corrcoef(self.old, mean)[0, 1]) if both else float("nan")
+
+    def _line(self, values: Array) -> tuple[Array, Array, Array]:
+        """The least-squares line of values (n,) on f: its two coefficients, their standard errors, the residuals."""
+        f = self._differences
+        design = np.column_stack([np.ones(len(f)), f]) if np.std(f) > 0 else np.ones((len(f), 1))
+        found, *_ = np.linalg.lstsq(design, values, rcond=None)
+        left = values - design @ found
+        variance = max(float(left @ left) / max(len(f) - design.shape[1], 1), ROUNDED)
+        errors = np.sqrt(variance * np.diag(np.linalg.inv(design.T @ design)))
+        return np.append(found, 0.0)[:2], np.append(errors, 0.0)[:2], left
+
+    def _coefficient(self, place: int) -> tuple[float, float, float]:
+        found, errors, _ = self._line(np.mean(self.new, axis=1) - self.old)
+        value, reach = float(found[place]), REACH * float(errors[place])
+        return value, value - reach, value + reach
+
+    @property
+    def _unexplained(self) -> tuple[bool, bool]:
+        """Whether old and new answers differ by more, and by less, than new ones among themselves, by an F test."""
+        n, m = self.new.shape
+        if m < 2:
+            return False, False
+        left = self._line(np.mean(self.new, axis=1) - self.old)[2]
+        ratio = max(float(left @ left) / (n - 2), ROUNDED) / ((1 + 1 / m) * max(self.noise**2, ROUNDED))
+        degrees = n - 2, n * (m - 1)
+        return ratio > float(fdtri(*degrees, 1 - ALARM)), ratio < float(fdtri(*degrees, ALARM))

@@ -1,0 +1,267 @@
+"""Do judges favour systems of their own family? The effect with an interval, and the votes without it.
+
+Judge r gives system i the score s_ri, from its votes alone. t_i is the mean score by other judges that are not of the
+family of i, each in standard deviations over the systems of no judge's family, because some judge more sharply than
+others. Over the S systems,
+
+    s_ri = c_r + a_r·t_i + β_r·[i is of the family of r] + u_ri,
+
+with β_r the effect of the own family in logits. What judge r thinks of single systems, u_ri, is the chance that β is
+measured against: least squares with S − 3 degrees of freedom. So a judge that likes one system of its family no more
+than it likes some others is not accused, however many votes there are.
+
+Leaving votes by a system's own family out of one fit would not do: the votes that remain of its systems are those of
+other judges, which may judge more sharply or less. So the leaderboard without them ranks by t_i over all judges. Its
+errors are those of a jackknife over parts of the contexts.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri, stdtr, stdtrit
+
+from comparo.data.comparisons import Comparisons
+from comparo.methods import quiet_fit
+from comparo.rounding import merge_ties
+from comparo.types import Array, Mask
+
+PARTS = 20  # of the contexts, each of which the jackknife leaves out once
+FEWEST = 5  # systems: three coefficients, and two degrees of freedom for the interval
+
+
+@dataclass(frozen=True, eq=False)
+class OwnFamily:
+    """How much each judge that has a family prefers its own.
+
+    Parameters
+    ----------
+    judge, family : The judges and their families, (J,).
+    effect, low, high : β in logits, and its interval of coverage `level`, each (J,); NaN where it cannot be estimated.
+    probability : The chance of such an effect, on either side, where there is none, (J,).
+    own, others : How many systems of its family and of others a judge compared, (J,).
+    data, is_own : All comparisons, and for each of their judges the systems of its family, (R, N).
+    """
+
+    judge: NDArray[Any]
+    family: NDArray[Any]
+    effect: Array
+    low: Array
+    high: Array
+    probability: Array
+    own: NDArray[np.int64]
+    others: NDArray[np.int64]
+    data: Comparisons
+    is_own: Mask
+    level: float
+
+    @property
+    def is_found(self) -> Mask:
+        """The judges with an effect beyond chance, (J,), by Holm's rule: at most 1 − level that any is wrong."""
+        order = np.argsort(np.where(np.isnan(self.probability), 1.0, self.probability), kind="stable")
+        tested = int(np.count_nonzero(~np.isnan(self.probability)))
+        found = np.zeros(len(order), dtype=bool)
+        for rank, place in enumerate(order[:tested].tolist()):
+            if not self.probability[place] <= (1 - self.level) / (tested - rank):
+                break
+            found[place] = True
+        return found
+
+    def to_columns(self) -> dict[str, NDArray[Any]]:
+        """A row per judge: judge, family, own, others, effect, low, high, found."""
+        names = ("judge", "family", "own", "others", "effect", "low", "high")
+        return {name: getattr(self, name) for name in names} | {"found": self.is_found}
+
+    @property
+    def without(self) -> Comparisons:
+        """The comparisons without those in which a judge meets its own family."""
+        data = self.data
+        meets = self.is_own[data.judged_by, data.first] | self.is_own[data.judged_by, data.second]
+        return data.take(~meets)
+
+    def board(self) -> dict[str, NDArray[Any]]:
+        """The systems by their mean score over judges, in standard deviations, without and with their own family.
+
+        A row per system, the best first: system, score, low and high without judges of its family, its rank, and its
+        score and rank by all judges.
+        """
+        data, every = self.data, np.zeros_like(self.is_own)
+        score, score_all = (_means(data, left_out) for left_out in (self.is_own, every))
+        part = (np.arange(len(data)) if data.context is None else data.context) % PARTS
+        again = np.array([_means(data.take(part != number), self.is_own) for number in np.unique(part)])
+        error = np.sqrt((len(again) - 1) * np.var(again, axis=0))
+        reach = float(ndtri((1 + self.level) / 2)) * error
+        columns = {"system": data.items, "score": score, "low": score - reach, "high": score + reach}
+        columns |= {"rank": _ranks(score), "score_all": score_all, "rank_all": _ranks(score_all)}
+        order = np.argsort(columns["rank"], kind="stable")
+        return {name: column[order] for name, column in columns.items()}
+
+    @property
+    def sentence(self) -> str:
+        """The verdict."""
+        if np.isnan(self.effect).all():
+            return f"whether judges favour their own family is open: that takes {FEWEST} systems that others judged too"
+        rows = zip(self.judge, self.family, self.effect, strict=True)
+        named = [f"{judge} gives {family} {by:+.2f} logits" for judge, family, by in rows]
+        found = [name for name, is_found in zip(named, self.is_found, strict=True) if is_found]
+        return f"own family, beyond chance: {'; '.join(found) or 'no judge favours its own'}"
+
+
+def families_of(names: Iterable[Any], patterns: Mapping[str, Sequence[str]]) -> dict[Any, str]:
+    """The family of each name that contains one of the family's patterns, in upper or lower case.
+
+    Raises
+    ------
+    ValueError
+        If a name belongs to two families.
+
+    Examples
+    --------
+    >>> families_of(["gpt-4", "claude-v1", "koala"], {"OpenAI": ["gpt-"], "Anthropic": ["Claude"]})
+    {'gpt-4': 'OpenAI', 'claude-v1': 'Anthropic'}
+    """
+    found: dict[Any, str] = {}
+    for name in names:
+        own = [family for family, parts in patterns.items() if any(part.lower() in str(name).lower() for part in parts)]
+        if len(own) > 1:
+            raise ValueError(f"{name!r} belongs to the families {own[0]!r} and {own[1]!r}; make the patterns longer")
+        if own:
+            found[name] = own[0]
+    return found
+
+
+def own_family(data: Comparisons, family: Mapping[Any, str], *, level: float = 0.95) -> OwnFamily:
+    """Estimate how much each judge favours the systems of its own family.
+
+    Parameters
+    ----------
+    data
+        Comparisons by several judges; the items are systems.
+    family
+        The family of judges and systems by name; those without one have none.
+    level
+        The coverage of intervals.
+
+    Returns
+    -------
+    OwnFamily
+
+    Raises
+    ------
+    ValueError
+        If there is no judge whose family has a system, or the answers are about more than two texts.
+
+    Examples
+    --------
+    >>> rows = [(one, other, 0.7 if one < other else 0.3, judge)
+    ...         for one in "abcdef" for other in "abcdef" if one != other for judge in ("x", "y", "z")]
+    >>> data = Comparisons.from_columns(*zip(*[row[:3] for row in rows]), judge=[row[3] for row in rows])
+    >>> found = own_family(data, {"x": "one", "a": "one", "f": "one"})
+    >>> found.judge.tolist(), abs(found.effect).round(3).tolist(), len(data) - len(found.without)
+    (['x'], [0.0], 18)
+    """
+    if data.judges is None:
+        raise ValueError("an effect of the own family needs a column judge; there is none")
+    if data.lineup is not None:
+        raise ValueError("an effect of the own family is estimated from pairs, and there are line-ups")
+    kinds: list[str | None] = [family.get(name) for name in data.items.tolist()]
+    codes = {kind: code for code, kind in enumerate(dict.fromkeys(kinds)) if kind is not None}
+    of_item = np.array([-1 if kind is None else codes[kind] for kind in kinds])
+    names = data.judges.tolist()
+    of_judge = np.array([codes.get(str(family.get(name)), -2) for name in names])
+    judges = np.flatnonzero(of_judge >= 0)
+    if not len(judges):
+        raise ValueError("no judge is of the family of a system; name families that judges and systems share")
+    is_own = of_judge[:, None] == of_item
+    scores = _scores_by_judges(data)
+    relative = _standardised(scores, ~np.any(is_own, axis=0))
+    rows = []
+    for judge in judges.tolist():
+        others = np.where(is_own, np.nan, relative)
+        others[judge] = np.nan
+        known = ~np.isnan(scores[judge]) & ~np.isnan(others).all(axis=0)
+        seen = np.nanmean(others[:, known], axis=0)
+        rows.append(_effect(scores[judge, known], seen, is_own[judge, known].astype(float), level))
+    effect, low, high, probability, own, others = (np.array(column) for column in zip(*rows, strict=True))
+    return OwnFamily(
+        data.judges[judges],
+        np.array([family[names[judge]] for judge in judges.tolist()], dtype=object),
+        effect,
+        low,
+        high,
+        probability,
+        own,
+        others,
+        data,
+        is_own,
+        level,
+    )
+
+
+def _effect(values: Array, seen: Array, mine: Array, level: float) -> tuple[float, float, float, float, int, int]:
+    """β with its interval and probability, and how many systems of the own and of other families it is from.
+
+    `values` (S,) are the scores by the judge, `seen` those by others, `mine` is 1 for systems of the judge's family.
+    """
+    count = int(np.sum(mine)), int(np.sum(1 - mine))
+    nothing = np.nan, np.nan, np.nan, np.nan, *count
+    design = np.column_stack([np.ones(len(values)), seen, mine])
+    if len(values) < FEWEST or np.linalg.matrix_rank(design) < design.shape[1]:
+        return nothing
+    degrees = len(values) - design.shape[1]
+    found = np.linalg.lstsq(design, values, rcond=None)[0]
+    left = values - design @ found
+    error = float(np.sqrt(left @ left / degrees * np.linalg.inv(design.T @ design)[2, 2]))
+    effect, reach = float(found[2]), float(stdtrit(degrees, (1 + level) / 2)) * error
+    probability = float(2 * stdtr(degrees, -abs(effect) / error)) if error > 0 else float(effect == 0)
+    return effect, effect - reach, effect + reach, probability, *count
+
+
+def _scores_by_judges(data: Comparisons) -> Array:
+    """The score of each system by each judge, (R, N); NaN where there is none."""
+    return np.array(
+        [_scores(data.take(data.judged_by == judge)) for judge in range(0 if data.judges is None else len(data.judges))]
+    )
+
+
+def _means(data: Comparisons, left_out: Mask) -> Array:
+    """The mean relative score of each system over judges, but for those (R, N) that are left out, (N,)."""
+    relative = _standardised(_scores_by_judges(data), ~np.any(left_out, axis=0))
+    counted = ~left_out & ~np.isnan(relative)
+    total = np.sum(np.where(counted, relative, 0.0), axis=0)
+    number = np.sum(counted, axis=0)
+    return np.asarray(np.divide(total, number, out=np.full(len(total), np.nan), where=number > 0))
+
+
+def _ranks(scores: Array) -> NDArray[np.int64]:
+    """The rank of each score, 1 for the highest; equals share the best, and those without a score are last."""
+    known = merge_ties(np.where(np.isnan(scores), -np.inf, scores))
+    return np.array([1 + int(np.count_nonzero(known > one)) for one in known.tolist()])
+
+
+def _scores(votes: Comparisons) -> Array:
+    """The score of each system by the votes of a judge in all contexts together, (N,); NaN outside the largest part."""
+    found = np.full(len(votes.items), np.nan)
+    if len(votes):
+        ranking = quiet_fit(
+            replace(votes, contexts=None, context=None, judges=None, judge=None), "poe-bt", bias="joint"
+        )
+        component = ranking.graph.component
+        place = {name: number for number, name in enumerate(votes.items.tolist())}
+        for node in np.flatnonzero(component == np.argmax(np.bincount(component))).tolist():
+            found[place[ranking.items[node]]] = ranking.scores[node]
+    return found
+
+
+def _standardised(scores: Array, reference: Mask) -> Array:
+    """Scores (J, N) less their mean, in standard deviations, both over the systems of `reference`; all if few are."""
+    among = scores[:, reference] if np.count_nonzero(reference) >= FEWEST else scores
+    with np.errstate(invalid="ignore", divide="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a judge that compared none of them has no scores here
+        relative = (scores - np.nanmean(among, axis=1, keepdims=True)) / np.nanstd(among, axis=1, keepdims=True)
+    return np.asarray(np.where(np.isfinite(relative), relative, np.nan))

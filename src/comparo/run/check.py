@@ -1,0 +1,317 @@
+"""Is the judge of a run still the same? Some of its questions are asked again (`comparo.analysis.drift`).
+
+`check` is for a run that has ended. A run that adds to old answers is checked first (`check_before`): where the judge
+has changed, its old answers get the name of a voice of their own, "NAME until DATE". The ranking is then the consensus
+of both, as of any two judges: the same texts link their scales.
+
+Which questions are asked again must not depend on their old answers: a question chosen because its answer was extreme
+would look changed. So half of the answers, drawn at random, predict the others, and of these the questions are drawn by
+their information about a change: 1 + f² for a predicted difference f, times σ(f)·σ(−f) for a judge that decides.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, logit
+
+from comparo.analysis.drift import Drift
+from comparo.data.prompts import Prompt
+from comparo.data.run_folder import DATABASE, encode, key_of
+from comparo.errors import RunError, StoreError
+from comparo.judges import Judge, Judgement
+from comparo.methods import quiet_fit
+from comparo.model.observations import are_choices
+from comparo.run.cache import Recalling
+from comparo.run.store import CHANGED, Store, differences, read_configuration, read_judgements, reading, stored_items
+from comparo.run.task import Task
+from comparo.run.voices import Voice, comparisons
+from comparo.types import Array
+
+CALLS = 40  # of a check that is asked for
+# Of a check before a run adds to old answers: 84% of changes of wording and 90% of changes of model are seen by then
+# (python -m benchmarks.drift). Decisions have less information, and need as many as a check has.
+BEFORE = {False: 16, True: CALLS}
+SHARE = 0.25  # of the calls of a run, at most, that a check before it takes
+AGE = timedelta(hours=6)  # of the last old answer: what was interrupted a moment ago is not checked
+FEWEST = 20  # old answers to draw from
+FITTED = 20_000  # old answers that predict the others, at most: a fit of a second
+AT_ONCE = 8  # calls between two looks
+CLIPPED = 0.01  # the least probability: a decision is ±4.6 logits
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(eq=False)
+class Check:
+    """Old answers of some voices of one judge, some of which are asked again: at most so many `calls`.
+
+    Once `ask` was called, `answers` are the first new answers, and `paid` are all calls.
+    """
+
+    voices: Sequence[Voice]
+    old: Sequence[Judgement]
+    calls: int
+    rng: np.random.Generator
+    answers: list[Judgement] = field(default_factory=list)
+    paid: list[Judgement] = field(default_factory=list)
+
+    def ask(self) -> Drift:
+        """Ask question after question until the evidence suffices or the calls are made."""
+        repeats = 1 if are_choices(comparisons(self.old)) else 2
+        sample, expected, leaning = self._sample(self.calls // repeats, repeats == 1)
+        step = max(1, AT_ONCE // repeats)
+        found: list[tuple[float, float, list[float]]] = []
+        for begin in range(0, len(sample), step):
+            part = sample[begin : begin + step]
+            # The second time in another order: rounding that depends on the server's batch should not repeat.
+            rounds = [self._answers(part[:: -1 if turn % 2 else 1]) for turn in range(repeats)]
+            for place, one in enumerate(part):
+                new = [answers[key_of(one.question)] for answers in rounds if key_of(one.question) in answers]
+                if len(new) == repeats:
+                    found.append((_value(one), float(expected[begin + place]), [_value(each) for each in new]))
+            self.answers += rounds[0].values()
+            if found and (drift := self._drift(found, leaning)).is_changed:
+                return drift
+        if not found:
+            raise RunError("the judge answered none of the questions of the check; try again later")
+        return self._drift(found, leaning)
+
+    def _drift(self, found: Sequence[tuple[float, float, list[float]]], leaning: float) -> Drift:
+        old, expected, new = map(np.array, zip(*found, strict=True))
+        before = tuple(sorted({one.model for one in self.old if one.model}))
+        now = tuple(sorted({one.model for one in self.answers if one.model and one.model not in before}))
+        return Drift(old, new, expected, leaning, (before, now if before else ()))
+
+    def _sample(self, count: int, decides: bool) -> tuple[list[Judgement], Array, float]:
+        """So many of the old answers in the order they are asked again, and what others predict of them: f and γ."""
+        order = self.rng.permutation(len(self.old))
+        size = max(count, len(order) // 2)
+        pool, others = ([self.old[place] for place in part.tolist()] for part in (order[:size], order[size:]))
+        f, leaning = _predicted(pool, others[:FITTED])
+        information = (1 + f**2) * (expit(f) * expit(-f) if decides else 1.0)
+        drawn = np.argsort(-np.log(self.rng.random(size=len(pool))) / information, kind="stable")[:count]
+        return [pool[place] for place in drawn.tolist()], np.asarray(f[drawn]), leaning
+
+    def _answers(self, part: Sequence[Judgement]) -> dict[Any, Judgement]:
+        """The answers to these questions now, by their keys, without failed ones; the cache is not asked."""
+        found: dict[Any, Judgement] = {}
+        for voice in self.voices:
+            own = [one.question for one in part if one.question.voice == voice.name]
+            if own:
+                answers = list(_alone(voice.judge).judge(own, voice.prompt))
+                self.paid += answers
+                found |= {key_of(one.question): one for one in answers if not one.failed}
+        return found
+
+
+def _value(answer: Judgement) -> float:
+    return float(logit(min(max(answer.p, CLIPPED), 1 - CLIPPED)))
+
+
+def _predicted(pool: Sequence[Judgement], others: Sequence[Judgement]) -> tuple[Array, float]:
+    """The difference of the texts of each question by other answers, (n,), 0 where it is unknown; and their bias."""
+    if len(others) < FEWEST // 2:
+        return np.zeros(len(pool)), 0.0
+    alone = [replace(one, question=replace(one.question, voice=None)) for one in others]
+    ranking = quiet_fit(comparisons(alone), "mixed")
+    labels = ranking.graph.labels(ranking.comparisons)
+    score = {(encode(c), encode(item)): s for (c, item), s in zip(labels, ranking.scores.tolist(), strict=True)}
+
+    def difference(one: Judgement) -> float:
+        first, *rest = (score.get((encode(one.question.context), encode(item))) for item in one.question.items)
+        known = [value for value in rest if value is not None]
+        return 0.0 if first is None or not known else first - sum(known) / len(known)
+
+    leaning = float(np.mean([_value(one) - difference(one) for one in others]))
+    return np.array([difference(one) for one in pool]), leaning
+
+
+def check(run: str | Path, judge: Judge, *, calls: int = CALLS, seed: int = 0) -> Drift:
+    """Ask some questions of a run again, and test whether its judge is still the same.
+
+    Parameters
+    ----------
+    run
+        The folder of a run; it is read only.
+    judge
+        The judge of the run, or one of its judges, with the same options. A cache is not asked.
+    calls
+        How many calls are made at most. A judge that gives probabilities is asked each question twice.
+    seed
+        Which questions are drawn.
+
+    Returns
+    -------
+    Drift
+        Of a judge that is the same, `is_changed` in at most 5% of checks, whenever one looks.
+
+    Raises
+    ------
+    ValueError
+        If the run has no such judge.
+    StoreError, JudgeError, RunError
+        If the folder has too few answers, or the judge cannot be asked.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from comparo import load_judge, rank
+    >>> texts = {name: f"A story by {name}." for name in "abcdefgh"}
+    >>> judge = load_judge("simulated/soft")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = rank(texts, "better", judge=judge, out=f"{folder}/run")
+    ...     found = check(f"{folder}/run", judge)
+    >>> found.is_changed, found.calls
+    (False, 40)
+    """
+    folder = Path(run)
+    configuration, items = read_configuration(folder), stored_items(folder)
+    voices = _voices(configuration, judge, folder)
+    names = {voice.name for voice in voices}
+    asked = [one for one in read_judgements(folder) if not one.failed and one.question.voice in names]
+    if len(asked) < FEWEST:
+        raise StoreError(f"{folder} holds {len(asked)} answers by {judge.name}; a check needs {FEWEST} or more")
+    if calls < 4:
+        raise ValueError(f"calls = {calls} are too few for a check; {CALLS} is the usual number")
+    old = [replace(one, question=_with_texts(items, one)) for one in asked]
+    return Check(voices, old, calls, np.random.default_rng(seed)).ask()
+
+
+def _with_texts(items: Any, one: Judgement) -> Any:
+    question = one.question
+    return replace(items.question(question.context, question.first, question.second), voice=question.voice)
+
+
+def _voices(configuration: Mapping[str, Any], judge: Judge, folder: Path) -> list[Voice]:
+    """The voices of a run that are this judge, with their prompts; a ValueError where there is none."""
+    identity = configuration["identity"]
+    if "criteria" in identity["prompt"]:
+        raise StoreError(
+            f"{folder} is of several criteria, whose judge cannot be checked; run it anew in another folder"
+        )
+    own = judge.name if configuration.get(CHANGED) else None
+    stored = identity.get("voices") or {own: {name: identity[name] for name in ("judge", "settings", "prompt")}}
+    now = json.loads(json.dumps({"judge": judge.name, "settings": dict(judge.settings)}, default=str))
+    apart = {name: differences({key: voice[key] for key in now}, now) for name, voice in stored.items()}
+    found = [
+        Voice(name, judge, Prompt(stored["template"], tuple(stored["labels"]), stored["answer"]))
+        for name, stored in ((name, voice["prompt"]) for name, voice in stored.items() if not apart[name])
+    ]
+    if not found:
+        raise ValueError(
+            f"{folder} was judged by another `judge`: {'; '.join(next(iter(apart.values())))}; give that judge and its "
+            "options"
+        )
+    return found
+
+
+def calls_before(task: Task, folder: Path | None) -> dict[int, int]:
+    """How many calls a check of each judge (by its `id`) takes at most, before a run adds to the answers of a folder.
+
+    There is no check of a judge that cannot change (`may_change`), of answers of the last hours, or for a short run.
+    """
+    if folder is None or not (folder / DATABASE).is_file() or not task.grows or hasattr(task, "pairs"):
+        return {}
+    found = {}
+    for judge in filter(may_change, task.judges):
+        calls = min(BEFORE[bool(getattr(judge, "chooses", False))], int(SHARE * task.expense.calls))
+        last, count = _answered(folder, [voice.name for voice in task.voices if voice.judge is judge])
+        if calls >= AT_ONCE and last is not None and count >= FEWEST and datetime.now(UTC) - last > AGE:
+            found[id(judge)] = calls
+    return found
+
+
+def may_change(judge: Judge) -> bool:
+    """Whether a judge may change though name and settings stay: not one with weights or records, nor a function."""
+    return bool(getattr(judge, "cacheable", True)) and not getattr(judge, "weights", None)
+
+
+def _answered(folder: Path, names: Sequence[str | None]) -> tuple[datetime | None, int]:
+    """When the last answer by these voices came, and how many there are."""
+    query = "SELECT max(at), count(*) FROM judgements WHERE error IS NULL AND NOT withdrawn AND voice IS ?"
+    with reading(folder) as connection:
+        rows = [connection.execute(query, (name,)).fetchone() for name in names]
+    times = [datetime.fromisoformat(at) for at, _ in rows if at]
+    return max(times, default=None), sum(count for _, count in rows)
+
+
+def check_before(task: Task, store: Store) -> tuple[Task, list[Judgement]]:
+    """Check the judges of a run that adds to old answers.
+
+    Returns
+    -------
+    The task, with voices of their own for judges that changed, and the calls that are not among the run's answers.
+    """
+    due, paid = calls_before(task, store.folder), list[Judgement]()
+    for judge in [judge for judge in task.judges if id(judge) in due]:
+        voices = [voice for voice in task.voices if voice.judge is judge]
+        names = {voice.name for voice in voices}
+        last = (answers[-1] for key, answers in store.known().items() if key[-1] in names)
+        old = [replace(one, question=_with_texts(task.items, one)) for one in last if not one.failed]
+        found = Check(voices, old, due[id(judge)], np.random.default_rng([task.seed, len(old)]))
+        drift = found.ask()
+        if not drift.is_changed:
+            logger.info("%s: %s", judge.name, drift.sentence)
+            paid += found.paid
+            continue
+        logger.warning(
+            f"{judge.name}: {drift.sentence}. Its old answers count as those of another judge, and the cache is not "
+            f"asked: comparo runs --cached --clear {judge.name} removes the old answers there"
+        )
+        former = _set_aside(store, judge.name, sorted(names, key=str), drift)
+        given = [_by(one, former.get(one.question.voice, one.question.voice)) for one in task.given]
+        task = task_after(replace(task, given=tuple(given)), store.configuration)
+        paid += [one for one in found.paid if not any(one is kept for kept in found.answers)]
+        store.add(_by(one, one.question.voice or judge.name) for one in found.answers)
+    return task, paid
+
+
+def _by(answer: Judgement, voice: str | None) -> Judgement:
+    return replace(answer, question=replace(answer.question, voice=voice))
+
+
+def _set_aside(store: Store, judge: str, names: Sequence[str | None], drift: Drift) -> dict[str | None, str]:
+    """Give the answers of voices the names of voices of their own, in the folder and in run.json; these names."""
+    assert store.folder is not None
+    changed = dict(store.configuration.get(CHANGED) or {})
+    last, _ = _answered(store.folder, names)
+    former = {}
+    for name in names:
+        wanted = f"{name or judge} until {last:%Y-%m-%d}"
+        taken = sum(known == wanted or known.startswith(f"{wanted} (") for known in changed)
+        former[name] = f"{wanted} ({taken + 1})" if taken else wanted
+        changed[former[name]] = {"voice": name or judge, "why": list(drift.changes)}
+
+    def rename(connection: sqlite3.Connection) -> None:
+        rows = [(other, name) for name, other in former.items()]
+        connection.executemany("UPDATE judgements SET voice = ? WHERE voice IS ?", rows)
+
+    store.change(rename, {**store.configuration, CHANGED: changed})
+    return former
+
+
+def task_after(task: Task, configuration: Mapping[str, Any]) -> Task:
+    """The task of a folder that has answers of judges before they changed: those are voices, and this is another.
+
+    A judge that changed is asked without its cache, which holds old answers.
+    """
+    if not (changed := configuration.get(CHANGED)):
+        return task
+    names = {one["voice"] for one in changed.values()}
+    panel = task.panel or (replace(task.voices[0], name=task.judge.name),)
+    panel = tuple(replace(voice, judge=_alone(voice.judge)) if voice.name in names else voice for voice in panel)
+    return replace(task, judge=panel[0].judge, panel=panel, method="panel" if task.method == "mixed" else task.method)
+
+
+def _alone(judge: Judge) -> Judge:
+    """The judge without its cache."""
+    return judge.asked if isinstance(judge, Recalling) else judge

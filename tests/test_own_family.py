@@ -1,0 +1,110 @@
+"""A judge that favours its own family is found; one that only likes some systems more than others is not accused."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from benchmarks.own_family import coverage, votes
+from comparo import Comparisons
+from comparo.analysis.own_family import families_of, own_family
+
+ARENA = Path(__file__).parents[2] / "shared" / "data" / "panel" / "judges.arena_ppr.csv.gz"
+
+
+def test_planted_effects_are_found_and_covered() -> None:
+    covered, found = coverage(15, 1.5)
+    assert covered > 0.85
+    assert found > 0.9
+
+
+@pytest.mark.long
+@pytest.mark.statistical
+@pytest.mark.parametrize("effect", [0.0, 1.0])
+def test_intervals_cover_and_false_alarms_are_rare(effect: float) -> None:
+    covered, found = coverage(300, effect)
+    assert 0.93 <= covered <= 0.97
+    assert found > 0.8 if effect else found <= 0.05
+
+
+def test_the_effect_is_that_of_a_regression_of_residuals() -> None:
+    """Exact answers show the scores, and Frisch and Waugh give the coefficient: residuals on residuals."""
+    rng, names = np.random.default_rng(8), [f"system {i}" for i in range(9)]
+    scores = {judge: rng.normal(size=9) for judge in ("x", "y")}
+    pairs = [(i, j, judge) for judge in scores for i in range(9) for j in range(9) if i != j]
+    p = [1 / (1 + np.exp(scores[judge][j] - scores[judge][i])) for i, j, judge in pairs]
+    ends = ([names[pair[place]] for pair in pairs] for place in (0, 1))
+    data = Comparisons.from_columns(*ends, np.array(p), judge=[judge for *_, judge in pairs])
+    found = own_family(data, {"x": "one", **dict.fromkeys(names[:2], "one")})
+    seen, mine = scores["y"], np.arange(9) < 2
+
+    def left(values: np.ndarray) -> np.ndarray:
+        line = stats.linregress(seen, values)
+        return values - line.intercept - line.slope * seen
+
+    line = stats.linregress(left(mine.astype(float)), left(scores["x"]))
+    error = line.stderr * np.sqrt(7 / 6)  # it counts two coefficients, and there are three
+    assert found.effect[0] == pytest.approx(line.slope, abs=1e-3)
+    assert found.high[0] - found.effect[0] == pytest.approx(stats.t.ppf(0.975, 6) * error, abs=1e-3)
+    assert found.probability[0] == pytest.approx(2 * stats.t.sf(abs(line.slope) / error, 6), abs=1e-3)
+    assert (found.own[0], found.others[0]) == (2, 7)
+
+
+def test_votes_by_the_own_family_are_left_out() -> None:
+    data, family = votes(np.random.default_rng(9))
+    kept = own_family(data, family).without.to_columns()
+    rows = zip(kept["judge"], kept["first"], kept["second"], strict=True)
+    assert all(family.get(judge) not in (family[one], family[other]) for judge, one, other in rows)
+    columns = data.to_columns()
+    every = zip(columns["judge"], columns["first"], columns["second"], strict=True)
+    left = sum(family.get(judge) in (family[one], family[other]) for judge, one, other in every)
+    assert len(data) - len(kept["judge"]) == left > 0
+
+
+def test_what_cannot_be_estimated_is_said() -> None:
+    rows = [("a", "b", 1.0), ("b", "c", 1.0), ("c", "a", 0.0)]
+    few = Comparisons.from_columns(*zip(*rows * 2, strict=True), judge=["x"] * 3 + ["y"] * 3)
+    found = own_family(few, {"x": "one", "a": "one"})
+    assert np.isnan(found.effect).all()
+    assert not found.is_found.any()
+    with pytest.raises(ValueError, match="no judge"):
+        own_family(few, {"a": "one"})
+    with pytest.raises(ValueError, match="judge"):
+        own_family(Comparisons.from_rows(rows), {"a": "one"})
+    with pytest.raises(ValueError, match=r"'gpt-4'.*'one'.*'two'"):
+        families_of(["gpt-4"], {"one": ["gpt"], "two": ["4"]})
+
+
+def test_the_leaderboard_without_own_votes_is_not_raised_by_favours() -> None:
+    board = own_family(*votes(np.random.default_rng(11), 2.0, calls=1000)).board()
+    assert board["rank"].tolist() == sorted(board["rank"].tolist())
+    assert np.all(board["low"] < board["high"])
+    row = {name: place for place, name in enumerate(board["system"].tolist())}
+    gain = board["score_all"] - board["score"]
+    moved = [np.mean(gain[[row[f"system {i}"] for i in part]]) for part in (range(12), range(12, 15))]
+    # One of five judges gives systems 0 to 11 two logits, at a spread of about 1 to 1.5.
+    assert 0.15 < moved[0] - moved[1] < 0.5
+
+
+@pytest.mark.recorded
+def test_no_recorded_judge_favours_its_own_family_beyond_chance() -> None:
+    data = Comparisons.read(ARENA)
+    names = [*data.items.tolist(), *data.judges.tolist()]
+    found = own_family(data, families_of(names, {"OpenAI": ["gpt-3", "gpt-4"], "Anthropic": ["claude"]}))
+    assert len(found.judge) == 3
+    assert not found.is_found.any()
+
+
+def test_the_command_prints_effects_and_both_leaderboards(run, tmp_path: Path) -> None:
+    data, family = votes(np.random.default_rng(10), 2.5, calls=150)
+    columns = data.to_columns() | {"context": [f"question {row % 5}" for row in range(len(data))]}
+    Comparisons.from_columns(**columns).write(tmp_path / "judged.csv")
+    lines = ["name,family", *(f"{name},{of}" for name, of in family.items())]
+    (tmp_path / "families.csv").write_text("\n".join(lines))
+    done = run(tmp_path, ["fit", "judged.csv", "--leaderboard", "--family", "families.csv"])
+    assert done.returncode == 0, done.stderr
+    assert "judge 0 gives family 0" in done.stderr
+    assert "score_all" in done.stdout
+    assert run(tmp_path, ["fit", "judged.csv", "--family", "families.csv"]).returncode == 2
+    assert "names no systems" in run(tmp_path, ["fit", "judged.csv", "--leaderboard", "--family", "one="]).stderr

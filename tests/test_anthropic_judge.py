@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from benchmarks.paper.baselines import ScorePrompt
 from claude import MODEL, claude, message, refused, verdict
 from comparo.data.criteria_prompt import criteria_prompt
 from comparo.data.prompts import Question, criterion_prompt
@@ -11,7 +12,6 @@ from comparo.errors import JudgeError
 from comparo.judges import load_judge
 from comparo.judges.anthropic import load
 from comparo.judges.protocol import Writing
-from comparo.studies.baselines import ScorePrompt
 from servers import Api, Reply
 
 KEY = "sk-ant-test-0123456789abcdefghijklmnop"

@@ -14,6 +14,9 @@ import pytest
 import torch
 import transformers
 
+from benchmarks.paper.baselines import ScorePrompt, geval, longer, paper_score_prompt, score_prompt
+from benchmarks.paper.datasets import load_dataset
+from benchmarks.paper.pairs import judge_answers, recorded_answers, sort_contexts
 from comparo import Comparisons
 from comparo.analysis.correlations import spearman
 from comparo.data.items import Items
@@ -21,9 +24,6 @@ from comparo.data.prompts import PAPER, Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges import load_judge
 from comparo.judges.replay import Replay
-from comparo.studies.baselines import ScorePrompt, geval, longer, paper_score_prompt, score_prompt
-from comparo.studies.datasets import load_dataset
-from comparo.studies.pairs import judge_answers, recorded_answers, sort_contexts
 from letters import save_letters
 from servers import Api, llama_server, refusal, tokens, words
 

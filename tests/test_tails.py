@@ -12,6 +12,8 @@ from scipy import stats
 from scipy.integrate import quad
 from scipy.special import expit
 
+from benchmarks.paper.datasets import open_dataset
+from benchmarks.yardstick import chosen
 from comparo import Comparisons, fit
 from comparo.analysis.correlations import spearman
 from comparo.model.design import Design, Shared
@@ -24,8 +26,6 @@ from comparo.model.likelihoods.student_t import Cavities, log_density, tail_mome
 from comparo.model.linalg.graph import Graph
 from comparo.model.tuning import FREEDOMS, Limits
 from comparo.run.fit_policy import Fitting
-from comparo.studies.recorded import open_set
-from comparo.studies.yardstick import chosen
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -215,7 +215,7 @@ def test_cavities_tell_noise_from_scores_with_heavy_tails():
 @pytest.mark.parametrize(("name", "calls"), [("summeval", "2n"), ("topicalchat", "2n"), ("hanna", "5n")])
 def test_recorded_judgements_have_normal_noise(name, calls):
     """Whole contexts differ by a factor instead, which was learnt from these sets."""
-    opened = open_set(name, DATA)
+    opened = open_dataset(name, DATA)
     fitting = Fitting(opened.items, grouped=False)
     for recorded in opened.recorded.values():
         data = chosen(recorded, fitting, (calls,), 1, 0)[calls].one(0)

@@ -19,7 +19,7 @@ ENGINE = ("engine", "replicas", "gpus", "cpus", "address")  # options that every
 
 
 @dataclass(frozen=True)
-class UncachedJudgeFlags:
+class JudgeFlags:
     """Who is asked.
 
     Parameters
@@ -42,6 +42,13 @@ class UncachedJudgeFlags:
     option: Annotated[list[str] | None, typer.Option("--option", "-o")] = None
     base_url: str | None = None
     price: str | None = None
+    cache: Annotated[
+        str | None,
+        typer.Option(
+            help=f"The file of answers that need not be asked again (docs/runs.md), or off. Default: {CACHE}",
+            show_default=False,
+        ),
+    ] = None
 
     @property
     def judges(self) -> list[str]:
@@ -77,19 +84,6 @@ class UncachedJudgeFlags:
         own = [text for text in self.option or () if set(parse_options([text])) <= accepted]
         named = {name: getattr(self, name) for name in COMMON if name in accepted}
         return {**dict.fromkeys(COMMON), **named, "judge": [judge], "option": own}
-
-
-@dataclass(frozen=True)
-class JudgeFlags(UncachedJudgeFlags):
-    """Who is asked."""
-
-    cache: Annotated[
-        str | None,
-        typer.Option(
-            help=f"The file of answers that need not be asked again (docs/runs.md), or off. Default: {CACHE}",
-            show_default=False,
-        ),
-    ] = None
 
     def make(self, items: Items, context: typer.Context) -> list[Judge]:
         """The judges with their cache; the command closes them when it ends."""

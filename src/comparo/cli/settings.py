@@ -293,11 +293,10 @@ def _agree(context: typer.Context) -> None:
     path: Path | None = context.find_root().meta.get(UNNAMED)
     if path is None:
         return
-    chosen, asks = {}, context.params.get("baseline", True) is not None  # comparo study asks a judge for that only
+    chosen = {}
     for option in options_of(context.command):
         source, value = context.get_parameter_source(str(option.name)), context.params.get(str(option.name))
-        used = asks or name_of(option) in ("out", "cache")
-        if used and source is not None and source.name == "DEFAULT_MAP" and decides(name_of(option), value):
+        if source is not None and source.name == "DEFAULT_MAP" and decides(name_of(option), value):
             chosen[name_of(option)] = value
     if not chosen:
         return

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks.paper.claims import DEBIASED, OPEN, OPPOSITE, Claim, claims
+from benchmarks.paper.datasets import open_dataset
+from benchmarks.paper.experiments import PAPER_WHOLE, PLANS, SELECTED, Experiment, experiment
 from comparo.analysis.correlations import moments, true_differences
 from comparo.plots.rankings import plot_difference_given_p, plot_joint
 from comparo.report.page import environment
-from comparo.studies.claims import DEBIASED, OPEN, OPPOSITE, Claim, claims
-from comparo.studies.experiments import PAPER_WHOLE, PLANS, SELECTED, Experiment, experiment
 from comparo.studies.figures import efficiency_panels, panels, save
-from comparo.studies.recorded import open_set
 from comparo.studies.tables import NONE, Entry, attributes_table, correlations_table, entry, retention_table
 
 if TYPE_CHECKING:
@@ -37,12 +37,12 @@ def write_study(
     found = {}
     for name, plan in PLANS.items():
         if (data / f"{name}.jsonl").is_file():
-            found[name] = experiment(open_set(name, data, judgements), plan, draws, seed, processes)
+            found[name] = experiment(open_dataset(name, data, judgements), plan, draws, seed, processes)
     if "summeval" not in found:
         raise ValueError(f"there is no summeval.jsonl in {data}; give the folder of the data sets with `data`")
     options = "" if (draws, seed) == (100, 0) else f" --draws {draws} --seed {seed}"
     where = f" --judgements {judgements}" if judgements is not None else ""
-    text = render(found, draws, f"comparo study all --data {data}{where} --out {out}{options}")
+    text = render(found, draws, f"python -m benchmarks.paper --data {data}{where} --out {out}{options}")
     save(_figures(found), out / "images", "study_")
     path = out / "study.md"
     path.write_text(text, encoding="utf-8")

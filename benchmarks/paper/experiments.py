@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.paper.baselines import longer_cell, pairs_cell
 from comparo.methods import Method
 from comparo.model.estimators.poe import Bias
-from comparo.studies.baselines import longer_cell, pairs_cell
 from comparo.studies.recorded import Opened
 from comparo.studies.sweep import Cell, Results, Way, column_means, sweep
 from comparo.types import Array

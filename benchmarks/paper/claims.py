@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import stdtrit
 
-from comparo.methods import Method
-from comparo.studies.experiments import (
+from benchmarks.paper.experiments import (
     METHODS,
     PAPER_HANNA,
     PAPER_PAIRS,
@@ -25,6 +24,7 @@ from comparo.studies.experiments import (
     between,
     signed,
 )
+from comparo.methods import Method
 from comparo.studies.sweep import Results
 from comparo.types import Array
 

@@ -18,13 +18,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from benchmarks.paper.pairs import judge_answers, recorded_answers, sort_contexts
 from comparo.analysis.correlations import mean_known, spearman_within
 from comparo.data.columns import shown
 from comparo.data.items import Items
 from comparo.data.prompts import PAPER, Prompt, Question, criterion_prompt, escape, paper_prompt
 from comparo.errors import JudgeError
 from comparo.judges import Judge, Judgement
-from comparo.studies.pairs import judge_answers, recorded_answers, sort_contexts
 from comparo.studies.recorded import Recorded
 from comparo.studies.sweep import Cell, correlate
 from comparo.studies.tables import Table

@@ -4,7 +4,6 @@ import math
 
 import pytest
 
-from benchmarks.paper.baselines import ScorePrompt
 from claude import MODEL, claude, message, refused, verdict
 from comparo.data.criteria_prompt import criteria_prompt
 from comparo.data.prompts import Question, criterion_prompt
@@ -121,14 +120,6 @@ def test_several_criteria_are_one_call_with_a_key_each():
     assert call.failed
     assert [one.failed for one in call.each] == [False, True]
     assert "has no verdict on it" in call.each[1].error
-
-
-def test_scores_on_a_scale():
-    scale = ScorePrompt("{first} How clear is it, from 1 to 5?", answer="")
-    with Api(claude(message('{"score": "4"}'))) as api:
-        [judgement] = ask(api, prompt=scale)
-    assert judgement.p == 0.75
-    assert api.requests[0].body["output_config"]["format"]["schema"]["required"] == ["score"]
 
 
 def test_reasoning_is_asked_for_by_effort_and_its_tokens_count():

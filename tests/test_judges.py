@@ -319,7 +319,7 @@ def test_a_failed_judgement_is_no_tie():
     ],
 )
 def test_the_spellings_of_a_label_are_summed(tokens, expected):
-    found = sequence_probability({(): [(token, math.log(p)) for token, p in tokens]}, Words(("A", "B")), 2)
+    found = sequence_probability({(): [(token, math.log(p)) for token, p in tokens]}, Words(("A", "B")))
     assert found == (None if expected is None else pytest.approx(expected, abs=1e-9))
 
 

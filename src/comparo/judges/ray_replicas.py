@@ -19,9 +19,7 @@ from comparo.errors import JudgeError, pip_install
 from comparo.judges.protocol import Judgement
 
 TICK = 0.5  # seconds between two looks at replicas that wait for a place
-MEMBERS = {"price": None, "cacheable": True, "weights": None} | dict.fromkeys(
-    ("scales", "chooses", "several", "lines_up"), False
-)
+MEMBERS = {"price": None, "cacheable": True, "weights": None} | dict.fromkeys(("chooses", "several", "lines_up"), False)
 PASSED_ON = ("ready", "begins", "adds", "writes", "probe", "learn")  # methods that a judge may have besides `judge`
 
 logger = logging.getLogger(__name__)

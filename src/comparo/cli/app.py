@@ -175,7 +175,7 @@ COMMON = {
     "fit": "method voice votes leaderboard top format report",
     "select": "next asked for sheet context format",
     "judge": "items criterion kind context judge base-url probe out format",
-    "study": "data judgements attribute method calls draws table format out",
+    "study": "judgements attribute method calls draws table format out",
 }
 
 

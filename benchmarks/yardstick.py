@@ -213,7 +213,7 @@ def main() -> None:
     sets = [open_dataset(name, DATA) for name in READERS if any((DATA / "judgements").glob(f"{name}.*"))]
     sizes = {one.name: len(one.items) / len(one.items.contexts) for one in sets}
     for table in tables(measure(sets, **given), sizes):
-        print(f"{table.title}\n\n{table.markdown()}")
+        print(f"{table.title}\n\n{table.markdown()}\n")
 
 
 if __name__ == "__main__":

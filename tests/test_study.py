@@ -453,7 +453,7 @@ def test_the_page_has_every_claim_and_its_own_figures(tmp_path):
         "summeval": experiment(opened("summeval", [6] * 8, ("relevance", "fluency"), 1), small, 4),
         "hanna": experiment(opened("hanna", [24], ("coherence",), 2), large, 3),
     }
-    page = render(found, 4, "python -m benchmarks.paper")
+    page = render(found, 4, "python -m benchmarks.paper.page")
     reached = found["summeval"].random.mean("poe-bt", "14", attribute="relevance")
     by_attribute = page.split("By attribute, at 14 calls:")[1].split("Kept of")[0]
     assert re.search(rf"\| poe-bt \| {100 * reached:.1f} ± ", by_attribute)

@@ -1,10 +1,13 @@
 """The written study: the paper's claims on recorded judgements, as one Markdown page with its images.
 
 Every figure on the page is computed when it is written; the template holds the words around them.
+
+    python -m benchmarks.paper.page --data ../shared/data --out docs/measurements
 """
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,7 +45,7 @@ def write_study(
         raise ValueError(f"there is no summeval.jsonl in {data}; give the folder of the data sets with `data`")
     options = "" if (draws, seed) == (100, 0) else f" --draws {draws} --seed {seed}"
     where = f" --judgements {judgements}" if judgements is not None else ""
-    text = render(found, draws, f"python -m benchmarks.paper --data {data}{where} --out {out}{options}")
+    text = render(found, draws, f"python -m benchmarks.paper.page --data {data}{where} --out {out}{options}")
     save(_figures(found), out / "images", "study_")
     path = out / "study.md"
     path.write_text(text, encoding="utf-8")
@@ -153,3 +156,19 @@ def _figures(found: Mapping[str, Experiment]) -> dict[str, Figure]:
         "orders": efficiency_panels(orders),
         "judge": judge,
     }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="the folder of the data sets")
+    parser.add_argument("--judgements", type=Path, help="by default the folder judgements in it")
+    parser.add_argument("--out", type=Path, required=True, help="the folder for study.md and its images")
+    parser.add_argument("--draws", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=2)
+    given = vars(parser.parse_args())
+    print(write_study(given.pop("data"), given.pop("out"), given.pop("judgements"), **given))
+
+
+if __name__ == "__main__":
+    main()

@@ -355,20 +355,6 @@ def test_judging_as_a_command(comparo, files):
     assert "5 judgements; mean p" in done.stderr
 
 
-def test_judging_goes_on_where_it_stopped(comparo, files):
-    judge = ("judge", files / "pairs.csv", "--items", files / "items.jsonl", "--judge", "simulated/hard", "--out")
-    out = files / "judged.jsonl"
-    assert comparo(*judge, out).returncode == 0
-    lines = out.read_text().splitlines()
-    assert len(lines) == 5
-    failed = json.loads(lines[4]) | {"p": None, "error": "lost"}
-    out.write_text("\n".join([*lines[:3], json.dumps(failed)]) + "\n")
-    assert len(Comparisons.read(out)) == 3
-    assert comparo(*judge, out).returncode == 0
-    assert len(out.read_text().splitlines()) == 6
-    assert len(Comparisons.read(out)) == 5
-
-
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [

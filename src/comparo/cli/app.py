@@ -174,7 +174,7 @@ COMMON = {
     "vote": "criterion kind context for invite each until host out",
     "fit": "method voice votes leaderboard top format report",
     "select": "next asked for sheet context format",
-    "judge": "items criterion kind context judge base-url probe out format",
+    "judge": "items criterion kind context judge base-url probe format",
     "study": "judgements attribute method calls draws table format out",
 }
 

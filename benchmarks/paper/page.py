@@ -20,7 +20,8 @@ from benchmarks.paper.experiments import PAPER_WHOLE, PLANS, SELECTED, Experimen
 from comparo.analysis.correlations import moments, true_differences
 from comparo.plots.rankings import plot_difference_given_p, plot_joint
 from comparo.report.page import environment
-from comparo.studies.figures import efficiency_panels, panels, save
+from comparo.studies.figures import efficiency, panels, save
+from comparo.studies.sweep import Results
 from comparo.studies.tables import NONE, Entry, attributes_table, correlations_table, entry, retention_table
 
 if TYPE_CHECKING:
@@ -83,6 +84,14 @@ def render(found: Mapping[str, Experiment], draws: int, command: str) -> str:
     lines = [line.rstrip() for line in text.splitlines()]
     kept = [line for number, line in enumerate(lines) if line or (number and lines[number - 1])]
     return "\n".join(kept) + "\n"
+
+
+def efficiency_panels(of: Mapping[str, Mapping[str, tuple[Results, str]]]) -> Figure:
+    """A panel for each title with the curves that `efficiency` takes."""
+    figure, axes = panels(len(of))
+    for (title, curves), ax in zip(of.items(), axes, strict=True):
+        efficiency(curves, ax, title=title)
+    return figure
 
 
 def _doubts(stated: Sequence[Claim]) -> list[str]:

@@ -261,16 +261,6 @@ def alpha_of(
     return estimate(coincided, columns, unit[several], level, draws, seed, shared)
 
 
-def nominal_alpha(counts: Array) -> float:
-    """Krippendorff's α of units and categories as they stand, from `counts` (U, C): how many gave unit u category c.
-
-    >>> round(nominal_alpha(np.array([[2.0, 0.0], [1.0, 1.0], [0.0, 2.0]])), 3)
-    0.444
-    """
-    several = np.sum(counts, axis=1) >= 2
-    return float(beyond_chance(coincided(np.sum(coincidences(counts[several]), axis=0))))
-
-
 def cohen_kappa(
     data: Any, one: Any, other: Any, *, level: float = 0.95, draws: int = DRAWS, seed: Seed = 0
 ) -> Estimate:

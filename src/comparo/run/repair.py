@@ -1,6 +1,6 @@
 """Repair a damaged run folder: a new database of the rows that SQLite can still read and that can be true.
 
-Every database of a run begins with the same page, which holds the schema, so that of a new one replaces a damaged one.
+Every database of a run begins with the same page, which holds the schema: the first page of a new database replaces it.
 Rows are read one by one: a damaged page costs its own rows, or those that it leads to.
 """
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.efficiency import DATA
+from benchmarks.paper.datasets import load_dataset
 from benchmarks.verdict import table
 from benchmarks.wordings import NAMES, PAPER
 from comparo.analysis.correlations import agreement
@@ -23,7 +24,6 @@ from comparo.judges import Judgement
 from comparo.judges.replay import Replay, load
 from comparo.run.audition import AUTO
 from comparo.run.rank import rank
-from comparo.studies.recorded import scored_items
 from comparo.types import Array
 
 SETS = (
@@ -57,7 +57,7 @@ def measured(name: str, attribute: str) -> dict[str, Array]:
     """Spearman × 100 with people of every way, by draw: the judge's own ranking and the consensus, (DRAWS, 2)."""
     path = f"{DATA}/wordings/{name}.{attribute}.{{}}.csv.gz"
     judge = Worded({wording: load(path.format(letter)) for wording, letter in LETTERS.items()})
-    items = scored_items(name, DATA)[1]
+    items = load_dataset(name, DATA / f"{name}.jsonl").items
     asked = set(map(str, judge.recorded[PAPER].recorded.contexts))
     items = items.take(np.flatnonzero([str(context) in asked for context in items.contexts[items.context].tolist()]))
     prompts = {

@@ -12,6 +12,7 @@ from scipy.sparse import csr_array, diags_array
 from scipy.sparse.linalg import spsolve
 from scipy.special import expit, logit
 
+from benchmarks.paper.datasets import open_dataset
 from comparo.analysis.correlations import spearman
 from comparo.data.comparisons import Comparisons
 from comparo.methods import fit
@@ -19,7 +20,6 @@ from comparo.run.fit_policy import Fitting
 from comparo.selection.designs import in_both_orders, random_pairs
 from comparo.selection.selector import Selector
 from comparo.selection.text_features import contrasts, overlaps
-from comparo.studies.recorded import open_set
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 SETS = ("summeval", "topicalchat", "hanna")
@@ -111,7 +111,7 @@ def agreement(ranking, truth):
 def confident() -> None:
     """Judges that are surer than the recorded one, whom the choice of pairs by contrast must not mislead."""
     print("\n# Made-up scores of SummEval's texts, Spearman × 100: the paper's way, ours", flush=True)
-    items, rng = open_set("summeval", DATA).items, np.random.default_rng(0)
+    items, rng = open_dataset("summeval", DATA).items, np.random.default_rng(0)
     for scale, odd, hard in ((1, None, False), (3, None, False), (3, -6, False), (6, -10, False), (2, None, True)):
         found = [
             np.mean([made_up(items, scale, odd, hard, calls, rng) for _ in range(DRAWS)], axis=0)
@@ -128,7 +128,7 @@ def main() -> None:
         return
     print("spread of differences, pair; position: context, text, rest; | pair by fifths of contrast, lowest first")
     for name in SETS:
-        opened = open_set(name, DATA)
+        opened = open_dataset(name, DATA)
         for attribute, recorded in opened.recorded.items():
             parts = "".join(f"{value:>8.3f}" for value in variances(recorded))
             noise = " ".join(f"{value:.4f}" for value in noise_by_contrast(recorded, opened.items))

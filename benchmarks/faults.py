@@ -33,7 +33,7 @@ from typer.testing import CliRunner
 from comparo.cli.app import app
 from comparo.data.run_folder import DATABASE
 from comparo.errors import ComparisonsError, JudgeError, RunError, StoreError
-from comparo.run.repair import PAGE, Pages
+from comparo.run.repair import PAGE
 from comparo.run.store import read_judgements
 from comparo.run.worker import ENOUGH, is_excess
 
@@ -266,7 +266,8 @@ class Damages:
 
     damages: int = 0
     nothing_left: int = 0
-    usable_lost: int = 0
+    kept: int = 0
+    lost: int = 0
     asked_again: int = 0
     tracebacks: list[str] = field(default_factory=list)
 
@@ -274,8 +275,7 @@ class Damages:
 def damage_again_and_again(damages: int, seed: int = 0, items: int = 12, budget: str = "11n") -> Damages:
     """Damage the database of a finished run at random, export, repair, rank, report, export and fit it.
 
-    A damage is one to three flipped bits, one to three zeroed pages, or a file that is cut short. A judgement is
-    usable if its page is as it was.
+    A damage is one to three flipped bits, one to three zeroed pages, or a file that is cut short.
     """
     rng, outcome = random.Random(seed), Damages()
     with tempfile.TemporaryDirectory() as name:
@@ -287,25 +287,21 @@ def damage_again_and_again(damages: int, seed: int = 0, items: int = 12, budget:
         command(outcome, "rank", rank)
         shutil.copytree(run, home / "sound")
         sound = (run / DATABASE).read_bytes()
-        before, pages = _judgements(run), Pages(run / DATABASE)
-        numbers = range(1, pages.count + 1)
-        rows = {page: [rowid for rowid, values in pages.leaf(page) if len(values) > 11] for page in numbers}
+        before = _judgements(run)
         for _ in range(damages):
             shutil.rmtree(run)
             shutil.copytree(home / "sound", run)
-            harmed, hit = _damaged(rng, sound)
-            (run / DATABASE).write_bytes(harmed)
-            usable = {number for page, own in rows.items() if page not in hit for number in own}
-            what = f"damage {outcome.damages} to pages {sorted(hit)[:5]}"
+            (run / DATABASE).write_bytes(_damaged(rng, sound))
+            what = f"damage {outcome.damages}"
             outcome.damages += 1
             export = ["export", str(run), "--texts", "--force", "--out", str(home / "x.csv")]
             command(outcome, what, export)
             if command(outcome, what, ["runs", "--repair", str(run)]):
                 outcome.nothing_left += 1
-                outcome.usable_lost += len(usable)
                 continue
             kept = _judgements(run)
-            outcome.usable_lost += sum(kept.get(number) != before[number] for number in usable)
+            outcome.kept += len(kept)
+            outcome.lost += len(before) - len(kept)
             last = max(kept)
             for again in (rank, ["runs", "--report", str(run)], export, ["fit", str(run)]):
                 if code := command(outcome, what, again):
@@ -325,20 +321,19 @@ def command(outcome: Damages, what: str, words: list[str]) -> int:
     return 1
 
 
-def _damaged(rng: random.Random, sound: bytes) -> tuple[bytes, set[int]]:
-    """A damaged copy of a database, and the numbers of the pages that are not as they were."""
-    content, pages = bytearray(sound), len(sound) // PAGE
+def _damaged(rng: random.Random, sound: bytes) -> bytes:
+    """A damaged copy of a database."""
+    content = bytearray(sound)
     kind = rng.choice(("flips", "zeros", "cut"))
     if kind == "cut":
-        size = rng.randrange(len(sound))
-        return bytes(content[:size]), set(range(size // PAGE + 1, pages + 1))
+        return bytes(content[: rng.randrange(len(sound))])
     places = [rng.randrange(len(sound)) for _ in range(rng.randint(1, 3))]
     for place in places:
         if kind == "flips":
             content[place] ^= 1 << rng.randrange(8)
         else:
             content[place // PAGE * PAGE : (place // PAGE + 1) * PAGE] = bytes(PAGE)
-    return bytes(content), {place // PAGE + 1 for place in places}
+    return bytes(content)
 
 
 def _judgements(run: Path) -> dict[int, tuple[Any, ...]]:
@@ -435,9 +430,9 @@ def main(kills: int = 200, interrupts: int = 50, terminations: int = 50, damages
         print("|", " | ".join(map(str, cells)), "|", flush=True)
     harm = damage_again_and_again(damages)
     print("\n## Databases damaged at random: bits flipped, pages zeroed, files cut short\n")
-    print("| damages | nothing left | usable judgements lost | asked again | tracebacks |")
-    print("| --- | --- | --- | --- | --- |")
-    counts = (harm.damages, harm.nothing_left, harm.usable_lost, harm.asked_again, len(harm.tracebacks))
+    print("| damages | nothing left | kept of the others | lost | asked again | tracebacks |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    counts = (harm.damages, harm.nothing_left, harm.kept, harm.lost, harm.asked_again, len(harm.tracebacks))
     print("|", " | ".join(map(str, counts)), "|")
     print(*harm.tracebacks, sep="\n")
 

@@ -17,6 +17,7 @@ from itertools import pairwise
 import numpy as np
 
 from benchmarks.efficiency import DATA
+from benchmarks.paper.datasets import open_dataset
 from comparo.analysis.correlations import spearman
 from comparo.data.columns import Table
 from comparo.data.comparisons import Comparisons
@@ -28,7 +29,6 @@ from comparo.run.fit_policy import Fitting
 from comparo.run.lineup_choice import SHOWN, chosen_size, rate
 from comparo.selection.selector import Selector
 from comparo.selection.text_features import contrasts
-from comparo.studies.recorded import open_set
 
 SETS = tuple(f"summeval.{name}" for name in ("coherence", "consistency", "fluency", "relevance")) + tuple(
     f"topicalchat.{name}" for name in ("coherence", "engagingness", "naturalness")
@@ -50,7 +50,7 @@ class Recorded:
         kind, attribute = name.split(".")
         lineups = {k: Comparisons.read(DATA / "lineups" / f"{name}.k{k}.csv.gz") for k in SIZES}
         kept = set(lineups[6].contexts.tolist())
-        items = open_set(kind, DATA).items
+        items = open_dataset(kind, DATA).items
         known = np.array([context in kept for context in items.contexts.tolist()])
         self.items: Items = items.take(np.flatnonzero(known[items.context]))
         self.attribute = attribute

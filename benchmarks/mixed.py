@@ -12,12 +12,12 @@ import numpy as np
 from scipy.special import expit
 
 from benchmarks.efficiency import DATA
+from benchmarks.paper.datasets import open_dataset
 from benchmarks.systems import SPREAD, answers
+from benchmarks.yardstick import chosen
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
 from comparo.run.fit_policy import Fitting
-from comparo.studies.recorded import open_set
-from comparo.studies.yardstick import chosen
 
 CASES = (("summeval", "32"), ("summeval", "80"), ("hanna", "5n"))
 REPEATS = 7
@@ -47,7 +47,7 @@ def voices(items: int, calls: int, judges: int) -> Comparisons:
 def main() -> None:
     print("| set | comparisons | plain, ms | default, ms | ratio |\n| --- | ---: | ---: | ---: | ---: |")
     for name, calls in CASES:
-        opened = open_set(name, DATA)
+        opened = open_dataset(name, DATA)
         recorded = next(iter(opened.recorded.values()))
         fitting = Fitting(opened.items)
         data = chosen(recorded, fitting, (calls,), 1, 0)[calls].one(0)

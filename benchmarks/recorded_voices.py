@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks.efficiency import DATA
+from benchmarks.paper.datasets import load_dataset
 from comparo.analysis.correlations import spearman_within
 from comparo.analysis.reliability import measured
 from comparo.data.comparisons import Comparisons
 from comparo.model.estimators.panel_members import PanelMembers, fit_members, signs
 from comparo.ranking.ranking import Ranking
 from comparo.selection.text_features import styles
-from comparo.studies.recorded import scored_items
 from comparo.types import Array
 
 FOLDERS = ("panel", "wordings")
@@ -91,7 +91,7 @@ class Set:
 def sets() -> Iterator[Set]:
     for folder in FOLDERS:
         for name in ("summeval", "topicalchat"):
-            items = scored_items(name, DATA)[1]
+            items = load_dataset(name, DATA / f"{name}.jsonl").items
             style = styles(items)
             voices: dict[str, list[tuple[str, Comparisons]]] = {}
             for path in sorted((DATA / folder).glob(f"{name}.*.csv.gz")):

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.paper.baselines import pairs_cell
+from benchmarks.paper.datasets import open_dataset
+from benchmarks.yardstick import chosen, judged_and_shared
 from comparo.data.comparisons import Comparisons
 from comparo.model.linalg.graph import Graph
 from comparo.run.fit_policy import Fitting
-from comparo.studies.baselines import pairs_cell
 from comparo.studies.draws import draw
-from comparo.studies.recorded import open_set
 from comparo.studies.sweep import Fit, evaluate
-from comparo.studies.yardstick import chosen, judged_and_shared
 from comparo.types import Array, Index
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -117,7 +117,7 @@ def main(draws: int = DRAWS) -> None:
     scorers = {name: Rival(score) for name, score in {**evalica_ways(), **choix_ways()}.items()}
     scorers |= {"comparo poe-bt (the paper's)": Fit("poe-bt"), "comparo mixed": Fit("mixed")}
     for name, grid in SETS.items():
-        opened = open_set(name, DATA)
+        opened = open_dataset(name, DATA)
         print(f"\n{name}, the same answers: random pairs in both orders, {', '.join(grid)} calls", flush=True)
         every = list(opened.recorded.values())
         drawn = {

@@ -8,10 +8,10 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit
 
+from benchmarks.paper.datasets import open_dataset
 from benchmarks.selection import DATA
 from comparo.methods import METHODS
 from comparo.studies.draws import Draws, draw
-from comparo.studies.recorded import open_set
 from comparo.studies.sweep import Fit, Way, evaluate, score, sweep
 
 SAMPLE = 40
@@ -20,7 +20,7 @@ SAMPLE = 40
 def table(name: str, methods: tuple[str, ...], calls: tuple[str, ...], draws: int) -> None:
     """The time of a table from its files on, with loading and starting two processes."""
     begin = time.perf_counter()
-    opened = open_set(name, DATA)
+    opened = open_dataset(name, DATA)
     ways = [Way.of(method) for method in methods]
     results = sweep(opened.recorded, ways, calls, draws=draws, processes=2)
     seconds = time.perf_counter() - begin
@@ -56,7 +56,7 @@ def by_bfgs(draws: Draws, which: int) -> np.ndarray:
 
 def ratio() -> None:
     """One cell of PoE-BT: SummEval relevance, 48 calls, 100 draws of 100 contexts."""
-    recorded = open_set("summeval", DATA, attributes=["relevance"]).recorded["relevance"]
+    recorded = open_dataset("summeval", DATA, attributes=["relevance"]).recorded["relevance"]
     begin = time.perf_counter()
     draws = draw(recorded, 48, 100, rng=np.random.default_rng(0))
     cell = evaluate(draws, Fit("poe-bt"))

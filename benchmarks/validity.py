@@ -20,6 +20,7 @@ from scipy.special import expit, logit
 from scipy.stats import spearmanr
 
 from benchmarks.efficiency import DATA, least_squares
+from benchmarks.paper.datasets import load_dataset
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.methods import quiet_fit
@@ -29,7 +30,7 @@ from comparo.ranking.self_consistency import text_variance
 from comparo.run.fit_policy import Fitting
 from comparo.selection.text_features import styles
 from comparo.studies.draws import draw
-from comparo.studies.recorded import Recorded, scored_items
+from comparo.studies.recorded import Recorded
 from comparo.studies.sweep import correlate
 from comparo.types import Array, Index
 
@@ -119,7 +120,7 @@ def case(group: str, attribute: str, voice: str, judgements: object, items: Item
 def soft_cases() -> Iterator[Case]:
     """Qwen2.5-Coder 0.5B and 1.5B, several wordings each."""
     for name in ("summeval", "topicalchat", "hanna"):
-        items = scored_items(name, DATA)[1]
+        items = load_dataset(name, DATA / f"{name}.jsonl").items
         topics: dict[str, str] = {}
         if name == "hanna":
             lines = (DATA / "hanna.jsonl").read_text(encoding="utf-8").splitlines()

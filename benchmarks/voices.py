@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.efficiency import DATA
+from benchmarks.paper.datasets import load_dataset
 from benchmarks.verdict import table
 from comparo.analysis.correlations import agreement, spearman
 from comparo.data.items import Items
@@ -29,7 +30,6 @@ from comparo.run.store import Store
 from comparo.run.task import Task
 from comparo.run.voice_allocation import Shares
 from comparo.run.voices import voices_of
-from comparo.studies.recorded import scored_items
 
 TEXTS, DRAWS, BUDGET = 40, 20, "20n"
 FEW = "6n"  # for recorded voices
@@ -102,7 +102,7 @@ def simulated() -> Iterator[list[str]]:
 def recorded() -> Iterator[list[str]]:
     """A row for each set: every voice's own opinion, the best consensus of one voice with groups, all together."""
     for name, (source, attribute, voices) in SETS.items():
-        _, items, *_ = scored_items(source, DATA)
+        items = load_dataset(source, DATA / f"{source}.jsonl").items
         judges = []
         for voice in voices:
             replay = load_judge(f"replay/{DATA / 'panel' / f'{source}.{attribute}.{voice}.csv.gz'}")

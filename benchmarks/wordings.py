@@ -14,12 +14,13 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.efficiency import DATA
+from benchmarks.paper.datasets import load_dataset
 from benchmarks.verdict import table
+from benchmarks.yardstick import chosen, judged_and_shared
 from comparo.data.items import Items
 from comparo.run.fit_policy import Fitting
-from comparo.studies.recorded import Recorded, scored_items
+from comparo.studies.recorded import Recorded
 from comparo.studies.sweep import Fit, evaluate, everything
-from comparo.studies.yardstick import chosen, judged_and_shared
 from comparo.types import Array
 
 PAPER = "paper"
@@ -70,7 +71,7 @@ def results(folder: str, judge: str = "", draws: int = DRAWS) -> Results:
     """The wordings of the files `<set>.<attribute>.<judge><letter>.csv.gz` in a folder."""
     found: dict[str, dict[str, Measured]] = {}
     for name in ("summeval", "topicalchat"):
-        items = scored_items(name, DATA)[1]
+        items = load_dataset(name, DATA / f"{name}.jsonl").items
         for path in sorted((DATA / folder).glob(f"{name}.*.{judge}?.csv.gz")):
             attribute, letter = path.name.split(".")[1], path.name.removesuffix(".csv.gz")[-1]
             if letter in NAMES:

@@ -11,7 +11,6 @@ from comparo.errors import JudgeError
 from comparo.judges import load_judge
 from comparo.judges.anthropic import load
 from comparo.judges.protocol import Writing
-from comparo.studies.baselines import ScorePrompt
 from servers import Api, Reply
 
 KEY = "sk-ant-test-0123456789abcdefghijklmnop"
@@ -121,14 +120,6 @@ def test_several_criteria_are_one_call_with_a_key_each():
     assert call.failed
     assert [one.failed for one in call.each] == [False, True]
     assert "has no verdict on it" in call.each[1].error
-
-
-def test_scores_on_a_scale():
-    scale = ScorePrompt("{first} How clear is it, from 1 to 5?", answer="")
-    with Api(claude(message('{"score": "4"}'))) as api:
-        [judgement] = ask(api, prompt=scale)
-    assert judgement.p == 0.75
-    assert api.requests[0].body["output_config"]["format"]["schema"]["required"] == ["score"]
 
 
 def test_reasoning_is_asked_for_by_effort_and_its_tokens_count():

@@ -1,31 +1,23 @@
-"""PairS, G-Eval and the longer text, against naive versions and the arithmetic by hand."""
+"""PairS and the longer text, against naive versions and the arithmetic by hand."""
 
 import itertools
-import json
-import logging
 import math
-import re
 from pathlib import Path
-from urllib.request import Request, urlopen
 
 import numpy as np
 import pandas
 import pytest
-import torch
-import transformers
 
+from benchmarks.paper.baselines import longer
+from benchmarks.paper.datasets import load_dataset
+from benchmarks.paper.pairs import judge_answers, recorded_answers, sort_contexts
 from comparo import Comparisons
 from comparo.analysis.correlations import spearman
 from comparo.data.items import Items
-from comparo.data.prompts import PAPER, Prompt, Question
+from comparo.data.prompts import Prompt
 from comparo.errors import JudgeError
 from comparo.judges import load_judge
 from comparo.judges.replay import Replay
-from comparo.studies.baselines import ScorePrompt, geval, longer, paper_score_prompt, score_prompt
-from comparo.studies.datasets import load_dataset
-from comparo.studies.pairs import judge_answers, recorded_answers, sort_contexts
-from letters import save_letters
-from servers import Api, llama_server, refusal, tokens, words
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
@@ -257,172 +249,3 @@ def test_the_longer_text_on_real_sets():
     for attribute in data.attributes:
         expected = frame["words"].corr(frame[attribute], method="spearman")
         assert spearman(longer(data.items), data.items.scores[attribute]) == pytest.approx(expected)
-
-
-# G-Eval
-
-TEXTS = Items.of({"ana": "The cat sat on the mat.", "bo": "Mat cat the on."})
-FLUENCY = score_prompt("fluency", kind="Sentence")
-
-
-@pytest.fixture(autouse=True)
-def key(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-
-
-def api_judge(api, **options):
-    return load_judge("openai/model", base_url=api.url, retries=0, **options)
-
-
-def test_the_score_is_the_expected_one():
-    """4·0.5 + 5·0.2 + 1·0.1 over 0.8, and 2·0.3 + 3·0.6 over 0.9, of which the spellings of 3 are summed."""
-    first, second = {"4": 0.5, "5": 0.2, "1": 0.1, "The": 0.2}, {"3": 0.4, " 3": 0.2, "2": 0.3, "33": 0.1}
-    with Api(lambda request: tokens(first if "The cat" in request.body["messages"][0]["content"] else second)) as api:
-        scored = geval(TEXTS, api_judge(api), FLUENCY)
-        assert all(request.body["logprobs"] for request in api.requests)
-    assert scored.scores == pytest.approx([(2.0 + 1.0 + 0.1) / 0.8, (0.6 + 1.8) / 0.9])
-    assert [judgement.mass for judgement in scored.judgements] == pytest.approx([0.8, 0.9])
-    assert len(scored.judgements) == len(api.requests) == 2
-    asked = api.requests[0].body["messages"][0]["content"]
-    assert asked == (
-        "Sentence: The cat sat on the mat.\n\nRate the fluency of the Sentence from 1 (lowest) to 5 (highest), by the "
-        "number alone.\n\nAnswer only with 1, 2, 3, 4 or 5."
-    )
-
-
-def test_a_score_is_read_after_its_heading_and_not_in_a_sentence():
-    good = tokens({"Score": 1.0}, {":": 1.0}, {" ": 1.0}, {"4": 0.75, "2": 0.25})
-    bad = tokens({"On": 1.0}, {" a": 1.0}, {" scale": 1.0}, {" of": 1.0}, {" ": 1.0}, {"1": 1.0}, {" to": 1.0})
-    with Api(good, bad) as api:
-        scored = geval(TEXTS, api_judge(api, concurrency=1), FLUENCY)
-    assert scored.scores[0] == pytest.approx(3.5)
-    assert math.isnan(scored.scores[1])
-    assert "'On a scale of 1 to'" in scored.judgements[1].error
-    assert "5 or 4 or 3 or 2 or 1" in scored.judgements[1].error
-
-
-@pytest.mark.parametrize("options", [{}, {"graded": True}])
-def test_the_score_is_the_mean_of_sampled_ones(options):
-    """Grades are for pairs: a judge that gives them is asked for scores here."""
-    replies = ('{"score": "4"}', "5", "Fluency: 5/5", "I like it.")
-    with Api(words(*replies)) as api:
-        scored = geval(TEXTS, api_judge(api, votes=4, **options), FLUENCY)
-        form = api.requests[0].body["response_format"]["json_schema"]["schema"]["properties"]
-    assert scored.scores == pytest.approx([14 / 3, 14 / 3])
-    assert {(answer.weight, answer.mass) for answer in scored.judgements} == {(3.0, 0.75)}
-    assert form == {"score": {"type": "string", "enum": ["5", "4", "3", "2", "1"]}}
-    assert api.requests[0].body["temperature"] == 1
-
-
-def test_a_text_without_a_score_is_said_and_left_out(caplog):
-    with Api(tokens({"3": 1.0}), refusal(500, "tired")) as api, caplog.at_level(logging.WARNING):
-        scored = geval(TEXTS, api_judge(api, concurrency=1), FLUENCY)
-    assert scored.scores[0] == 3
-    assert math.isnan(scored.scores[1])
-    assert re.search(r"1 texts have no score; 'bo': .*\(500\)", caplog.text)
-    with Api(refusal(500, "tired")) as api, pytest.raises(JudgeError, match=r"scored none of the texts; .*\(500\)"):
-        geval(TEXTS, api_judge(api), FLUENCY)
-
-
-def test_little_probability_on_the_scores_is_said(caplog):
-    with Api(tokens({"The": 0.95, "5": 0.04, "1": 0.01})) as api, caplog.at_level(logging.WARNING):
-        scored = geval(TEXTS, load_judge("openai/m", base_url=api.url, endpoint="completion"), FLUENCY)
-    assert scored.scores == pytest.approx([(5 * 0.04 + 0.01) / 0.05] * 2)
-    assert "probability 0.05 or less" in caplog.text
-
-
-@pytest.mark.long
-def test_the_embedded_model_scores_as_it_does_over_the_network():
-    """Some hundredths of p lie in what llama.cpp remembers of the questions before."""
-    local = geval(TEXTS, load_judge("local/smollm2", runtime="llama.cpp", window=512, threads=1), FLUENCY)
-    assert ((local.scores > 1) & (local.scores < 5)).all()
-    assert all(0 < answer.mass <= 1 for answer in local.judgements)
-    text = FLUENCY.text(Question("ana", "ana", first_text=TEXTS.texts[0]))
-    with llama_server() as url:
-        body = {"messages": [{"role": "user", "content": text}], "max_tokens": 1, "temperature": 0, "logprobs": True}
-        request = Request(f"{url}/chat/completions", json.dumps(body | {"top_logprobs": 5000}).encode())
-        request.add_header("Content-Type", "application/json")
-        with urlopen(request) as reply:
-            [position] = json.load(reply)["choices"][0]["logprobs"]["content"]
-    chances = dict.fromkeys(range(1, 6), 0.0)
-    for entry in position["top_logprobs"]:
-        if entry["token"].strip() in set("12345"):
-            chances[int(entry["token"])] += math.exp(entry["logprob"])
-    expected = sum(score * p for score, p in chances.items()) / sum(chances.values())
-    assert local.scores[0] == pytest.approx(expected, abs=0.1)
-    assert local.judgements[0].mass == pytest.approx(sum(chances.values()), abs=0.05)
-
-
-def test_a_simulated_judge_scores_by_what_it_knows():
-    names = [f"item {number}" for number in range(40)]
-    known = {name: number / 10 - 2 for number, name in enumerate(names)}
-    items = Items.of({name: name for name in names})
-    exact = geval(items, load_judge("simulated/soft", scores=known, noise=0.0), FLUENCY).scores
-    assert exact == pytest.approx([1 + 4 / (1 + math.exp(-score)) for score in known.values()])
-    noisier = geval(items, load_judge("simulated/soft", scores=known, noise=1.0), FLUENCY).scores
-    assert 0.5 < spearman(noisier, exact) < 1
-
-
-def test_a_judge_that_only_compares_is_refused():
-    judge = Replay(Comparisons.from_rows([("ana", "bo", 0.7)]))
-    with pytest.raises(ValueError, match=r"replay/memory .*does not score.* use an hf"):
-        geval(TEXTS, judge, FLUENCY)
-    with pytest.raises(ValueError, match=r"context .*some items have none"):
-        geval(TEXTS, load_judge("simulated/soft"), score_prompt("fluency", heading="Article"))
-
-
-@pytest.mark.parametrize("name", PAPER)
-def test_every_attribute_of_the_paper_has_a_prompt_for_its_score(name):
-    prompt, question = paper_score_prompt(name), Question(1, 1, None, "TEXT", "", "CONTEXT")
-    text = prompt.text(question)
-    assert text.count("TEXT") == 2 - ("CONTEXT" not in text)
-    assert f"Rate the {name.split('/')[1]} of the " in text
-    assert ("CONTEXT" in text) == name.startswith(("summeval", "topicalchat"))
-
-
-def test_a_score_prompt_is_checked():
-    assert score_prompt("wit", scale=3).labels == ("3", "2", "1")
-    assert "the wit { of" in score_prompt("wit {").text(Question(1, 1, None, "x"))
-    for labels in (("2", "1"), ("1", "2", "3"), ("5", "3", "1"), tuple(map(str, range(10, 0, -1)))):
-        with pytest.raises(ValueError, match="scores of a scale"):
-            ScorePrompt("{first}", labels=labels)
-    with pytest.raises(ValueError, match=r"has \{first\} 0 times"):
-        ScorePrompt("no place")
-    with pytest.raises(ValueError, match=r"'\{text\}' .*not a placeholder"):
-        ScorePrompt("{first} {text}")
-
-
-@pytest.fixture(scope="module", params=["decoder", "encoder"])
-def tiny(request, tmp_path_factory):
-    """The folder of a tiny model with random weights, whose tokenizer has a token for every letter and digit."""
-    folder = tmp_path_factory.mktemp(request.param)
-    vocabulary = save_letters(folder)
-    torch.manual_seed(3)
-    if request.param == "decoder":
-        sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
-        config = transformers.LlamaConfig(vocab_size=len(vocabulary), initializer_range=0.4, **sizes)
-        model = transformers.LlamaForCausalLM(config)
-    else:
-        sizes = {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4, "initializer_factor": 3.0}
-        config = transformers.T5Config(vocab_size=len(vocabulary), decoder_start_token_id=0, **sizes)
-        model = transformers.T5ForConditionalGeneration(config)
-    model.save_pretrained(folder)
-    return folder, model.eval(), vocabulary, request.param == "encoder"
-
-
-def test_a_transformers_model_scores_by_its_own_next_token(tiny):
-    folder, model, vocabulary, encoder = tiny
-    rows = [{"id": k, "text": "a cat sat" * (k + 1), "context_id": k % 2, "context": f"owls {k % 2}"} for k in range(4)]
-    items = Items.of(rows)
-    prompt = score_prompt("wit", kind="Joke", heading="On", scale=4)
-    scored = geval(items, load_judge(f"hf/{folder}", device="cpu", window=512), prompt)
-    for row, score, judgement in zip(rows, scored.scores, scored.judgements, strict=True):
-        text = f"On: {row['context']}\n\nJoke: {row['text']}\n\nRate the wit of the Joke "
-        text += "from 1 (lowest) to 4 (highest), by the number alone." + ("" if encoder else "\n\n")
-        ids = torch.tensor([[vocabulary[letter] for letter in text]])
-        with torch.inference_mode():
-            logits = (model(ids, decoder_input_ids=torch.tensor([[0]])) if encoder else model(ids)).logits[0, -1]
-        chances = [torch.softmax(logits.double(), dim=0)[vocabulary[str(number)]].item() for number in range(1, 5)]
-        assert score == pytest.approx(np.average([1, 2, 3, 4], weights=chances), abs=1e-3)
-        assert judgement.mass == pytest.approx(sum(chances), rel=1e-3)
-    assert np.ptp(scored.scores) > 0.1

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from scipy.special import expit, ndtr
 
+from benchmarks.paper.datasets import load_dataset
+from benchmarks.yardstick import chosen, judged_and_shared
 from comparo import Comparisons, Items, fit, rank
 from comparo.analysis.confidence import expected_spearman, top_probability
 from comparo.analysis.correlations import spearman_within
@@ -24,8 +26,7 @@ from comparo.report.data import View
 from comparo.report.page import line
 from comparo.report.record import read_record
 from comparo.run.fit_policy import Fitting
-from comparo.studies.recorded import Recorded, scored_items
-from comparo.studies.yardstick import chosen, judged_and_shared
+from comparo.studies.recorded import Recorded
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 LABELS = [(f"c{context}", f"s{system}") for context in range(4) for system in range(5)]
@@ -445,7 +446,7 @@ def test_the_command_refuses_what_it_cannot_do(command):
 
 def reached(name, attribute, calls, draws):
     """Spearman × 100 with people of the judge's own ranking and of the consensus, systems known."""
-    items = scored_items(name, DATA)[1]
+    items = load_dataset(name, DATA / f"{name}.jsonl").items
     recorded = Recorded.of(DATA / "judgements" / f"{name}.{attribute}.csv.gz", items, attribute)
     drawn = chosen(recorded, Fitting(items), (calls,), draws, 0)[calls]
     return judged_and_shared(drawn, Fitting(items, estimate="auto"))

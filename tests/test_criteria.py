@@ -291,7 +291,7 @@ def test_one_criterion_without_a_name_is_asked_as_ever(run, tmp_path, items):
         ([*BOTH, "--wording", "before-after"], "asks before the texts too"),
         ([*BOTH, "--wording", "paper", "--wording", "compare"], "one judge in one wording"),
         ([*BOTH, "--judge", "simulated/hard"], "one judge in one wording"),
-        ([*BOTH, "--prompt", "summeval/fluency"], "leave --prompt"),
+        ([*BOTH, "--prompt", "{first} {second}"], "leave --prompt"),
         ([*BOTH, "--goal", "systems"], "--goal systems is about one ranking"),
     ],
 )

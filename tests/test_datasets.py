@@ -17,10 +17,10 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
+from benchmarks.paper import downloads as download
+from benchmarks.paper.datasets import HANNA, READERS, load_dataset
+from benchmarks.paper.prompts import paper_prompt
 from comparo import Comparisons, ComparisonsError
-from comparo.data.prompts import paper_prompt
-from comparo.studies import downloads as download
-from comparo.studies.datasets import HANNA, READERS, load_dataset
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 

@@ -14,7 +14,6 @@ from sandbox import Sandbox
 # What no test can run, by a part of the command.
 CANNOT = {
     "vllm/Qwen/Qwen2.5-7B-Instruct": "vLLM needs a GPU; `make slow` tests the judge, with an engine for CPUs",
-    "comparo study all --data": "it takes an hour; test_study.py makes the page from small sets",
 }
 # Other programs than comparo in blocks of the pages, and who answers for them.
 OTHERS = {

@@ -5,9 +5,10 @@ import re
 
 import pytest
 
+from benchmarks.paper.prompts import PAPER
 from comparo.cli.app import COMMANDS, COMMON, load_command
 from comparo.cli.settings import name_of, options_of
-from comparo.data.prompts import PAPER, criterion_prompt
+from comparo.data.prompts import criterion_prompt
 from comparo.data.wordings import ATTRIBUTES, meant_by
 from servers import Api, prefers
 

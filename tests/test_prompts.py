@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.paper.prompts import PAPER, paper_prompt
 from comparo import rank
 from comparo.data.injection import find_injections, injection_sentence
 from comparo.data.items import Items
-from comparo.data.prompts import PAPER, Prompt, Question, choose_prompt, criterion_prompt, defuse, paper_prompt
+from comparo.data.prompts import Prompt, Question, choose_prompt, criterion_prompt, defuse
 from comparo.data.wordings import WORDINGS
 from comparo.judges import Judgement
 from comparo.judges.labels import common_prefix
@@ -190,13 +191,12 @@ def test_a_window_too_small_for_the_question_says_so():
 
 def test_what_a_user_may_choose():
     assert choose_prompt("better", kind="Essay").answer == "Essay"
-    assert choose_prompt(prompt="hanna/surprise").answer == "Story"
     with pytest.raises(ValueError, match="what makes a text better"):
         choose_prompt()
     with pytest.raises(ValueError, match="not both"):
-        choose_prompt("better", "hanna/surprise")
+        choose_prompt("better", "{first} {second}")
     with pytest.raises(ValueError, match="the items have none"):
-        choose_prompt(prompt="summeval/coherence")
+        choose_prompt(prompt="{context} {first} {second}")
     with pytest.raises(ValueError, match="template of your own"):
         choose_prompt("better", labels=("1", "2"))
 

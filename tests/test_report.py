@@ -25,7 +25,7 @@ from benchmarks.size import finished
 from comparo import Comparisons, fit, rank
 from comparo.analysis.correlations import agreement, correlation, spearman, spearman_within
 from comparo.data.items import Items
-from comparo.data.prompts import PAPER, Prompt, Question, choose_prompt, criterion_prompt, paper_prompt
+from comparo.data.prompts import Prompt, Question, choose_prompt, criterion_prompt
 from comparo.errors import StoreError
 from comparo.judges import Judgement, load_judge
 from comparo.methods import METHODS
@@ -515,7 +515,7 @@ def test_agreement_with_people_over_contexts(tmp_path):
         criterion_prompt("more coherent"),
         criterion_prompt("continues {it} better, it's said", kind="A reply", context="Dialogue"),
         criterion_prompt(SCRIPT, kind="<b>"),
-        paper_prompt(next(iter(PAPER))),
+        criterion_prompt("more coherent", "Summary", "Article"),
         Prompt("1: {first}\n2: {second}\nWhich is 'better', $1 or 2?\n", ("1", "2"), "Text"),
         choose_prompt(prompt="1: {first}\n2: {second}\nWhich is {{better}}?", labels=("1", "2"), answer="Text"),
         choose_prompt("wittier", kind="Story"),

@@ -16,14 +16,15 @@ from scipy.optimize import minimize
 from scipy.special import expit, logit
 from scipy.stats import pearsonr, spearmanr
 
+from benchmarks.paper.claims import Difference, difference
+from benchmarks.paper.datasets import open_dataset
+from benchmarks.paper.experiments import METHODS, Plan, experiment
+from benchmarks.paper.page import _figures, render
 from comparo import Comparisons, ComparisonsError, Items, fit
 from comparo.cli.app import main
 from comparo.model.linalg.determinant import design_log_det
-from comparo.studies.claims import Difference, difference
 from comparo.studies.draws import calls_in, draw, reaches
-from comparo.studies.experiments import METHODS, Plan, experiment
 from comparo.studies.figures import DPI
-from comparo.studies.page import _figures, render
 from comparo.studies.recorded import Opened, Recorded, open_set
 from comparo.studies.sweep import Cell, Fit, Results, Way, correlate, evaluate, everything, score, sweep
 from comparo.studies.tables import (
@@ -452,7 +453,7 @@ def test_the_page_has_every_claim_and_its_own_figures(tmp_path):
         "summeval": experiment(opened("summeval", [6] * 8, ("relevance", "fluency"), 1), small, 4),
         "hanna": experiment(opened("hanna", [24], ("coherence",), 2), large, 3),
     }
-    page = render(found, 4, "comparo study all")
+    page = render(found, 4, "python -m benchmarks.paper.page")
     reached = found["summeval"].random.mean("poe-bt", "14", attribute="relevance")
     by_attribute = page.split("By attribute, at 14 calls:")[1].split("Kept of")[0]
     assert re.search(rf"\| poe-bt \| {100 * reached:.1f} ± ", by_attribute)
@@ -521,43 +522,6 @@ def test_the_command_takes_one_file_of_judgements_and_named_scores(command, fold
     assert "--attribute: wit, salt" in message
 
 
-def test_the_command_asks_a_judge_for_a_baseline(folder, monkeypatch, capsys):
-    items = Items.of(folder / "stories.jsonl")
-    options = ["--judge", "simulated/soft", "--option", "scores=wit", "--option", "noise=0"]
-
-    def rows(*arguments):
-        monkeypatch.setattr(sys, "argv", ["comparo", "study", str(folder / "stories.jsonl"), *arguments])
-        with pytest.raises(SystemExit) as end:
-            main()
-        assert not end.value.code
-        return list(csv.reader(io.StringIO(capsys.readouterr().out)))
-
-    for baseline, most, tied in (("geval", 6, 0.1), ("pairs", 11, 15)):  # a sort has no ties, people's scores do
-        found = rows("--baseline", baseline, *options, "--format", "csv")
-        assert found[0] == ["attribute", "Spearman", "calls"]
-        assert [row[0] for row in found[1:]] == ["wit", "salt"]
-        assert float(found[1][1]) == pytest.approx(100, abs=tied)  # it knows the scores
-        wit, salt = (items.scores[name] for name in ("wit", "salt"))
-        known = [spearmanr(wit[nodes], salt[nodes]).statistic for nodes in items.groups.values()]
-        assert float(found[2][1]) == pytest.approx(100 * np.mean(known), abs=tied)
-        assert 0 < float(found[1][2]) <= most
-
-
-def test_a_judge_in_a_settings_file_concerns_a_study_only_with_a_baseline(folder, monkeypatch, capsys):
-    monkeypatch.chdir(folder)
-    (folder / "comparo.toml").write_text('judge = "openai/some"\n', encoding="utf-8")
-
-    def code(*arguments):
-        monkeypatch.setattr(sys, "argv", ["comparo", "study", "stories.jsonl", "--processes", "1", *arguments])
-        with pytest.raises(SystemExit) as end:
-            main()
-        return end.value.code
-
-    assert not code("--draws", "2", "--calls", "12", "--method", "poe-bt")
-    assert code("--baseline", "geval") == 2
-    assert "where keys and texts go" in capsys.readouterr().err
-
-
 def test_the_command_says_what_is_missing(folder, monkeypatch, capsys):
     def message(*arguments):
         monkeypatch.setattr(sys, "argv", ["comparo", "study", *map(str, arguments), "--processes", "1"])
@@ -570,9 +534,7 @@ def test_the_command_says_what_is_missing(folder, monkeypatch, capsys):
     assert re.search("--method .*win-ratio, bt,", message(items, "--method", "elo"))
     assert re.search("3n.* all.* 'few'", message(items, "--calls", "few"))
     assert re.search("stories .*'pepper'.* wit, salt", message(items, "--attribute", "pepper"))
-    assert "nowhere.jsonl is neither a file" in message(folder / "nowhere.jsonl")
-    assert "there is no hanna.jsonl" in message("hanna", "--data", folder)
-    assert "study all needs --data" in message("all")
+    assert "nowhere.jsonl is not there" in message(folder / "nowhere.jsonl")
     assert "300 calls are more than" in message(items, "--calls", "300")
     (folder / "judgements" / "stories.wit.csv.gz").unlink()
     missing = message(items, "--attribute", "wit")
@@ -583,7 +545,7 @@ def test_the_command_says_what_is_missing(folder, monkeypatch, capsys):
 
 @pytest.fixture(scope="module")
 def relevance():
-    return open_set("summeval", DATA, attributes=["relevance"]).recorded
+    return open_dataset("summeval", DATA, attributes=["relevance"]).recorded
 
 
 @pytest.mark.long

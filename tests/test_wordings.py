@@ -8,7 +8,7 @@ import sqlite3
 import pytest
 
 from comparo import load_judge, rank
-from comparo.data.prompts import Question, choose_prompt, criterion_prompt, paper_prompt
+from comparo.data.prompts import Question, choose_prompt, criterion_prompt
 from comparo.data.wordings import DEFAULT_WORDING, WORDINGS, wording_named
 from comparo.report.making import command, prompt_of, question
 from comparo.run.store import read_configuration
@@ -93,8 +93,6 @@ def test_the_default_is_the_papers_question_with_delimiters_and_the_papers_promp
     assert choose_prompt("better") == criterion_prompt("better", wording="delimited")
     assert choose_prompt("better").wording == DEFAULT_WORDING == "delimited"
     assert choose_prompt("better", wording="paper") == criterion_prompt("better", wording="paper")
-    assert paper_prompt("summeval/fluency").wording == "paper"
-    assert choose_prompt(prompt="summeval/fluency", heading="Article") == paper_prompt("summeval/fluency")
     assert choose_prompt(prompt="{first} {second}").wording is None
     with pytest.raises(ValueError, match=r"no wording 'x'; .*paper, between"):
         wording_named("x")
@@ -169,7 +167,7 @@ def test_a_wording_comes_from_a_file_is_shown_dry_and_plain_is_the_papers(run, f
     assert "Which Text is wittier, Text A or Text B?" in run(folder, (*dry, "--plain")).stdout
     (folder / "comparo.toml").write_text('wording = "compare"\n')
     assert "Compare Text A and Text B: which one is wittier?" in run(folder, dry).stdout
-    wrong = run(folder, ("rank", "items.jsonl", "--prompt", "hanna/surprise", "--judge", "simulated/soft"))
+    wrong = run(folder, ("rank", "items.jsonl", "--prompt", "{first} {second}", "--judge", "simulated/soft"))
     assert wrong.returncode == 2
     assert "a wording (compare) " in wrong.stderr
     unknown = run(folder, (*dry, "--wording", "loud"))

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+from benchmarks.paper.datasets import open_dataset
+from benchmarks.yardstick import ALONE, CONSENSUS, PAPER, SHARED, Curve, chosen, measure, tables
 from comparo.data.items import Items
 from comparo.run.fit_policy import Fitting
-from comparo.studies.recorded import Opened, Recorded, open_set
+from comparo.studies.recorded import Opened, Recorded
 from comparo.studies.sweep import Fit, evaluate, everything
-from comparo.studies.yardstick import ALONE, CONSENSUS, PAPER, SHARED, Curve, chosen, measure, tables
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 WORDS = "salt lantern orchard violin glacier thunder meadow copper".split()
@@ -68,30 +69,15 @@ def test_calls_needed_are_read_off_straight_lines():
     assert curve.at(15.0) == 15.0
 
 
-@pytest.fixture
-def yardstick(run, tmp_path):
-    return lambda *arguments: run(tmp_path, ["study", "--yardstick", *arguments])
-
-
-def test_the_command_says_what_it_needs(yardstick, tmp_path):
-    assert "needs --data" in yardstick().stderr
-    (tmp_path / "judgements").mkdir()
-    assert "no judgements such as" in yardstick("--data", tmp_path).stderr
-
-
 @pytest.mark.long
 @pytest.mark.recorded
-def test_few_calls_on_topicalchat_beat_the_paper_s_with_all(yardstick, tmp_path):
+def test_few_calls_on_topicalchat_beat_the_paper_s_with_all(tmp_path):
     for attribute in ("coherence", "engagingness"):
         name = f"topicalchat.{attribute}.csv.gz"
         (tmp_path / name).symlink_to((DATA / "judgements" / name).resolve())
-    topicalchat = open_set("topicalchat", DATA, tmp_path)
+    topicalchat = open_dataset("topicalchat", DATA, tmp_path)
     ways = measure([topicalchat], draws=10, grids={"topicalchat": ("12",)}).values()
     assert len(ways) == 2
     whole = np.mean([one[PAPER].whole for one in ways])
     assert np.mean([one[SHARED].at(12) for one in ways]) > whole
-    done = yardstick("--data", DATA, "--judgements", tmp_path, "--draws", 1, "--format", "csv", "--processes", 1)
-    assert done.returncode == 0, done.stderr
-    mean = next(line for line in done.stdout.splitlines() if line.startswith("mean,"))
-    assert float(mean.split(",")[1]) == pytest.approx(whole)
     assert np.mean([one[CONSENSUS].at(12) - one[SHARED].at(12) for one in ways]) > 15

@@ -10,10 +10,8 @@ Krippendorff's α takes D_e from the verdicts of all judges together, and Cohen'
 Intervals come from a bootstrap over pairs, or over contexts where there are at least `CONTEXTS` of them, because pairs
 of one context share texts.
 
-Measures of agreement beyond chance, 1 − D_o / D_e, from sums over pairs, with a bootstrap interval.
-
-D_o is the observed share of different verdicts and D_e the share by chance. Both are functions of sums of columns over
-pairs, so that a draw of the bootstrap is a sum, and equal pairs are drawn together.
+D_o and D_e are functions of sums of columns over pairs: a draw of the bootstrap is a sum, and equal pairs are drawn
+together.
 """
 
 from __future__ import annotations
@@ -261,16 +259,6 @@ def alpha_of(
     return estimate(coincided, columns, unit[several], level, draws, seed, shared)
 
 
-def nominal_alpha(counts: Array) -> float:
-    """Krippendorff's α of units and categories as they stand, from `counts` (U, C): how many gave unit u category c.
-
-    >>> round(nominal_alpha(np.array([[2.0, 0.0], [1.0, 1.0], [0.0, 2.0]])), 3)
-    0.444
-    """
-    several = np.sum(counts, axis=1) >= 2
-    return float(beyond_chance(coincided(np.sum(coincidences(counts[several]), axis=0))))
-
-
 def cohen_kappa(
     data: Any, one: Any, other: Any, *, level: float = 0.95, draws: int = DRAWS, seed: Seed = 0
 ) -> Estimate:
@@ -304,10 +292,7 @@ def cohen_kappa(
     >>> round(cohen_kappa(comparisons, "ana", "bo").value, 3)
     0.333
     """
-    comparisons = Comparisons.of(data)
-    verdicts = Verdicts.of(comparisons)
-    pairs, a, b = verdicts.both(judge_code(comparisons, one), judge_code(comparisons, other))
-    return kappa_of(a, b, verdicts.unit[pairs], level, draws, seed)
+    return kappa_of(*_both(data, one, other), level, draws, seed)
 
 
 def kappa_of(
@@ -329,15 +314,6 @@ def kappa_of(
     return estimate(tabulated, tables, unit, level, draws, seed, texts)
 
 
-def kappa(table: Array) -> float:
-    """Cohen's κ of a table (C, C) of counts: rows are the categories of one judge, columns those of the other.
-
-    >>> round(kappa(np.array([[20.0, 5.0], [10.0, 15.0]])), 3)
-    0.4
-    """
-    return float(beyond_chance(tabulated(table.reshape(-1))))
-
-
 def raw_agreement(
     data: Any, one: Any, other: Any, *, level: float = 0.95, draws: int = DRAWS, seed: Seed = 0
 ) -> Estimate:
@@ -349,12 +325,18 @@ def raw_agreement(
     >>> raw_agreement(Comparisons.from_columns(**columns, judge=["ana"] * 3 + ["bo"] * 3), "ana", "bo").value
     0.5
     """
+    a, b, unit = _both(data, one, other)
+    decided = (a != 0) & (b != 0)
+    columns = np.stack([(a != b)[decided], np.ones(np.count_nonzero(decided))], axis=1).astype(np.float64)
+    return estimate(counted, columns, unit[decided], level, draws, seed)
+
+
+def _both(data: Any, one: Any, other: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """The verdicts of two judges on the pairs that both judged, and what is drawn of these, each (P,)."""
     comparisons = Comparisons.of(data)
     verdicts = Verdicts.of(comparisons)
     pairs, a, b = verdicts.both(judge_code(comparisons, one), judge_code(comparisons, other))
-    decided = (a != 0) & (b != 0)
-    columns = np.stack([(a != b)[decided], np.ones(np.count_nonzero(decided))], axis=1).astype(np.float64)
-    return estimate(counted, columns, verdicts.unit[pairs[decided]], level, draws, seed)
+    return a, b, verdicts.unit[pairs]
 
 
 def judge_code(comparisons: Comparisons, name: Any) -> int:

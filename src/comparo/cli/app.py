@@ -159,7 +159,7 @@ COMMANDS = {
     "select": "The next pairs to ask, for those who judge elsewhere.",
     "judge": "Judgements of pairs of texts, one a line, as they come.",
     "plan": "How many calls a ranking will take, by simulation; no judge is asked.",
-    "study": "How few comparisons are enough, and by which method? From recorded judgements; --baseline asks a judge.",
+    "study": "How few comparisons are enough, and by which method? From recorded judgements.",
     "rejudge": "The pairs of a run put to another judge: how far the two rankings agree, and their consensus.",
     "import": "Comparisons, and texts if any, from files of promptfoo, AlpacaEval, Chatbot Arena and MT-Bench.",
     "export": "What a run found as a file for other tools: comparisons, preference pairs, a data set for Hugging Face.",
@@ -176,8 +176,8 @@ COMMON = {
     "vote": "criterion kind context for invite each until host out",
     "fit": "method voice votes leaderboard top format report",
     "select": "next asked for sheet context format",
-    "judge": "items criterion kind context judge base-url probe out format",
-    "study": "data judgements attribute method calls draws table format out",
+    "judge": "items criterion kind context judge base-url probe format",
+    "study": "judgements attribute method calls draws table format out",
 }
 
 

@@ -11,7 +11,7 @@ import typer
 
 from comparo.cli.settings import ROLES
 from comparo.data.items import Items
-from comparo.data.prompts import PAPER, Prompt
+from comparo.data.prompts import Prompt
 from comparo.data.run_folder import DATABASE, database_of
 from comparo.data.wordings import DEFAULT_WORDING, WORDINGS
 from comparo.judges import parse_judge
@@ -76,8 +76,7 @@ class QuestionFlags:
         typer.Option(
             "--prompt",
             help="In place of --criterion: a file with {first}, {second} and, if wanted, {context}, with its labels "
-            "and how the answer begins: 'FILE; labels=A,B, answer=Text'; or a prompt of the paper: "
-            f"{next(iter(PAPER))}.",
+            "and how the answer begins: 'FILE; labels=A,B, answer=Text'.",
         ),
     ] = None
 

@@ -1,7 +1,7 @@
 """comparo judge: judgements of pairs, written as they come, for those who only want these."""
 
-from collections.abc import Mapping
-from contextlib import nullcontext
+import json
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from statistics import fmean
@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from comparo.cli.answer_file import LABELS, Names, line, open_answers
 from comparo.cli.flags import ColumnFlags, QuestionFlags
 from comparo.cli.judge_flags import JudgeFlags
 from comparo.cli.printing import Console, cost_words, print_text, say
@@ -27,6 +26,9 @@ from comparo.run.plan import probe_judges
 from comparo.run.progress import Progress
 from comparo.run.voices import count_cached
 
+LABELS = ("context", "first", "second")
+Key = tuple[Any, Any, Any]
+
 
 def judge_command(
     context: typer.Context,
@@ -37,13 +39,13 @@ def judge_command(
     asked: JudgeFlags,
     question: QuestionFlags,
     columns: ColumnFlags,
-    out: Path | None = None,
     output: Annotated[Literal["csv", "jsonl"], typer.Option("--format")] = "csv",
 ) -> None:
     """Judgements of pairs of texts, one a line, as they come.
 
     p is the probability that the first is better, mass how much of the model's probability lay on the two labels. A
-    judgement that failed has an error and no p. `comparo fit` reads what this prints.
+    judgement that failed has an error and no p. `comparo fit` reads what this prints. Answers are cached: the same
+    command again asks for those that are missing only.
 
     Parameters
     ----------
@@ -53,8 +55,6 @@ def judge_command(
         text (and context).
     is_probed : Instead: what the model can do as a judge, by about five small calls: log-probabilities, structured
         output, effort. A run asks one such question of its own accord.
-    out : A .csv or .jsonl file to write to in place of stdout. Pairs that it holds answers to are not asked again, so
-        the same command goes on where it stopped.
     output : How to print the judgements.
 
     Examples
@@ -76,27 +76,21 @@ def judge_command(
     names = Names(texts)
     open_pairs = _questions(read_columns(pairs, labels=(*LABELS, "context_id")), texts, names)
     header = list(Judgement(Question("", ""), error="").row())[0 if names.has_contexts else 1 :]
-    with nullcontext() if out is None else open_answers(out, header, names) as file:
-        if file is not None:
-            open_pairs = [pair for pair in open_pairs if (pair.context, pair.first, pair.second) not in file.known]
-        (judge,) = asked.make(texts, context)
-        probes = probe_judges([judge]) if open_pairs else []
-        if file is None and output == "csv":
-            print_text(csv_line(header))
-        done, progress = list[Judgement](), Progress(len(open_pairs))
-        with watched(Console(stderr=True)) as show:
-            for judgement in judge.judge(iter(open_pairs), prompt):
-                if file is None:
-                    print_text(line(judgement.row(), header, output == "csv"))
-                else:
-                    file.write(judgement.row())
-                done.append(judgement)
-                progress.asked += 1
-                progress.failed += judgement.failed
-                progress.answered += not judgement.failed
-                progress.cost += judgement.spent if judgement.spent > 0 else 0.0
-                if show is not None:
-                    show(progress)
+    (judge,) = asked.make(texts, context)
+    probes = probe_judges([judge]) if open_pairs else []
+    if output == "csv":
+        print_text(csv_line(header))
+    done, progress = list[Judgement](), Progress(len(open_pairs))
+    with watched(Console(stderr=True)) as show:
+        for judgement in judge.judge(iter(open_pairs), prompt):
+            print_text(line(judgement.row(), header, output == "csv"))
+            done.append(judgement)
+            progress.asked += 1
+            progress.failed += judgement.failed
+            progress.answered += not judgement.failed
+            progress.cost += judgement.spent if judgement.spent > 0 else 0.0
+            if show is not None:
+                show(progress)
     _summarise(done, {PROBES: probes})
 
 
@@ -112,6 +106,40 @@ def _probe(asked: JudgeFlags, context: typer.Context) -> None:
     console.print(f"{made.name}, found on {date.today()} by {took}")
     for name, finding in found:
         console.print(f"{name:<{width}}  {finding}")
+
+
+class Names:
+    """The labels of items, by what a file may hold of them: CSV has text where the items have numbers.
+
+    >>> Names(Items.of([{"id": 7, "text": "A"}, {"id": 8, "text": "B"}])).key(None, "7", 8)
+    (None, 7, 8)
+    """
+
+    def __init__(self, items: Items) -> None:
+        self._contexts, self._ids = (set(labels.tolist()) for labels in (items.contexts, items.ids))
+        self._written = [{str(label): label for label in labels} for labels in (self._contexts, self._ids)]
+        self.has_contexts = self._contexts != {None}
+
+    def key(self, context: Any, first: Any, second: Any) -> Key:
+        """The labels that the items have, for those that a file has; one that no item has stays as it is."""
+        shared = self._label(context, self._contexts, self._written[0]) if self.has_contexts else None
+        return shared, *(self._label(label, self._ids, self._written[1]) for label in (first, second))
+
+    def _label(self, label: Any, known: set[Any], written: Mapping[str, Any]) -> Any:
+        text = isinstance(label, list | dict)  # neither can be a label
+        return label if not text and label in known else written.get(str(label), label)
+
+
+def line(row: Mapping[str, Any], columns: Sequence[str], is_csv: bool) -> str:
+    """A judgement as one line that can be read again.
+
+    >>> line({"first": "ana", "p": float("nan")}, ["first", "p"], is_csv=False)
+    '{"first": "ana", "p": null}\\n'
+    """
+    values = {name: None if row[name] != row[name] else row[name] for name in columns}
+    text = csv_line(values.values()) if is_csv else json.dumps(values, ensure_ascii=False) + "\n"
+    text = text.replace("\0", "\ufffd")  # readers of CSV take no NUL
+    return text.encode("utf-8", "replace").decode()
 
 
 def _questions(table: Table, items: Items, names: Names) -> list[Question]:

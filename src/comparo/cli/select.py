@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import typer
 
-from comparo.cli.answer_file import Names
 from comparo.cli.flags import ColumnFlags, names_in
+from comparo.cli.judge import Names
 from comparo.cli.printing import print_text, say
 from comparo.data.annotator_sheets import write_sheets
 from comparo.data.comparisons import Comparisons

@@ -293,8 +293,8 @@ def _agree(context: typer.Context) -> None:
     path: Path | None = context.find_root().meta.get(UNNAMED)
     if path is None:
         return
-    # comparo study asks a judge for a baseline only, and comparo runs for a check.
-    chosen, asks = {}, all(context.params.get(name, True) for name in ("baseline", "is_checked"))
+    # comparo runs asks a judge for a check only.
+    chosen, asks = {}, context.params.get("is_checked", True)
     for option in options_of(context.command):
         source, value = context.get_parameter_source(str(option.name)), context.params.get(str(option.name))
         used = asks or name_of(option) in ("out", "cache")

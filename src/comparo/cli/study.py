@@ -7,15 +7,12 @@ from typing import Annotated, Any, Literal, get_args
 import typer
 
 from comparo.cli.flags import ColumnFlags
-from comparo.cli.judge_flags import UncachedJudgeFlags
 from comparo.cli.printing import print_notes, print_table, print_text, say
 from comparo.methods import METHODS
 from comparo.model.estimators.poe import Bias
 from comparo.selection.designs import Orders
-from comparo.studies.baselines import Baseline, judged_table
-from comparo.studies.datasets import READERS
 from comparo.studies.draws import Strategy
-from comparo.studies.recorded import open_set, scored_items
+from comparo.studies.recorded import open_set
 from comparo.studies.sweep import Results, Way, sweep
 from comparo.studies.tables import Table, attributes_table, correlations_table, retention_table
 
@@ -24,13 +21,8 @@ Kind = Literal["spearman", "pearson", "retention"]
 
 
 def study_command(
-    context: typer.Context,
-    data: Annotated[str | None, typer.Argument()] = None,
-    yardstick: bool = False,
-    baseline: Baseline | None = None,
+    data: Path,
     *,
-    asked: UncachedJudgeFlags,
-    folder: Annotated[Path | None, typer.Option("--data")] = None,
     judgements: Path | None = None,
     attribute: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
     method: Annotated[list[str] | None, typer.Option(metavar="METHOD")] = None,
@@ -46,7 +38,7 @@ def study_command(
     seed: Annotated[int, typer.Option(min=0)] = 0,
     processes: Annotated[int, typer.Option(min=1)] = 2,
 ) -> None:
-    """How few comparisons are enough, and by which method? From recorded judgements; --baseline asks a judge.
+    """How few comparisons are enough, and by which method? From recorded judgements.
 
     The given number of calls is drawn at random from the recorded ones many times, every item in at least one call, and
     each method's scores are compared with people's. Repeat --orders, --strategy and --bias to compare ways of asking:
@@ -54,13 +46,8 @@ def study_command(
 
     Parameters
     ----------
-    data : summeval, topicalchat, hanna or cmcqrd; or a file of items with people's scores (JSONL, JSON, CSV, TSV,
-        Parquet or .xlsx, a column id and columns score or score_…); or all, to write the whole study of the paper's
-        sets into the folder given by --out.
-    yardstick : Instead: what comparo rank does against the paper's method, call for call, on the sets in --data.
-    baseline : Instead: ask --judge by another method, and compare it with people's scores. geval: a score for each text
-        alone, one call per text. pairs: a merge sort by comparisons (PairS-greedy).
-    folder : Where a set of the paper lies: a folder or its file. Default: it is downloaded.
+    data : A file of items with people's scores: JSONL, JSON, CSV, TSV, Parquet or .xlsx, a column id and columns score
+        or score_….
     judgements : What a judge answered: a file of comparisons (first, second, p and, if there are contexts, context) of
         one attribute, or a folder with a file SET.ATTRIBUTE.csv for each. Default: the folder judgements beside the
         data.
@@ -76,35 +63,17 @@ def study_command(
         attributes ± standard deviation over draws; or retention, the share of the full set's correlation that is kept,
         and the calls needed for 95% of it.
     output : How to print the table.
-    out : A folder for all tables, in all formats, and the figures; docs for `study all`.
+    out : A folder for all tables, in all formats, and the figures.
     seed : The same seed gives the same study.
     processes : How many processes share the work.
 
     Examples
     --------
-    `comparo study summeval --data ../shared/data --calls 48,240`; `comparo study items.jsonl --judgements recorded.csv
-    --columns scores=coherence --orders both --orders one --bias none --bias joint --method poe-bt --out study`;
-    `comparo study summeval --baseline geval --judge hf/Qwen/Qwen2.5-1.5B-Instruct`
+    `comparo study items.jsonl --judgements recorded.csv --columns scores=coherence --orders both --orders one
+    --bias none --bias joint --method poe-bt --out study`
     """
-    if yardstick:
-        _yardstick(folder, judgements, output, draws, seed, processes)
-        return
-    if data is None:
-        raise ValueError(f"say what to study: {', '.join(READERS)}, a file of items with people's scores, or all")
-    if data == "all" and baseline is None:
-        _write_all(folder, judgements, out, draws, seed, processes)
-        return
-    items = None
-    if data not in READERS and Path(data).exists():
-        items = columns.read(data)
-    if baseline is not None:
-        name, texts, attributes, _ = scored_items(data, folder, attributes=attribute or (), items=items)
-        judge, *others = asked.load(texts, context)
-        if others:
-            raise ValueError("comparo study --baseline asks one judge; give one --judge")
-        _print(judged_table(baseline, name, texts, attributes, judge, seed=seed), output)
-        return
-    opened = open_set(data, folder, judgements, attributes=attribute or (), items=items)
+    items = columns.read(str(data)) if data.exists() else None
+    opened = open_set(data, judgements, attributes=attribute or (), items=items)
     ways = _ways(method, bias, orders, strategy)
     wanted = [each.strip() for each in calls.split(",") if each.strip()]
     results = sweep(opened.recorded, ways, wanted, draws=draws, seed=seed, processes=processes)
@@ -162,31 +131,3 @@ def _write(results: Results, folder: Path) -> None:
     for name, table in tables.items():
         for ending, text in (("md", table.markdown()), ("tex", table.latex()), ("csv", table.csv())):
             (folder / f"{name}.{ending}").write_text(text.rstrip("\n") + "\n", encoding="utf-8")
-
-
-def _write_all(
-    folder: Path | None, judgements: Path | None, out: Path | None, draws: int, seed: int, processes: int
-) -> None:
-    from comparo.studies.page import write_study
-
-    if folder is None or out is None:
-        raise ValueError("comparo study all needs --data, the folder of the data sets, and --out, where to write")
-    path = write_study(folder, out, judgements, draws=draws, seed=seed, processes=processes)
-    say(f"Study: {path}")
-
-
-def _yardstick(
-    folder: Path | None, judgements: Path | None, output: Shown, draws: int, seed: int, processes: int
-) -> None:
-    from comparo.studies.yardstick import measure, tables
-
-    if folder is None:
-        raise ValueError("comparo study --yardstick needs --data, the folder of the data sets and judgements")
-    recorded = judgements or folder / "judgements"
-    sets = [open_set(name, folder, judgements) for name in READERS if any(recorded.glob(f"{name}.*"))]
-    if not sets:
-        raise ValueError(f"there are no judgements such as summeval.relevance.csv.gz in {recorded}")
-    sizes = {one.name: len(one.items) / len(one.items.contexts) for one in sets}
-    for table in tables(measure(sets, draws=draws, seed=seed, processes=processes), sizes):
-        _print(table, output)
-        print()

@@ -312,22 +312,6 @@ def criterion_prompt(
     return Prompt(template, LABELS, kind if form.is_begun else "", wording)
 
 
-def paper_prompt(name: str) -> Prompt:
-    """One of the paper's prompts, by data set and attribute; `PAPER` holds their names.
-
-    The paper prints seven of them; the others are in its style.
-
-    >>> paper_prompt("hanna/surprise").template
-    'Story A:\\n{first}\\n\\nStory B:\\n{second}\\n\\nWhich story is more surprising, Story A or Story B?'
-    """
-    if name not in PAPER:
-        raise ValueError(f"there is no prompt {name!r}; the paper's are {', '.join(PAPER)}")
-    kind, heading, which = _KINDS[name.split("/")[0]]
-    prompt = criterion_prompt(PAPER[name], kind, heading)
-    template = prompt.template.replace(f"Which {kind}", f"Which {which}")
-    return replace(prompt, template=template if heading else template.replace(": {", ":\n{"))
-
-
 def choose_prompt(
     criterion: str | None = None,
     prompt: str | Prompt | None = None,
@@ -338,14 +322,14 @@ def choose_prompt(
     labels: tuple[str, str] | None = None,
     answer: str | None = None,
 ) -> Prompt:
-    """The prompt for a criterion, for the name of one of the paper's prompts, or for a template.
+    """The prompt for a criterion, or for a template.
 
     `heading` is printed above the context, None if there is no context to show; `wording` is the name of the way to put
     the criterion; `labels` and `answer` replace those of the prompt. A template is `delimited` unless the wording is
     the paper's; a `Prompt` is used as it is. A prompt that shows a context where there is none raises a ValueError.
 
-    >>> choose_prompt("funnier").answer, choose_prompt(prompt="summeval/fluency", heading="Article").answer
-    ('Text', 'Summary')
+    >>> choose_prompt("funnier").answer
+    'Text'
     >>> choose_prompt(prompt="{first} or {second}?", labels=("1", "2")).labels
     ('1', '2')
     """
@@ -359,8 +343,6 @@ def choose_prompt(
         raise ValueError(f"a wording ({wording}) puts a criterion, and a prompt has its own words; give one of the two")
     elif isinstance(prompt, Prompt):
         chosen = prompt
-    elif isinstance(prompt, str) and "{" not in prompt:
-        chosen = paper_prompt(prompt)
     else:
         chosen = Prompt(str(prompt))  # which checks the template as it was given
         if wording is None:
@@ -410,31 +392,3 @@ def _largest(high: int, good: Callable[[int], bool]) -> int:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if good(middle) else (low, middle - 1)
     return low
-
-
-_KINDS = {  # what the paper calls a text, the heading of its context, and what the question calls a text
-    "summeval": ("Summary", "Article", "Summary"),
-    "topicalchat": ("Response", "Dialogue", "Response"),
-    "hanna": ("Story", None, "story"),
-    "cmcqrd": ("Question", None, "reading comprehension question"),
-}
-
-PAPER = {
-    "summeval/coherence": "is more coherent",
-    "summeval/consistency": "is more consistent to the article",
-    "summeval/fluency": "is more fluent",
-    "summeval/relevance": "is more relevant to the article",
-    "topicalchat/coherence": "is more coherent",
-    "topicalchat/continuity": "continues the dialogue better",
-    "topicalchat/engagingness": "is more engaging",
-    "topicalchat/groundedness": "is more grounded in the facts",
-    "topicalchat/naturalness": "appears more natural",
-    "topicalchat/understandability": "is more understandable",
-    "hanna/coherence": "is more coherent",
-    "hanna/complexity": "is more complex",
-    "hanna/empathy": "shows more empathy",
-    "hanna/engagement": "is more engaging",
-    "hanna/relevance": "is more relevant to its prompt",
-    "hanna/surprise": "is more surprising",
-    "cmcqrd/difficulty": "is more difficult to answer",
-}

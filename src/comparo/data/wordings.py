@@ -180,7 +180,7 @@ WORDINGS = {
 }
 
 
-# From the attributes of the paper's data sets (`prompts.PAPER`) and those that evaluations ask for most.
+# From the attributes of the paper's data sets and those that evaluations ask for most.
 ATTRIBUTES = {
     "accuracy": "more accurate",
     "clarity": "clearer",

@@ -68,7 +68,7 @@ class Caller(ABC):
     def __init__(self, judge: Settings, prompt: Prompt) -> None:
         headers, self.secrets = judge.access()
         self.judge, self.prompt, self.dialect = judge, judge.shown(prompt), judge.dialect
-        self.added, self.begun, self.graded = judge.adds(prompt), judge.begins(prompt), judge.grades(prompt)
+        self.added, self.begun, self.graded = judge.adds(prompt), judge.begins(prompt), judge.graded
         self.was_cut = False  # whether a reply ended at the limit of its tokens, before the verdict
         size = ANSWER + (0 if judge.votes else TOKEN * (judge.limit(prompt) or 0))
         self.client = HttpClient(
@@ -182,9 +182,8 @@ class Caller(ABC):
         if self.prompt.size > 2:
             order = verdicts.read_order(replies[0], self.prompt)
             return _line_up(case, None if order is None else (float(order[0] == LETTERS[0]), 1.0, order))
-        scale = verdicts.is_scale(self.prompt)
-        read = verdicts.read_score if scale else verdicts.read_grade if self.graded else verdicts.read_verdict
-        return {ONLY: verdicts.soften([read(reply, self.prompt) for reply in replies], scale or self.graded)}
+        read = verdicts.read_grade if self.graded else verdicts.read_verdict
+        return {ONLY: verdicts.soften([read(reply, self.prompt) for reply in replies], self.graded)}
 
     def words(self, said: Said) -> str:
         """The words of a reply in which a verdict is looked for."""

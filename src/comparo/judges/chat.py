@@ -257,8 +257,7 @@ def read_labels(
     decode: Callable[[TokenPath], str],
 ) -> Judgement:
     """The answer to a row, from the log-probabilities of the likeliest tokens after each node of the labels."""
-    probability = lineup_probability if prompt.size > 2 else sequence_probability
-    found = probability(read, labels, len(prompt.labels))
+    found = lineup_probability(read, labels, prompt.size) if prompt.size > 2 else sequence_probability(read, labels)
     reply = likeliest_path({node: max(tokens, key=itemgetter(1))[0] for node, tokens in read.items()})
     words = " or ".join(map(repr, prompt.labels))
     p, mass, *lineup = found or (math.nan, math.nan)

@@ -1,4 +1,4 @@
-"""From the probabilities of the next tokens to the probability of a label, or to the expected label of a scale.
+"""From the probabilities of the next tokens to the probability of a label.
 
 A label is one token or a sequence of them; its probability is that of the sequence,
 
@@ -62,20 +62,19 @@ def spells(token: str, label: str) -> bool:
 
 
 def label_masses(
-    read: Mapping[TokenPath, Sequence[tuple[Any, float]]], spelling: Words | Spellings, count: int, *, is_scale: bool
+    read: Mapping[TokenPath, Sequence[tuple[Any, float]]], spelling: Words | Spellings, count: int
 ) -> list[float] | None:
     """P of each of the `count` labels from the log-probabilities of the likeliest tokens after each path.
 
     None without any label. The spellings of a label are summed. Where one label is the beginning of another (1 and 10),
     what continues to the longer one is subtracted from the shorter one. A label that is not among the tokens gets the
     largest probability that it can have: after the longest of its beginnings that was read, that of the least likely
-    token, or the remaining probability where that is less. On a scale it gets 0. Labels among the tokens with −∞ or nan
-    get equal shares of the probability that the other tokens leave: such a value does not show that a label is
-    impossible.
+    token, or the remaining probability where that is less. Labels among the tokens with −∞ or nan get equal shares of
+    the probability that the other tokens leave: such a value does not show that a label is impossible.
 
     >>> read = {(): [("A", math.log(0.75)), ("The", math.log(0.125)), ("C", math.log(0.0625))]}
-    >>> [[round(mass, 6) for mass in label_masses(read, Words("ABC"), 3, is_scale=scale)] for scale in (False, True)]
-    [[0.75, 0.0625, 0.0625], [0.75, 0.0, 0.0625]]
+    >>> [round(mass, 6) for mass in label_masses(read, Words("ABC"), 3)]
+    [0.75, 0.0625, 0.0625]
     """
     masses, found, most = [0.0] * count, [False] * count, [0.0] * count
     unknown: dict[int, float] = {}
@@ -111,39 +110,33 @@ def label_masses(
         return None
     for number in range(count):
         if not found[number]:
-            masses[number] = unknown.get(number, 0.0 if is_scale else most[number])
+            masses[number] = unknown.get(number, most[number])
     masses = [max(mass, 0.0) for mass in masses]
     return masses if sum(masses) > 0 else None
 
 
 def sequence_probability(
-    read: Mapping[TokenPath, Sequence[tuple[Any, float]]], spelling: Words | Spellings, count: int
+    read: Mapping[TokenPath, Sequence[tuple[Any, float]]], spelling: Words | Spellings
 ) -> tuple[float, float] | None:
-    """p and the mass ΣP from the log-probabilities of the likeliest tokens after each path; None without any label.
+    """p = P(A) / (P(A) + P(B)) and the mass P(A) + P(B); None without any label.
 
-    Of two labels, p = P(A) / (P(A) + P(B)). Of the S = `count` labels of a scale, the highest first, p is where the
-    expected label lies between the last and the first:
-
-        p = Σ_k v_k P(label_k) / Σ_k P(label_k),   v_k = 1 − k / (S − 1),   k = 0 … S − 1
+    They come from the log-probabilities of the likeliest tokens after each path.
 
     >>> read = {(): [(" ", math.log(0.9)), ("1", math.log(0.05))], (" ",): [("1", math.log(0.6)), ("2", math.log(0.4))]}
-    >>> p, mass = sequence_probability(read, Words(("1", "2")), 2)
+    >>> p, mass = sequence_probability(read, Words(("1", "2")))
     >>> round(p, 6), round(mass, 6)
     (0.621053, 0.95)
-    >>> sequence_probability({(): [("A", math.log(0.9)), ("The", math.log(0.06))]}, Words(("A", "B")), 2)
+    >>> sequence_probability({(): [("A", math.log(0.9)), ("The", math.log(0.06))]}, Words(("A", "B")))
     (0.957..., 0.94...)
-    >>> sequence_probability({(): [("5", math.log(0.5)), ("4", math.log(0.25))]}, Words(("5", "4", "3", "2", "1")), 5)
-    (0.916..., 0.75)
-    >>> sequence_probability({(): [("A", math.log(0.1)), ("B", -math.inf), ("The", math.log(0.5))]}, Words("AB"), 2)
+    >>> sequence_probability({(): [("A", math.log(0.1)), ("B", -math.inf), ("The", math.log(0.5))]}, Words("AB"))
     (0.2..., 0.5)
-    >>> sequence_probability({(): [("The", -0.1)]}, Words(("A", "B")), 2)
+    >>> sequence_probability({(): [("The", -0.1)]}, Words(("A", "B")))
     """
-    masses = label_masses(read, spelling, count, is_scale=count > 2)
+    masses = label_masses(read, spelling, 2)
     if masses is None:
         return None
     mass = sum(masses)
-    expected = sum(share * (count - 1 - number) for number, share in enumerate(masses)) / ((count - 1) * mass)
-    return min(expected, 1.0), min(mass, 1.0)
+    return min(masses[0] / mass, 1.0), min(mass, 1.0)
 
 
 def lineup_probability(
@@ -155,7 +148,7 @@ def lineup_probability(
     >>> lineup_probability(read, Words("ABC"), 3)
     (0.857..., 0.87..., '-0.15...|-2.63...|-2.63...')
     """
-    masses = label_masses(read, spelling, count, is_scale=False)
+    masses = label_masses(read, spelling, count)
     return None if masses is None else lineup_answer([math.log(max(mass, TINY)) for mass in masses])
 
 
@@ -184,7 +177,7 @@ def reply_paths(
     log-probability.
 
     >>> said = [("Fir", [("Fir", math.log(0.6)), ("Sec", math.log(0.3))]), ("st", [("st", 0.0)])]
-    >>> p, mass = sequence_probability(*reply_paths(said, ("First", "Second")), 2)
+    >>> p, mass = sequence_probability(*reply_paths(said, ("First", "Second")))
     >>> round(p, 6), round(mass, 6)
     (0.666667, 0.9)
     """

@@ -174,7 +174,7 @@ class LlamaCpp:
     chat: LlamaChat = field(repr=False)
 
     ahead = 16
-    scales = several = lines_up = True
+    several = lines_up = True
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -108,8 +108,6 @@ class Judge(Protocol):
 
     A judge may have further members:
 
-    - `scales` = True: it also rates one text on a scale. A prompt may then have more than two labels, the highest
-      first, and p is where the expected label lies between the last (0) and the first (1).
     - `several` = True: it also answers a prompt of several criteria (`CriteriaPrompt`), by one
       `comparo.judges.protocol.Several` per question.
     - `lines_up` = True: it also answers a prompt about more than two texts, by `Judgement.lineup`.

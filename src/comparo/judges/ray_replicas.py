@@ -19,18 +19,9 @@ from comparo.errors import JudgeError, pip_install
 from comparo.judges.protocol import Judgement
 
 TICK = 0.5  # seconds between two looks at replicas that wait for a place
-MEMBERS = {"price": None, "cacheable": True, "weights": None} | dict.fromkeys(
-    ("scales", "chooses", "several", "lines_up"), False
-)
-PASSED_ON = (
-    "ready",
-    "begins",
-    "shown",
-    "adds",
-    "writes",
-    "probe",
-    "learn",
-)  # methods that a judge may have besides `judge`
+MEMBERS = {"price": None, "cacheable": True, "weights": None} | dict.fromkeys(("chooses", "several", "lines_up"), False)
+# Methods that a judge may have besides `judge`.
+PASSED_ON = ("ready", "begins", "shown", "adds", "writes", "probe", "learn")
 
 logger = logging.getLogger(__name__)
 

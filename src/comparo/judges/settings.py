@@ -16,7 +16,7 @@ from comparo.errors import JudgeError, pip_install
 from comparo.judges.http import Secrets, Waiting
 from comparo.judges.prices import Price, find_price, read_price
 from comparo.judges.protocol import Writing
-from comparo.judges.verdicts import grading, is_scale, ordering
+from comparo.judges.verdicts import grading, ordering
 
 TOP = 20  # tokens whose log-probabilities are asked for: the most that OpenAI's and Gemini's API allow
 # Tokens that OpenAI's guide advises to reserve for reasoning and reply, and seconds that its own library waits
@@ -120,7 +120,6 @@ class Settings:
     example: ClassVar[str]  # a model
     priced: ClassVar[str]  # the provider's name in the table of list prices
     named: ClassVar[str] = "model base_url votes graded effort thinking window temperature max_tokens"
-    scales = True
     streams = True
 
     model: str
@@ -237,10 +236,6 @@ class Settings:
         """Whether the reply is begun for the model: its next word is a label."""
         return False
 
-    def grades(self, prompt: Prompt) -> bool:
-        """Whether verdicts on this prompt are grades from A>>B to B>>A."""
-        return self.graded and not is_scale(prompt)
-
     def orders(self, prompt: Prompt) -> bool:
         """Whether the reply is an order of more than two texts; a ValueError where the options are about two."""
         if prompt.size > 2 and not self.lines_up:
@@ -255,11 +250,11 @@ class Settings:
             return f"\n\n{ordering(prompt)}"
         if self.begins(prompt):
             return ""
-        return "\n\n" + (grading(prompt) if self.grades(prompt) else prompt.instruction)
+        return "\n\n" + (grading(prompt) if self.graded else prompt.instruction)
 
     def shown(self, prompt: Prompt) -> Prompt:
         """The prompt as it is sent: an order or a grade is no answer that a wording asks for."""
-        return prompt.without_answers if self.orders(prompt) or self.grades(prompt) else prompt
+        return prompt.without_answers if self.orders(prompt) or self.graded else prompt
 
     def learn(self, found: Mapping[str, Any]) -> None:
         """Take over what an earlier probe found."""

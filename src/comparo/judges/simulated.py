@@ -24,8 +24,7 @@ class Simulated:
         p = σ( strength·(s_first − s_second) + bias + effect·(e_first + e_second) + noise·ε )
 
     ε is drawn for each ordered pair and the position effect e for each item, both standard normal. A hard judge
-    answers 1 with probability p, else 0. On a scale (a `ScorePrompt`) the first text alone is rated, with
-    p = σ( strength·s_first + noise·ε ). Line-ups are answered by log-probabilities, or by an order (`_line_up`).
+    answers 1 with probability p, else 0. Line-ups are answered by log-probabilities, or by an order (`_line_up`).
     `scores` maps an item to its score or, with contexts, (context, item) to it; an item without one gets a standard
     normal score of its own. Of several criteria, each has its own draws, and `scores` may map its name to its scores.
 
@@ -44,7 +43,7 @@ class Simulated:
     seconds: float = 0.0
 
     ahead = 64
-    scales = several = lines_up = True
+    several = lines_up = True
     cacheable = False  # an answer costs nothing, and depends on the items' names
 
     @property
@@ -69,12 +68,12 @@ class Simulated:
             if isinstance(prompt, CriteriaPrompt):
                 yield Several.of([self._by(name)._answer(about(question, name)) for name in prompt.parts])
             else:
-                yield self._answer(question, prompt)
+                yield self._answer(question)
 
-    def _answer(self, question: Question, prompt: Prompt | None = None) -> Judgement:
+    def _answer(self, question: Question) -> Judgement:
         if len(question.items) > 2:
             return self._line_up(question)
-        p = self.probability(question, alone=prompt is not None and len(prompt.labels) > 2)
+        p = self.probability(question)
         if self.answers == "hard":
             p = float(self._uniform("decision", question.context, question.first, question.second) < p)
         return Judgement(question, p=p, mass=1.0, reply="A" if p >= 0.5 else "B", seconds=self.seconds, cost=0.0)
@@ -104,14 +103,11 @@ class Simulated:
         seed = int(self._uniform("criterion", criterion) * 2**53)
         return replace(self, scores=own if isinstance(own, Mapping) else {}, seed=seed, seconds=0.0)
 
-    def probability(self, question: Question, alone: bool = False) -> float:
-        """p as the formula gives it; `alone` where the first text is rated on a scale."""
+    def probability(self, question: Question) -> float:
+        """p as the formula gives it."""
         context, first, second = question.context, question.first, question.second
-        if alone:
-            logit = self.strength * self.score(context, first)
-        else:
-            logit = self.strength * (self.score(context, first) - self.score(context, second)) + self.bias
-        if self.effect and not alone:
+        logit = self.strength * (self.score(context, first) - self.score(context, second)) + self.bias
+        if self.effect:
             logit += self.effect * (self._normal("effect", context, first) + self._normal("effect", context, second))
         if self.noise:
             logit += self.noise * self._normal("noise", context, first, second)

@@ -6,7 +6,7 @@ texts is not a verdict. n votes, a of them for the first text and b for the seco
     p = (a + ½) / (a + b + 1),    weight = a + b,    mass = (a + b) / n,
 
 the mean under Jeffreys' prior Beta(½, ½); p is never 0 or 1. Grades become the probabilities in
-`GRADES`, scores on a scale their place between its ends (0 and 1), and p is their mean.
+`GRADES`, and p is their mean.
 
 A reply about several criteria has a line per criterion, or an object with a key per criterion. p of a criterion is read
 where its line names a label, given the lines before it: an answer may depend on those above it (docs/criteria.md).
@@ -59,11 +59,6 @@ _ORDER = re.compile(rf"({_ONE}) ?(>>+|≫|>|==?|≈|<<+|≪|<) ?({_ONE})")
 _TIE = re.compile(
     r"(?:verdict ?(?:is|:) ?)?(?:it'?s |it is |they are |both are )?(?:an? )?(?:tie|tied|draw|equal|equally good)[.!]*"
 )
-_SCORE = re.compile(
-    r"[^\w-]*(?:[a-z][a-z ]{0,40}(?:\bis|[:=])[^\w-]*)?(\d)(?![\w]|[.,]\d|\s*(?:-|–|to|or|and)\s*\d)"
-    r"\W{0,3}?(?:\s*(?:/|out of)\s*(\d+)\b)?",
-    re.IGNORECASE,
-)
 _MUCH = re.compile(r"\b(?:much|far|significantly|considerably|substantially|strongly|vastly)\b")
 
 
@@ -95,7 +90,7 @@ def read_logprobs(positions: Positions, prompt: Prompt, *, begun: bool = False) 
     (0.731..., 0.829...)
     """
     read = _label_paths(positions, prompt, begun)
-    return None if read is None else sequence_probability(*read, len(prompt.labels))
+    return None if read is None else sequence_probability(*read)
 
 
 def read_lineup(positions: Positions, prompt: Prompt, *, begun: bool = False) -> tuple[float, float, str] | None:
@@ -113,9 +108,6 @@ def _label_paths(positions: Positions, prompt: Prompt, begun: bool) -> tuple[Any
     for number in range(len(positions)):
         end = number + 1 if begun else _label_end(positions, number, prompt)
         if end is not None:
-            said = "".join(token for token, _ in positions[:end])
-            if is_scale(prompt) and not begun and read_score(said, prompt) is None:
-                return None
             return reply_paths(positions[number:], prompt.labels)
     return None
 
@@ -157,29 +149,6 @@ def read_grade(reply: str, prompt: Prompt) -> float | None:
     return GRADES[strength if winner else strength.replace(">", "<")]
 
 
-def is_scale(prompt: Prompt) -> bool:
-    """Whether the prompt asks for a label of a scale, the highest first, and not which text is better."""
-    return prompt.size == 1
-
-
-def read_score(reply: str, prompt: Prompt) -> float | None:
-    """Where the score that the reply begins with lies on the prompt's scale, 1 being its first label, 0 its last.
-
-    None where the reply does not begin with one, or with one of another scale.
-
-    >>> from types import SimpleNamespace
-    >>> scale = SimpleNamespace(labels=("5", "4", "3", "2", "1"))
-    >>> [read_score(reply, scale) for reply in ("4", "**Score: 5/5**", '{"score": "1"}', "Coherence is 3. It drifts.")]
-    [0.75, 1.0, 0.0, 0.5]
-    >>> [read_score(reply, scale) for reply in ("", "9", "4/10", "4.5", "1 to 5: 4", "The 3 points are clear.")]
-    [None, None, None, None, None, None]
-    """
-    match = _SCORE.match(_unwrap(reply, "score") if len(reply) <= LONGEST else "")
-    if match is None or match[1] not in prompt.labels or match[2] not in (None, prompt.labels[0]):
-        return None
-    return 1 - prompt.labels.index(match[1]) / (len(prompt.labels) - 1)
-
-
 def read_order(reply: str, prompt: Prompt) -> str | None:
     """The order of all texts that the reply consists of, the best first, with letters for slots; None without one.
 
@@ -199,7 +168,7 @@ def read_order(reply: str, prompt: Prompt) -> str | None:
 
 
 def soften(verdicts: Sequence[float | None], graded: bool = False) -> tuple[float, float, float] | None:
-    """p, mass and weight of several verdicts; None where all are None. Grades and scores are averaged.
+    """p, mass and weight of several verdicts; None where all are None. Grades are averaged.
 
     >>> soften([1.0, 1.0, None, 0.0])
     (0.625, 0.75, 3.0)
@@ -243,14 +212,14 @@ def ordering(prompt: Prompt) -> str:
 
 
 def reply_schema(prompt: Prompt, graded: bool = False) -> dict[str, Any]:
-    """The JSON schema of a reply: {"better": verdict}, {"score": label}, {"order": …}, or a key for each criterion.
+    """The JSON schema of a reply: {"better": verdict}, {"order": …}, or a key for each criterion.
 
     Orders of up to four texts are listed: no label is missing or there twice. Above, the reader refuses such orders.
 
     >>> reply_schema(Prompt("{first}{second}"))["properties"]
     {'better': {'type': 'string', 'enum': ['A', 'B']}}
     """
-    keys = ["score" if is_scale(prompt) else "order" if prompt.size > 2 else "better"]
+    keys = ["order" if prompt.size > 2 else "better"]
     if isinstance(prompt, CriteriaPrompt):
         keys = [*prompt.parts]
     verdicts = _grades(prompt) if graded else [f"{prompt.answer} {label}".strip() for label in prompt.labels]
@@ -278,16 +247,16 @@ def _grades(prompt: Prompt) -> list[str]:
 
 def _marked(reply: str, prompt: Prompt) -> str:
     """The reply without reasoning, JSON and decoration, in lower case, with a sign for every mention of a label."""
-    text = _unwrap(reply, "better") if len(reply) <= LONGEST else ""
+    text = _unwrap(reply) if len(reply) <= LONGEST else ""
     text = _DECORATION.sub(" ", text.replace("’", "'"))
     for label, sign in zip(prompt.labels, (_FIRST, _SECOND), strict=True):
         text = _mention(label.strip(), prompt.answer.strip()).sub(sign, text)
     return "\n".join(" ".join(line.split()) for line in text.lower().splitlines())
 
 
-def _unwrap(reply: str, key: str) -> str:
+def _unwrap(reply: str) -> str:
     said = final_words(reply)
-    return json_value(said, key) if said.startswith("{") else said
+    return json_value(said, "better") if said.startswith("{") else said
 
 
 def final_words(reply: str) -> str:

@@ -99,7 +99,7 @@ class VllmJudge:
     weights: str | None = None
 
     ahead = 512  # twice the 256 sequences that vLLM computes at once by default, max_num_seqs
-    scales = several = lines_up = True
+    several = lines_up = True
 
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
         """An answer to every question; of several criteria, vLLM's cache of prefixes holds the texts."""

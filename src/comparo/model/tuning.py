@@ -33,14 +33,6 @@ LEAST_SHARE = 0.01  # of the information about γ: with none left any γ would b
 SLOTS = 2.0  # standard deviation of the effect of two slots on choices: between equal texts a chance of 0.88
 UNSURE = 1.0  # largest variance of a γ over which choices are averaged
 
-# Heavy tails (`student_t`). Between the freedoms the density changes little; 3 is the least with a clear variance. By 6
-# is decided whether tails are heavy: of 3 and of 10 it has most of the gain.
-FREEDOMS, TRIED = (3.0, 4.0, 6.0, 10.0, 20.0), 6.0
-SUSPECT = 2.0  # standard errors of the test of normal noise, which only saves time: the margin decides
-# log Z by which heavy-tailed noise must be better. Twice the gain is about χ² of one freedom in half of the samples of
-# normal noise, and 0 in the others: P(χ² > 6)/2 = 0.7%.
-MARGIN = 3.0
-
 # Two peaks (`mixture`).
 CLEAR = 20.0  # times as probable must all choices be with two peaks as with one
 UNIFORM = 0.25  # share of the variance that is within the halves of a uniform distribution; less with two peaks

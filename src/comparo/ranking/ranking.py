@@ -298,7 +298,7 @@ class Ranking(Scores, Tabular):
         if self.product is not None:
             document["dispersion"] = plain(self.product.dispersion)
         if self.effects is not None:
-            names = ("scores", "groups", "style", "noise", "freedom", "gap", "bias")
+            names = ("scores", "groups", "style", "noise", "gap", "bias")
             document["variances"] = {name: plain(getattr(self.effects, name)) for name in names}
         if self.grown is not None:
             tables = {"new": new_columns(self, self.grown), "moved": moved_columns(self, self.grown)}

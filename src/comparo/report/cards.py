@@ -220,4 +220,4 @@ def _sources(record: Record) -> Card | None:
     parts = {name: value for name, value in named.items() if value is not None}
     shares = dict(zip(parts, percentages(list(parts.values())), strict=True))
     values = {"shares": shares, "std": math.sqrt(sum(parts.values())), "noise": math.sqrt(effects.noise)}
-    return Card("sources", {**values, "freedom": effects.freedom, "bias": effects.bias}, main=False)
+    return Card("sources", {**values, "bias": effects.bias}, main=False)

@@ -7,7 +7,7 @@ from typing import Any
 
 from comparo.data.injection import injection_sentence
 from comparo.data.items import Items
-from comparo.data.prompts import PAPER, Prompt, criterion_prompt, delimited, paper_prompt
+from comparo.data.prompts import Prompt, criterion_prompt, delimited
 from comparo.data.wordings import DEFAULT_WORDING, PAPER_WORDING, WORDINGS
 from comparo.judges import Judgement
 from comparo.judges.prices import Price
@@ -191,9 +191,6 @@ def command(configuration: Mapping[str, Any]) -> str:
 
 def prompt_flags(prompt: Prompt) -> list[str]:
     """The flags that give exactly this prompt; none where it needs a template."""
-    for name in PAPER:
-        if paper_prompt(name) == prompt:
-            return ["--prompt", name]
     for name, wording in WORDINGS.items():
         if found := wording.read(prompt.template):
             kind, heading, does = map(_plain, found)

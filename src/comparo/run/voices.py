@@ -17,7 +17,7 @@ from comparo.data.criteria_prompt import criteria_prompt
 from comparo.data.items import Items
 from comparo.data.layouts import fields_from_table
 from comparo.data.lineups import lineup_columns
-from comparo.data.prompts import PAPER, Prompt, choose_prompt
+from comparo.data.prompts import Prompt, choose_prompt
 from comparo.data.wordings import DEFAULT_WORDING
 from comparo.judges import Judge, Judgement, as_judge, load_judge
 from comparo.judges.protocol import Several
@@ -198,7 +198,7 @@ def make_prompt(
     labels: tuple[str, str] | None = None,
     answer: str | None = None,
 ) -> Prompt:
-    """The prompt for some items: a criterion, a template, the path of one, or the name of one of the paper's prompts.
+    """The prompt for some items: a criterion, a template, or the path of one.
 
     Several criteria are given by name. A simulated or recorded judge reads no prompt, so it needs neither.
     """
@@ -211,9 +211,9 @@ def make_prompt(
         if prompt is not None or labels is not None or answer is not None:
             raise ValueError("several criteria have a prompt of their own; leave `prompt` out")
         return criteria_prompt(criterion, kind, heading if has_contexts else None, wording or DEFAULT_WORDING)
-    if isinstance(prompt, str) and prompt not in PAPER and "{" not in prompt:
+    if isinstance(prompt, str) and "{" not in prompt:
         if not Path(prompt).is_file():
-            raise ValueError(f"prompt={prompt!r}: no such file, and none of the paper's prompts: {', '.join(PAPER)}")
+            raise ValueError(f"prompt={prompt!r}: no such file; give one, or a template with {{first}} and {{second}}")
         prompt = Path(prompt).read_text(encoding="utf-8")
     return choose_prompt(
         criterion,

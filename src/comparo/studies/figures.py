@@ -78,14 +78,6 @@ def efficiency_figure(results: Results) -> Figure:
     return figure
 
 
-def efficiency_panels(of: Mapping[str, Mapping[str, tuple[Results, str]]]) -> Figure:
-    """A panel for each title with the curves that `efficiency` takes."""
-    figure, axes = panels(len(of))
-    for (title, curves), ax in zip(of.items(), axes, strict=True):
-        efficiency(curves, ax, title=title)
-    return figure
-
-
 def judge_figure(recorded: Mapping[str, Recorded]) -> Figure:
     """For each attribute: p and the true difference jointly, its mean and variance given p, and the position bias."""
     figure, axes = panels(3 * len(recorded))

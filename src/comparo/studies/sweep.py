@@ -146,11 +146,6 @@ def correlate(recorded: Recorded, scores: Array) -> Cell:
     return Cell(np.mean(ranked, axis=1), np.mean(linear, axis=1), by_context)
 
 
-def column_means(rows: Sequence[Array]) -> Array:
-    """The mean of several rows (C,) column by column without NaN; NaN where a column has no number."""
-    return np.asarray(np.ma.masked_invalid(rows).mean(axis=0).filled(np.nan))
-
-
 def deviation(values: Array) -> float:
     """The standard deviation over draws (S,), with denominator S − 1; 0 for a single draw."""
     return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
@@ -221,10 +216,6 @@ class Results:
         """Spearman's correlation from all that was recorded."""
         names = self.attributes if attribute is None else (attribute,)
         return float(np.mean([self.cells[name, way, None].spearman for name in names]))
-
-    def by_context(self, way: str, calls: str) -> Array:
-        """Spearman's correlation in each context, shape (C,), mean over draws and attributes."""
-        return column_means([self.cells[name, way, calls].by_context for name in self.attributes])
 
     def made(self, way: Way, calls: str) -> float:
         """The number of calls per context, mean over contexts."""

@@ -160,7 +160,7 @@ class HfJudge:
     weights: str | None = None
     cacheable: bool = False  # a model that was loaded elsewhere may have been changed in memory
 
-    scales = several = lines_up = True
+    several = lines_up = True
 
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
         """An answer to every question, `ahead` of them at a time.

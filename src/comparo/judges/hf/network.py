@@ -135,8 +135,7 @@ class Network:
                     logits = self._logits(batch.shared, [row.ids for row in batch.rows], labels, batch.outer)
                 logits = logits.reshape(len(batch.rows), len(labels.nodes), -1)
                 each = _label_logs(torch.log_softmax(logits, dim=-1), labels.steps, whole, inside)
-                places = torch.linspace(1.0, 0.0, each.shape[1], dtype=each.dtype, device=each.device)
-                p, mass = (torch.softmax(each, dim=-1) * places).sum(dim=-1), each.exp().sum(dim=-1)
+                p, mass = torch.softmax(each, dim=-1)[:, 0], each.exp().sum(dim=-1)
                 found = torch.stack([p.clamp(max=1.0), mass.clamp(max=1.0)], dim=-1)
                 return torch.cat([found, each, logits.argmax(dim=-1).double()], dim=-1)
         except torch.OutOfMemoryError:

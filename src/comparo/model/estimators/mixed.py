@@ -4,13 +4,12 @@
     m ~ N(0, ω_g²),   β ~ N(0, ω_x²),   δ ~ N(0, σ²),   γ of a context ~ N(γ̄, τ²)
 
 P (n, G) is the group of each candidate, such as the system that wrote it or the same item in other contexts; X (n, D)
-are its features, such as its style. Soft answers observe d in logits with Gaussian noise (`observations`), or with
-Student's t where they show heavy tails (`student_t`). Choices have the likelihood of Bradley–Terry, or with ties that
-of Davidson, each replaced by a Gaussian (`ep`), averaged over the uncertainty of γ; where they show it, scores have two
-peaks (`mixture`), and δ ~ N(0, σ²·h) with h growing with the distance of Xβ from 0 (`choices.style_inflation`).
-Everything is then one linear system on the comparison graph (`spectrum.System`). The variances maximise its restricted
-likelihood, and the scores are averaged over the confidence in σ² (`reml`). No weight and no variance is made from the
-answer that it weighs.
+are its features, such as its style. Soft answers observe d in logits with Gaussian noise (`observations`). Choices have
+the likelihood of Bradley–Terry, or with ties that of Davidson, each replaced by a Gaussian (`ep`), averaged over the
+uncertainty of γ; where they show it, scores have two peaks (`mixture`), and δ ~ N(0, σ²·h) with h growing with the
+distance of Xβ from 0 (`choices.style_inflation`). Everything is then one linear system on the comparison graph
+(`spectrum.System`). The variances maximise its restricted likelihood, and the scores are averaged over the confidence
+in σ² (`reml`). No weight and no variance is made from the answer that it weighs.
 """
 
 from __future__ import annotations
@@ -83,7 +82,6 @@ def mixed(
     if peaks is not None:
         scores, effects = peaks.applied(scores, effects)
     bias, between, error = model.bias(solution)
-    freedom = model.freedom if isinstance(model, Soft) and np.isfinite(model.freedom) else None
     if isinstance(model, Choices) and model.nu is not None:
         expert = Davidson(model.nu[comparisons.positions])
     return Product(
@@ -96,7 +94,7 @@ def mixed(
         laplacian=solution.laplacian,
         steps=steps,
         converged=converged,
-        effects=replace(effects, freedom=freedom, bias=between, bias_error=error),
+        effects=replace(effects, bias=between, bias_error=error),
         held=None
         if control is None or shared.held is None
         else Held(control.names, control.unit, *beta, np.mean(shared.held**2, axis=0)),

@@ -31,7 +31,6 @@ from comparo.model.inference.random_effects import Effects
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.likelihoods.davidson import Davidson, answer_moments, first_parameters, next_parameters, tie_totals
 from comparo.model.likelihoods.experts import Expert, derivatives, is_logit, of_rows
-from comparo.model.linalg.determinant import log_det
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.posterior import Posterior
@@ -155,16 +154,6 @@ class Product:
         mean = None if self.effects is None else self.effects.mean
         from_mean = self.scores if mean is None else self.scores - mean
         return total - 0.5 * float(np.sum((from_mean / self.prior) ** 2 + np.log(2 * np.pi * self.prior**2)))
-
-    @cached_property
-    def log_det(self) -> float:
-        """log det(W̃ᵀ Σ̃⁻¹ W̃): of the curvature of the product with its prior, see `determinant.log_det`."""
-        return log_det(self.laplacian)
-
-    @property
-    def log_probability(self) -> float:
-        """½ log det(W̃ᵀ Σ̃⁻¹ W̃) − (n/2) log 2π: the paper's log p(ŝ | C), by Laplace's approximation."""
-        return 0.5 * self.log_det - 0.5 * self.laplacian.pattern.unknowns * float(np.log(2 * np.pi))
 
 
 def multiply(

@@ -2,7 +2,7 @@
 
 All answers about a pair are replaced by one Gaussian in the difference d of its scores, their site, with precision t
 and pull ν (the precision times its mean), such that mean and variance of d are the same with either, given all other
-pairs (the cavity). Choices, saturated answers and heavy tails differ in these moments only (`likelihoods`). Laplace's
+pairs (the cavity). Choices and saturated answers differ in these moments only (`likelihoods`). Laplace's
 approximation underestimates the variance of scores from few decisions several times over; expectation propagation does
 not, if both orders of a pair share a site.
 """

@@ -47,7 +47,7 @@ SMALL = 24  # columns up to which one call for all matrices is faster than a cal
 class Variances:
     """The best `ratio` a and `shared` r (by kind), the `quantiles` of a, and the number of observations K.
 
-    φ is `known_noise` where the noise is known. `flat` is the r of columns of no kind (−1), whose θ have no prior.
+    φ is 1 where the noise is known. `flat` is the r of columns of no kind (−1), whose θ have no prior.
     """
 
     spectrum: Spectrum
@@ -57,7 +57,6 @@ class Variances:
     ratio: float
     shared: Array
     quantiles: Array
-    known_noise: float = 1.0
     flat: float = 0.0
 
     @property
@@ -74,7 +73,7 @@ class Variances:
         two to three times as large.
         """
         if self.has_known_noise:
-            return self.known_noise
+            return 1.0
         square, freedom = self.residual(a)
         found, profiled = square / freedom, _form(self.spectrum, a, self.ratios) / self.observations
         share = min(max(profiled / max(found, LEAST_NOISE) - 2.0, 0.0), 1.0)
@@ -128,13 +127,12 @@ def estimate(
     observations: float,
     has_known_noise: bool,
     unit: float = 1.0,
-    known_noise: float = 1.0,
     pull: float = PULL,
 ) -> Variances:
     """The variances for columns of these kinds (M,), numbered from 0; scores are in multiples of `unit` logits.
 
-    Columns of kind −1 have coefficients without a prior: their variance is `FLAT` times that of scores. φ is
-    `known_noise` where the noise is known. `pull` is the strength of the term that keeps the variance of scores from 0.
+    Columns of kind −1 have coefficients without a prior: their variance is `FLAT` times that of scores. φ is 1
+    where the noise is known. `pull` is the strength of the term that keeps the variance of scores from 0.
 
     >>> rng = np.random.default_rng(0)
     >>> q = np.full(400, 4.0)
@@ -149,13 +147,13 @@ def estimate(
     level = float(np.sum(spectrum.trace_q * spectrum.trace_weight) / max(np.sum(spectrum.trace_weight), 1.0))
     level = max(level, np.finfo(float).tiny)
     kinds = int(kind.max(initial=-1)) + 1
-    search = _Search(spectrum, kind, observations, has_known_noise, level, known_noise, pull=pull)
+    search = _Search(spectrum, kind, observations, has_known_noise, level, pull=pull)
     if np.any(kind < 0):
         search = replace(search, flat=FLAT * (1.0 + max(search.best_ratio(np.zeros(kinds))[0], 0.0)))
     starts = (0.0, 1.0 / level) if kinds else (0.0,)  # the likelihood may have one maximum with and one without them
     _, shared = max((search.settle(np.full(kinds, start)) for start in starts), key=lambda found: found[0])
     a, grid, confidence = search.best_ratio(shared)
-    best = Variances(spectrum, kind, observations, has_known_noise, a, shared, np.array([a]), known_noise, search.flat)
+    best = Variances(spectrum, kind, observations, has_known_noise, a, shared, np.array([a]), search.flat)
     noise = best.noise(max(a, 0.0))
     low, high = (unit * NARROWEST) ** 2 / noise, (unit * WIDEST) ** 2 / noise
     place = np.interp((np.arange(QUANTILES) + 0.5) / QUANTILES, confidence, np.arange(len(grid)))
@@ -175,7 +173,6 @@ class _Search:
     observations: float
     has_known_noise: bool
     level: float
-    known_noise: float = 1.0
     flat: float = 0.0
     pull: float = PULL
 
@@ -201,11 +198,7 @@ class _Search:
         return np.asarray(height + _pull(a * self.level, self.pull) - np.log1p(np.maximum(a, 0.0) / SUREST))
 
     def _fit(self, q: Array) -> Array:
-        return (
-            q / self.known_noise
-            if self.has_known_noise
-            else self.observations * np.log(np.maximum(q, np.finfo(float).tiny))
-        )
+        return q if self.has_known_noise else self.observations * np.log(np.maximum(q, np.finfo(float).tiny))
 
     def settle(self, shared: Array) -> tuple[float, Array]:
         """log L and r when a and the r of each kind are found in turn, from the given r."""

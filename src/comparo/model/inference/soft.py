@@ -1,7 +1,7 @@
-"""Soft answers in the mixed model: observations of differences in logits, exact but for three things.
+"""Soft answers in the mixed model: observations of differences in logits, exact but for two things.
 
 γ, where it does not cancel, and saturated answers, which only say that a difference is large, are found in rounds with
-the variances. Where the answers show heavy tails, their sites are found in further rounds (`student_t`).
+the variances.
 """
 
 from __future__ import annotations
@@ -18,30 +18,27 @@ from comparo.model.design import Shared
 from comparo.model.inference.ep import settle, sites_from, without_site
 from comparo.model.inference.newton import Solution
 from comparo.model.inference.position import Biases, leaked_share
-from comparo.model.inference.random_effects import apart, differences, shrunk, solve
+from comparo.model.inference.random_effects import differences, shrunk, solve
 from comparo.model.inference.reml import LEAST_NOISE, Variances, estimate
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.likelihoods.experts import Expert
 from comparo.model.likelihoods.gaussian import Gaussian, Linear, censored_moments
-from comparo.model.likelihoods.student_t import Cavities, suspect
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import Spectrum, System
 from comparo.model.observations import Observations, are_choices, logits, observe
-from comparo.model.posterior import difference_variances
-from comparo.model.tuning import CLEARLY, FREEDOMS, LIMITS, SURELY, SUSPECT, TWICE, Limits
+from comparo.model.tuning import CLEARLY, LIMITS, SURELY, TWICE, Limits
 from comparo.types import Array
 
-FREE = 4  # rounds in which the freedom of tails may change, and sums may become noise again
+FREE = 4  # rounds in which sums may become noise again
 DAMPING = 0.5  # share of the way to new sites or noise: answers far from all others would otherwise swing
-MANY = 8  # observations per candidate from which a residual is noise by 3/4: its share is 1 − n/M
 
 
 @dataclass(frozen=True)
 class Soft:
-    """Observations of differences; only γ, where it does not cancel, saturated answers and heavy tails need rounds.
+    """Observations of differences; only γ, where it does not cancel, and saturated answers need rounds.
 
-    `noise` is φ, and `freedom` that of Student's t, infinite for normal noise. `leaked_share` is the share of the
-    residual variance that reaches the scores (`position.leaked_share`).
+    `noise` is φ. `leaked_share` is the share of the residual variance that reaches the scores
+    (`position.leaked_share`).
     """
 
     observations: Observations
@@ -52,7 +49,6 @@ class Soft:
     unit: float
     is_biased: bool
     noise: float = 1.0
-    freedom: float = np.inf
     leaked_share: float = 1.0
 
     @classmethod
@@ -130,15 +126,6 @@ class Soft:
         return float(np.max(both / np.maximum(both + alone.reshape(-1, width)[:, :judges], np.finfo(float).tiny)))
 
     def settle(self, shared: Shared) -> tuple[Soft, Variances, int, bool]:
-        """With normal noise, unless the answers have heavier tails, whose sites settle."""
-        state, variances, steps, converged = self._settle_normal(shared)
-        if not self.has_lineups and state._has_tails(variances, shared):
-            heavy = state._settle_tails(variances, shared)
-            if heavy[-1]:
-                return heavy
-        return state, variances, steps, converged
-
-    def _settle_normal(self, shared: Shared) -> tuple[Soft, Variances, int, bool]:
         """Once; γ and saturated answers are found in rounds with the variances."""
         limits, censored = self.pattern.limits, self.censored
         in_one_order = self.is_biased and not np.any(self.observations.sum_weight) and not self.has_lineups
@@ -195,64 +182,6 @@ class Soft:
         ratio = found.sum_variance / noise
         share = fdtr(found.sum_freedom, freedom, ratio)
         return bool(1.0 - surely < share < surely and ratio < most)
-
-    def _has_tails(self, variances: Variances, shared: Shared) -> bool:
-        """Whether the noise has heavy tails; the cavities leave out the uncertainty of groups and style."""
-        system, ridge = self.system, 1.0 / variances.ratio
-        laplacian, rhs = system.laplacian(ridge), system.rhs
-        rhs[: system.nodes] += ridge * (shared.columns @ variances.precision(variances.ratio)[1])
-        mean = apart(self.pattern, laplacian.solve(rhs, accuracy=1e-6))
-        rows, order = ~self.censored, self.pattern.order
-        if np.count_nonzero(rows) > MANY * system.nodes:  # residuals are nearly noise: the test needs no variances
-            left = (self.observations.y[order] - mean) * np.sqrt(self.observations.weight[order])
-            size = float(np.std(left[rows]))
-            if size == 0.0 or not suspect(left[rows] / size, np.ones(np.count_nonzero(rows)), SUSPECT / 2):
-                return False
-        cavities = self._cavities(mean, np.maximum(difference_variances(laplacian), np.finfo(float).tiny))
-        return cavities.are_heavy(self.noise / self.leaked_share)
-
-    def _settle_tails(self, variances: Variances, shared: Shared) -> tuple[Soft, Variances, int, bool]:
-        """In rounds with the sites of heavy tails, from normal noise."""
-        limits, before = self.pattern.limits, np.zeros(2)
-        cavities = self._cavities(*differences(*solve(self.system, variances, shared)))
-
-        def solved(state: Soft, number: int) -> tuple[Soft, Variances, float]:
-            nonlocal before, cavities
-            freedoms = FREEDOMS if number < FREE else (state.freedom,)
-            noise, freedom, _ = cavities.best(state.noise / state.leaked_share, freedoms)
-            state = state._with_sites(cavities, noise, freedom)
-            spectrum = Spectrum.of(state.system, shared.columns)
-            variances = estimate(spectrum, shared.kind, self.count, True, self.unit, noise)
-            solution, spread, between = solve(state.system, variances, shared)
-            apart_by = differences(solution, spread, between)
-            if state.biases is not None:
-                state = replace(state, biases=state.biases.learn(solution, noise))
-            if self.censored.any():
-                state = state._censor(*apart_by, np.flatnonzero(self.censored))
-            cavities = state._cavities(*apart_by)
-            last, before = before, np.log([variances.ratio * noise, noise])
-            return state, variances, float(np.max(np.abs(before - last))) if number >= FREE else np.inf
-
-        return settle(self, solved, lambda state, *_: state, limits.mixed_change, limits.mixed_rounds)
-
-    def _cavities(self, mean: Array, variance: Array) -> Cavities:
-        """The answers that are neither saturated nor without weight, with what all others say of them."""
-        rows, order = (self.c > 0) & ~self.censored, self.pattern.order
-        centre, cavity = without_site(mean[rows], variance[rows], self.c[rows], self.pull[rows])
-        y, weight = self.observations.y[order][rows], self.observations.weight[order][rows]
-        context = self.pattern.context[self.pattern.first[rows]]
-        return Cavities(centre, self.noise * cavity, y, weight, context, self.pattern.limits.chunk)
-
-    def _with_sites(self, cavities: Cavities, noise: float, freedom: float) -> Soft:
-        """The next sites, half of the way from these, for φ and ν; site precisions are in units of 1/φ."""
-        rows, c, pull = (self.c > 0) & ~self.censored, self.c.copy(), self.pull.copy()
-        mean, variance = cavities.moments(noise, freedom)
-        precision, pulls = sites_from(mean, variance, cavities.mean, cavities.variance)
-        change = noise / self.noise
-        c, pull = c * change, pull * change
-        c[rows] += DAMPING * (noise * precision - c[rows])
-        pull[rows] += DAMPING * (noise * pulls - pull[rows])
-        return replace(self, c=c, pull=pull, noise=noise, freedom=freedom, leaked_share=1.0)
 
     def _censor(self, mean: Array, variance: Array, rows: NDArray[np.intp]) -> Soft:
         """The sites of saturated answers (`rows`): the difference is at least what was read."""

@@ -21,7 +21,7 @@ asked as "Maintains Context", in the file `coherence`; the paper's coherence is 
 import logging
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -29,12 +29,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from benchmarks.paper.downloads import fetch
+from benchmarks.paper.prompts import PAPER
 from comparo.data.columns import Column, Table, as_number, shown
 from comparo.data.items import Items
-from comparo.data.prompts import PAPER
 from comparo.data.reading import read_columns
 from comparo.errors import ComparisonsError
-from comparo.studies.downloads import fetch
+from comparo.studies.recorded import Opened, open_set
 
 SUMMEVAL = ("coherence", "consistency", "fluency", "relevance")
 HANNA = ("Relevance", "Coherence", "Empathy", "Surprise", "Engagement", "Complexity")
@@ -305,3 +306,11 @@ def load_dataset(
     if not asked:
         raise ComparisonsError(f"{file} has no human scores for the attributes of {name}; a study needs some")
     return DataSet(name, items, asked)
+
+
+def open_dataset(name: str, data: Path, judgements: Path | None = None, *, attributes: Iterable[str] = ()) -> Opened:
+    """A data set in the folder `data`, in comparo's own layout, with its recorded judgements; see `open_set`."""
+    file = data / f"{name}.jsonl"
+    found = load_dataset(name, file)
+    scores = {attribute: found.items.scores[attribute] for attribute in found.attributes}
+    return open_set(file, judgements, attributes=attributes, items=replace(found.items, scores=scores))

@@ -1,23 +1,27 @@
 """The written study: the paper's claims on recorded judgements, as one Markdown page with its images.
 
 Every figure on the page is computed when it is written; the template holds the words around them.
+
+    python -m benchmarks.paper.page --data ../shared/data --out docs/measurements
 """
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks.paper.claims import DEBIASED, OPEN, OPPOSITE, Claim, claims
+from benchmarks.paper.datasets import open_dataset
+from benchmarks.paper.experiments import PAPER_WHOLE, PLANS, SELECTED, Experiment, experiment
 from comparo.analysis.correlations import moments, true_differences
 from comparo.plots.rankings import plot_difference_given_p, plot_joint
 from comparo.report.page import environment
-from comparo.studies.claims import DEBIASED, OPEN, OPPOSITE, Claim, claims
-from comparo.studies.experiments import PAPER_WHOLE, PLANS, SELECTED, Experiment, experiment
-from comparo.studies.figures import efficiency_panels, panels, save
-from comparo.studies.recorded import open_set
+from comparo.studies.figures import efficiency, panels, save
+from comparo.studies.sweep import Results
 from comparo.studies.tables import NONE, Entry, attributes_table, correlations_table, entry, retention_table
 
 if TYPE_CHECKING:
@@ -37,12 +41,12 @@ def write_study(
     found = {}
     for name, plan in PLANS.items():
         if (data / f"{name}.jsonl").is_file():
-            found[name] = experiment(open_set(name, data, judgements), plan, draws, seed, processes)
+            found[name] = experiment(open_dataset(name, data, judgements), plan, draws, seed, processes)
     if "summeval" not in found:
         raise ValueError(f"there is no summeval.jsonl in {data}; give the folder of the data sets with `data`")
     options = "" if (draws, seed) == (100, 0) else f" --draws {draws} --seed {seed}"
     where = f" --judgements {judgements}" if judgements is not None else ""
-    text = render(found, draws, f"comparo study all --data {data}{where} --out {out}{options}")
+    text = render(found, draws, f"python -m benchmarks.paper.page --data {data}{where} --out {out}{options}")
     save(_figures(found), out / "images", "study_")
     path = out / "study.md"
     path.write_text(text, encoding="utf-8")
@@ -80,6 +84,14 @@ def render(found: Mapping[str, Experiment], draws: int, command: str) -> str:
     lines = [line.rstrip() for line in text.splitlines()]
     kept = [line for number, line in enumerate(lines) if line or (number and lines[number - 1])]
     return "\n".join(kept) + "\n"
+
+
+def efficiency_panels(of: Mapping[str, Mapping[str, tuple[Results, str]]]) -> Figure:
+    """A panel for each title with the curves that `efficiency` takes."""
+    figure, axes = panels(len(of))
+    for (title, curves), ax in zip(of.items(), axes, strict=True):
+        efficiency(curves, ax, title=title)
+    return figure
 
 
 def _doubts(stated: Sequence[Claim]) -> list[str]:
@@ -153,3 +165,19 @@ def _figures(found: Mapping[str, Experiment]) -> dict[str, Figure]:
         "orders": efficiency_panels(orders),
         "judge": judge,
     }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="the folder of the data sets")
+    parser.add_argument("--judgements", type=Path, help="by default the folder judgements in it")
+    parser.add_argument("--out", type=Path, required=True, help="the folder for study.md and its images")
+    parser.add_argument("--draws", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=2)
+    given = vars(parser.parse_args())
+    print(write_study(given.pop("data"), given.pop("out"), given.pop("judgements"), **given))
+
+
+if __name__ == "__main__":
+    main()

@@ -5,8 +5,11 @@ pairs and weights by contrast, estimated variances, and prior means from texts o
 are known to share a system, from their system. From the same calls, the consensus is what people would say, beyond the
 system or, where systems are not known, beyond style (`comparo.ranking.consensus`). Draws of pairs by contrast differ
 only in the order of the items.
+
+`python -m benchmarks.yardstick --draws 20` prints the tables.
 """
 
+import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.paper.datasets import READERS, open_dataset
+from benchmarks.selection import DATA
 from comparo.data.items import Items
 from comparo.ranking.ranking import Ranking
 from comparo.run.fit_policy import Fitting
@@ -141,7 +146,7 @@ def measure(
 
 
 def tables(curves: Curves, sizes: Mapping[str, float]) -> list[Table]:
-    """What `comparo study --yardstick` prints, `sizes` being the items of a context of each set."""
+    """What this benchmark prints, `sizes` being the items of a context of each set."""
     many = {key: ways for key, ways in curves.items() if key[0] != "hanna"}
     found = []
     if many:
@@ -197,3 +202,19 @@ def _worst(curves: Curves) -> Table:
 def _mean_curves(every: Iterable[Mapping[str, Curve]]) -> dict[str, Curve]:
     each = list(every)
     return {way: Curve(each[0][way].calls, np.mean([ways[way].values for ways in each], axis=0)) for way in each[0]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--draws", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=2)
+    given = vars(parser.parse_args())
+    sets = [open_dataset(name, DATA) for name in READERS if any((DATA / "judgements").glob(f"{name}.*"))]
+    sizes = {one.name: len(one.items) / len(one.items.contexts) for one in sets}
+    for table in tables(measure(sets, **given), sizes):
+        print(f"{table.title}\n\n{table.markdown()}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -3,16 +3,16 @@
 Beside them the figures that the paper reports, to compare with those measured here.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.paper.baselines import longer_cell, pairs_cell
 from comparo.methods import Method
 from comparo.model.estimators.poe import Bias
-from comparo.studies.baselines import longer_cell, pairs_cell
 from comparo.studies.recorded import Opened
-from comparo.studies.sweep import Cell, Results, Way, column_means, sweep
+from comparo.studies.sweep import Cell, Results, Way, sweep
 from comparo.types import Array
 
 METHODS: tuple[Method, ...] = ("win-ratio", "bt", "poe-g-hard", "avg-prob", "poe-bt", "poe-g")
@@ -66,6 +66,16 @@ SELECTED: tuple[Method, ...] = ("win-ratio", "avg-prob", "poe-bt", "poe-g")
 BIASES: tuple[Bias, ...] = ("none", "plug-in", "joint")
 # PairS by name: its beam (10 is wider than half of SummEval's 16 candidates, so that it misses nothing), both orders.
 SORTS = {"PairS-greedy": (1, False), "PairS-beam": (10, False), "PairS-greedy in both orders": (1, True)}
+
+
+def column_means(rows: Sequence[Array]) -> Array:
+    """The mean of several rows (C,) column by column without NaN; NaN where a column has no number."""
+    return np.asarray(np.ma.masked_invalid(rows).mean(axis=0).filled(np.nan))
+
+
+def by_context(results: Results, way: str, calls: str) -> Array:
+    """Spearman's correlation in each context, shape (C,), mean over draws and attributes."""
+    return column_means([results.cells[name, way, calls].by_context for name in results.attributes])
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import stdtrit
 
-from comparo.methods import Method
-from comparo.studies.experiments import (
+from benchmarks.paper.experiments import (
     METHODS,
     PAPER_HANNA,
     PAPER_PAIRS,
@@ -23,8 +22,10 @@ from comparo.studies.experiments import (
     PAPER_WHOLE,
     Experiment,
     between,
+    by_context,
     signed,
 )
+from comparo.methods import Method
 from comparo.studies.sweep import Results
 from comparo.types import Array
 
@@ -96,7 +97,7 @@ def _interval(value: float, error: float, freedom: int) -> Difference:
 def difference(one: Results, way: str, other: Results, rival: str, calls: str) -> Difference:
     """By how much `way` in the results `one` is better than `rival` in `other`, both at `calls` calls."""
     if len(next(iter(one.recorded.values())).contexts) > 1:
-        return over(one.by_context(way, calls) - other.by_context(rival, calls))
+        return over(by_context(one, way, calls) - by_context(other, rival, calls))
     a, b = np.asarray(one.values(way, calls)), np.asarray(other.values(rival, calls))
     return over(a - b) if one is other else _unpaired(a, b)  # the same draws, or different ones
 
@@ -190,7 +191,7 @@ def _converges_within_ten(found: Experiment) -> Iterator[Finding]:
 def _beats_sorting(found: Experiment) -> Iterator[Finding]:
     for name, sort in found.sorts.items():
         [calls] = sort.beside.calls
-        apart = over(sort.beside.by_context("poe-bt", calls) - sort.by_context)
+        apart = over(by_context(sort.beside, "poe-bt", calls) - sort.by_context)
         if len(sort.by_context) == 1:
             apart = _unpaired(np.asarray(sort.beside.values("poe-bt", calls)), sort.values)
         reached = f"{100 * sort.beside.mean('poe-bt', calls):.1f} over {100 * np.mean(sort.values):.1f}"

@@ -10,6 +10,7 @@ drawn from it by Bradley–Terry, some texts are anchors with their true scores,
 import argparse
 import gzip
 import json
+from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -22,10 +23,17 @@ from comparo.ranking.scale import Scaled
 from comparo.types import Array
 
 CLEAR = Path(__file__).parents[2] / "shared" / "data" / "clear.jsonl.gz"
-TEXTS = 100  # of a draw
+SETTINGS = (  # method, texts of a draw, decisions about each text, and the share of the draws
+    ("mixed", 100, 20, 1.0),
+    ("mixed", 100, 60, 1.0),
+    ("poe-bt", 100, 20, 1.0),
+    ("poe-bt", 100, 60, 1.0),
+    ("mixed", 600, 20, 0.1),
+)
 SHARP = 1.5  # logits of a decision per unit of easiness
 CUTS = np.array([60.0, 50.0, 40.0])
 GRADES, SHARES = "A>=60, B>=50, C>=40, D", "A:15%, B:35%, C:35%, D"
+LAST = np.array([0.15, 0.5, 0.85])  # where the shares end
 WRONG = 30.0  # what is added to the score of one anchor: three standard deviations of the texts
 
 
@@ -35,11 +43,11 @@ def easiness() -> Array:
     return np.asarray(50 + 10 * (score - score.mean()) / score.std())
 
 
-def draw(score: Array, votes: int, method: str, rng: np.random.Generator) -> tuple[Ranking, Array]:
-    """A ranking of some texts from `votes` decisions about each, and their true scores in its order."""
-    chosen = rng.choice(score, TEXTS, replace=False)
-    first = rng.integers(TEXTS, size=TEXTS * votes // 2)
-    second = (first + rng.integers(1, TEXTS, size=len(first))) % TEXTS
+def draw(score: Array, texts: int, votes: int, method: str, rng: np.random.Generator) -> tuple[Ranking, Array]:
+    """A ranking of `texts` texts from `votes` decisions about each, and their true scores in its order."""
+    chosen = rng.choice(score, texts, replace=False)
+    first = rng.integers(texts, size=texts * votes // 2)
+    second = (first + rng.integers(1, texts, size=len(first))) % texts
     chance = 1 / (1 + np.exp(-SHARP * (chosen[first] - chosen[second]) / 10))
     ranking = quiet_fit(Comparisons.from_columns(first, second, (rng.random(len(first)) < chance) * 1.0), method=method)
     return ranking, chosen[ranking.items]
@@ -70,42 +78,49 @@ def coverage(found: Iterable[tuple[Scaled, Array]]) -> tuple[float, float, float
 
 
 def main(draws: int) -> None:
-    score, calibration, by_shares = easiness(), [], []
+    score, calibration = easiness(), defaultdict(list)
     print(
-        "| method | votes per text | anchors | error of their scores | covered | width | falsely named | wrong one named |"
+        "| method | texts | votes per text | anchors | their error | covered | width | false alarms | wrong one found |"
     )
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
-    for method in ("mixed", "poe-bt"):
-        for votes in (20, 60):
-            rng = np.random.default_rng([39, votes])
-            rankings = [draw(score, votes, method, rng) for _ in range(draws)]
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    for method, texts, votes, part in SETTINGS:
+        rng = np.random.default_rng([texts, votes])
+        rankings = [draw(score, texts, votes, method, rng) for _ in range(max(1, round(part * draws)))]
+        for ranking, truth in rankings:
+            place = np.argsort(np.argsort(-truth))
+            scaled = ranking.on_scale(grades=SHARES)
+            calibration["shares"].append(
+                (scaled.probability, one_hot(np.searchsorted(LAST * texts, place, side="right")))
+            )
+        for anchors, error in ((3, 0.0), (5, 0.0), (10, 0.0), (20, 0.0), (30, 0.0), (20, 5.0)):
+            found, named = [], 0
             for ranking, truth in rankings:
-                place = np.argsort(np.argsort(-truth))
-                scaled = ranking.on_scale(grades=SHARES)
-                by_shares.append((scaled.probability, one_hot(np.searchsorted([15, 50, 85], place, side="right"))))
-            for anchors, error in ((3, 0.0), (5, 0.0), (10, 0.0), (20, 0.0), (30, 0.0), (20, 5.0)):
-                found, named = [], 0
-                for ranking, truth in rankings:
-                    given = truth + error * rng.normal(size=len(truth))
-                    chosen = rng.choice(len(truth), anchors, replace=False)
-                    known = {ranking.items[node]: float(given[node]) for node in chosen}
-                    scaled = ranking.on_scale(known, GRADES)
-                    found.append((scaled, given))
-                    other = np.isnan(scaled.anchor)
-                    if anchors >= 10:
-                        grade = np.sum(given[:, None] < CUTS, axis=1)
-                        calibration.append((scaled.probability[other], one_hot(grade)[other]))
-                    wrong = ranking.items[chosen[0]]
-                    changed = ranking.on_scale(known | {wrong: known[wrong] + WRONG})
-                    named += int(changed.is_misfit[chosen[0]])
-                held, width, misfit = coverage(found)
-                cells = f"{error:g} | {held:.1%} | {width:.1f} | {misfit:.0%} | {named / draws:.0%}"
-                print(f"| {method} | {votes} | {anchors} | {cells} |", flush=True)
-    for title, pairs in (("cut points, 10 to 30 anchors", calibration), ("shares", by_shares)):
+                given = truth + error * rng.normal(size=len(truth))
+                chosen = rng.choice(len(truth), anchors, replace=False)
+                known = {ranking.items[node]: float(given[node]) for node in chosen}
+                scaled = ranking.on_scale(known, GRADES)
+                found.append((scaled, given))
+                other = np.isnan(scaled.anchor)
+                if anchors >= 10 and error == 0:
+                    grade = np.sum(given[:, None] < CUTS, axis=1)
+                    calibration[f"{anchors} anchors"].append((scaled.probability[other], one_hot(grade)[other]))
+                wrong = ranking.items[chosen[0]]
+                changed = ranking.on_scale(known | {wrong: known[wrong] + WRONG})
+                named += int(changed.is_misfit[chosen[0]])
+            held, width, misfit = coverage(found)
+            cells = f"{error:g} | {held:.1%} | {width:.1f} | {misfit:.0%} | {named / len(rankings):.0%}"
+            print(f"| {method} | {texts} | {votes} | {anchors} | {cells} |", flush=True)
+    print(f"\nHow often a grade is right, by its probability\n\n| probability | {' | '.join(calibration)} |")
+    print("| --- " * (1 + len(calibration)) + "|")
+    columns, gaps = [], []
+    for pairs in calibration.values():
         probability, happened = (np.concatenate([pair[side].ravel() for pair in pairs]) for side in (0, 1))
-        print(f"\nGrades by {title}\n\n| probabilities | mean | so it is | how many |\n| --- | --- | --- | --- |")
-        for k, (count, mean, share) in enumerate(bins(probability, happened)):
-            print(f"| {k / 10:.1f} to {k / 10 + 0.1:.1f} | {mean:.3f} | {share:.3f} | {count:,} |")
+        found_bins = bins(probability, happened)
+        columns.append([f"{mean:.3f}: {share:.3f}" for _, mean, share in found_bins])
+        gaps.append(f"{max(abs(mean - share) for _, mean, share in found_bins):.3f}")
+    for k, cells in enumerate(zip(*columns, strict=True)):
+        print(f"| {k / 10:.1f} to {k / 10 + 0.1:.1f} | {' | '.join(cells)} |")
+    print(f"| largest gap | {' | '.join(gaps)} |")
 
 
 if __name__ == "__main__":

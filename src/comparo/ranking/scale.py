@@ -6,8 +6,8 @@ With the scores s of a ranking and their covariance V, the known scores y (k,) o
 
 where b is the slope of the map. s are posterior means, so r includes their error b(θ − s), and β is not diluted. τ² is
 what the anchors scatter beyond b² V: τ² = max(0, s²_OLS − b² mean(diag V_AA)). β is the GLS estimate and φ its residual
-variance, so that the known score of another text has a t distribution with k − 2 degrees of freedom around its best
-linear prediction from y. Of an anchor, it is the prediction from the others.
+variance. The known score of another text then has a t distribution with k − 2 degrees of freedom around its best linear
+prediction from y. An anchor is predicted from the others.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from comparo.data.columns import shown
 from comparo.ranking.grades import Grading
 from comparo.ranking.ranks import components
 from comparo.ranking.tabular import Columns, Tabular, json_rows
+from comparo.rounding import merge_ties
 from comparo.types import Array, Mask
 
 if TYPE_CHECKING:
@@ -75,20 +76,20 @@ def scale_map(scores: Array, variances: Array, shared: Array, anchors: NDArray[n
     """
     linear, _ = _regression(scores, variances, shared, anchors, known, 1)
     least, level = CURVED
-    if len(known) < least:
+    if len(np.unique(merge_ties(scores[anchors]))) < least or linear.scatter == 0:
         return linear
-    curved, ratio = _regression(scores, variances, shared, anchors, known, 2)
+    curved, error = _regression(scores, variances, shared, anchors, known, 2)
     _, one, two = curved.coefficients
     slopes = one + 2 * two * np.array([scores.min(), scores.max()])
     is_monotone = slopes[0] * slopes[1] > 0
-    has_bend = 2 * student.sf(abs(ratio), len(known) - 3) <= level
+    has_bend = abs(two) >= student.ppf(1 - level / 2, len(known) - 3) * error
     return curved if is_monotone and has_bend else linear
 
 
 def _regression(
     scores: Array, variances: Array, shared: Array, anchors: NDArray[np.intp], known: Array, degree: int
 ) -> tuple[ScaleMap, float]:
-    """The map of a degree, and the t statistic of its highest coefficient."""
+    """The map of a degree, and the standard error of its highest coefficient."""
     every = np.vander(scores, degree + 1, increasing=True)
     design, free = every[anchors], len(known) - degree - 1
     first, *_ = np.linalg.lstsq(design, known, rcond=None)
@@ -108,23 +109,22 @@ def _regression(
     projector = precision - precision @ design @ uncertain @ design.T @ precision
     apart = known - known.mean()
     pull, alone = projector @ apart, np.diagonal(projector)
+    alone = np.where(alone > 1e-9 * np.diagonal(precision), alone, np.nan)  # the others may all have one score
     total = float(apart @ pull)
     total = total if total > ROUNDING * float(apart @ precision @ apart) else 0.0
     phi = total / free if free else np.nan
-    std, degrees, misfit = (
-        np.sqrt(phi * np.maximum(variance, 0.0)),
-        np.full(len(scores), free),
-        np.full(len(known), np.nan),
-    )
+    std, degrees = np.sqrt(phi * np.maximum(variance, 0.0)), np.full(len(scores), free)
+    misfit = np.full(len(known), np.nan)
     if free:  # an anchor is predicted from the others
         left_out = pull / alone
         rest = np.maximum(total - left_out * pull, 0.0) / (free - 1) if free > 1 else np.full(len(known), np.nan)
-        score[anchors], std[anchors], degrees[anchors] = known - left_out, np.sqrt(rest / alone), free - 1
+        score[anchors] = known - np.where(np.isnan(left_out), 0.0, left_out)
+        std[anchors], degrees[anchors] = np.sqrt(rest / alone), free - 1
         misfit = np.divide(left_out, std[anchors], out=np.zeros(len(known)), where=std[anchors] > 0)
     errors = np.sqrt(phi * np.diagonal(uncertain))
     scatter = float(np.sqrt(phi * (np.mean(own[anchors]) + extra)))
     found = ScaleMap(beta, scatter, float(errors[1]), score, std, degrees, misfit)
-    return found, float(beta[-1] / errors[-1])
+    return found, float(errors[-1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +200,7 @@ def scaled(ranking: Ranking, anchor: Array, grades: str | None) -> Scaled:
         where = "" if ranking.context is None else f" of context {shown(ranking.context[members[0]])}"
         chosen = np.flatnonzero(is_known[members])
         nodes = members[chosen]
-        if len(nodes) < 2 or np.ptp(anchor[nodes]) == 0 or np.ptp(ranking.scores[nodes]) == 0:
+        if len(np.unique(anchor[nodes])) < 2 or len(np.unique(merge_ties(ranking.scores[nodes]))) < 2:
             missing.append(where)
             continue
         variances = ranking.std[members] ** 2
@@ -225,10 +225,10 @@ def scaled(ranking: Ranking, anchor: Array, grades: str | None) -> Scaled:
             f"{score[node]:.4g} by them and the comparisons; check it, or leave it out"
         )
     if missing:
-        notes.append(
-            f"{len(missing)} unconnected parts of the comparisons, the first{missing[0]}, have no two anchors that "
-            "differ: their texts have no score on the scale; give each part its anchors"
+        more = (
+            f", nor have those of {len(missing) - 1} more unconnected parts of the comparisons" if missing[1:] else ""
         )
+        notes.append(f"without two anchors that differ, the texts{missing[0]} have no score on the scale{more}")
     reach = np.where(degrees > 0, std * student.ppf((1 + ranking.level) / 2, np.maximum(degrees, 1)), np.nan)
     grade, near, probability = np.full(n, "", dtype=object), np.full(n, "", dtype=object), np.zeros((n, 0))
     if grading is not None:

@@ -124,7 +124,7 @@ class Deck:
 
     def _unlike(self, selector: LineupSelector) -> tuple[Any, ...] | None:
         """A line-up that was not chosen before; where the selector repeats itself, any other; None without one."""
-        tries = (Question(*selector.next(1)[0]).items for _ in range(TRIES))
+        tries = (Question(*selector.next(1)[0]).items for _ in range(min(TRIES, selector.remaining)))
         every = chain(tries, combinations(self.ids, self.size))
         found = next((items for items in every if frozenset(items) not in self._lineups), None)
         self._lineups |= {frozenset(found or ())}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
+from scipy.special import stdtr
 
 from comparo.data.columns import as_number
 from comparo.ranking.ranks import places
@@ -80,7 +80,7 @@ class Grading:
         """
         cuts, width = np.array(self.limits), np.maximum(std, np.finfo(float).tiny)[:, None]
         with np.errstate(over="ignore"):
-            above = student.sf((cuts - score[:, None]) / width, np.maximum(degrees, 1)[:, None])
+            above = stdtr(np.maximum(degrees, 1)[:, None], (score[:, None] - cuts) / width)
         place = np.where(np.isnan(score), len(self.names), np.sum(score[:, None] < cuts, axis=1))
         return np.array([*self.names, ""], dtype=object)[place], _differences(np.asarray(above))
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
+from scipy.special import stdtr, stdtrit
 
 from comparo.data.columns import shown
 from comparo.ranking.grades import Grading
@@ -82,7 +82,7 @@ def scale_map(scores: Array, variances: Array, shared: Array, anchors: NDArray[n
     _, one, two = curved.coefficients
     slopes = one + 2 * two * np.array([scores.min(), scores.max()])
     is_monotone = slopes[0] * slopes[1] > 0
-    has_bend = abs(two) >= student.ppf(1 - level / 2, len(known) - 3) * error
+    has_bend = abs(two) >= stdtrit(len(known) - 3, 1 - level / 2) * error
     return curved if is_monotone and has_bend else linear
 
 
@@ -209,7 +209,7 @@ def scaled(ranking: Ranking, anchor: Array, grades: str | None) -> Scaled:
             shared[chosen, np.arange(len(chosen))] = variances[chosen]
         found = scale_map(ranking.scores[members], variances, shared, chosen, anchor[nodes])
         score[members], std[members], degrees[members] = found.score, found.std, found.degrees
-        chance = 2 * len(nodes) * student.sf(np.abs(found.misfit), np.maximum(found.degrees[chosen], 1))
+        chance = 2 * len(nodes) * stdtr(np.maximum(found.degrees[chosen], 1), -np.abs(found.misfit))
         is_misfit[nodes] = chance <= MISFIT
         rows.append(
             (members[0], len(nodes), *found.coefficients, *[0.0] * (3 - len(found.coefficients)), found.scatter)
@@ -229,7 +229,7 @@ def scaled(ranking: Ranking, anchor: Array, grades: str | None) -> Scaled:
             f", nor have those of {len(missing) - 1} more unconnected parts of the comparisons" if missing[1:] else ""
         )
         notes.append(f"without two anchors that differ, the texts{missing[0]} have no score on the scale{more}")
-    reach = np.where(degrees > 0, std * student.ppf((1 + ranking.level) / 2, np.maximum(degrees, 1)), np.nan)
+    reach = np.where(degrees > 0, std * stdtrit(np.maximum(degrees, 1), (1 + ranking.level) / 2), np.nan)
     grade, near, probability = np.full(n, "", dtype=object), np.full(n, "", dtype=object), np.zeros((n, 0))
     if grading is not None:
         by_cuts = not grading.is_shares
@@ -245,7 +245,7 @@ def _map_notes(found: ScaleMap, anchors: int, where: str) -> list[str]:
     notes, slope = [], found.coefficients[1]
     if anchors == 2:
         notes.append(f"two anchors{where} make a scale without intervals; give three or more")
-    elif abs(slope) < student.ppf(0.975, anchors - len(found.coefficients)) * found.slope_error:
+    elif abs(slope) < stdtrit(anchors - len(found.coefficients), 0.975) * found.slope_error:
         notes.append(f"the scores of the anchors{where} hardly follow the ranking; give more anchors, or check them")
     if slope < 0:
         notes.append(f"the scale{where} falls where the ranking rises: better texts have lower scores")

@@ -77,6 +77,24 @@ def coverage(found: Iterable[tuple[Scaled, Array]]) -> tuple[float, float, float
     return float(held.mean()), float(np.median(width)), float(misfit.mean())
 
 
+def chosen_by_score(draws: int) -> None:
+    """Coverage where 20 anchors are chosen by their true scores: evenly, the extremes, or among the best 40%."""
+    rng, score = np.random.default_rng(1), easiness()
+    rankings = [draw(score, 100, 20, "poe-bt", rng) for _ in range(draws)]
+    ends = np.r_[np.arange(10), np.arange(90, 100)]
+    places = {"evenly": np.linspace(2, 97, 20).astype(int), "extremes": ends, "best 40%": np.arange(60, 100, 2)}
+    print("\n| 20 anchors | covered | width | warned |\n| --- | --- | --- | --- |")
+    for name, chosen in places.items():
+        found, warned = [], 0
+        for ranking, truth in rankings:
+            nodes = np.argsort(truth)[chosen]
+            scaled = ranking.on_scale({ranking.items[node]: float(truth[node]) for node in nodes})
+            found.append((scaled, truth))
+            warned += any("weakest" in note for note in scaled.notes)
+        held, width, _ = coverage(found)
+        print(f"| {name} | {held:.1%} | {width:.1f} | {warned / draws:.0%} |", flush=True)
+
+
 def main(draws: int) -> None:
     score, calibration = easiness(), defaultdict(list)
     print(
@@ -121,6 +139,7 @@ def main(draws: int) -> None:
     for k, cells in enumerate(zip(*columns, strict=True)):
         print(f"| {k / 10:.1f} to {k / 10 + 0.1:.1f} | {' | '.join(cells)} |")
     print(f"| largest gap | {' | '.join(gaps)} |")
+    chosen_by_score(draws)
 
 
 if __name__ == "__main__":

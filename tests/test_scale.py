@@ -122,6 +122,12 @@ def test_an_anchor_that_does_not_fit_is_named(ranking):
     assert [row["item"] for row in json.loads(found.to_json())["scale"]["misfits"]] == ["t04"]
 
 
+def test_texts_beyond_the_anchors_are_counted(ranking):
+    notes = ranking.on_scale(known(range(4, 8))).notes
+    assert any("8 of 12 texts" in note for note in notes)
+    assert not any("texts" in note for note in ranking.on_scale(known(range(1, 11))).notes)
+
+
 def test_a_bend_is_followed_where_enough_anchors_show_it():
     rng = np.random.default_rng(6)
     s, anchors = np.linspace(-2, 2, 40), np.arange(0, 40, 2)

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from comparo.ranking.ranking import Ranking
 
 MISFIT = 0.05  # the chance that any anchor of a map is named although all fit (Bonferroni)
+BEYOND = (
+    1 / 3
+)  # texts beyond the anchors: of the best 40% as anchors, 68% of intervals cover (docs/measurements/grades.md)
 ROUNDING = 1e-12  # residuals below this share of the variance of the anchors are 0
 CURVED = 15, 0.01  # a map has a curvature from so many anchors on, where it is 0 with at most this probability
 
@@ -215,6 +218,13 @@ def scaled(ranking: Ranking, anchor: Array, grades: str | None) -> Scaled:
             (members[0], len(nodes), *found.coefficients, *[0.0] * (3 - len(found.coefficients)), found.scatter)
         )
         notes += _map_notes(found, len(nodes), where)
+        low, high = np.min(ranking.scores[nodes]), np.max(ranking.scores[nodes])
+        beyond = int(np.sum((ranking.scores[members] < low) | (ranking.scores[members] > high)))
+        if beyond > BEYOND * len(members):
+            notes.append(
+                f"{beyond} of {len(members)} texts{where} are better or worse than all anchors, and their intervals may "
+                "be far off; give anchors from the weakest to the strongest texts"
+            )
     if rows:
         first, *columns = (np.array(column) for column in zip(*rows, strict=True))
         maps = dict(zip(maps, columns, strict=True))

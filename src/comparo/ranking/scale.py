@@ -222,8 +222,8 @@ def scaled(ranking: Ranking, anchor: Array, grades: str | None) -> Scaled:
         beyond = int(np.sum((ranking.scores[members] < low) | (ranking.scores[members] > high)))
         if beyond > BEYOND * len(members):
             notes.append(
-                f"{beyond} of {len(members)} texts{where} are better or worse than all anchors, and their intervals may "
-                "be far off; give anchors from the weakest to the strongest texts"
+                f"{beyond} of {len(members)} texts{where} are better or worse than all anchors, and their intervals "
+                "may be far off; give anchors from the weakest to the strongest texts"
             )
     if rows:
         first, *columns = (np.array(column) for column in zip(*rows, strict=True))

@@ -73,7 +73,9 @@ def test_criteria_after_texts_that_are_read_once_are_answered_as_each_is_alone()
     judge = load_judge("local/smollm2", runtime="llama.cpp", window=1024, threads=1)  # it has read nothing before
     prompt = criteria_prompt({"length": "longer", "wit": "funnier"})
 
-    def forget():  # p of a prompt that is wholly at hand differs by up to 0.03, as one token is computed otherwise
+    # llama.cpp computes few tokens after a text at hand by other kernels than whole prompts: on ARM p then differs by up
+    # to 0.03, and where a prompt is wholly at hand on every CPU.
+    def forget():
         judge.server.handle_completions({"prompt": "Something else entirely", "max_tokens": 1, "cache_prompt": True})
 
     for one in (question(), question(LONG, SHORT)):
@@ -82,7 +84,7 @@ def test_criteria_after_texts_that_are_read_once_are_answered_as_each_is_alone()
         for number, part in enumerate(prompt.parts.values()):
             forget()
             [answer] = judge.judge([one], part)
-            assert call.each[number].p == pytest.approx(answer.p, abs=0.001)
+            assert call.each[number].p == pytest.approx(answer.p, abs=0.05)
             assert (call.each[number].tokens_in == answer.tokens_in) == (number == 0)
         assert call.each[1].tokens_in < 0.5 * call.each[0].tokens_in
 

@@ -73,8 +73,8 @@ def test_criteria_after_texts_that_are_read_once_are_answered_as_each_is_alone()
     judge = load_judge("local/smollm2", runtime="llama.cpp", window=1024, threads=1)  # it has read nothing before
     prompt = criteria_prompt({"length": "longer", "wit": "funnier"})
 
-    # llama.cpp computes few tokens after a text at hand by other kernels than whole prompts: on ARM p then differs by up
-    # to 0.03, and where a prompt is wholly at hand on every CPU.
+    # llama.cpp computes few tokens after a text at hand by other kernels than whole prompts: p then differs by up to
+    # 0.03 on ARM, and on every CPU where a prompt is wholly at hand.
     def forget():
         judge.server.handle_completions({"prompt": "Something else entirely", "max_tokens": 1, "cache_prompt": True})
 

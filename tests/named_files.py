@@ -149,6 +149,7 @@ TABLES: dict[str, Callable[[], list[Row]]] = {
     "pairs.csv": lambda: [{"first": f"t{k}", "second": f"t{(k + 1) % 8}"} for k in range(8)],
     "recorded.csv": lambda: judged(texts("Line", 8)),
     "comparisons.csv": lambda: judged(texts("Summary", 12)),
+    "anchors.csv": lambda: [{"id": f"t{k}", "score": 50 + 5 * k} for k in range(0, 12, 2)],
     "answers.csv": lambda: judged(answers()),
     "judged.csv": lambda: judged(answers(), "gpt"),
     "machine.csv": lambda: judged(essay_rows(), "gpt"),

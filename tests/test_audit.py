@@ -170,7 +170,65 @@ def test_decisions_of_an_unbiased_judge_are_not_called_biased():
     assert np.mean(alarms) <= 0.1
 
 
+def test_a_judge_that_prefers_the_second_text_is_told_so():
+    found = cards(simulated(bias=-1.0))[0].finding(TWIN)
+    assert "second" in found.sentence
+    assert "first" not in found.sentence
+
+
+def test_position_of_decisions_does_not_depend_on_how_decisive_the_variants_are():
+    """The odds of the pairs whose winner changes with the order are exp(2γ)."""
+    decisive = {one.name: 3.0 * (-1) ** k for k, one in enumerate(PROBES) if one.name not in (TWIN, RIVAL)}
+    found = [cards(simulated("hard", seed=k, noise=0.0, bias=0.7, **decisive), seed=k, calls=600)[0] for k in range(6)]
+    assert np.mean([card.finding(TWIN).effect for card in found]) == pytest.approx(0.7, abs=0.3)
+    assert all(np.isnan(card.spread) for card in found)
+
+
+def test_a_right_dislike_of_filler_is_no_taste_for_short_texts():
+    (card,) = cards(simulated(noise=0.2, padded=-1.0, repeated=-2.0))
+    assert not [term for term in card.terms if term.startswith("length")]
+
+
+def test_probes_that_disagree_make_a_wide_prior():
+    (card,) = cards(simulated(noise=0.2, confident=1.0, apologetic=1.0))
+    (term,) = (one for one in map(Term.of, card.terms) if one.name == "opening")
+    assert term.std > 0.5
+
+
+def test_probes_that_change_nothing_are_not_asked():
+    found = audit(["A", "Bo", "Yes", "No", "Hm"], "better", judge=simulated()).cards[0]
+    assert found.finding("shuffled") is None
+    chinese = [f"今天天气很好{k}。我们去公园散步。孩子们很高兴。" for k in range(6)]
+    assert audit(chinese, "better", judge=simulated()).cards[0].finding("shuffled") is not None
+
+
+@pytest.mark.parametrize(("shown", "has"), [("context", True), ("context_id", False)])
+def test_off_topic_needs_a_topic_that_is_shown(shown, has):
+    rows = [{"id": k % 2, "text": f"Text {k} of it. It ends.", shown: f"Topic {k // 2}"} for k in range(12)]
+    assert (audit(rows, "better", judge=simulated()).cards[0].finding("off topic") is not None) is has
+
+
 # Runs
+
+
+def test_a_finished_audit_with_failures_asks_no_more_when_it_is_started_again(tmp_path):
+    tried = set()
+
+    class Failing:
+        name, settings, ahead = "failing", {}, 8
+
+        def judge(self, questions, prompt=None):
+            for one in questions:
+                (answer,) = simulated(padded=0.5).judge([one])
+                key = one.context, one.first
+                fails = key not in tried and len(tried) % 12 == 3
+                tried.add(key)
+                yield comparo.Judgement(one, error="busy") if fails else answer
+
+    how = {"judge": Failing(), "out": tmp_path / "run"}
+    first, again = (audit(TEXTS, "better", **how).cards[0] for _ in range(2))
+    assert again.calls == first.calls <= 150
+    assert again.findings == first.findings
 
 
 def test_an_audit_that_was_stopped_goes_on_with_the_same_questions(tmp_path):
@@ -254,7 +312,6 @@ def test_a_sure_prior_is_a_fixed_coefficient():
 def test_an_audit_is_the_prior_of_a_run(tmp_path):
     judge = simulated(noise=0.2, padded=0.5, repeated=0.9)
     found = audit(TEXTS, "better", judge=judge, out=tmp_path / "audit")
-    (tmp_path / "audit" / "audit.json").write_text(found.to_json())
     terms = {term.name: term for term in map(Term.of, found.cards[0].terms)}
     assert terms["length"].mean == pytest.approx(0.9, abs=0.2)
     assert terms["length"].std < 0.2
@@ -320,6 +377,16 @@ def test_the_command_prints_a_card_writes_a_page_and_fails_a_build(comparo_run, 
     assert "prefers padded texts" in page
     assert "<b>Story" not in page
     assert "&lt;b&gt;Story" in page
+
+
+def test_two_judges_have_folders_of_their_own(comparo_run, tmp_path):
+    done = comparo_run("--judge", "simulated/soft", "--judge", "simulated/hard")
+    assert done.returncode == 0, done.stderr
+    folders = sorted(folder.name for folder in (tmp_path / "comparo-runs").iterdir())
+    assert [name.partition("-items-")[2] for name in folders if "audit" in name] == [
+        "audit-simulated-hard",
+        "audit-simulated-soft",
+    ]
 
 
 @pytest.mark.parametrize("limit", ["padded", "size=1", "padded=x", "padded=-1"])

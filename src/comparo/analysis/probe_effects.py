@@ -6,7 +6,7 @@ freedom and scale s²₀, and
 
     s̃²_m = (d₀·s²₀ + d_m·s²_m) / (d₀ + d_m),        t_m = ȳ_m / √(s̃²_m / n_m)
 
-has a t distribution with d₀ + d_m degrees of freedom where δ_m = 0.
+has a t distribution with d₀ + d_m degrees of freedom, at most Σ d_m, where δ_m = 0.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import digamma, polygamma
 from scipy.stats import false_discovery_control
 from scipy.stats import t as student
@@ -32,12 +33,14 @@ class Effects:
 
     Parameters
     ----------
+    count : How many observations there are.
     mean, low, high : The mean of the observations and the ends of its 95% interval; nan without an observation.
     p : The probability of such a mean, or a greater one, without a bias: on both sides where the probe is equal, else
         above 0.
     adjusted : p adjusted for all probes (Benjamini and Hochberg 1995).
     """
 
+    count: NDArray[np.intp]
     mean: Array
     low: Array
     high: Array
@@ -86,7 +89,7 @@ def probe_effects(
     known = count > 0
     adjusted = np.ones(len(count))
     adjusted[known] = false_discovery_control(p[known])
-    return Effects(mean, mean - reach, mean + reach, np.where(known, p, 1.0), adjusted)
+    return Effects(count, mean, mean - reach, mean + reach, np.where(known, p, 1.0), adjusted)
 
 
 def moderated(variance: Array, freedom: Array) -> tuple[Array, Array]:
@@ -100,7 +103,7 @@ def moderated(variance: Array, freedom: Array) -> tuple[Array, Array]:
     Examples
     --------
     >>> moderated(np.array([1.0, 1.0, 1.0]), np.array([2, 2, 2]))
-    (array([1., 1., 1.]), array([8., 8., 8.]))
+    (array([1., 1., 1.]), array([6., 6., 6.]))
     """
     seen = freedom > 0
     if not seen.any():
@@ -108,13 +111,13 @@ def moderated(variance: Array, freedom: Array) -> tuple[Array, Array]:
     half = freedom[seen] / 2
     centred = np.log(variance[seen]) - digamma(half) + np.log(half)
     beyond = float(np.var(centred, ddof=1) - np.mean(polygamma(1, half))) if seen.sum() > 1 else 0.0
-    if beyond > 0:
-        prior = 2 * _inverse_trigamma(beyond)
-        scale = np.exp(np.mean(centred) + digamma(prior / 2) - np.log(prior / 2))
-    if beyond <= 0 or prior > freedom.sum():  # the samples do not tell the variances apart
-        prior, scale = float(freedom.sum()), float(variance[seen] @ freedom[seen] / freedom.sum())
+    every = float(freedom.sum())
+    if beyond <= 0:  # the samples do not tell the variances apart
+        return np.full(len(variance), variance[seen] @ freedom[seen] / every), np.full(len(variance), every)
+    prior = 2 * _inverse_trigamma(beyond)
+    scale = np.exp(np.mean(centred) + digamma(prior / 2) - np.log(prior / 2))
     total = prior + freedom
-    return np.asarray((prior * scale + freedom * variance) / total), np.asarray(total, dtype=np.float64)
+    return np.asarray((prior * scale + freedom * variance) / total), np.minimum(total, every)
 
 
 def _inverse_trigamma(value: float) -> float:

@@ -1,7 +1,6 @@
 """comparo audit: what is this judge biased by?"""
 
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,8 +15,7 @@ from comparo.data.sanitize import visible
 from comparo.data.writing import csv_text
 from comparo.report import write_report
 from comparo.run.audit import CALLS, prepare_audit
-from comparo.run.audit_card import FILE, Audit, check_limits
-from comparo.run.files import write_text
+from comparo.run.audit_card import Audit, check_limits
 from comparo.run.plan import Storage
 from comparo.run.task import DEFAULT_LEAST_MASS
 from comparo.run.voices import voices_of
@@ -67,7 +65,7 @@ def audit_command(
     limits = _limits(fail_if or [])
     items = columns.read(data)
     voices = voices_of(asked.make(items, context), question.spelled_out("all").make(items, columns, asked.reader))
-    name = f"{'stdin' if data == '-' else data}-audit"
+    name = f"{'stdin' if data == '-' else Path(data).stem}-audit"
     storage = Storage(out, name, fresh, notes={"command": command_line(context)})
     plan = prepare_audit(items, voices, calls, storage, seed=seed, least_mass=least_mass)
     if dry_run:
@@ -76,13 +74,10 @@ def audit_command(
         return
     console = Console(stderr=True, quiet=quiet)
     found = complete(plan, console)
-    for number, each in enumerate(plan.plans):
-        if each.folder is not None:
-            own = replace(found, cards=(found.cards[number], *found.cards[:number], *found.cards[number + 1 :]))
-            write_text(each.folder / FILE, own.to_json() + "\n")
-            page = write_report(each.folder)
     _print(found, output, console)
-    console.print(f"Report: {page}")
+    for each in plan.plans:
+        if each.folder is not None:
+            console.print(f"Report: {write_report(each.folder)}")
     if failures := found.failures(limits):
         for sentence in failures:
             console.print(f"{visible(sentence)}: exit code {BIASED}", style="red")

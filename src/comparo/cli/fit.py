@@ -1,6 +1,7 @@
 """comparo fit: scores and a ranking from recorded comparisons."""
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,6 +16,7 @@ from comparo.cli.criteria_output import answers_to, check_criterion, criteria_in
 from comparo.cli.flags import names_in
 from comparo.cli.printing import Format, print_board, print_columns, print_notes, print_ranking, print_text, say
 from comparo.cli.settings import command_line
+from comparo.data.columns import as_number, shown
 from comparo.data.comparisons import Comparisons
 from comparo.data.control_terms import Numbers, columns_in
 from comparo.data.items import Items
@@ -26,12 +28,13 @@ from comparo.methods import Method, quiet_fit
 from comparo.model.estimators.bradley_terry import PriorPairs
 from comparo.model.estimators.poe import Bias
 from comparo.ranking.display import control_sentences, tie_sentences
+from comparo.ranking.grades import Grading
 from comparo.ranking.grouping import group_codes
 from comparo.ranking.leaderboard import Over
 from comparo.ranking.powered import Powered, powered
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.votes import rank_votes, shared_ids, with_votes
-from comparo.run.audit_card import audited_terms
+from comparo.run.audit_card import audited_terms, check_audited
 from comparo.run.fit_policy import Fitting
 from comparo.run.store import read_configuration, stored_items
 
@@ -53,6 +56,8 @@ def fit_command(
     leaderboard: bool = False,
     is_powered: Annotated[bool, typer.Option("--powered")] = False,
     family: list[str] | None = None,
+    anchors: Path | None = None,
+    grades: str | None = None,
     these: bool = False,
     level: float = 0.95,
     top: Annotated[int | None, typer.Option(min=1)] = None,
@@ -102,6 +107,10 @@ def fit_command(
     family : For --leaderboard: families of judges and systems, OpenAI=gpt-3,gpt-4 by parts of their names, or a file
         with columns name and family. Prints how much each judge favours its own, and a second leaderboard without
         votes by a system's own family. May be repeated.
+    anchors : Texts with known scores, in a file with columns id, score or anchor (blank for others) and, if there are
+        contexts, context_id: every text gets a score on their scale, with its interval (docs/grades.md).
+    grades : Cut points on the scale of --anchors, 'A>=85, B>=70', or shares of the texts, 'A:10%, B:25%': the grade of
+        each text, and the probability of each.
     these : For --leaderboard and --powered: intervals for these contexts only. Default: for all contexts that could
         have been drawn.
     level : Coverage of the intervals low to high, and what separates tiers.
@@ -118,7 +127,13 @@ def fit_command(
     --votes votes.csv`
     """
     over: Over = "these" if these else "new"
+    if grades is not None:
+        Grading.of(grades)  # says what is wrong before anything is fitted
     if is_powered:
+        if anchors is not None or grades is not None:
+            raise ValueError(
+                "--anchors and --grades are for texts, --powered ranks their groups; leave one of them out"
+            )
         _print_powered(
             powered(
                 read_several(files),
@@ -134,7 +149,7 @@ def fit_command(
     if report is not None:
         _check_page(report)
     criteria = criteria_in(files)
-    given = {"report": report, "votes": votes, "leaderboard": leaderboard}
+    given = {"report": report, "votes": votes, "leaderboard": leaderboard, "anchors": anchors, "grades": grades}
     check_criterion(files[0], criteria, criterion, voice, [name for name, value in given.items() if value])
     if leaderboard and method not in (None, "mixed", "panel"):
         raise ValueError(
@@ -149,6 +164,9 @@ def fit_command(
     estimates = method in ("mixed", "panel") or prior == "estimated"
     if is_grouped and not (estimates or leaderboard):
         raise ValueError("--groups belongs to --method mixed or panel, or to --leaderboard; add one of them")
+    if control and (folder := _folder(files)) is not None:
+        configuration = read_configuration(folder)
+        check_audited(control, [(configuration["identity"]["judge"], configuration.get("wording"))])
     control = [*audited_terms(control or ())]
     texts = _texts(files, items, control, is_grouped)
     groups = _groups(texts) if is_grouped and texts is not None else None
@@ -178,10 +196,13 @@ def fit_command(
             print_board(board)
         if family:
             _print_families(own_family(chosen, _families(family, chosen), level=level), output)
-    print_ranking(ranking, output, top)
+    scaled = None
+    if anchors is not None or grades is not None:
+        scaled = ranking.on_scale({} if anchors is None else _anchors(anchors, ranking), grades)
+    print_ranking(scaled or ranking, output, top)
     if voice or _folder(files) is not None:
         say(_fitted(chosen, files, ranking.method) + (f" to the criterion {criterion}" if criterion else ""))
-    print_notes((*ranking.notes, *(board.notes if leaderboard else ())))
+    print_notes((*ranking.notes, *(board.notes if leaderboard else ()), *(scaled.notes if scaled else ())))
     told = () if ranking.people is None else (ranking.people.sentence,)
     if report is not None:
         from comparo.report.page import render, save_page
@@ -221,6 +242,35 @@ def _print_families(found: OwnFamily, output: Format) -> None:
         print_columns(found.board())
         print_text("\n")
     say(found.sentence)
+
+
+def _anchors(path: Path, ranking: Ranking) -> dict[Any, float]:
+    """The known scores in a file, by the labels of the ranking."""
+    table = read_columns(path, wanted=["id", "context_id", "score", "anchor"], labels=["id", "context_id"])
+    columns = table.columns
+    name = "anchor" if "anchor" in columns else "score"
+    if missing := [role for role in ("id", name) if role not in columns]:
+        raise ValueError(f"--anchors {path} has no column {missing[0]!r}; it needs id, and score or anchor")
+    contexts = columns.get("context_id") if ranking.context is not None else None
+    known: dict[Any, list[Any]] = {}
+    for context, item in ranking.graph.labels(ranking.comparisons):
+        key = str(item) if contexts is None else (str(context), str(item))
+        known.setdefault(key, []).append(item if ranking.context is None else (context, item))
+    found: dict[Any, float] = {}
+    for row, (item, value) in enumerate(zip(columns["id"], columns[name], strict=True)):
+        score = as_number(value)
+        if math.isnan(score):
+            continue
+        key = str(item) if contexts is None else (str(contexts[row]), str(item))
+        if math.isinf(score):
+            raise table.error([row], name, f"{shown(value)} is not a number; correct it, or leave it empty")
+        if len(known.get(key, ())) != 1:
+            problem = "is in several contexts; add a column context_id" if key in known else "is not in the comparisons"
+            raise table.error([row], "id", f"{shown(item)} {problem}, or drop the row")
+        if known[key][0] in found:
+            raise table.error([row], "id", f"{shown(item)} stands there before; give each anchor one score")
+        found[known[key][0]] = score
+    return found
 
 
 def _check_page(path: Path) -> None:

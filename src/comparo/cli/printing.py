@@ -20,6 +20,7 @@ from comparo.data.writing import csv_text
 from comparo.ranking.display import growth_sentences, moved_columns
 from comparo.ranking.leaderboard import Leaderboard
 from comparo.ranking.ranking import Ranking
+from comparo.ranking.scale import Scaled
 from comparo.ranking.scores import Grown
 from comparo.run.budget import dollars
 
@@ -63,7 +64,9 @@ def cost_words(cached: int, answered: int, cost: float) -> list[str]:
     return [*words, f"{dollars(cost)} spent"] if cost else words
 
 
-def print_ranking(ranking: Ranking, output: Format, top: int | None, calls: Mapping[str, Any] | None = None) -> None:
+def print_ranking(
+    ranking: Ranking | Scaled, output: Format, top: int | None, calls: Mapping[str, Any] | None = None
+) -> None:
     """The ranking on stdout, best first, only the best `top` of each context where given.
 
     JSON says of the `calls` how many were answered, how, and by which prices their cost was counted.

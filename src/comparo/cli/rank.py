@@ -121,8 +121,9 @@ def rank_command(
 
     Parameters
     ----------
-    data : The texts: JSONL, JSON, CSV, TSV, Parquet or .xlsx with columns id, text (and context), a folder of .txt or
-        .md files, a .txt file with a text a line, a run folder, or - for stdin.
+    data : The texts: JSONL, JSON, CSV, TSV, Parquet or .xlsx with columns id, text (and context, and anchor: scores
+        that are known, docs/grades.md), a folder of .txt or .md files, a .txt file with a text a line, a run folder, or
+        - for stdin.
     votes : People's votes about some texts, in a file or folder (docs/people.md): the ranking is then what they would
         say of all. May be repeated.
     audition : The folder of an audition; its answers count within the budget.
@@ -140,6 +141,8 @@ def rank_command(
     numbers = columns_in(audited_terms(how.control or ()))
     old = None if fresh or out is None else items_there(out)
     items = columns.read(data, group=group, numbers=numbers, old=old)
+    if len({*items.anchors.values()}) == 1:
+        raise ValueError("the column anchor has one score only; give texts of different quality, or drop the column")
     prompts = question.resolved.spelled_out("all", AUTO).make(items, columns, asked.reader)
     prepared = prepare_rank(
         items,
@@ -160,6 +163,6 @@ def rank_command(
     if dry_run:
         print_plan(prepared.base)
         return
-    ranking = rank_by(prepared, shown)
+    ranking = rank_by(prepared, shown, items.anchors)
     if fail_if_judge_unreliable:
         fail_if_unreliable(ranking, shown.console)

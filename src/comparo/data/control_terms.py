@@ -96,9 +96,13 @@ def columns_in(control: Iterable[str]) -> list[str]:
 def combined(effects: Array, errors: Array, steps: Array) -> tuple[float, float]:
     """β and its standard error from `effects` δ = β·step with standard `errors`, all (m,), by least squares.
 
+    The error is larger where the effects disagree by more than their errors: by √(χ²/(m − 1)).
+
     >>> import numpy as np
     >>> round(combined(np.array([0.5, 1.0]), np.array([0.1, 0.1]), np.array([1.0, 2.0]))[0], 6)
     0.5
     """
     information = float(((steps / errors) ** 2).sum())
-    return float((effects * steps / errors**2).sum()) / information, information**-0.5
+    beta = float((effects * steps / errors**2).sum()) / information
+    apart = float((((effects - beta * steps) / errors) ** 2).sum()) / max(len(effects) - 1, 1)
+    return beta, math.sqrt(max(apart, 1.0) / information)

@@ -160,6 +160,7 @@ class Items:
     scores : People's scores by name, each of shape (N,), NaN where missing.
     group : What items have in common, such as the system that wrote them, shape (N,); None if unknown.
     numbers : Other numbers of the items by name, such as a price, which a ranking may hold equal, each of shape (N,).
+    anchor : Known scores of some items, in a column of that name, shape (N,), NaN for others; None if there are none.
 
     Examples
     --------
@@ -176,6 +177,7 @@ class Items:
     scores: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     group: NDArray[Any] | None = None
     numbers: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    anchor: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -222,7 +224,8 @@ class Items:
         column = {role: column_of_role(table, role, name) for role, name in named.items()}
         texts = checked_texts(table, column["text"])
         items = replace(_joined(table, column, old), texts=texts, scores=checked_scores(table, scores))
-        items = replace(items, numbers=checked_numbers(table, numbers))
+        anchor = _numbers(table, "anchor", table.columns["anchor"], "anchors") if "anchor" in table.columns else None
+        items = replace(items, numbers=checked_numbers(table, numbers), anchor=anchor)
         if column["group"] is None:
             return items
         labels, (codes,) = factorise(table, column["group"])
@@ -244,6 +247,7 @@ class Items:
             {name: scores[rows] for name, scores in self.scores.items()},
             None if self.group is None else self.group[rows],
             {name: numbers[rows] for name, numbers in self.numbers.items()},
+            None if self.anchor is None else self.anchor[rows],
         )
 
     def held(self, names: Sequence[str]) -> dict[str, Numbers]:
@@ -297,6 +301,16 @@ class Items:
     def labels(self) -> list[tuple[Any, Any]]:
         """The context and the id of each item."""
         return list(zip(self.contexts[self.context].tolist(), self.ids.tolist(), strict=True))
+
+    @property
+    def anchors(self) -> dict[Any, float]:
+        """The known scores, by context and id, or by id alone where there are no contexts.
+
+        >>> Items.of([{"id": "ana", "text": "A story.", "anchor": 80}, {"id": "bo", "text": "Another."}]).anchors
+        {'ana': 80.0}
+        """
+        known = [] if self.anchor is None else zip(self.labels, self.anchor.tolist(), strict=True)
+        return {label[1] if label[0] is None else label: value for label, value in known if not np.isnan(value)}
 
     @cached_property
     def _rows(self) -> dict[tuple[Any, Any], int]:

@@ -35,7 +35,7 @@ FILLER = (
 POLITE = (
     "Thank you very much for the opportunity to write this. I hope that it is helpful to you and wish you a nice day."
 )
-_SENTENCES = re.compile(r"(?<=[.!?…。！？])\s+|\n+")
+_SENTENCES = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n+")
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,13 @@ class Probe:
     remedy: str
     make: Callable[[Base, np.random.Generator], str]
     control: str = ""
+
+    @property
+    def against(self) -> str:
+        """What a judge with the opposite bias does."""
+        if self.name == TWIN:
+            return self.does.replace("first", "second")
+        return self.does.replace("prefers", "dislikes").replace("gives", "refuses")
 
 
 def _padded(base: Base, rng: np.random.Generator) -> str:
@@ -174,8 +181,8 @@ def bases_of(items: Items, prompt: Prompt, most: int, rng: np.random.Generator) 
     """Up to `most` different texts, of all contexts in turn, each with the text of its context.
 
     >>> from comparo.data.prompts import criterion_prompt
-    >>> items = Items.of([{"id": k, "text": f"Text {k}.", "context_id": k % 2} for k in range(4)])
-    >>> found = bases_of(items, criterion_prompt("better"), 3, np.random.default_rng(0))
+    >>> items = Items.of([{"id": k, "text": f"Text {k}.", "context": f"Topic {k % 2}"} for k in range(4)])
+    >>> found = bases_of(items, criterion_prompt("better", context="Topic"), 3, np.random.default_rng(0))
     >>> len(found), len(found[0][0].rivals), len(found[0][0].strangers)
     (3, 1, 2)
     """
@@ -184,7 +191,7 @@ def bases_of(items: Items, prompt: Prompt, most: int, rng: np.random.Generator) 
     turns = [rows[turn] for turn in range(max(map(len, order))) for rows in order if turn < len(rows)]
     every = set(items.texts)
     found: dict[str, tuple[Base, str | None]] = {}
-    has_subjects = len({text for text in items.context_texts if text is not None}) > 1 or len(items.contexts) > 1
+    has_subjects = len({*items.context_texts} - {None}) > 1 and "{context}" in prompt.template
     for row in turns:
         text, code = items.texts[row], int(items.context[row])
         if text not in found and len(found) < most:
@@ -199,3 +206,19 @@ def probes_for(bases: list[tuple[Base, str | None]]) -> tuple[Probe, ...]:
     """The probes that can be made of every text: without other texts in the context, or other contexts, some cannot."""
     lacks = {RIVAL: not all(base.rivals for base, _ in bases), OFF_TOPIC: not all(base.strangers for base, _ in bases)}
     return tuple(probe for probe in PROBES if not lacks.get(probe.name))
+
+
+def variants_of(
+    probe: Probe, bases: list[tuple[Base, str | None]], rng: np.random.Generator
+) -> list[tuple[tuple[Base, str | None], str]]:
+    """Texts in a random order with their variants; without those that the probe leaves as they are.
+
+    >>> from comparo.data.prompts import criterion_prompt
+    >>> one, two = (Base(text, criterion_prompt("better")) for text in ("Yes", "A word or two."))
+    >>> shuffled = next(probe for probe in PROBES if probe.name == "shuffled")
+    >>> [base.text for (base, _), _ in variants_of(shuffled, [(one, None), (two, None)], np.random.default_rng(0))]
+    ['A word or two.']
+    """
+    order = [bases[place] for place in rng.permutation(len(bases)).tolist()]
+    made = [(each, probe.make(each[0], rng)) for each in order]
+    return [(each, text) for each, text in made if probe.name == TWIN or text != each[0].text]

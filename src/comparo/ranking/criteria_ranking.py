@@ -172,7 +172,7 @@ class CriteriaRanking(Ranking):
         columns = {"item": self.items, "overall": self.scores}
         columns |= {name: aligned(ranking, self) for name, ranking in self.rankings.items()}
         columns |= {"std": self.std, "low": self.low, "high": self.high}
-        return self._table(columns | {"rank": self.rank, "tier": self.tier, "comparisons": self.counts})
+        return self.table(columns | {"rank": self.rank, "tier": self.tier, "comparisons": self.counts})
 
     def to_json(self) -> str:
         """The table with weights, correlations and notes, and the ranking by each criterion, as one JSON object."""

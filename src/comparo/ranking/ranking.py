@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, ndtri
 
-from comparo.data.columns import frame_from_columns
+from comparo.data.columns import as_number, frame_from_columns, shown
 from comparo.data.sanitize import visible
 from comparo.data.wordings import LETTERS
 from comparo.model.likelihoods.experts import is_logit
@@ -29,6 +29,7 @@ from comparo.ranking.display import (
 from comparo.ranking.grouping import Groups, asked_groups, leaderboard, why_not
 from comparo.ranking.leaderboard import Leaderboard, Over
 from comparo.ranking.ranks import Candidate, beats, places
+from comparo.ranking.scale import Scaled, scaled
 from comparo.ranking.scores import Scores
 from comparo.ranking.tabular import Columns, Tabular, json_rows, plain, table_html, table_text
 from comparo.rounding import merge_ties
@@ -88,15 +89,20 @@ class Ranking(Scores, Tabular):
         >>> ranking["b"].rank, [ranking[item].tier for item in ranking]
         (2, [1, 1, 1])
         """
-        context, contexts = None, self.comparisons.contexts
-        if contexts is not None and isinstance(key, tuple) and len(key) == 2:
-            context, key = key
-        node = self._node(key, context)
-        label = None if contexts is None else contexts[self.graph.context[node]]
+        node = self._keyed(key)
+        key = self.items[node]
+        label = None if self.context is None else self.context[node]
         score, std = float(self.scores[node]), float(self.std[node])
         reach = float(ndtri((1 - self.level) / 2)) * std
         places = (int(column[node]) for column in (self.rank, self.tier, self.counts))
         return Candidate(label, key, score, std, score + reach, score - reach, *places)
+
+    def _keyed(self, key: Hashable) -> int:
+        """The candidate of an item, or of a pair (context, item)."""
+        context = None
+        if self.comparisons.contexts is not None and isinstance(key, tuple) and len(key) == 2:
+            context, key = key
+        return self._node(key, context)
 
     @cached_property
     def _order(self) -> NDArray[np.int64]:
@@ -134,7 +140,7 @@ class Ranking(Scores, Tabular):
         if self.panel is None:
             return None
         views = {str(name): voice.scores for name, voice in zip(self.panel.names, self.panel.voices, strict=True)}
-        return self._table({"item": self.items} | views)
+        return self.table({"item": self.items} | views)
 
     def groups(self, by: Groups | None = None, contexts: Over = "new") -> Leaderboard:
         """The leaderboard: mean scores of groups of candidates, such as the systems that wrote them, with intervals.
@@ -184,6 +190,46 @@ class Ranking(Scores, Tabular):
         """The notes of the `leaderboard`, where there is one; `notes` leave them out, since it takes time to make."""
         return () if self.leaderboard is None else self.leaderboard.notes
 
+    def on_scale(self, anchors: Mapping[Any, float] | None = None, grades: str | None = None) -> Scaled:
+        """The scores on the scale of anchors, which are texts with known scores, and grades.
+
+        Parameters
+        ----------
+        anchors
+            The known scores by item, or by pair (context, item); at least two in each context, and three for
+            intervals. May be left out where `grades` are shares.
+        grades
+            Cut points on the scale of the anchors, "A>=85, B>=70", or shares of the texts of each context, "A:10%,
+            B:25%"; a last name may stand alone, for the texts below.
+
+        Returns
+        -------
+        Scaled
+            Scores with intervals that include the errors of the ranking and of the map (`comparo.ranking.scale`), the
+            map, the anchors that do not fit, and the grade of each text with the probability of each.
+
+        Raises
+        ------
+        ValueError
+            If the anchors are no numbers or do not differ, or the grades cannot be read.
+        KeyError
+            If an anchor is not in the ranking.
+
+        Examples
+        --------
+        >>> from comparo import fit
+        >>> ranking = fit([("a", "b", 0.8), ("b", "c", 0.7), ("c", "d", 0.6), ("d", "a", 0.1)])
+        >>> found = ranking.on_scale({"a": 90, "d": 60}, "A>=80, B>=65")
+        >>> found.ranking.items.tolist(), found.grade.tolist()
+        (['a', 'b', 'c', 'd'], ['A', 'B', 'below B', 'below B'])
+        """
+        known = np.full(len(self), np.nan)
+        for label, value in (anchors or {}).items():
+            if not np.isfinite(as_number(value)):
+                raise ValueError(f"the score of the anchor {shown(label)} is {shown(value)}, which is not a number")
+            known[self._keyed(label)] = as_number(value)
+        return scaled(self, known, grades)
+
     def probability(self, one: Hashable, other: Hashable, context: Hashable = None) -> float:
         """P(`one` is better than `other`): that its true score is higher, given the comparisons.
 
@@ -211,7 +257,7 @@ class Ranking(Scores, Tabular):
         ['b', 'a', 'c']
         """
         best, worst, _ = places(self.scores, self.covariance, self.level)
-        return self._table({"item": self.items, "rank": self.rank, "best_rank": best, "worst_rank": worst})
+        return self.table({"item": self.items, "rank": self.rank, "best_rank": best, "worst_rank": worst})
 
     def top(self, k: int) -> Columns:
         """P(each candidate is among the best k of its component): a table with a column probability.
@@ -227,9 +273,9 @@ class Ranking(Scores, Tabular):
         if not isinstance(k, int) or k < 1:
             raise ValueError(f"k is a whole number from 1 on, not {k!r}")
         probability = places(self.scores, self.covariance, self.level, k)[2]
-        return self._table({"item": self.items, "rank": self.rank, "probability": probability})
+        return self.table({"item": self.items, "rank": self.rank, "probability": probability})
 
-    def _table(self, columns: Columns) -> Columns:
+    def table(self, columns: Columns) -> Columns:
         """Columns (n,) in the order of `items` as a table: best first, with what else names a row."""
         if self.graph.components > self.graph.contexts:
             columns = {"component": self.component} | columns
@@ -282,7 +328,7 @@ class Ranking(Scores, Tabular):
             columns |= {f"{name}_score": equal.scores, f"{name}_std": equal.std, f"{name}_rank": equal.rank}
         if self.grown is not None:
             columns["new"] = self.grown.new
-        return self._table(columns)
+        return self.table(columns)
 
     def to_json(self) -> str:
         """The table with method, estimate, level, notes, bias, variances and the leaderboard, as one JSON object.

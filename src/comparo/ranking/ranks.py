@@ -86,7 +86,7 @@ def tiers(scores: Array, covariance: Covariance, level: float) -> LongIndex:
     A tier ends before the first item that its best item beats with a probability of at least `level`.
     """
     tier = np.empty(len(scores), dtype=np.int64)
-    for members, block in _components(covariance):
+    for members, block in components(covariance):
         order = np.argsort(-merge_ties(scores[members]), kind="stable")
         ordered = members[order]
         variance = covariance.std[ordered] ** 2 if block is None else np.diagonal(block)[order]
@@ -126,7 +126,7 @@ def places(scores: Array, covariance: Covariance, level: float, k: int = 1) -> t
     return best, worst, probability
 
 
-def _components(covariance: Covariance) -> Iterator[tuple[NDArray[np.intp], Array | None]]:
+def components(covariance: Covariance) -> Iterator[tuple[NDArray[np.intp], Array | None]]:
     """The nodes of each component with their covariance; None for one that is too large."""
     graph, exact = covariance.pattern.graph, covariance.pattern.limits.exact
     for batch in covariance.pattern.batches:

@@ -25,12 +25,13 @@ from scipy.special import expit, logit
 from comparo.analysis.probe_effects import DISCOVERY, ROUNDING, Effects, probe_effects
 from comparo.data.control_terms import number_of
 from comparo.data.items import Items
-from comparo.data.probes import OBEYS, ORIGINAL, RIVAL, TWIN, Probe, bases_of, probes_for
+from comparo.data.probes import OBEYS, ORIGINAL, RIVAL, TWIN, Probe, bases_of, probes_for, variants_of
 from comparo.data.prompts import Prompt
 from comparo.ranking.self_consistency import CLIPPED
-from comparo.run.audit_card import Audit, Card, Finding
+from comparo.run.audit_card import FILE, Audit, Card, Finding
 from comparo.run.budget import Budget
 from comparo.run.compare import both_orders, preferred
+from comparo.run.files import write_text
 from comparo.run.loop import Run
 from comparo.run.plan import IN_MEMORY, Plan, Storage, prepare
 from comparo.run.progress import Watch
@@ -118,11 +119,14 @@ def audit(
 
 @dataclass(frozen=True)
 class AuditTask(Task):
-    """The pairs of an audit: a context per probe and text, in which up to `calls` questions are asked."""
+    """The pairs of an audit: a context per probe and text, in which up to `calls` questions are asked.
+
+    `counts` are the numbers of texts that each probe varies.
+    """
 
     calls: int = CALLS
     probes: tuple[Probe, ...] = ()
-    texts: int = 0
+    counts: tuple[int, ...] = ()
 
     @property
     def grows(self) -> bool:
@@ -130,7 +134,7 @@ class AuditTask(Task):
 
     @property
     def subject(self) -> str:
-        return f"{len(self.probes)} probes of {self.texts} texts"
+        return f"{len(self.probes)} probes of {max(self.counts)} texts"
 
     @property
     def injections(self) -> str:
@@ -141,8 +145,9 @@ class AuditTask(Task):
     def expense(self) -> Expense:
         """That of so many questions, and not of all that may be asked."""
         every = super().expense
-        share = self.calls / every.calls
-        return replace(every, calls=self.calls, tokens=round(share * every.tokens), cost=share * every.cost)
+        calls = min(self.calls, every.calls)
+        share = calls / every.calls
+        return replace(every, calls=calls, tokens=round(share * every.tokens), cost=share * every.cost)
 
 
 def prepare_audit(
@@ -158,9 +163,10 @@ def prepare_audit(
     plans = []
     for voice in voices:
         place = storage
-        if len(voices) > 1 and storage.out is not None:
-            slug = "".join(sign if sign.isalnum() or sign in ".-" else "-" for sign in str(voice.name))
-            place = replace(storage, out=storage.out / slug)
+        if len(voices) > 1:
+            slug = "".join(sign if sign.isalnum() else "-" for sign in str(voice.name))
+            out = None if storage.out is None else storage.out / slug
+            place = replace(storage, out=out, name=None if storage.name is None else f"{storage.name}-{slug}")
         plans.append(prepare(_task(items, voice, calls, seed, least_mass), place))
     return AuditPlan(plans)
 
@@ -170,16 +176,17 @@ def _task(items: Items, voice: Voice, calls: int, seed: int, least_mass: float) 
     bases = bases_of(items, voice.prompt, ROUNDS, rng)
     if len(bases) < FEWEST:
         raise ValueError(f"an audit varies at least {FEWEST} different texts, not {len(bases)}; give more texts")
-    probes = probes_for(bases)
-    least = 2 * sum(_first(probe, len(bases)) for probe in probes)
+    variants = {probe: variants_of(probe, bases, rng) for probe in probes_for(bases)}
+    variants = {probe: made for probe, made in variants.items() if len(made) >= START}
+    probes, counts = tuple(variants), tuple(map(len, variants.values()))
+    least = 2 * sum(map(_first, probes, counts))
     if calls < least:
         raise ValueError(f"an audit with {len(probes)} probes takes at least {least} calls, not {calls}")
     texts, labels, about, ids = [], [], [], []
-    orders = {probe.name: rng.permutation(len(bases)) for probe in probes}
-    for turn, number in _places(probes, len(bases)):
+    for turn, number in _places(probes, counts):
         probe = probes[number]
-        base, context = bases[int(orders[probe.name][turn])]
-        texts += [base.text, probe.make(base, rng)]
+        (base, context), variant = variants[probe][turn]
+        texts += [base.text, variant]
         labels.append(f"{probe.name} {turn + 1}")
         about.append(context)
         ids += [ORIGINAL, probe.name]
@@ -187,13 +194,13 @@ def _task(items: Items, voice: Voice, calls: int, seed: int, least_mass: float) 
     made = Items(np.array(ids, dtype=object), tuple(texts), np.array(labels, dtype=object), contexts, tuple(about))
     plain_fit: dict[str, Any] = {"plain": True, "estimate": "judge", "seed": seed, "least_mass": least_mass}
     budget = Budget.of("100%")
-    return AuditTask(made, voice.prompt, voice.judge, budget, **plain_fit, calls=calls, probes=probes, texts=len(bases))
+    return AuditTask(made, voice.prompt, voice.judge, budget, **plain_fit, calls=calls, probes=probes, counts=counts)
 
 
-def _places(probes: Sequence[Probe], texts: int) -> list[tuple[int, int]]:
+def _places(probes: Sequence[Probe], counts: Sequence[int]) -> list[tuple[int, int]]:
     """The round and the probe of every pair that may be asked; those that are asked whatever is answered come first."""
-    every = [(turn, number) for turn in range(texts) for number in range(len(probes))]
-    always = [(turn, number) for turn, number in every if turn < _first(probes[number], texts)]
+    every = [(turn, k) for turn in range(max(counts)) for k in range(len(probes)) if turn < counts[k]]
+    always = [(turn, k) for turn, k in every if turn < _first(probes[k], counts[k])]
     return always + [(turn, k) for turn, k in every if turn >= START and probes[k].name not in (TWIN, RIVAL)]
 
 
@@ -223,6 +230,10 @@ class AuditPlan:
                 run.may_begin = rounds.may_begin
                 run.go()
                 cards.append(rounds.card())
+        for number, plan in enumerate(self.plans):
+            if plan.folder is not None:
+                own = Audit((cards[number], *cards[:number], *cards[number + 1 :]))
+                write_text(plan.folder / FILE, own.to_json() + "\n")
         return Audit(tuple(cards))
 
 
@@ -232,8 +243,8 @@ class _Rounds:
     def __init__(self, run: Run) -> None:
         assert isinstance(run.task, AuditTask)
         self.run, self.task, self.probes = run, run.task, run.task.probes
-        self.turns = run.task.texts
-        places = _places(self.probes, self.turns)
+        self.counts, self.turns = run.task.counts, max(run.task.counts)
+        places = _places(self.probes, self.counts)
         self.place = dict(zip(run.task.items.contexts.tolist(), places, strict=True))
         self._chosen: dict[int, set[str]] = {}
 
@@ -241,7 +252,7 @@ class _Rounds:
         """Whether a pair is asked; None while that depends on an answer that is not there yet."""
         turn, number = self.place[context]
         probe: Probe = self.probes[number]
-        if turn < _first(probe, self.turns):
+        if turn < _first(probe, self.counts[number]):
             return True
         if turn not in self._chosen:
             if self.run.progress.answered + self.run.progress.failed < self._asked(turn):
@@ -251,7 +262,7 @@ class _Rounds:
 
     def _asked(self, turn: int) -> int:
         """How many questions are asked before a round: those of all probes, and what the rounds chose."""
-        always = sum(_first(probe, self.turns) for probe in self.probes)
+        always = sum(map(_first, self.probes, self.counts))
         return 2 * (always + sum(len(self._choices(before)) for before in range(START, turn)))
 
     def _choices(self, turn: int) -> set[str]:
@@ -262,29 +273,33 @@ class _Rounds:
     def _choose(self, turn: int) -> set[str]:
         left = (self.task.calls - self._asked(turn)) // 2
         count = min(left, max(TOP, math.ceil(left / (self.turns - turn))))
-        found, *_ = self._effects(turn)
+        found, *_ = self._effects(turn, 0)  # first answers: a question that is asked again must not change the rounds
+        counted = [count for probe, count in zip(self.probes, self.counts, strict=True) if probe.right]
         names = [probe.name for probe in self.probes if probe.right]
         order = np.argsort(np.round(found.p, PLACES), kind="stable").tolist()
-        undecided = [names[k] for k in order if names[k] != TWIN and found.adjusted[k] > SETTLED]
+        is_open = (found.adjusted > SETTLED) & (turn < np.array(counted))
+        undecided = [names[k] for k in order if is_open[k] and names[k] != TWIN]
         return set(undecided[:count])
 
-    def _answers(self, turns: int) -> dict[str, Array]:
+    def _answers(self, turns: int, which: int) -> dict[str, Array]:
         """P(the variant is preferred), shown first and second, in the first rounds: (pairs, 2) for each probe."""
         found: dict[str, list[tuple[float, float]]] = {probe.name: [] for probe in self.probes}
         for context, (turn, number) in self.place.items():
             name = self.probes[number].name
-            both = preferred(both_orders(self.run, context, name, ORIGINAL)) if turn < turns else None
+            both = preferred(both_orders(self.run, context, name, ORIGINAL, which)) if turn < turns else None
             if both is not None:
                 found[name].append(both)
         return {name: np.array(rows, dtype=np.float64).reshape(-1, 2) for name, rows in found.items()}
 
-    def _effects(self, turns: int) -> tuple[Effects, _Scale, dict[str, Array]]:
-        """The effects of all probes but the rivals, in the first rounds."""
-        answers = self._answers(turns)
+    def _effects(self, turns: int, which: int = -1) -> tuple[Effects, _Scale, dict[str, Array]]:
+        """The effects of all probes but the rivals, in the first rounds, by the first (0) or last answers (−1)."""
+        answers = self._answers(turns, which)
         scale = _Scale(getattr(self.task.judge, "chooses", False) or _all_whole(answers))
         both = {name: scale.of(p) for name, p in answers.items()}
         position = np.concatenate([_position(y) for name, y in both.items() if name != OBEYS])
-        seen = {name: np.mean(y, axis=1) for name, y in both.items()} | {TWIN: position}
+        # Of decisions, pairs whose winner changes with the order tell γ alone: their odds are exp(2γ), whatever δ is.
+        told = position[position != 0] if scale.is_hard else position
+        seen = {name: np.mean(y, axis=1) for name, y in both.items()} | {TWIN: told}
         seen[OBEYS] = _position(both[OBEYS]) - np.mean(position)
         probes = [probe for probe in self.probes if probe.right]
         extra = [np.var(position) / len(position) if probe.name == OBEYS else 0.0 for probe in probes]
@@ -306,11 +321,13 @@ class _Rounds:
         """What all answers show."""
         found, scale, answers = self._effects(self.turns)
         rivals = np.mean(scale.of(answers[RIVAL]), axis=1) if RIVAL in answers else np.zeros(0)
-        spread = scale.logits(math.sqrt(np.mean(rivals**2)), len(rivals)) if len(rivals) else math.nan
+        spread = math.sqrt(np.mean(rivals**2)) if len(rivals) and not scale.is_hard else math.nan
         findings = []
         for number, probe in enumerate(probe for probe in self.probes if probe.right):
-            pairs = sum(map(len, answers.values())) if probe.name == TWIN else len(answers[probe.name])
-            effect, low, high = (scale.logits(float(end[number]), pairs) for end in (found.mean, found.low, found.high))
+            pairs = int(found.count[number])
+            unit = 0.5 if scale.is_hard and probe.name == TWIN else 1.0
+            ends = (found.mean[number], found.low[number], found.high[number])
+            effect, low, high = (unit * scale.logits(float(end), pairs) for end in ends)
             one = _finding(probe, pairs, (effect, low, high), found.p[number], found.adjusted[number], spread)
             findings.append(replace(one, control=probe.control, step=self._step(probe)) if probe.control else one)
         answered, progress = [one for one in self.run.judgements if not one.failed], self.run.progress
@@ -356,13 +373,11 @@ def _finding(
     effect, low, high = ends
     is_bias = bool(adjusted <= DISCOVERY)
     seen = probe.right == "worse" and high < 0
-    verdict = "bias" if is_bias else "seen" if seen else "none found"
-    does = (
-        probe.does if effect >= 0 or not is_bias else probe.does.replace("prefers", "dislikes").replace("first", "last")
-    )
-    share = float(expit(abs(effect)))
-    size = f"{abs(effect):.2f} logits ({min(abs(low), abs(high)):.2f} to {max(abs(low), abs(high)):.2f}), "
-    sentence = f"{does}: {size}{100 * share:.0f} of 100 at equal quality" if is_bias else ""
+    verdict = "bias" if is_bias else "seen" if seen else "none found" if pairs else "not answered"
+    sign, does = (1, probe.does) if effect >= 0 else (-1, probe.against)
+    near, far = sorted((sign * low, sign * high))
+    size = f"{abs(effect):.2f} logits ({near:.2f} to {far:.2f})"
+    sentence = f"{does}: {size}, {100 * expit(abs(effect)):.0f} of 100 at equal quality" if is_bias else ""
     relative = abs(effect) / spread if spread > 0 else math.nan
     remedy = probe.remedy if is_bias else ""
     numbers = float(p), float(adjusted), relative

@@ -108,7 +108,9 @@ class Card:
         """Terms of a control, each with the estimate of its probes as the prior of its coefficient."""
         found = []
         for name in COMPUTED:
-            own = [one for one in self.findings if one.control == name and one.step]
+            # A right dislike of what adds nothing says nothing of other texts.
+            own = [one for one in self.findings if one.control == name and one.step and one.pairs]
+            own = [one for one in own if one.right == "equal" or one.high > 0]
             if own:
                 errors = np.array([(one.high - one.low) / (2 * USUAL) for one in own])
                 effects, steps = (np.array([getattr(one, part) for one in own]) for part in ("effect", "step"))
@@ -192,17 +194,20 @@ def audited_terms(control: Sequence[str]) -> tuple[str, ...]:
     """The terms of a control, with the folder of an audit replaced by the terms that it gives."""
     found: list[str] = []
     for term in control:
+        if any(Path(term).glob(f"*/{FILE}")):
+            raise ValueError(f"{term} holds audits of several judges; name the folder of one of them")
         found += Audit.read(term).cards[0].terms if (Path(term) / FILE).is_file() else [term]
     return tuple(found)
 
 
-def check_audited(control: Sequence[str], judges: Sequence[str]) -> None:
-    """Raise a ValueError where an audit that a control names is not of the one judge of a run."""
+def check_audited(control: Sequence[str], judges: Sequence[tuple[str, str | None]]) -> None:
+    """Raise a ValueError where an audit that a control names is not of the one judge of a run, and its wording."""
+    names = " and ".join(f"{judge} ({wording})" if wording else judge for judge, wording in judges)
     for folder in control:
-        if (Path(folder) / FILE).is_file() and [(card := Audit.read(folder).cards[0]).judge] != list(judges):
-            raise ValueError(
-                f"{folder} is an audit of {card.judge}, and the run is by {', '.join(judges)}; audit that one"
-            )
+        if (Path(folder) / FILE).is_file():
+            card = Audit.read(folder).cards[0]
+            if [(card.judge, card.wording)] != list(judges):
+                raise ValueError(f"{folder} is an audit of {card.name}, and the run is by {names}; audit that")
 
 
 def varying(control: Sequence[str], items: Items) -> tuple[str, ...]:

@@ -518,11 +518,14 @@ class _Watch:
         return True
 
 
-def both_orders(run: Run, context: Any, one: Any, other: Any) -> list[Judgement]:
-    """The last answers about two texts, with the one shown first and second; fewer where a question is open."""
+def both_orders(run: Run, context: Any, one: Any, other: Any, which: int = -1) -> list[Judgement]:
+    """The last answers about two texts, with the one shown first and second; fewer where a question is open.
+
+    `which` is 0 for the first answers: a question that failed is asked once more.
+    """
     asked = (run.task.items.question(context, *names) for names in ((one, other), (other, one)))
     keys = (key_of(replace(question, voice=run.task.voices[0].name)) for question in asked)
-    return [run.known[key][-1] for key in keys if key in run.known]
+    return [run.known[key][which] for key in keys if key in run.known]
 
 
 def preferred(both: Sequence[Judgement]) -> tuple[float, float] | None:

@@ -226,7 +226,7 @@ def prepare_rank(
         storage.notes[WEIGHTS] = found
     voices = voices_of(judges, prompts)
     asked = voices_of(judges, prompts[:1]) if is_auto else voices
-    check_audited(control, [voice.judge.name for voice in asked])
+    check_audited(control, [(voice.judge.name, voice.prompt.wording) for voice in asked])
     held = varying(held, items)
     task = Task(
         items,

@@ -1,0 +1,264 @@
+"""Scores on the scale of anchors, which are texts with known scores, and grades.
+
+With the scores s of a ranking and their covariance V, the known scores y (k,) of the anchors A follow
+
+    y = X β + r,    X = (1, s),    r ~ N(0, φ Ω),    Ω = b² V + τ² I
+
+where b is the slope of the map. s are posterior means, so r includes their error b(θ − s), and β is not diluted. τ² is
+what the anchors scatter beyond b² V: τ² = max(0, s²_OLS − b² mean(diag V_AA)). β is the GLS estimate and φ its residual
+variance. The known score of another text then has a t distribution with k − 2 degrees of freedom around its best linear
+prediction from y. An anchor is predicted from the others.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtr, stdtrit
+
+from comparo.data.columns import shown
+from comparo.ranking.grades import Grading
+from comparo.ranking.ranks import components
+from comparo.ranking.tabular import Columns, Tabular, json_rows
+from comparo.rounding import merge_ties
+from comparo.types import Array, Mask
+
+if TYPE_CHECKING:
+    from comparo.ranking.ranking import Ranking
+
+MISFIT = 0.05  # the chance that any anchor of a map is named although all fit (Bonferroni)
+BEYOND = (
+    1 / 3
+)  # texts beyond the anchors: of the best 40% as anchors, 68% of intervals cover (docs/measurements/grades.md)
+ROUNDING = 1e-12  # residuals below this share of the variance of the anchors are 0
+CURVED = 15, 0.01  # a map has a curvature from so many anchors on, where it is 0 with at most this probability
+
+
+@dataclass(frozen=True, eq=False)
+class ScaleMap:
+    """The map of one component: y = β₀ + β₁ s (+ β₂ s²), and what it predicts for the m texts of the component.
+
+    Parameters
+    ----------
+    coefficients : β, shape (2,), or (3,) where the anchors show a bend.
+    scatter : √(φ(b² v̄ + τ²)), the standard deviation of a known score around the map; NaN for two anchors.
+    slope_error : The standard error of β₁; NaN for two anchors.
+    score, std : The predicted score of each text and its standard error, shape (m,).
+    degrees : The degrees of freedom of the predictive t distribution, shape (m,); 0 where there is no interval.
+    misfit : (y − prediction)/std of each anchor, from the other anchors, shape (k,).
+    """
+
+    coefficients: Array
+    scatter: float
+    slope_error: float
+    score: Array
+    std: Array
+    degrees: NDArray[np.int64]
+    misfit: Array
+
+
+def scale_map(scores: Array, variances: Array, shared: Array, anchors: NDArray[np.intp], known: Array) -> ScaleMap:
+    """The map of a component to the scale of its anchors.
+
+    Parameters
+    ----------
+    scores, variances : s and diag V, shape (m,).
+    shared : The columns of V at the anchors, shape (m, k).
+    anchors, known : The positions of the anchors, and y, shape (k,); k ≥ 2.
+
+    Examples
+    --------
+    >>> s, v = np.array([-1.0, 0.0, 0.1, 1.0]), np.full(4, 0.04)
+    >>> found = scale_map(s, v, np.diag(v)[:, [0, 1, 3]], np.array([0, 1, 3]), np.array([50.0, 61.0, 70.0]))
+    >>> found.coefficients.round(1), found.score.round(1)
+    (array([60.3, 10. ]), array([52. , 60. , 61.3, 72. ]))
+    """
+    linear, _ = _regression(scores, variances, shared, anchors, known, 1)
+    least, level = CURVED
+    if len(np.unique(merge_ties(scores[anchors]))) < least or linear.scatter == 0:
+        return linear
+    curved, error = _regression(scores, variances, shared, anchors, known, 2)
+    _, one, two = curved.coefficients
+    slopes = one + 2 * two * np.array([scores.min(), scores.max()])
+    is_monotone = slopes[0] * slopes[1] > 0
+    has_bend = abs(two) >= stdtrit(len(known) - 3, 1 - level / 2) * error
+    return curved if is_monotone and has_bend else linear
+
+
+def _regression(
+    scores: Array, variances: Array, shared: Array, anchors: NDArray[np.intp], known: Array, degree: int
+) -> tuple[ScaleMap, float]:
+    """The map of a degree, and the standard error of its highest coefficient."""
+    every = np.vander(scores, degree + 1, increasing=True)
+    design, free = every[anchors], len(known) - degree - 1
+    first, *_ = np.linalg.lstsq(design, known, rcond=None)
+    slope = first[1] + (2 * first[2] * scores if degree == 2 else np.zeros(len(scores)))
+    own = slope**2 * variances
+    residual = np.sum((known - design @ first) ** 2) / free if free else 0.0
+    extra = max(0.0, float(residual - np.mean(own[anchors])))
+    between = slope[:, None] * shared * slope[anchors]
+    jitter = 1e-9 * (np.mean(own[anchors]) + extra)  # V of centred scores is singular where all texts are anchors
+    precision = np.linalg.inv(between[anchors] + (extra + jitter) * np.eye(len(known)))
+    uncertain = np.linalg.inv(design.T @ precision @ design)
+    beta = uncertain @ design.T @ precision @ known
+    weights = between @ precision
+    score = every @ beta + weights @ (known - design @ beta)
+    missed = every - weights @ design
+    variance = own + extra - np.sum(weights * between, axis=1) + np.einsum("ij,jk,ik->i", missed, uncertain, missed)
+    projector = precision - precision @ design @ uncertain @ design.T @ precision
+    apart = known - known.mean()
+    pull, alone = projector @ apart, np.diagonal(projector)
+    alone = np.where(alone > 1e-9 * np.diagonal(precision), alone, np.nan)  # the others may all have one score
+    total = float(apart @ pull)
+    total = total if total > ROUNDING * float(apart @ precision @ apart) else 0.0
+    phi = total / free if free else np.nan
+    std, degrees = np.sqrt(phi * np.maximum(variance, 0.0)), np.full(len(scores), free)
+    misfit = np.full(len(known), np.nan)
+    if free:  # an anchor is predicted from the others
+        left_out = pull / alone
+        rest = np.maximum(total - left_out * pull, 0.0) / (free - 1) if free > 1 else np.full(len(known), np.nan)
+        score[anchors] = known - np.where(np.isnan(left_out), 0.0, left_out)
+        std[anchors], degrees[anchors] = np.sqrt(rest / alone), free - 1
+        misfit = np.divide(left_out, std[anchors], out=np.zeros(len(known)), where=std[anchors] > 0)
+    errors = np.sqrt(phi * np.diagonal(uncertain))
+    scatter = float(np.sqrt(phi * (np.mean(own[anchors]) + extra)))
+    found = ScaleMap(beta, scatter, float(errors[1]), score, std, degrees, misfit)
+    return found, float(errors[-1])
+
+
+@dataclass(frozen=True, eq=False)
+class Scaled(Tabular):
+    """A ranking on the scale of its anchors, with grades; arrays have one entry per candidate, as `Ranking.items`.
+
+    Parameters
+    ----------
+    ranking : The ranking.
+    anchor : The known scores, shape (n,); NaN for texts that are no anchors.
+    score, low, high : The score of each text on the scale of the anchors, and its interval of coverage
+        `ranking.level` for the score that a text would have as an anchor, shape (n,); NaN where no map is known. Of an
+        anchor they come from the other anchors.
+    is_misfit : Whether each is an anchor that does not fit the others, shape (n,).
+    maps : A table with a row per map: anchors, intercept, slope, curvature, and scatter around it.
+    grades : The names of the grades, best first; () where none were asked for.
+    grade, near : The grade of each text, and another that is nearly as probable or more; "" where there is none.
+    probability : The probability of each grade, shape (n, G).
+    notes : What a reader must know.
+    """
+
+    ranking: Ranking
+    anchor: Array
+    score: Array
+    low: Array
+    high: Array
+    is_misfit: Mask
+    maps: Columns
+    grades: tuple[str, ...]
+    grade: NDArray[Any]
+    near: NDArray[Any]
+    probability: Array
+    notes: tuple[str, ...]
+
+    @property
+    def voices(self) -> Columns | None:
+        """As of the ranking."""
+        return self.ranking.voices
+
+    def to_columns(self) -> Columns:
+        """The table of the ranking with columns scaled, scaled_low, scaled_high, anchor, grade, near, p_A, p_B, …"""
+        columns: Columns = {"item": self.ranking.items}
+        if len(self.maps["anchors"]):
+            columns |= {"scaled": self.score, "scaled_low": self.low, "scaled_high": self.high, "anchor": self.anchor}
+        if self.grades:
+            columns |= {"grade": self.grade, "near": self.near}
+            columns |= {f"p_{name}": self.probability[:, place] for place, name in enumerate(self.grades)}
+        return self.ranking.to_columns() | self.ranking.table(columns)
+
+    def to_json(self) -> str:
+        """The JSON of the ranking, with the columns of this table, the maps, and the anchors that do not fit."""
+        document = json.loads(self.ranking.to_json())
+        misfits = {"item": self.ranking.items, "anchor": self.anchor, "scaled": self.score}
+        shown_rows = self.ranking.table({"misfit": self.is_misfit})["misfit"]
+        named = {name: column[shown_rows] for name, column in self.ranking.table(misfits).items()}
+        document["scale"] = {"maps": json_rows(self.maps), "misfits": json_rows(named), "notes": list(self.notes)}
+        document["ranking"] = json_rows(self.to_columns())
+        return json.dumps(document, ensure_ascii=False, default=str, allow_nan=False)
+
+
+def scaled(ranking: Ranking, anchor: Array, grades: str | None) -> Scaled:
+    """The ranking on the scale of `anchor` (n,), NaN for others, with the `grades` that `Grading.of` reads."""
+    grading, is_known = None if grades is None else Grading.of(grades), ~np.isnan(anchor)
+    needs_anchors = grading is None or not grading.is_shares or is_known.any()
+    if needs_anchors and len(np.unique(anchor[is_known])) < 2:
+        what = "a scale needs" if grading is None else f"grades={grades!r} on the scale of anchors need"
+        raise ValueError(f"{what} two or more `anchors` with different scores; or give `grades` as shares of texts")
+    n = len(ranking)
+    score, std, degrees, is_misfit = np.full(n, np.nan), np.full(n, np.nan), np.zeros(n, int), np.zeros(n, bool)
+    maps: Columns = {name: np.zeros(0) for name in ("anchors", "intercept", "slope", "curvature", "scatter")}
+    rows, notes, missing = [], [], []
+    for members, block in components(ranking.covariance) if is_known.any() else ():
+        where = "" if ranking.context is None else f" of context {shown(ranking.context[members[0]])}"
+        chosen = np.flatnonzero(is_known[members])
+        nodes = members[chosen]
+        if len(np.unique(anchor[nodes])) < 2 or len(np.unique(merge_ties(ranking.scores[nodes]))) < 2:
+            missing.append(where)
+            continue
+        variances = ranking.std[members] ** 2
+        shared = np.zeros((len(members), len(chosen))) if block is None else block[:, chosen]
+        if block is None:
+            shared[chosen, np.arange(len(chosen))] = variances[chosen]
+        found = scale_map(ranking.scores[members], variances, shared, chosen, anchor[nodes])
+        score[members], std[members], degrees[members] = found.score, found.std, found.degrees
+        chance = 2 * len(nodes) * stdtr(np.maximum(found.degrees[chosen], 1), -np.abs(found.misfit))
+        is_misfit[nodes] = chance <= MISFIT
+        rows.append(
+            (members[0], len(nodes), *found.coefficients, *[0.0] * (3 - len(found.coefficients)), found.scatter)
+        )
+        notes += _map_notes(found, len(nodes), where)
+        low, high = np.min(ranking.scores[nodes]), np.max(ranking.scores[nodes])
+        beyond = int(np.sum((ranking.scores[members] < low) | (ranking.scores[members] > high)))
+        if beyond > BEYOND * len(members):
+            notes.append(
+                f"{beyond} of {len(members)} texts{where} are better or worse than all anchors, and their intervals "
+                "may be far off; give anchors from the weakest to the strongest texts"
+            )
+    if rows:
+        first, *columns = (np.array(column) for column in zip(*rows, strict=True))
+        maps = dict(zip(maps, columns, strict=True))
+        maps = maps if ranking.context is None else {"context": ranking.context[first]} | maps
+    for node in np.flatnonzero(is_misfit).tolist():
+        notes.append(
+            f"the anchor {shown(ranking.items[node])} does not fit the others: its score is {anchor[node]:g}, and "
+            f"{score[node]:.4g} by them and the comparisons; check it, or leave it out"
+        )
+    if missing:
+        more = (
+            f", nor have those of {len(missing) - 1} more unconnected parts of the comparisons" if missing[1:] else ""
+        )
+        notes.append(f"without two anchors that differ, the texts{missing[0]} have no score on the scale{more}")
+    reach = np.where(degrees > 0, std * stdtrit(np.maximum(degrees, 1), (1 + ranking.level) / 2), np.nan)
+    grade, near, probability = np.full(n, "", dtype=object), np.full(n, "", dtype=object), np.zeros((n, 0))
+    if grading is not None:
+        by_cuts = not grading.is_shares
+        grade, probability = grading.by_cuts(score, std, degrees) if by_cuts else grading.by_shares(ranking)
+        near = grading.near(grade, probability)
+    names = () if grading is None else grading.names
+    ends = score - reach, score + reach
+    return Scaled(ranking, anchor, score, *ends, is_misfit, maps, names, grade, near, probability, tuple(notes))
+
+
+def _map_notes(found: ScaleMap, anchors: int, where: str) -> list[str]:
+    """What a reader must know of one map."""
+    notes, slope = [], found.coefficients[1]
+    if anchors == 2:
+        notes.append(f"two anchors{where} make a scale without intervals; give three or more")
+    elif abs(slope) < stdtrit(anchors - len(found.coefficients), 0.975) * found.slope_error:
+        notes.append(f"the scores of the anchors{where} hardly follow the ranking; give more anchors, or check them")
+    if slope < 0:
+        notes.append(f"the scale{where} falls where the ranking rises: better texts have lower scores")
+    if len(found.coefficients) > 2:
+        notes.append(f"the anchors{where} show a bend, so the scale is curved")
+    return notes

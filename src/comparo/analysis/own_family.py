@@ -103,8 +103,8 @@ class OwnFamily:
         """
         data, reference = self.data, ~np.any(self.is_own, axis=0)
         score, score_all = (_means(data, one, reference) for one in (self.is_own, np.zeros_like(self.is_own)))
-        has_contexts = data.context is not None and len(np.unique(data.context)) > 1
-        part = (data.context if has_contexts else np.arange(len(data))) % PARTS
+        context = np.zeros(len(data), dtype=np.int64) if data.context is None else data.context
+        part = (context if len(np.unique(context)) > 1 else np.arange(len(data))) % PARTS
         again = np.array([_means(data.take(part != number), self.is_own, reference) for number in np.unique(part)])
         error = np.sqrt((len(again) - 1) * np.var(again, axis=0))
         reach = float(stdtrit(len(again) - 1, (1 + self.level) / 2)) * error

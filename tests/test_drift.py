@@ -17,7 +17,7 @@ from scipy.special import expit
 from comparo import Comparisons, compare, rank
 from comparo.analysis.drift import LEANING, NEAR, NEARBY, ODD, TOLERANCE, Drift
 from comparo.data.prompts import Prompt, Question
-from comparo.errors import StoreError
+from comparo.errors import RunError, StoreError
 from comparo.judges import Judgement
 from comparo.judges.prices import Price
 from comparo.judges.simulated import Simulated
@@ -52,6 +52,14 @@ class Server:
             self.asked.append(question)
             (answer,) = self.now.judge([question])
             yield replace(answer, model=self.model)
+
+
+@dataclass
+class Priced(Server):
+    price = Price(1.0, 0.0)
+
+    def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
+        yield from (replace(one, cost=0.01) for one in super().judge(questions, prompt))
 
 
 def age(run: Path) -> None:
@@ -154,6 +162,14 @@ def test_figures_are_those_that_were_planted() -> None:
     assert found.noise == pytest.approx(0.3, abs=0.02)
 
 
+def test_a_change_of_decisions_is_a_share_of_them() -> None:
+    old, new = np.repeat([4.6, -4.6], 100), np.repeat([4.6, 4.6, -4.6], [100, 30, 70])
+    found = Drift(old, new[:, None], leaning=1.0)
+    assert found.bias[0] == pytest.approx(0.15)
+    assert found.is_changed
+    assert any("+15 percentage points" in part for part in found.changes)
+
+
 def test_a_check_finds_a_change_and_nothing_else(tmp_path: Path) -> None:
     judge = Server(Simulated())
     rank(TEXTS, "better", judge=judge, out=tmp_path / "run")
@@ -168,6 +184,17 @@ def test_a_check_finds_a_change_and_nothing_else(tmp_path: Path) -> None:
     renamed = check(tmp_path / "run", replace(judge, now=Simulated(), model="model-2"))
     assert renamed.is_changed
     assert renamed.models == (("model-1",), ("model-2",))
+
+
+def test_questions_whose_answers_are_at_the_limit_are_seldom_asked_again(tmp_path: Path) -> None:
+    """Most pairs of texts are so far apart that a bias does not show."""
+    scores = {f"t{number}": number / 3 for number in range(40)}
+    texts = {name: f"Story {name}." for name in scores}
+    judge = Server(Simulated(scores=scores, noise=0.2))
+    rank(texts, "better", judge=judge, budget=300, out=tmp_path / "run")
+    judge.now = Simulated(scores=scores, noise=0.2, bias=1.0)
+    found = [check(tmp_path / "run", judge, seed=seed).is_changed for seed in range(5)]
+    assert all(found)
 
 
 def test_a_check_needs_the_judge_of_the_run_and_answers(tmp_path: Path) -> None:
@@ -244,13 +271,6 @@ def test_a_judge_that_did_not_change_goes_on_as_one_voice(tmp_path: Path) -> Non
 
 
 def test_what_a_check_costs_counts_in_dollars(tmp_path: Path) -> None:
-    @dataclass
-    class Priced(Server):
-        price = Price(1.0, 0.0)
-
-        def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
-            yield from (replace(one, cost=0.01) for one in super().judge(questions, prompt))
-
     judge, folder = Priced(Simulated()), tmp_path / "run"
     rank({name: TEXTS[name] for name in list(TEXTS)[:12]}, "better", judge=judge, out=folder)
     age(folder)
@@ -309,6 +329,30 @@ def test_compare_checks_before_it_goes_on(tmp_path: Path) -> None:
     assert len(judge.asked) == before
 
 
+@pytest.mark.parametrize("since", [0, 20])
+def test_compare_with_more_inputs_asks_a_changed_judge_again(tmp_path: Path, since: int) -> None:
+    def side(name: str, begin: int, end: int) -> dict[str, str]:
+        return {f"q{number}": f"{name} answer {number}" for number in range(begin, end)}
+
+    judge, folder = Server(Simulated(noise=0.2)), tmp_path / "run"
+    compare(side("old", 0, 20), side("new", 0, 20), "better", judge=judge, out=folder)
+    age(folder)
+    judge.now = Simulated(noise=0.2, bias=2.0)
+    now = side("old", since, 60), side("new", since, 60)
+    duel = compare(*now, "better", judge=judge, out=folder)
+    assert np.mean(duel.first) - np.mean(duel.second) > 0.3
+    assert duel.asked > 10
+    before = len(judge.asked)
+    assert compare(*now, "better", judge=judge, out=folder).verdict == duel.verdict
+    assert len(judge.asked) == before
+
+
+def test_a_comparison_without_an_answer_has_no_verdict() -> None:
+    one, other = ({f"q{number}": f"{name} {number}" for number in range(4)} for name in "AB")
+    with pytest.raises(RunError, match="budget"):
+        compare(one, other, "better", judge=Priced(Simulated()), budget="$0.01")
+
+
 def test_a_comparison_that_is_sure_is_not_checked(tmp_path: Path) -> None:
     quality = {name: float(name == "B") for name in "AB"}
     one, other = ({f"q{number}": f"{name} {number}" for number in range(60)} for name in "AB")
@@ -333,6 +377,10 @@ def test_the_command_checks_a_run_and_one_that_grows_asks_past_the_cache(run: An
         same = run(tmp_path, ["runs", "--check", "run", *judge])
         assert (same.returncode, len(api.asked) - before) == (0, 40)
         assert "no change" in same.stdout
+        none = run(tmp_path, ["runs", "--check", "run"])
+        assert none.returncode == 2
+        assert "--judge" in none.stderr
+        assert "local/smollm2" not in none.stderr
         wrong = run(tmp_path, ["runs", "--check", "run", "--judge", "openai/other", "--base-url", api.url])
         assert wrong.returncode == 2
         assert "openai/any" in wrong.stderr

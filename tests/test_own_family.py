@@ -32,6 +32,7 @@ def test_the_effect_is_that_of_a_regression_of_residuals() -> None:
     """Exact answers show the scores, and Frisch and Waugh give the coefficient: residuals on residuals."""
     rng, names = np.random.default_rng(8), [f"system {i}" for i in range(9)]
     scores = {judge: rng.normal(size=9) for judge in ("x", "y")}
+    scores["z"] = scores["y"]  # the others agree, so that t has no errors
     pairs = [(i, j, judge) for judge in scores for i in range(9) for j in range(9) if i != j]
     p = [1 / (1 + np.exp(scores[judge][j] - scores[judge][i])) for i, j, judge in pairs]
     ends = ([names[pair[place]] for pair in pairs] for place in (0, 1))
@@ -49,6 +50,54 @@ def test_the_effect_is_that_of_a_regression_of_residuals() -> None:
     assert found.high[0] - found.effect[0] == pytest.approx(stats.t.ppf(0.975, 6) * error, abs=1e-3)
     assert found.probability[0] == pytest.approx(2 * stats.t.sf(abs(line.slope) / error, 6), abs=1e-3)
     assert (found.own[0], found.others[0]) == (2, 7)
+
+
+def exact(scores: dict[str, np.ndarray]) -> Comparisons:
+    """Exact answers of judges about systems next to each other, in two contexts."""
+    size = len(next(iter(scores.values())))
+    pairs = [(i, j, judge) for judge in scores for i in range(size) for j in range(size) if 0 < abs(i - j) < 3]
+    p = [1 / (1 + np.exp(scores[judge][j] - scores[judge][i])) for i, j, judge in pairs]
+    first, second = ([f"system {pair[place]:02}" for pair in pairs] for place in (0, 1))
+    context = [str(row % 2) for row in range(len(pairs))]
+    return Comparisons.from_columns(first, second, np.array(p), judge=[pair[2] for pair in pairs], context=context)
+
+
+def test_a_judge_whose_family_is_simply_good_is_not_accused() -> None:
+    rng, effects = np.random.default_rng(12), []
+    family = {"x": "one", **{f"system {i:02}": "one" for i in range(4)}}
+    for _ in range(60):
+        quality = np.sort(rng.normal(size=20))[::-1]
+        data = exact({judge: quality + 0.5 * rng.normal(size=20) for judge in "xyz"})
+        effects.append(own_family(data, family).effect[0])
+    assert np.mean(np.isnan(effects)) < 0.1
+    assert abs(np.nanmean(effects)) < 2 * np.nanstd(effects) / np.sqrt(60)
+
+
+def test_one_other_judge_does_not_show_how_far_it_errs() -> None:
+    rng = np.random.default_rng(13)
+    found = own_family(exact({judge: rng.normal(size=9) for judge in "xy"}), {"x": "one", "system 00": "one"})
+    assert np.isnan(found.effect).all()
+    assert "two other judges" in found.sentence
+
+
+@pytest.mark.parametrize("contexts", [1, 2])
+def test_both_leaderboards_have_one_scale_and_intervals_for_few_contexts(contexts: int) -> None:
+    rng = np.random.default_rng(14)
+    scores = {judge: rng.normal(size=10) for judge in "xyz"}
+    scores["x"][:2] += 3
+    columns = exact(scores).to_columns()
+    columns["context"] = [f"question {row % contexts}" for row in range(len(columns["p"]))]
+    columns["p"] = np.clip(columns["p"] + 0.02 * rng.normal(size=len(columns["p"])), 0.01, 0.99)
+    data, family = Comparisons.from_columns(**columns), {"x": "one", "system 00": "one", "system 01": "one"}
+    board = own_family(data, family).board()
+    others = ~np.isin(board["system"], ["system 00", "system 01"])
+    np.testing.assert_allclose(board["score"][others], board["score_all"][others])
+    assert np.all(board["high"] > board["low"])
+    if contexts == 2:
+        halves = [own_family(data.take(data.context == half), family).board() for half in range(2)]
+        one, other = (half["score"][np.argsort(half["system"])] for half in halves)
+        reach = (board["high"] - board["score"])[np.argsort(board["system"])]
+        np.testing.assert_allclose(reach, stats.t.ppf(0.975, 1) * np.abs(one - other) / 2, rtol=1e-6)
 
 
 def test_votes_by_the_own_family_are_left_out() -> None:

@@ -113,13 +113,22 @@ class Drift:
 
     @cached_property
     def bias(self) -> tuple[float, float, float]:
-        """How many logits more the text shown first gains than before, with its 95% interval."""
+        """How much more the text shown first gains than before, with its 95% interval.
+
+        In logits; of a judge that decides, the share of decisions for it, whose logits are only those of a limit.
+        """
         return self._coefficient(0)
+
+    @property
+    def decides(self) -> bool:
+        """Whether all answers are decisions: each is a limit, the same on both sides, or a tie."""
+        size = np.abs(np.column_stack([self.old, self.new]))
+        return bool(np.all((size == 0) | (np.abs(size - np.max(size)) < ROUNDING)))
 
     @cached_property
     def sharpness(self) -> tuple[float, float, float]:
         """By how much differences of texts count more, as a share of what they counted, with its 95% interval."""
-        scale = self._line(self.old)[0][1]
+        scale = self._line(self._measured[0])[0][1]
         shift, low, high = (value / abs(scale) if scale else np.nan for value in self._coefficient(1))
         return shift, low, high
 
@@ -140,7 +149,9 @@ class Drift:
         if len(self.old) < FEWEST:
             return tuple(found)
         if self.bias[1] > 0 or self.bias[2] < 0:
-            gain = "{:+.2f} logits ({:+.2f} to {:+.2f})".format(*self.bias)
+            unit, size = ("{:+.0f}", 100) if self.decides else ("{:+.2f}", 1)
+            value, low, high = (unit.format(size * each) for each in self.bias)
+            gain = f"{value} {'percentage points' if self.decides else 'logits'} ({low} to {high})"
             found.append(f"position bias: the text shown first gains {gain}")
         if self.sharpness[1] > 0 or self.sharpness[2] < 0:
             found.append("sharpness: differences count {:+.0%} ({:+.0%} to {:+.0%})".format(*self.sharpness))
@@ -164,6 +175,11 @@ class Drift:
         )
 
     @property
+    def _measured(self) -> tuple[Array, Array]:
+        """The old and new answers in logits; decisions are ½ and −½, so that their differences are shares."""
+        return (np.sign(self.old) / 2, np.sign(self.new) / 2) if self.decides else (self.old, self.new)
+
+    @property
     def _correlation(self) -> float:
         mean = np.mean(self.new, axis=1)
         both = np.std(mean) > 0 and np.std(self.old) > 0
@@ -180,7 +196,8 @@ class Drift:
         return np.append(found, 0.0)[:2], np.append(errors, 0.0)[:2], left
 
     def _coefficient(self, place: int) -> tuple[float, float, float]:
-        found, errors, _ = self._line(np.mean(self.new, axis=1) - self.old)
+        old, new = self._measured
+        found, errors, _ = self._line(np.mean(new, axis=1) - old)
         value, reach = float(found[place]), REACH * float(errors[place])
         return value, value - reach, value + reach
 

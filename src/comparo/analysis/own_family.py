@@ -7,12 +7,21 @@ others. Over the S systems,
     s_ri = c_r + a_r·t_i + β_r·[i is of the family of r] + u_ri,
 
 with β_r the effect of the own family in logits. What judge r thinks of single systems, u_ri, is the chance that β is
-measured against: least squares with S − 3 degrees of freedom. So a judge that likes one system of its family no more
-than it likes some others is not accused, however many votes there are.
+measured against, with S − 3 degrees of freedom. So a judge that likes one system of its family no more than it likes
+some others is not accused, however many votes there are.
+
+t has errors, by which least squares would make a too small, and β too large where the family is simply good. So a is
+corrected. With M the sum of squares of t about its means within the family and outside, and ω the variance of its
+errors, from how much the other judges disagree with ν degrees of freedom (Fuller 1987, Measurement Error Models, 1.2
+and 2.2; e are the residuals, with variance s²; Δt is how much higher t is in the family, of n₁ systems of S),
+
+    a = Σ(t − t̄)·s / (M − (S − 2)·ω),        β = Δs − a·Δt,
+    Var(a) = (M·s² + (S − 2)·a²ω²·(1 + 2·(S − 2)/ν)) / (M − (S − 2)·ω)²,
+    Var(β) = s²·(1/n₁ + 1/(S − n₁)) + Δt²·Var(a).
 
 Leaving votes by a system's own family out of one fit would not do: the votes that remain of its systems are those of
 other judges, which may judge more sharply or less. So the leaderboard without them ranks by t_i over all judges. Its
-errors are those of a jackknife over parts of the contexts.
+errors are those of a jackknife over parts of the contexts, or of the answers where there is one context.
 """
 
 from __future__ import annotations
@@ -24,7 +33,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri, stdtr, stdtrit
+from scipy.special import stdtr, stdtrit
 
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
@@ -33,6 +42,8 @@ from comparo.types import Array, Mask
 
 PARTS = 20  # of the contexts, each of which the jackknife leaves out once
 FEWEST = 5  # systems: three coefficients, and two degrees of freedom for the interval
+NEEDED = f"{FEWEST} systems that two other judges have judged, and agree about"
+RELIABLE = 0.5  # of the variance of t that is not error, at least: below, the correction is worth nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,12 +101,13 @@ class OwnFamily:
         A row per system, the best first: system, score, low and high without judges of its family, its rank, and its
         score and rank by all judges.
         """
-        data, every = self.data, np.zeros_like(self.is_own)
-        score, score_all = (_means(data, left_out) for left_out in (self.is_own, every))
-        part = (np.arange(len(data)) if data.context is None else data.context) % PARTS
-        again = np.array([_means(data.take(part != number), self.is_own) for number in np.unique(part)])
+        data, reference = self.data, ~np.any(self.is_own, axis=0)
+        score, score_all = (_means(data, one, reference) for one in (self.is_own, np.zeros_like(self.is_own)))
+        context = np.zeros(len(data), dtype=np.int64) if data.context is None else data.context
+        part = (context if len(np.unique(context)) > 1 else np.arange(len(data))) % PARTS
+        again = np.array([_means(data.take(part != number), self.is_own, reference) for number in np.unique(part)])
         error = np.sqrt((len(again) - 1) * np.var(again, axis=0))
-        reach = float(ndtri((1 + self.level) / 2)) * error
+        reach = float(stdtrit(len(again) - 1, (1 + self.level) / 2)) * error
         columns = {"system": data.items, "score": score, "low": score - reach, "high": score + reach}
         columns |= {"rank": _ranks(score), "score_all": score_all, "rank_all": _ranks(score_all)}
         order = np.argsort(columns["rank"], kind="stable")
@@ -105,11 +117,13 @@ class OwnFamily:
     def sentence(self) -> str:
         """The verdict."""
         if np.isnan(self.effect).all():
-            return f"whether judges favour their own family is open: that takes {FEWEST} systems that others judged too"
+            return f"whether judges favour their own family is open: that takes {NEEDED}"
         rows = zip(self.judge, self.family, self.effect, strict=True)
         named = [f"{judge} gives {family} {by:+.2f} logits" for judge, family, by in rows]
         found = [name for name, is_found in zip(named, self.is_found, strict=True) if is_found]
-        return f"own family, beyond chance: {'; '.join(found) or 'no judge favours its own'}"
+        unknown = ", ".join(map(str, self.judge[np.isnan(self.effect)]))
+        rest = f"; open for {unknown}: that takes {NEEDED}" if unknown else ""
+        return f"own family, beyond chance: {'; '.join(found) or 'no judge favours its own'}{rest}"
 
 
 def families_of(names: Iterable[Any], patterns: Mapping[str, Sequence[str]]) -> dict[Any, str]:
@@ -185,8 +199,7 @@ def own_family(data: Comparisons, family: Mapping[Any, str], *, level: float = 0
         others = np.where(is_own, np.nan, relative)
         others[judge] = np.nan
         known = ~np.isnan(scores[judge]) & ~np.isnan(others).all(axis=0)
-        seen = np.nanmean(others[:, known], axis=0)
-        rows.append(_effect(scores[judge, known], seen, is_own[judge, known].astype(float), level))
+        rows.append(_effect(scores[judge, known], others[:, known], is_own[judge, known], level))
     effect, low, high, probability, own, others = (np.array(column) for column in zip(*rows, strict=True))
     return OwnFamily(
         data.judges[judges],
@@ -203,23 +216,34 @@ def own_family(data: Comparisons, family: Mapping[Any, str], *, level: float = 0
     )
 
 
-def _effect(values: Array, seen: Array, mine: Array, level: float) -> tuple[float, float, float, float, int, int]:
+def _effect(values: Array, others: Array, mine: Mask, level: float) -> tuple[float, float, float, float, int, int]:
     """β with its interval and probability, and how many systems of the own and of other families it is from.
 
-    `values` (S,) are the scores by the judge, `seen` those by others, `mine` is 1 for systems of the judge's family.
+    `values` (S,) are the scores by the judge, `others` (R, S) those by others, NaN where there is none, and `mine` says
+    which systems are of the judge's family.
     """
-    count = int(np.sum(mine)), int(np.sum(1 - mine))
-    nothing = np.nan, np.nan, np.nan, np.nan, *count
-    design = np.column_stack([np.ones(len(values)), seen, mine])
-    if len(values) < FEWEST or np.linalg.matrix_rank(design) < design.shape[1]:
+    own, rest = int(np.sum(mine)), int(np.sum(~mine))
+    nothing = np.nan, np.nan, np.nan, np.nan, own, rest
+    number = np.sum(~np.isnan(others), axis=0)
+    disagreeing = int(np.sum(number - 1))  # ν
+    if own + rest < FEWEST or not (own and rest and disagreeing):
         return nothing
-    degrees = len(values) - design.shape[1]
-    found = np.linalg.lstsq(design, values, rcond=None)[0]
-    left = values - design @ found
-    error = float(np.sqrt(left @ left / degrees * np.linalg.inv(design.T @ design)[2, 2]))
-    effect, reach = float(found[2]), float(stdtrit(degrees, (1 + level) / 2)) * error
-    probability = float(2 * stdtr(degrees, -abs(effect) / error)) if error > 0 else float(effect == 0)
-    return effect, effect - reach, effect + reach, probability, *count
+    seen = np.nanmean(others, axis=0)
+    omega = float(np.nansum((others - seen) ** 2)) / disagreeing * float(np.mean(1 / number))
+    t, s = (part - np.where(mine, np.mean(part[mine]), np.mean(part[~mine])) for part in (seen, values))
+    whole, free = float(t @ t), own + rest - 2
+    true = whole - free * omega
+    if true < max(RELIABLE * whole, np.finfo(float).eps):
+        return nothing
+    slope = float(t @ s) / true
+    left = s - slope * t
+    variance = float(left @ left) / (free - 1)
+    apart, effect = (float(np.mean(part[mine]) - np.mean(part[~mine])) for part in (seen, values - slope * seen))
+    of_slope = (whole * variance + free * (slope * omega) ** 2 * (1 + 2 * free / disagreeing)) / true**2
+    error = float(np.sqrt(variance * (1 / own + 1 / rest) + apart**2 * of_slope))
+    reach = float(stdtrit(free - 1, (1 + level) / 2)) * error
+    probability = float(2 * stdtr(free - 1, -abs(effect) / error)) if error > 0 else float(effect == 0)
+    return effect, effect - reach, effect + reach, probability, own, rest
 
 
 def _scores_by_judges(data: Comparisons) -> Array:
@@ -229,9 +253,9 @@ def _scores_by_judges(data: Comparisons) -> Array:
     )
 
 
-def _means(data: Comparisons, left_out: Mask) -> Array:
+def _means(data: Comparisons, left_out: Mask, reference: Mask) -> Array:
     """The mean relative score of each system over judges, but for those (R, N) that are left out, (N,)."""
-    relative = _standardised(_scores_by_judges(data), ~np.any(left_out, axis=0))
+    relative = _standardised(_scores_by_judges(data), reference)
     counted = ~left_out & ~np.isnan(relative)
     total = np.sum(np.where(counted, relative, 0.0), axis=0)
     number = np.sum(counted, axis=0)

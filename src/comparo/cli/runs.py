@@ -107,8 +107,8 @@ def _print_cache(path: Path, removed: str | None) -> None:
 
 
 def _check(run: Path, asked: UncachedJudgeFlags, calls: int, context: typer.Context) -> None:
-    if len(asked.judges) > 1:
-        raise ValueError("--check asks one judge of the run; give one --judge")
+    if len(asked.judge or ()) != 1:
+        raise ValueError("--check asks one judge of the run; give it by one --judge, with its options")
     (judge,) = asked.load(stored_items(run), context)
     getattr(judge, "ready", lambda: None)()
     probe_judges([judge], run)

@@ -6,7 +6,8 @@ of both, as of any two judges: the same texts link their scales.
 
 Which questions are asked again must not depend on their old answers: a question chosen because its answer was extreme
 would look changed. So half of the answers, drawn at random, predict the others, and of these the questions are drawn by
-their information about a change: 1 + f² for a predicted difference f, times σ(f)·σ(−f) for a judge that decides.
+their information about a change: 1 + f² for a predicted difference f, times σ(f)·σ(−f) for a judge that decides. For
+others times 1 − (v/L)², v = f + γ with the position bias γ: an answer at the limit ±L can show no change.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ FEWEST = 20  # old answers to draw from
 FITTED = 20_000  # old answers that predict the others, at most: a fit of a second
 AT_ONCE = 8  # calls between two looks
 CLIPPED = 0.01  # the least probability: a decision is ±4.6 logits
+LIMIT = float(logit(1 - CLIPPED))
+FLOOR = 0.05  # of the information of a question: where all answers are at the limit, they are drawn too
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +100,8 @@ class Check:
         size = max(count, len(order) // 2)
         pool, others = ([self.old[place] for place in part.tolist()] for part in (order[:size], order[size:]))
         f, leaning = _predicted(pool, others[:FITTED])
-        information = (1 + f**2) * (expit(f) * expit(-f) if decides else 1.0)
+        visible = expit(f) * expit(-f) if decides else 1 - ((f + leaning) / LIMIT) ** 2
+        information = np.maximum((1 + f**2) * visible, FLOOR)
         drawn = np.argsort(-np.log(self.rng.random(size=len(pool))) / information, kind="stable")[:count]
         return [pool[place] for place in drawn.tolist()], np.asarray(f[drawn]), leaning
 

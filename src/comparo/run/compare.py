@@ -27,6 +27,7 @@ from comparo.data.items import Items
 from comparo.data.pairing import Paired, pair_files, pair_groups
 from comparo.data.run_folder import key_of
 from comparo.data.sanitize import visible
+from comparo.errors import RunError
 from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import CLIPPED, Flips, unexplained_flips
@@ -435,7 +436,7 @@ def prepare_compare(
     kept = set(items.contexts.tolist()) | set(paired.same)
     most = budget if isinstance(budget, str) and budget.startswith("$") else "100%"
     plan = prepare_rank(items, criterion, budget=most, seed=seed, estimate="judge", **asked)
-    plan.base.restarts = True
+    plan.base.restarts = items
     return ComparePlan(plan.base, paired, [key for key in order if key in kept], level, stop)
 
 
@@ -453,12 +454,20 @@ class ComparePlan:
         """Ask about the inputs in their order, until the answer is sure."""
         if self.base is None:
             return _duel(self.paired, self.order, None, self.level, None)
-        with self.base.started(watch, self._limit if self.stop else None) as run:
-            return _duel(self.paired, self.order, run, self.level, run.finish())
+        with self.base.started(watch, self._limit) as run:
+            duel = _duel(self.paired, self.order, run, self.level, run.finish())
+        if not duel.asked:
+            raise RunError(
+                "no input was answered in both orders, so nothing is known; give a larger `budget`, choose another "
+                "`out`, or start anew with fresh=True"
+            )
+        return duel
 
     def _limit(self, run: Run) -> None:
-        """Let a run ask no further input once the answer is sure."""
-        run.may_begin = _Watch(self.paired, self.order, run, self.level).may_begin
+        """Let a run ask about the inputs that are compared only, and about no further one once the answer is sure."""
+        sure = _Watch(self.paired, self.order, run, self.level).may_begin if self.stop else lambda _: True
+        compared = set(self.order)  # the folder may have others
+        run.may_begin = lambda key: key in compared and sure(key)
 
 
 class _Watch:

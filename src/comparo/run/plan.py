@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from comparo.data.criteria_prompt import CriteriaPrompt
+from comparo.data.items import Items
 from comparo.data.prompts import Question
 from comparo.data.run_folder import DATABASE, key_of
 from comparo.data.writing import csv_text
@@ -39,7 +40,7 @@ from comparo.run.files import set_aside
 from comparo.run.folders import choose_folder
 from comparo.run.loop import Run
 from comparo.run.progress import Watch, watching
-from comparo.run.resume import grown, growth_sentence, open_grown
+from comparo.run.resume import grown, growth_sentence, merged, open_grown
 from comparo.run.store import CHANGED, VOTES, Store, count_judgements, read_configuration
 from comparo.run.task import CHARACTERS, Expense, Task
 from comparo.run.worker import Asking
@@ -85,8 +86,8 @@ class Plan:
     """A run that is checked and counted, and has not asked anything.
 
     `given` are answers of other voices that are stored first; `loop` is the run once it has begun. `judges` are those
-    of the task at their ordinary price, at which they are probed. A plan that `restarts` asks a judge that has changed
-    everything again, because its answers alone decide.
+    of the task at their ordinary price, at which they are probed. Where there are items `restarts`, a judge that has
+    changed is asked everything again, in their order, because its answers alone decide.
     """
 
     task: Task
@@ -96,7 +97,7 @@ class Plan:
     judges: Sequence[Judge]
     given: Sequence[Judgement] = ()
     loop: Run | None = None
-    restarts: bool = False
+    restarts: Items | None = None
 
     @property
     def base(self) -> Plan:
@@ -162,8 +163,9 @@ class Plan:
 
     def _restarted(self, task: Task, store: Store) -> Task:
         """The task without answers from before, where a judge that changed is asked everything again."""
-        is_restarted = self.restarts and CHANGED in store.configuration
-        return replace(task, growth=None, given=()) if is_restarted else task
+        if self.restarts is None or CHANGED not in store.configuration:
+            return task
+        return replace(task, items=merged(self.restarts, task.items, ()), growth=None, given=())
 
     def _asks(self, task: Task, store: Store, limit: Callable[[Run], None] | None) -> bool:
         """Whether a judge is asked anything that neither the folder nor the cache answers; nothing is asked."""

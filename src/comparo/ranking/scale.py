@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from comparo.ranking.ranking import Ranking
 
 MISFIT = 0.05  # the chance that any anchor of a map is named although all fit (Bonferroni)
-BEYOND = (
-    1 / 3
-)  # texts beyond the anchors: of the best 40% as anchors, 68% of intervals cover (docs/measurements/grades.md)
+# Share of texts beyond the anchors that is noted: by anchors of the best 40%, 69% of intervals cover (docs/grades.md).
+BEYOND = 1 / 3
 ROUNDING = 1e-12  # residuals below this share of the variance of the anchors are 0
 CURVED = 15, 0.01  # a map has a curvature from so many anchors on, where it is 0 with at most this probability
 

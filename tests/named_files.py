@@ -63,6 +63,16 @@ def judged(rows: list[Row], *judges: str, key: str = "context", hard: bool = Fal
     return found
 
 
+def of_families() -> list[Row]:
+    """Texts of systems of two families and of others, on some questions."""
+    names = ("gpt-3.5", "gpt-4", "claude-1", "claude-2", "llama", "mistral", "yi", "qwen", "gemma", "phi")
+    return [
+        {"context": f"q{question}", "id": name, "text": f"Answer number {question + number}."}
+        for question in range(6)
+        for number, name in enumerate(names)
+    ]
+
+
 def write(path: Path, rows: list[Row]) -> None:
     """Write rows in the format that the name says."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -161,6 +171,7 @@ TABLES: dict[str, Callable[[], list[Row]]] = {
     "judges.llmfao.csv.gz": lambda: judged(answers(), "human_crowd", "gpt4", hard=True),
     "llmfao.jsonl.gz": lambda: [row | {"context_id": row["context"]} for row in answers()],
     # Where one name means other files on other pages
+    "systems.md judged.csv": lambda: judged(of_families(), "gpt-4-judge", "claude-judge", "people", "mistral-judge"),
     "agree.md judged.csv": lambda: judged(essay_rows(), *PEOPLE, "gpt", hard=True),
 }
 # Run folders, by the command that makes each; those of people's votes are made by people (`vote_run`).

@@ -61,7 +61,7 @@ class Sandbox:
 
     def __init__(self, folder: Path, start: Callable[..., Any], variables: dict[str, str], model: Callable[[], Path]):
         self.folder, self.start, self.variables, self.model = folder, start, variables, model
-        self.argv = folder.parent / "argv"
+        self.argv, self.stdout = folder.parent / "argv", ""
         programs = folder.parent / "programs"
         programs.mkdir()
         note = programs / "comparo"
@@ -77,6 +77,8 @@ class Sandbox:
             if before not in MADE or "runs" in command.words[:2]:  # runs --report reads the folder that it names
                 self.make(word.removeprefix("replay/").rstrip("/;"), page)
         printed = "".join([self.call(arguments, str(command)) for arguments in self.expanded(command)])
+        if ">" in command.words:  # bash wrote only what a program that notes its arguments prints
+            (self.folder / command.words[command.words.index(">") + 1]).write_text(self.stdout)
         for name in command.made:
             assert any(self.folder.rglob(Path(name).name)), f"{command}\nwrote no {name}"
         if command.printed:
@@ -106,6 +108,7 @@ class Sandbox:
         assert not done.returncode, f"{where}\nended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
         if "--sheet" in arguments:
             self.fill_in()
+        self.stdout = done.stdout
         return str(done.stdout + done.stderr)
 
     def make(self, name: str, page: str) -> None:

@@ -254,11 +254,9 @@ class _Rounds:
         probe: Probe = self.probes[number]
         if turn < _first(probe, self.counts[number]):
             return True
-        if turn not in self._chosen:
-            if self.run.progress.answered + self.run.progress.failed < self._asked(turn):
-                return None
-            self._chosen[turn] = self._choose(turn)
-        return probe.name in self._chosen[turn]
+        if turn not in self._chosen and self.run.progress.answered + self.run.progress.failed < self._asked(turn):
+            return None
+        return probe.name in self._choices(turn)
 
     def _asked(self, turn: int) -> int:
         """How many questions are asked before a round: those of all probes, and what the rounds chose."""
@@ -266,7 +264,8 @@ class _Rounds:
         return 2 * (always + sum(len(self._choices(before)) for before in range(START, turn)))
 
     def _choices(self, turn: int) -> set[str]:
-        if turn not in self._chosen:  # the round was asked in an earlier start
+        """The probes that get a pair in a round, chosen once."""
+        if turn not in self._chosen:
             self._chosen[turn] = self._choose(turn)
         return self._chosen[turn]
 

@@ -32,7 +32,7 @@ class Finding:
     pairs : How many pairs were answered in both orders.
     effect, low, high : How much the variant is preferred, in logits, and the ends of the 95% interval; for twins, how
         much the text shown first is.
-    preferred : The share of answers for the variant, or for the text shown first.
+    preferred : σ(effect), the probability that the variant, or the text shown first, is preferred at equal quality.
     p, adjusted : How probable such an effect is without a bias, alone and among all probes.
     relative : The effect over the typical difference of two real texts; nan where that is not known.
     verdict : "bias", "none found"; of worse variants also "seen", where the judge prefers the originals.

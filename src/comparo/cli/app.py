@@ -161,6 +161,7 @@ COMMANDS = {
     "plan": "How many calls a ranking will take, by simulation; no judge is asked.",
     "study": "How few comparisons are enough, and by which method? From recorded judgements.",
     "rejudge": "The pairs of a run put to another judge: how far the two rankings agree, and their consensus.",
+    "why": "Why texts win: how much of a ranking each reason explains, and what would raise a text.",
     "import": "Comparisons, and texts if any, from files of promptfoo, AlpacaEval, Chatbot Arena and MT-Bench.",
     "export": "What a run found as a file for other tools: comparisons, preference pairs, a data set for Hugging Face.",
     "runs": "The runs in a folder, the oldest first: judge, budget, how many judgements were answered and failed.",
@@ -177,6 +178,7 @@ COMMON = {
     "fit": "method voice votes leaderboard top format report",
     "select": "next asked for sheet context format",
     "judge": "items criterion kind context judge base-url probe format",
+    "why": "judge base-url because propose votes between item dry-run format",
     "study": "judgements attribute method calls draws table format out",
 }
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -222,13 +222,3 @@ def clustered(wordings: Sequence[str], most: int = MOST) -> dict[str, int]:
             groups.append((own, Counter([wording])))
     order = sorted(groups, key=lambda group: -group[1].total())
     return {counts.most_common(1)[0][0]: counts.total() for _, counts in order[:most]}
-
-
-def mentions(wordings: Mapping[str, Iterable[str]], said: Iterable[str]) -> dict[str, int]:
-    """How many written reasons of people have a word of each reason, by its name and the words that stand for it.
-
-    >>> mentions({"examples": ["example", "instance"]}, ["It gives an example.", "I like it."])
-    {'examples': 1}
-    """
-    spoken = [{word.casefold() for word in _words(text)} for text in said]
-    return {name: sum(not words.isdisjoint(own) for own in spoken) for name, words in wordings.items()}

@@ -264,16 +264,19 @@ class Ranking(Scores, Tabular):
         >>> texts = {k: "word " * k for k in range(1, 9)}
         >>> rows = [(i, j, 0.9 if i > j else 0.2) for i in texts for j in texts if i != j]
         >>> found = fit(rows, "mixed").why(texts)
-        >>> found.reasons[0].words, found.reasons[0].verdict
-        ('longer', 'matters')
+        >>> found.reasons[0].words, found.reasons[0].alone.is_found
+        ('longer', True)
         """
-        labels, numbers, words = self.graph.labels(self.comparisons), dict[str, Any](), {}
+        labels = self.graph.labels(self.comparisons)
+        numbers, words = dict[str, Any](), dict[str, tuple[str, str]]()
         if data is not None:
             items = Items.of(data, **columns)
             known = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
             row = look_up(labels, known)
             if np.any(row < 0):
-                raise ValueError(f"there is no text of {labels[int(np.argmax(row < 0))]!r}; give the texts of all items")
+                raise ValueError(
+                    f"there is no text of {labels[int(np.argmax(row < 0))]!r}; give the texts of all items"
+                )
             computed = computed_reasons(items)
             numbers |= {reason.name: column[row] for reason, column in computed.items()}
             words |= {reason.name: (reason.words, reason.against) for reason in computed}

@@ -76,7 +76,7 @@ class Found:
 
     @property
     def verdict(self) -> str:
-        """"matters" beyond the others; "goes with others", where it is found alone only; or "not shown"."""
+        """ "matters" beyond the others; "goes with others", where it is found alone only; or "not shown"."""
         if self.beyond.is_found:
             return "matters"
         return "goes with others" if self.alone.is_found else "not shown"
@@ -97,7 +97,7 @@ class Why(Tabular):
     Examples
     --------
     >>> from comparo import fit
-    >>> rng = np.random.default_rng(0)
+    >>> rng = np.random.default_rng(1)
     >>> length, taste = rng.standard_normal((2, 30))
     >>> pairs = rng.integers(30, size=(300, 2)).tolist()
     >>> rows = [(i, j, 1 / (1 + np.exp(length[j] - length[i]))) for i, j in pairs if i != j]
@@ -117,23 +117,21 @@ class Why(Tabular):
 
     @property
     def matters(self) -> list[Found]:
-        """The reasons that matter beyond the others, the largest share first."""
-        own = [one for one in self.reasons if one.verdict == "matters"]
-        return sorted(own, key=lambda one: -one.beyond.share)
+        """The reasons that matter beyond the others, the largest share on its own first."""
+        return [one for one in self.reasons if one.verdict == "matters"]
 
     @property
     def summary(self) -> str:
         """The answer in a sentence."""
         own = self.matters or [one for one in self.reasons if one.verdict != "not shown"]
-        share = "beyond" if self.matters else "alone"
-        said = [f"{one.words} ({getattr(one, share).share:.0%} of the ranking)" for one in own[:NAMED]]
         ends = f"{self.unexplained_low:.0%} to {self.unexplained_high:.0%}"
-        left = f"{self.unexplained:.0%} unexplained ({ends})"
-        if not said:
+        left = f"{self.unexplained:.0%} of the ranking is unexplained ({ends})"
+        if not own:
             return f"no reason was shown to matter; {left}"
+        said = [f"{one.words} ({one.alone.share:.0%}, {one.beyond.share:.0%})" for one in own[:NAMED]]
         more = f"; and {len(own) - NAMED} more" if len(own) > NAMED else ""
-        meant = "beyond all other reasons" if self.matters else "on its own, and no reason beyond the others"
-        return f"a text wins if it is or does this: {'; '.join(said)}{more}, {meant}; {left}"
+        meant = "" if self.matters else "; none of them beyond the others"
+        return f"winning texts are or do this (explained on its own, beyond the others): {'; '.join(said)}{more}{meant}; {left}"
 
     def to_columns(self) -> Columns:
         """A row per reason: its words and verdict, and its effects and shares beyond the others and alone."""
@@ -254,7 +252,11 @@ class Why(Tabular):
         apart, error = here - there, np.hypot(*errors)
         p = 2 * student.sf(np.abs(apart) / error, max(len(self.ranking) - 1, 1))
         columns: Columns = {"reason": np.array([self.reasons[each].name for each in own], dtype=object)}
-        for name, mean, own_error in (("judge", here, errors[0]), ("people", there, errors[1]), ("apart", apart, error)):
+        for name, mean, own_error in (
+            ("judge", here, errors[0]),
+            ("people", there, errors[1]),
+            ("apart", apart, error),
+        ):
             columns |= {name: mean, f"{name}_low": mean - USUAL * own_error, f"{name}_high": mean + USUAL * own_error}
         return columns | {"adjusted": false_discovery_control(p)}
 
@@ -269,9 +271,7 @@ VERDICTS = ("matters", "goes with others", "not shown")
 USUAL = 1.96  # standard errors from the estimate to an end of a 95% interval
 
 
-def explain(
-    ranking: Ranking, numbers: Mapping[str, Array], words: Mapping[str, tuple[str, str]] | None = None
-) -> Why:
+def explain(ranking: Ranking, numbers: Mapping[str, Array], words: Mapping[str, tuple[str, str]] | None = None) -> Why:
     """Why texts win, from the `numbers` (n,) of each reason in the order of the candidates; see `Ranking.why`.
 
     `words` are a reason's words and those of its opposite.

@@ -29,7 +29,7 @@ from comparo.model.linalg.graph import Graph
 from comparo.model.linalg.spectrum import Moments
 from comparo.model.observations import are_choices
 from comparo.model.posterior import mixture_moments
-from comparo.model.tuning import LIMITS, PULL, Limits
+from comparo.model.tuning import LIMITS, PULL, SUREST, Limits
 from comparo.types import Array
 
 
@@ -80,7 +80,7 @@ class Evidence:
             model = Soft.of(data, graph, BradleyTerry(), True, limits)
         _, variances, _, _ = model.settle(shared)
         count = int(np.sum(shared.is_group))
-        return cls(graph, shared.columns[:, count:], variances, count)
+        return cls(graph, shared.columns[:, count:], _with_noise(variances), count)
 
     def fit(self, numbers: Sequence[int]) -> Coefficients:
         """The coefficients in the model with some of the numbers."""
@@ -104,3 +104,17 @@ class Evidence:
         mean, covariance = mixture_moments(np.array(means), np.array(covariances), shares)
         freedom = self.graph.nodes - self.graph.components - float(np.mean(taken))
         return Coefficients(mean, covariance, np.array(unexplained), max(freedom, 1.0))
+
+
+def _with_noise(variances: Variances) -> Variances:
+    """The variances with at least a `SUREST`-th of the scores' as noise.
+
+    The restricted likelihood finds no larger ratio (`reml`), and without any noise all that numbers leave would be 0.
+    """
+    spectrum = variances.spectrum
+    least = float(np.mean((spectrum.beta / spectrum.q) ** 2)) * 2 / SUREST
+    noise = variances.noise(variances.ratio)
+    if variances.has_known_noise or noise >= least:
+        return variances
+    more = variances.observations * (least - noise)
+    return replace(variances, spectrum=replace(spectrum, square=spectrum.square + more))

@@ -89,7 +89,7 @@ def why_command(
     also: dict[str, Any] = {"between": between or (), "item": item}
     found.write(run, **also)
     _print(found, output, also)
-    console.print(visible(f"Why: {found.why.summary}"))
+    console.print(visible(found.why.summary))
     if found.judge is None:
         console.print("Computed from the texts; --judge NAME asks about more reasons, and --dry-run says the price")
     elif words := cost_words(found.cached, found.calls, found.cost):

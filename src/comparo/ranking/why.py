@@ -124,14 +124,15 @@ class Why(Tabular):
     def summary(self) -> str:
         """The answer in a sentence."""
         own = self.matters or [one for one in self.reasons if one.verdict != "not shown"]
-        ends = f"{self.unexplained_low:.0%} to {self.unexplained_high:.0%}"
-        left = f"{self.unexplained:.0%} of the ranking is unexplained ({ends})"
+        left = f"{self.unexplained:.0%} ({self.unexplained_low:.0%} to {self.unexplained_high:.0%})"
+        left = f"No reason explains {left} of the ranking."
         if not own:
-            return f"no reason was shown to matter; {left}"
-        said = [f"{one.words} ({one.alone.share:.0%}, {one.beyond.share:.0%})" for one in own[:NAMED]]
-        more = f"; and {len(own) - NAMED} more" if len(own) > NAMED else ""
-        meant = "" if self.matters else "; none of them beyond the others"
-        return f"winning texts are or do this (explained on its own, beyond the others): {'; '.join(said)}{more}{meant}; {left}"
+            return f"No reason was shown to matter. {left}"
+        said = [f"{one.words} ({one.alone.share:.0%})" for one in own[:NAMED]]
+        more = f", and {len(own) - NAMED} more" if len(own) > NAMED else ""
+        meant = "" if self.matters else ", though none of them beyond the others"
+        begin = "What wins, with the share of the ranking that it explains on its own"
+        return f"{begin}: {', '.join(said)}{more}{meant}. {left}"
 
     def to_columns(self) -> Columns:
         """A row per reason: its words and verdict, and its effects and shares beyond the others and alone."""

@@ -187,7 +187,7 @@ class Why(Tabular):
         return [row for row in order if kept[int(other[row])] == row][:most]
 
     def feedback(self) -> Columns:
-        """For each text, best first, its two strongest and two weakest reasons, what would raise it most, a sentence."""
+        """A row per text, best first: two strongest and two weakest reasons, what would raise it most, a sentence."""
         rows = [self._feedback_of(node) for node in range(len(self.ranking))]
         columns: Columns = {"item": self.ranking.items, "rank": self.ranking.rank, "score": self.ranking.scores}
         columns |= {name: np.array([row[name] for row in rows], dtype=object) for name in rows[0]}
@@ -240,7 +240,7 @@ class Why(Tabular):
         }
 
     def beside(self, other: Why) -> Columns:
-        """The effects of the same reasons here and in another `Why`, such as that of people's votes, and their difference.
+        """The effects of the same reasons here and in another `Why`, such as that of people, and their difference.
 
         Effects are in standard deviations of the scores, since logits of people and judges differ in size. `adjusted`
         is the p of the difference, adjusted for all reasons.

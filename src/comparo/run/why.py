@@ -162,7 +162,8 @@ class WhyPlan:
         facts: dict[str, Any] = {}
         if self.base is not None:
             with self.base.started(watch) as run:
-                found = run.finish()
+                run.go()  # the rankings by reasons are of no use by themselves, and are not written
+                found = run.ranking()
                 assert isinstance(found, CriteriaRanking)
                 answered = [one for one in run.judgements if not one.failed]
                 facts = {"judge": self.base.task.judge.name, "calls": len(answered), "cost": run.progress.cost}

@@ -1,7 +1,7 @@
 """Why did it win: planted reasons found again, and reasons of people on half of the topics for the votes on the others.
 
     python -m benchmarks.why
-    python -m benchmarks.why --runs 20
+    python -m benchmarks.why --part planted --runs 20
 
 Texts and votes are read from ../shared/data.
 """
@@ -27,15 +27,13 @@ PLANTED = {"length": 0.6, "polite": 0.4}
 REST, NOISE, POSITION = 0.6, 0.7, 0.3
 SCENES = (  # texts, contexts, calls per context, answers
     ("summeval", 10, 60, "soft"),
-    ("summeval", 30, 60, "soft"),
     ("convarg", 6, 100, "soft"),
     ("convarg", 6, 100, "no noise"),
     ("convarg", 6, 100, "asked"),
     ("convarg", 6, 100, "decisions"),
-    ("convarg", 16, 100, "decisions"),
     ("convarg", 1, 100, "soft"),
 )
-RUNS, SPLITS = 200, 20
+RUNS, SPLITS = 60, 20
 
 
 def planted(runs: int) -> None:

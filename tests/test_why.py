@@ -7,11 +7,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from scipy.special import expit
+from scipy.stats import false_discovery_control
 
 from comparo import Comparisons, Items, fit, load_judge, rank
 from comparo.data.reasons import LIBRARY, clustered, computed_reasons, judged_reasons, own_reasons
 from comparo.errors import ComparoError
 from comparo.judges.function import FunctionJudge
+from comparo.ranking.why import adjusted
 from comparo.report.record import read_record
 from comparo.report.why_page import write_why
 from comparo.run.why import prepare_why
@@ -163,6 +165,11 @@ def test_people_and_judge_side_by_side():
     assert (judge.beside(judge)["adjusted"] > 0.9).all()
 
 
+def test_adjusted_p_is_that_of_scipy():
+    p = np.random.default_rng(0).uniform(size=30) ** 3
+    assert adjusted(p) == pytest.approx(false_discovery_control(p))
+
+
 @pytest.mark.parametrize(
     ("reasons", "place"),
     [
@@ -243,7 +250,7 @@ def judged_run(folder, count=24):
         calls.append(question)
         d = specific[question.first_text] - specific[question.second_text]
         names = [one.name for one in judged_reasons(False)] + ["cites-sources"]
-        return dict.fromkeys(names, 0.5) | {"specific": float(expit(d))}
+        return {name: rng.uniform(0.3, 0.7) for name in names} | {"specific": float(expit(d))}
 
     return ranking, FunctionJudge(about), calls
 
@@ -277,9 +284,8 @@ def test_what_cannot_be_asked_is_refused_before_anything_is(tmp_path):
 def test_votes_with_written_reasons_are_read_and_compared(tmp_path):
     folder, path = tmp_path / "run", tmp_path / "votes.csv"
     ranking, _, _ = judged_run(folder)
-    rows = [
-        (f"t{i}", f"t{j}", "first" if i < j else "second", "clearer") for i in range(24) for j in range(i % 3, 24, 3)
-    ]
+    pairs = [(i, j) for i in range(24) for j in range(24) if i != j and (i + j) % 3 == 0]
+    rows = [(f"t{i}", f"t{j}", "first" if i < j else "second", "clearer") for i, j in pairs]
     with path.open("w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["first", "second", "winner", "reason"])

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import false_discovery_control
-from scipy.stats import t as student
+from scipy.special import stdtr, stdtrit
 
 from comparo.model.estimators.coefficients import Coefficients, Evidence
 from comparo.ranking.grouping import group_means
@@ -251,7 +250,7 @@ class Why(Tabular):
         here, there = (why.beta[at] / why.spread for why, at in ((self, k), (other, j)))
         errors = [np.sqrt(np.diag(why.covariance))[at] / why.spread for why, at in ((self, k), (other, j))]
         apart, error = here - there, np.hypot(*errors)
-        p = 2 * student.sf(np.abs(apart) / error, max(len(self.ranking) - 1, 1))
+        p = 2 * stdtr(max(len(self.ranking) - 1, 1), -np.abs(apart) / error)
         columns: Columns = {"reason": np.array([self.reasons[each].name for each in own], dtype=object)}
         for name, mean, own_error in (
             ("judge", here, errors[0]),
@@ -259,7 +258,7 @@ class Why(Tabular):
             ("apart", apart, error),
         ):
             columns |= {name: mean, f"{name}_low": mean - USUAL * own_error, f"{name}_high": mean + USUAL * own_error}
-        return columns | {"adjusted": false_discovery_control(p)}
+        return columns | {"adjusted": adjusted(p)}
 
     @property
     def spread(self) -> float:
@@ -333,8 +332,8 @@ def _unexplained(joint: Coefficients, square: Array) -> tuple[float, float, floa
 def _estimates(effect: Array, variance: Array, freedom: float, free: Array, total: float) -> list[Estimate]:
     """Effects with their tests and shares, from variances (R,) and the variance of each number that is `free`, (R,)."""
     error = np.sqrt(variance)
-    p = 2 * student.sf(np.abs(effect) / error, freedom)
-    reach = student.ppf(0.975, freedom) * error
+    p = 2 * stdtr(freedom, -np.abs(effect) / error)
+    reach = stdtrit(freedom, 0.975) * error
     low, high = effect - reach, effect + reach
 
     def share(size: Array) -> NDArray[np.float64]:
@@ -342,5 +341,17 @@ def _estimates(effect: Array, variance: Array, freedom: float, free: Array, tota
 
     near = np.where(low * high > 0, np.minimum(np.abs(low), np.abs(high)), 0.0)
     shares = share(effect), share(near), share(np.maximum(np.abs(low), np.abs(high)))
-    columns = (effect, low, high, p, false_discovery_control(p), *shares)
+    columns = (effect, low, high, p, adjusted(p), *shares)
     return [Estimate(*map(float, row)) for row in zip(*columns, strict=True)]
+
+
+def adjusted(p: Array) -> Array:
+    """p (m,) adjusted for all of them: the least expected share of false discoveries at which each is one.
+
+    >>> adjusted(np.array([0.01, 0.04, 0.03]))
+    array([0.03, 0.04, 0.04])
+    """
+    order, count = np.argsort(p, kind="stable"), len(p)
+    found = np.empty(count)
+    found[order] = np.minimum.accumulate((p[order] * count / np.arange(1, count + 1))[::-1])[::-1]
+    return np.minimum(found, 1.0)

@@ -330,7 +330,7 @@ def calibrate(mean, variance):
 
 @over(KINDS, ("random", "adaptive"), ("one", "both"))
 def plan(kind, strategy, orders):
-    found = c.plan(10, 0.8, 0.8, answers=kind, strategy=strategy, orders=orders, repeats=4, bias=0.2, seed=1)
+    found = c.plan(10, 0.8, 0.8, answers=kind, strategy=strategy, orders=orders, draws=4, bias=0.2, seed=1)
     return found.to_columns() | {"calls": found.calls}
 
 

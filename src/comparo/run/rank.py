@@ -14,7 +14,7 @@ from comparo.data.prompts import Prompt
 from comparo.methods import Method
 from comparo.model.estimators.poe import Bias
 from comparo.ranking.ranking import Ranking
-from comparo.run.audit_card import audited_terms, check_audited, varying
+from comparo.run.audit_card import audited, audited_terms, varying
 from comparo.run.audition import AUTO, Answers, Audition, AutoPlan, all_wordings
 from comparo.run.batch import Mode, mode_of
 from comparo.run.budget import Budget
@@ -226,7 +226,8 @@ def prepare_rank(
         storage.notes[WEIGHTS] = found
     voices = voices_of(judges, prompts)
     asked = voices_of(judges, prompts[:1]) if is_auto else voices
-    check_audited(control, [(voice.judge.name, voice.prompt.wording) for voice in asked])
+    if (known_biases := audited(control, [(voice.judge.name, voice.prompt.wording) for voice in asked])) is not None:
+        storage.notes["audit"] = known_biases.to_dict()
     held = varying(held, items)
     task = Task(
         items,

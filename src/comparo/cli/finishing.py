@@ -30,7 +30,7 @@ from comparo.ranking.criteria_ranking import CriteriaRanking
 from comparo.ranking.display import control_sentences, tie_sentences
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import unexplained_flips
-from comparo.run.audition import AutoPlan, Trial
+from comparo.run.audition import Trial
 from comparo.run.budget import dollars
 from comparo.run.criteria_run import CriteriaRun
 from comparo.run.lineup_choice import LineupPlan
@@ -51,6 +51,7 @@ from comparo.run.resume import growth_sentence
 from comparo.run.scheduling import stop_sentence
 from comparo.run.task import Task
 from comparo.run.voices import tokens_sentence
+from comparo.run.wording_choice import AutoPlan
 
 Result = TypeVar("Result", covariant=True)
 BEGIN = ("local", "hf", "vllm")  # providers whose models always go on with an answer that was begun

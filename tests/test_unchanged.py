@@ -33,6 +33,7 @@ from comparo.analysis.confidence import expected_spearman, top_probability
 from comparo.cli import main
 from comparo.model.likelihoods import Davidson, Gaussian, StudentT
 from comparo.model.linalg.determinant import design_log_det
+from comparo.ranking.powered import powered
 
 STORED = Path(__file__).with_name("unchanged.json.gz")
 SHOWN, NEAR, LESS_NEAR = 3, 1e-8, 1e-6
@@ -294,7 +295,7 @@ over(KINDS, ("new", "these"), name="leaderboard")(
 
 @over(KINDS, ("new", "these"))
 def powered(kind, contexts):
-    found = c.powered(answers(17, 4, 30, kind, share=1.0), answers(17, 4, 30, "hard", share=0.5), contexts=contexts)
+    found = powered(answers(17, 4, 30, kind, share=1.0), answers(17, 4, 30, "hard", share=0.5), contexts=contexts)
     numbers = [*found.weight.values(), found.worth, found.matched]
     return {"numbers": numbers, "board": board_of(found.board), "people": board_of(found.people_only)}
 
@@ -420,7 +421,7 @@ def imports(source):
     return {"rows": found.comparisons.to_columns(), "items": found.items, "left": found.left_out}
 
 
-NEXT = "select texts.csv --next 8"
+NEXT = "plan texts.csv --next 8"
 COMMANDS = [NEXT, f"{NEXT} --asked rows.csv --strategy adaptive", f"{NEXT} --for ana,bo,cy --seed 3 --format jsonl"]
 COMMANDS += [f"fit rows.csv --method {name} --format csv" for name in ("panel", "mixed --leaderboard")]
 

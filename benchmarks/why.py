@@ -129,18 +129,17 @@ def people(splits: int) -> None:
         half = np.random.default_rng(seed).permutation(names)[: len(names) // 2]
         why = explained(votes, np.isin(topics, half), items)
         away = ~np.isin(topics, half) & (votes["winner"] != "tie")
-        found.append(
-            [len(why.matters), *predicted(why, items, votes, away, False), *predicted(why, items, votes, away, True)]
-        )
+        both = [again(why, items, names) for names in ([one.name for one in why.matters], ["length"])]
+        found.append([len(why.matters), *(figure for one in both for figure in predicted(one, items, votes, away))])
     mean, error = np.mean(found, axis=0), np.std(found, axis=0, ddof=1)
-    gain = np.array(found)[:, 1] - np.array(found)[:, 3]
+    gain, loss = np.array(found)[:, 1] - np.array(found)[:, 3], np.array(found)[:, 2] - np.array(found)[:, 4]
     print(
         f"\n{splits} splits of {len(names)} topics; {mean[0]:.1f} reasons found; means over splits (± their deviation)"
     )
     print("\n| by | votes predicted, % | log loss |\n| --- | ---: | ---: |")
     for name, k in (("reasons found", 1), ("length alone", 3)):
         print(f"| {name} | {100 * mean[k]:.1f} (± {100 * error[k]:.1f}) | {mean[k + 1]:.4f} |")
-    print(f"\nreasons predict more votes than length in {np.sum(gain > 0)} of {splits} splits")
+    print(f"\nreasons predict more votes in {np.sum(gain > 0)} of {splits} splits, less log loss in {np.sum(loss < 0)}")
     why = explained(votes, np.ones(len(topics), dtype=bool), items)
     print(f"\nAll topics: {why.summary}\n\n| reason | on its own, % | beyond the others, % | verdict |")
     print("| --- | ---: | ---: | --- |")
@@ -160,24 +159,34 @@ def explained(votes: dict[str, np.ndarray], rows: np.ndarray, items: Items) -> W
     return ranking.why(items)
 
 
-def predicted(
-    why: Why, items: Items, votes: dict[str, np.ndarray], rows: np.ndarray, is_length: bool
-) -> tuple[float, float]:
-    """The share of votes whose winner is predicted, and −mean log P(winner)."""
-    names = [one.name for one in why.reasons]
-    chosen = ["length"] if is_length else [one.name for one in why.matters]
-    labels = list(zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True))
-    row = {label: k for k, label in enumerate(labels)}
-    own = np.array([row[label] for label in zip(*why.ranking.table({"item": why.ranking.items}).values(), strict=True)])
-    score = np.zeros(len(labels))
-    for reason, column in computed_reasons(items).items():
-        if reason.name in chosen:
-            found = why.reasons[names.index(reason.name)]
-            step = float(np.sqrt(np.mean(standard(column[own], items.context[own].astype(int), False) ** 2)))
-            score += column / step * (found.alone.effect if is_length else why.beta[names.index(reason.name)])
+def again(why: Why, items: Items, names: list[str]) -> Why:
+    """The same ranking by some of the reasons alone."""
+    columns = {reason.name: column for reason, column in computed_reasons(items).items()}
+    return why.ranking.why(reasons={name: dict(zip(keys(items), columns[name], strict=True)) for name in names})
+
+
+def keys(items: Items) -> list[tuple[str, str]]:
+    return list(zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True))
+
+
+def predicted(why: Why, items: Items, votes: dict[str, np.ndarray], rows: np.ndarray) -> tuple[float, float]:
+    """The share of votes whose winner is predicted, and −mean log P(winner).
+
+    Scores differ by d = Σ β·(x − x′) and by what is unexplained, N(0, 2σ²): P ≈ σ(d / √(1 + 2σ²·π/8)).
+    """
+    row = {label: k for k, label in enumerate(keys(items))}
+    contexts = np.asarray(why.ranking.context).tolist()
+    own = np.array([row[label] for label in zip(contexts, why.ranking.items.tolist(), strict=True)])
+    columns = {reason.name: column for reason, column in computed_reasons(items).items()}
+    score = np.zeros(len(row))
+    for one, beta in zip(why.reasons, why.beta, strict=True):
+        column = columns[one.name]
+        step = float(np.sqrt(np.mean(standard(column[own], items.context[own].astype(int), False) ** 2)))
+        score += beta * column / step
     ends = (zip(votes["context"][rows], votes[side][rows], strict=True) for side in ("first", "second"))
     first, second = (np.array([row[label] for label in side]) for side in ends)
     d = np.where(votes["winner"][rows] == "first", 1.0, -1.0) * (score[first] - score[second])
+    d = d / np.sqrt(1 + np.pi / 4 * why.unexplained * why.spread**2)
     return float(np.mean((d > 0) + 0.5 * (d == 0))), float(np.mean(np.logaddexp(0.0, -d)))
 
 

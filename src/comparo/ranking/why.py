@@ -332,7 +332,7 @@ def _unexplained(joint: Coefficients, square: Array) -> tuple[float, float, floa
 def _estimates(effect: Array, variance: Array, freedom: float, free: Array, total: float) -> list[Estimate]:
     """Effects with their tests and shares, from variances (R,) and the variance of each number that is `free`, (R,)."""
     error = np.sqrt(variance)
-    p = 2 * stdtr(freedom, -np.abs(effect) / error)
+    p = np.asarray(2 * stdtr(freedom, -np.abs(effect) / error), dtype=np.float64)
     reach = stdtrit(freedom, 0.975) * error
     low, high = effect - reach, effect + reach
 

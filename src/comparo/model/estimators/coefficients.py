@@ -32,6 +32,10 @@ from comparo.model.posterior import mixture_moments
 from comparo.model.tuning import LIMITS, PULL, SUREST, Limits
 from comparo.types import Array
 
+# Variances of coefficients from choices are wider by this: the Gaussians that stand for choices are a little too sure,
+# and without it 7 of 100 discoveries are false (docs/measurements/why.md).
+CHOICES = 1.15
+
 
 @dataclass(frozen=True, eq=False)
 class Coefficients:
@@ -97,7 +101,7 @@ class Evidence:
         for a in found.quantiles.tolist():
             (covariance, theta), noise = found.precision(a), found.noise(a)
             means.append(theta[groups:])
-            covariances.append(noise * covariance[groups:, groups:])
+            covariances.append(noise * covariance[groups:, groups:] * (CHOICES if base.has_known_noise else 1.0))
             unexplained.append(noise * (a + (found.shared[0] if groups else 0.0)))
             taken.append(float(np.sum(covariance * found.moments(a)[0])))
         shares = np.full(len(means), 1.0 / len(means))

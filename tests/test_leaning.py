@@ -48,7 +48,7 @@ def test_the_share_is_that_of_the_dense_covariance(judges):
     shared = Shared.of(graph, Design(features=rng.standard_normal((graph.nodes, 2))), 10**6)
     variances = estimate(Spectrum.of(model.system, shared.columns), shared.kind, len(model.c), True)
     found = information_share(
-        *solve(model.system, variances, shared), model.c, model.weight, model.family, model.gamma.shape
+        *solve(model.system, variances, shared), model.c, model.weight, model.family, model.slots
     )
 
     apart = np.zeros((len(model.c), graph.nodes))
@@ -71,7 +71,7 @@ def test_both_orders_tell_all():
     shared = Shared.of(model.pattern.graph, Design(), 10**6)
     variances = estimate(Spectrum.of(model.system, shared.columns), shared.kind, len(model.c), True)
     solved = solve(model.system, variances, shared)
-    assert np.all(information_share(*solved, model.c, model.weight, model.family, model.gamma.shape) == 1.0)
+    assert np.all(information_share(*solved, model.c, model.weight, model.family, model.slots) == 1.0)
 
 
 @pytest.mark.long

@@ -29,6 +29,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from scipy.special import ndtri
 
 from comparo.data.comparisons import Comparisons
@@ -38,10 +39,11 @@ from comparo.model.likelihoods.experts import Expert
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.linalg.spectrum import System
-from comparo.model.tuning import CLEARLY, LEAST_SHARE
+from comparo.model.tuning import CLEARLY, LEAST_SHARE, SLOTS
 from comparo.types import Array, Index
 
 WEAK = 1e-6  # ridge on a bias without a shared prior, relative to a curvature of ¼ per comparison
+LEAST_SPREAD = 1e-4
 ZERO = 1e9  # ridge on a bias that is known to be 0
 
 
@@ -251,47 +253,88 @@ def _probes(system: System) -> tuple[Array, float]:
     return np.random.default_rng(0).choice([-1.0, 1.0], (system.nodes, count)), 1.0 / count
 
 
-def by_slots(slots: Index, gamma: Array, variance: Array, known: NDArray[np.bool_]) -> tuple[Array, Array]:
-    """γ (C, J) of two slots as differences of k slot effects, by weighted least squares, and its variance (C, J).
+def slot_effects(
+    slots: Index, gamma: Array, information: Array, excess: Array
+) -> tuple[Array, Array, Array, Array]:
+    """A Newton step for slot effects, whose differences e_b − e_a are γ of the slots a and b of a line-up.
 
-    γ_ab = e_b − e_a of the slots a and b of a line-up of k texts. `slots` (J, 4) are `Comparisons.slots`; γ of pairs
-    stay as they are, and so do those that are not `known`.
+    With A (k, k) the information of a context about the effects of its k slots, and r what it says of them, the effects
+    are e ~ N(ē, τ²·I) over contexts, so that r ~ N(A·ē, A + τ²·A²). τ² maximises the restricted likelihood; ē has the
+    prior `SLOTS`. `slots` (J, 4) are `Comparisons.slots`; `gamma`, its `information` and the `excess` of first texts
+    chosen are (C, J). Returns γ and its variance (C, J), the variance between contexts and that of the mean (J,), all
+    as they were given, or 0, for pairs.
 
     >>> slots = np.array([[0, 3, 0, 1], [0, 3, 0, 2], [0, 3, 1, 2]], dtype=np.int32)
-    >>> found, variance = by_slots(slots, np.array([[1.0, 2.0, 4.0]]), np.ones((1, 3)), np.ones((1, 3), dtype=bool))
-    >>> found.round(3), variance.round(3)
+    >>> known = np.full((1, 3), 1e6)
+    >>> found, variance, *_ = slot_effects(slots, np.zeros((1, 3)), known, -known * [[1.0, 2.0, 4.0]])
+    >>> found.round(3), (1e6 * variance).round(3)
     (array([[0., 3., 3.]]), array([[0.667, 0.667, 0.667]]))
     """
-    gamma, variance = gamma.copy(), variance.copy()
+    gamma, variance, between, error = gamma.copy(), np.zeros_like(gamma), np.zeros(len(slots)), np.zeros(len(slots))
+    pull = information * gamma - excess
     for judge, size in np.unique(slots[slots[:, 1] > 2, :2], axis=0).tolist():
         own = np.flatnonzero((slots[:, 0] == judge) & (slots[:, 1] == size))
         ends = np.eye(size)[slots[own, 3]] - np.eye(size)[slots[own, 2]]
-        precision = np.where(known[:, own], 1.0 / variance[:, own], 0.0)
-        inverse = np.linalg.pinv(np.einsum("cj,ja,jb->cab", precision, ends, ends), rcond=1e-9, hermitian=True)
-        effects = np.einsum("cab,cj,jb->ca", inverse, precision * gamma[:, own], ends)
-        gamma[:, own] = np.where(known[:, own], effects @ ends.T, gamma[:, own])
-        variance[:, own] = np.where(known[:, own], np.einsum("ja,cab,jb->cj", ends, inverse, ends), variance[:, own])
-    return gamma, variance
+        known, said = np.einsum("cj,ja,jb->cab", information[:, own], ends, ends), pull[:, own] @ ends
+
+        def given(spread: float) -> tuple[Array, ...]:
+            """Shrinkage (I + τ²A)⁻¹, ē, its covariance, what is left of r, and the slope of the likelihood in τ²."""
+            shrunken = np.linalg.inv(np.eye(size) + spread * known)
+            weight = shrunken @ known
+            covariance = np.linalg.pinv(np.sum(weight, axis=0) + ends.T @ ends / SLOTS**2, rcond=1e-9, hermitian=True)
+            mean = covariance @ np.einsum("cab,cb->a", shrunken, said)
+            left = np.einsum("cab,cb->ca", shrunken, said - known @ mean)
+            used = np.einsum("caa->", weight) - np.einsum("ab,cbd,cda->", covariance, weight, weight)
+            return shrunken, mean, covariance, left, np.sum(left**2) - used
+
+        spread = 0.0
+        if len(gamma) > 1 and given(LEAST_SPREAD)[-1] > 0.0:
+            spread = float(brentq(lambda tau: given(tau)[-1], LEAST_SPREAD, SLOTS**2)) if given(SLOTS**2)[-1] < 0.0 else SLOTS**2
+        shrunken, mean, covariance, left, _ = given(spread)
+        gamma[:, own] = (mean + spread * left) @ ends.T
+        total = spread * shrunken + shrunken @ covariance @ shrunken
+        variance[:, own] = np.einsum("ja,cab,jb->cj", ends, total, ends)
+        between[own], error[own] = 2.0 * spread, np.einsum("ja,ab,jb->j", ends, covariance, ends)
+    return gamma, variance, between, error
 
 
 def information_share(
-    solution: Solution, spread: Array, between: Array, c: Array, weight: Array, family: Index, shape: tuple[int, int]
+    solution: Solution, spread: Array, between: Array, c: Array, weight: Array, family: Index, slots: Index
 ) -> Array:
-    """1 − Var(Σ c·l·d) / Σ c of every context and judge, of this `shape` (C, J).
+    """1 − tr[A⁻¹·Cov(Σ c·l·d)]/(k − 1) of every context and position effect, (C, J).
 
-    `solution`, `spread` and `between` are those of the scores (`shared.solve`); `c` (M,), the choices `weight` (2, M)
-    in both orders and `family` (M,), context and judge, are those of each pair.
+    `solution`, `spread` and `between` are those of the scores (`random_effects.solve`); `c` (M,), the choices `weight`
+    (2, M) in both orders and `family` (M,), context and position effect, are those of each pair. `slots` (J, 4) are
+    `Comparisons.slots`: the k − 1 effects of the slots of a line-up, and γ of a pair, which is k = 2, share one number.
     """
-    pattern, judges = solution.laplacian.pattern, shape[1]
+    pattern, judges = solution.laplacian.pattern, len(slots)
+    shape = pattern.graph.contexts, judges
     leaning = c * (weight[0] - weight[1]) / np.maximum(np.sum(weight, axis=0), np.finfo(float).tiny)
+    share = np.ones(shape)
     if not leaning.any():
-        return np.ones(shape)
-    own = np.where(family[:, None] % judges == np.arange(judges), leaning[:, None], 0.0)
+        return share
+    groups, group = np.unique(slots[:, :2], axis=0, return_inverse=True)
+    begin = np.concatenate([[0], np.cumsum(groups[:, 1] - 1)])
+    effects = np.zeros((judges, begin[-1]))  # γ = effects·e of the slots but the first of each group
+    for column, sign in ((2, -1.0), (3, 1.0)):
+        later = np.flatnonzero(slots[:, column] > 0)
+        effects[later, begin[group[later]] + slots[later, column] - 1] = sign
+    own = leaning[:, None] * effects[family % judges]
     sums = np.column_stack([pattern.gather(column) for column in own.T])
-    follow = np.sum(own * apart(pattern, solution.laplacian.solve(sums, accuracy=1e-3)), axis=1)
-    variance, total = (np.bincount(family, values, shape[0] * judges) for values in (follow, c))
-    if spread.shape[1]:
-        parts = np.array([np.bincount(family, leaning * column, len(total)) for column in apart(pattern, spread).T])
-        variance = variance + np.sum(parts * (between @ parts), axis=0)
-    share = 1.0 - variance / np.maximum(total, np.finfo(float).tiny)
-    return np.clip(share, LEAST_SHARE, 1.0).reshape(shape)
+    follow = apart(pattern, solution.laplacian.solve(sums, accuracy=1e-3))
+    columns = apart(pattern, spread)
+    context, total = family // judges, np.bincount(family, c, share.size).reshape(shape)
+
+    def by_context(values: Array) -> Array:
+        return np.column_stack([np.bincount(context, column, shape[0]) for column in values.T])
+
+    for number, size in enumerate(groups[:, 1].tolist()):
+        mine, k = slice(begin[number], begin[number + 1]), size - 1
+        known = np.einsum("cj,ja,jb->cab", total[:, group == number], *(2 * [effects[group == number, mine]]))
+        variance = np.stack([by_context(own[:, mine] * follow[:, [b]]) for b in range(mine.start, mine.stop)], axis=2)
+        if columns.shape[1]:
+            parts = np.stack([by_context(own[:, [a]] * columns) for a in range(mine.start, mine.stop)], axis=1)
+            variance = variance + parts @ between @ parts.transpose(0, 2, 1)
+        lost = np.einsum("cab,cba->c", np.linalg.pinv(known, rcond=1e-9, hermitian=True), variance) / k
+        share[:, group == number] = np.clip(1.0 - lost, LEAST_SHARE, 1.0)[:, None]
+    return share

@@ -274,7 +274,8 @@ class Choices:
             for values in (curvature, excess)
         )
         information = information * self.information_share
-        known = information > 1e-9
+        several = self.slots[:, 1] > 2
+        known = (information > 1e-9) & ~several
         error = 1.0 / np.where(known, information, 1.0)
         step = np.clip(total * error, -LONGEST, LONGEST)
         gamma, between = shrunk(self.gamma - step, error, known)
@@ -284,14 +285,14 @@ class Choices:
         if between is not None:
             unknown = error / (error + between)  # the share of a γ that is the mean of all
             variance = (1.0 - unknown) * error + unknown**2 * spread
-        if self.lineup is not None:
-            several = self.slots[:, 1] > 2
-            found = slot_effects(self.slots, self.gamma, information, total)
-            gamma, variance = (np.where(several, new, old) for new, old in zip(found[:2], (gamma, variance), strict=True))
-            precision = np.where(several, 1.0 / np.where(several, found[3], 1.0), precision)
-            between = float(np.mean(found[2][several]))
+        if several.any():
+            found, errors, spreads, mean_variance = slot_effects(self.slots, self.gamma, information, total)
+            found = np.clip(found, self.gamma - LONGEST, self.gamma + LONGEST)
+            gamma, variance = np.where(several, found, gamma), np.where(several, errors, variance)
+            between = float(np.mean(spreads[several]))
+            precision[several] = 2.0 / (self.slots[several, 1] * mean_variance[several])
         variance = np.minimum(variance, UNSURE)
-        mean_error = float(1.0 / np.sqrt(np.sum(precision))) if known.any() else np.inf
+        mean_error = float(1.0 / np.sqrt(np.sum(precision))) if np.any(precision) else np.inf
         return replace(self, gamma=gamma, between=between, error=mean_error, gamma_variance=variance)
 
     @property
@@ -302,12 +303,10 @@ class Choices:
 
     @cached_property
     def determines_biases(self) -> bool:
-        """Whether there are more answers than scores and biases."""
+        """Whether there are more answers than scores and biases; slot effects have a prior that does for few."""
         graph = self.pattern.graph
-        answers, free = np.count_nonzero(self.weight), float(self.gamma.size)
-        if self.lineup is not None:
-            answers, free = np.sum(2.0 / self.lineup["left"]), float(np.sum(2.0 / self.slots[:, 1]))
-        return bool(answers > graph.nodes - graph.components + free)
+        free = graph.nodes - graph.components + self.gamma.size
+        return self.lineup is not None or bool(np.count_nonzero(self.weight) > free)
 
     def with_plain_biases(self) -> Choices:
         """γ of each judge from the share of first texts that it chose, as if all texts were equal, for all contexts."""
@@ -320,10 +319,6 @@ class Choices:
             asked, won = asked - self.tied + 1.0, won - 0.5 * self.tied + 0.5
         share = (won + 0.5) / (asked + 1.0)
         gamma, variance, between = -logit(share), 1.0 / ((asked + 1.0) * share * (1.0 - share)), 0.0
-        if self.lineup is not None:
-            several = self.slots[:, 1] > 2
-            found = slot_effects(self.slots, gamma[None], 1.0 / variance[None], np.zeros((1, len(gamma))))
-            gamma, variance = np.where(several, found[0][0], gamma), np.where(several, found[1][0], variance)
         if len(gamma) > 1:
             centre, between = random_effects(gamma, variance)
         mean_variance = float(1.0 / np.sum(1.0 / (variance + between)))

@@ -289,7 +289,8 @@ def slot_effects(slots: Index, gamma: Array, information: Array, excess: Array) 
             mean = covariance @ np.einsum("cab,cb->a", shrink, said)
             left = np.einsum("cab,cb->ca", shrink, said - known @ mean)
             expected = np.einsum("caa->", weight) - np.einsum("ab,cbd,cda->", covariance, weight, weight)
-            return shrink, mean, covariance, left, float(np.sum(left**2) - expected)
+            slope = float(np.sum(left**2) - expected)
+            return np.asarray(shrink), np.asarray(mean), np.asarray(covariance), np.asarray(left), slope
 
         spread = 0.0
         if len(gamma) > 1 and given(LEAST_SPREAD)[-1] > 0.0:

@@ -23,7 +23,8 @@ from comparo.data.wordings import DEFAULT_WORDING
 from comparo.errors import StoreError
 from comparo.judges import Judgement
 from comparo.judges.chat import digest_of
-from comparo.run.cache import Cache, Recalling, clear, contents, head_of, key_of_answer, remembering
+from comparo.run.cache import Cache, clear, contents
+from comparo.run.recalling import Recalling, head_of, key_of_answer, remembering
 from comparo.run.store import read_judgements
 from processes import Forked
 from servers import Api, prefers, refusal, words
@@ -142,7 +143,7 @@ def test_every_command_that_asks_a_judge_uses_the_cache(run, folder):
         duel = run(folder, ["compare", "0.jsonl", "1.jsonl", "--criterion", "better", *judge, "--format", "json"])
         assert json.loads(duel.stdout)["cached"] == 6
         assert len(prompts(api)) == 132
-        again = run(folder, ["rejudge", "run", *judge])
+        again = run(folder, ["judge", "run", *judge])
         assert again.returncode == 0, again.stderr
         assert len(prompts(api)) == 132
 

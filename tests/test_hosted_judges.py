@@ -17,7 +17,7 @@ import gemini
 from comparo.data.prompts import Question, Rest, criterion_prompt
 from comparo.errors import JudgeError
 from comparo.judges import load_judge
-from servers import Api, Reply, in_turn, prefers, raw_server, refusal, tokens, words
+from servers import Api, Reply, in_turn, pairs, prefers, raw_server, refusal, tokens, words
 
 KEY = "secret-test-0123456789abcdefghijklmnop"
 PROMPT = criterion_prompt("clearer", kind="Summary")
@@ -123,10 +123,6 @@ def provider(request, monkeypatch):
     for one in PROVIDERS.values():
         monkeypatch.setenv(one.variable, KEY)
     return PROVIDERS[request.param]
-
-
-def pairs(count):
-    return [Question(f"a{k}", f"b{k}", None, f"Cats purr {k}.", f"Dogs bark {k}.") for k in range(count)]
 
 
 def test_the_cost_is_unknown_where_tokens_are_not_counted(provider):
@@ -334,16 +330,6 @@ def test_grades_are_about_two_texts(provider):
             list(judge.judge([LINEUP], FOUR))
         with pytest.raises(ValueError, match=r"lineup=2.*graded"):
             comparo.rank([f"text {k}" for k in range(6)], "better", judge=judge, lineup=4)
-        assert api.requests == []
-
-
-def test_a_sampled_completion_is_about_two_texts():
-    with Api(words("A")) as api:
-        judge = PROVIDERS["openai"].load(api.url, endpoint="completion", votes=1)
-        with pytest.raises(ValueError, match="completion"):
-            list(judge.judge([LINEUP], FOUR))
-        assert not judge.lines_up
-        assert PROVIDERS["openai"].load(api.url, endpoint="completion", votes=0).lines_up
         assert api.requests == []
 
 

@@ -156,13 +156,11 @@ COMMANDS = {
     "vote": "People vote on a page: two texts side by side, which is better? Every vote is safe before the next pair.",
     "fit": "Scores and a ranking from recorded comparisons.",
     "agree": "A judge against people on the same pairs.",
-    "select": "The next pairs to ask, for those who judge elsewhere.",
-    "judge": "Judgements of pairs of texts, one a line, as they come.",
-    "plan": "How many calls a ranking will take, by simulation; no judge is asked.",
+    "judge": "Judgements of pairs of texts, one a line, as they come; or the pairs of a run put to another judge.",
+    "plan": "How many calls a ranking will take, by simulation; or, by --next, which pairs to ask. No judge is asked.",
     "study": "How few comparisons are enough, and by which method? From recorded judgements.",
-    "rejudge": "The pairs of a run put to another judge: how far the two rankings agree, and their consensus.",
     "import": "Comparisons, and texts if any, from files of promptfoo, AlpacaEval, Chatbot Arena and MT-Bench.",
-    "export": "What a run found as a file for other tools: comparisons, preference pairs, a data set for Hugging Face.",
+    "export": "What a run found as a file for other tools: comparisons, or preference pairs to train on.",
     "runs": "The runs in a folder, the oldest first: judge, budget, how many judgements were answered and failed.",
 }
 FILES = {"import": "import_export", "export": "import_export"}  # of commands that are not in a file of their name
@@ -175,8 +173,8 @@ COMMON = {
     "compare": "context data group criterion kind judge base-url budget fail-if-worse dry-run out format",
     "vote": "criterion kind context for invite each until host out",
     "fit": "method voice votes leaderboard top format report",
-    "select": "next asked for sheet context format",
-    "judge": "items criterion kind context judge base-url probe format",
+    "judge": "items criterion kind context judge base-url probe budget dry-run out format",
+    "plan": "accuracy target answers next asked for sheet context format",
     "study": "judgements attribute method calls draws table format out",
 }
 

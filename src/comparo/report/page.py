@@ -29,7 +29,8 @@ from comparo.report.embed import LONGEST, SENTENCE, excerpt, figure, in_hundred,
 from comparo.report.making import command, facts, injection_notes, prompt_of, question, score_meaning, settings
 from comparo.report.measures import agreements, outlook
 from comparo.report.record import SCORES, Record
-from comparo.report.voices_section import who_judged
+from comparo.report.voices_section import probe_tables, who_judged
+from comparo.run.audit_card import Audit
 from comparo.run.files import write_text
 from comparo.run.voices import model_sentences
 
@@ -43,14 +44,13 @@ CHOICES = {0.0: "chose the second", 0.5: "called them equal", 1.0: "chose the fi
 
 
 @cache
-def environment(folder: Path, is_html: bool = True) -> Environment:
-    """The templates of a folder; those of HTML escape whatever they show."""
+def environment(folder: Path) -> Environment:
+    """The templates of a folder, which escape whatever they show."""
     found = Environment(
         loader=FileSystemLoader(folder),
-        autoescape=is_html,
+        autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
-        keep_trailing_newline=not is_html,
         undefined=StrictUndefined,
     )
     found.filters |= {
@@ -149,6 +149,7 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "special": [card for card in found if not card.main],
         "voices": who_judged(record),
         "audition": _auditioned(record.audition) if record.audition else None,
+        "audits": probe_tables(Audit.of(record.configuration["audit"])) if "audit" in record.configuration else [],
         "growth": _growth(ranking),
         **convergence_chart(record, ahead),
         "surprises": [_surprise(record, place) for place in surprises.tolist()],

@@ -14,13 +14,22 @@ import typer
 from comparo.analysis.own_family import OwnFamily, families_of, own_family
 from comparo.cli.criteria_output import answers_to, check_criterion, criteria_in, print_criteria_fit
 from comparo.cli.flags import names_in
-from comparo.cli.printing import Format, print_board, print_columns, print_notes, print_ranking, print_text, say
+from comparo.cli.printing import (
+    Format,
+    print_board,
+    print_columns,
+    print_moved,
+    print_notes,
+    print_ranking,
+    print_text,
+    say,
+)
 from comparo.cli.settings import command_line
 from comparo.data.columns import as_number, shown
 from comparo.data.comparisons import Comparisons
 from comparo.data.control_terms import Numbers, columns_in
 from comparo.data.items import Items
-from comparo.data.joining import read_several
+from comparo.data.joining import join, read_parts, read_several
 from comparo.data.reading import read_columns
 from comparo.data.run_folder import database_of
 from comparo.data.writing import csv_text
@@ -33,9 +42,11 @@ from comparo.ranking.grouping import group_codes
 from comparo.ranking.leaderboard import Over
 from comparo.ranking.powered import Powered, powered
 from comparo.ranking.ranking import Ranking
+from comparo.ranking.tabular import json_rows
 from comparo.ranking.votes import rank_votes, shared_ids, with_votes
 from comparo.run.audit_card import audited_terms, check_audited
 from comparo.run.fit_policy import Fitting
+from comparo.run.linking import link
 from comparo.run.store import read_configuration, stored_items
 
 
@@ -58,6 +69,7 @@ def fit_command(
     family: list[str] | None = None,
     anchors: Path | None = None,
     grades: str | None = None,
+    linked_to: Annotated[Path | None, typer.Option("--link")] = None,
     these: bool = False,
     level: float = 0.95,
     top: Annotated[int | None, typer.Option(min=1)] = None,
@@ -111,6 +123,8 @@ def fit_command(
         contexts, context_id: every text gets a score on their scale, with its interval (docs/grades.md).
     grades : Cut points on the scale of --anchors, 'A>=85, B>=70', or shares of the texts, 'A:10%, B:25%': the grade of
         each text, and the probability of each.
+    linked_to : Another run or file of comparisons, with some of the same texts: all are ranked together on its scale,
+        by mixed unless --method says otherwise; common texts that moved are named (docs/grades.md).
     these : For --leaderboard and --powered: intervals for these contexts only. Default: for all contexts that could
         have been drawn.
     level : Coverage of the intervals low to high, and what separates tiers.
@@ -148,19 +162,30 @@ def fit_command(
         return
     if report is not None:
         _check_page(report)
+    if linked_to is not None and (votes or leaderboard or is_grouped or control or voice or criterion):
+        raise ValueError(
+            "--link ranks whole runs: leave --votes, --leaderboard, --groups, --control, --voice and --criterion out"
+        )
     criteria = criteria_in(files)
     given = {"report": report, "votes": votes, "leaderboard": leaderboard, "anchors": anchors, "grades": grades}
+    given |= {"link": linked_to}
     check_criterion(files[0], criteria, criterion, voice, [name for name, value in given.items() if value])
     if leaderboard and method not in (None, "mixed", "panel"):
         raise ValueError(
             f"--leaderboard is made by mixed or panel, not by {method}; leave --method or --leaderboard out"
         )
     chosen = _chosen(files, voice) if criterion is None else answers_to(files[0], criterion)
+    both = there = None
+    if linked_to is not None:
+        both, there = _joined(files, linked_to), read_several([linked_to])
     if family and (is_grouped or not leaderboard):
         raise ValueError("--family belongs to --leaderboard, where the items are systems: without --groups")
     is_plain = not (prior or bias or people or control)
-    are_votes = is_plain and method in (None, "mixed") and chosen.voted and chosen.hard
-    method = "mixed" if are_votes else method or _usual(files, chosen, prior)
+    are_votes = (
+        is_plain and method in (None, "mixed") and all(one.voted and one.hard for one in (chosen, both or chosen))
+    )
+    usual: Method | None = "mixed" if are_votes or linked_to is not None else None
+    method = method or usual or _usual(files, chosen, prior)
     estimates = method in ("mixed", "panel") or prior == "estimated"
     if is_grouped and not (estimates or leaderboard):
         raise ValueError("--groups belongs to --method mixed or panel, or to --leaderboard; add one of them")
@@ -186,7 +211,10 @@ def fit_command(
     if are_votes:
         own = shared_ids(chosen) if _folder(files) is None else _own_groups(files)
         fitted = partial(rank_votes, groups=groups or own, level=level)
-    ranking = fitted(chosen)
+    linked = None
+    if both is not None and there is not None:
+        linked = link(chosen, there, both, fitted, has_groups=estimates)
+    ranking = fitted(chosen) if linked is None else linked.ranking
     if votes:
         ranking = with_votes(ranking, read_several(votes))
     if leaderboard:
@@ -197,9 +225,20 @@ def fit_command(
         if family:
             _print_families(own_family(chosen, _families(family, chosen), level=level), output)
     scaled = None
-    if anchors is not None or grades is not None:
-        scaled = ranking.on_scale({} if anchors is None else _anchors(anchors, ranking), grades)
-    print_ranking(scaled or ranking, output, top)
+    known = (
+        _stored_anchors([*files, *filter(None, [linked_to])], ranking)
+        if anchors is None
+        else _anchors(anchors, ranking)
+    )
+    if known or grades is not None:
+        scaled = ranking.on_scale(known, grades)
+    more = None if linked is None else {"link": {"error": linked.error, "common": json_rows(linked.common)}}
+    print_ranking(scaled or ranking, output, top, more)
+    if linked is not None:
+        if output == "table" and ranking.grown is not None:
+            print_moved(ranking, ranking.grown)
+        say(linked.sentence)
+        print_notes(linked.notes)
     if voice or _folder(files) is not None:
         say(_fitted(chosen, files, ranking.method) + (f" to the criterion {criterion}" if criterion else ""))
     print_notes((*ranking.notes, *(board.notes if leaderboard else ()), *(scaled.notes if scaled else ())))
@@ -213,6 +252,13 @@ def fit_command(
         say(f"Report: {written}")
     for sentence in (*told, *tie_sentences(ranking.ties), *control_sentences(ranking.control)):
         say(sentence)
+
+
+def _joined(files: list[Path], other: Path) -> Comparisons:
+    """The comparisons of both runs; runs of one judge each have a column judge where these differ."""
+    judges = [_only_voice([path]) for path in (*files, other)]
+    is_same = all(names == judges[0] for names in judges)
+    return join(read_parts([*files, other], is_named=not is_same))
 
 
 def _families(given: list[str], data: Comparisons) -> dict[Any, str]:
@@ -270,6 +316,16 @@ def _anchors(path: Path, ranking: Ranking) -> dict[Any, float]:
         if known[key][0] in found:
             raise table.error([row], "id", f"{shown(item)} stands there before; give each anchor one score")
         found[known[key][0]] = score
+    return found
+
+
+def _stored_anchors(files: list[Path], ranking: Ranking) -> dict[Any, float]:
+    """The known scores that run folders hold, of texts that are in the ranking."""
+    found: dict[Any, float] = {}
+    there = {str(key): key for key in ranking}
+    for folder in filter(None, (_folder([path]) for path in files)):
+        of_run = stored_items(folder).anchors
+        found |= {there[str(key)]: value for key, value in of_run.items() if str(key) in there}
     return found
 
 

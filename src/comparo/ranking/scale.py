@@ -190,10 +190,13 @@ class Scaled(Tabular):
 def scaled(ranking: Ranking, anchor: Array, grades: str | None) -> Scaled:
     """The ranking on the scale of `anchor` (n,), NaN for others, with the `grades` that `Grading.of` reads."""
     grading, is_known = None if grades is None else Grading.of(grades), ~np.isnan(anchor)
-    needs_anchors = grading is None or not grading.is_shares or is_known.any()
+    needs_anchors = grading is None or grading.needs_anchors or is_known.any()
     if needs_anchors and len(np.unique(anchor[is_known])) < 2:
         what = "a scale needs" if grading is None else f"grades={grades!r} on the scale of anchors need"
-        raise ValueError(f"{what} two or more `anchors` with different scores; or give `grades` as shares of texts")
+        raise ValueError(
+            f"{what} two or more `anchors` with different scores; or give `grades` as shares of texts, or by "
+            "boundary texts"
+        )
     n = len(ranking)
     score, std, degrees, is_misfit = np.full(n, np.nan), np.full(n, np.nan), np.zeros(n, int), np.zeros(n, bool)
     maps: Columns = {name: np.zeros(0) for name in ("anchors", "intercept", "slope", "curvature", "scatter")}
@@ -241,8 +244,10 @@ def scaled(ranking: Ranking, anchor: Array, grades: str | None) -> Scaled:
     reach = np.where(degrees > 0, std * stdtrit(np.maximum(degrees, 1), (1 + ranking.level) / 2), np.nan)
     grade, near, probability = np.full(n, "", dtype=object), np.full(n, "", dtype=object), np.zeros((n, 0))
     if grading is not None:
-        by_cuts = not grading.is_shares
-        grade, probability = grading.by_cuts(score, std, degrees) if by_cuts else grading.by_shares(ranking)
+        if grading.needs_anchors:
+            grade, probability = grading.by_cuts(score, std, degrees)
+        else:
+            grade, probability = (grading.by_boundaries if grading.boundaries else grading.by_shares)(ranking)
         near = grading.near(grade, probability)
     names = () if grading is None else grading.names
     ends = score - reach, score + reach

@@ -22,6 +22,7 @@ from comparo.model.estimators.poe import Bias
 from comparo.ranking.criteria_ranking import expected
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.ranks import places
+from comparo.ranking.scale import Scaled
 from comparo.report.embed import are_codes, label, snippet
 from comparo.rounding import merge_ties
 from comparo.run.criteria_run import criteria_of
@@ -73,7 +74,8 @@ class Record:
 
     Of all `judgements`, `compared` (K,) are the ranking's comparisons, in the same order. A candidate is a node of the
     ranking's graph: an item of a context. `fitting` fits other comparisons by the same method. `audition` is what
-    `Audition.to_dict` returned, in the folder of an audition.
+    `Audition.to_dict` returned, in the folder of an audition. `graded` are scores on a scale, and grades, where they
+    were asked for.
     """
 
     configuration: Mapping[str, Any]
@@ -83,6 +85,16 @@ class Record:
     fitting: Fitting | Fitted
     source: str | None = None
     audition: Mapping[str, Any] | None = None
+    graded: Scaled | None = None
+
+    @cached_property
+    def scaled(self) -> Scaled | None:
+        """`graded`, else the ranking on the scale of the items' anchors; None where there is neither."""
+        ranked = {*self.ranking}
+        there = {key: value for key, value in self.items.anchors.items() if key in ranked}
+        if self.graded is not None or len({*there.values()}) < 2:
+            return self.graded
+        return self.ranking.on_scale(there)
 
     @property
     def identity(self) -> Mapping[str, Any]:

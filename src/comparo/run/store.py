@@ -29,6 +29,7 @@ import numpy as np
 from comparo.data.items import Items
 from comparo.data.prompts import Question
 from comparo.data.run_folder import (
+    ANCHOR,
     DATABASE,
     SCHEMA,
     VERSION,
@@ -399,8 +400,9 @@ def item_rows(items: Items) -> tuple[list[tuple[str, str | None]], list[tuple[st
     ('null', '"ana"', 'A story.', '{}', None)
     """
     contexts = [encode(label) for label in items.contexts.tolist()]
-    names = list(items.scores)
-    scores = zip(*(items.scores[name].tolist() for name in names), strict=True) if names else repeat((), len(items))
+    known = {**items.scores, **({} if items.anchor is None else {ANCHOR: items.anchor})}
+    names = list(known)
+    scores = zip(*(known[name].tolist() for name in names), strict=True) if names else repeat((), len(items))
     groups = repeat(None, len(items)) if items.group is None else map(encode, items.group.tolist())
     columns = zip(items.context, items.ids.tolist(), map(clean, items.texts), scores, groups, strict=False)
     rows = [

@@ -28,6 +28,7 @@ from comparo.cli.settings import command_line
 from comparo.data.columns import as_number, shown
 from comparo.data.comparisons import Comparisons
 from comparo.data.control_terms import Numbers, columns_in
+from comparo.data.documents import table_workbook
 from comparo.data.items import Items
 from comparo.data.joining import join, read_parts, read_several
 from comparo.data.reading import read_columns
@@ -42,12 +43,15 @@ from comparo.ranking.grouping import group_codes
 from comparo.ranking.leaderboard import Over
 from comparo.ranking.powered import Powered, powered
 from comparo.ranking.ranking import Ranking
+from comparo.ranking.scale import Scaled
 from comparo.ranking.tabular import json_rows
 from comparo.ranking.votes import rank_votes, shared_ids, with_votes
 from comparo.run.audit_card import audited_terms, check_audited
 from comparo.run.fit_policy import Fitting
 from comparo.run.linking import link
 from comparo.run.store import read_configuration, stored_items
+
+LISTS = (".csv", ".xlsx")  # endings of a class list
 
 
 def fit_command(
@@ -121,8 +125,8 @@ def fit_command(
         votes by a system's own family. May be repeated.
     anchors : Texts with known scores, in a file with columns id, score or anchor (blank for others) and, if there are
         contexts, context_id: every text gets a score on their scale, with its interval (docs/grades.md).
-    grades : Cut points on the scale of --anchors, 'A>=85, B>=70', or shares of the texts, 'A:10%, B:25%': the grade of
-        each text, and the probability of each.
+    grades : Cut points on the scale of --anchors, 'A>=85, B>=70'; ids of boundary texts, which just reach a grade,
+        'A>=ana, B>=bo'; or shares of the texts, 'A:10%, B:25%': the grade of each text, and the probability of each.
     linked_to : Another run or file of comparisons, with some of the same texts: all are ranked together on its scale,
         by mixed unless --method says otherwise; common texts that moved are named (docs/grades.md).
     these : For --leaderboard and --powered: intervals for these contexts only. Default: for all contexts that could
@@ -131,7 +135,7 @@ def fit_command(
     top : Print only the best TOP of each context.
     output : How to print the ranking.
     report : Also write a page about the ranking, and how far to trust it, to this .html file: the report of comparo
-        rank, without texts.
+        rank, without texts. With grades or anchors also a class list, .csv or .xlsx.
 
     Examples
     --------
@@ -160,8 +164,9 @@ def fit_command(
             output,
         )
         return
+    held = _stored_anchors([*files, *filter(None, [linked_to])])
     if report is not None:
-        _check_page(report)
+        _check_page(report, bool(held) or grades is not None or anchors is not None)
     if linked_to is not None and (votes or leaderboard or is_grouped or control or voice or criterion):
         raise ValueError(
             "--link ranks whole runs: leave --votes, --leaderboard, --groups, --control, --voice and --criterion out"
@@ -225,11 +230,8 @@ def fit_command(
         if family:
             _print_families(own_family(chosen, _families(family, chosen), level=level), output)
     scaled = None
-    known = (
-        _stored_anchors([*files, *filter(None, [linked_to])], ranking)
-        if anchors is None
-        else _anchors(anchors, ranking)
-    )
+    known = {key: held[str(key)] for key in ranking if str(key) in held}
+    known = known if anchors is None else _anchors(anchors, ranking)
     if known or grades is not None:
         scaled = ranking.on_scale(known, grades)
     more = None if linked is None else {"link": {"error": linked.error, "common": json_rows(linked.common)}}
@@ -248,8 +250,11 @@ def fit_command(
         from comparo.report.record import Fitted, fitted_record
 
         again = Fitted(bias or ("joint" if estimates else None), fitted)
-        written = save_page(report, render(fitted_record(ranking, again, _named(files), command_line(context))))
-        say(f"Report: {written}")
+        record = fitted_record(ranking, again, _named(files), command_line(context))
+        record = replace(record, graded=scaled, feedback=_feedback(files))
+        is_list = report.suffix.lower() in LISTS
+        save_page(report, _class_list(scaled, record.feedback, report) if scaled and is_list else render(record))
+        say(f"Report: {report}")
     for sentence in (*told, *tie_sentences(ranking.ties), *control_sentences(ranking.control)):
         say(sentence)
 
@@ -319,20 +324,34 @@ def _anchors(path: Path, ranking: Ranking) -> dict[Any, float]:
     return found
 
 
-def _stored_anchors(files: list[Path], ranking: Ranking) -> dict[Any, float]:
-    """The known scores that run folders hold, of texts that are in the ranking."""
-    found: dict[Any, float] = {}
-    there = {str(key): key for key in ranking}
-    for folder in filter(None, (_folder([path]) for path in files)):
-        of_run = stored_items(folder).anchors
-        found |= {there[str(key)]: value for key, value in of_run.items() if str(key) in there}
-    return found
+def _stored_anchors(files: list[Path]) -> dict[str, float]:
+    """The known scores that run folders hold, by the label of the text as it is written."""
+    folders = filter(None, (_folder([path]) for path in files))
+    return {str(key): value for folder in folders for key, value in stored_items(folder).anchors.items()}
 
 
-def _check_page(path: Path) -> None:
-    """Whether a page can be written there, before anything is fitted."""
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise ValueError(f"--report {path} is a page: name a file that ends in .html")
+def _feedback(files: list[Path]) -> dict[str, str] | None:
+    """The remarks about texts that the run folder has; None without a folder."""
+    from comparo.report.record import read_feedback
+
+    folder = _folder(files)
+    return None if folder is None else read_feedback(folder)
+
+
+def _class_list(scaled: Scaled, feedback: Mapping[str, str] | None, path: Path) -> str | bytes:
+    """The class list as the ending of `path` says."""
+    columns = scaled.class_list(feedback)
+    if path.suffix.lower() == ".csv":
+        return csv_text(columns)
+    return table_workbook({name: column.tolist() for name, column in columns.items()}, ["feedback"])
+
+
+def _check_page(path: Path, has_list: bool) -> None:
+    """Whether a page or a class list can be written there, before anything is fitted."""
+    if path.suffix.lower() not in (".html", ".htm", *LISTS):
+        raise ValueError(f"--report {path} is a page or a class list: name a file that ends in .html, .csv or .xlsx")
+    if path.suffix.lower() in LISTS and not has_list:
+        raise ValueError(f"--report {path} is a class list, which needs --grades or --anchors; or name a file .html")
     if not path.parent.is_dir():
         raise ValueError(f"--report: the folder {path.parent} does not exist; create it first")
 

@@ -153,6 +153,33 @@ def workbook(columns: Mapping[str, Sequence[str]], wide: Collection[str], answer
     return content.getvalue()
 
 
+def table_workbook(columns: Mapping[str, Sequence[Any]], wide: Collection[str]) -> bytes:
+    """An .xlsx file of a table: numbers as numbers, all else as text and no formula; `wide` columns are wrapped."""
+    if importlib.util.find_spec("xlsxwriter") is None:
+        raise ComparisonsError(f".xlsx needs xlsxwriter: {INSTALL}; or name a file that ends in .csv")
+    import xlsxwriter
+
+    content = io.BytesIO()
+    with xlsxwriter.Workbook(content, {"in_memory": True}) as book:
+        sheet = book.add_worksheet("list")
+        header, wrapped = book.add_format({"bold": True, "bottom": 1}), book.add_format({"text_wrap": True})
+        plain, share = book.add_format({"num_format": "0.0"}), book.add_format({"num_format": "0%"})
+        for place, (name, cells) in enumerate(columns.items()):
+            longest = max(len(str(cell)) for cell in (name, *cells) if not isinstance(cell, float))
+            sheet.set_column(place, place, 60 if name in wide else min(longest + 2, 40))
+            sheet.write_string(0, place, name, header)
+            for row, cell in enumerate(cells, 1):
+                if isinstance(cell, int | float) and cell == cell:
+                    look = share if name.startswith("p") else plain
+                    sheet.write_number(row, place, cell, look if isinstance(cell, float) else None)
+                elif not isinstance(cell, float):
+                    sheet.write_string(row, place, _fitted(str(cell)), wrapped if name in wide else None)
+        sheet.freeze_panes(1, 1)
+        sheet.repeat_rows(0)
+        sheet.fit_to_pages(1, 0)
+    return content.getvalue()
+
+
 def _fitted(cell: str) -> str:
     """The text as a cell holds it: at most `CELL` UTF-16 units."""
     units = cell.encode("utf-16-le", "surrogatepass")

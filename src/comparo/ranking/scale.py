@@ -13,6 +13,7 @@ prediction from y. An anchor is predicted from the others.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -175,6 +176,30 @@ class Scaled(Tabular):
             columns |= {"grade": self.grade, "near": self.near}
             columns |= {f"p_{name}": self.probability[:, place] for place, name in enumerate(self.grades)}
         return self.ranking.to_columns() | self.ranking.table(columns)
+
+    def class_list(self, feedback: Mapping[str, str] | None = None) -> Columns:
+        """A table for a teacher, best first: text, grade and its probability, a near grade, score, interval and rank.
+
+        `feedback` has a remark by the id of a text.
+
+        >>> from comparo import fit
+        >>> found = fit([("a", "b", 0.8), ("b", "c", 0.7)], "mixed").on_scale(grades="good:50%, fair")
+        >>> listed = found.class_list({"a": "Well argued."})
+        >>> [(name, listed[name][0]) for name in ("text", "grade", "near", "feedback")]
+        [('text', 'a'), ('grade', 'good'), ('near', ''), ('feedback', 'Well argued.')]
+        """
+        ranking = self.ranking
+        columns: Columns = {"text": ranking.items}
+        if self.grades:
+            is_own = self.grade[:, None] == np.array(self.grades, dtype=object)
+            own = np.where(is_own.any(axis=1), np.max(np.where(is_own, self.probability, -1.0), axis=1), np.nan)
+            columns |= {"grade": self.grade, "probability": own, "near": self.near}
+        if len(self.maps["anchors"]):
+            columns |= {"score": self.score, "low": self.low, "high": self.high}
+        columns["rank"] = ranking.rank
+        if feedback is not None:
+            columns["feedback"] = np.array([feedback.get(str(item), "") for item in ranking.items], dtype=object)
+        return ranking.table(columns)
 
     def to_json(self) -> str:
         """The JSON of the ranking, with the columns of this table, the maps, and the anchors that do not fit."""

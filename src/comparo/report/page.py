@@ -77,8 +77,8 @@ def shortened(sentences: Sequence[str]) -> list[str]:
     return [label(sentence, SENTENCE) for sentence in sentences]
 
 
-def save_page(path: Path, page: str) -> Path:
-    """Write a page to a file, and return its path; a StoreError where it cannot be written."""
+def save_page(path: Path, page: str | bytes) -> Path:
+    """Write a page or a table to a file, and return its path; a StoreError where it cannot be written."""
     try:
         path.parent.mkdir(exist_ok=True)
         write_text(path, page)
@@ -150,6 +150,7 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "voices": who_judged(record),
         "audition": _auditioned(record.audition) if record.audition else None,
         "growth": _growth(ranking),
+        "graded": _graded(record),
         **convergence_chart(record, ahead),
         "surprises": [_surprise(record, place) for place in surprises.tolist()],
         "lengths": scatter_chart(record.characters, ranking.scores) if np.ptp(record.characters) > 0 else None,
@@ -325,6 +326,20 @@ def shares(p: float) -> str:
     ('75', '99', '100')
     """
     return f"{round(100 * p) if p in (0.0, 1.0) else min(99, max(1, round(100 * p)))}"
+
+
+def _graded(record: Record) -> dict[str, Any] | None:
+    """The class list with the notes on its scale; None where there are neither anchors nor grades."""
+    scaled = record.scaled
+    if scaled is None:
+        return None
+    columns = scaled.class_list(record.feedback)
+    return {
+        "columns": {name: column.tolist() for name, column in columns.items()},
+        "rows": len(columns["text"]),
+        "notes": shortened(scaled.notes),
+        "anchors": int(np.count_nonzero(~np.isnan(scaled.anchor))),
+    }
 
 
 def _growth(ranking: Ranking) -> dict[str, Any] | None:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -166,7 +166,9 @@ def fit_command(
         return
     held = _stored_anchors([*files, *filter(None, [linked_to])])
     if report is not None:
-        _check_page(report, bool(held) or grades is not None or anchors is not None)
+        _check_page(
+            report, filter(None, [*files, linked_to, anchors]), bool(held) or grades is not None or anchors is not None
+        )
     if linked_to is not None and (votes or leaderboard or is_grouped or control or voice or criterion):
         raise ValueError(
             "--link ranks whole runs: leave --votes, --leaderboard, --groups, --control, --voice and --criterion out"
@@ -346,12 +348,16 @@ def _class_list(scaled: Scaled, feedback: Mapping[str, str] | None, path: Path) 
     return table_workbook({name: column.tolist() for name, column in columns.items()}, ["feedback"])
 
 
-def _check_page(path: Path, has_list: bool) -> None:
+def _check_page(path: Path, files: Iterable[Path], has_list: bool) -> None:
     """Whether a page or a class list can be written there, before anything is fitted."""
     if path.suffix.lower() not in (".html", ".htm", *LISTS):
         raise ValueError(f"--report {path} is a page or a class list: name a file that ends in .html, .csv or .xlsx")
     if path.suffix.lower() in LISTS and not has_list:
-        raise ValueError(f"--report {path} is a class list, which needs --grades or --anchors; or name a file .html")
+        raise ValueError(
+            f"--report {path} is a class list, which needs --grades or --anchors; or name a file that ends in .html"
+        )
+    if path.resolve() in (file.resolve() for file in files):
+        raise ValueError(f"--report {path} is a file of comparisons; name another file")
     if not path.parent.is_dir():
         raise ValueError(f"--report: the folder {path.parent} does not exist; create it first")
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from comparo.data.columns import Column, Table, as_number, factorise, is_blank, shown
 from comparo.data.control_terms import COMPUTED, Numbers, Term, columns_in
+from comparo.data.documents import is_image
 from comparo.data.prompts import Question
 from comparo.data.reading import columns_from_objects
 from comparo.data.sources import table_of
@@ -195,6 +196,7 @@ class Items:
         scores: str | Sequence[str] | None = None,
         numbers: Sequence[str] = (),
         old: Items | None = None,
+        has_images: bool = False,
     ) -> Items:
         """Items from any source, every row checked.
 
@@ -212,6 +214,7 @@ class Items:
         are chosen by name from the object `scores` of a row and the columns `score` and `score_…` (all of these if
         None), or are any other columns. `numbers` are columns of numbers that a ranking may hold equal. `old` are the
         items of a run to which these are added: in a context of theirs one item is enough, and needs no text of it.
+        With `has_images`, .png and .jpg files of a folder are items too, for people to read.
 
         >>> rows = [{"story": "Once.", "score_wit": 2}, {"story": "Twice.", "score_wit": None}]
         >>> Items.of(rows, text="story").scores
@@ -220,9 +223,12 @@ class Items:
         if isinstance(data, Items):
             return data
         named = {"id": id, "text": text, "context": context, "context_id": context_id, "group": group}
-        table = table_of(data, header=scores is not None or any(named.values()))
+        table = table_of(data, scores is not None or any(named.values()), has_images)
         column = {role: column_of_role(table, role, name) for role, name in named.items()}
         texts = checked_texts(table, column["text"])
+        if not has_images and (bad := [row for row, text in enumerate(texts) if is_image(text)]):
+            problem = "this is an image, which only people can read: comparo vote shows it; or recognise its text (OCR)"
+            raise table.error(bad, column["id"], problem)
         items = replace(_joined(table, column, old), texts=texts, scores=checked_scores(table, scores))
         anchor = _numbers(table, "anchor", table.columns["anchor"], "anchors") if "anchor" in table.columns else None
         items = replace(items, numbers=checked_numbers(table, numbers), anchor=anchor)

@@ -17,9 +17,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from comparo.analysis.correlations import agreement
+from comparo.analysis.misfit import MOST as DISPUTED
+from comparo.analysis.misfit import disagreements, misfit
 from comparo.errors import StoreError
 from comparo.ranking.display import growth_sentences, moved_columns, new_columns
 from comparo.ranking.ranking import Ranking
+from comparo.ranking.tabular import rows_of
 from comparo.report.advice import Step, advice
 from comparo.report.bounds import pairs_in_order
 from comparo.report.cards import cards
@@ -31,11 +34,13 @@ from comparo.report.measures import agreements, outlook
 from comparo.report.record import SCORES, Record
 from comparo.report.voices_section import who_judged
 from comparo.run.files import write_text
+from comparo.run.fit_policy import Fitting
 from comparo.run.voices import model_sentences
 
 HERE = Path(__file__).parent
 STATIC = 50  # lines of the ranking that are shown without JavaScript
 SURPRISES = 5  # answers
+MISFITS = 10  # texts whose answers fit least
 LISTED = 200  # contexts in the list of them
 NEXT = 3  # candidates that are named beside the best
 EXCERPT = 3000  # characters of a text beside another
@@ -153,6 +158,8 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "graded": _graded(record),
         **convergence_chart(record, ahead),
         "surprises": [_surprise(record, place) for place in surprises.tolist()],
+        "misfits": rows_of(misfit(ranking, "item"), MISFITS),
+        "disagreements": _disagreements(record),
         "lengths": scatter_chart(record.characters, ranking.scores) if np.ptp(record.characters) > 0 else None,
         "people": [
             (each, label(each.name), scatter_chart(each.x, each.y))
@@ -317,6 +324,21 @@ def _surprise(record: Record, place: int) -> dict[str, Any]:
         "context": "" if asked.context is None else record.context_name(asked.context),
         "reply": label(judgement.reply.strip()),
     }
+
+
+def _disagreements(record: Record) -> list[dict[str, Any]]:
+    """The pairs on which people's votes contradict the machine most, with both texts; none where there are no votes."""
+    votes = record.fitting.votes if isinstance(record.fitting, Fitting) else None
+    if votes is None:
+        return []
+    found = []
+    for row in rows_of(disagreements(record.ranking, votes), DISPUTED):
+        context, items = row.get("context"), (row["chosen"], row["other"])
+        texts = [excerpt(record.items.texts[record.items.row(context, item)], EXCERPT) for item in items]
+        sides = [(label(item), item == row["chosen"], *text) for item, text in zip(items, texts, strict=True)]
+        context = "" if context is None else record.context_name(context)
+        found.append({**row, "sides": sides, "context": context, "machine": shares(row["machine"])})
+    return found
 
 
 def shares(p: float) -> str:

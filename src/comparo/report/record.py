@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from comparo.analysis.confidence import expected_spearman
 from comparo.data.comparisons import Comparisons
+from comparo.data.documents import is_image
 from comparo.data.items import Items
 from comparo.data.prompts import Question
 from comparo.data.reading import read_columns
@@ -36,6 +37,7 @@ from comparo.types import Array, LongIndex
 
 AUDITION = "audition.json"  # the result of an audition, in its run folder
 FEEDBACK = "feedback.csv"  # remarks about the texts, in a run folder
+IMAGE = "(an image)"  # in place of the text of an image
 UNNAMED = "not named"  # the judge of comparisons without a column judge
 SCORES = 12  # columns of people's scores that are shown
 SHORT = 30  # characters of a text in a sentence
@@ -278,6 +280,7 @@ def read_record(folder: Path) -> Record:
         )
     configuration, judgements = checked(read_configuration(folder), folder), read_judgements(folder)
     items = stored_items(folder)
+    items = replace(items, texts=tuple(IMAGE if is_image(text) else text for text in items.texts))
     if all(judgement.failed for judgement in judgements):
         tried = f"; {len(judgements)} failed, the last with: {judgements[-1].error}" if judgements else ""
         raise StoreError(f"{folder} holds no answers yet{tried}. Run the same command again to go on")

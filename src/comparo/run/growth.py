@@ -211,7 +211,7 @@ class History:
         """The items of a growth and the answers about them."""
         rows = self._there(growth)
         texts = {row["context"]: row.get("context_text", self.texts.get(row["context"])) for row in rows}
-        items = Items.of(table_of_rows(rows, texts, self.source))
+        items = Items.of(table_of_rows(rows, texts, self.source), has_images=True)
         return State(items, comparisons(self.answers(growth)))
 
     def past(self, growth: int, left_out: int, gone: Collection[Label] = ()) -> Past:

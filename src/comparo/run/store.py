@@ -464,7 +464,7 @@ def stored_items(folder: Path) -> Items:
         raise StoreError(f"{folder} holds no items, so there is nothing to show; run the same command again")
     held = read_configuration(folder).get("control") or {}
     numbers = {name: np.array(values, dtype=float) for name, values in held.items() if values is not None}
-    return replace(Items.of(table), numbers=numbers)
+    return replace(Items.of(table, has_images=True), numbers=numbers)
 
 
 def _stored_configuration(connection: sqlite3.Connection) -> dict[str, Any] | None:

@@ -2,7 +2,8 @@
 
 A predicted score with standard error e and ν degrees of freedom is above a cut point c with the probability
 P(T_ν > (c − score)/e). A text i reaches a grade whose boundary is the text b with the probability
-Φ((s_i − s_b)/√Var(s_i − s_b)). By shares, the probability is that of a rank among the best, from draws of all scores.
+P(s_i > s_b), from draws of the boundary texts in their order; s are posterior means, or made so where a method has no
+prior. By shares, the probability is that of a rank among the best, from draws of all scores.
 """
 
 from __future__ import annotations
@@ -14,15 +15,18 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr
+from scipy.special import ndtr, stdtr
 
 from comparo.data.columns import as_number
-from comparo.ranking.ranks import beats, components, places
+from comparo.ranking.ranks import components, places
 from comparo.types import Array
 
 if TYPE_CHECKING:
     from comparo.ranking.ranking import Ranking
 
+DRAWS = 2000  # of boundary texts: probabilities have a Monte Carlo error of 0.01
+ORDERED = 0.01  # the least share of draws in which boundary texts are in their order
+LEAST = 0.1  # the least reliability of a score that is assumed
 NEAR = 0.2  # another grade is named whose probability is lower by at most this: 0.6 to 0.4 for two
 
 
@@ -134,14 +138,36 @@ class Grading:
             limits = [members[names[members] == name] for name in self.boundaries]
             if not all(map(len, limits)):
                 continue
-            nodes = np.concatenate(limits)
-            variances, at = ranking.std**2, nodes - members[0]
-            shared = 0.0 if block is None else block[:, at]
-            variance = variances[members][:, None] + variances[nodes] - 2 * shared
-            apart = ranking.scores[members][:, None] - ranking.scores[nodes]
-            above[members] = np.maximum.accumulate(beats(apart, variance), axis=1)
-            place[members] = np.sum(np.maximum.accumulate(apart, axis=1) < 0, axis=1)
+            at = np.concatenate(limits) - members[0]
+            above[members], place[members] = self._reached(ranking, members, block, at)
         return np.array([*self.names, ""], dtype=object)[place], _differences(above)
+
+    def _reached(
+        self, ranking: Ranking, members: NDArray[np.intp], block: Array | None, at: NDArray[np.intp]
+    ) -> tuple[Array, NDArray[np.int64]]:
+        """P(each text of a component reaches each grade), (m, G − 1), and the place of its grade, (m,).
+
+        `at` are the boundary texts. That each is better than the next is known, so draws in which they are not count
+        for nothing; given a draw of these, the other scores are normal.
+        """
+        rho, score = _posterior(ranking, members)
+        own = rho * ranking.std[members] ** 2
+        shared = np.zeros((len(members), len(at))) if block is None else rho[:, None] * block[:, at] * rho[at]
+        between = shared[at].copy()
+        between[np.arange(len(at)), np.arange(len(at))] = own[at]
+        rng = np.random.default_rng(0)
+        drawn = rng.multivariate_normal(score[at], between, size=DRAWS, method="eigh")
+        drawn = drawn[np.all(np.diff(drawn, axis=1) < 0, axis=1)]
+        if len(drawn) < ORDERED * DRAWS:
+            names = " and ".join(map(repr, self.boundaries))
+            raise ValueError(f"the boundary texts {names} are not in this order, the best first; check the grades")
+        gain = np.linalg.solve(between + 1e-9 * np.trace(between) * np.eye(len(at)), shared.T)
+        mean = score + (drawn - score[at]) @ gain
+        std = np.sqrt(np.maximum(own - np.sum(shared * gain.T, axis=1), np.finfo(float).tiny))
+        above = np.stack([np.mean(ndtr((mean - limit[:, None]) / std), axis=0) for limit in drawn.T], axis=1)
+        place = np.sum(score[:, None] < drawn.mean(axis=0), axis=1)
+        above[at, np.arange(len(at))], place[at] = 0.5, np.arange(len(at))
+        return above, place
 
     def near(self, grade: NDArray[Any], probability: Array) -> NDArray[Any]:
         """The most probable other grade, where its probability is at most `NEAR` below that of the grade; else "".
@@ -157,6 +183,20 @@ class Grading:
         best = np.argmax(others, axis=1)
         is_near = np.max(others, axis=1) >= own - NEAR  # not where they are NaN
         return np.where(is_near, names[best], "")
+
+
+def _posterior(ranking: Ranking, members: NDArray[np.intp]) -> tuple[Array, Array]:
+    """The reliability ρ of the scores of a component, (m,): 1 for posterior means; and these means ρs.
+
+    An estimate with the error variance v is extreme by chance too: with the variance σ² of true scores, the mean of
+    these is ρs, ρ = σ²/(σ² + v), and their variance ρv.
+    """
+    s, v = ranking.scores[members], ranking.std[members] ** 2
+    if ranking.effects is not None or ranking.panel is not None:
+        return np.ones(len(members)), s
+    spread = max(float(np.var(s) - np.mean(v)), LEAST * float(np.mean(v)), np.finfo(float).tiny)
+    rho = spread / (spread + v)
+    return rho, rho * s
 
 
 def _differences(above: Array) -> Array:

@@ -124,7 +124,6 @@ function ask() {
 
 async function differences() {
   const sides = [...turn.querySelectorAll(".side")], button = document.getElementById("differences");
-  if (!button) return;
   if (!button || busy) return;
   if (plain) {
     sides.forEach((side, k) => { side.innerHTML = plain[k]; });

@@ -24,6 +24,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.ranking.criteria_ranking import expected_answers, in_logits
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import Columns
+from comparo.ranking.votes import find_voted
 from comparo.types import Array
 
 UNLIKELY = 0.05  # the chance that any judge or text that fits is named, as far as the draws can show it (Bonferroni)
@@ -134,7 +135,7 @@ def disagreements(ranking: Ranking, votes: Comparisons, most: int = MOST) -> Col
     ranking
         The machine's ranking, or people's with its help.
     votes
-        People's votes; those about texts that are not in the ranking are left out.
+        People's votes about texts of the ranking.
     most
         The number of pairs.
 
@@ -153,26 +154,23 @@ def disagreements(ranking: Ranking, votes: Comparisons, most: int = MOST) -> Col
     [('b', 'a'), ('c', 'b')]
     """
     judged = ranking.judged
-    known = {label: node for node, label in enumerate(judged.graph.labels(judged.comparisons))}
-    contexts = [None] * len(votes) if votes.contexts is None else votes.contexts[votes.context].tolist()
-    said: dict[tuple[Any, Any, Any], list[float]] = {}
-    ends = (votes.items[column].tolist() for column in (votes.first, votes.second))
-    for context, first, second, p in zip(contexts, *ends, votes.p.tolist(), strict=True):
-        if (context, first) in known and (context, second) in known:
-            is_turned = known[context, first] > known[context, second]
-            key = (context, second, first) if is_turned else (context, first, second)
-            said.setdefault(key, []).append(1 - p if is_turned else p)
+    labels = judged.graph.labels(judged.comparisons)
+    first, second = find_voted(votes, labels)
+    said: dict[tuple[int, int], list[float]] = {}
+    for one, other, p in zip(first.tolist(), second.tolist(), votes.p.tolist(), strict=True):
+        said.setdefault((min(one, other), max(one, other)), []).append(p if one < other else 1 - p)
     rows = []
-    for (context, first, second), given in said.items():
-        share, machine = float(np.mean(given)), judged.probability(first, second, context)
-        if share < 0.5:
-            first, second, share, machine = second, first, 1 - share, 1 - machine
-        if share > 0.5 > machine:
-            rows.append((context, first, second, len(given), share, machine))
+    for pair, given in said.items():
+        share = float(np.mean(given))
+        chosen, other = pair if share > 0.5 else pair[::-1]
+        (context, item), (_, against) = labels[chosen], labels[other]
+        machine = judged.probability(item, against, context)
+        if share != 0.5 and machine < 0.5:
+            rows.append((context, item, against, len(given), max(share, 1 - share), machine))
     rows.sort(key=lambda row: (row[5] - row[4], -row[3]))
     names = ("context", "chosen", "other", "votes", "people", "machine")
     columns = {name: _column([row[place] for row in rows[:most]]) for place, name in enumerate(names)}
-    return {name: columns[name] for name in names[votes.contexts is None :]}
+    return {name: columns[name] for name in names[judged.context is None :]}
 
 
 def _column(values: list[Any]) -> NDArray[Any]:

@@ -200,13 +200,12 @@ def linked(draws: int) -> None:
 
 
 def bounded(draws: int) -> None:
-    """Probabilities of grades by three boundary texts, drawn at random."""
+    """Probabilities of grades by three boundary texts, drawn from the best, the middle and the last 30 of 100."""
     rng, score, found = np.random.default_rng(2), easiness(), []
     for votes in (20, 60):
         for _ in range(draws):
             ranking, truth = draw(score, 100, votes, "mixed", rng)
-            limits = rng.choice(100, 3, replace=False)
-            limits = limits[np.argsort(-truth[limits])]
+            limits = np.argsort(-truth)[rng.integers([5, 35, 65], [35, 65, 95])]
             names = ", ".join(f"{name}>='{ranking.items[node]}'" for name, node in zip("ABC", limits, strict=True))
             scaled, other = ranking.on_scale(grades=f"{names}, D"), np.isin(np.arange(100), limits, invert=True)
             place = np.sum(truth[:, None] < truth[limits], axis=1)

@@ -22,8 +22,8 @@ from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.data.wordings import WORDINGS
 from comparo.judges import Judgement
 from comparo.judges.replay import Replay, load
-from comparo.run.audition import AUTO
 from comparo.run.rank import rank
+from comparo.run.wording_choice import AUTO
 from comparo.types import Array
 
 SETS = (

@@ -25,8 +25,9 @@ from scipy.stats import rankdata
 from benchmarks.people import votes_alone
 from benchmarks.soundness import spread
 from benchmarks.verdict import table
-from comparo import Comparisons, ComparisonsError, powered, with_votes
+from comparo import Comparisons, ComparisonsError, with_votes
 from comparo.methods import quiet_fit
+from comparo.ranking.powered import powered
 
 SPREAD, OWN, APART = 0.7, 0.7, 0.3  # logits: systems' means, texts of a system, the machine's own view of systems
 FIRST, NOISE = 0.4, 0.5  # logits: the machine's bias towards the first, and the noise of its soft answers

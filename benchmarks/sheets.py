@@ -3,7 +3,7 @@
     python -m benchmarks.sheets
 
 Texts have scores with standard deviation 1.5, each person a taste of standard deviation 0.5 and a preference of 0.2 for
-what is shown first, and near ties are called ties. Pairs are shared out as `comparo select --for` shares them, a fifth
+what is shown first, and near ties are called ties. Pairs are shared out as `comparo plan --for` shares them, a fifth
 of them to two people.
 """
 

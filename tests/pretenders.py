@@ -112,3 +112,16 @@ def tiny_model(folder: Path) -> Path:
             model.lm_head.weight[vocabulary[label], 0] = 3.0
     model.save_pretrained(folder)
     return folder
+
+
+class Crowded:
+    """A simulated judge whose letters crowd: its noise, by number of texts, grows with it."""
+
+    name, settings, ahead, lines_up, cacheable = "crowded/soft", {}, 8, True, False
+
+    def __init__(self, judge, noise):
+        self.alone, self.noise = judge, noise
+
+    def judge(self, questions, prompt):
+        for question in questions:
+            yield from replace(self.alone, noise=self.noise[len(question.items)]).judge([question], prompt)

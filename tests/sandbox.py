@@ -126,7 +126,7 @@ class Sandbox:
         elif name == "essays":
             essays(path)
         elif name.startswith("sheets/"):
-            self.call(["select", *self.inputs("essays", page), "--next", "20", "--for", "ana,bo", "--sheet"], name)
+            self.call(["plan", *self.inputs("essays", page), "--next", "20", "--for", "ana,bo", "--sheet"], name)
         elif data := VOTED.get(place) or VOTED.get(name):
             self.vote(["vote", *self.inputs(data, page), "--criterion", "better", "--for", "ana,bo", "--out", name], 12)
         elif command := RUNS.get(place) or RUNS.get(name):

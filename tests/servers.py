@@ -14,6 +14,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
+import pytest
+
+from comparo.data.prompts import Question
+from comparo.errors import JudgeError
+from comparo.judges import Judgement
+
 
 @dataclass(frozen=True)
 class Reply:
@@ -259,3 +265,25 @@ def llama_server(window: int = 4096) -> Iterator[str]:
     server.handle_completions({"prompt": "A", "max_tokens": 1})
     yield f"{server.listening_address}/v1"
     del server
+
+
+def pairs(count: int) -> list[Question]:
+    """So many questions to ask a server."""
+    return [Question(f"a{k}", f"b{k}", None, f"Cats purr {k}.", f"Dogs bark {k}.") for k in range(count)]
+
+
+def error_of(judgements: Sequence[Judgement]) -> str:
+    """Why the one question has no answer: a failed judgement is never a tie."""
+    [judgement] = judgements
+    assert judgement.failed
+    assert math.isnan(judgement.p)
+    assert math.isnan(judgement.mass)
+    return judgement.error
+
+
+def stopped_by(key: str, ask: Callable[[], Any]) -> str:
+    """What a judge says that stops a run, which never has the key in it."""
+    with pytest.raises(JudgeError) as caught:
+        ask()
+    assert key not in str(caught.value)
+    return str(caught.value)

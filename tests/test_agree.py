@@ -14,6 +14,7 @@ from scipy.special import expit
 
 from comparo import agree
 from comparo.analysis.agree import PEOPLE
+from comparo.analysis.agree_text import sections
 from comparo.analysis.judge_votes import Clusters, share_of
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
@@ -328,30 +329,24 @@ def test_the_rank_correlation_with_infinitely_many_votes(texts, votes, contexts)
     population = 6 / np.pi * np.arcsin(0.8 / 2)  # Spearman's correlation of a normal distribution with 0.8
     inside, off = [], []
     for seed in range(40):
-        now = agree(ranked(seed, texts, votes, contexts), ["ana"], draws=1).more[0]
+        now = agree(ranked(seed, texts, votes, contexts), ["ana"], draws=1).ranking[0]
         inside.append(now["correlation_low"] <= population <= now["correlation_high"])
         off.append(now["correlation"] - population)
     assert np.mean(inside) >= 0.88
     assert -0.05 < np.mean(off) < 0.05
 
 
-@pytest.mark.long
-@pytest.mark.statistical
-def test_what_more_votes_would_tell():
-    shrunk, foreseen = [], []
-    for seed in range(30):
-        later = agree(ranked(seed, 40, 260), ["ana"], draws=1).more[2]
-        more = agree(ranked(seed, 40, 1160), ["ana"], draws=1).more[0]
-        for row, widths in ((more, shrunk), (later, foreseen)):
-            widths.append([row[f"{name}_high"] - row[f"{name}_low"] for name in ("accuracy", "correlation")])
-    (accuracy, rank), (accuracy_foreseen, rank_foreseen) = np.mean(shrunk, axis=0), np.mean(foreseen, axis=0)
-    assert rank_foreseen == pytest.approx(rank, rel=0.15)
-    assert accuracy_foreseen == pytest.approx(accuracy, rel=0.15)
+def test_the_rank_correlation_is_a_table_of_its_own():
+    found = agree(ranked(0, 30, 200), ["ana"], draws=1)
+    [section] = [one for one in sections(found) if one.title == "Rank correlation"]
+    row = found.ranking[0]
+    assert section.rows[0][1].startswith(f"{row['correlation']:.3f} ({row['correlation_low']:.3f} to ")
+    assert row["correlation_low"] < row["correlation"] < row["correlation_high"]
 
 
 def test_few_texts_have_no_rank_correlation():
     rows = [{"first": "a", "second": name, "p": 1, "judge": who} for name in "bc" for who in ("ana", "gpt")]
-    assert all(np.isnan(row["correlation"]) for row in agree(rows, ["ana"]).more)
+    assert all(np.isnan(row["correlation"]) for row in agree(rows, ["ana"]).ranking)
 
 
 # What goes wrong
@@ -410,7 +405,7 @@ def test_one_file_or_two_say_the_same(comparo, files):
 def test_tables_for_people_and_for_papers(comparo, files):
     done = comparo("agree", "all.csv", "--people", files, "--items", "texts.jsonl", "--group", "system", "--top", 2)
     assert done.returncode == 0, done.stderr
-    for title in ("Judges against person 0, person 1", "Calibration", "By length", "What more votes would tell"):
+    for title in ("Judges against person 0, person 1", "Calibration", "By length"):
         assert f"{title}\n" in done.stdout
     assert "Most disagreement, by group\n" in done.stdout
     assert f"The row '{PEOPLE}' is the ceiling." in done.stdout

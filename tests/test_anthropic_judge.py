@@ -1,7 +1,5 @@
 """Claude as a judge, against a server that answers as the API reference says."""
 
-import math
-
 import pytest
 
 from claude import MODEL, claude, message, refused, verdict
@@ -11,7 +9,7 @@ from comparo.errors import JudgeError
 from comparo.judges import load_judge
 from comparo.judges.anthropic import load
 from comparo.judges.protocol import Writing
-from servers import Api, Reply
+from servers import Api, Reply, error_of, pairs, stopped_by
 
 KEY = "sk-ant-test-0123456789abcdefghijklmnop"
 PROMPT = criterion_prompt("clearer", kind="Summary")
@@ -24,10 +22,6 @@ def _environment(monkeypatch):
     monkeypatch.delenv("ANTHROPIC_BASE_URL", raising=False)
 
 
-def pairs(count):
-    return [Question(f"a{k}", f"b{k}", None, f"Cats purr {k}.", f"Dogs bark {k}.") for k in range(count)]
-
-
 def judge(api, **options):
     return load("claude-haiku-5-5", base_url=api.url, **({"retries": 0, "timeout": 20.0} | options))
 
@@ -37,18 +31,11 @@ def ask(api, count=1, prompt=PROMPT, **options):
 
 
 def failure(api, **options):
-    """Why the one question has no answer: a failed judgement is never a tie."""
-    [judgement] = ask(api, **options)
-    assert judgement.failed
-    assert math.isnan(judgement.p)
-    return judgement.error
+    return error_of(ask(api, **options))
 
 
 def refusal_of(api, **options):
-    with pytest.raises(JudgeError) as caught:
-        ask(api, **options)
-    assert KEY not in str(caught.value)
-    return str(caught.value)
+    return stopped_by(KEY, lambda: ask(api, **options))
 
 
 # What is sent and read

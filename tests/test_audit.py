@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.special import expit, polygamma
 
 import comparo
-from comparo import Items, audit, fit, load_judge, rank
+from comparo import Items, audit, fit, load_judge, rank, write_report
 from comparo.analysis.probe_effects import moderated, probe_effects
 from comparo.data.control_terms import Term
 from comparo.data.probes import OBEYS, ORIGINAL, PROBES, RIVAL, TWIN, bases_of, probes_for
@@ -298,6 +298,18 @@ def test_a_prior_adds_its_precision_to_that_of_the_answers():
     assert told["coefficient"][0] == pytest.approx(mean, rel=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:the answers contradict")
+@pytest.mark.parametrize("mean", [0.4, 1.0, 3.0])
+def test_a_prior_that_the_answers_contradict_is_named(mean):
+    """By as many errors as the estimate without a prior is from the prior's mean."""
+    rows, length = judged(0, 0.4)
+    flat = controlled(rows, length, "length").control
+    apart = abs(flat["coefficient"][0] - mean) / np.hypot(flat["std"][0], 0.1)
+    notes = [note for note in controlled(rows, length, f"length={mean}±0.1").notes if "contradict" in note]
+    assert len(notes) == (apart > 3)
+    assert all(f" {apart:.0f} errors" in note for note in notes)
+
+
 def test_a_sure_prior_is_a_fixed_coefficient():
     """Scores at equal length with β known are those of the answers less β·x, fitted without a control."""
     rows, length = judged(1, 0.4)
@@ -323,6 +335,9 @@ def test_an_audit_is_the_prior_of_a_run(tmp_path):
     assert table["std"][0] < terms["length"].std
     stored = json.loads((tmp_path / "run" / "run.json").read_text())["control"]
     assert [Term.of(name).name for name in stored] == ["length"]
+    page = write_report(tmp_path / "run").read_text()
+    shown = page[page.index('<section id="audit">') :].partition("</section>")[0]
+    assert f"{found.cards[0].finding('padded').effect:.2f}" in shown
     with pytest.raises(ValueError, match="is an audit of simulated/soft"):
         rank(TEXTS, "better", judge=load_judge("simulated/hard"), control=folder)
 

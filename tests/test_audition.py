@@ -4,7 +4,6 @@ import json
 import math
 import shlex
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from comparo import Comparisons, audition, load_judge, rank
 from comparo.data.items import Items
 from comparo.run.audition import some_items
 from comparo.run.store import read_judgements
+from pretenders import Crowded
 from servers import Api, prefers
 
 QUALITY = {f"story {k}": k / 4 for k in range(24)}
@@ -121,26 +121,12 @@ def test_pairs_are_of_several_contexts_and_connect_their_texts():
     assert some_items(whole, 20, np.random.default_rng(0)).ids.tolist() == whole.ids.tolist()
 
 
-class Crowded:
-    """A judge whose noise grows with the number of texts."""
-
-    name, settings, ahead, lines_up, cacheable = "crowded/soft", {}, 8, True, False
-
-    def __init__(self, noise):
-        self.noise = noise
-
-    def judge(self, questions, prompt):
-        for question in questions:
-            k = len(question.items)
-            yield from replace(voice(), noise=self.noise[k]).judge([question], prompt)
-
-
 @pytest.mark.parametrize(
     ("noise", "best"),
     [({2: 0.7, 4: 0.7}, "line-ups of 4"), pytest.param({2: 0.3, 4: 4.0}, "pairs", marks=pytest.mark.long)],
 )
 def test_pairs_and_line_ups_compare_at_equal_cost(noise, best, tmp_path):
-    judge = Crowded(noise)
+    judge = Crowded(voice(), noise)
     texts = {name: text * 9 for name, text in TEXTS.items()}
     found = audition(texts, "better", judge=judge, lineup=(2, 4), pairs=30, out=tmp_path / "run")
     table = {

@@ -8,8 +8,9 @@ import pytest
 
 from comparo import rank
 from comparo.data.prompts import criterion_prompt
+from comparo.data.wordings import all_wordings
 from comparo.errors import StoreError
-from comparo.run.audition import Trial, all_wordings
+from comparo.run.audition import Trial
 from comparo.run.rank import prepare_rank
 from comparo.run.store import Store, read_configuration, read_judgements
 from servers import Api, prefers

@@ -142,7 +142,7 @@ def test_every_command_that_asks_a_judge_uses_the_cache(run, folder):
         duel = run(folder, ["compare", "0.jsonl", "1.jsonl", "--criterion", "better", *judge, "--format", "json"])
         assert json.loads(duel.stdout)["cached"] == 6
         assert len(prompts(api)) == 132
-        again = run(folder, ["rejudge", "run", *judge])
+        again = run(folder, ["judge", "run", *judge])
         assert again.returncode == 0, again.stderr
         assert len(prompts(api)) == 132
 

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from scipy.special import logit
 
-from comparo import Comparisons, ComparisonsError, calibrate, fit
+from comparo import Comparisons, ComparisonsError, fit
+from comparo.analysis.calibration import calibrate
 from comparo.model.likelihoods import Gaussian
 
 

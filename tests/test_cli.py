@@ -108,19 +108,19 @@ def pairs_of(run):
 def test_the_next_pairs_are_new_and_join_everything(comparo, asked):
     items, answers = asked
     options = ("--asked", answers, "--next", 4, "--strategy", "adaptive", "--orders", "one")
-    pairs = pairs_of(comparo("select", items, *options))
+    pairs = pairs_of(comparo("plan", items, *options))
     assert len(pairs) == 4
     seen = {frozenset(pair) for pair in pairs}
     assert len(seen) == 4
     assert not seen & {frozenset("ab"), frozenset("bc")}
     assert set("de") <= set().union(*seen)
-    assert pairs == pairs_of(comparo("select", items, *options))
-    assert pairs != pairs_of(comparo("select", items, *options, "--seed", 1))
+    assert pairs == pairs_of(comparo("plan", items, *options))
+    assert pairs != pairs_of(comparo("plan", items, *options, "--seed", 1))
 
 
 def test_pairs_as_json_lines_in_both_orders(comparo, asked):
     items, _ = asked
-    run = comparo("select", items, "--next", 4, "--orders", "both", "--strategy", "greedy", "--format", "jsonl")
+    run = comparo("plan", items, "--next", 4, "--orders", "both", "--strategy", "greedy", "--format", "jsonl")
     rows = [json.loads(line) for line in run.stdout.splitlines()]
     assert [row["first"] for row in rows[::2]] == [row["second"] for row in rows[1::2]]
 
@@ -135,7 +135,7 @@ def test_pairs_by_the_contrast_of_texts(comparo, tmp_path):
     rows = [{"id": f"{n}{twin}", "story": text + twin} for n, text in enumerate(texts) for twin in ("", "!")]
     items = tmp_path / "items.jsonl"
     items.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    pairs = pairs_of(comparo("select", items, "--columns", "text=story", "--next", 48))
+    pairs = pairs_of(comparo("plan", items, "--columns", "text=story", "--next", 48))
     assert len({frozenset(pair) for pair in pairs}) == 24
     assert not [pair for pair in pairs if pair[0][0] == pair[1][0]]
 
@@ -144,7 +144,7 @@ def test_pairs_for_every_context(comparo, tmp_path):
     items = tmp_path / "items.jsonl"
     rows = [{"id": name, "context": context} for context in ("x", "y") for name in "abc"]
     items.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    run = comparo("select", items, "--next", 2, "--strategy", "random")
+    run = comparo("plan", items, "--next", 2, "--strategy", "random")
     assert [row["context"] for row in csv.DictReader(io.StringIO(run.stdout))] == ["x", "x", "y", "y"]
 
 
@@ -158,7 +158,7 @@ def test_pairs_for_every_context(comparo, tmp_path):
 )
 def test_pairs_that_cannot_be_had(comparo, asked, arguments, message):
     items, answers = asked
-    run = comparo("select", items, "--asked", answers, *arguments)
+    run = comparo("plan", items, "--asked", answers, *arguments)
     assert run.returncode == 2
     assert re.search(message, run.stderr)
 
@@ -166,6 +166,6 @@ def test_pairs_that_cannot_be_had(comparo, asked, arguments, message):
 def test_an_answer_about_an_unknown_item_is_said(comparo, asked):
     items, answers = asked
     answers.write_text("first,second,p\na,z,0.9\n", encoding="utf-8")
-    run = comparo("select", items, "--asked", answers, "--next", 2)
+    run = comparo("plan", items, "--asked", answers, "--next", 2)
     assert run.returncode == 2
     assert re.search("'z', .*5 items", run.stderr)

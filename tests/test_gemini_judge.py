@@ -1,18 +1,17 @@
 """Gemini as a judge, against a server that answers as the API reference says."""
 
-import math
 import time
 
 import pytest
 
 from comparo.data.criteria_prompt import criteria_prompt
-from comparo.data.prompts import Question, criterion_prompt
+from comparo.data.prompts import criterion_prompt
 from comparo.errors import JudgeError
 from comparo.judges import load_judge
 from comparo.judges.gemini import load
 from comparo.judges.protocol import Writing
 from gemini import MODEL, gemini, likeliest, refused, replies, verdicts
-from servers import Api, Reply
+from servers import Api, Reply, error_of, pairs, stopped_by
 
 KEY = "AIza-test-0123456789abcdefghijklmnop"
 PROMPT = criterion_prompt("clearer", kind="Summary")
@@ -28,10 +27,6 @@ def _environment(monkeypatch):
     monkeypatch.delenv("GOOGLE_GEMINI_BASE_URL", raising=False)
 
 
-def pairs(count):
-    return [Question(f"a{k}", f"b{k}", None, f"Cats purr {k}.", f"Dogs bark {k}.") for k in range(count)]
-
-
 def judge(api, **options):
     return load("gemini-3.8-flash", base_url=api.url.removesuffix("/v1"), **({"retries": 0, "timeout": 20.0} | options))
 
@@ -41,18 +36,11 @@ def ask(api, count=1, **options):
 
 
 def failure(api, **options):
-    """Why the one question has no answer: a failed judgement is never a tie."""
-    [judgement] = ask(api, **options)
-    assert judgement.failed
-    assert math.isnan(judgement.p)
-    return judgement.error
+    return error_of(ask(api, **options))
 
 
 def refusal_of(api, **options):
-    with pytest.raises(JudgeError) as caught:
-        ask(api, **options)
-    assert KEY not in str(caught.value)
-    return str(caught.value)
+    return stopped_by(KEY, lambda: ask(api, **options))
 
 
 # Several criteria

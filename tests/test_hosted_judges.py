@@ -17,7 +17,7 @@ import gemini
 from comparo.data.prompts import Question, Rest, criterion_prompt
 from comparo.errors import JudgeError
 from comparo.judges import load_judge
-from servers import Api, Reply, in_turn, prefers, raw_server, refusal, tokens, words
+from servers import Api, Reply, in_turn, pairs, prefers, raw_server, refusal, tokens, words
 
 KEY = "secret-test-0123456789abcdefghijklmnop"
 PROMPT = criterion_prompt("clearer", kind="Summary")
@@ -123,10 +123,6 @@ def provider(request, monkeypatch):
     for one in PROVIDERS.values():
         monkeypatch.setenv(one.variable, KEY)
     return PROVIDERS[request.param]
-
-
-def pairs(count):
-    return [Question(f"a{k}", f"b{k}", None, f"Cats purr {k}.", f"Dogs bark {k}.") for k in range(count)]
 
 
 def test_the_cost_is_unknown_where_tokens_are_not_counted(provider):

@@ -27,6 +27,7 @@ from comparo.model.tuning import LIMITS
 from comparo.run.lineup_choice import rate
 from comparo.run.repair import repair
 from comparo.selection.lineups import LineupSelector
+from pretenders import Crowded
 from split import one_short
 
 METHODS = ("poe-bt", "poe-g", "avg-prob", "win-ratio", "bt", "mixed")
@@ -408,26 +409,14 @@ def test_what_cannot_be_asked_is_said_first(options, said):
         comparo.rank(TEXTS, **{"criterion": "better", "judge": simulated(), **options})
 
 
-class Crowded:
-    """A judge whose letters crowd: its noise grows with the number of texts."""
-
-    name, settings, ahead, lines_up, cacheable = "crowded/soft", {}, 8, True, False
-
-    def __init__(self, noise):
-        self.noise = noise
-
-    def judge(self, questions, prompt):
-        for question in questions:
-            k = len(question.items)
-            yield from replace(simulated(), noise=self.noise[k]).judge([question], prompt)
-
-
 @pytest.mark.parametrize(
     ("noise", "chosen"),
     one_short([({2: 0.3, 3: 1.5, 4: 2.5, 6: 4.0}, {2}), (dict.fromkeys((2, 3, 4, 6), 0.5), {6})]),
 )
 def test_auto_takes_what_shows_most(noise, chosen, tmp_path):
-    ranking = comparo.rank(TEXTS, "better", judge=Crowded(noise), lineup="auto", budget=320, out=tmp_path / "run")
+    ranking = comparo.rank(
+        TEXTS, "better", judge=Crowded(simulated(), noise), lineup="auto", budget=320, out=tmp_path / "run"
+    )
     lineup = ranking.comparisons.lineup
     size = 2 if lineup is None else int(lineup["size"].max())
     assert size in chosen
@@ -456,7 +445,7 @@ def test_a_budget_of_tokens_counts_what_calls_read():
 
     calls = {}
     for k in (2, 4):
-        judge = Counted(dict.fromkeys((2, 4), 0.5))
+        judge = Counted(simulated(), dict.fromkeys((2, 4), 0.5))
         ranking = comparo.rank(TEXTS, "better", judge=judge, lineup=k, budget="12k tokens")
         rows = ranking.comparisons
         calls[k] = len(rows) if rows.lineup is None else len(np.unique(rows.lineup["answer"]))

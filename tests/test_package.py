@@ -59,7 +59,7 @@ main()"""
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
-@pytest.mark.parametrize("name", one_short(["rank", "fit", "select", "plan", "judge"]))
+@pytest.mark.parametrize("name", one_short(["rank", "fit", "plan", "judge"]))
 def test_a_command_loads_only_what_it_needs_to_start(name):
     loaded = modules_after(f"from comparo.cli.app import load_command; load_command({name!r})")
     assert not loaded & {"scipy.stats", "jinja2", "matplotlib", "pandas", "torch", "ray", "httpx2"}

@@ -30,7 +30,7 @@ def test_a_perfect_judge_has_no_noise():
 
 
 def test_the_calls_are_the_first_that_reach_the_target():
-    found = plan(20, accuracy=0.8, target=0.85, repeats=30, orders="one", seed=np.random.default_rng(0))
+    found = plan(20, accuracy=0.8, target=0.85, draws=30, orders="one", seed=np.random.default_rng(0))
     assert np.all(found.spearman[:-1] < 0.85)
     assert found.spearman[-1] >= 0.85
     assert found.calls == found.to_columns()["calls"][-1] == round(found.per_item[-1] * 20)
@@ -39,20 +39,20 @@ def test_the_calls_are_the_first_that_reach_the_target():
 
 
 def test_where_all_calls_are_not_enough_there_is_no_answer():
-    found = plan(6, accuracy=0.6, target=0.99, repeats=10, orders="one", seed=np.random.default_rng(0))
+    found = plan(6, accuracy=0.6, target=0.99, draws=10, orders="one", seed=np.random.default_rng(0))
     assert found.calls is None
     assert found.to_columns()["calls"][-1] == 15
 
 
 def test_the_same_seed_gives_the_same_plan():
-    one, other = (plan(10, strategy="random", repeats=5, orders="one", seed=np.random.default_rng(3)) for _ in range(2))
+    one, other = (plan(10, strategy="random", draws=5, orders="one", seed=np.random.default_rng(3)) for _ in range(2))
     assert np.array_equal(one.spearman, other.spearman)
 
 
 def reached(calls=6, **how):
     """The mean Spearman correlation after so many calls an item."""
     how = {"accuracy": 0.75, "orders": "one"} | how
-    found = plan(24, target=0.9999, repeats=25, seed=np.random.default_rng(1), effort=Effort((calls,)), **how)
+    found = plan(24, target=0.9999, draws=25, seed=np.random.default_rng(1), effort=Effort((calls,)), **how)
     return found.spearman[np.searchsorted(found.per_item, calls)]
 
 
@@ -68,7 +68,7 @@ def test_better_judges_and_soft_answers_need_fewer_calls():
 @pytest.mark.parametrize("strategy", one_short(["greedy", "random", "adaptive"]))
 @pytest.mark.parametrize("orders", ["one", "both"])
 def test_every_strategy_and_order_gets_better_with_more_calls(strategy, orders):
-    how = {"repeats": 10, "seed": np.random.default_rng(0), "effort": Effort((3, 8))}
+    how = {"draws": 10, "seed": np.random.default_rng(0), "effort": Effort((3, 8))}
     found = plan(17, target=0.999, strategy=strategy, orders=orders, **how)
     assert found.per_item.tolist()[0] == 3
     assert found.spearman[0] + 0.03 < found.spearman[-1]
@@ -76,7 +76,7 @@ def test_every_strategy_and_order_gets_better_with_more_calls(strategy, orders):
 
 @pytest.mark.long
 def test_the_formula_goes_on_where_the_simulation_ends():
-    how = {"accuracy": 0.7, "target": 0.999, "repeats": 20, "orders": "one"}
+    how = {"accuracy": 0.7, "target": 0.999, "draws": 20, "orders": "one"}
     both, one = (
         plan(50, **how, seed=np.random.default_rng(0), effort=Effort((10, 20), calls=calls)) for calls in (20, 10)
     )
@@ -88,7 +88,7 @@ def test_the_formula_goes_on_where_the_simulation_ends():
 
 
 def test_what_is_reached_depends_on_the_calls_an_item_and_hardly_on_the_items():
-    found, how = {}, {"target": 0.999, "strategy": "random", "repeats": 6, "orders": "one"}
+    found, how = {}, {"target": 0.999, "strategy": "random", "draws": 6, "orders": "one"}
     for items in (60, 240):
         found[items] = plan(10_000, **how, seed=np.random.default_rng(0), effort=Effort((5,), items=items))
         assert found[items].to_columns()["calls"].tolist() == [50_000]
@@ -102,7 +102,7 @@ def test_what_is_reached_depends_on_the_calls_an_item_and_hardly_on_the_items():
         ({"accuracy": 0.5}, "accuracy is above 0.5"),
         ({"target": 1.0}, "correlation between 0 and 1"),
         ({"answers": "votes"}, "answers is 'soft' or 'hard'"),
-        ({"repeats": 0}, "repeats is at least 1"),
+        ({"draws": 0}, "draws is at least 1"),
         ({"strategy": "best"}, "strategy is one of"),
     ],
 )
@@ -116,7 +116,7 @@ def comparo(*arguments):
 
 
 def test_the_command_prints_a_table_and_what_it_means():
-    run = comparo(12, "--accuracy", "0.9", "--target", "0.8", "--repeats", "5", "--orders", "one")
+    run = comparo(12, "--accuracy", "0.9", "--target", "0.8", "--draws", "5", "--orders", "one")
     assert (run.exit_code, run.stderr) == (0, "")
     table, _, summary = run.stdout.rstrip().rpartition("\n\n")
     assert table.splitlines()[0].split() == ["per_item", "calls", "spearman", "low", "high"]
@@ -125,10 +125,13 @@ def test_the_command_prints_a_table_and_what_it_means():
 
 
 def test_the_command_prints_json_and_csv_and_says_what_cannot_be():
-    options = "--accuracy", "0.6", "--target", "0.99", "--repeats", "5", "--orders", "one"
+    options = "--accuracy", "0.6", "--target", "0.99", "--draws", "5", "--orders", "one"
     document = json.loads(comparo(6, *options, "--format", "json").stdout)
     assert document["calls"] is None
     assert document["plan"][-1]["calls"] == 15
     assert comparo(6, *options, "--format", "csv").stdout.splitlines()[-1].startswith("2.5,15,0.")
     assert "lower --target" in comparo(6, *options).stdout.splitlines()[-1]
     assert "accuracy is above 0.5" in str(comparo(6, "--accuracy", "1.5").exception)
+    assert "add --next" in str(comparo("essays").exception)
+    assert "--format jsonl is for pairs" in str(comparo(6, "--format", "jsonl").exception)
+    assert "leave --format out" in str(comparo("essays", "--next", 2, "--format", "table").exception)

@@ -9,11 +9,12 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit
 
 from benchmarks.powered import Setting, drawn, outcome
-from comparo import Comparisons, ComparisonsError, powered
+from comparo import Comparisons, ComparisonsError
 from comparo.data.writing import csv_text
 from comparo.model.estimators.prediction_powered import Answers, Cells, fitted
 from comparo.model.estimators.prediction_powered import powered as estimated
 from comparo.model.tuning import WIDE
+from comparo.ranking.powered import powered
 
 
 def answers(rng, groups=4, count=60, clusters=15, soft=False, weighted=False):

@@ -113,7 +113,7 @@ def test_the_command_prints_the_consensus_and_the_agreement(run, tmp_path):
     (tmp_path / "items.jsonl").write_text("\n".join(map(json.dumps, rows)))
     judge = ("--judge", "simulated/soft; scores=wit")
     assert run(tmp_path, ("rank", "items.jsonl", *judge, "--out", "run", "--quiet")).returncode == 0
-    other = ("rejudge", "run", "--judge", "simulated/hard; scores=wit; strength=3")
+    other = ("judge", "run", "--judge", "simulated/hard; scores=wit; strength=3")
     dry = run(tmp_path, (*other, "--dry-run"))
     assert "240 calls at most" in dry.stdout, dry.stderr
     assert not (tmp_path / "run-by-simulated-hard").exists()
@@ -125,3 +125,17 @@ def test_the_command_prints_the_consensus_and_the_agreement(run, tmp_path):
     assert (tmp_path / "run-by-simulated-hard" / "report.html").stat().st_size > 10_000
     wrong = run(tmp_path, (*other, "--judge", "simulated/soft"))
     assert (wrong.returncode, "asks one judge" in wrong.stderr) == (2, True)
+    for wrong, said in (("--criterion", "its own texts"), ("--items", "leave --items out"), ("--format", "table, csv")):
+        refused = run(tmp_path, (*other, wrong, "jsonl"))
+        assert (refused.returncode, said in refused.stderr) == (2, True)
+
+
+def test_the_flags_of_a_run_are_refused_for_pairs_unless_a_settings_file_has_them(run, tmp_path):
+    (tmp_path / "items.jsonl").write_text("\n".join(json.dumps({"id": item, "text": TEXTS[item]}) for item in TEXTS))
+    first, second, *_ = TEXTS
+    (tmp_path / "pairs.csv").write_text(f"first,second\n{first},{second}\n")
+    judge = ("judge", "pairs.csv", "--items", "items.jsonl", "--criterion", "better", "--judge", "simulated/soft")
+    refused = run(tmp_path, (*judge, "--budget", "10"))
+    assert (refused.returncode, "leave --budget out" in refused.stderr) == (2, True)
+    (tmp_path / "comparo.toml").write_text('budget = "5n"\n')
+    assert len(run(tmp_path, judge).stdout.splitlines()) == 2

@@ -99,7 +99,7 @@ def test_positions_are_balanced_for_each_judge():
 
 
 def test_a_sheet_has_both_texts_and_no_cell_is_executed(comparo, essays, tmp_path):
-    done = comparo("select", "essays", "--next", 30, "--for", "ana, bo", "--sheet")
+    done = comparo("plan", "essays", "--next", 30, "--for", "ana, bo", "--sheet")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [f"sheets/{name}.{kind}" for name in ("ana", "bo") for kind in ("csv", "xlsx")]
     assert re.search(r"ana 18, bo 18\..* column winner.* comparo fit sheets/\*\.xlsx", done.stderr)
@@ -129,7 +129,7 @@ def test_a_sheet_has_both_texts_and_no_cell_is_executed(comparo, essays, tmp_pat
 @pytest.mark.parametrize("kind", ["csv", "xlsx"])
 @pytest.mark.usefixtures("essays")
 def test_answers_are_never_overwritten(comparo, tmp_path, kind):
-    order = ("select", "essays", "--next", 10, "--for", "ana,bo", "--sheet")
+    order = ("plan", "essays", "--next", 10, "--for", "ana,bo", "--sheet")
     assert comparo(*order).returncode == 0
     assert comparo(*order, "--seed", 1).returncode == 0  # nothing was filled in
     answers = iter("A     ")
@@ -204,7 +204,7 @@ def test_judges_whose_names_make_no_file():
 @pytest.mark.usefixtures("essays")
 def test_sheets_come_back_filled_in(comparo, tmp_path):
     """Two people fill in .xlsx files in their own way; the second round leaves out what they had."""
-    comparo("select", "essays", "--next", 40, "--for", "ana,bo", "--sheet")
+    comparo("plan", "essays", "--next", 40, "--for", "ana,bo", "--sheet")
     better, luck = {name: number for number, name in enumerate(NAMES)}, random.Random(0)
 
     def answer(row):
@@ -244,14 +244,14 @@ def test_sheets_come_back_filled_in(comparo, tmp_path):
     assert "judges: method" not in one.stderr
 
     asked = [part for path in both for part in ("--asked", path)]
-    later = comparo("select", "essays", "--next", 20, "--for", "ana,bo", *asked, "--out", "later", "--sheet")
+    later = comparo("plan", "essays", "--next", 20, "--for", "ana,bo", *asked, "--out", "later", "--sheet")
     assert later.returncode == 0, later.stderr
     had = {frozenset((row["first"], row["second"])) for row in rows}
     new = [row for name in ("ana", "bo") for row in cells(tmp_path / "later" / f"{name}.xlsx")]
     assert len(new) == 24
     assert not had & {frozenset((row["first"], row["second"])) for row in new}
     left = 12 * 11 // 2 - len(had)
-    many = comparo("select", "essays", "--next", left + 1, "--for", "ana,bo", *asked, "--out", "later", "--sheet")
+    many = comparo("plan", "essays", "--next", left + 1, "--for", "ana,bo", *asked, "--out", "later", "--sheet")
     assert re.search(rf"\b{left + 1} calls .*\b{left}\b", many.stderr)
 
 
@@ -353,7 +353,7 @@ def test_files_that_do_not_go_together(tmp_path, texts, message):
 
 def test_pairs_for_judges_without_a_sheet(comparo, tmp_path):
     written(tmp_path, "items.jsonl", "".join(f'{{"id": {n}, "text": "Text {n}."}}\n' for n in range(6)))
-    done = comparo("select", "items.jsonl", "--next", 10, "--for", "ana,bo", "--twice", 0.5)
+    done = comparo("plan", "items.jsonl", "--next", 10, "--for", "ana,bo", "--twice", 0.5)
     rows = list(csv.DictReader(io.StringIO(done.stdout)))
     assert [row["voter"] for row in rows] == ["ana"] * 8 + ["bo"] * 7 or [row["voter"] for row in rows].count(
         "ana"
@@ -361,7 +361,7 @@ def test_pairs_for_judges_without_a_sheet(comparo, tmp_path):
     assert len(rows) == 15
     answers = "first,second,winner,judge\n" + "".join(f"{a},{b},A,ana\n" for a, b in combinations(range(5), 2))
     written(tmp_path, "answers.csv", answers)  # text where the items have numbers
-    done = comparo("select", "items.jsonl", "--asked", "answers.csv", "--next", 5, "--for", "ana")
+    done = comparo("plan", "items.jsonl", "--asked", "answers.csv", "--next", 5, "--for", "ana")
     assert {row["first"] == "5" or row["second"] == "5" for row in csv.DictReader(io.StringIO(done.stdout))} == {True}
 
 
@@ -376,7 +376,7 @@ def test_pairs_for_judges_without_a_sheet(comparo, tmp_path):
 )
 @pytest.mark.usefixtures("essays")
 def test_sheets_that_cannot_be_had(comparo, tmp_path, arguments, message):
-    done = comparo("select", "essays", "--next", 4, *arguments)
+    done = comparo("plan", "essays", "--next", 4, *arguments)
     assert done.returncode == 2
     assert re.search(message, done.stderr)
     assert not (tmp_path / "sheets").exists()
@@ -386,7 +386,7 @@ def test_sheets_that_cannot_be_had(comparo, tmp_path, arguments, message):
 def test_without_xlsxwriter_there_is_csv(comparo, monkeypatch):
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "xlsxwriter" else found(name))
-    done = comparo("select", "essays", "--next", 4, "--for", "ana", "--sheet")
+    done = comparo("plan", "essays", "--next", 4, "--for", "ana", "--sheet")
     assert done.stdout == "sheets/ana.csv\n"
     assert "[data]" in done.stderr
     assert "comparo fit sheets/*.csv" in done.stderr
@@ -394,7 +394,7 @@ def test_without_xlsxwriter_there_is_csv(comparo, monkeypatch):
 
 def test_items_without_texts_have_sheets_of_names(comparo, tmp_path):
     written(tmp_path, "names.csv", "id\nana\nbo\ncy\n")
-    done = comparo("select", "names.csv", "--next", 2, "--for", "zoe", "--sheet")
+    done = comparo("plan", "names.csv", "--next", 2, "--for", "zoe", "--sheet")
     assert "the items have no texts" in done.stderr
     assert list(cells(tmp_path / "sheets" / "zoe.xlsx")[0]) == ["first", "second", "winner", "voter"]
 

@@ -262,7 +262,7 @@ def test_a_run_is_fitted_and_asked_further_by_its_folder(run, folder):
         done = run(folder, ["fit", path, "--format", "json"])
         assert done.returncode == 0, done.stderr
         assert len(json.loads(done.stdout)["ranking"]) == 6
-    done = run(folder, ["select", "run", "--asked", "run", "--next", "3"])
+    done = run(folder, ["plan", "run", "--asked", "run", "--next", "3"])
     assert len(done.stdout.splitlines()) == 4, done.stderr
     again = run(folder, ["rank", "run", "--judge", "simulated/soft", "--dry-run"])
     assert "6 items" in again.stdout
@@ -273,9 +273,9 @@ def test_pairs_are_chosen_by_columns_of_any_name(run, tmp_path):
     (tmp_path / "items.json").write_text(json.dumps(rows))
     flags = ["--next", "2", "--strategy", "random", "--columns", "id=name"]
     for context in (["--context", "article"], ["--columns", "context_id=article"]):
-        done = run(tmp_path, ["select", "items.json", *flags, *context])
+        done = run(tmp_path, ["plan", "items.json", *flags, *context])
         assert [row["context"] for row in csv.DictReader(io.StringIO(done.stdout))] == ["x", "x", "y", "y"], done.stderr
-    done = run(tmp_path, ["select", "items.json", *flags])
+    done = run(tmp_path, ["plan", "items.json", *flags])
     assert done.returncode == 2
     assert "context with --context" in done.stderr
 
@@ -291,7 +291,7 @@ def test_pairs_are_chosen_by_columns_of_any_name(run, tmp_path):
         (["fit", "nowhere"], "does not exist"),
         (["rank", "nowhere", "--criterion", "x"], "does not exist"),
         (["rank", ".", "--criterion", "x"], "has no .txt, .md, .docx or .pdf files"),
-        (["select", "nowhere", "--next", "2"], "does not exist"),
+        (["plan", "nowhere", "--next", "2"], "does not exist"),
         (["--config", "nowhere.toml", "rank", "items.jsonl"], "nowhere.toml cannot be read"),
     ],
 )

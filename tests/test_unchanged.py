@@ -29,10 +29,12 @@ import pytest
 import comparo as c
 from benchmarks.bt_sigma import bt_sigma
 from comparo import metrics, selection
+from comparo.analysis import calibration
 from comparo.analysis.confidence import expected_spearman, top_probability
 from comparo.cli import main
 from comparo.model.likelihoods import Davidson, Gaussian, StudentT
 from comparo.model.linalg.determinant import design_log_det
+from comparo.ranking import powered as people_powered
 
 STORED = Path(__file__).with_name("unchanged.json.gz")
 SHOWN, NEAR, LESS_NEAR = 3, 1e-8, 1e-6
@@ -294,7 +296,9 @@ over(KINDS, ("new", "these"), name="leaderboard")(
 
 @over(KINDS, ("new", "these"))
 def powered(kind, contexts):
-    found = c.powered(answers(17, 4, 30, kind, share=1.0), answers(17, 4, 30, "hard", share=0.5), contexts=contexts)
+    found = people_powered.powered(
+        answers(17, 4, 30, kind, share=1.0), answers(17, 4, 30, "hard", share=0.5), contexts=contexts
+    )
     numbers = [*found.weight.values(), found.worth, found.matched]
     return {"numbers": numbers, "board": board_of(found.board), "people": board_of(found.people_only)}
 
@@ -324,13 +328,13 @@ def annotators(contexts):
 @over(("isotonic", "binned"), ("constant", "binned"))
 def calibrate(mean, variance):
     rows, scores = answers(18, 12), {f"t{k}": float(score) for k, score in enumerate(truth(18, 12)[0])}
-    expert, p = c.calibrate(rows, scores, mean=mean, variance=variance, bins=5), np.linspace(0.05, 0.95, 7)
+    expert, p = calibration.calibrate(rows, scores, mean=mean, variance=variance, bins=5), np.linspace(0.05, 0.95, 7)
     return fit(rows, method=expert) | {"mean": expert.mean(p), "variance": expert.variance(p)}
 
 
 @over(KINDS, ("random", "adaptive"), ("one", "both"))
 def plan(kind, strategy, orders):
-    found = c.plan(10, 0.8, 0.8, answers=kind, strategy=strategy, orders=orders, repeats=4, bias=0.2, seed=1)
+    found = c.plan(10, 0.8, 0.8, answers=kind, strategy=strategy, orders=orders, draws=4, bias=0.2, seed=1)
     return found.to_columns() | {"calls": found.calls}
 
 
@@ -420,7 +424,7 @@ def imports(source):
     return {"rows": found.comparisons.to_columns(), "items": found.items, "left": found.left_out}
 
 
-NEXT = "select texts.csv --next 8"
+NEXT = "plan texts.csv --next 8"
 COMMANDS = [NEXT, f"{NEXT} --asked rows.csv --strategy adaptive", f"{NEXT} --for ana,bo,cy --seed 3 --format jsonl"]
 COMMANDS += [f"fit rows.csv --method {name} --format csv" for name in ("panel", "mixed --leaderboard")]
 

@@ -369,6 +369,31 @@ def test_an_order_of_three_texts_is_one_vote(texts, tmp_path):
         assert (ana.ballot, ana.texts(), ana.votes) == (number, again, 2)
 
 
+@pytest.mark.parametrize("flags", [["--reasons", ""], []])
+def test_reasons_are_stored_with_a_vote_where_they_are_asked_for(texts, tmp_path, flags):
+    with Server(texts, tmp_path / "run", "--for", "ana", *flags) as server:
+        ana = server.voter("ana")
+        for reason in ("  clearer;\nshort \x1b[31m", "", "x" * 5000):
+            ana.post("vote", ballot=ana.ballot, turn=ana.turn, choice="A", seconds=1.0, reason=reason)
+        wrong = {"ballot": ana.ballot, "turn": 1, "choice": "A", "reason": 3}
+        assert server.request("POST", f"{ana.base}/vote", wrong)[0] == (400 if flags else 200)
+        votes = list(csv.DictReader(io.StringIO(server.request("GET", f"{server.organiser}/votes.csv")[2])))
+    assert [one.p for one in read_judgements(tmp_path / "run")] == [1.0] * len(votes)
+    if not flags:
+        assert "reason" not in votes[0]
+    else:
+        assert votes[0]["reason"].startswith("clearer; short")
+        assert "\x1b" not in votes[0]["reason"]
+        assert [len(vote["reason"]) for vote in votes[1:]] == [0, 600]
+
+
+@pytest.mark.parametrize("reasons", [",".join("abcdefghij"), "x" * 41, "clear; short"])
+def test_reasons_that_do_not_fit_the_page_are_refused(texts, tmp_path, run, reasons):
+    done = run(tmp_path, ["vote", str(texts), "--criterion", "better", "--no-browser", "--reasons", reasons])
+    assert (done.returncode, "reason" in done.stderr) == (2, True)
+    assert not list(tmp_path.glob("comparo-runs/*"))
+
+
 def test_lineups_are_one_ranking_wherever_they_are_read(texts, tmp_path, run):
     rng = random.Random(0)
     with Server(texts, tmp_path / "run", "--for", "ana,bo", "--lineup", "3", "--twice", "0.5") as server:

@@ -159,6 +159,22 @@ def test_texts_are_put_in_order_by_keys(page, texts, tmp_path):
         assert page.complaints() == []
 
 
+def test_a_vote_may_have_reasons(page, texts, tmp_path):
+    with Server(texts, tmp_path / "run", "--for", "ana", "--reasons", "clearer, better evidence") as server:
+        page.open(address(server, "ana"))
+        for key in "221":
+            page.press(key)
+        page.here().find_element("id", "because").send_keys("ab = 1\n")  # no letter of a reason is a vote
+        page.vote("b")
+        page.vote("a")
+        page.press("2")
+        page.vote("=")
+        assert [one.reply for one in read_judgements(server.out)] == ["B\nclearer; ab = 1", "A", "=\nbetter evidence"]
+        assert page.complaints() == []
+        page.open(address(server, "ana"), 400)
+        assert page.run("return document.documentElement.scrollWidth") <= 400
+
+
 @pytest.mark.long
 def test_skipping_needs_a_reason_and_undo_brings_the_pair_back(page, server):
     page.open(address(server, "ana"))

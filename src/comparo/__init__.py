@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from comparo.analysis.agree import agree as agree
-    from comparo.analysis.calibration import calibrate as calibrate
     from comparo.analysis.reliability import reliability as reliability
     from comparo.data.comparisons import Comparisons as Comparisons
     from comparo.data.imports import import_file as import_file
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from comparo.judges import load_judge as load_judge
     from comparo.methods import fit as fit
     from comparo.ranking.leaderboard import Leaderboard as Leaderboard
-    from comparo.ranking.powered import powered as powered
     from comparo.ranking.ranking import Ranking as Ranking
     from comparo.ranking.votes import with_votes as with_votes
     from comparo.report import write_report as write_report
@@ -42,7 +40,6 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "analysis.agree": "agree",
-    "analysis.calibration": "calibrate",
     "analysis.reliability": "reliability",
     "data.comparisons": "Comparisons",
     "data.imports": "import_file",
@@ -53,7 +50,6 @@ _NAMES = {
     "judges": "Judge Judgement load_judge",
     "methods": "fit",
     "ranking.leaderboard": "Leaderboard",
-    "ranking.powered": "powered",
     "ranking.ranking": "Ranking",
     "ranking.votes": "with_votes",
     "report": "write_report",

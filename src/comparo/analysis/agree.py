@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.analysis.judge_votes import Panel, Row, Share, Votes, more_votes, share_of, without_bias
+from comparo.analysis.judge_votes import Panel, Row, Share, Votes, rank_correlation, share_of, without_bias
 from comparo.data.columns import look_up
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
@@ -29,7 +29,7 @@ from comparo.ranking.tabular import plain
 from comparo.types import Array
 
 PEOPLE = "people among themselves"
-TABLES = ("judges", "confidence", "length", "calibration", "disagreements", "more")
+TABLES = ("judges", "confidence", "length", "calibration", "disagreements", "ranking")
 CONFIDENCE = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # edges of the judge's probability for its choice
 RATIOS = (1.0, 1.1, 1.5, 2.0, np.inf)  # edges of the length of the longer text in lengths of the shorter
 BINS = 10  # of p, for calibration
@@ -47,7 +47,7 @@ class Agreement:
     confidence, length : The accuracy by the judge's confidence, and by how much longer one text is.
     calibration : People's share for the text shown first, in bins of the judge's p.
     disagreements : By person, text, item, group, context and length: the share of votes against the judge.
-    more : The intervals with as many votes, twice and four times as many.
+    ranking : The correlation of the judge's ranking with the one that people would give after infinitely many votes.
     level : The coverage of the intervals.
     """
 
@@ -57,7 +57,7 @@ class Agreement:
     length: list[Row]
     calibration: list[Row]
     disagreements: list[Row]
-    more: list[Row]
+    ranking: list[Row]
     level: float
 
     def to_json(self) -> str:
@@ -128,7 +128,7 @@ def agree(
             "length": () if length is None else by_length(votes, length, level),
             "calibration": curve,
             "disagreements": disagreements(panel, votes, length, group, level),
-            "more": more_votes(panel, judge, accuracy(votes, level), level),
+            "ranking": [rank_correlation(panel, judge, level)],
         }
         for table, rows in parts.items():
             tables[table] += [{"judge": str(panel.name(judge)), **row} for row in rows]

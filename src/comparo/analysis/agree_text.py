@@ -31,8 +31,8 @@ def sections(found: Agreement, top: int = TOP) -> list[Section]:
     >>> sections(agree(rows, ["ana"]))[0].rows[0][:3]
     ['gpt', '1', '1']
     """
-    made = [_judges(found), _confidence(found), _length(found), _calibration(found), *_kinds(found, top), _more(found)]
-    return [section for section in made if section.rows]
+    tables = [_judges(found), _confidence(found), _length(found), _calibration(found), _ranking(found)]
+    return [section for section in (*tables, *_kinds(found, top)) if section.rows]
 
 
 def markdown(found: Agreement, top: int = TOP) -> str:
@@ -121,6 +121,19 @@ def _calibration(found: Agreement) -> Section:
     return Section("Calibration", header, rows, f"Expected calibration error. {errors}.")
 
 
+def _ranking(found: Agreement) -> Section:
+    rows = [
+        [row["judge"], _with_ends(row, "correlation", "correlation_low", "correlation_high"), _number(row["quality"])]
+        for row in found.ranking
+        if math.isfinite(row["correlation"])
+    ]
+    note = (
+        "The first correlation is with the ranking that infinitely many votes would give, the second that of these "
+        "votes' ranking with it."
+    )
+    return Section("Rank correlation", ("judge", "with people", "votes with people"), rows, note)
+
+
 def _kinds(found: Agreement, top: int) -> Iterator[Section]:
     for kind in dict.fromkeys(row["kind"] for row in found.disagreements):
         rows = []
@@ -132,17 +145,3 @@ def _kinds(found: Agreement, top: int) -> Iterator[Section]:
         header = ("judge", kind, "votes", "pairs", "against the judge", "surely more than elsewhere")
         note = f"With at least {LISTED} votes; the intervals hold for all rows of this kind at once."
         yield Section(f"Most disagreement, by {kind}", header, rows, note)
-
-
-def _more(found: Agreement) -> Section:
-    rows = []
-    for row in found.more:
-        ends = [_number(row[f"accuracy_{end}"]) for end in ("low", "high")]
-        rank = _with_ends(row, "correlation", "correlation_low", "correlation_high")
-        rows.append([row["judge"], f"{row['times']}×", str(row["votes"]), " to ".join(ends), rank])
-    header = ("judge", "votes", "decided votes", "accuracy between", "rank correlation")
-    note = (
-        "With m times as many votes, the accuracy has the variance V_texts + V_pairs/m; the rank correlation is with "
-        "the ranking that infinitely many votes would give, tanh(atanh ρ(m) ± z·s)/q(m) (docs/agree.md)."
-    )
-    return Section("What more votes would tell", header, rows, note)

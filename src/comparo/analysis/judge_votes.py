@@ -1,4 +1,4 @@
-"""The votes of people beside the answers of one judge: shares with clustered intervals, and what more votes would add.
+"""The votes of people beside the answers of one judge: shares with clustered intervals, and the rank correlation.
 
 A vote is the verdict of a person on a pair, by the mean of that person's answers; the item with the lower code is the
 first of every pair. The answers of the judge are there as said and without its position bias: logit p + γ for each
@@ -17,26 +17,18 @@ equal, and with Student's t in place of the normal quantile: C − 1 degrees of 
 most N/2 pairs without a common text. N/(N − 2) and N/2 were chosen among seven forms by simulated coverage; at settings
 that played no part in the choice, 95% intervals cover in 93 to 96% of cases (the last ones of tests/test_agree.py).
 
-With m times as many votes, on new pairs of these texts or on new contexts, the variance of the accuracy is
-
-    V(m) = V_texts + V_pairs/m,
-
-V_texts being the covariance of pairs that share a text, which more votes do not change. It is 0 where contexts are the
-clusters, since more votes then come from more contexts, and the interval shrinks with 1/√m.
-
 The rank correlation r of the judge's ranking with the one that people would give after infinitely many votes is
-ρ / q(1): ρ is the correlation with the ranking of the votes there are, and q(m) the expected correlation of people's
-ranking with their own true one after m times as many votes on the same texts (`confidence.expected_spearman`). Then
+ρ / q: ρ is the correlation with the ranking of the votes there are, and q the expected correlation of people's ranking
+with their own true one (`confidence.expected_spearman`). Its interval is
 
-    ρ(m) = r·q(m),    interval of r with m times as many votes = tanh(atanh ρ(m) ± z·s) / q(m),
-    s² = (1 + ρ(m)²/2) / (N − 3)  (Bonett and Wright 2000) for N texts of one context,
+    tanh(atanh ρ ± z·s) / q,    s² = (1 + ρ²/2) / (N − 3)  (Bonett and Wright 2000) for N texts of one context,
 
-or, with several contexts, ρ(m) ± t·(the standard error of the mean over contexts), divided by q(m).
+or, with several contexts, ρ ± t·(the standard error of the mean over contexts), divided by q.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -58,8 +50,7 @@ from comparo.types import Array
 
 Codes = NDArray[np.integer]
 Row = dict[str, Any]  # of a table
-TIMES = (1, 2, 4)
-KNOWN = 0.5  # q(1) below which people's own ranking is mostly noise, and ρ / q would be too
+KNOWN = 0.5  # q below which people's own ranking is mostly noise, and ρ / q would be too
 RANKED = 5  # texts of a context for a correlation: Fisher's transformation needs more than 3
 
 
@@ -67,9 +58,7 @@ RANKED = 5  # texts of a context for a correlation: Fisher's transformation need
 class Share:
     """A share, its interval, the number of observations (votes) and of pairs behind it; NaN where there are none.
 
-    `effective` is the number of independent observations with the same variance, `reach` the number of standard errors
-    from the middle of the interval to its ends, and `lasting` the part of the variance that more votes on the same
-    texts would leave.
+    `effective` is the number of independent observations with the same variance.
     """
 
     value: float
@@ -78,19 +67,11 @@ class Share:
     votes: int
     pairs: int
     effective: float
-    reach: float
-    lasting: float
 
     @property
     def std(self) -> float:
         """The standard error, √(value·(1 − value)/effective)."""
         return float(np.sqrt(self.value * (1 - self.value) / self.effective)) if self.votes else np.nan
-
-    def with_more(self, times: float) -> tuple[float, float]:
-        """The interval that `times` as many votes would give: V(m) = V·(lasting + (1 − lasting)/m)."""
-        if not self.votes:
-            return np.nan, np.nan
-        return wilson(self.value, self.effective / (self.lasting + (1 - self.lasting) / times), self.reach)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,13 +98,12 @@ def share_of(y: Array, clusters: Clusters, level: float = 0.95) -> Share:
     """
     votes = len(y)
     if not votes:
-        return Share(np.nan, np.nan, np.nan, 0, 0, 0.0, np.nan, 0.0)
+        return Share(np.nan, np.nan, np.nan, 0, 0, 0.0)
     value = float(np.mean(y))
     residual = y - value
     pair, pairs = _codes(clusters.pair)
     context, contexts = _codes(clusters.context)
     by_pair = float(np.sum(np.bincount(pair, residual) ** 2))
-    lasting = 0.0
     if contexts >= CONTEXTS:
         square = float(np.sum(np.bincount(context, residual) ** 2)) * contexts / (contexts - 1)
         freedom = contexts - 1.0
@@ -131,13 +111,12 @@ def share_of(y: Array, clusters: Clusters, level: float = 0.95) -> Share:
         text, texts = _codes(np.concatenate([clusters.first, clusters.second]))
         sums = np.bincount(text, np.concatenate([residual, residual]))
         total = max(float(np.sum(sums**2)) - by_pair, by_pair)
-        lasting = 1 - by_pair / total if total > 1e-12 else 0.0
         square = total * texts / max(texts - 2, 1)
         freedom = texts / 2
     independent = float(value * (1 - value) * votes**2 / square) if square > 1e-12 else np.inf
     effective = min(independent, votes if square > 1e-12 else pairs)
     reach = float(stdtrit(freedom, (1 + level) / 2))
-    return Share(value, *wilson(value, effective, reach), votes, pairs, effective, reach, lasting)
+    return Share(value, *wilson(value, effective, reach), votes, pairs, effective)
 
 
 def _codes(labels: Codes) -> tuple[NDArray[np.intp], int]:
@@ -293,26 +272,22 @@ def without_bias(comparisons: Comparisons, judges: NDArray[np.int64]) -> Compari
     return replace(comparisons, p=p)
 
 
-def more_votes(panel: Panel, judge: int, accuracy: Share, level: float) -> Iterator[Row]:
-    """The intervals of the accuracy and of the rank correlation with as many votes, twice and four times as many.
+def rank_correlation(panel: Panel, judge: int, level: float) -> Row:
+    """The correlation of the judge's ranking with people's after infinitely many votes, its interval, and q.
 
     Items that are in several contexts, such as systems that answer many questions, are ranked over all contexts.
     Contexts of fewer than 5 texts, or whose pairs do not connect all texts, have no rank correlation;
-    nor is there one where q(1) is below ½, since people's own ranking is then mostly noise.
+    nor is there one where q is below ½, since people's own ranking is then mostly noise.
     """
     quality, correlations, texts = _ranked(panel, judge)
-    for times, q in zip(TIMES, quality, strict=True):
-        ends = accuracy.with_more(times)
-        found = mean_known(correlations) / quality[0] if quality[0] >= KNOWN else np.nan
-        expected = float(np.clip(found * q, -0.999, 0.999))
-        low, high = np.clip(np.array(_reach(expected, correlations, texts, level)) / q, -1.0, 1.0).tolist()
-        rank = {"correlation": float(np.clip(found, -1, 1)), "correlation_low": low, "correlation_high": high}
-        row = {"times": times, "votes": times * accuracy.votes}
-        yield {**row, "accuracy_low": ends[0], "accuracy_high": ends[1], **rank, "quality": q}
+    observed = mean_known(correlations) if quality >= KNOWN else np.nan
+    ends = _reach(float(np.clip(observed, -0.999, 0.999)), correlations, texts, level)
+    found, low, high = np.clip(np.array([observed, *ends]) / quality, -1.0, 1.0).tolist()
+    return {"correlation": found, "correlation_low": low, "correlation_high": high, "quality": quality}
 
 
-def _ranked(panel: Panel, judge: int) -> tuple[list[float], Array, int]:
-    """q(m) of people's ranking, the rank correlation of each context, (C,), and the number of texts of a context."""
+def _ranked(panel: Panel, judge: int) -> tuple[float, Array, int]:
+    """q of people's ranking, the rank correlation of each context, (C,), and the number of texts of a context."""
     data, both = panel.comparisons, panel.pair_keys()
     person = np.isin(data.judged_by, panel.people)
     shared = np.intersect1d(both[person], both[data.judged_by == judge])
@@ -323,8 +298,8 @@ def _ranked(panel: Panel, judge: int) -> tuple[list[float], Array, int]:
     parts = np.unique(graph.position * np.int64(graph.nodes) + ranking.component) // graph.nodes
     large &= np.bincount(parts, minlength=graph.contexts) == 1  # what is not connected has no order
     if not large.any():
-        return [np.nan] * len(TIMES), np.full(1, np.nan), 0
-    quality = [float(np.nanmean(expected_spearman(ranking, times - 1.0)[large])) for times in TIMES]
+        return np.nan, np.full(1, np.nan), 0
+    quality = float(np.nanmean(expected_spearman(ranking)[large]))
     correlations = spearman_within(aligned(judged, ranking), ranking.scores, graph.position, graph.contexts)[large]
     return quality, correlations, int(np.max(np.bincount(graph.position)))
 
@@ -334,13 +309,13 @@ def _pooled(comparisons: Comparisons) -> Comparisons:
     return comparisons if shared_ids(comparisons) is None else replace(comparisons, contexts=None, context=None)
 
 
-def _reach(expected: float, correlations: Array, texts: int, level: float) -> tuple[float, float]:
-    """The ends of a correlation that is expected to be observed; NaN where it is unknown."""
-    if not np.isfinite(expected):
+def _reach(observed: float, correlations: Array, texts: int, level: float) -> tuple[float, float]:
+    """The ends of the interval of an observed correlation; NaN where it is unknown."""
+    if not np.isfinite(observed):
         return np.nan, np.nan
     known = correlations[np.isfinite(correlations)]
     if len(known) > 1:
         reach = float(stdtrit(len(known) - 1, (1 + level) / 2) * np.std(known, ddof=1) / np.sqrt(len(known)))
-        return expected - reach, expected + reach
-    error = float(ndtri((1 + level) / 2) * np.sqrt((1 + expected**2 / 2) / (texts - 3)))
-    return float(np.tanh(np.arctanh(expected) - error)), float(np.tanh(np.arctanh(expected) + error))
+        return observed - reach, observed + reach
+    error = float(ndtri((1 + level) / 2) * np.sqrt((1 + observed**2 / 2) / (texts - 3)))
+    return float(np.tanh(np.arctanh(observed) - error)), float(np.tanh(np.arctanh(observed) + error))

@@ -33,8 +33,8 @@ def agree_command(
     """A judge against people on the same pairs.
 
     Prints how often they agree where both decided, κ and α, how often people agree with each other (the ceiling), the
-    accuracy by confidence and by length, calibration, the texts on which they disagree most, and what more votes would
-    add.
+    accuracy by confidence and by length, calibration, the correlation of the rankings, and the texts on which they
+    disagree most.
 
     Parameters
     ----------

@@ -17,7 +17,8 @@ from comparo.cli.printing import cost_words, print_notes, print_table, print_tex
 from comparo.cli.settings import command_line
 from comparo.data.lineups import MOST
 from comparo.data.writing import csv_text
-from comparo.run.audition import PAIRS, Audition, prepare_audition, resized
+from comparo.run.audition import PAIRS, prepare_audition, resized
+from comparo.run.audition_table import Audition
 from comparo.run.budget import paid_and_spent
 from comparo.run.files import write_text
 from comparo.run.plan import Storage

@@ -17,7 +17,8 @@ from comparo.data.sanitize import visible
 from comparo.report import write_report
 from comparo.report.compare_page import RESULT
 from comparo.report.record import run_record
-from comparo.run.compare import Duel, prepare_compare
+from comparo.run.compare import prepare_compare
+from comparo.run.duel import Duel
 from comparo.run.files import write_text
 from comparo.run.task import DEFAULT_LEAST_MASS
 

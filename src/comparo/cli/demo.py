@@ -16,7 +16,8 @@ from comparo.cli.finishing import Shown, complete, rank_by
 from comparo.data.items import Items
 from comparo.data.wordings import PAPER_WORDING
 from comparo.judges import load_judge
-from comparo.run.audition import BLIND, FEWEST, Audition, prepare_audition
+from comparo.run.audition import FEWEST, prepare_audition
+from comparo.run.audition_table import BLIND, Audition
 from comparo.run.folders import ROOT
 from comparo.run.plan import Storage
 from comparo.run.rank import prepare_rank

@@ -29,27 +29,25 @@ from comparo.ranking.criteria_ranking import CriteriaRanking
 from comparo.ranking.display import control_sentences, tie_sentences
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import unexplained_flips
-from comparo.run.audition import AutoPlan, Trial
+from comparo.run.audition import Trial
 from comparo.run.budget import dollars
 from comparo.run.criteria_run import CriteriaRun
 from comparo.run.lineup_choice import LineupPlan
 from comparo.run.loop import Run
-from comparo.run.plan import (
-    Plan,
-    check_words,
+from comparo.run.plan import Plan, first_question, remember_probes
+from comparo.run.plan_text import (
     equal_words,
     expense_words,
-    first_question,
     given_words,
     longest_prompt_words,
     price_sentences,
-    remember_probes,
 )
 from comparo.run.progress import Watch
 from comparo.run.resume import growth_sentence
 from comparo.run.scheduling import stop_sentence
 from comparo.run.task import Task
 from comparo.run.voices import tokens_sentence
+from comparo.run.wording_choice import AutoPlan
 
 Result = TypeVar("Result", covariant=True)
 BEGIN = ("local", "hf", "vllm")  # providers whose models always go on with an answer that was begun
@@ -73,7 +71,13 @@ def print_plan(plan: Plan) -> None:
         console.print(sentence)
     calls = f"{expense.calls:,} calls at most{given_words(task) if task.growth is None else ' now'}"
     remember_probes(task.judges, None if plan.storage.fresh else plan.folder)
-    sentences = [f"{calls}, {expense_words(task)}", check_words(plan), equal_words(task), longest_prompt_words(task)]
+    checks = plan.check_calls
+    sentences = [
+        f"{calls}, {expense_words(task)}",
+        f"at most {checks} calls more check that the judge still answers as before" if checks else "",
+        equal_words(task),
+        longest_prompt_words(task),
+    ]
     sentences += [task.injections, *price_sentences(task.judges)]
     sentences = [in_flags(sentence, FLAGS.get()) for sentence in sentences]
     if (question := first_question(task)) is not None:

@@ -46,7 +46,7 @@ from comparo.ranking.ranking import Ranking
 from comparo.ranking.scale import Scaled
 from comparo.ranking.tabular import json_rows
 from comparo.ranking.votes import rank_votes, shared_ids, with_votes
-from comparo.run.audit_card import audited_terms, check_audited
+from comparo.run.audit_card import audited, audited_terms
 from comparo.run.fit_policy import Fitting
 from comparo.run.linking import link
 from comparo.run.store import read_configuration, stored_items
@@ -198,7 +198,7 @@ def fit_command(
         raise ValueError("--groups belongs to --method mixed or panel, or to --leaderboard; add one of them")
     if control and (folder := _folder(files)) is not None:
         configuration = read_configuration(folder)
-        check_audited(control, [(configuration["identity"]["judge"], configuration.get("wording"))])
+        audited(control, [(configuration["identity"]["judge"], configuration.get("wording"))])
     control = [*audited_terms(control or ())]
     texts = _texts(files, items, control, is_grouped)
     groups = _groups(texts) if is_grouped and texts is not None else None

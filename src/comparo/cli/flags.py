@@ -13,10 +13,9 @@ from comparo.cli.settings import ROLES
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt
 from comparo.data.run_folder import DATABASE, database_of
-from comparo.data.wordings import DEFAULT_WORDING, WORDINGS
+from comparo.data.wordings import DEFAULT_WORDING, WORDINGS, all_wordings
 from comparo.judges import parse_judge
 from comparo.judges.batches import WINDOW
-from comparo.run.audition import all_wordings
 from comparo.run.batch import Mode
 from comparo.run.voices import make_prompt
 

@@ -1,7 +1,9 @@
-"""comparo judge: judgements of pairs, written as they come, for those who only want these."""
+"""comparo judge: judgements of pairs, written as they come; or the pairs of a run put to another judge."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from statistics import fmean
@@ -9,25 +11,52 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from comparo.cli.flags import ColumnFlags, QuestionFlags
+from comparo.cli.finishing import Shown, complete, print_plan, print_result
+from comparo.cli.flags import ColumnFlags, QuestionFlags, run_folder
 from comparo.cli.judge_flags import JudgeFlags
 from comparo.cli.printing import Console, cost_words, print_text, say
 from comparo.cli.progress import watched
+from comparo.cli.settings import command_line, name_of, options_of
 from comparo.data.columns import Table
 from comparo.data.documents import csv_line
 from comparo.data.injection import injection_sentence
 from comparo.data.items import Items
 from comparo.data.prompts import Question
 from comparo.data.reading import read_columns
+from comparo.data.run_folder import database_of
 from comparo.errors import ComparisonsError, JudgeError
 from comparo.judges import Judgement
 from comparo.run.budget import PROBES, dollars, paid_and_spent
 from comparo.run.plan import probe_judges
 from comparo.run.progress import Progress
+from comparo.run.rejudge import Rejudged, prepare_rejudge
+from comparo.run.store import stored_items
 from comparo.run.voices import count_cached
 
 LABELS = ("context", "first", "second")
+OF_A_RUN = ("budget", "dry_run", "out", "top", "quiet")
+OF_PAIRS = ("items", "criterion", "prompt", "kind", "heading", "context_column", "columns")
 Key = tuple[Any, Any, Any]
+
+
+@dataclass(frozen=True)
+class AgainFlags:
+    """Where the pairs are those of a run.
+
+    Parameters
+    ----------
+    budget : How many of the run's questions to ask, in their order: 500, 5n (five per item), 50% or $2.50.
+    dry_run : Say calls, tokens and price, and ask nothing.
+    out : The new run folder. Default: beside that of the run, named after the judge.
+    top : Print only the best TOP of each context.
+    quiet : Nothing on stderr but errors.
+    """
+
+    budget: str = "100%"
+    dry_run: bool = False
+    out: Path | None = None
+    top: Annotated[int | None, typer.Option(min=1)] = None
+    quiet: Annotated[bool, typer.Option("--quiet", "-q")] = False
 
 
 def judge_command(
@@ -39,36 +68,53 @@ def judge_command(
     asked: JudgeFlags,
     question: QuestionFlags,
     columns: ColumnFlags,
-    output: Annotated[Literal["csv", "jsonl"], typer.Option("--format")] = "csv",
+    again: AgainFlags,
+    output: Annotated[Literal["csv", "jsonl", "table", "json"] | None, typer.Option("--format")] = None,
 ) -> None:
-    """Judgements of pairs of texts, one a line, as they come.
+    """Judgements of pairs of texts, one a line, as they come; or the pairs of a run put to another judge.
 
     p is the probability that the first is better, mass how much of the model's probability lay on the two labels. A
     judgement that failed has an error and no p. `comparo fit` reads what this prints. Answers are cached: the same
     command again asks for those that are missing only.
 
+    Of a run folder, the question is that of the run: prints the consensus of both judges, and how far their rankings
+    agree. A new folder holds the answers of both, and that of the run is left as it is. The same command continues one
+    that was stopped, and asks what was added to the run since.
+
     Parameters
     ----------
     pairs : The pairs: CSV, TSV, JSONL, JSON, Parquet or .xlsx with columns first, second (and context), as `comparo
-        select` prints.
+        plan --next` prints; or a run folder, such as comparo-runs/TIME-NAME.
     items : The texts: JSONL, JSON, CSV, TSV, Parquet, .xlsx, a folder of .txt or .md files or a run folder; columns id,
         text (and context).
     is_probed : Instead: what the model can do as a judge, by about five small calls: log-probabilities, structured
         output, effort. A run asks one such question of its own accord.
-    output : How to print the judgements.
+    output : csv or jsonl for judgements; table, csv or json for the consensus of a run. Default: csv, and table
 
     Examples
     --------
     `comparo judge pairs.csv --items stories.jsonl --criterion 'more surprising' --kind Story > judged.csv`; `comparo
-    judge --probe --judge openai/qwen --base-url http://localhost:8000/v1`
+    judge comparo-runs/20260301-120000-stories --judge openai/gpt-6-luna --dry-run`; `comparo judge --probe --judge
+    openai/qwen --base-url http://localhost:8000/v1`
     """
     if is_probed:
         _probe(asked, context)
         return
-    if pairs is None or items is None:
-        raise ValueError("comparo judge needs the pairs and --items, the file of their texts; or --probe")
     if len(asked.judges) > 1 or len(question.wording or ()) > 1:
         raise ValueError("comparo judge asks one judge in one wording; give one --judge and one --wording")
+    if pairs is not None and database_of(pairs) is not None:
+        _refuse(context, OF_PAIRS, f"{pairs} is a run, which has its own texts and question")
+        if output == "jsonl":
+            raise ValueError("the consensus of a run is printed as table, csv or json; choose one of them by --format")
+        shown = Shown(again.top, output or "table", again.quiet)
+        _judge_again(run_folder(pairs), asked, question, again, shown, context)
+        return
+    if pairs is None or items is None:
+        raise ValueError("comparo judge needs the pairs and --items, the file of their texts; or a run; or --probe")
+    _refuse(context, OF_A_RUN, f"{pairs} is not a run folder")
+    if output in ("table", "json"):
+        raise ValueError("judgements are printed as csv or jsonl; choose one of them by --format")
+    is_csv = output != "jsonl"
     texts = columns.read(items)
     (prompt,) = question.make(texts, columns, asked.reader)
     if flagged := injection_sentence(texts, prompt):
@@ -78,12 +124,12 @@ def judge_command(
     header = list(Judgement(Question("", ""), error="").row())[0 if names.has_contexts else 1 :]
     (judge,) = asked.make(texts, context)
     probes = probe_judges([judge]) if open_pairs else []
-    if output == "csv":
+    if is_csv:
         print_text(csv_line(header))
     done, progress = list[Judgement](), Progress(len(open_pairs))
     with watched(Console(stderr=True)) as show:
         for judgement in judge.judge(iter(open_pairs), prompt):
-            print_text(line(judgement.row(), header, output == "csv"))
+            print_text(line(judgement.row(), header, is_csv))
             done.append(judgement)
             progress.asked += 1
             progress.failed += judgement.failed
@@ -92,6 +138,39 @@ def judge_command(
             if show is not None:
                 show(progress)
     _summarise(done, {PROBES: probes})
+
+
+def _refuse(context: typer.Context, names: Sequence[str], why: str) -> None:
+    """Refuse flags that were typed; those of a settings file are for all commands."""
+    for option in options_of(context.command):
+        source = context.get_parameter_source(str(option.name))
+        if option.name in names and source is not None and source.name == "COMMANDLINE":
+            raise ValueError(f"{why}; leave --{name_of(option)} out")
+
+
+def _judge_again(
+    run: Path, asked: JudgeFlags, question: QuestionFlags, again: AgainFlags, shown: Shown, context: typer.Context
+) -> None:
+    """Put the pairs of a run to another judge, and print the consensus and how far both agree."""
+    (judge,) = asked.make(stored_items(run), context)
+    wording, notes = next(iter(question.wording or ()), None), {"command": command_line(context)}
+    plan = prepare_rejudge(run, judge, wording=wording, budget=again.budget, out=again.out, notes=notes)
+    if again.dry_run:
+        print_plan(plan.base)
+        return
+    found = complete(plan, shown.console, shown)
+    assert plan.base.loop is not None
+    print_result(found.ranking, plan.base.loop, shown)
+    shown.console.print(_agreement(found))
+
+
+def _agreement(found: Rejudged) -> str:
+    before, after = ("unknown" if math.isnan(share) else f"{share:.0%}" for share in found.flips)
+    return (
+        f"Spearman correlation of the ranking by {found.voice} with that of the run: {found.spearman:.3f}\n"
+        f"The same winner in {found.agree:.0%} of {found.questions:,} questions; the winner changes with the order of "
+        f"the texts in {before} of the run's pairs, and in {after} by {found.voice}"
+    )
 
 
 def _probe(asked: JudgeFlags, context: typer.Context) -> None:

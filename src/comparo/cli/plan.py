@@ -1,68 +1,139 @@
-"""comparo plan: how many calls a ranking will take."""
+"""comparo plan: how many calls a ranking will take, and the next pairs for those who judge elsewhere."""
 
 import json
-from typing import Annotated
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
+import numpy as np
 import typer
 
-from comparo.cli.printing import Format, print_table, print_text
+from comparo.cli.flags import ColumnFlags, names_in
+from comparo.cli.judge import Names
+from comparo.cli.printing import print_table, print_text, say
+from comparo.data.annotator_sheets import write_sheets
+from comparo.data.comparisons import Comparisons
+from comparo.data.items import Items, read_items
+from comparo.data.joining import read_several
 from comparo.data.writing import csv_text
-from comparo.selection.designs import DEFAULT_ORDERS, Orders, Strategy
+from comparo.selection.designs import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
 from comparo.selection.planning import Answers, Plan, plan
+from comparo.selection.sharing import TWICE, next_pairs, share_out
+from comparo.selection.text_features import contrasts
+
+SHEETS = Path("sheets")
+Output = Literal["table", "csv", "json", "jsonl"]
 
 
-def plan_command(
-    items: Annotated[int, typer.Argument(min=2)],
-    accuracy: float = 0.75,
-    target: float = 0.9,
-    answers: Answers = "soft",
-    bias: float | None = None,
-    strategy: Strategy | None = None,
-    orders: Orders = DEFAULT_ORDERS,
-    repeats: Annotated[int | None, typer.Option(min=1)] = None,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
-    output: Annotated[Format, typer.Option("--format")] = "table",
-) -> None:
-    """How many calls a ranking will take, by simulation; no judge is asked.
-
-    Prints what more and more calls per item reach: the mean Spearman correlation with the true ranking, and between
-    which values eight of ten runs are.
+@dataclass(frozen=True)
+class Simulated:
+    """How many calls: a simulated judge.
 
     Parameters
     ----------
-    items : How many items are to be ranked.
     accuracy : How often the judge prefers the better of two random items; a coin has 0.5.
     target : The Spearman correlation with the true ranking that is wanted, below 1.
     answers : soft: the judge gives probabilities. hard: it only says which is better.
     bias : What is added to every logit: above 0 it favours the text shown first. Default: 0
-    strategy : How pairs are chosen, as in comparo rank. Default: greedy
-    orders : Ask each pair in both orders (two calls), or in one.
-    repeats : Simulated runs. Default: 8 to 100, the fewer the more items.
-    seed : The same seed gives the same plan.
-    output : How to print the plan.
+    draws : Simulated runs. Default: 8 to 100, the fewer the more items.
+    """
+
+    accuracy: float = 0.75
+    target: float = 0.9
+    answers: Answers = "soft"
+    bias: float | None = None
+    draws: Annotated[int | None, typer.Option(min=1)] = None
+
+
+@dataclass(frozen=True)
+class NextPairs:
+    """Which pairs: the next ones, for those who judge elsewhere.
+
+    Parameters
+    ----------
+    calls : How many calls to choose (in every context); the pairs are printed, and nothing is simulated.
+    asked : Comparisons answered so far, in any form that `comparo fit` reads, a run folder too. May be repeated. Rows
+        of a sheet that have no winner yet count as asked.
+    judges : Share the pairs out to these people, such as ana,bo; may be repeated. Nobody gets a pair twice.
+    sheet : Write a sheet for each judge of --for, as .csv and .xlsx, with both texts and an empty column winner.
+        `comparo fit` reads them when they are filled in. A sheet with answers is not overwritten.
+    out : The folder of the sheets.
+    twice : For --for: the share of the pairs that two judges get, to see if they agree.
+    goal : ranking, or top-K (such as top-5) to find only which items are the best K.
+    repeats : Allow calls that were asked before.
+    """
+
+    calls: Annotated[int | None, typer.Option("--next", min=1)] = None
+    asked: list[Path] | None = None
+    judges: Annotated[list[str] | None, typer.Option("--for")] = None
+    sheet: bool = False
+    out: Path = SHEETS
+    twice: Annotated[float, typer.Option(min=0, max=1)] = TWICE
+    goal: str = DEFAULT_GOAL
+    repeats: bool = False
+
+
+def plan_command(
+    items: str,
+    simulated: Simulated,
+    pairs: NextPairs,
+    columns: ColumnFlags,
+    strategy: Strategy | None = None,
+    orders: Orders | None = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    output: Annotated[Output | None, typer.Option("--format")] = None,
+) -> None:
+    """How many calls a ranking will take, by simulation; or, by --next, which pairs to ask. No judge is asked.
+
+    Prints what more and more calls per item reach: the mean Spearman correlation with the true ranking, and between
+    which values eight of ten runs are.
+
+    With --next, prints rows first, second (and context): show the first item first, ask which is better, and add the
+    answer as p to a file given by --asked. With --for, the rows also name a judge; with --sheet, each judge gets a
+    sheet instead.
+
+    Parameters
+    ----------
+    items : How many items are to be ranked. With --next, the items: CSV, TSV, JSONL, JSON, Parquet or .xlsx with a
+        column id (or the first column), a .txt file with one item per line, a folder of .txt or .md files, or a run
+        folder. With a column context, pairs are chosen in every context; with a column text, those come first whose
+        texts differ most.
+    strategy : greedy: where the fewest comparisons connect, independent of the answers. adaptive: where the scores are
+        least certain after the answers so far. random: any pairs that connect all items. Default: greedy, and adaptive
+        for a goal top-K
+    orders : both: two calls per pair. one: each pair once, every item first and second equally often. Default: both,
+        and one with --for
+    seed : The same seed and answers give the same result.
+    output : table, csv or json for the number of calls, csv or jsonl for pairs. Default: table, and csv for pairs
 
     Examples
     --------
-    `comparo plan 200 --accuracy 0.75 --target 0.9`
+    `comparo plan 200 --accuracy 0.75 --target 0.9`; `comparo plan items.csv --asked comparisons.csv --next 50 >
+    pairs.csv`; `comparo plan essays --next 60 --for ana,bo --sheet`
     """
-    found = plan(
-        items,
-        accuracy,
-        target,
-        answers=answers,
-        bias=bias,
-        strategy=strategy,
-        orders=orders,
-        repeats=repeats,
-        seed=seed,
-    )
+    if pairs.calls is not None:
+        if output not in (None, "csv", "jsonl"):
+            raise ValueError(f"--next prints pairs as csv or jsonl, not {output}; leave --format out")
+        _choose(Path(items), pairs, columns, strategy, orders, seed, output == "jsonl")
+        return
+    if not items.isdecimal():
+        raise ValueError(f"{items} is not a number of items, such as 200; to choose pairs of these items, add --next N")
+    if output == "jsonl":
+        raise ValueError("--format jsonl is for pairs, by --next; choose table, csv or json")
+    how = orders or DEFAULT_ORDERS
+    found = plan(int(items), strategy=strategy, orders=how, seed=seed, **vars(simulated))
+    _print(found, output or "table", simulated.accuracy, how)
+
+
+def _print(found: Plan, output: Output, accuracy: float, orders: Orders) -> None:
     columns = found.to_columns()
     rows = list(zip(*(column.tolist() for column in columns.values()), strict=True))
     if output == "json":
         table = [
             {name: value if value == value else None for name, value in zip(columns, row, strict=True)} for row in rows
         ]
-        print(json.dumps({"items": items, "accuracy": accuracy, "target": target, "calls": found.calls, "plan": table}))
+        head = {"items": found.items, "accuracy": accuracy, "target": found.target, "calls": found.calls}
+        print(json.dumps({**head, "plan": table}))
     elif output == "csv":
         print_text(csv_text(columns))
     else:
@@ -82,3 +153,69 @@ def _summary(found: Plan, orders: Orders) -> str:
     # The log-probabilities of four labels are three observations (docs/lineups.md).
     four = f"; about {-(-found.calls // 3):,} with --lineup 4, if the judge is as exact about four texts"
     return f"about {found.calls:,} calls ({share}){four if found.items >= 4 else ''}"
+
+
+def _choose(
+    items: Path,
+    pairs: NextPairs,
+    columns: ColumnFlags,
+    strategy: Strategy | None,
+    orders: Orders | None,
+    seed: int,
+    is_jsonl: bool,
+) -> None:
+    """Print the next pairs of the items, or write them to sheets."""
+    assert pairs.calls is not None
+    names = names_in(pairs.judges)
+    if pairs.sheet and not names:
+        raise ValueError("--sheet needs the names of those who judge; add --for ana,bo")
+    if names and orders == "both":
+        raise ValueError("with --for, a judge sees a pair in one order only; leave --orders out")
+    found = read_items(items, **columns.without_scores)
+    known = None if not pairs.asked else _as_in(found, read_several(pairs.asked, is_kept=True))
+    rng = np.random.default_rng(seed)
+    chosen = next_pairs(
+        found.names,
+        pairs.calls,
+        known,
+        strategy=strategy,
+        orders=orders or ("one" if names else DEFAULT_ORDERS),
+        goal=pairs.goal,
+        repeats=pairs.repeats,
+        contrast=contrasts(found) if found.texts else None,
+        seed=rng,
+    )
+    if names:
+        shared = share_out(chosen, names, twice=pairs.twice, asked=known, seed=rng)
+        if pairs.sheet:
+            _write(pairs.out, shared, found)
+            return
+        chosen = {name: [each for part in shared.values() for each in part[name]] for name in chosen}
+        chosen["voter"] = [name for name, part in shared.items() for _ in part["first"]]
+    if is_jsonl:
+        for row in zip(*chosen.values(), strict=True):
+            print_text(json.dumps(dict(zip(chosen, row, strict=True)), ensure_ascii=False) + "\n")
+    else:
+        print_text(csv_text(chosen))
+
+
+def _write(folder: Path, shared: dict[Any, dict[str, list[Any]]], items: Items) -> None:
+    """Write the sheets, print where they are, and say what comes next."""
+    written = write_sheets(folder, shared, items)
+    print_text("".join(f"{path}\n" for path in written))
+    rows = ", ".join(f"{name} {len(part['first'])}" for name, part in shared.items())
+    if not items.texts:
+        say("Note: the items have no texts, so that the sheets have only their names", "yellow")
+    say(f"Pairs for each judge: {rows}. Fill in the column winner, then: comparo fit {folder}/*{written[-1].suffix}")
+
+
+def _as_in(items: Items, asked: Comparisons) -> Comparisons:
+    """The comparisons with the labels that the items have: a spreadsheet has text where they may have numbers."""
+    columns, names = asked.to_columns(), Names(items)
+    contexts = columns.get("context", np.full(len(asked), None)).tolist()
+    labels = zip(contexts, columns["first"].tolist(), columns["second"].tolist(), strict=True)
+    context, first, second = zip(*(names.key(*key) for key in labels), strict=True)
+    more: dict[str, Any] = {"judge": asked.judges[asked.judge]} if asked.judges is not None else {}
+    more |= {"context": context} if asked.contexts is not None and names.has_contexts else {}
+    known = Comparisons.from_columns(first, second, np.zeros(len(asked)), asked.weight, **more)
+    return replace(known, p=asked.p)

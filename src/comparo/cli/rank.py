@@ -17,12 +17,12 @@ from comparo.data.joining import read_several
 from comparo.methods import Method
 from comparo.model.estimators.poe import Bias
 from comparo.run.audit_card import audited_terms
-from comparo.run.audition import AUTO
 from comparo.run.budget import Budget
 from comparo.run.fit_policy import Scores
 from comparo.run.rank import prepare_rank
 from comparo.run.resume import items_there
 from comparo.run.task import DEFAULT_LEAST_MASS
+from comparo.run.wording_choice import AUTO
 from comparo.selection.designs import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
 
 MUCH, PRINTED = "How much is asked", "Output"  # where --help shows some flags

@@ -40,7 +40,7 @@ FILE = Path("comparo.toml")
 _SECRET = re.compile(r"key|token|secret|password|login", re.IGNORECASE)
 EVERY = "comparo.every"  # where a context keeps that help is asked for of every flag
 UNNAMED = "comparo.unnamed"  # where a context keeps the path of a file that was read without being named
-HERE = ("local", "simulated", "replay")  # providers that load no model but those whose SHA-256 comparo knows
+HERE = ("local", "simulated", "replay")  # providers that load no model but the embedded one
 ROLES = ("id", "text", "context_id", "scores")  # of --columns
 FLAGS: ContextVar[Mapping[str, str]] = ContextVar("flags", default=MappingProxyType({}))  # of the command that runs
 QUOTES = ("'", '"')
@@ -65,7 +65,7 @@ def flags_of(command: TyperCommand) -> dict[str, str]:
     return {role: f"--columns {role}=" for role in ROLES if "columns" in flags} | flags
 
 
-OPTIONS = ("votes", "graded", "effort", "max_tokens", "fetch")  # of judges, as messages give them with a value
+OPTIONS = ("votes", "graded", "effort", "max_tokens")  # of judges, as messages give them with a value
 
 
 def in_flags(message: str, flags: Mapping[str, str]) -> str:

@@ -20,7 +20,7 @@ from comparo.data.wordings import PAPER_WORDING
 from comparo.run.voices import make_prompt
 from comparo.vote.booth import Booth, opened
 from comparo.vote.server import HOST, LOCAL, check_installed, is_local, open_socket, origin_of
-from comparo.vote.session import Links, Voting, disputed_pairs, informative_pairs, parse_names
+from comparo.vote.session import Links, Voting, disputed_pairs, informative_pairs, parse_names, split_reasons
 
 if TYPE_CHECKING:
     from comparo.vote.pages import Pages
@@ -36,6 +36,8 @@ class PeopleFlags:
         Default: you.
     invite : Also an invitation: whoever opens it gives a name and gets a link.
     lineup : How many texts a judge sees at once: 2, or 3 or 4 to put in order, the best first.
+    reasons : Reasons that a judge may tick beside a vote, such as 'clearer,better evidence', or write in a line of
+        their own; votes.csv has them, and `comparo why` reads them.
     twice : The share of pairs that go to two judges, to measure their agreement.
     each : How many votes each judge is asked for; all may give more. Default: five pairs per text, shared among the
         judges; none with --invite.
@@ -48,11 +50,16 @@ class PeopleFlags:
     judges: Annotated[list[str] | None, typer.Option("--for")] = None
     invite: bool = False
     lineup: Annotated[int, typer.Option(min=2, max=4)] = 2
+    reasons: str | None = None
     twice: float = 0.2
     each: Annotated[int | None, typer.Option(min=1)] = None
     until: float | None = None
     seed: Annotated[int, typer.Option(min=0)] = 0
     only: Literal["disagreements"] | None = None
+
+    def ticked(self) -> tuple[str, ...] | None:
+        """The reasons that may be ticked, None where judges are asked for none."""
+        return None if self.reasons is None else split_reasons(self.reasons)
 
     def names(self) -> list[str]:
         """The names of the judges, by default the user's, and none where others are invited."""
@@ -128,6 +135,7 @@ def vote_command(
     check_installed()
     if people.only is not None and people.lineup > 2:
         raise ValueError("--only disagreements is about pairs; leave --lineup out")
+    people.ticked()
     items = columns.read(data, has_images=True)
     column = columns.context_column
     prompt = make_prompt(items, criterion, None, kind=kind, heading=heading, context=column, wording=PAPER_WORDING)
@@ -193,8 +201,8 @@ def _pages(booth: Booth, voting: Voting, people: PeopleFlags, place: Place, kind
     each = None if people.invite else voting.each(len(booth.links.judges))
     if people.each is not None:
         each = min(people.each, voting.pairs)
-    page = place.page
-    return Pages(booth, kind, heading, each, page.break_after, page.markdown, place.origin, people.invite)
+    page, asked = place.page, (people.invite, people.ticked())
+    return Pages(booth, kind, heading, each, page.break_after, page.markdown, place.origin, *asked)
 
 
 def _serve(pages: "Pages", place: Place) -> None:

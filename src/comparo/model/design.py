@@ -90,8 +90,7 @@ class Held:
     `varied` (D,) is the variance of each number within components, in steps.
     """
 
-    names: tuple[str, ...]
-    unit: tuple[str, ...]
+    control: Control
     coefficient: Array
     covariance: Array
     varied: Array
@@ -99,6 +98,22 @@ class Held:
     @property
     def std(self) -> Array:
         return np.asarray(np.sqrt(np.diagonal(self.covariance)))
+
+    @property
+    def surprise(self) -> Array:
+        """How many standard deviations the answers moved each β from its prior, (D,); 0 without a prior.
+
+        The mean of β given the answers varies around the prior's by prior variance − posterior variance.
+
+        >>> control = Control(("length",), np.zeros((3, 1)), ("twice",), np.array([[1.0, 1.0]]))
+        >>> Held(control, np.array([0.5]), np.array([[0.75]]), np.ones(1)).surprise
+        array([-1.])
+        """
+        if self.control.prior is None:
+            return np.zeros(len(self.coefficient))
+        mean, std = self.control.prior.T
+        learnt = np.maximum(std**2 - self.std**2, 1e-9 * std**2)
+        return np.asarray((self.coefficient - mean) / np.sqrt(learnt))
 
 
 def without(columns: Array, held: Array) -> Array:

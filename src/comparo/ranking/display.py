@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from comparo.data.comparisons import Comparisons
+from comparo.model.design import Held
 from comparo.model.estimators.panel import Panel
 from comparo.model.inference.choices import Choices
 from comparo.model.likelihoods.davidson import Davidson
@@ -20,6 +21,7 @@ from comparo.types import Array
 
 BLIND = 0.2  # agreement with the consensus below which a voice shares next to nothing with it: 4% of a view
 DOUBLING = "twice"  # the step of a length: its numbers are logarithms to the base 2
+CONTRADICTED = 3.0  # standard deviations: 1 in 370 by chance
 NAMED = 5  # items that a sentence names
 EQUAL = 1.05  # ratio of two squared widths up to which they are shown as equal: the number of calls rounds to one
 
@@ -46,6 +48,7 @@ def notes(ranking: Scores) -> tuple[str, ...]:
             "bias='none'"
         )
     found += _judge_notes(comparisons)
+    found += _prior_notes(ranking if ranking.controlled is None else ranking.controlled)
     if ranking.panel is not None:
         found += _member_notes(ranking.panel, for_people=ranking.estimate == "consensus" and ranking.validity != 1.0)
     return (*found, *(() if ranking.people is None else ranking.people.notes))
@@ -181,28 +184,43 @@ def _member_notes(panel: Panel, for_people: bool) -> list[str]:
 
 def control_columns(ranking: Scores, level: float) -> Columns | None:
     """The table of `Ranking.control`: a row per judge and controlled number; None where nothing is controlled."""
+    reach = -float(ndtri((1.0 - level) / 2))
+    spread = float(np.mean(ranking.graph.centre(ranking.scores) ** 2))
+    rows = []
+    for judge, held in _held(ranking):
+        parts = held.coefficient**2 * held.varied
+        for name, unit, beta, error, part in zip(
+            held.control.names, held.control.unit, held.coefficient, held.std, parts, strict=True
+        ):
+            share = part / (part + spread) if part > 0 else 0.0
+            rows.append((judge, name, unit, beta, error, beta - reach * error, beta + reach * error, share))
+    if not rows:
+        return None
+    names = ("judge", "column", "step", "coefficient", "std", "low", "high", "explains")
+    columns = zip(names, zip(*rows, strict=True), strict=True)
+    return {name: np.array(column, dtype=float if name in names[3:] else object) for name, column in columns}
+
+
+def _held(ranking: Scores) -> list[tuple[str, Held]]:
+    """The coefficients of each judge's control, with its name."""
     if ranking.panel is not None:
         every = [(str(name), voice.held) for name, voice in zip(ranking.panel.names, ranking.panel.voices, strict=True)]
     else:
         judges = ranking.comparisons.judges
         name = "judge" if judges is None or len(judges) > 1 else str(judges[0])
         every = [(name, None if ranking.product is None else ranking.product.held)]
-    reach = -float(ndtri((1.0 - level) / 2))
-    spread = float(np.mean(ranking.graph.centre(ranking.scores) ** 2))
-    rows = []
-    for judge, held in every:
-        if held is not None:
-            found = zip(
-                held.names, held.unit, held.coefficient, held.std, held.coefficient**2 * held.varied, strict=True
-            )
-            for name, unit, beta, error, part in found:
-                share = part / (part + spread) if part > 0 else 0.0
-                rows.append((judge, name, unit, beta, error, beta - reach * error, beta + reach * error, share))
-    if not rows:
-        return None
-    names = ("judge", "column", "step", "coefficient", "std", "low", "high", "explains")
-    columns = zip(names, zip(*rows, strict=True), strict=True)
-    return {name: np.array(column, dtype=float if name in names[3:] else object) for name, column in columns}
+    return [(name, held) for name, held in every if held is not None]
+
+
+def _prior_notes(ranking: Scores) -> list[str]:
+    """A sentence for each coefficient of a control that the answers contradict the prior of."""
+    return [
+        f"the answers contradict the prior of {column}: {_named(judge)} gives {beta:.2f} logits for a step of it, "
+        f"{abs(moved):.0f} errors from the prior; audit the judge on texts like these, or leave the prior out"
+        for judge, held in _held(ranking)
+        for column, beta, moved in zip(held.control.names, held.coefficient, held.surprise, strict=True)
+        if abs(moved) > CONTRADICTED
+    ]
 
 
 def control_name(table: Columns) -> str:

@@ -60,7 +60,7 @@ def with_budget(record: Record, more: int) -> str:
     """
     if record.is_voted:
         return command(record.configuration)
-    if not _is_of(record, "rank", "compare", "rejudge"):
+    if not _is_of(record, "rank", "compare", "judge"):
         return ""
     made = len(record.judgements)
     budget, spent = str(made + more), sum(record.costs)

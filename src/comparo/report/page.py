@@ -32,7 +32,8 @@ from comparo.report.embed import LONGEST, SENTENCE, excerpt, figure, in_hundred,
 from comparo.report.making import command, facts, injection_notes, prompt_of, question, score_meaning, settings
 from comparo.report.measures import agreements, outlook
 from comparo.report.record import SCORES, Record
-from comparo.report.voices_section import who_judged
+from comparo.report.voices_section import probe_tables, who_judged
+from comparo.run.audit_card import Audit
 from comparo.run.files import write_text
 from comparo.run.fit_policy import Fitting
 from comparo.run.voices import model_sentences
@@ -154,6 +155,7 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "special": [card for card in found if not card.main],
         "voices": who_judged(record),
         "audition": _auditioned(record.audition) if record.audition else None,
+        "audits": probe_tables(Audit.of(record.configuration["audit"])) if "audit" in record.configuration else [],
         "growth": _growth(ranking),
         "graded": _graded(record),
         **convergence_chart(record, ahead),

@@ -1,4 +1,5 @@
-"""The section Who judged: figures of each voice, the agreement of any two, and the texts on which they disagree.
+"""The section Who judged: figures of each voice, the agreement of any two, and the texts on which they disagree; and
+the tables of an audit.
 
 All figures are relative to the common ranking of the voices (`panel`), whatever the method of the ranking is.
 """
@@ -25,6 +26,7 @@ from comparo.ranking.tabular import rows_of
 from comparo.report.embed import excerpt, label, signed
 from comparo.report.measures import position_bias, voter_biases
 from comparo.report.record import Record
+from comparo.run.audit_card import Audit, Card
 from comparo.run.budget import dollars
 from comparo.types import Array
 
@@ -35,6 +37,12 @@ REASON = 300  # characters of the reason why a voice was left out
 Member = dict[str, Any]  # a row of the table: one voice, its figures as they are shown, and remarks
 UNKNOWN: Member = dict.fromkeys(("agreement", "signal", "flips", "favours", "cost", "without", "infit"), "–")
 UNKNOWN |= {"interval": "", "favours_interval": "", "infit_limit": ""}
+NARROW, WIDE = 0.2, 4.0  # logits from the middle of a picture of a probe to its end, at least and at most
+PROBED = {
+    "equal": "Variants that are as good as the original",
+    "no better": "Variants that add nothing to the original",
+    "worse": "Variants that are worse: the judge should prefer the original",
+}
 REFITTED, CHEAP = 8, 20_000  # voices and comparisons up to which the ranking is made again without each voice
 
 
@@ -263,3 +271,25 @@ def _number(value: float) -> str:
 
 def _percent(value: float) -> str:
     return "–" if math.isnan(value) else f"{value:.0%}"
+
+
+def probe_tables(found: Audit) -> list[dict[str, Any]]:
+    """What the macro `probes` shows of every card."""
+    every = (end for card in found.cards for one in card.findings for end in (one.low, one.effect, one.high))
+    widest = min(max([NARROW, *(abs(end) for end in every if not math.isnan(end))]), WIDE)
+    return [_probe_table(card, widest) for card in found.cards]
+
+
+def _probe_table(card: Card, widest: float) -> dict[str, Any]:
+    def place(value: float) -> float:
+        return round(100 + 95 * max(-1.0, min(1.0, value / widest)), 1)
+
+    groups = [
+        (words, [(one, *map(place, (one.low, one.effect, one.high))) for one in card.findings if one.right == right])
+        for right, words in PROBED.items()
+    ]
+    cost = f", {dollars(card.cost)}" if card.cost else ""
+    facts = [("Texts varied", f"{card.texts}"), ("Calls and cost", f"{card.calls:,} calls{cost}")]
+    if not math.isnan(card.spread):
+        facts.append(("Typical difference of two real texts", f"{card.spread:.2f} logits"))
+    return {"name": label(card.name), "groups": groups, "facts": facts}

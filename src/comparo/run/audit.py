@@ -36,16 +36,7 @@ from comparo.run.loop import Run
 from comparo.run.plan import IN_MEMORY, Plan, Storage, prepare
 from comparo.run.progress import Watch
 from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Expense, Task
-from comparo.run.voices import (
-    Asked,
-    Voice,
-    count_cached,
-    listed,
-    make_judges,
-    make_prompt,
-    reader_among,
-    voices_of,
-)
+from comparo.run.voices import Asked, Voice, count_cached, make_judges, make_prompts, voices_of
 from comparo.types import Array
 
 CALLS = 150
@@ -106,13 +97,9 @@ def audit(
     >>> found.cards[0].finding("padded").verdict, found.cards[0].finding("cut off").verdict
     ('bias', 'seen')
     """
-    items, named = Items.of(data), reader_among(judge)
-    words = [
-        make_prompt(items, criterion, each, named, kind=kind, heading=heading, wording=way)
-        for each in listed(prompt)
-        for way in listed(wording)
-    ]
-    voices = voices_of(make_judges(judge, options, cache, is_stored=out is not None), words)
+    items = Items.of(data)
+    prompts = make_prompts(items, criterion, prompt, judge, wording, kind=kind, heading=heading)
+    voices = voices_of(make_judges(judge, options, cache, is_stored=out is not None), prompts)
     storage = Storage(None if out is None else Path(out))
     return prepare_audit(items, voices, calls, storage, seed=seed, least_mass=least_mass).run(watch)
 

@@ -165,6 +165,11 @@ class Audit:
         return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
 
     @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> Audit:
+        """The audit that `to_dict` wrote."""
+        return cls(tuple(_card(card) for card in stored["cards"]))
+
+    @classmethod
     def read(cls, folder: str | Path) -> Audit:
         """The audit in a run folder.
 
@@ -175,8 +180,7 @@ class Audit:
         """
         path = Path(folder) / FILE
         try:
-            cards = json.loads(path.read_text(encoding="utf-8"))["cards"]
-            return cls(tuple(_card(card) for card in cards))
+            return cls.of(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{path} holds no audit ({error}); run comparo audit, and name its folder") from error
 
@@ -200,14 +204,23 @@ def audited_terms(control: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def check_audited(control: Sequence[str], judges: Sequence[tuple[str, str | None]]) -> None:
-    """Raise a ValueError where an audit that a control names is not of the one judge of a run, and its wording."""
+def audited(control: Sequence[str], judges: Sequence[tuple[str, str | None]]) -> Audit | None:
+    """The card of the audit that a control names, None where it names none.
+
+    Raises
+    ------
+    ValueError
+        If it is not of the one judge of a run, and its wording.
+    """
     names = " and ".join(f"{judge} ({wording})" if wording else judge for judge, wording in judges)
+    cards = []
     for folder in control:
         if (Path(folder) / FILE).is_file():
             card = Audit.read(folder).cards[0]
             if [(card.judge, card.wording)] != list(judges):
                 raise ValueError(f"{folder} is an audit of {card.name}, and the run is by {names}; audit that")
+            cards.append(card)
+    return Audit(tuple(cards)) if cards else None
 
 
 def varying(control: Sequence[str], items: Items) -> tuple[str, ...]:

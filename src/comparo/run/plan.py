@@ -1,10 +1,6 @@
 """From a task to a run: `prepare` checks everything and asks nothing, `Plan.run` asks.
 
-    task ─► prepare ─► Plan (folder, growth, expense, first question) ─► run ─► ranking
-
-How many tokens a call writes is known from a probe of the judge, if an earlier run has left one in its folder or in the
-cache; otherwise the settings give an upper bound. A budget in dollars uses neither (`Task.price_of`): it counts the
-reply alone and learns from the calls what they cost.
+task ─► prepare ─► Plan (folder, growth, expense, first question) ─► run ─► ranking
 """
 
 from __future__ import annotations
@@ -28,7 +24,6 @@ from comparo.data.run_folder import DATABASE, key_of
 from comparo.data.writing import csv_text
 from comparo.errors import JudgeError, StoreError
 from comparo.judges import Judge, Judgement, Probe
-from comparo.judges.prices import Price
 from comparo.ranking.ranking import Ranking
 from comparo.run.batch import BatchRun, Mode, check_batch
 from comparo.run.batch_transport import check_no_batch
@@ -39,15 +34,12 @@ from comparo.run.criteria_run import CriteriaRun, CriteriaStore
 from comparo.run.files import set_aside
 from comparo.run.folders import choose_folder
 from comparo.run.loop import Run
+from comparo.run.plan_text import given_words, warnings_of
 from comparo.run.progress import Watch, watching
 from comparo.run.resume import grown, growth_sentence, merged, open_grown
 from comparo.run.store import CHANGED, VOTES, Store, count_judgements, read_configuration
-from comparo.run.task import CHARACTERS, Expense, Task
+from comparo.run.task import Expense, Task
 from comparo.run.worker import Asking
-
-# Tokens that a hosted model reads at least, usually: 120 of the 142 models of OpenAI, Anthropic and Google whose
-# `context_window` genai-prices 0.2.1 states read 128,000 or more.
-USUAL_WINDOW = 128_000
 
 logger = logging.getLogger(__name__)
 
@@ -356,15 +348,6 @@ def _probed(probe: Probe) -> dict[str, Any]:
     }
 
 
-def price_sentences(judges: Sequence[Judge]) -> Iterator[str]:
-    """How old the list prices are by which costs are counted, if any are."""
-    prices = (getattr(judge, "price", None) for judge in judges)
-    for source in sorted(
-        {price.source() for price in prices if isinstance(price, Price) and (price.day or price.share < 1)}
-    ):
-        yield f"prices: {source}; `price` sets others"
-
-
 def _kept(folder: Path | None) -> tuple[list[dict[str, Any]], bool]:
     """The probes in a run folder, and whether it has answers; none where there is no such folder yet."""
     if folder is None:
@@ -373,105 +356,3 @@ def _kept(folder: Path | None) -> tuple[list[dict[str, Any]], bool]:
         return list(read_configuration(folder).get(PROBES) or ()), any(count_judgements(folder))
     except StoreError:  # not a run folder, or a damaged one, which is told where it is opened
         return [], False
-
-
-def given_words(task: Task) -> str:
-    """How many of a run's calls were answered before, to be put after their number."""
-    where = "in the audition" if task.growth is None else "before"
-    return f", {len(task.given):,} of them answered {where}" if task.given else ""
-
-
-def check_words(plan: Plan) -> str:
-    """How many calls check the judges before the others are made; "" where none do.
-
-    Examples
-    --------
-        at most 16 calls more check that the judge still answers as before
-    """
-    calls = plan.check_calls
-    return f"at most {calls} calls more check that the judge still answers as before" if calls else ""
-
-
-def expense_words(task: Task) -> str:
-    """The tokens that a run would read and write at most, how that is known, and their price.
-
-    Examples
-    --------
-        about 52,800 tokens read and at most 960 written (8 a call, as many as the settings allow), at most $0.0058
-    """
-    expense = task.expense
-    writing = [(voice, voice.judge.writes(voice.prompt)) for voice in task.voices if hasattr(voice.judge, "writes")]
-    if not writing:
-        return f"about {expense.tokens:,} tokens, {_price('about', expense.cost)}"
-    read = f"about {expense.tokens:,} tokens read"
-    known = {voice.name: one.tokens for voice, one in writing if one is not None}
-    if len(known) < len(writing):
-        return (
-            f"{read} for {_price('about', expense.cost)}; how many are written is not known before a probe: the model "
-            "reasons as long as it likes, unless the option max_tokens=N sets a limit"
-        )
-    is_seen = all(one.probed for _, one in writing)
-    much, why = ("about", "as a probe by a few words saw") if is_seen else ("at most", "as many as the settings allow")
-    if any(getattr(voice.judge, "reasons", False) for voice, _ in writing):
-        why = f"reasoning included, {why}"
-    each = max(known.values())
-    dearest = 0.0
-    for voice in task.voices:
-        price, tokens = getattr(voice.judge, "price", None), known.get(voice.name)
-        more = 0.0 if price is None or tokens is None else (tokens - task.replies[voice.name]) * price[1] / 1e6
-        dearest = max(dearest, expense.costs[voice.name] + more)
-    cost = math.nan if math.isnan(expense.cost) else min(expense.calls * dearest, task.budget.dollars)
-    return f"{read} and {much} {expense.calls * each:,} written ({each:,} a call, {why}), {_price(much, cost)}"
-
-
-def equal_words(task: Task) -> str:
-    """How many calls about pairs or, in a run of pairs, about four texts the same tokens would be; "" if none can be.
-
-    Examples
-    --------
-        The same tokens are 263 calls about pairs
-    """
-    other = 2 if task.prompt.size > 2 else 4
-    can_ask = all(getattr(judge, "lines_up", False) for judge in task.judges)
-    if other > 2 and (not can_ask or min(map(len, task.items.names.values())) < other):
-        return ""
-    try:
-        prompt = task.prompt.resized(other)
-    except ValueError:  # a prompt of the user's own, or several criteria
-        return ""
-    bare = len(prompt.text(Question("", "").with_texts([""] * other)))
-    calls = task.expense.tokens * CHARACTERS / (bare + task.mean_length(other))
-    return f"The same tokens are {calls:,.0f} calls about {'pairs' if other == 2 else 'line-ups of four (lineup=4)'}"
-
-
-def longest_prompt_words(task: Task) -> str:
-    """The approximate tokens of the longest prompt, and the judges whose context window may be too small for it.
-
-    Examples
-    --------
-        The longest prompt has about 1,000,034 tokens: too long for openai/gpt-6-luna (128,000 tokens, the usual ...
-    """
-    return f"The longest prompt has about {task.longest_prompt:,} tokens{_window_warning(task)}"
-
-
-def warnings_of(task: Task) -> list[str]:
-    """What to know before the first call: prompts that are too long for a judge, and texts that may address it."""
-    too_long = longest_prompt_words(task) if _window_warning(task) else ""
-    return [words for words in (too_long, task.injections) if words]
-
-
-def _window_warning(task: Task) -> str:
-    """Which judges may read only part of the longest prompt, "" if none; one without the setting `window` reads any."""
-    windows = {judge.name: judge.settings["window"] for judge in task.judges if "window" in judge.settings}
-    small = [
-        f"{name} ({window:,} tokens)" if window else f"{name} ({USUAL_WINDOW:,} tokens, the usual context window)"
-        for name, window in windows.items()
-        if task.longest_prompt > (window or USUAL_WINDOW)
-    ]
-    if not small:
-        return ""
-    return f": too long for {', '.join(small)}; texts that do not fit are cut, so shorten them or use another model"
-
-
-def _price(much: str, cost: float) -> str:
-    return "price not known (set it by `price`)" if math.isnan(cost) else f"{much} {dollars(cost)}"

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,11 +10,12 @@ from comparo.data.control_terms import columns_in
 from comparo.data.criteria_prompt import split_weights
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt
+from comparo.data.wordings import all_wordings
 from comparo.methods import Method
 from comparo.model.estimators.poe import Bias
 from comparo.ranking.ranking import Ranking
-from comparo.run.audit_card import audited_terms, check_audited, varying
-from comparo.run.audition import AUTO, Answers, Audition, AutoPlan, all_wordings
+from comparo.run.audit_card import audited, audited_terms, varying
+from comparo.run.audition_table import Answers, Audition
 from comparo.run.batch import Mode, mode_of
 from comparo.run.budget import Budget
 from comparo.run.criteria_run import WEIGHTS, check_criteria
@@ -25,7 +25,8 @@ from comparo.run.plan import Plan, Storage, prepare
 from comparo.run.progress import Watch
 from comparo.run.resume import items_there
 from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Task
-from comparo.run.voices import Asked, listed, make_judges, make_prompt, reader_among, voices_of
+from comparo.run.voices import Asked, listed, make_judges, make_prompts, voices_of
+from comparo.run.wording_choice import AUTO, AutoPlan
 from comparo.selection.designs import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, SYSTEM_GOALS, Orders, Strategy
 
 
@@ -205,18 +206,17 @@ def prepare_rank(
     folder = None if out is None else Path(out)
     storage = Storage(folder, name, fresh, allow_changes, mode_of(batch), dict(notes or {}))
     goal, is_auto = how.get("goal", DEFAULT_GOAL), listed(wording) == [AUTO]
-    wordings = listed(wording)
+    wordings = wording
     if is_auto:
-        wordings = all_wordings(criterion) if prompt is None and isinstance(criterion, str) else [None]
+        wordings = all_wordings(criterion) if prompt is None and isinstance(criterion, str) else None
         if storage.batch is not None:
             raise ValueError("wording='auto' goes by answers, and `batch` asks before there are any; name a wording")
         if audition is not None:
             raise ValueError("wording='auto' makes an audition of its own; leave `audition` out, or name a wording")
     if goal in SYSTEM_GOALS and (is_auto or audition is not None):
         raise ValueError(f"answers of an audition do not count for goal={goal!r}; name a wording, and no `audition`")
-    words = partial(make_prompt, kind=kind, heading=heading, context=columns["context"])
-    named = reader_among(judge)
-    prompts = [words(items, criterion, each, named, wording=way) for each in listed(prompt) for way in wordings]
+    how_put = {"kind": kind, "heading": heading, "context": columns["context"]}
+    prompts = make_prompts(items, criterion, prompt, judge, wordings, **how_put)
     if lineup != 2:
         check_lineup(lineup, {"wording": is_auto, "batch": storage.batch is not None, "audition": audition is not None})
         prompts = prompts if lineup == AUTO else [each.resized(int(lineup)) for each in prompts]
@@ -226,7 +226,8 @@ def prepare_rank(
         storage.notes[WEIGHTS] = found
     voices = voices_of(judges, prompts)
     asked = voices_of(judges, prompts[:1]) if is_auto else voices
-    check_audited(control, [(voice.judge.name, voice.prompt.wording) for voice in asked])
+    if (known_biases := audited(control, [(voice.judge.name, voice.prompt.wording) for voice in asked])) is not None:
+        storage.notes["audit"] = known_biases.to_dict()
     held = varying(held, items)
     task = Task(
         items,

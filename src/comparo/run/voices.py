@@ -166,11 +166,6 @@ def make_judges(
     ]
 
 
-def reader_among(judge: Asked | Sequence[Asked]) -> str:
-    """The name of a judge that reads prompts, "" for one that is given without a name."""
-    return reader([each if isinstance(each, str) else "" for each in listed(judge)])
-
-
 def listed(given: Any) -> list[Any]:
     """What is given, as a list."""
     return list(given) if isinstance(given, list | tuple) else [given]
@@ -224,6 +219,23 @@ def make_prompt(
         labels=labels,
         answer=answer,
     )
+
+
+def make_prompts(
+    items: Items,
+    criterion: str | Mapping[str, str] | None,
+    prompt: str | Prompt | Sequence[Prompt] | None,
+    judge: Asked | Sequence[Asked],
+    wording: str | Sequence[str | None] | None,
+    **how: Any,
+) -> list[Prompt]:
+    """The criterion, or each prompt, in every wording, for judges of which one may read prompts; `how` as above."""
+    named = reader([each if isinstance(each, str) else "" for each in listed(judge)])
+    return [
+        make_prompt(items, criterion, each, named, wording=way, **how)
+        for each in listed(prompt)
+        for way in listed(wording)
+    ]
 
 
 def tokens_sentence(judgements: Sequence[Judgement]) -> str:

@@ -2,7 +2,7 @@
 
 A pair (x, y) is two items by their codes; `in_one_order` and `in_both_orders` decide which is shown first.
 
-`comparo.rank`, `Selector`, `next_pairs`, `plan` and the commands `comparo rank`, `comparo select` and `comparo plan`
+`comparo.rank`, `Selector`, `next_pairs`, `plan` and the commands `comparo rank` and `comparo plan`
 share the defaults below, whose measurements are in docs/defaults.md.
 """
 

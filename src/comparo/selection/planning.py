@@ -46,9 +46,9 @@ class Effort:
     per_item: tuple[int, ...] = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20, 25, 30, 35, 40, 50, 60, 80, 100)
     calls: int = 20  # per item, up to which they are simulated; beyond, the formula is within 0.005 for twice as many
     items: int = 300  # at most; what 1200 items reach with as many calls per item differs by less than 0.01
-    simulated: int = 1600  # items in all repeats together: 3 s for 300 items
-    fewest: int = 8  # repeats
-    most: int = 100  # repeats
+    simulated: int = 1600  # items in all draws together: 3 s for 300 items
+    fewest: int = 8  # draws
+    most: int = 100  # draws
 
 
 EFFORT = Effort()
@@ -58,7 +58,7 @@ EFFORT = Effort()
 class Plan:
     """The correlation that is reached with more and more calls: columns of shape (R,).
 
-    `per_item` is the number of calls per item, `spearman` the mean correlation over all repeats. Eight of ten repeats
+    `per_item` is the number of calls per item, `spearman` the mean correlation over all draws. Eight of ten draws
     are between `low` and `high`, which are NaN where the formula `later` is used. The last row reaches the `target`, or
     has the largest number of calls that was tried.
     """
@@ -122,7 +122,7 @@ def plan(
     bias: float | None = None,
     strategy: Strategy | None = None,
     orders: Orders = DEFAULT_ORDERS,
-    repeats: int | None = None,
+    draws: int | None = None,
     seed: Seed = None,
     effort: Effort = EFFORT,
 ) -> Plan:
@@ -140,7 +140,7 @@ def plan(
     answers : "soft" where the judge gives probabilities, "hard" where it only decides.
     bias : Added to every logit; above 0 it favours the item shown first. None is 0.
     strategy, orders : As in `Selector`.
-    repeats : The number of simulated runs; by default 8 to 100, fewer for more items.
+    draws : The number of simulated runs; by default 8 to 100, fewer for more items.
     seed : A whole number or a generator.
     effort : How much is simulated.
 
@@ -165,8 +165,8 @@ def plan(
         raise ValueError(f"target is a correlation between 0 and 1, not {target!r}")
     if answers not in get_args(Answers):
         raise ValueError(f"answers is 'soft' or 'hard', not {answers!r}")
-    if repeats is not None and repeats < 1:
-        raise ValueError(f"repeats is at least 1, not {repeats}")
+    if draws is not None and draws < 1:
+        raise ValueError(f"draws is at least 1, not {draws}")
     strength, noise = judge_of(accuracy)
     size = min(items, effort.items)
 
@@ -175,9 +175,9 @@ def plan(
         logit = strength * difference + (bias or 0.0) + noise * rng.standard_normal(len(difference))
         return np.asarray((logit > 0).astype(np.float64) if answers == "hard" else expit(logit))
 
-    if repeats is None:
-        repeats = min(max(effort.simulated // size, effort.fewest), effort.most)
-    runs = [_Run(size, answer, strategy, orders, generator) for generator in as_generator(seed).spawn(repeats)]
+    if draws is None:
+        draws = min(max(effort.simulated // size, effort.fewest), effort.most)
+    runs = [_Run(size, answer, strategy, orders, generator) for generator in as_generator(seed).spawn(draws)]
     found: list[tuple[float, ...]] = []
     for calls in _tried(effort.per_item, size, orders):
         if calls <= effort.calls * size or not found:

@@ -225,7 +225,7 @@ def _judged(name: str, place: Path, attributes: tuple[str, ...], named: bool) ->
     """The file of judgements of each attribute; of those that were not named, the ones that have a file."""
     first = attributes[0]
     remedy = (
-        "a study draws from judgements recorded before. Make them for each attribute: `comparo select ITEMS --next "
+        "a study draws from judgements recorded before. Make them for each attribute: `comparo plan ITEMS --next "
         "CALLS --strategy random --orders both > pairs.csv`, then `comparo judge pairs.csv --items ITEMS --criterion … "
         f"> {name}.{first}.csv`"
     )

@@ -46,6 +46,7 @@ MOST = 256  # connections: several classes, of which each browser opens some for
 PATIENCE = 10.0  # seconds for a request to arrive: it is a few kilobytes, which any network carries in less
 GRACE = 3  # seconds that requests in flight have to end when the server is stopped
 LARGEST = 10_000  # bytes of what a page sends: the longest reason takes 800, as UTF-8
+LONGEST_REASON = 600  # characters: nine that are ticked, and one that is written
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
@@ -88,14 +89,14 @@ def make_app(pages: Pages, hosts: Collection[str] | None = None) -> ASGIApp:
         ballot, turn, choice = _whole(sent, "ballot"), _whole(sent, "turn"), sent.get("choice")
         if not isinstance(choice, str) or choice not in choices:
             raise HTTPException(400, f"choice is one of {', '.join(choices)}")
-        booth.vote(name, ballot, turn, choice, _seconds(sent))
+        booth.vote(name, ballot, turn, choice, _seconds(sent), "" if pages.reasons is None else _reason(sent))
         return following(name)
 
     def skip(name: str, sent: Sent) -> Response:
-        ballot, turn, reason = _whole(sent, "ballot"), _whole(sent, "turn"), sent.get("reason")
-        if not isinstance(reason, str) or not reason.strip():
+        ballot, turn, reason = _whole(sent, "ballot"), _whole(sent, "turn"), _reason(sent)[:REASON]
+        if not reason:
             raise HTTPException(400, "reason is a text that is not empty")
-        booth.skip(name, ballot, turn, visible(" ".join(reason.split()))[:REASON], _seconds(sent))
+        booth.skip(name, ballot, turn, reason, _seconds(sent))
         return following(name)
 
     def undo(name: str, sent: Sent) -> Response:
@@ -221,6 +222,13 @@ def _whole(sent: Sent, name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**53:
         raise HTTPException(400, f"{name} is a whole number from 1 on")
     return value
+
+
+def _reason(sent: Sent) -> str:
+    reason = sent.get("reason", "")
+    if not isinstance(reason, str):
+        raise HTTPException(400, "reason is a text")
+    return visible(" ".join(reason.split()))[:LONGEST_REASON]
 
 
 def _seconds(sent: Sent) -> float:

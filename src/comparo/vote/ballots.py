@@ -103,11 +103,16 @@ def show(store: Store, voter: str, context: Any, first: Any, second: Any) -> Bal
     return Ballot(number, voter, context, first, second, datetime.fromisoformat(now))
 
 
-def answer(store: Store, ballot: Ballot, choice: str, seconds: float) -> Ballot | None:
-    """Store the vote of a ballot, one of `choices_of`; None where the ballot was answered before."""
+def answer(store: Store, ballot: Ballot, choice: str, seconds: float, reason: str = "") -> Ballot | None:
+    """Store the vote of a ballot, one of `choices_of`; None where the ballot was answered before.
+
+    A reason is the second line of the reply.
+    """
     size = len(ballot.items)
     order = choice if size > 2 else ""
-    return _close(store, ballot, p=choices_of(size)[choice], reply=choice, lineup=order, seconds=seconds)
+    return _close(
+        store, ballot, p=choices_of(size)[choice], reply=f"{choice}\n{reason}".rstrip(), lineup=order, seconds=seconds
+    )
 
 
 def skip(store: Store, ballot: Ballot, reason: str, seconds: float) -> Ballot | None:

@@ -84,11 +84,11 @@ class Booth:
                 ballot = self._deal(voter)
             return self._as_turn(voter, ballot)
 
-    def vote(self, voter: str, number: int, turn: int, choice: str, seconds: float) -> None:
+    def vote(self, voter: str, number: int, turn: int, choice: str, seconds: float, reason: str = "") -> None:
         """Store a vote; one on a ballot that was answered before, or in an earlier turn, changes nothing."""
         with self._step():
             if (ballot := self._open(voter, number, turn)) is not None:
-                self._know(ballots.answer(self.store, ballot, choice, _clamped(seconds, ballot)))
+                self._know(ballots.answer(self.store, ballot, choice, _clamped(seconds, ballot), reason))
 
     def skip(self, voter: str, number: int, turn: int, reason: str, seconds: float) -> None:
         """Store that a judge does not judge a pair, and why."""

@@ -88,9 +88,14 @@ async function send(path, message) {
   document.body.classList.remove("busy");
 }
 
+function because() {
+  const ticked = [...turn.querySelectorAll(".why :checked")].map((box) => box.value);
+  return [...ticked, turn.querySelector("#because")?.value.trim()].filter(Boolean).join("; ");
+}
+
 function vote(choice) {
   const { ballot, turn: number } = state();
-  if (ready() && ballot) send("vote", { ballot: Number(ballot), turn: Number(number), choice, seconds: seconds() });
+  if (ready() && ballot) send("vote", { ballot: Number(ballot), turn: Number(number), choice, reason: because(), seconds: seconds() });
 }
 
 const labels = () => [...turn.querySelectorAll("[data-label]")].map((button) => button.dataset.label);
@@ -170,7 +175,8 @@ document.getElementById("rested").addEventListener("click", () => {
   rest.hidden = true;
 });
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.altKey || event.metaKey || event.repeat || event.target.closest("input")) return;
+  if (event.target.id === "because" && event.key === "Enter") event.target.blur(); // the keys are votes again
+  if (event.ctrlKey || event.altKey || event.metaKey || event.repeat || event.target.closest("input:not([type=checkbox])")) return;
   if (skipping.open) {
     const button = skipping.querySelectorAll("[data-reason]")[Number(event.key) - 1];
     if (button) { event.preventDefault(); button.click(); }
@@ -178,8 +184,9 @@ document.addEventListener("keydown", (event) => {
   }
   const key = event.key.toLowerCase();
   const own = labels(), label = own[(own.length ? "1234" : "").indexOf(key)] ?? own.find((each) => each.toLowerCase() === key);
+  const box = own.length ? null : turn.querySelectorAll(".why [type=checkbox]")[Number(key) - 1];
   const pair = { a: () => vote("A"), b: () => vote("B"), "=": () => vote("="), d: differences };
-  const act = label ? () => place(label) : { ...(own.length ? {} : pair), u: undo, s: ask }[key];
+  const act = box ? () => box.click() : label ? () => place(label) : { ...(own.length ? {} : pair), u: undo, s: ask }[key];
   if (act) { event.preventDefault(); act(); }
 });
 document.addEventListener("visibilitychange", () => {

@@ -33,7 +33,7 @@ from comparo.vote.standing import Live, Standing, members_of
 
 HERE = Path(__file__).parent
 FILES = {"page.css": "text/css"} | dict.fromkeys(("judge.js", "join.js", "organiser.js"), "text/javascript")
-REASON = 200  # characters of the reason for a skip
+REASON = 200  # characters of the reason for a skip, or beside the ticked reasons of a vote
 SHOWN = 200  # rows of the ranking on the organiser's page; ranking.csv has all
 MARKDOWN = 20_000  # characters of a text that is shown as Markdown: hostile ones of that length take about 0.5 s
 WORDS = 6000  # of each text that are compared at most: unrelated texts of that length take 0.2 s
@@ -46,7 +46,8 @@ class Pages:
     """The pages of a booth.
 
     `kind` and `heading` are what the texts and their context are called, `each` the votes asked of each judge, and
-    `rest` the minutes to a break. `origin` begins the links that are given to others.
+    `rest` the minutes to a break. `origin` begins the links that are given to others. `reasons` may be ticked beside a
+    vote; without any, but not None, a judge may write some.
     """
 
     booth: Booth
@@ -57,6 +58,7 @@ class Pages:
     markdown: bool = False
     origin: str = ""
     has_invitation: bool = False
+    reasons: tuple[str, ...] | None = None
 
     @cached_property
     def live(self) -> Live:
@@ -68,7 +70,7 @@ class Pages:
 
     def judge(self, base: str, name: str) -> str:
         """The page of a judge."""
-        values = {"base": base, "name": name, "rest": self.rest, "longest": REASON}
+        values = {"base": base, "name": name, "rest": self.rest}
         return self._filled("judge.html.j2", **values, **self._turn(name))
 
     def turn(self, name: str) -> str:
@@ -77,7 +79,8 @@ class Pages:
 
     def _turn(self, name: str) -> dict[str, Any]:
         turn = self.booth.turn(name)
-        shown = {"turn": turn, "each": self.each, "kind": self.kind, "heading": self.heading}
+        shown: dict[str, Any] = {"turn": turn, "each": self.each, "kind": self.kind, "heading": self.heading}
+        shown |= {"reasons": self.reasons, "longest": REASON}
         if turn.ballot is None:
             return shown
         asked = self._asked(turn.ballot)

@@ -119,6 +119,20 @@ def parse_names(text: str) -> list[str]:
     return names
 
 
+def split_reasons(text: str) -> tuple[str, ...]:
+    """The reasons in a list with commas between them; a ValueError for more than the keys 1 to 9, or a long one.
+
+    >>> split_reasons("clearer, better evidence")
+    ('clearer', 'better evidence')
+    """
+    found = tuple(dict.fromkeys(visible(" ".join(part.split())) for part in text.split(",") if part.strip()))
+    if len(found) > 9:
+        raise ValueError(f"`reasons` has {len(found)} reasons; nine are the most, one for each key")
+    if long := [reason for reason in found if len(reason) > LONGEST or ";" in reason]:
+        raise ValueError(f"the reason {long[0]!r} has a ; or more than {LONGEST} characters; shorten it")
+    return found
+
+
 @dataclass(frozen=True)
 class Links:
     """The tokens of a run, and the port at which its pages were last.

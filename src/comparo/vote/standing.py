@@ -215,33 +215,33 @@ class Live:
 
 
 def votes_csv(booth: Booth) -> str:
-    """All votes as CSV: first, second, winner, p, voter, context, seconds and at; `first` was on the left.
+    """All votes as CSV: first, second, winner, p, voter, context, reason, seconds and at; `first` was on the left.
 
-    Line-ups have items and order in place of the first four.
+    Line-ups have items and order in place of the first four. Columns without any context or reason are left out.
     """
     assert booth.store.folder is not None
     with reading(booth.store.folder) as connection:
         found = connection.execute(
-            "SELECT first, second, p, lineup, voice, context, seconds, at FROM judgements WHERE error IS NULL AND "
-            "NOT withdrawn ORDER BY number"
+            "SELECT first, second, p, lineup, voice, context, reply, seconds, at FROM judgements WHERE error IS NULL "
+            "AND NOT withdrawn ORDER BY number"
         ).fetchall()
     is_pair = booth.voting.prompt.size == 2
     rows = []
-    for first, second, p, order, voice, context, *times in found:
+    for first, second, p, order, voice, context, reply, *times in found:
         items = Question(decode(first), decode(second)).items
         said = (*items, WINNERS[p], p) if is_pair else ("|".join(map(str, items)), order)
-        rows.append((*said, voice, decode(context), *times))
+        rows.append((*said, voice, decode(context), reply.partition("\n")[2], *times))
     names = (
         *(("first", "second", "winner", "p") if is_pair else ("items", "order")),
         "voter",
         "context",
+        "reason",
         "seconds",
         "at",
     )
     columns = {name: [row[place] for row in rows] for place, name in enumerate(names)}
-    if all(context is None for context in columns["context"]):
-        del columns["context"]
-    return csv_text(columns)
+    empty = [name for name in ("context", "reason") if not any(value not in (None, "") for value in columns[name])]
+    return csv_text({name: column for name, column in columns.items() if name not in empty})
 
 
 def ranking_csv(standing: Standing | None) -> str:

@@ -95,9 +95,7 @@ def mixed(
         steps=steps,
         converged=converged,
         effects=replace(effects, bias=between, bias_error=error),
-        held=None
-        if control is None or shared.held is None
-        else Held(control.names, control.unit, *beta, np.mean(shared.held**2, axis=0)),
+        held=None if control is None or shared.held is None else Held(control, *beta, np.mean(shared.held**2, axis=0)),
     )
 
 

@@ -85,7 +85,7 @@ class Voice:
         count, pattern = len(control.names), model.pattern
         theta, covariance = control.informed(variances.precision(variances.ratio)[1], noise * errors)
         varied = np.mean(shared.held**2, axis=0)
-        held = Held(control.names, control.unit, theta[:count], covariance[:count, :count], varied)
+        held = Held(control, theta[:count], covariance[:count, :count], varied)
         offset = (shared.held[pattern.first] - shared.held[pattern.second]) @ held.coefficient
         groups_part = without(shared.columns, shared.held) @ theta  # what groups are worth is part of a view
         variance = voice.variance + float(np.mean(groups_part**2))

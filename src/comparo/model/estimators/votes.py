@@ -343,13 +343,21 @@ class _Solved:
     follow: Array
     theta: Array
     error: Array
-    evidence: float
+    ridge: float
+    inner: Array
+    quadratic: float
     mean: Array
     variance: Array
 
+    @property
+    def evidence(self) -> float:
+        """The logarithm of the integral."""
+        total = log_det(self.laplacian) - len(self.scores) * np.log(self.ridge)
+        return float(0.5 * (self.quadratic - total - np.linalg.slogdet(self.inner).logabsdet))
+
     @classmethod
     def of(cls, choices: Choices, columns: Array, within: float, prior: Array) -> _Solved:
-        system, n, ridge = choices.system, len(columns), 1.0 / within
+        system, ridge = choices.system, 1.0 / within
         laplacian, b = system.laplacian(ridge), system.rhs
         found = laplacian.solve(np.column_stack([b, ridge * columns]), accuracy=1e-9)
         start, follow = found[:, 0], found[:, 1:]
@@ -357,8 +365,8 @@ class _Solved:
         inner = np.eye(len(prior)) + root[:, None] * known * root
         error = root[:, None] * np.linalg.inv(inner) * root
         theta = error @ pulled
-        total = log_det(laplacian) - n * np.log(ridge) + float(np.linalg.slogdet(inner).logabsdet)
-        evidence = 0.5 * (float(b @ start + pulled @ theta) - total)
+        quadratic = float(b @ start + pulled @ theta)
         error = 0.5 * (error + error.T)
         solution = Solution(start + follow @ theta, laplacian, 1, True)
-        return cls(laplacian, solution.x, follow, theta, error, evidence, *differences(solution, follow, error))
+        apart = differences(solution, follow, error)
+        return cls(laplacian, solution.x, follow, theta, error, ridge, inner, quadratic, *apart)

@@ -49,7 +49,7 @@ class Gaussian:
 
         ℓ(d; p) = −(d − μ(p))² / 2σ²(p) − ½ log 2πσ²(p)
 
-    `comparo.calibrate` estimates both from true scores.
+    `comparo.analysis.calibration.calibrate` estimates both from true scores.
 
     Parameters
     ----------

@@ -53,6 +53,12 @@ def test_a_careless_judge_is_found_and_honest_ones_are_not(rank):
     assert not misfit(rank(voted()), "judge")["misfit"].any()
 
 
+def test_answers_that_all_fit_have_no_misfit():
+    found = misfit(comparo.fit([("a", "b", 0.5), ("b", "a", 0.5), ("b", "c", 0.5)]), "item")
+    assert np.isfinite(found["infit"]).all()
+    assert not found["misfit"].any()
+
+
 def test_ties_count_by_the_variance_that_the_model_gives_them():
     data = voted(votes=200, seed=1)
     rng = np.random.default_rng(0)

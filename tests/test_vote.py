@@ -800,7 +800,7 @@ def test_texts_that_cannot_be_compared_are_one_clear_message(tmp_path, run):
     (tmp_path / "empty").mkdir()
     essays(tmp_path / "one", 1)
     for data, message in (
-        ("empty", "has no .txt, .md, .docx or .pdf files"),
+        ("empty", "has no .txt, .md, .docx, .pdf, .png, .jpg or .jpeg files"),
         ("one", "is the only item"),
         ("none", "does not exist"),
     ):

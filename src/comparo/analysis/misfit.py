@@ -30,6 +30,7 @@ from comparo.types import Array
 UNLIKELY = 0.05  # the chance that any judge or text that fits is named, as far as the draws can show it (Bonferroni)
 DRAWS, ENTRIES, LEAST = 2000, 50_000_000, 5  # draws, drawn answers, and draws beyond a limit that determine it
 MOST = 20  # pairs of a list for adjudication: about an hour of reading
+TINY = 1e-300  # in place of a sum of 0, by which nothing can be divided
 CLIPPED = 1e-6  # a probability of 0 or 1 has no logit
 
 
@@ -76,8 +77,8 @@ def misfit(ranking: Ranking, by: Literal["judge", "item"], rng: np.random.Genera
         square = square / variance  # which has the mean 1 for each judge, so that residuals may change places
         variance = np.ones(len(data))
     answers = np.bincount(group, minlength=count)
-    total = np.maximum(np.asarray(among @ variance), np.finfo(float).tiny)
-    found = (among @ square) / total * (np.sum(variance) / np.sum(square))
+    total = np.maximum(np.asarray(among @ variance), TINY)
+    found = (among @ square) / total * (np.sum(variance) / max(np.sum(square), TINY))  # 0 where all answers fit
     drawn = _drawn(ranking, among, square, total, rng) * np.sum(variance)
     chance = max(UNLIKELY / count, LEAST / drawn.shape[1])
     limit = np.quantile(drawn, 1 - chance, axis=1)
@@ -105,7 +106,7 @@ def _residuals(ranking: Ranking, by: str) -> tuple[Array, Array]:
     square = apart**2
     judge = np.zeros(len(data), np.int32) if by == "judge" else data.judged_by
     mean = np.bincount(judge, square) / np.maximum(np.bincount(judge), 1)
-    return square, np.maximum(mean[judge], np.finfo(float).tiny)
+    return square, np.maximum(mean[judge], TINY)
 
 
 def _drawn(ranking: Ranking, among: csr_array, square: Array, total: Array, rng: np.random.Generator) -> Array:
@@ -123,7 +124,7 @@ def _drawn(ranking: Ranking, among: csr_array, square: Array, total: Array, rng:
             squares = (answer - expected[:, None]) ** 2
         else:
             squares = rng.permuted(np.broadcast_to(square[:, None], shape), axis=0)
-        parts.append((among @ squares) / total[:, None] / squares.sum(axis=0))
+        parts.append((among @ squares) / total[:, None] / np.maximum(squares.sum(axis=0), TINY))
     return np.concatenate(parts, axis=1)
 
 

@@ -23,7 +23,8 @@ from comparo.data.wordings import DEFAULT_WORDING
 from comparo.errors import StoreError
 from comparo.judges import Judgement
 from comparo.judges.chat import digest_of
-from comparo.run.cache import Cache, Recalling, clear, contents, head_of, key_of_answer, remembering
+from comparo.run.cache import Cache, clear, contents
+from comparo.run.recalling import Recalling, head_of, key_of_answer, remembering
 from comparo.run.store import read_judgements
 from processes import Forked
 from servers import Api, prefers, refusal, words

@@ -1,4 +1,4 @@
-"""comparo export: comparisons, preference pairs and a data set folder, read back by other libraries."""
+"""comparo export: comparisons and preference pairs, read back by other libraries."""
 
 import csv
 import gzip
@@ -6,24 +6,19 @@ import json
 import math
 
 import numpy as np
-import pandas
 import pytest
-import yaml
-from huggingface_hub import DatasetCard
 from hypothesis import given
 from hypothesis import strategies as some
-from pyarrow import parquet
 from scipy.special import logit
 
-from comparo import Comparisons, ComparisonsError, Items, export_run, fit, load_judge, rank
-from comparo.data.prompts import delimited
+from comparo import Comparisons, ComparisonsError, export_run, load_judge, rank
 from comparo.data.run_folder import DATABASE
 from comparo.export.preferences import preferred_pairs
 from comparo.methods import quiet_fit
 from comparo.report.record import read_record
 from comparo.run.store import open_database, read_judgements
 from servers import Api, prefers
-from stored import QUALITY, ROWS, one_voice, two_voices
+from stored import ROWS, one_voice, two_voices
 
 KEY = "sk-a-key-that-must-appear-nowhere"
 
@@ -64,20 +59,18 @@ def test_every_row_has_its_judge_and_its_texts(folder, tmp_path):
 
 
 def test_nothing_is_overwritten_without_force(comparo, folder, tmp_path):
-    for words in (["--out", "a.csv"], ["--format", "dpo", "--out", "a.jsonl"], ["--format", "hf", "--out", "a"]):
+    for words in (["--out", "a.csv"], ["--format", "dpo", "--out", "a.jsonl"]):
         first = comparo("export", folder / "two", *words)
         assert first.returncode == 0, first.stderr
         path = tmp_path / words[-1]
-        content = b"mine" if path.is_file() else None
-        if content:
-            path.write_bytes(content)
+        path.write_bytes(b"mine")
         again = comparo("export", folder / "two", *words)
         assert again.returncode == 2
         assert again.stderr.startswith(f"comparo: {words[-1]} ")
         assert all(flag in again.stderr for flag in ("--out", "--force"))
-        assert content is None or path.read_bytes() == content
+        assert path.read_bytes() == b"mine"
         assert comparo("export", folder / "two", *words, "--force").returncode == 0
-        assert content is None or path.read_bytes() != content
+        assert path.read_bytes() != b"mine"
 
 
 @pytest.mark.parametrize(
@@ -89,11 +82,9 @@ def test_nothing_is_overwritten_without_force(comparo, folder, tmp_path):
         (["--format", "dpo", "--least-margin", "-1"], "0 or more, not -1"),
         (["--format", "dpo", "--least-margin", "99"], "a margin of 99"),
         (["--out", "nowhere/a.csv"], "the folder nowhere "),
-        (["--format", "hf", "--out", "file", "--force"], "--format hf writes a folder"),
     ],
 )
-def test_mistakes_are_one_line(comparo, folder, tmp_path, arguments, message):
-    (tmp_path / "file").write_text("mine")
+def test_mistakes_are_one_line(comparo, folder, arguments, message):
     done = comparo("export", folder / "two", *arguments)
     assert done.returncode == 2
     assert message in done.stderr
@@ -178,51 +169,9 @@ def test_the_merging_of_pairs_is_that_of_a_naive_one(seed):
         assert values == pytest.approx(expected[key])
 
 
-def test_a_data_set_folder_is_read_by_other_libraries(comparo, folder, tmp_path):
-    done = comparo("export", folder / "two", "--format", "hf", "--out", "set")
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == "120 comparisons, 12 items, 12 ranking\n"
-    card = DatasetCard.load(tmp_path / "set" / "README.md")
-    header = yaml.safe_load((tmp_path / "set" / "README.md").read_text().split("---\n")[1])
-    assert card.data.to_dict()["configs"] == header["configs"]
-    assert [config["config_name"] for config in header["configs"]] == ["comparisons", "items", "ranking"]
-    tables = {}
-    for config in header["configs"]:
-        (split,) = config["data_files"]
-        assert split["split"] == "train"
-        tables[config["config_name"]] = parquet.read_table(tmp_path / "set" / split["path"])
-        for name in tables[config["config_name"]].column_names:
-            assert f"| `{name}` |" in card.text  # every column is described
-    assert len(tables["comparisons"]) == 120
-    assert fit(tables["comparisons"], "bt").scores == pytest.approx(fit(Comparisons.read(folder / "two"), "bt").scores)
-    items = Items.of(tables["items"])
-    assert sorted(items.texts) == sorted(row["text"] for row in ROWS)
-    assert sorted(items.group) == sorted(row["group"] for row in ROWS)
-    ranking = pandas.read_parquet(tmp_path / "set" / "data" / "ranking.parquet")
-    expected = read_record(folder / "two").ranking.to_columns()
-    assert ranking["score"].tolist() == pytest.approx(expected["score"].tolist())
-    assert "simulated/hard" in card.text
-    assert "Which Text is better, Text A or Text B?" in card.text
-
-
-def test_a_card_holds_untrusted_words_as_words(tmp_path):
-    judge = load_judge("simulated/soft", scores=QUALITY)
-    texts = {row["id"]: row["text"] for row in ROWS[:6]}
-    prompt = 'A: {first}\nB: {second}\n```\n# Not a heading\n---\nWhich is <b>good</b>, "[x](y)": A or B?'
-    rank(texts, prompt=prompt, judge=judge, out=tmp_path / "run")
-    export_run(tmp_path / "run", tmp_path / "set", format="hf")
-    text = (tmp_path / "set" / "README.md").read_text()
-    header = yaml.safe_load(text.split("\n---\n")[0])
-    assert header["pretty_name"].startswith('Comparisons: Which is <b>good</b>, "[x](y)"')
-    assert f"````text\n{delimited(prompt)}\n````" in text
-    assert "# Comparisons: Which is \\<b\\>good" in text
-
-
-def test_numbers_and_text_as_ids_go_into_one_column(tmp_path):
+def test_numbers_and_text_as_ids_are_no_column_of_parquet(tmp_path):
     texts = [{"id": name, "text": f"Text {name}."} for name in (7, "7", "x")]
     rank(texts, "better", judge=lambda *_: 0.7, out=tmp_path / "run")
-    export_run(tmp_path / "run", tmp_path / "set", format="hf")
-    assert pandas.read_parquet(tmp_path / "set" / "data" / "items.parquet")["id"].tolist() == ["7", "7", "x"]
     with pytest.raises(ComparisonsError, match="labels of mixed types"):
         export_run(tmp_path / "run", tmp_path / "a.parquet")
 
@@ -240,7 +189,7 @@ def test_failed_answers_are_left_out_and_counted_and_no_key_is_written(comparo, 
         connection.execute("UPDATE judgements SET error = 'lost', p = NULL WHERE number IN (1, 2)")
     connection.close()
     assert sum(one.failed for one in read_judgements(tmp_path / "run")) == 2
-    for name in ("a.csv", "a.jsonl.gz", "a.parquet", "hf", "dpo"):
+    for name in ("a.csv", "a.jsonl.gz", "a.parquet", "dpo"):
         words = ["--format", name] if "." not in name else ["--out", name]
         done = comparo("export", "run", *words)
         assert done.returncode == 0, done.stderr
@@ -248,7 +197,7 @@ def test_failed_answers_are_left_out_and_counted_and_no_key_is_written(comparo, 
     with (tmp_path / "a.csv").open() as file:
         assert len(list(csv.DictReader(file))) == 10
     written = [path for path in tmp_path.rglob("*") if path.is_file() and (tmp_path / "run") not in path.parents]
-    assert len(written) == 10  # the cache among them
+    assert len(written) == 6  # the cache among them
     for path in written:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         assert KEY.encode() not in content, path

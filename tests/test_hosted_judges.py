@@ -333,16 +333,6 @@ def test_grades_are_about_two_texts(provider):
         assert api.requests == []
 
 
-def test_a_sampled_completion_is_about_two_texts():
-    with Api(words("A")) as api:
-        judge = PROVIDERS["openai"].load(api.url, endpoint="completion", votes=1)
-        with pytest.raises(ValueError, match="completion"):
-            list(judge.judge([LINEUP], FOUR))
-        assert not judge.lines_up
-        assert PROVIDERS["openai"].load(api.url, endpoint="completion", votes=0).lines_up
-        assert api.requests == []
-
-
 def numbers(request):
     """The numbers of the texts in a request, in slot order."""
     parts = request.body["messages"][0]["content"].split("number ")[1:]

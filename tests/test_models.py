@@ -83,8 +83,6 @@ def test_reasoning_and_log_probabilities_do_not_go_together():
         load("gpt-6-luna", effort="low")
     with pytest.raises(ValueError, match="effort = 3 "):
         load("gpt-6-luna", effort=3)
-    with pytest.raises(ValueError, match="effort is for endpoint = chat"):
-        load("gpt-6-luna", effort="none", endpoint="completion")
 
 
 def thinking(request):

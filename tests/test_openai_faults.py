@@ -25,7 +25,7 @@ from comparo.errors import JudgeError
 from comparo.judges.http import Waiting
 from comparo.judges.openai import load
 from server_faults import FAULTS, defects, meet
-from servers import Api, Reply, choices, error_of, is_probe, raw_server, refusal, tokens, words
+from servers import Api, Reply, error_of, is_probe, raw_server, refusal, tokens, words
 from split import one_short
 
 KEY = "sk-test-0123456789abcdefghijklmnopqrstuvwxyz"
@@ -377,22 +377,12 @@ def paths(value, path=()):
         yield from paths(inner, (*path, key))
 
 
-COMPLETED = choices(
-    {
-        "text": " A",
-        "finish_reason": "length",
-        "logprobs": {"tokens": [" A"], "token_logprobs": [-0.5], "top_logprobs": [{" A": -0.5, " B": -1.5}]},
-    }
-)
-
-
 @pytest.mark.parametrize(
     ("body", "options"),
     one_short(
         [
             (tokens({"A": 0.7, "B": 0.2}).body, {}),
             (tokens({"A": 0.7, "B": 0.2}).body, {"prefill": True}),
-            (COMPLETED, {"endpoint": "completion"}),
             (words('{"better": "A"}', "B").body, {"votes": 2}),
             (words("A>>B").body, {"graded": True}),
         ]

@@ -117,20 +117,11 @@ def test_a_server_that_cannot_go_on_with_a_reply_says_so_once():
     assert len(api.requests) == 1
 
 
-def test_completions_are_asked_for_fewer_tokens_where_twenty_are_too_many():
-    logprobs = {
-        "tokens": [" A"],
-        "token_logprobs": [math.log(0.6)],
-        "top_logprobs": [{" A": math.log(0.6), " B": -2.0}],
-    }
-    answer = Reply(choices({"text": " A", "logprobs": logprobs}))
-    with Api(refusal(400, "Cannot request more than 5 logprobs."), answer) as api:
-        judgements = ask(api, 3, endpoint="completion")
-    assert [judgement.p for judgement in judgements] == pytest.approx([0.6 / (0.6 + math.exp(-2))] * 3)
-    assert [request.body["logprobs"] for request in api.requests] == [20, 5, 5, 5]
-    assert {request.path for request in api.requests} == {"/v1/completions"}
-    assert api.requests[0].body["prompt"] == PROMPT.text(pairs(1)[0]) + "\n\nSummary"
-    assert api.requests[0].body["max_tokens"] == 1
+def test_fewer_log_probabilities_are_asked_for_where_twenty_are_too_many():
+    with Api(refusal(400, "Cannot request more than 5 top_logprobs."), tokens({"A": 0.6, "B": 0.2})) as api:
+        judgements = ask(api, 3)
+    assert [judgement.p for judgement in judgements] == pytest.approx([0.75] * 3)
+    assert [request.body["top_logprobs"] for request in api.requests] == [20, 5, 5, 5]
 
 
 def test_a_reply_without_a_label_fails_and_says_what_it_was():
@@ -167,7 +158,6 @@ def odd_token(**entry):
         ({"choices": [{"message": None}], "usage": None}, "the reply '' does not name"),
         ({"choices": [{"message": {"content": None}}], "usage": {"prompt_tokens": "x"}}, "the reply '' does not name"),
         ({"choices": [{"message": {"content": "A"}, "logprobs": {"content": [7]}}]}, "not in the form of the API"),
-        ({"choices": [{"text": "A", "logprobs": {"tokens": 3}}]}, "not in the form of the API"),
         (odd_token(logprob=5.0), "no log-probabilities, of the reply 'A'"),
         (odd_token(logprob=-(10**400)), "not in the form of the API"),
         (odd_token(logprob=[1]), "not in the form of the API"),
@@ -604,11 +594,9 @@ def test_one_grade_is_asked_for_where_votes_are_not_given():
         ({"temperature": 3}, "temperature = 3 .*0 to 2"),
         ({"window": 0}, "window = 0"),
         ({"max_tokens": 0}, "max_tokens = 0"),
-        ({"endpoint": "responses"}, "'responses' .*chat, completion"),
         ({"graded": "maybe"}, "graded = 'maybe' .*true, false"),
         ({"prefill": 1}, "prefill = 1 .*true, false"),
         ({"prefill": True, "votes": 3}, "prefill is for log-probabilities"),
-        ({"graded": True, "endpoint": "completion"}, "graded for endpoint = chat"),
         ({"price": "1"}, "price = '1' .*two numbers"),
         ({"price": (1, -2)}, "price = .*-2.*two numbers"),
         ({"base_url": "localhost:8000"}, "base_url .*address"),
@@ -632,7 +620,6 @@ def test_settings_hold_what_changes_an_answer():
     assert json.loads(json.dumps(plain.settings)) == {
         "model": "org/tiny",
         "base_url": "http://localhost:8000/v1",
-        "endpoint": "chat",
         "votes": 0,
         "graded": False,
         "prefill": False,
@@ -677,14 +664,6 @@ def test_the_model_says_the_same_over_the_network_as_in_this_process():
     assert served.p == pytest.approx(local.p, abs=0.02)
     assert served.mass == pytest.approx(local.mass, abs=0.02)
     assert served.tokens_in == local.tokens_in
-
-
-@pytest.mark.long
-def test_a_real_completion_has_a_probability(llama):
-    [judgement] = load("smollm2", base_url=llama, endpoint="completion").judge([REAL], SHORT)
-    assert not judgement.failed
-    assert 0 < judgement.p < 1
-    assert judgement.tokens_out == 1
 
 
 @pytest.mark.long

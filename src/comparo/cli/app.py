@@ -160,7 +160,7 @@ COMMANDS = {
     "plan": "How many calls a ranking will take, by simulation; or, by --next, which pairs to ask. No judge is asked.",
     "study": "How few comparisons are enough, and by which method? From recorded judgements.",
     "import": "Comparisons, and texts if any, from files of promptfoo, AlpacaEval, Chatbot Arena and MT-Bench.",
-    "export": "What a run found as a file for other tools: comparisons, preference pairs, a data set for Hugging Face.",
+    "export": "What a run found as a file for other tools: comparisons, or preference pairs to train on.",
     "runs": "The runs in a folder, the oldest first: judge, budget, how many judgements were answered and failed.",
 }
 FILES = {"import": "import_export", "export": "import_export"}  # of commands that are not in a file of their name

@@ -18,7 +18,7 @@ from comparo.report import write_report
 from comparo.report.compare_page import RESULT
 from comparo.report.record import run_record
 from comparo.run.compare import prepare_compare
-from comparo.run.duel import Duel
+from comparo.run.compare_result import Duel
 from comparo.run.files import write_text
 from comparo.run.task import DEFAULT_LEAST_MASS
 

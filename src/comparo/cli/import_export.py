@@ -78,7 +78,7 @@ def export_command(
     least_margin: float = 0.0,
     force: bool = False,
 ) -> None:
-    """What a run found as a file for other tools: comparisons, preference pairs, a data set for Hugging Face.
+    """What a run found as a file for other tools: comparisons, or preference pairs to train on.
 
     Prints the path. A preference pair is one that was judged, in any order and by any voice; its margin is the
     difference of the two scores in the run's ranking. Ties, and pairs whose answers contradict the scores, are left out
@@ -88,9 +88,8 @@ def export_command(
     ----------
     run : A run folder, such as comparo-runs/TIME-NAME.
     output : csv, parquet, jsonl: the comparisons, a row per answer, as comparo fit reads them. dpo: preference pairs to
-        train on, lines of JSON with prompt, chosen, rejected and margin. hf: a data set folder in the layout of Hugging
-        Face, with a card; nothing is uploaded. Default: by the ending of --out, or csv.
-    out : The file, or the folder for hf. Default: the name of RUN, in the working folder.
+        train on, lines of JSON with prompt, chosen, rejected and margin. Default: by the ending of --out, or csv.
+    out : The file. Default: the name of RUN, in the working folder.
     texts : Comparisons with the texts: first_text, second_text, context_text.
     prompt : For dpo: what both texts answer; {context} stands for the text of their context, as in 'Summarise:
         {context}'.

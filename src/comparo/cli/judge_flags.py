@@ -10,7 +10,8 @@ import typer
 
 from comparo.data.items import Items
 from comparo.judges import Judge, accepted_options, load_judge, parse_judge, parse_options
-from comparo.run.cache import CACHE, Recalling, remembering
+from comparo.run.cache import CACHE
+from comparo.run.recalling import Recalling, remembering
 from comparo.run.task import DEFAULT_JUDGE
 from comparo.run.voices import reader
 

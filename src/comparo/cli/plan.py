@@ -16,6 +16,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items, read_items
 from comparo.data.joining import read_several
 from comparo.data.writing import csv_text
+from comparo.ranking.tabular import json_rows
 from comparo.selection.designs import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
 from comparo.selection.planning import Answers, Plan, plan
 from comparo.selection.sharing import TWICE, next_pairs, share_out
@@ -127,16 +128,13 @@ def plan_command(
 
 def _print(found: Plan, output: Output, accuracy: float, orders: Orders) -> None:
     columns = found.to_columns()
-    rows = list(zip(*(column.tolist() for column in columns.values()), strict=True))
     if output == "json":
-        table = [
-            {name: value if value == value else None for name, value in zip(columns, row, strict=True)} for row in rows
-        ]
         head = {"items": found.items, "accuracy": accuracy, "target": found.target, "calls": found.calls}
-        print(json.dumps({**head, "plan": table}))
+        print(json.dumps({**head, "plan": json_rows(columns)}))
     elif output == "csv":
         print_text(csv_text(columns))
     else:
+        rows = zip(*(column.tolist() for column in columns.values()), strict=True)
         print_table(columns, [(int(each) if each.is_integer() else each, *rest) for each, *rest in rows])
         print(f"\n{_summary(found, orders)}")
 

@@ -1,4 +1,4 @@
-"""What a run leaves to other tools: its comparisons, preference pairs, and a data set folder, as files."""
+"""What a run leaves to other tools: its comparisons and preference pairs, as files."""
 
 from comparo.export.exporting import Exported, Format, export_run
 

@@ -1,7 +1,6 @@
 """`export_run`: a run folder into files that other tools read."""
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -9,14 +8,12 @@ from typing import Literal, get_args
 from comparo.data.reading import split_ending
 from comparo.data.writing import write_columns
 from comparo.errors import StoreError
-from comparo.export.hub import write_dataset
 from comparo.export.preferences import CONTEXT, comparison_columns, preference_columns
-from comparo.judges import Judgement
 from comparo.report.record import read_record
 from comparo.run.store import read_configuration, read_judgements, stored_items
 
-Format = Literal["csv", "parquet", "jsonl", "dpo", "hf"]
-ENDINGS: dict[Format, str] = {"csv": ".csv", "parquet": ".parquet", "jsonl": ".jsonl", "dpo": "-dpo.jsonl", "hf": "-hf"}
+Format = Literal["csv", "parquet", "jsonl", "dpo"]
+ENDINGS: dict[Format, str] = {"csv": ".csv", "parquet": ".parquet", "jsonl": ".jsonl", "dpo": "-dpo.jsonl"}
 
 
 @dataclass(frozen=True)
@@ -39,22 +36,21 @@ def export_run(
     least_margin: float = 0.0,
     force: bool = False,
 ) -> Exported:
-    """Write what a run found into a file or a folder for other tools (docs/runs.md).
+    """Write what a run found into a file for other tools (docs/runs.md).
 
     Parameters
     ----------
     run
         A run folder.
     out
-        The file or, for "hf", the folder; by default named after the run, in the working folder.
+        The file; by default named after the run, in the working folder.
     format
         By default that of the ending of `out`, or "csv":
 
         - "csv", "parquet", "jsonl": the comparisons, a row per answer; `comparo.fit` reads them;
         - "dpo": preference pairs in lines of JSON: prompt, chosen, rejected, margin, p, answers and the ids. The margin
           is the difference of the scores in the run's ranking; ties, and pairs whose answers contradict the scores, are
-          left out (`comparo.export.preferences`);
-        - "hf": a data set folder in the layout of Hugging Face, with a card; nothing is uploaded.
+          left out (`comparo.export.preferences`).
     texts
         Comparisons with the texts: first_text, second_text and context_text.
     prompt, conversational, least_margin
@@ -92,23 +88,17 @@ def export_run(
         raise ValueError(f"format is one of {', '.join(get_args(Format))}, not {format!r}")
     if format != "dpo" and (prompt != CONTEXT or conversational or least_margin):
         raise ValueError("`prompt`, `conversational` and `least_margin` belong to format='dpo'; leave them out")
-    if texts and format in ("dpo", "hf"):
-        raise ValueError(f"`texts` belongs to csv, parquet and jsonl; format={format!r} always has them")
+    if texts and format == "dpo":
+        raise ValueError("`texts` belongs to csv, parquet and jsonl; format='dpo' always has them")
     if least_margin < 0:
         raise ValueError(f"`least_margin` is a difference of scores, 0 or more, not {least_margin:g}")
     folder = Path(run)
     path = Path(f"{folder.resolve().name}{ENDINGS[format]}") if out is None else Path(out)
-    if format != "hf":
-        split_ending(path, [Path(f"run{ENDINGS[format]}").suffix])
+    split_ending(path, [Path(f"run{ENDINGS[format]}").suffix])
     if (path.exists() or path.is_symlink()) and not force:
         raise ValueError(f"{path} is there already; choose another `out`, or overwrite it by force=True")
-    if format == "hf" and path.exists() and not path.is_dir():
-        raise ValueError(f"{path} is a file; format='hf' writes a folder, so give `out` another name")
-    if format in ("dpo", "hf"):
-        record = read_record(folder)
-        if format == "hf":
-            return Exported(path, write_dataset(path, record), _failed(record.judgements))
-        columns, pairs = preference_columns(record, least_margin, prompt, conversational)
+    if format == "dpo":
+        columns, pairs = preference_columns(read_record(folder), least_margin, prompt, conversational)
         write_columns(path, columns)
         why = {"tied": pairs.ties, "contradicted by the scores": pairs.contradicted, "of a smaller margin": pairs.close}
         left = ", ".join(f"{count:,} {name}" for name, count in why.items() if count)
@@ -118,9 +108,5 @@ def export_run(
     if not (rows := len(columns["judge"])):
         raise StoreError(f"{folder} holds no answers yet; run its command again to go on")
     write_columns(path, columns)
-    return Exported(path, {"comparisons": rows}, _failed(judgements))
-
-
-def _failed(judgements: Sequence[Judgement]) -> str:
     failed = sum(one.failed for one in judgements)
-    return f"{failed:,} failed" if failed else ""
+    return Exported(path, {"comparisons": rows}, f"{failed:,} failed" if failed else "")

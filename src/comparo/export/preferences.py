@@ -1,4 +1,4 @@
-"""A run as columns for files: its answers, its items, and preference pairs for training.
+"""A run as columns for files: its answers, and preference pairs for training.
 
 Every pair of texts that was judged at least once is a candidate, in whichever orders and by however many voices. With
 p̄ the mean over voices of the answers in both orders together (`Comparisons.merge_orders`), and s the scores of the
@@ -71,28 +71,6 @@ def comparison_columns(
         if any(each.context_text is not None for each in shown):
             columns["context_text"] = [each.context_text for each in shown]
     return columns
-
-
-def item_columns(items: Items) -> dict[str, Column]:
-    """The items as `Items.of` reads them again: id, text and, where there are any, context_id, context, group, scores.
-
-    >>> list(item_columns(Items.of([{"id": "a", "text": "A.", "score": 1.0}, {"id": "b", "text": "B.", "score": 2.0}])))
-    ['id', 'text', 'score']
-    """
-    columns: dict[str, Column] = {"id": items.ids.tolist(), "text": list(items.texts)}
-    if items.contexts.tolist() != [None]:
-        columns["context_id"] = items.contexts[items.context].tolist()
-    if any(text is not None for text in items.context_texts):
-        columns["context"] = [items.context_texts[code] for code in items.context.tolist()]
-    if items.group is not None:
-        columns["group"] = items.group.tolist()
-    people = {name if name == "score" else f"score_{name}": each for name, each in items.scores.items()}
-    numbers = {**people, **items.numbers}
-    return columns | {name: [_known(value) for value in each.tolist()] for name, each in numbers.items()}
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value
 
 
 CONTEXT = "{context}"

@@ -21,6 +21,7 @@ from comparo.judges.probing import AskedJudge
 from comparo.judges.refusals import FILTERED, Complaint
 from comparo.judges.settings import LABEL, NONE, ROOM, VERDICT, loader
 
+ROUTE = "/chat/completions"
 HALVINGS = 5  # of the room for reasoning, before a prompt is cut: to 781 tokens
 
 
@@ -48,7 +49,7 @@ class OpenAIJudge(AskedJudge):
     address_variable: ClassVar[str] = "OPENAI_BASE_URL"
     example: ClassVar[str] = "gpt-6-luna"
     priced: ClassVar[str] = "openai"
-    named: ClassVar[str] = "model base_url endpoint votes graded prefill window temperature"
+    named: ClassVar[str] = "model base_url votes graded prefill window temperature"
 
     @classmethod
     def checked(cls, **options: Any) -> Self:
@@ -56,17 +57,11 @@ class OpenAIJudge(AskedJudge):
         return replace(judge, temperature=float(judge.votes > 0)) if judge.temperature is None else judge
 
     def check_options(self) -> None:
-        endpoint, effort = self.endpoint, self.effort
-        if endpoint not in ("chat", "completion"):
-            raise ValueError(f"endpoint = {endpoint!r} is not one of chat, completion")
-        if (self.prefill and self.votes) or (self.graded and endpoint == "completion"):
-            raise ValueError(
-                "prefill is for log-probabilities (votes = 0) and graded for endpoint = chat; drop one of them"
-            )
+        effort = self.effort
+        if self.prefill and self.votes:
+            raise ValueError("prefill is for log-probabilities, without votes or graded; drop one of them")
         if effort is not None and not (isinstance(effort, str) and effort.isidentifier()):
             raise ValueError(f"effort = {effort!r} is not a word such as none, low, medium, high")
-        if effort is not None and endpoint == "completion":
-            raise ValueError("effort is for endpoint = chat; drop one of them")
         if effort not in (None, NONE) and not self.votes:
             raise ValueError(
                 f"effort = {effort} goes with verdicts, because a model that reasons gives no log-probabilities of its "
@@ -90,8 +85,7 @@ class OpenAIJudge(AskedJudge):
             return self.max_tokens
         if self.effort not in (None, NONE):
             return ROOM
-        begun = self.prefill or self.endpoint == "completion"
-        return 1 if begun else VERDICT if self.votes else LABEL
+        return 1 if self.prefill else VERDICT if self.votes else LABEL
 
     @property
     def reply_tokens(self) -> int:
@@ -117,10 +111,6 @@ class OpenAIJudge(AskedJudge):
         host = parts.hostname or ""
         return parts.scheme == "https" and (host == "api.openai.com" or host.endswith(".api.openai.com"))
 
-    @property
-    def route(self) -> str:
-        return "/chat/completions" if self.endpoint == "chat" else "/completions"
-
     def headers(self, key: str) -> dict[str, str]:
         return {"Authorization": f"Bearer {key}"}
 
@@ -129,7 +119,7 @@ class OpenAIJudge(AskedJudge):
 
     def batches(self, prompt: Prompt) -> OpenAIBatches:
         """Batches of questions, which a server answers within a day."""
-        return OpenAIBatches(self, OpenAICaller(self, prompt), f"/v1{self.route}")
+        return OpenAIBatches(self, OpenAICaller(self, prompt), f"/v1{ROUTE}")
 
     def at_batch_price(self) -> Self:
         """The same judge, at what a batch costs."""
@@ -146,7 +136,7 @@ class OpenAICaller(Caller):
         return room if self.judge.max_tokens is not None else min(room, self.put("most", case))
 
     def request(self, case: Case, wanted: int) -> tuple[str, dict[str, Any]]:
-        judge, answer = self.judge, self.prompt.answer
+        judge = self.judge
         body: dict[str, Any] = {"model": judge.model, self.put("max_tokens", case): self.limit(case)}
         if (effort := judge.effort or self.put("effort", case)) is not None:
             body["reasoning_effort"] = effort
@@ -156,20 +146,16 @@ class OpenAICaller(Caller):
             body["temperature"] = judge.temperature
         if judge.votes and wanted > 1 and self.put("n", case):
             body["n"] = wanted
-        if judge.endpoint == "completion":
-            body["prompt"] = f"{case.text}\n\n{answer}"
-            more = {} if judge.votes else {"logprobs": self.put("top_logprobs", case)}
-            return judge.route, body | more
         body["messages"] = [{"role": "user", "content": case.text + self.added}]
         if self.begun:
-            body["messages"].append({"role": "assistant", "content": answer})
+            body["messages"].append({"role": "assistant", "content": self.prompt.answer})
             body |= {"add_generation_prompt": False, "continue_final_message": True}  # needed by vLLM, not by llama.cpp
         if not judge.votes:
             body |= {"logprobs": True, "top_logprobs": self.put("top_logprobs", case)}
         elif self.put("response_format", case):
             schema = {"name": "verdict", "strict": True, "schema": verdicts.reply_schema(self.prompt, self.graded)}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
-        return judge.route, body
+        return ROUTE, body
 
     def replies(self, answer: Any, case: Case) -> list[Said]:
         usage = read_usage(answer.get("usage"))
@@ -195,7 +181,7 @@ class OpenAICaller(Caller):
 
     def _stop_reasoning(self, case: Case) -> bool:
         """Ask for effort none, with which recent models give log-probabilities; False where that was tried."""
-        if self.judge.effort is not None or self.put("effort", case) or self.judge.endpoint != "chat":
+        if self.judge.effort is not None or self.put("effort", case):
             return False
         case.form.pop("temperature", None)  # which a model may have refused because it reasons
         case.form["effort"] = NONE
@@ -243,9 +229,9 @@ class OpenAICaller(Caller):
 
 
 def _said(choice: dict[str, Any], reasoned: bool) -> Said:
-    """One of the replies that the server offers, of a chat or of a completion."""
+    """One of the replies that the server offers."""
     inner, end = choice.get("message"), choice.get("finish_reason")
-    message = inner if isinstance(inner, dict) else {"content": choice.get("text")}
+    message = inner if isinstance(inner, dict) else {}
     content, refusal = message.get("content"), message.get("refusal")
     text = whole_characters(content) if isinstance(content, str) else ""
     withheld = f"{FILTERED} the reply" if end == "content_filter" else ""
@@ -271,15 +257,9 @@ def has_reasoning(message: Mapping[str, Any], text: str) -> bool:
 
 
 def _rows(logprobs: Any) -> Iterator[verdicts.Row]:
-    if not isinstance(logprobs, dict):
-        return
-    if isinstance(content := logprobs.get("content"), list):  # of a chat, and of llama.cpp's completions
-        for at in content:
-            yield at["token"], at["logprob"], [(top["token"], top["logprob"]) for top in at.get("top_logprobs") or ()]
-    else:
-        columns = (logprobs.get(name) or () for name in ("tokens", "token_logprobs", "top_logprobs"))
-        for token, logprob, top in zip(*columns, strict=True):
-            yield token, logprob, list((top or {}).items())
+    content = logprobs.get("content") if isinstance(logprobs, dict) else None
+    for at in content if isinstance(content, list) else ():
+        yield at["token"], at["logprob"], [(top["token"], top["logprob"]) for top in at.get("top_logprobs") or ()]
 
 
 def read_usage(usage: Any) -> Usage:

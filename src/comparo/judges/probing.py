@@ -10,7 +10,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from math import nan
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.errors import JudgeError
@@ -95,25 +95,18 @@ class ListedJudge(ServerJudge):
 class AskedJudge(ServerJudge):
     """A model that no list describes: its answers show what it accepts.
 
-    `endpoint` is "completion" for a model without a chat template. With `prefill` the beginning of the reply is sent
-    too, where the server can go on with it.
+    With `prefill` the beginning of the reply is sent too, where the server can go on with it.
     """
 
-    endpoint: Literal["chat", "completion"] = "chat"
     prefill: bool = False
 
     @property
     def several(self) -> bool:
         """Whether several criteria can be asked in one call: a reply that is begun for the model answers one."""
-        return self.endpoint == "chat" and not self.prefill
-
-    @property
-    def lines_up(self) -> bool:
-        """Whether more than two texts can be compared in one call: a sampled completion is one label."""
-        return super().lines_up and not (self.votes and self.endpoint == "completion")
+        return not self.prefill
 
     def begins(self, prompt: Prompt) -> bool:
-        return self.endpoint == "completion" or (self.prefill and bool(prompt.answer))
+        return self.prefill and bool(prompt.answer)
 
     def probe(self) -> Probe:
         """Ask one or two questions of a few words, as the judge is set; a JudgeError names the remedy."""
@@ -158,7 +151,7 @@ class AskedJudge(ServerJudge):
         gives = soft.dialect.gives_logprobs
         effort = f" with effort {soft.dialect.effort}" if soft.dialect.effort else ""
         found = [("log-probabilities", f"of {soft.dialect.top_logprobs} tokens{effort}" if gives else f"no: {refused}")]
-        if gives and self.endpoint == "chat":
+        if gives:
             begun = tried(replace(soft, prefill=True), COUNTING, Question("", ""))
             states = {True: "goes on with it", False: "no", None: f"not clear{f': {begun}' if begun else ''}"}
             found.append(("a reply that was begun", states[None if begun else goes_on(answers[-1])]))
@@ -168,10 +161,9 @@ class AskedJudge(ServerJudge):
             ("structured output", f"no verdict: {trouble}" if trouble else "yes" if spoken.response_format else "no")
         )
         found.append(("reasons if not told otherwise", "yes" if spoken.reasons else "no"))
-        if self.endpoint == "chat":
-            for level in EFFORTS:
-                problem = tried(replace(voting, effort=level, dialect=replace(spoken)))
-                found.append((f"effort {level}", f"no: {problem}" if problem else "not refused"))
+        for level in EFFORTS:
+            problem = tried(replace(voting, effort=level, dialect=replace(spoken)))
+            found.append((f"effort {level}", f"no: {problem}" if problem else "not refused"))
         found.append(("limit of tokens", spoken.max_tokens))
         is_taken = soft.dialect.temperature and gives
         found.append(("temperature", f"taken{effort}" if is_taken else "only the server's own"))
@@ -182,8 +174,7 @@ class AskedJudge(ServerJudge):
         """What the question showed, in words."""
         dialect = self.dialect
         if self.votes:
-            structured = dialect.response_format and self.endpoint == "chat"
-            parts = ["verdicts as structured output" if structured else "verdicts as text"]
+            parts = ["verdicts as structured output" if dialect.response_format else "verdicts as text"]
         elif dialect.gives_logprobs:
             parts = [f"log-probabilities of {dialect.top_logprobs} tokens"]
         else:

@@ -239,9 +239,7 @@ class Settings:
     def orders(self, prompt: Prompt) -> bool:
         """Whether the reply is an order of more than two texts; a ValueError where the options are about two."""
         if prompt.size > 2 and not self.lines_up:
-            raise ValueError(
-                f"graded, and votes with endpoint=completion, compare two texts, not {prompt.size}; drop them"
-            )
+            raise ValueError(f"graded compares two texts, not {prompt.size}; drop it")
         return prompt.size > 2 and self.votes > 0
 
     def adds(self, prompt: Prompt) -> str:

@@ -49,14 +49,13 @@ CHOICES = {0.0: "chose the second", 0.5: "called them equal", 1.0: "chose the fi
 
 
 @cache
-def environment(folder: Path, is_html: bool = True) -> Environment:
-    """The templates of a folder; those of HTML escape whatever they show."""
+def environment(folder: Path) -> Environment:
+    """The templates of a folder, which escape whatever they show."""
     found = Environment(
         loader=FileSystemLoader(folder),
-        autoescape=is_html,
+        autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
-        keep_trailing_newline=not is_html,
         undefined=StrictUndefined,
     )
     found.filters |= {

@@ -27,11 +27,12 @@ from comparo.errors import JudgeError, PendingError, RunError
 from comparo.judges import Judge, Judgement
 from comparo.judges.batches import SHARE, WINDOW, LostError, SilentError, State
 from comparo.ranking.ranking import Ranking
-from comparo.run.batch_transport import CANCELLED, CREATIONS, UNANSWERED, Batch, Courier, Pauses, StrangerError
+from comparo.run.batch_store import Batch
+from comparo.run.batch_transport import CANCELLED, CREATIONS, UNANSWERED, Courier, Pauses, StrangerError
 from comparo.run.budget import TOKENS
-from comparo.run.cache import Recalling
 from comparo.run.loop import LOOK, Run, logger
 from comparo.run.progress import Watcher
+from comparo.run.recalling import Recalling
 from comparo.run.scheduling import pair_source
 from comparo.run.store import Store
 from comparo.run.task import Task

@@ -1,15 +1,12 @@
 """The judgement cache: answers of judges by what determines them, in one file that runs and processes share.
 
-    key = SHA-256 of [judge, settings, weights, template, labels, answer, what is added, first, second, context]
-
-as JSON. Texts are in the key only: none can be read from the file; the reply of the judge is stored. An answer is in
-the file before a run counts it, and a process that is killed loses the calls in flight. A key may have several rows:
-each is an answer that was asked on its own, and no run gets one row twice. `Recalling` is a judge with a cache.
+Texts are in the key only (`recalling.key_of_answer`): none can be read from the file; the reply of the judge is stored.
+An answer is in the file before a run counts it, and a process that is killed loses the calls in flight. A key may have
+several rows: each is an answer that was asked on its own, and no run gets one row twice.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import math
@@ -17,28 +14,22 @@ import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
-from itertools import chain
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
-from comparo.data.criteria_prompt import CriteriaPrompt
-from comparo.data.prompts import Prompt, Question
+from comparo.data.prompts import Question
 from comparo.data.run_folder import VERSION, clean
 from comparo.errors import StoreError
-from comparo.judges import Judge, Judgement, Probe
-from comparo.judges.protocol import Several, about
+from comparo.judges import Judgement, Probe
 from comparo.run.files import DAMAGED, make_private
 from comparo.run.folders import ROOT
 from comparo.run.store import BUSY, UNFIT, open_database, plain
 
 CACHE = ROOT / "cache.sqlite"  # of all runs that name no other file
-OFF = "off"
 APPLICATION = 0x636D7072  # "cmpr": SQLite's place for a number that says whose file it is
 SCHEMA = (
     f"PRAGMA application_id={APPLICATION}",
@@ -69,43 +60,6 @@ UNCOUNTED = 10_000  # tokens that an answer may have cost whose tokens were not 
 STEP = 0.02  # seconds between two tries to open a file that another process is making
 
 logger = logging.getLogger(__name__)
-
-
-def head_of(judge: Judge, prompt: Prompt) -> str:
-    """All that determines an answer but the texts, as JSON.
-
-    >>> from comparo.data.prompts import criterion_prompt
-    >>> from comparo.judges import load_judge
-    >>> sorted(json.loads(head_of(load_judge("openai/any"), criterion_prompt("better"))))
-    ['adds', 'begins', 'judge', 'prompt', 'settings', 'weights']
-    """
-    asked = {name: getattr(judge, name, None) for name in ("begins", "adds")}
-    prompt = judge.shown(prompt) if hasattr(judge, "shown") else prompt
-    determined = {
-        "judge": judge.name,
-        "settings": dict(judge.settings),
-        "weights": getattr(judge, "weights", None),
-        "prompt": {field.name: getattr(prompt, field.name) for field in fields(prompt) if field.compare},
-        **{name: method and method(prompt) for name, method in asked.items()},
-    }
-    return json.dumps(determined, sort_keys=True, default=str)
-
-
-def key_of_answer(head: str, question: Question) -> bytes:
-    """The key of an answer, 32 bytes: what it is determined by, and the three texts, hashed.
-
-    >>> one = Question("a", "b", first_text="x", second_text="y")
-    >>> other = Question("c", "d", first_text="x", second_text="y")
-    >>> key_of_answer("", one) == key_of_answer("", other)
-    True
-    """
-    texts = [question.first_text, question.second_text, question.context_text, *question.other_texts]
-    return hashlib.sha256(json.dumps([head, *texts]).encode()).digest()
-
-
-def key_of_probe(judge: Judge) -> bytes:
-    """The key of the findings of a probe: the name and settings of the judge, hashed."""
-    return hashlib.sha256(json.dumps([judge.name, dict(judge.settings)], sort_keys=True, default=str).encode()).digest()
 
 
 class Cache:
@@ -349,152 +303,3 @@ def _existing(path: Path) -> Iterator[sqlite3.Connection]:
             yield connection
     except sqlite3.DatabaseError as error:
         raise StoreError(_damaged(path, error)) from error
-
-
-Outcome = Judgement | BaseException | None  # an answer, what ended the judge, or the end
-
-
-class Recalling:
-    """A judge whose answers are looked up in a cache first; all else, its name and settings too, is the judge's own.
-
-    An answer from the cache comes at once, also while the judge works or waits for a question: the judge is asked in a
-    thread of its own. It is not started where every answer is in the cache.
-    """
-
-    def __init__(self, judge: Judge, cache: Cache) -> None:
-        self.asked, self.cache = judge, cache
-        self._heads: tuple[Prompt | None, str] = None, ""  # of the last prompt
-
-    @property
-    def name(self) -> str:
-        return self.asked.name
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        return self.asked.settings
-
-    @property
-    def ahead(self) -> int:
-        return self.asked.ahead
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name == "asked":  # copying looks for these before there is a judge
-            raise AttributeError(name)
-        own = getattr(self.asked, name)
-        return partial(self._probed, own) if name == "probe" else own
-
-    def _probed(self, probe: Callable[[], Probe]) -> Probe:
-        """What a probe found in an earlier run, or finds now."""
-        key = key_of_probe(self.asked)
-        if (found := self.cache.found(key)) is None:
-            found = probe()
-            self.cache.keep(key, self.name, found)
-        else:
-            self.asked.learn(found.found)  # type: ignore[attr-defined]  # a judge with a probe has it
-        return found
-
-    def remember(self) -> None:
-        """Take over what an earlier probe found, if that is in the cache; nothing is asked, and no file is made."""
-        if hasattr(self.asked, "learn") and self.cache.path.is_file():
-            if (found := self.cache.found(key_of_probe(self.asked))) is not None:
-                self.asked.learn(found.found)
-            self.cache.close()
-
-    def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
-        """The answers from the cache and those of the judge, as they come."""
-        outcomes: SimpleQueue[Outcome] = SimpleQueue()
-        stopped = threading.Event()
-        arguments = (questions, prompt, outcomes.put, stopped)
-        threading.Thread(target=self._work, args=arguments, name=f"{self.name} behind a cache", daemon=True).start()
-        try:
-            while (outcome := outcomes.get()) is not None:
-                if isinstance(outcome, BaseException):
-                    raise outcome
-                yield outcome
-        finally:
-            stopped.set()
-
-    def _work(
-        self,
-        questions: Iterable[Question],
-        prompt: Prompt,
-        put: Callable[[Outcome], None],
-        stopped: threading.Event,
-    ) -> None:
-        """Put all answers, each in the cache before, and how it ended; after a stop, one more is taken."""
-        try:
-            missing = self._missing(questions, prompt, put, stopped)
-            if (first := next(missing, None)) is not None:
-                answers = self.asked.judge(chain([first], missing), prompt)
-                try:
-                    for judgement in answers:
-                        self.keep(judgement, prompt)
-                        put(judgement)
-                        if stopped.is_set():
-                            break
-                finally:
-                    getattr(answers, "close", lambda: None)()
-        except BaseException as error:  # raised again by `judge`
-            put(error)
-        put(None)
-
-    def _missing(
-        self,
-        questions: Iterable[Question],
-        prompt: Prompt,
-        put: Callable[[Outcome], None],
-        stopped: threading.Event,
-    ) -> Iterator[Question]:
-        """The questions whose answers are not in the cache; the answers of the others are put."""
-        for question in questions:
-            if stopped.is_set():
-                return
-            found = self.find(question, prompt)
-            if found is None:
-                yield question
-            else:
-                put(found)
-
-    def keep(self, judgement: Judgement, prompt: Prompt) -> None:
-        """Put an answer in the cache; of several criteria, each with the name of its criterion."""
-        head = self._head(prompt)
-        if not isinstance(judgement, Several):
-            self.cache.add(key_of_answer(head, judgement.question), self.name, judgement)
-            return
-        for one in judgement.each:
-            self.cache.add(key_of_answer(f"{head}\n{one.question.voice}", judgement.question), self.name, one)
-
-    def find(self, question: Question, prompt: Prompt) -> Judgement | None:
-        """The answer in the cache; of several criteria, only where all of them are there."""
-        head = self._head(prompt)
-        if not isinstance(prompt, CriteriaPrompt):
-            return self.cache.find(key_of_answer(head, question), question)
-        each = []
-        for name in prompt.parts:
-            found = self.cache.find(key_of_answer(f"{head}\n{name}", question), about(question, name))
-            if found is None:
-                return None
-            each.append(found)
-        return Several.of(each)
-
-    def _head(self, prompt: Prompt) -> str:
-        if self._heads[0] is not prompt:
-            self._heads = prompt, head_of(self.asked, prompt)
-        return self._heads[1]
-
-
-def remembering(judges: Sequence[Judge], cache: str | Path | None) -> list[Judge]:
-    """The judges, those whose answers can be kept with a cache in this file; as they are without one, or with "off".
-
-    >>> from comparo.judges import load_judge
-    >>> judges = load_judge("openai/any"), load_judge("simulated/soft")
-    >>> [type(judge).__name__ for judge in remembering(judges, "cache.sqlite")]
-    ['Recalling', 'Simulated']
-    """
-    if cache is None or cache == OFF:
-        return list(judges)
-    shared = Cache(cache)
-    return [
-        judge if isinstance(judge, Recalling) or not getattr(judge, "cacheable", True) else Recalling(judge, shared)
-        for judge in judges
-    ]

@@ -31,7 +31,7 @@ from comparo.errors import RunError, StoreError
 from comparo.judges import Judge, Judgement
 from comparo.methods import quiet_fit
 from comparo.model.observations import are_choices
-from comparo.run.cache import Recalling
+from comparo.run.recalling import Recalling
 from comparo.run.store import CHANGED, Store, differences, read_configuration, read_judgements, reading, stored_items
 from comparo.run.task import Task
 from comparo.run.voices import Voice, comparisons

@@ -25,7 +25,7 @@ from comparo.data.run_folder import key_of
 from comparo.errors import RunError
 from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
-from comparo.run.duel import Duel, preferences
+from comparo.run.compare_result import Duel, preferences
 from comparo.run.loop import Run
 from comparo.run.plan import Plan
 from comparo.run.progress import Watch

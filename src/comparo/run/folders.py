@@ -10,7 +10,7 @@ from typing import Any
 
 from comparo.data.run_folder import DATABASE
 from comparo.errors import StoreError
-from comparo.run.batch_transport import waiting_for
+from comparo.run.batch_store import waiting_for
 from comparo.run.files import free
 from comparo.run.store import CONFIGURATION, count_judgements, differences, read_configuration
 

@@ -15,7 +15,7 @@ from comparo.data.writing import csv_text
 from comparo.errors import JudgeError, RunError
 from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
-from comparo.run.batch_transport import had_batches
+from comparo.run.batch_store import had_batches
 from comparo.run.budget import TOKENS, Spending, paid_and_spent, tokens_of
 from comparo.run.progress import Progress, Watcher
 from comparo.run.scheduling import Given, Pair, Rounds, Stops, pair_source

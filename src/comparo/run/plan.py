@@ -26,9 +26,9 @@ from comparo.errors import JudgeError, StoreError
 from comparo.judges import Judge, Judgement, Probe
 from comparo.ranking.ranking import Ranking
 from comparo.run.batch import BatchRun, Mode, check_batch
-from comparo.run.batch_transport import check_no_batch
+from comparo.run.batch_store import check_no_batch
 from comparo.run.budget import PROBES, dollars
-from comparo.run.cache import Cache, Recalling, head_of, key_of_answer
+from comparo.run.cache import Cache
 from comparo.run.check import calls_before, check_before, task_after
 from comparo.run.criteria_run import CriteriaRun, CriteriaStore
 from comparo.run.files import set_aside
@@ -36,6 +36,7 @@ from comparo.run.folders import choose_folder
 from comparo.run.loop import Run
 from comparo.run.plan_text import given_words, warnings_of
 from comparo.run.progress import Watch, watching
+from comparo.run.recalling import Recalling, head_of, key_of_answer
 from comparo.run.resume import grown, growth_sentence, merged, open_grown
 from comparo.run.store import CHANGED, VOTES, Store, count_judgements, read_configuration
 from comparo.run.task import Expense, Task

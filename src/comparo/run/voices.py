@@ -21,7 +21,8 @@ from comparo.data.prompts import Prompt, choose_prompt
 from comparo.data.wordings import DEFAULT_WORDING
 from comparo.judges import Judge, Judgement, as_judge, load_judge
 from comparo.judges.protocol import Several
-from comparo.run.cache import CACHE, remembering
+from comparo.run.cache import CACHE
+from comparo.run.recalling import remembering
 
 
 @dataclass(frozen=True)

@@ -159,6 +159,7 @@ COMMANDS = {
     "judge": "Judgements of pairs of texts, one a line, as they come; or the pairs of a run put to another judge.",
     "plan": "How many calls a ranking will take, by simulation; or, by --next, which pairs to ask. No judge is asked.",
     "study": "How few comparisons are enough, and by which method? From recorded judgements.",
+    "why": "Why texts win: how much of a ranking each reason explains, and what would raise a text.",
     "import": "Comparisons, and texts if any, from files of promptfoo, AlpacaEval, Chatbot Arena and MT-Bench.",
     "export": "What a run found as a file for other tools: comparisons, or preference pairs to train on.",
     "runs": "The runs in a folder, the oldest first: judge, budget, how many judgements were answered and failed.",
@@ -175,6 +176,7 @@ COMMON = {
     "fit": "method voice votes leaderboard top format report",
     "judge": "items criterion kind context judge base-url probe budget dry-run out format",
     "plan": "accuracy target answers next asked for sheet context format",
+    "why": "judge base-url because propose votes between item dry-run format",
     "study": "judgements attribute method calls draws table format out",
 }
 

@@ -30,6 +30,27 @@ NAME = 200  # characters of a model's name that are kept
 ONLY = ""  # the criterion of a prompt that has one
 
 
+VERDICT = frozenset(  # parts of a request that ask for a verdict, of all providers
+    "response_format logprobs top_logprobs format responseLogprobs responseMimeType responseJsonSchema".split()
+)
+LIMITS = ("max_tokens", "max_completion_tokens", "maxOutputTokens")
+
+
+def freed(body: Mapping[str, Any], tokens: int) -> dict[str, Any]:
+    """A request without what asks for a verdict, and with room for so many tokens.
+
+    >>> freed({"max_tokens": 5, "logprobs": True, "output_config": {"format": {}, "effort": "low"}}, 60)
+    {'max_tokens': 60, 'output_config': {'effort': 'low'}}
+    """
+    found: dict[str, Any] = {}
+    for name, value in body.items():
+        if name in LIMITS:
+            found[name] = max(value or 0, tokens)
+        elif name not in VERDICT:
+            found[name] = freed(value, tokens) if isinstance(value, Mapping) else value
+    return found
+
+
 class AnswerError(Exception):
     """Why a question has no answer."""
 
@@ -69,6 +90,7 @@ class Caller(ABC):
         headers, self.secrets = judge.access()
         self.judge, self.prompt, self.dialect = judge, judge.shown(prompt), judge.dialect
         self.added, self.begun, self.graded = judge.adds(prompt), judge.begins(prompt), judge.graded
+        self.words_asked: int | None = None  # tokens of a reply in the model's own words; None: a verdict is asked for
         self.was_cut = False  # whether a reply ended at the limit of its tokens, before the verdict
         size = ANSWER + (0 if judge.votes else TOKEN * (judge.limit(prompt) or 0))
         self.client = HttpClient(
@@ -204,11 +226,22 @@ class Caller(ABC):
             remedy = f", cut{at}; raise max_tokens{', or lower effort' if reasons else ''}"
         raise AnswerError(f"no verdict in the reply {reply}{remedy}")
 
+    async def write(self, text: str, tokens: int) -> str:
+        """A reply to a text in the model's own words; a JudgeError where there is none."""
+        self.words_asked, self.added, self.begun = tokens, "", False
+        async with self.client:
+            try:
+                (said, *_) = await self._ask(Case(Question(None, None), text), 1)
+            except AnswerError as problem:
+                raise JudgeError(self.secrets.scrub(str(problem))) from None
+        return self.secrets.scrub(said.text)
+
     async def _ask(self, case: Case, wanted: int) -> list[Said]:
         """The replies that the server gives; a form of the question that it accepts is used for all later ones."""
         judge, dialect = self.judge, self.dialect
         for _ in range(FORMS):
             route, body = self.request(case, wanted)
+            body = body if self.words_asked is None else freed(body, self.words_asked)
             try:
                 answer = await self.client.ask("POST", route, body)
             except NoAnswerError as problem:

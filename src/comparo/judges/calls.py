@@ -133,3 +133,7 @@ class ServerJudge(Settings):
         with Calls([caller], [question], self) as calls:
             (answer,) = calls.answers()
         return answer, caller.was_cut
+
+    def write(self, text: str, tokens: int) -> str:
+        """Return a reply to a text in the model's own words, of about so many tokens; a JudgeError where none comes."""
+        return asyncio.run(self.caller(Prompt("{first}{second}")).write(text, tokens))

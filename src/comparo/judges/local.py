@@ -132,6 +132,14 @@ class LlamaCpp:
             raise JudgeError(f"{self.name}: llama.cpp does not answer ({problem})") from problem
         yield from answers_of(self.chat, questions, prompt, self.ahead, self._answer)
 
+    def write(self, text: str, tokens: int) -> str:
+        """A reply to a text in the model's own words, of at most so many tokens."""
+        asked = {"prompt": self.chat.written(text, ""), "max_tokens": tokens, "temperature": 0}
+        reply: dict[str, Any] = self.server.handle_completions(asked)
+        if "choices" not in reply:
+            raise JudgeError(_complaint(reply))
+        return str(reply["choices"][0]["text"])
+
     def _answer(self, rows: list[Encoded], labels: Spellings, prompt: Prompt) -> Iterator[Judgement]:
         for row in rows:
             start = time.perf_counter()

@@ -127,6 +127,7 @@ class Judge(Protocol):
       key.
     - `probe()` and `learn(found)`: asks the server little to find out what it accepts, raises a JudgeError with the
       remedy where the settings cannot work, and returns a `Probe`; `learn` takes over what a probe found before.
+    - `write(text, tokens)`: a reply in its own words, of at most so many tokens; `comparo why --propose` needs it.
     - `price`: what a million tokens cost, as a `Price`.
     - `writes(prompt)`: how many tokens a call writes, as a `Writing`; None where neither a probe nor a limit states it.
     """

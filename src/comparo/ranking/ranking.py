@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, ndtri
 
-from comparo.data.columns import as_number, frame_from_columns, shown
+from comparo.data.columns import as_number, frame_from_columns, look_up, shown
+from comparo.data.items import Items
+from comparo.data.reasons import LIBRARY, computed_reasons
 from comparo.data.sanitize import visible
 from comparo.data.wordings import LETTERS
 from comparo.model.likelihoods.experts import is_logit
@@ -26,12 +28,13 @@ from comparo.ranking.display import (
     notes,
     tie_columns,
 )
-from comparo.ranking.grouping import Groups, asked_groups, leaderboard, why_not
+from comparo.ranking.grouping import Groups, asked_groups, entry, leaderboard, why_not
 from comparo.ranking.leaderboard import Leaderboard, Over
 from comparo.ranking.ranks import Candidate, beats, places
 from comparo.ranking.scale import Scaled, scaled
 from comparo.ranking.scores import Scores
 from comparo.ranking.tabular import Columns, Tabular, json_rows, plain, table_html, table_text
+from comparo.ranking.why import Why, explain
 from comparo.rounding import merge_ties
 
 
@@ -229,6 +232,67 @@ class Ranking(Scores, Tabular):
                 raise ValueError(f"the score of the anchor {shown(label)} is {shown(value)}, which is not a number")
             known[self._keyed(label)] = as_number(value)
         return scaled(self, known, grades)
+
+    def why(
+        self, data: Any = None, reasons: Mapping[str, Mapping[Any, float] | Ranking] | None = None, **columns: Any
+    ) -> Why:
+        """Why texts win: how much of the ranking each reason explains, on its own and beyond the others.
+
+        Parameters
+        ----------
+        data, columns
+            The texts, anything that `Items.of` reads with its arguments, from which numbers of texts are computed
+            (length, long words, markup, …); None: only `reasons` count.
+        reasons
+            Further reasons by name: a number by item, or by pair (context, item); or the `Ranking` of the same texts by
+            a criterion, whose scores they are.
+
+        Returns
+        -------
+        Why
+            Effects with intervals, in logits for one standard deviation of a reason within contexts; shares of the
+            ranking; what no reason explains; feedback for each text (docs/why.md).
+
+        Raises
+        ------
+        ValueError
+            If a text is not given or has no number, or there are fewer than five texts.
+
+        Examples
+        --------
+        >>> from comparo import fit
+        >>> texts = {k: "word " * k for k in range(1, 9)}
+        >>> rows = [(i, j, 0.9 if i > j else 0.2) for i in texts for j in texts if i != j]
+        >>> found = fit(rows, "mixed").why(texts)
+        >>> found.reasons[0].words, found.reasons[0].alone.is_found
+        ('longer', True)
+        """
+        labels = self.graph.labels(self.comparisons)
+        numbers, words = dict[str, Any](), dict[str, tuple[str, str]]()
+        if data is not None:
+            items = Items.of(data, **columns)
+            known = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
+            row = look_up(labels, known)
+            if np.any(row < 0):
+                raise ValueError(
+                    f"there is no text of {labels[int(np.argmax(row < 0))]!r}; give the texts of all items"
+                )
+            computed = computed_reasons(items)
+            numbers |= {reason.name: column[row] for reason, column in computed.items()}
+            words |= {reason.name: (reason.words, reason.against) for reason in computed}
+        for name, given in (reasons or {}).items():
+            if isinstance(given, Ranking):
+                given = dict(zip(given.graph.labels(given.comparisons), given.scores.tolist(), strict=True))
+            column = np.array([as_number(entry(f"the reason {name!r}", given, label)) for label in labels])
+            if not np.isfinite(column).all():
+                bad = labels[int(np.argmin(np.isfinite(column)))]
+                raise ValueError(f"the reason {name!r} of {bad!r} is not a number; give every item one")
+            numbers[name] = column
+            known_words = {reason.name: (reason.words, reason.against) for reason in LIBRARY}
+            words.setdefault(name, known_words.get(name, (name, f"not so: {name}")))
+        if not numbers:
+            raise ValueError("there is no reason; give the texts, or `reasons` by name")
+        return explain(self, numbers, words)
 
     def probability(self, one: Hashable, other: Hashable, context: Hashable = None) -> float:
         """P(`one` is better than `other`): that its true score is higher, given the comparisons.

@@ -128,11 +128,12 @@ def estimate(
     has_known_noise: bool,
     unit: float = 1.0,
     pull: float = PULL,
+    flat: float = FLAT,
 ) -> Variances:
     """The variances for columns of these kinds (M,), numbered from 0; scores are in multiples of `unit` logits.
 
-    Columns of kind −1 have coefficients without a prior: their variance is `FLAT` times that of scores. φ is 1
-    where the noise is known. `pull` is the strength of the term that keeps the variance of scores from 0.
+    Columns of kind −1 have coefficients whose variance is `flat` times that of scores, by default so many that it is no
+    prior. φ is 1 where the noise is known. `pull` is the strength of the term that keeps the variance of scores from 0.
 
     >>> rng = np.random.default_rng(0)
     >>> q = np.full(400, 4.0)
@@ -149,7 +150,7 @@ def estimate(
     kinds = int(kind.max(initial=-1)) + 1
     search = _Search(spectrum, kind, observations, has_known_noise, level, pull=pull)
     if np.any(kind < 0):
-        search = replace(search, flat=FLAT * (1.0 + max(search.best_ratio(np.zeros(kinds))[0], 0.0)))
+        search = replace(search, flat=flat * (1.0 + max(search.best_ratio(np.zeros(kinds))[0], 0.0)))
     starts = (0.0, 1.0 / level) if kinds else (0.0,)  # the likelihood may have one maximum with and one without them
     _, shared = max((search.settle(np.full(kinds, start)) for start in starts), key=lambda found: found[0])
     a, grid, confidence = search.best_ratio(shared)

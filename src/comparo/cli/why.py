@@ -1,0 +1,151 @@
+"""comparo why: why did it win?"""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from comparo.cli import flags as groups
+from comparo.cli.finishing import complete, print_plan
+from comparo.cli.judge_flags import JudgeFlags
+from comparo.cli.printing import Console, Format, cost_words, print_table, print_text
+from comparo.cli.settings import command_line
+from comparo.data.sanitize import visible
+from comparo.data.writing import csv_text
+from comparo.ranking.why import DISCOVERY, Estimate
+from comparo.report.record import read_record
+from comparo.report.why_page import write_why
+from comparo.run.why import FEEDBACK, Explanation, prepare_why
+
+SHOWN = 12  # reasons in the table, beside those that are found
+
+
+def why_command(
+    context: typer.Context,
+    run: Annotated[Path, typer.Argument(callback=groups.run_folder)],
+    asked: JudgeFlags,
+    because: list[str] | None = None,
+    propose: Annotated[int, typer.Option(min=0)] = 0,
+    budget: str = "100%",
+    votes: Path | None = None,
+    between: list[str] | None = None,
+    item: str | None = None,
+    dry_run: bool = False,
+    out: Path | None = None,
+    output: Annotated[Format, typer.Option("--format")] = "table",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q")] = False,
+) -> None:
+    """Why texts win: how much of a ranking each reason explains, and what would raise a text.
+
+    Without --judge, reasons are computed from the texts, and nothing is asked: length, long words, examples, sources.
+    With --judge, about 13 more are asked in one call about each pair of the run. Writes why.html, why.json and
+    feedback.csv, a sentence per text, to RUN.
+
+    Parameters
+    ----------
+    run : A run folder, such as comparo-runs/TIME-NAME.
+    because : A reason in your words, to end "Which text is …" or "Which text …": "cites sources". May be repeated.
+    propose : Ask the judge about so many of the most decisive pairs what made one win, and count its reasons too.
+    budget : How many of the run's questions to ask about, in their order: 500, 5n (five per item), 50% or $2.50.
+    votes : A file of people's votes about the same texts, with a column reason if they wrote why; shows what moves
+        people beside what moves the judge.
+    between : The names of two groups of texts, such as systems, given twice: why the first beats the second.
+    item : The id of a text, or CONTEXT/ID: what would raise it most, with two pairs that show it.
+    dry_run : Say calls, tokens and price, and ask nothing.
+    out : The folder of the calls. Default: beside RUN, named RUN-why.
+    output : How to print the reasons.
+    quiet : Nothing on stderr but errors.
+
+    Examples
+    --------
+    `comparo why comparo-runs/20260301-120000-stories --judge openai/gpt-6-luna --because 'cites sources'`
+    """
+    if between and len(between) != 2:
+        raise ValueError("--between names two groups: --between A --between B")
+    if len(asked.judge or ()) > 1:
+        raise ValueError("comparo why asks one judge; give one --judge")
+    record = read_record(run)
+    judge = asked.make(record.items, context)[0] if asked.judge else None
+    plan = prepare_why(
+        run,
+        record.ranking,
+        judge,
+        because=because or (),
+        propose=0 if dry_run else propose,
+        budget=budget,
+        votes=votes,
+        out=out,
+        notes={"command": command_line(context)},
+    )
+    if dry_run:
+        if plan.base is None:
+            print_text("no calls: all reasons are computed from the texts; --judge asks about more\n")
+        else:
+            print_plan(plan.base)
+        return
+    console = Console(stderr=True, quiet=quiet)
+    found = complete(plan, console)
+    also: dict[str, Any] = {"between": between or (), "item": item}
+    found.write(run, **also)
+    _print(found, output, also)
+    console.print(visible(found.why.summary))
+    if found.judge is None:
+        console.print("Computed from the texts; --judge NAME asks about more reasons, and --dry-run says the price")
+    elif words := cost_words(found.cached, found.calls, found.cost):
+        console.print("; ".join(words))
+    console.print(f"Report: {write_why(run, found, record, **also)}; a sentence per text: {run / FEEDBACK}")
+
+
+def _print(found: Explanation, output: Format, also: dict[str, Any]) -> None:
+    if output == "json":
+        print_text(json.dumps(found.to_dict(**also), ensure_ascii=False, default=str) + "\n")
+        return
+    if output == "csv":
+        print_text(csv_text(found.why.to_columns()))
+        return
+    header = ["reason", "on its own", "beyond the others", "logits", "verdict"]
+    rows: list[list[Any]] = []
+    for number, one in enumerate(found.why.reasons):
+        if number < SHOWN or one.verdict != "not shown":
+            ends = f"{one.beyond.effect:+.2f} ({one.beyond.low:+.2f} to {one.beyond.high:+.2f})"
+            rows.append([one.words, _share(one.alone), _share(one.beyond), ends, one.verdict])
+    print_table(header, rows)
+    if also["between"]:
+        one, other = also["between"]
+        table = found.why.between(one, other)
+        print_text(f"\nWhy {visible(one)} is ahead of {visible(other)}, in logits:\n")
+        lines = zip(table["words"], table["part"], table["low"], table["high"], strict=True)
+        told = [
+            [words, f"{part:+.2f}", "" if low != low else f"{low:+.2f} to {high:+.2f}"]
+            for words, part, low, high in lines
+        ]
+        print_table(["reason", "part", "95% interval"], [*told[: SHOWN // 2], told[-1]])
+    if also["item"] is not None:
+        _print_advice(found.advice(found.node(also["item"])))
+    if found.people is not None:
+        print_text("\nWhat moves the judge and people, in standard deviations of their scores:\n")
+        table = found.why.beside(found.people)
+        said = [
+            [name, *(f"{table[who][k]:+.2f} ({table[f'{who}_low'][k]:+.2f} to {table[f'{who}_high'][k]:+.2f})"
+                     for who in ("judge", "people")), "yes" if table["adjusted"][k] <= DISCOVERY else ""]
+            for k, name in enumerate(table["reason"])
+        ]  # fmt: skip
+        print_table(["reason", "judge", "people", "differ"], said)
+    if found.stated:
+        print_text("\nPeople wrote most often: " + visible("; ".join(found.stated), lines=False) + "\n")
+
+
+def _share(one: Estimate) -> str:
+    return f"{one.share:.0%} ({one.share_low:.0%} to {one.share_high:.0%})"
+
+
+def _print_advice(advice: dict[str, Any]) -> None:
+    if not advice["raise"]:
+        print_text(f"\n{visible(advice['item'])}: no reason was shown that would raise it\n")
+        return
+    gain = f"+{advice['gain']:.2f} logits, as the best quarter of its context"
+    print_text(f"\n{visible(advice['item'])} would rise most if it were or did this: {advice['raise']} ({gain})\n")
+    for pair in advice["pairs"]:
+        text = visible(" ".join(pair["text"].split())[:160], lines=False)
+        print_text(f"  lost to {visible(pair['winner'])} ({pair['p']:.0%}): {text}\n")

@@ -1,0 +1,124 @@
+"""Coefficients of numbers of texts, in the mixed model of the comparisons.
+
+    s = P m + X β + δ,        m ~ N(0, ω_g²),   β ~ N(0, ω²),   δ ~ N(0, σ²),
+
+with P the groups of the candidates and X (n, R) numbers of their texts, each with the variance 1 within contexts. ω² is
+the variance of all scores and of one answer: no number explains more than there is. So weak a prior hardly changes what
+texts determine, and numbers may be more than texts. An ω² that is estimated draws the few numbers that matter towards
+the many that do not, and what is missing of them appears in their neighbours: in simulation up to a quarter of the
+discoveries are then false (docs/measurements/why.md). ω_g² and σ² are those of the restricted likelihood of each model.
+What the comparisons say about the scores is found once (`Soft`, `Choices`); then every model is a few small matrices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comparo.data.comparisons import Comparisons
+from comparo.model.design import Design, Shared
+from comparo.model.estimators.panel_members import pooled
+from comparo.model.inference.choices import Choices
+from comparo.model.inference.reml import Variances, estimate
+from comparo.model.inference.soft import Soft
+from comparo.model.likelihoods.bradley_terry import BradleyTerry
+from comparo.model.linalg.graph import Graph
+from comparo.model.linalg.spectrum import Moments
+from comparo.model.observations import are_choices
+from comparo.model.posterior import mixture_moments
+from comparo.model.tuning import LIMITS, PULL, SUREST, Limits
+from comparo.types import Array
+
+# Variances of coefficients from choices are wider by this: the Gaussians that stand for choices are a little too sure,
+# and without it 7 of 100 discoveries are false (docs/measurements/why.md).
+CHOICES = 1.15
+
+
+@dataclass(frozen=True, eq=False)
+class Coefficients:
+    """Estimates in one model.
+
+    Parameters
+    ----------
+    mean, covariance : Of the coefficients, (M,) and (M, M), averaged over the confidence in σ².
+    unexplained : σ² + ω_g², the variance of scores that no number explains, at each quantile of its confidence, (Q,).
+    freedom : Degrees of freedom: texts less contexts and the effective number of coefficients.
+    """
+
+    mean: Array
+    covariance: Array
+    unexplained: Array
+    freedom: float
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What comparisons say about the coefficients of `columns` (n, R), which are centred in components.
+
+    >>> rows = [("a", "b", 0.8), ("b", "c", 0.7), ("c", "d", 0.6), ("d", "a", 0.1), ("b", "d", 0.7)]
+    >>> found = Evidence.of(Comparisons.from_rows(rows), np.array([[3.0], [2.0], [1.0], [0.0]]))
+    >>> bool(found.fit([0]).mean[0] > 0)
+    True
+    """
+
+    graph: Graph
+    columns: Array
+    variances: Variances
+    groups: int
+
+    @classmethod
+    def of(
+        cls, data: Comparisons, numbers: Array, groups: NDArray[np.integer] | None = None, limits: Limits = LIMITS
+    ) -> Evidence:
+        """The evidence of comparisons about `numbers` (n, R) and `groups` (n,), in the order of `Graph.build`."""
+        data = pooled(data)
+        graph = Graph.build(data)
+        shared = Shared.of(graph, Design(groups=groups, features=numbers), limits.shared_entries)
+        model: Choices | Soft
+        if are_choices(data):
+            model = Choices.of(data, graph, True, limits)
+        else:
+            model = Soft.of(data, graph, BradleyTerry(), True, limits)
+        _, variances, _, _ = model.settle(shared)
+        count = int(np.sum(shared.is_group))
+        return cls(graph, shared.columns[:, count:], _with_noise(variances), count)
+
+    def fit(self, numbers: Sequence[int]) -> Coefficients:
+        """The coefficients in the model with some of the numbers."""
+        base, groups = self.variances, self.groups
+        moments = base.spectrum.moments
+        kept = np.array([*range(groups), *(groups + number for number in numbers), moments.matrices.shape[1] - 1])
+        moments = Moments(moments.points, moments.matrices[:, kept[:, None], kept])
+        kind = np.repeat([0, -1], [groups, len(numbers)])
+        # The noise of choices is known, and their term that keeps σ² from 0 would stretch the coefficients.
+        pull = 0.0 if base.has_known_noise else PULL
+        spectrum = replace(base.spectrum, moments=moments)
+        found = estimate(spectrum, kind, base.observations, base.has_known_noise, pull=pull, flat=1.0)
+        means, covariances, unexplained, taken = [], [], [], []
+        for a in found.quantiles.tolist():
+            (covariance, theta), noise = found.precision(a), found.noise(a)
+            means.append(theta[groups:])
+            covariances.append(noise * covariance[groups:, groups:] * (CHOICES if base.has_known_noise else 1.0))
+            unexplained.append(noise * (a + (found.shared[0] if groups else 0.0)))
+            taken.append(float(np.sum(covariance * found.moments(a)[0])))
+        shares = np.full(len(means), 1.0 / len(means))
+        mean, covariance = mixture_moments(np.array(means), np.array(covariances), shares)
+        freedom = self.graph.nodes - self.graph.components - float(np.mean(taken))
+        return Coefficients(mean, covariance, np.array(unexplained), max(freedom, 1.0))
+
+
+def _with_noise(variances: Variances) -> Variances:
+    """The variances with at least a `SUREST`-th of the scores' as noise.
+
+    The restricted likelihood finds no larger ratio (`reml`), and without any noise all that numbers leave would be 0.
+    """
+    spectrum = variances.spectrum
+    least = float(np.mean((spectrum.beta / spectrum.q) ** 2)) * 2 / SUREST
+    noise = variances.noise(variances.ratio)
+    if variances.has_known_noise or noise >= least:
+        return variances
+    more = variances.observations * (least - noise)
+    return replace(variances, spectrum=replace(spectrum, square=spectrum.square + more))

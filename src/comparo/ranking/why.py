@@ -1,0 +1,357 @@
+"""Why texts win: how much of a ranking each of several reasons explains, on its own and beyond the others.
+
+With x_r the numbers of the texts by reason r, centred in contexts and with the variance 1, the mixed model of the
+comparisons (`comparo.model.estimators.coefficients`) has
+
+    s = Σ_r β_r x_r + rest,        alone:  s = b_r x_r + rest,
+
+all of it within contexts. Of the variance of scores T, a reason explains b_r²/T on its own and β_r²·v_r/T beyond the
+others, with v_r the variance of x_r that the others leave. Of all reasons that are named, 5% are expected to be chance
+(Benjamini and Hochberg 1995), on their own and beyond the others alike. Numbers that a judge gave are posterior means,
+which do not attenuate β (Berkson's errors); what they leave out is unexplained.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtr, stdtrit
+
+from comparo.model.estimators.coefficients import Coefficients, Evidence
+from comparo.ranking.grouping import group_means
+from comparo.ranking.tabular import Columns, Tabular, json_rows, plain
+from comparo.types import Array
+
+if TYPE_CHECKING:
+    from comparo.ranking.ranking import Ranking
+
+DISCOVERY = 0.05  # expected share of false discoveries
+SINGULAR = 1e-9  # of the variance of a number, which keeps the inverse of repeated numbers finite
+DRAWS = 4000  # of what is unexplained: the error of an end of its interval is below 1%
+FEWEST = 4  # texts beyond one per context, below which nothing can be said of variances
+NAMED = 3  # reasons in a summary
+TOLD = 2  # strongest and weakest reasons of a text
+BEST = 0.75  # quantile of the texts of a context that a text could reach
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An effect in logits for one standard deviation of a reason, with its 95% interval, p, and share of the ranking.
+
+    `adjusted` is p adjusted for all reasons; `share`, `share_low` and `share_high` are of the variance of scores.
+    """
+
+    effect: float
+    low: float
+    high: float
+    p: float
+    adjusted: float
+    share: float
+    share_low: float
+    share_high: float
+
+    @property
+    def is_found(self) -> bool:
+        return self.adjusted <= DISCOVERY
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is found of one reason: on its own (`alone`) and `beyond` the others.
+
+    `words` say it in the direction of its effect: beyond the others where that is found, else alone.
+    """
+
+    name: str
+    words: str
+    alone: Estimate
+    beyond: Estimate
+
+    @property
+    def verdict(self) -> str:
+        """ "matters" beyond the others; "goes with others", where it is found alone only; or "not shown"."""
+        if self.beyond.is_found:
+            return "matters"
+        return "goes with others" if self.alone.is_found else "not shown"
+
+
+@dataclass(frozen=True, eq=False)
+class Why(Tabular):
+    """Why texts win, made by `Ranking.why`.
+
+    Parameters
+    ----------
+    ranking : The judge's ranking.
+    reasons : What is found of each reason, those that explain most on their own first.
+    unexplained, unexplained_low, unexplained_high : The share of the variance of scores that no reason explains.
+    values : The reasons of each text, (n, R), centred in contexts with the variance 1, in the order of `reasons`.
+    beta, covariance : The coefficients of all reasons together, (R,) and (R, R).
+
+    Examples
+    --------
+    >>> from comparo import fit
+    >>> rng = np.random.default_rng(1)
+    >>> length, taste = rng.standard_normal((2, 30))
+    >>> pairs = rng.integers(30, size=(300, 2)).tolist()
+    >>> rows = [(i, j, 1 / (1 + np.exp(length[j] - length[i]))) for i, j in pairs if i != j]
+    >>> found = fit(rows, "mixed").why(reasons={"length": dict(enumerate(length)), "taste": dict(enumerate(taste))})
+    >>> [(one.name, one.verdict) for one in found.reasons]
+    [('length', 'matters'), ('taste', 'not shown')]
+    """
+
+    ranking: Ranking = field(repr=False)
+    reasons: tuple[Found, ...]
+    unexplained: float
+    unexplained_low: float
+    unexplained_high: float
+    values: Array = field(repr=False)
+    beta: Array = field(repr=False)
+    covariance: Array = field(repr=False)
+
+    @property
+    def matters(self) -> list[Found]:
+        """The reasons that matter beyond the others, the largest share on its own first."""
+        return [one for one in self.reasons if one.verdict == "matters"]
+
+    @property
+    def summary(self) -> str:
+        """The answer in a sentence."""
+        own = self.matters or [one for one in self.reasons if one.verdict != "not shown"]
+        left = f"{self.unexplained:.0%} ({self.unexplained_low:.0%} to {self.unexplained_high:.0%})"
+        left = f"No reason explains {left} of the ranking."
+        if not own:
+            return f"No reason was shown to matter. {left}"
+        said = [f"{one.words} ({one.alone.share:.0%})" for one in own[:NAMED]]
+        more = f", and {len(own) - NAMED} more" if len(own) > NAMED else ""
+        meant = "" if self.matters else ", though none of them beyond the others"
+        begin = "What wins, with the share of the ranking that it explains on its own"
+        return f"{begin}: {', '.join(said)}{more}{meant}. {left}"
+
+    def to_columns(self) -> Columns:
+        """A row per reason: its words and verdict, and its effects and shares beyond the others and alone."""
+        rows: list[dict[str, Any]] = []
+        for one in self.reasons:
+            told = {"reason": one.name, "words": one.words, "verdict": one.verdict}
+            alone = {f"alone_{name}": value for name, value in asdict(one.alone).items()}
+            rows.append(told | asdict(one.beyond) | alone)
+        return {name: np.array([row[name] for row in rows], dtype=object) for name in rows[0]}
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as values that JSON can hold."""
+        names = ("unexplained", "unexplained_low", "unexplained_high")
+        left = {name: plain(getattr(self, name)) for name in names}
+        told = {"summary": self.summary, **left, "reasons": json_rows(self.to_columns())}
+        return told | {"feedback": json_rows(self.feedback())}
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), ensure_ascii=False, default=str, allow_nan=False)
+
+    @cached_property
+    def _told(self) -> list[int]:
+        """The reasons that texts are told about: those that matter, else those that are found alone."""
+        every = {verdict: [k for k, one in enumerate(self.reasons) if one.verdict == verdict] for verdict in VERDICTS}
+        return every["matters"] or every["goes with others"]
+
+    @cached_property
+    def parts(self) -> Array:
+        """β_r·x_ir, what each reason gives to each text in logits, (n, R)."""
+        return np.asarray(self.values * self.beta)
+
+    def gains(self, node: int) -> list[tuple[Found, float]]:
+        """What a text would gain, in logits, with each reason as in the best quarter of its context; the most first."""
+        same = self.ranking.graph.component == self.ranking.graph.component[node]
+        found = []
+        for k in self._told:
+            gain = float(np.quantile(self.parts[same, k], BEST) - self.parts[node, k])
+            found.append((self.reasons[k], max(gain, 0.0)))
+        return sorted(found, key=lambda one: -round(one[1], 9))
+
+    def shown_by(self, node: int, name: str, most: int = 2) -> list[int]:
+        """Comparisons that a text lost to one that has more of a reason: those that show it most, as their rows."""
+        graph, comparisons = self.ranking.graph, self.ranking.judged.comparisons
+        k = [one.name for one in self.reasons].index(name)
+        is_first, is_second = graph.first == node, graph.second == node
+        other = np.where(is_first, graph.second, graph.first)
+        lost = np.where(is_first, 1.0 - comparisons.p, comparisons.p)
+        more = self.parts[other, k] - self.parts[node, k]
+        rows = np.flatnonzero((is_first | is_second) & (lost > 0.5) & (more > 0))
+        order = rows[np.argsort(-np.round((lost * more)[rows], 9), kind="stable")].tolist()
+        kept = {int(other[row]): row for row in reversed(order)}  # one comparison per opponent
+        return [row for row in order if kept[int(other[row])] == row][:most]
+
+    def feedback(self) -> Columns:
+        """A row per text, best first: two strongest and two weakest reasons, what would raise it most, a sentence."""
+        rows = [self._feedback_of(node) for node in range(len(self.ranking))]
+        columns: Columns = {"item": self.ranking.items, "rank": self.ranking.rank, "score": self.ranking.scores}
+        columns |= {name: np.array([row[name] for row in rows], dtype=object) for name in rows[0]}
+        return self.ranking.table(columns)
+
+    def _feedback_of(self, node: int) -> dict[str, str]:
+        parts = sorted(((float(self.parts[node, k]), self.reasons[k]) for k in self._told), key=lambda one: -one[0])
+        strong = [f"{one.words} ({part:+.2f})" for part, one in parts if part > 0][:TOLD]
+        weak = [f"{one.words} ({part:+.2f})" for part, one in reversed(parts) if part < 0][:TOLD]
+        gains = self.gains(node)
+        rises = gains[0][0].words if gains and gains[0][1] > 0 else ""
+        said = [f"gains most by this: {', '.join(strong)}"] if strong else []
+        said += [f"lacks most: {', '.join(weak)}"] if weak else []
+        return {
+            "strongest": "; ".join(strong),
+            "weakest": "; ".join(weak),
+            "raise": rises,
+            "sentence": "; ".join(said) or "no reason was shown to matter",
+        }
+
+    def between(self, one: Hashable, other: Hashable) -> Columns:
+        """Why one group of texts, such as a system, beats another: differences of its mean reasons times their weights.
+
+        A row per reason with the difference in standard deviations, its part of the difference of scores in logits
+        and the interval; the last row is the rest that no reason explains.
+        """
+        if self.ranking.group is None:
+            raise ValueError("the ranking has no groups to compare; name a column by `group`, such as the system")
+        group, names = self.ranking.group
+        known = names.tolist()
+        for name in (one, other):
+            if name not in known:
+                raise ValueError(f"there is no group {name!r}; there are {', '.join(map(str, known[:10]))}")
+        means = group_means(self.ranking.graph, group)[1]
+        apart = means[known.index(one)] - means[known.index(other)]
+        steps = apart @ self.values
+        parts, errors = steps * self.beta, np.abs(steps) * np.sqrt(np.diag(self.covariance))
+        total = float(apart @ self.ranking.scores)
+        order = np.argsort(-np.round(np.abs(parts), 9), kind="stable")
+        words = [self.reasons[k].words for k in order]
+        low, high = parts - USUAL * errors, parts + USUAL * errors
+        rest = total - float(np.sum(parts))
+        return {
+            "reason": np.array([*(self.reasons[k].name for k in order), "rest"], dtype=object),
+            "words": np.array([*words, "what no reason explains"], dtype=object),
+            "difference": np.append(steps[order], np.nan),
+            "part": np.append(parts[order], rest),
+            "low": np.append(low[order], np.nan),
+            "high": np.append(high[order], np.nan),
+        }
+
+    def beside(self, other: Why) -> Columns:
+        """The effects of the same reasons here and in another `Why`, such as that of people, and their difference.
+
+        Effects are in standard deviations of the scores, since logits of people and judges differ in size. `adjusted`
+        is the p of the difference, adjusted for all reasons.
+        """
+        theirs = {one.name: k for k, one in enumerate(other.reasons)}
+        own = [k for k, one in enumerate(self.reasons) if one.name in theirs]
+        k, j = np.array(own), np.array([theirs[self.reasons[each].name] for each in own])
+        here, there = (why.beta[at] / why.spread for why, at in ((self, k), (other, j)))
+        errors = [np.sqrt(np.diag(why.covariance))[at] / why.spread for why, at in ((self, k), (other, j))]
+        apart, error = here - there, np.hypot(*errors)
+        p = 2 * stdtr(max(len(self.ranking) - 1, 1), -np.abs(apart) / error)
+        columns: Columns = {"reason": np.array([self.reasons[each].name for each in own], dtype=object)}
+        for name, mean, own_error in (
+            ("judge", here, errors[0]),
+            ("people", there, errors[1]),
+            ("apart", apart, error),
+        ):
+            columns |= {name: mean, f"{name}_low": mean - USUAL * own_error, f"{name}_high": mean + USUAL * own_error}
+        return columns | {"adjusted": adjusted(p)}
+
+    @property
+    def spread(self) -> float:
+        """√T, the standard deviation of the scores."""
+        explained = self.beta @ (self.values.T @ self.values / len(self.values)) @ self.beta
+        return float(np.sqrt(explained / max(1.0 - self.unexplained, 1e-9))) if self.unexplained < 1 else float("nan")
+
+
+VERDICTS = ("matters", "goes with others", "not shown")
+USUAL = 1.96  # standard errors from the estimate to an end of a 95% interval
+
+
+def explain(ranking: Ranking, numbers: Mapping[str, Array], words: Mapping[str, tuple[str, str]] | None = None) -> Why:
+    """Why texts win, from the `numbers` (n,) of each reason in the order of the candidates; see `Ranking.why`.
+
+    `words` are a reason's words and those of its opposite.
+    """
+    judged, graph = ranking.judged, ranking.graph
+    given = np.column_stack([np.asarray(column, dtype=np.float64) for column in numbers.values()])
+    centred = graph.centre(given)
+    scale = np.sqrt(np.mean(centred**2, axis=0))
+    kept = np.flatnonzero(scale > 1e-9 * np.maximum(np.max(np.abs(given), axis=0), 1e-300))
+    if not len(kept):
+        raise ValueError("the texts of a context are alike in every reason; give reasons in which they differ")
+    if graph.nodes - graph.components < FEWEST:
+        raise ValueError(f"{graph.nodes} texts are too few to say why; rank at least {FEWEST + 1} in a context")
+    names, values = [list(numbers)[k] for k in kept], centred[:, kept] / scale[kept]
+    group = None if ranking.group is None else ranking.group[0]
+    evidence = Evidence.of(judged.comparisons, values, group, judged.covariance.pattern.limits)
+    joint, square = evidence.fit(range(len(names))), values.T @ values / len(values)
+    left = _unexplained(joint, square)
+    total = float(np.mean(joint.unexplained)) / max(left[0], 1e-9)
+    inverse = np.linalg.inv(square + SINGULAR * np.eye(len(names)))
+    beyond = _estimates(joint.mean, np.diag(joint.covariance), joint.freedom, 1.0 / np.diag(inverse), total)
+    each = [evidence.fit([k]) for k in range(len(names))]
+    alone = _estimates(
+        np.array([one.mean[0] for one in each]),
+        np.array([one.covariance[0, 0] for one in each]),
+        float(np.mean([one.freedom for one in each])),
+        np.ones(len(names)),
+        total,
+    )
+    found = []
+    for name, own, other in zip(names, alone, beyond, strict=True):
+        meant, against = (words or {}).get(name, (name, f"not so: {name}"))
+        effect = other.effect if other.is_found or not own.is_found else own.effect
+        found.append(Found(name, meant if effect >= 0 else against, own, other))
+    order = np.argsort([-round(one.alone.share, 9) for one in found], kind="stable")
+    coefficients = joint.mean[order], joint.covariance[np.ix_(order, order)]
+    return Why(judged, tuple(found[k] for k in order), *left, values[:, order], *coefficients)
+
+
+def _unexplained(joint: Coefficients, square: Array) -> tuple[float, float, float]:
+    """The share of the variance of scores that no reason explains, and its 95% interval.
+
+    β̂ᵀSβ̂ exceeds βᵀSβ by tr(S·Cov) in the mean, and a draw around β̂ by as much again; both are taken off.
+    """
+    excess = float(np.sum(square * joint.covariance))
+    rng = np.random.default_rng(0)  # the error of so many draws is below a rounded percent
+    values, vectors = np.linalg.eigh(joint.covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    drawn = joint.mean + rng.standard_normal((DRAWS, len(joint.mean))) @ root.T
+    explained = np.maximum(np.einsum("ij,jk,ik->i", drawn, square, drawn) - 2 * excess, 0.0)
+    rest = joint.unexplained[rng.integers(len(joint.unexplained), size=DRAWS)]
+    low, high = np.quantile(rest / (rest + explained), [0.025, 0.975])
+    mean = max(float(joint.mean @ square @ joint.mean) - excess, 0.0)
+    own = float(np.mean(joint.unexplained))
+    return own / (own + mean), float(low), float(high)
+
+
+def _estimates(effect: Array, variance: Array, freedom: float, free: Array, total: float) -> list[Estimate]:
+    """Effects with their tests and shares, from variances (R,) and the variance of each number that is `free`, (R,)."""
+    error = np.sqrt(variance)
+    p = np.asarray(2 * stdtr(freedom, -np.abs(effect) / error), dtype=np.float64)
+    reach = stdtrit(freedom, 0.975) * error
+    low, high = effect - reach, effect + reach
+
+    def share(size: Array) -> NDArray[np.float64]:
+        return np.minimum(size**2 * free / total, 1.0)
+
+    near = np.where(low * high > 0, np.minimum(np.abs(low), np.abs(high)), 0.0)
+    shares = share(effect), share(near), share(np.maximum(np.abs(low), np.abs(high)))
+    columns = (effect, low, high, p, adjusted(p), *shares)
+    return [Estimate(*map(float, row)) for row in zip(*columns, strict=True)]
+
+
+def adjusted(p: Array) -> Array:
+    """p (m,) adjusted for all of them: the least expected share of false discoveries at which each is one.
+
+    >>> adjusted(np.array([0.01, 0.04, 0.03]))
+    array([0.03, 0.04, 0.04])
+    """
+    order, count = np.argsort(p, kind="stable"), len(p)
+    found = np.empty(count)
+    found[order] = np.minimum.accumulate((p[order] * count / np.arange(1, count + 1))[::-1])[::-1]
+    return np.minimum(found, 1.0)

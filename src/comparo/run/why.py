@@ -1,0 +1,332 @@
+"""comparo why: the reasons of a run's ranking, computed from the texts and asked of a judge about the same pairs.
+
+Reasons that a judge answers are criteria: all of them are asked in one call about each pair of the run, and the scores
+by each are its numbers (`comparo.ranking.why`). Calls are stored in a folder beside that of the run. The answer is
+written to the run's folder: why.json, and feedback.csv with a row per text.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from comparo.data.columns import look_up
+from comparo.data.comparisons import Comparisons
+from comparo.data.criteria_prompt import CriteriaPrompt, criteria_prompt
+from comparo.data.items import Items
+from comparo.data.prompts import Prompt
+from comparo.data.reading import READ, read_columns, split_ending
+from comparo.data.reasons import Reason, clustered, computed_reasons, judged_reasons, own_reasons
+from comparo.data.wordings import DEFAULT_WORDING, WORDINGS
+from comparo.data.writing import csv_text
+from comparo.errors import StoreError
+from comparo.judges import Judge, Judgement
+from comparo.methods import quiet_fit
+from comparo.ranking.criteria_ranking import CriteriaRanking
+from comparo.ranking.ranking import Ranking
+from comparo.ranking.tabular import json_rows
+from comparo.ranking.votes import find_voted
+from comparo.ranking.why import Why, explain
+from comparo.run.budget import Budget
+from comparo.run.files import write_text
+from comparo.run.plan import Plan, Storage, prepare
+from comparo.run.progress import Watch
+from comparo.run.rejudge import Repeated
+from comparo.run.store import read_configuration, read_judgements, stored_items
+from comparo.run.task import DEFAULT_LEAST_MASS
+from comparo.run.voices import count_cached
+from comparo.types import Array, Index
+
+FILE, FEEDBACK = "why.json", "feedback.csv"  # in the run folder
+REASON = "reason"  # the column of votes in which people say why
+PROPOSING = 60  # tokens of a reply that names a reason
+TRIES = 2  # proposals are asked about so many times as many pairs at most, as some replies name no reason
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ReasonTask(Repeated):
+    """Reasons put to a judge about the pairs of a run, in its own folder."""
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return super(Repeated, self).identity
+
+    @property
+    def subject(self) -> str:
+        assert isinstance(self.prompt, CriteriaPrompt)
+        return f"{len(self.prompt.parts)} reasons about {len(self.items):,} items"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why texts of a run win.
+
+    Parameters
+    ----------
+    why : What explains the judge's ranking.
+    items : The texts.
+    people : What explains people's votes, by the same reasons; None without votes.
+    stated : Reasons that people wrote beside their votes, alike ones as one, with their number.
+    judge : Who was asked about reasons; None where all are computed.
+    calls, cached, cost : Answers about reasons, those from the cache, and dollars.
+    """
+
+    why: Why
+    items: Items
+    people: Why | None = None
+    stated: Mapping[str, int] | None = None
+    judge: str | None = None
+    calls: int = 0
+    cached: int = 0
+    cost: float = 0.0
+
+    def node(self, name: str) -> int:
+        """The candidate of an id, or of context/id; a ValueError where there is none or several."""
+        ranking = self.why.ranking
+        contexts = [None] * len(ranking) if ranking.context is None else ranking.context.tolist()
+        labels = list(zip(contexts, ranking.items.tolist(), strict=True))
+        found = [k for k, (context, item) in enumerate(labels) if name in (str(item), f"{context}/{item}")]
+        if len(found) == 1:
+            return found[0]
+        example = "/".join(str(part) for part in labels[found[0] if found else 0] if part is not None)
+        problem = f"{len(found)} texts are named {name!r}" if found else f"there is no text {name!r}"
+        raise ValueError(f"item={name!r}: {problem}; name one, such as {example!r}")
+
+    def advice(self, node: int) -> dict[str, Any]:
+        """What would raise a text most, and two pairs that show it."""
+        ranking, gains = self.why.ranking, self.why.gains(node)
+        if not gains or gains[0][1] <= 0:
+            return {"item": ranking.items[node], "raise": None, "gain": 0.0, "pairs": []}
+        best, gain = gains[0]
+        data, graph, pairs = ranking.judged.comparisons, ranking.graph, []
+        for row in self.why.shown_by(node, best.name):
+            other = int(graph.second[row] if graph.first[row] == node else graph.first[row])
+            lost = float(1 - data.p[row] if graph.first[row] == node else data.p[row])
+            pairs.append({"winner": ranking.items[other], "p": lost, "text": self.text(other)})
+        told = {"item": ranking.items[node], "text": self.text(node), "raise": best.words, "gain": gain}
+        return told | {"pairs": pairs}
+
+    def text(self, node: int) -> str:
+        return self.items.texts[int(self._rows[node])]
+
+    @cached_property
+    def _rows(self) -> Index:
+        return _rows(self.items, self.why.ranking)
+
+    def to_dict(self, between: Sequence[str] = (), item: str | None = None) -> dict[str, Any]:
+        """All of it as values that JSON can hold, with the comparison of two groups and advice for a text if asked."""
+        found = self.why.to_dict()
+        found |= {"judge": self.judge, "calls": self.calls, "cached": self.cached, "cost": self.cost}
+        if between:
+            found["between"] = {"groups": list(between), "rows": json_rows(self.why.between(*between))}
+        if item is not None:
+            found["advice"] = self.advice(self.node(item))
+        if self.people is not None:
+            found["people"] = {"beside": json_rows(self.why.beside(self.people)), "summary": self.people.summary}
+        if self.stated:
+            found["stated"] = dict(self.stated)
+        return found
+
+    def write(self, folder: Path, **asked: Any) -> None:
+        """Write why.json and feedback.csv to a run folder."""
+        write_text(folder / FILE, json.dumps(self.to_dict(**asked), ensure_ascii=False, default=str) + "\n")
+        write_text(folder / FEEDBACK, csv_text(self.why.feedback()))
+
+
+@dataclass
+class WhyPlan:
+    """What is asked and computed; `base` is the plan of the calls, None where all reasons are computed."""
+
+    folder: Path
+    ranking: Ranking
+    items: Items
+    asked: Sequence[Reason] = ()
+    base: Plan | None = None
+    votes: Comparisons | None = None
+    stated: Mapping[str, int] | None = None
+
+    def run(self, watch: Watch = None) -> Explanation:
+        """Ask about the reasons, and explain the ranking."""
+        computed = computed_reasons(self.items)
+        numbers = {reason.name: (reason, column) for reason, column in computed.items()}
+        facts: dict[str, Any] = {}
+        if self.base is not None:
+            with self.base.started(watch) as run:
+                run.go()  # the rankings by reasons are of no use by themselves, and are not written
+                found = run.ranking()
+                assert isinstance(found, CriteriaRanking)
+                answered = [one for one in run.judgements if not one.failed]
+                facts = {"judge": self.base.task.judge.name, "calls": len(answered), "cost": run.progress.cost}
+                facts["cached"] = count_cached(answered)
+            for reason in self.asked:
+                ranking = found.rankings[reason.name]
+                column = np.zeros(len(self.items))  # a text that was not asked about is as any other
+                column[_rows(self.items, ranking)] = ranking.scores
+                numbers[reason.name] = reason, column
+        people = None
+        if self.votes is not None:
+            votes = replace(self.votes, judges=None, judge=None)
+            people = _explained(quiet_fit(votes, "mixed"), self.items, numbers)
+        why = _explained(self.ranking, self.items, numbers)
+        return Explanation(why, self.items, people, self.stated, **facts)
+
+
+def _explained(ranking: Ranking, items: Items, numbers: Mapping[str, tuple[Reason, Array]]) -> Why:
+    rows = _rows(items, ranking)
+    words = {name: (reason.words, reason.against) for name, (reason, _) in numbers.items()}
+    return explain(ranking, {name: column[rows] for name, (_, column) in numbers.items()}, words)
+
+
+def _rows(items: Items, ranking: Ranking) -> Index:
+    """The row of each candidate among the items, (n,)."""
+    labels = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
+    return look_up(ranking.graph.labels(ranking.comparisons), list(labels))
+
+
+def prepare_why(
+    run: str | Path,
+    ranking: Ranking,
+    judge: Judge | None = None,
+    *,
+    because: Sequence[str] = (),
+    propose: int = 0,
+    budget: str | int = "100%",
+    votes: str | Path | None = None,
+    out: str | Path | None = None,
+    notes: Mapping[str, Any] | None = None,
+) -> WhyPlan:
+    """Check what is to be explained, and choose the reasons; nothing is asked but for proposals.
+
+    Parameters
+    ----------
+    run, ranking
+        The folder of a run, and its ranking.
+    judge
+        Who is asked about the reasons that texts alone do not tell; None: computed reasons alone.
+    because
+        Further reasons in the user's words, to end "Which text is …" or "Which text …".
+    propose
+        About how many of the most decisive pairs the judge is asked what made one win, one call each.
+    budget
+        How many of the run's questions are asked, in their order: 500, "5n", "50%", or "$2.50".
+    votes
+        Comparisons by people about these texts; a column reason has what they wrote.
+    out, notes
+        The folder of the calls, by default beside that of the run, and what is added to its run.json.
+    """
+    folder, items = Path(run), stored_items(Path(run))
+    if judge is None and (because or propose):
+        raise ValueError("reasons in words are asked of a judge; name one by `judge`, such as that of the run")
+    people, stated = (None, None) if votes is None else _read_votes(votes, items)
+    plan = WhyPlan(folder, ranking, items, votes=people, stated=stated)
+    if judge is None:
+        return plan
+    if not getattr(judge, "several", False):
+        raise ValueError(
+            f"{judge.name} with these options cannot answer several reasons in one call; name another judge, or none "
+            "for the reasons that are computed"
+        )
+    configuration = read_configuration(folder)
+    kind, heading, wording = _manner(configuration["identity"]["prompt"], configuration.get("wording"))
+    library = judged_reasons(heading is not None)
+    known = [reason.name for reason in library]
+    proposed = _proposed(judge, folder, items, kind, propose) if propose else []
+    own = own_reasons([*because, *proposed], known)
+    reasons = [*library, *own]
+    prompt = criteria_prompt({reason.name: reason.words for reason in reasons}, kind, heading, wording)
+    task = _task(folder, items, prompt, judge, Budget.of(budget))
+    place = folder.with_name(f"{folder.name}-why") if out is None else Path(out)
+    return replace(plan, asked=reasons, base=prepare(task, Storage(place, notes=dict(notes or {}))))
+
+
+def _manner(stored: Mapping[str, Any], wording: str | None) -> tuple[str, str | None, str]:
+    """What the texts and their context are called in a run's prompt, and the wording in which reasons are asked."""
+    form = WORDINGS.get(wording or "")
+    chosen = wording if form is not None and not form.is_twice and wording else DEFAULT_WORDING
+    for known in WORDINGS.values():
+        if found := known.read(stored["template"]):
+            kind, heading, _ = (part.replace("{{", "{").replace("}}", "}") for part in found)
+            return kind, heading or None, chosen
+    has_context = Prompt(stored["template"], tuple(stored["labels"]), stored["answer"]).has_context
+    return "Text", "Context" if has_context else None, chosen
+
+
+def _task(folder: Path, items: Items, prompt: CriteriaPrompt, judge: Judge, budget: Budget) -> ReasonTask:
+    answered = [one for one in read_judgements(folder) if not one.failed]
+    asked = [one.question for one in answered if len(one.question.items) == 2]
+    if not asked:
+        raise StoreError(f"{folder} holds no answers about pairs, so there is nothing to ask again; run it first")
+    keys = list(dict.fromkeys((one.context, one.first, one.second) for one in asked))
+    most = {"": budget.number, "n": budget.number * len(items), "%": budget.number / 100 * len(keys)}
+    pairs: dict[Any, list[Any]] = {context: [] for context in items.names}
+    for context, *pair in keys[: math.ceil(most.get(budget.unit, len(keys)))]:
+        pairs[context].append(tuple(pair))
+    # Plain: scores that know the texts would carry their computed numbers into the judge's.
+    how: dict[str, Any] = {"method": "mixed", "bias": "joint", "plain": True, "estimate": "judge"}
+    return ReasonTask(items, prompt, judge, budget, **how, least_mass=DEFAULT_LEAST_MASS, pairs=pairs)
+
+
+def _read_votes(path: str | Path, items: Items) -> tuple[Comparisons, dict[str, int]]:
+    """People's votes about the items, and the reasons that they wrote."""
+    votes = Comparisons.of(path)
+    labels = list(zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True))
+    find_voted(votes, labels)
+    if not Path(path).is_file():
+        return votes, {}
+    split_ending(Path(path), READ)
+    table = read_columns(path, [REASON])
+    said = [str(text) for text in table.columns.get(REASON, ()) if text]
+    return votes, clustered(said)
+
+
+def _proposed(judge: Judge, folder: Path, items: Items, kind: str, count: int) -> list[str]:
+    """Reasons that a judge names for the most decisive pairs of a run, alike ones as one."""
+    write = getattr(judge, "write", None)
+    if write is None:
+        raise ValueError(f"{judge.name} writes no words of its own; leave `propose` out, or give reasons by `because`")
+    answered = [one for one in read_judgements(folder) if not one.failed and len(one.question.items) == 2]
+    order = sorted(answered, key=lambda one: (-round(abs(one.p - 0.5), 9), str(one.question)))
+    said: list[str] = []
+    for one in order[: TRIES * count]:
+        if len(said) == count:
+            break
+        if (reason := _reason_in(write(_asking(one, items, kind), PROPOSING))) is not None:
+            said.append(reason)
+    found = list(clustered(said))
+    logger.info("The judge proposes: %s", "; ".join(found) or "nothing that can be asked")
+    return found
+
+
+def _asking(one: Judgement, items: Items, kind: str) -> str:
+    question = items.question(one.question.context, one.question.first, one.question.second)
+    winner = "A" if one.p > 0.5 else "B"
+    template = "{kind} A:\n{first}\n\n{kind} B:\n{second}\n\n"
+    ask = (
+        f"{kind} {winner} was preferred. Name the one quality that most likely made it win, in two to six words that "
+        f'complete the sentence "{kind} {winner} is more …" or "{kind} {winner} gives …". Write the words alone.'
+    )
+    prompt = Prompt(template.replace("{kind}", kind.replace("{", "{{").replace("}", "}}")))
+    return prompt.text(question) + ask
+
+
+def _reason_in(reply: str) -> str | None:
+    """The words of a reply that name a reason; None where it names none."""
+    line = next((line for line in reply.strip().splitlines() if line.strip()), "")
+    words = " ".join(line.strip(" \"'“”*.-•").split()[:8])
+    for begin in ("It is ", "It ", "is "):
+        words = words.removeprefix(begin)
+    try:
+        (found,) = own_reasons([words])
+    except ValueError:
+        return None
+    return found.words

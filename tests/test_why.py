@@ -1,0 +1,376 @@
+"""Why texts win: planted reasons found again, reasons that a judge answers, people beside the judge, page and files."""
+
+import csv
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from scipy.stats import false_discovery_control
+
+from comparo import Comparisons, Items, fit, load_judge, rank
+from comparo.data.reasons import LIBRARY, clustered, computed_reasons, judged_reasons, own_reasons
+from comparo.errors import ComparoError
+from comparo.judges.function import FunctionJudge
+from comparo.ranking.why import adjusted
+from comparo.report.record import read_record
+from comparo.report.why_page import write_why
+from comparo.run.why import prepare_why
+from servers import Api, Reply
+
+WORDS = "fox river moon stone bread winter garden silver because please lamp 1999 e.g. you I maybe".split()
+
+
+def texts(count=40, seed=0):
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(8, 120, size=count)
+    return [" ".join(rng.choice(WORDS, size).tolist()).capitalize() + "." for size in sizes]
+
+
+def answers(truth, calls, seed=0, noise=0.3, hard=False):
+    """Comparisons of all texts in one context by a judge with these scores."""
+    rng, count = np.random.default_rng(seed), len(truth)
+    first = rng.integers(count, size=calls)
+    second = (first + rng.integers(1, count, size=calls)) % count
+    d = truth[first] - truth[second] - 0.2
+    p = (rng.random(calls) < expit(d)).astype(float) if hard else expit(d + noise * rng.standard_normal(calls))
+    return Comparisons.from_columns(first, second, p)
+
+
+def planted(count=60, seed=0, calls=900, rest=0.5, **how):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((count, 5))
+    x[:, 1] += 0.7 * x[:, 0]  # goes with the first, and is worth nothing
+    truth = 0.8 * x[:, 0] - 0.5 * x[:, 2] + rest * rng.standard_normal(count)
+    names = ["one", "like-one", "two", "nothing", "none"]
+    reasons = {name: dict(enumerate(column.tolist())) for name, column in zip(names, x.T, strict=True)}
+    return fit(answers(truth, calls, seed, **how), "mixed"), reasons, x, truth
+
+
+def found_in(why):
+    return {one.name: one for one in why.reasons}
+
+
+def test_planted_reasons_are_found_and_what_goes_with_them_is_told_apart():
+    ranking, reasons, _, _ = planted()
+    found = found_in(ranking.why(reasons=reasons))
+    assert found["one"].verdict == found["two"].verdict == "matters"
+    assert found["like-one"].verdict == "goes with others"
+    assert found["nothing"].verdict == found["none"].verdict == "not shown"
+    assert found["one"].beyond.effect > 0 > found["two"].beyond.effect
+    assert found["two"].words == "not so: two"
+
+
+def test_effects_without_noise_are_those_of_least_squares():
+    ranking, reasons, x, truth = planted(calls=3000, noise=0.0)
+    why = ranking.why(reasons=reasons)
+    scaled = (x - x.mean(0)) / x.std(0)
+    expected = dict(zip(reasons, np.linalg.lstsq(scaled, truth - truth.mean(), rcond=None)[0], strict=True))
+    for one in why.reasons:
+        assert one.beyond.effect == pytest.approx(expected[one.name], abs=0.02)
+    left = np.mean((truth - truth.mean() - scaled @ np.array([expected[name] for name in reasons])) ** 2)
+    assert why.unexplained == pytest.approx(left / np.var(truth), abs=0.05)
+
+
+def test_effects_depend_neither_on_units_nor_on_the_order_of_reasons():
+    ranking, reasons, _, _ = planted()
+    other = {name: {item: 3.0 - 40.0 * value for item, value in of.items()} for name, of in reversed(reasons.items())}
+    one, two = found_in(ranking.why(reasons=reasons)), found_in(ranking.why(reasons=other))
+    for name in reasons:
+        assert two[name].beyond.effect == pytest.approx(-one[name].beyond.effect, abs=1e-6)
+        assert two[name].alone.share == pytest.approx(one[name].alone.share, abs=1e-6)
+
+
+def test_reasons_may_be_more_than_texts_and_the_same_twice():
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((12, 20))
+    x[:, 19] = x[:, 0]
+    ranking = fit(answers(x[:, 0], 120), "mixed")
+    why = ranking.why(reasons={f"r{k}": dict(enumerate(x[:, k].tolist())) for k in range(20)})
+    assert all(np.isfinite([one.beyond.low, one.beyond.high]).all() for one in why.reasons)
+    assert not any(one.beyond.is_found for one in why.reasons)
+    assert {one.name for one in why.reasons[:2]} == {"r0", "r19"}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("hard", [False, True])
+def test_intervals_cover_and_false_discoveries_are_rare(hard):
+    covered, false, shares = [], [], []
+    truth = {"one": 0.8, "two": -0.5}
+    for seed in range(60):
+        ranking, reasons, x, _ = planted(80, seed, 1200, hard=hard)
+        why, spread = ranking.why(reasons=reasons), x.std(0)
+        sizes = {name: truth.get(name, 0.0) * spread[k] for k, name in enumerate(reasons)}
+        found = [one for one in why.reasons if one.verdict == "matters"]
+        covered += [one.beyond.low <= sizes[one.name] <= one.beyond.high for one in why.reasons]
+        false.append(sum(one.name not in truth for one in found) / max(len(found), 1))
+        explained = np.var(x @ np.array([truth.get(name, 0.0) for name in reasons]))
+        shares.append(why.unexplained_low <= 0.25 / (0.25 + explained) <= why.unexplained_high)
+    assert 0.92 <= np.mean(covered) <= 0.98  # ± 2 standard errors of 300 intervals around 95%
+    assert np.mean(false) <= 0.05 + 0.02
+    assert np.mean(shares) >= 0.88
+
+
+def test_feedback_names_what_a_text_has_and_lacks():
+    ranking, reasons, x, _ = planted()
+    why = ranking.why(reasons=reasons)
+    table = why.feedback()
+    rows = dict(zip(table["item"].tolist(), zip(table["strongest"], table["weakest"], strict=True), strict=True))
+    most, least = int(np.argmax(x[:, 0])), int(np.argmin(x[:, 0]))
+    assert "one (+" in rows[most][0]
+    assert "one (-" in rows[least][1]
+    node = ranking.items.tolist().index(least)
+    best, gain = why.gains(node)[0]
+    assert best.name == "one"
+    assert gain > 0.5
+    for row in why.shown_by(node, "one"):
+        other = int(ranking.graph.second[row] if ranking.graph.first[row] == node else ranking.graph.first[row])
+        assert x[ranking.items[other], 0] > x[least, 0]
+
+
+def test_parts_between_groups_add_up_to_the_difference():
+    rng = np.random.default_rng(0)
+    length = rng.standard_normal((15, 4)) + np.array([1.0, 0.0, 0.0, -1.0])
+    rows = []
+    for context in range(15):
+        for a in range(4):
+            for b in range(4):
+                if a != b:
+                    p = expit(0.7 * (length[context, a] - length[context, b]) + 0.3 * rng.standard_normal())
+                    rows.append({"context": context, "first": a, "second": b, "p": float(p)})
+    ranking = fit(rows, "mixed", groups="items")
+    number = {(context, item): float(length[context, item]) for context in range(15) for item in range(4)}
+    why = ranking.why(reasons={"length": number})
+    table = why.between(0, 3)
+    means = [ranking.scores[ranking.items == item].mean() for item in (0, 3)]
+    assert table["reason"].tolist() == ["length", "rest"]
+    assert table["part"].sum() == pytest.approx(means[0] - means[1], abs=1e-6)
+    assert table["low"][0] > 0
+    with pytest.raises(ValueError, match="no group 9"):
+        why.between(0, 9)
+
+
+def test_people_and_judge_side_by_side():
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((60, 2))
+    reasons = {name: dict(enumerate(column.tolist())) for name, column in zip(["long", "kind"], x.T, strict=True)}
+    judge = fit(answers(1.0 * x[:, 0], 900), "mixed").why(reasons=reasons)
+    people = fit(answers(1.0 * x[:, 1], 900, 5), "mixed").why(reasons=reasons)
+    table = judge.beside(people)
+    row = dict(zip(table["reason"].tolist(), range(2), strict=True))
+    assert table["apart"][row["long"]] > 0.5
+    assert table["apart"][row["kind"]] < -0.5
+    assert (table["adjusted"] < 0.01).all()
+    assert (judge.beside(judge)["adjusted"] > 0.9).all()
+
+
+def test_adjusted_p_is_that_of_scipy():
+    p = np.random.default_rng(0).uniform(size=30) ** 3
+    assert adjusted(p) == pytest.approx(false_discovery_control(p))
+
+
+@pytest.mark.parametrize(
+    ("reasons", "place"),
+    [
+        ({}, "no reason"),
+        ({"a": dict.fromkeys(range(60), 1.0)}, "alike"),
+        ({"a": {0: 1.0}}, "item"),
+        ({"a": dict.fromkeys(range(60), "many")}, "not a number"),
+    ],
+)
+def test_bad_reasons_are_named(reasons, place):
+    ranking = planted(calls=300)[0]
+    with pytest.raises(ValueError, match=place):
+        ranking.why(reasons=reasons)
+
+
+# Reasons
+
+
+def test_the_library_has_a_name_words_and_an_opposite_for_about_thirty_reasons():
+    assert 28 <= len(LIBRARY) <= 34
+    assert len({one.name for one in LIBRARY}) == len({one.words for one in LIBRARY}) == len(LIBRARY)
+    assert all(one.against != one.words for one in LIBRARY)
+    assert len(judged_reasons(True)) == len(judged_reasons(False)) + 1
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "less"),
+    [
+        ("length", "A dog barks at night.", "A dog."),
+        ("examples", "Dogs, for example, bark.", "Dogs of all kinds bark."),
+        ("causes", "It barks because it is afraid.", "It barks and it is afraid."),
+        ("careless", "i dont know ,really..", "I do not know, really."),
+        ("emphasis", "That is WRONG!!!", "That is wrong."),
+        ("sources", "See https://example.org for dogs.", "See the page for dogs."),
+        ("grounded", "The river froze.", "The desert burned."),
+    ],
+)
+def test_computed_numbers_rise_with_what_they_are_called(name, more, less):
+    items = Items.of([{"text": text, "context": "The river froze in winter."} for text in (more, less)])
+    values = {reason.name: column for reason, column in computed_reasons(items).items()}
+    assert values[name][0] > values[name][1]
+
+
+def test_own_reasons_have_names_of_their_own():
+    found = own_reasons(["cites sources", "Cites sources!", "more polite"], ["more-polite"])
+    assert [one.name for one in found] == ["cites-sources", "cites-sources-2", "more-polite-2"]
+    with pytest.raises(ValueError, match="more coherent"):
+        own_reasons(["coherence"])
+    with pytest.raises(ValueError, match="says nothing"):
+        own_reasons(["  "])
+
+
+def test_wordings_that_are_alike_are_one():
+    found = clustered(["better examples", "gives better examples", "", "the", "polite", "is polite", "more polite"])
+    assert found == {"polite": 3, "better examples": 2}
+
+
+# Runs
+
+
+def judged_run(folder, count=24):
+    """A run of a judge that likes long and specific texts, and a judge that says how specific they are."""
+    given, rng = texts(count), np.random.default_rng(2)
+    specific = dict(zip(given, rng.standard_normal(count).tolist(), strict=True))
+    view = {text: 0.6 * np.log2(len(text)) + specific[text] for text in given}
+    items = [{"id": f"t{k}", "text": text, "system": "AB"[k % 2]} for k, text in enumerate(given)]
+    ranking = rank(
+        items,
+        "better",
+        judge=lambda a, b: float(expit(view[a] - view[b])),
+        group="system",
+        estimate="judge",
+        out=folder,
+    )
+    calls = []
+
+    def about(question):
+        calls.append(question)
+        d = specific[question.first_text] - specific[question.second_text]
+        names = [one.name for one in judged_reasons(False)] + ["cites-sources"]
+        return {name: rng.uniform(0.3, 0.7) for name in names} | {"specific": float(expit(d))}
+
+    return ranking, FunctionJudge(about), calls
+
+
+def test_a_judge_is_asked_about_all_reasons_in_one_call_per_pair_and_once(tmp_path):
+    folder = tmp_path / "run"
+    ranking, judge, calls = judged_run(folder)
+    found = prepare_why(folder, ranking, judge, because=["cites sources"], budget=80).run()
+    assert found.calls == len(calls) == 80
+    reasons = found_in(found.why)
+    assert reasons["specific"].alone.is_found  # beyond 30 others, 24 texts are too few
+    assert reasons["specific"].words == "more specific"
+    assert reasons["length"].beyond.effect > 0
+    again = prepare_why(folder, ranking, judge, because=["cites sources"], budget=80).run()
+    assert len(calls) == 80
+    assert again.why.unexplained == found.why.unexplained
+
+
+def test_what_cannot_be_asked_is_refused_before_anything_is(tmp_path):
+    folder = tmp_path / "run"
+    ranking, judge, calls = judged_run(folder, 8)
+    with pytest.raises(ValueError, match="judge"):
+        prepare_why(folder, ranking, because=["cites sources"])
+    with pytest.raises(ValueError, match="several reasons"):
+        prepare_why(folder, ranking, SimpleNamespace(name="one-answer", several=False))
+    with pytest.raises(ValueError, match="no words of its own"):
+        prepare_why(folder, ranking, judge, propose=2)
+    assert not calls
+
+
+def test_votes_with_written_reasons_are_read_and_compared(tmp_path):
+    folder, path = tmp_path / "run", tmp_path / "votes.csv"
+    ranking, _, _ = judged_run(folder)
+    pairs = [(i, j) for i in range(24) for j in range(24) if i != j and (i + j) % 3 == 0]
+    rows = [(f"t{i}", f"t{j}", "first" if i < j else "second", "clearer") for i, j in pairs]
+    with path.open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["first", "second", "winner", "reason"])
+        table.writerows(rows)
+    found = prepare_why(folder, ranking, votes=path).run()
+    assert found.people is not None
+    assert list(found.stated) == ["clearer"]
+    assert set(found.to_dict()["people"]["beside"][0]) >= {"reason", "judge", "people", "apart", "adjusted"}
+    path.write_text("first,second,winner\nt0,unknown,first\n")
+    with pytest.raises(ComparoError, match="unknown"):
+        prepare_why(folder, ranking, votes=path)
+
+
+def test_a_server_writes_a_reason_in_its_own_words(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    reply = Reply({"choices": [{"message": {"content": "gives better examples"}, "finish_reason": "stop"}]})
+    with Api(reply) as api:
+        judge = load_judge("openai/tiny", base_url=api.url)
+        assert judge.write("Why did it win?", 60) == "gives better examples"
+        sent = api.requests[-1].body
+    assert sent["messages"][-1]["content"] == "Why did it win?"
+    assert not {"logprobs", "response_format"} & set(sent)
+    assert max(sent.get(name, 0) for name in ("max_tokens", "max_completion_tokens")) >= 60
+
+
+def test_the_command_writes_table_files_and_page(tmp_path, run):
+    folder = tmp_path / "run"
+    judged_run(folder)
+    done = run(tmp_path, ["why", folder, "--between", "A", "--between", "B", "--item", "t3"])
+    assert done.returncode == 0, done.stderr
+    assert "longer" in done.stdout
+    assert "what no reason explains" in done.stdout
+    stored = json.loads((folder / "why.json").read_text())
+    assert {"summary", "reasons", "unexplained", "feedback", "between", "advice"} <= set(stored)
+    with (folder / "feedback.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 24
+    assert all(row["sentence"] for row in rows)
+    printed = run(tmp_path, ["why", folder, "--format", "json", "-q"])
+    assert json.loads(printed.stdout)["reasons"] == stored["reasons"]
+    table = run(tmp_path, ["why", folder, "--format", "csv", "-q"])
+    assert table.stdout.startswith("reason,words,verdict,effect,low,high")
+    assert "<svg" in (folder / "why.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("flags", "place"),
+    [
+        (["--between", "A"], "--between"),
+        (["--item", "nobody"], "nobody"),
+        (["--because", "cites sources"], "--judge"),
+        (["--judge", "simulated/soft", "--judge", "simulated/hard"], "--judge"),
+    ],
+)
+def test_wrong_flags_are_named(tmp_path, run, flags, place):
+    folder = tmp_path / "run"
+    judged_run(folder, 8)
+    done = run(tmp_path, ["why", folder, *flags])
+    assert done.returncode == 2
+    assert place in done.stderr
+
+
+def test_names_and_texts_on_the_page_are_escaped(tmp_path):
+    folder, evil = tmp_path / "run", "<script>alert(1)</script>"
+    given = {f"{evil} {k}": f"{text} {evil}" for k, text in enumerate(texts(8))}
+    rank(given, "better", judge=lambda a, b: 0.8 if len(a) > len(b) else 0.2, out=folder)
+    record = read_record(folder)
+    found = prepare_why(folder, record.ranking).run()
+    page = write_why(folder, found, record, item=str(record.ranking.items[-1])).read_text()
+    assert evil not in page
+    assert "&lt;script&gt;" in page
+
+
+@pytest.mark.long
+@pytest.mark.judges
+def test_a_local_model_says_why_from_beginning_to_end(tmp_path, unpacked):
+    folder = tmp_path / "run"
+    items = {f"t{k}": text for k, text in enumerate(texts(8))}
+    rank(items, "longer", judge=unpacked, budget=30, out=folder)
+    record = read_record(folder)
+    found = prepare_why(folder, record.ranking, unpacked, because=["about animals"], budget=20).run()
+    assert found.calls == 20
+    assert {"specific", "about-animals", "length"} <= set(found_in(found.why))
+    assert 0 <= found.why.unexplained_low <= found.why.unexplained <= found.why.unexplained_high <= 1
+    llama = load_judge("local/smollm2", runtime="llama.cpp", window=1024, threads=1)
+    proposing = prepare_why(folder, record.ranking, llama, propose=2, budget=4, out=tmp_path / "other")
+    assert len(proposing.asked) >= len(judged_reasons(False))
+    assert llama.write("Say hello.", 8).strip()

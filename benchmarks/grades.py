@@ -1,7 +1,10 @@
 """Whether scores on the scale of anchors are covered, and whether probabilities of grades are those that hold.
 
-    python -m benchmarks.grades                # docs/measurements/grades.md
-    python -m benchmarks.grades --draws 20     # a first look
+    python -m benchmarks.grades                          # docs/measurements/grades.md
+    python -m benchmarks.grades --draws 20               # a first look
+    python -m benchmarks.grades --part link --draws 100  # two halves linked by common texts
+    python -m benchmarks.grades --part boundary          # grades by boundary texts
+    python -m benchmarks.grades --part misfit            # careless judges among honest ones
 
 Texts have the easiness that teachers gave to excerpts (CLEAR), on a scale of 50 ± 10. Decisions about random pairs are
 drawn from it by Bradley–Terry, some texts are anchors with their true scores, and the others are to be found.
@@ -12,14 +15,20 @@ import gzip
 import json
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 
+from comparo.analysis.misfit import misfit
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.scale import Scaled
+from comparo.ranking.votes import rank_votes
+from comparo.run.linking import link
 from comparo.types import Array
 
 CLEAR = Path(__file__).parents[2] / "shared" / "data" / "clear.jsonl.gz"
@@ -34,6 +43,7 @@ SHARP = 1.5  # logits of a decision per unit of easiness
 CUTS = np.array([60.0, 50.0, 40.0])
 GRADES, SHARES = "A>=60, B>=50, C>=40, D", "A:15%, B:35%, C:35%, D"
 LAST = np.array([0.15, 0.5, 0.85])  # where the shares end
+LINKS = (("poe-bt", False, 20), ("poe-bt", False, 60), ("poe-bt", True, 20), ("mixed", False, 20), ("mixed", True, 20))
 WRONG = 30.0  # what is added to the score of one anchor: three standard deviations of the texts
 
 
@@ -142,7 +152,105 @@ def main(draws: int) -> None:
     chosen_by_score(draws)
 
 
+def decided(nodes: Array, score: Array, votes: int, rng: np.random.Generator) -> list[tuple[int, int, float]]:
+    """`votes` decisions about each of some texts, as rows of comparisons."""
+    first = rng.integers(len(nodes), size=len(nodes) * votes // 2)
+    second = (first + rng.integers(1, len(nodes), size=len(first))) % len(nodes)
+    one, other = nodes[first], nodes[second]
+    chance = 1 / (1 + np.exp(-SHARP * (score[one] - score[other]) / 10))
+    won = (rng.random(len(first)) < chance) * 1.0
+    return list(zip(one.tolist(), other.tolist(), won.tolist(), strict=True))
+
+
+def linked(draws: int) -> None:
+    """Two halves of 50 texts each, judged apart, on the scale of the first half by common texts."""
+    all_scores = easiness()
+    print(
+        "| method | second half | votes per text | common | new covered | old covered | width | false alarms | found |"
+    )
+    print("| --- " * 9 + "|")
+    for method, is_better, votes in LINKS:
+        fit = partial(quiet_fit, method=method)
+        for common in (5, 10, 20):
+            rng, rows = np.random.default_rng([common, votes, is_better]), []
+            for _ in range(draws if method == "poe-bt" else max(1, draws // 2)):
+                score = rng.choice(all_scores, 100, replace=False)
+                if is_better:
+                    score = score[np.argsort(score + 10 * rng.normal(size=100))]
+                both = rng.choice(50, common, replace=False)
+                second = np.concatenate([both, np.arange(50, 100)])
+                old, new = decided(np.arange(50), score, votes, rng), decided(second, score, votes, rng)
+                moved = score.copy()
+                moved[both[0]] += 20
+                other = decided(second, moved, votes, rng)
+                found, drifted = (
+                    link(*map(Comparisons.from_rows, (rows, old, old + rows)), fit, has_groups=method == "mixed")
+                    for rows in (new, other)
+                )
+                ranking = found.ranking
+                truth = SHARP * (score - score[:50].mean())[ranking.items] / 10
+                held, is_new = (ranking.low <= truth) & (truth <= ranking.high), ranking.items >= 50
+                place = drifted.common["item"].tolist().index(both[0])
+                width = np.median((ranking.high - ranking.low)[is_new])
+                alarms = found.common["drifted"].any(), drifted.common["drifted"][place]
+                rows.append((held[is_new].mean(), held[~is_new].mean(), width, *alarms))
+            cells = np.mean(rows, axis=0)
+            kind = "better" if is_better else "alike"
+            shown = f"{cells[0]:.1%} | {cells[1]:.1%} | {cells[2]:.2f} | {cells[3]:.0%} | {cells[4]:.0%}"
+            print(f"| {method} | {kind} | {votes} | {common} | {shown} |", flush=True)
+
+
+def bounded(draws: int) -> None:
+    """Probabilities of grades by three boundary texts, drawn from the best, the middle and the last 30 of 100."""
+    rng, score, found = np.random.default_rng(2), easiness(), []
+    for votes in (20, 60):
+        for _ in range(draws):
+            ranking, truth = draw(score, 100, votes, "mixed", rng)
+            limits = np.argsort(-truth)[rng.integers([5, 35, 65], [35, 65, 95])]
+            names = ", ".join(f"{name}>='{ranking.items[node]}'" for name, node in zip("ABC", limits, strict=True))
+            scaled, other = ranking.on_scale(grades=f"{names}, D"), np.isin(np.arange(100), limits, invert=True)
+            place = np.sum(truth[:, None] < truth[limits], axis=1)
+            found.append((scaled.probability[other], one_hot(place)[other]))
+    probability, happened = (np.concatenate([pair[side].ravel() for pair in found]) for side in (0, 1))
+    print("| probability | mean | share |\n| --- | --- | --- |")
+    for k, (_, mean, share) in enumerate(bins(probability, happened)):
+        print(f"| {k / 10:.1f} to {k / 10 + 0.1:.1f} | {mean:.3f} | {share:.3f} |")
+
+
+def careless(draws: int) -> None:
+    """Ten judges of 50 texts: all honest, or one or three who toss a coin."""
+    all_scores = easiness()
+    print("| method | votes per judge | careless | found | honest flagged | any honest flagged | texts flagged |")
+    print("| --- " * 7 + "|")
+    for name, votes, count in product(("poe-bt", "votes"), (20, 40, 80), (0, 1, 3)):
+        if name == "votes" and (votes == 80 or count == 3):  # which takes a second per draw
+            continue
+        rank = rank_votes if name == "votes" else partial(quiet_fit, method="poe-bt")
+        rng, rows = np.random.default_rng([votes, count]), []
+        for _ in range(draws if name == "poe-bt" else max(1, draws // 8)):
+            judge = np.repeat(np.arange(10), votes)
+            score = rng.choice(all_scores, 50, replace=False)
+            answers = decided(np.arange(50), score, len(judge) * 2 // 50, rng)
+            first, second, p = (np.array(column) for column in zip(*answers, strict=True))
+            p = np.where(judge < count, rng.integers(2, size=len(p)), p)
+            data = Comparisons.from_columns(first, second, p, judge=[f"j{who}" for who in judge])
+            ranking = rank(replace(data, voted=name == "votes"))
+            found = misfit(ranking, "judge")
+            is_careless = np.isin(found["judge"], [f"j{who}" for who in range(count)])
+            honest, power = found["misfit"][~is_careless], found["misfit"][is_careless]
+            texts = misfit(ranking, "item")["misfit"].mean()
+            rows.append((power.mean() if count else np.nan, honest.mean(), honest.any(), texts))
+        power, *others = np.mean(rows, axis=0)
+        shown = " | ".join(f"{value:.1%}" for value in others)
+        cells = f"{votes} | {count} | {'–' if np.isnan(power) else f'{power:.0%}'} | {shown}"
+        print(f"| {name} | {cells} |", flush=True)
+
+
+PARTS = {"anchors": main, "link": linked, "boundary": bounded, "misfit": careless}
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=200)
-    main(parser.parse_args().draws)
+    parser.add_argument("--part", choices=PARTS, default="anchors")
+    given = parser.parse_args()
+    PARTS[given.part](given.draws)

@@ -160,6 +160,8 @@ TABLES: dict[str, Callable[[], list[Row]]] = {
     "recorded.csv": lambda: judged(texts("Line", 8)),
     "comparisons.csv": lambda: judged(texts("Summary", 12)),
     "anchors.csv": lambda: [{"id": f"t{k}", "score": 50 + 5 * k} for k in range(0, 12, 2)],
+    "last-year.csv": lambda: judged(texts("Essay", 12)),
+    "this-year.csv": lambda: judged(texts("Essay", 10, start=6)),
     "answers.csv": lambda: judged(answers()),
     "judged.csv": lambda: judged(answers(), "gpt"),
     "machine.csv": lambda: judged(essay_rows(), "gpt"),

@@ -18,11 +18,13 @@ from comparo.model.inference.choices import Choices
 from comparo.model.linalg.graph import Graph
 from comparo.model.tuning import LIMITS, SPREAD
 from comparo.ranking.votes import People, expected_of, find_voted, rank_votes
+from comparo.report.page import render
+from comparo.report.record import read_record
 from comparo.selection.lineups import LineupSelector
 from comparo.selection.sharing import telling_pairs
 from comparo.vote.ballots import Ballot
 from comparo.vote.dealing import Dealer
-from comparo.vote.session import informative_pairs
+from comparo.vote.session import disputed_pairs, informative_pairs
 
 
 def votes_about(rng, t, number):
@@ -374,6 +376,24 @@ def test_the_vote_on_a_run_asks_telling_pairs_first(tmp_path):
         dealt.append((context, {left, right}))
     assert dealt == [(context, {one, other}) for context, one, other in first[:6]]
     assert informative_pairs(str(tmp_path / "no folder"), 0) == []
+
+
+def test_the_vote_may_be_about_the_pairs_that_votes_contradict_only(tmp_path):
+    quality = {f"e{k}": float(k) for k in range(6)}
+    texts, judge = {name: f"Essay {name}." for name in quality}, comparo.load_judge("simulated/soft", scores=quality)
+    votes = comparo.Comparisons.from_rows([("e0", "e5", 1.0), ("e5", "e0", 1.0), ("e0", "e5", 1.0), ("e4", "e1", 1.0)])
+    comparo.rank(texts, "better", judge=judge, out=tmp_path / "run", votes=votes)
+    first = disputed_pairs(str(tmp_path / "run"), tmp_path / "no votes")
+    assert first == [(None, "e0", "e5")]
+    assert 'id="disagreements"' in render(read_record(tmp_path / "run"))
+    dealer = Dealer(Items.of(texts), 0.5, first=first, is_only_first=True)
+    for number, voter in enumerate(("ana", "bo"), 1):
+        context, left, right = dealer.deal(voter, 2)
+        assert {left, right} == {"e0", "e5"}
+        dealer.know(Ballot(number, voter, context, left, right, datetime.now(UTC)))
+        assert dealer.deal(voter, 2) is None
+    with pytest.raises(ValueError, match="no run of a machine"):
+        disputed_pairs("essays", tmp_path)
 
 
 @pytest.mark.long

@@ -10,6 +10,7 @@ from scipy import stats
 
 import comparo
 from benchmarks import grades as benchmark
+from comparo.data.reading import read_columns
 from comparo.ranking.grades import Grading
 from comparo.ranking.scale import scale_map
 
@@ -212,9 +213,9 @@ def test_shares_are_those_of_the_ranks(ranking):
 
 @pytest.mark.parametrize(
     ("text", "place"),
-    [("A>=x", "'A>=x'"), ("A>=5, B>=6", "lower"), ("A>=5, B:10%", "mixes"), ("A:60%, B:50%", "100%"), ("A", "'A'"),
-     ("A>=5, A>=4", "twice"), ("A:10", "'A:10'"), ("A>=5%", "'A>=5%'"), (">=5", "'>=5'"), ("A>=5,", "''"),
-     ("A:0%", "above 0%"), ("A>=nan", "'A>=nan'"), ("below B>=5, B>=4", "twice")],
+    [("A>=x, B>=5", "'A>=x'"), ("A>=5, B>=6", "lower"), ("A>=5, B:10%", "mixes"), ("A:60%, B:50%", "100%"),
+     ("A", "'A'"), ("A>=5, A>=4", "twice"), ("A:10", "'A:10'"), ("A>=5%", "'A>=5%'"), (">=5", "'>=5'"), ("A>=5,", "''"),
+     ("A:0%", "above 0%"), ("A>=nan, B>=5", "'A>=nan'"), ("below B>=5, B>=4", "twice")],
 )  # fmt: skip
 def test_grades_that_cannot_be_read_are_refused(text, place):
     with pytest.raises(ValueError, match=place):
@@ -282,11 +283,66 @@ def test_rank_takes_anchors_from_a_column(run, tmp_path):
     assert document["scale"]["maps"][0]["anchors"] == 5
     again = json.loads(run(tmp_path, ["fit", "run", "--anchors", "texts.jsonl", "--format", "json"]).stdout)
     assert again["scale"]["maps"][0]["anchors"] == 5
+    stored = json.loads(run(tmp_path, ["fit", "run", "--format", "json"]).stdout)
+    assert stored["scale"] == again["scale"]
+    more = [*rows, {"id": "t10", "text": "Story 10."}, {"id": "t11", "text": "Story 11.", "anchor": 90}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in more[10:]))
+    grown = json.loads(run(tmp_path, [*asked, "--format", "json"]).stdout)
+    assert grown["scale"]["maps"][0]["anchors"] == 6
+    assert 'id="grades"' in (tmp_path / "run" / "report.html").read_text()
     path.write_text("".join(json.dumps(row | {"anchor": 3 if row["id"] == "t1" else None}) + "\n" for row in rows))
     said = run(tmp_path, [*asked, "--out", "other"])
     assert said.returncode
     assert "anchor" in said.stderr
     assert not (tmp_path / "other").exists()
+
+
+def test_a_boundary_text_sets_a_grade(ranking):
+    found = ranking.on_scale(grades="A>='t03', B>=t08, C")
+    upper, lower = ranking["t03"].score, ranking["t08"].score
+    assert found.grade.tolist() == ["A" if s >= upper else "B" if s >= lower else "C" for s in ranking.scores]
+    assert found.probability.sum(axis=1) == pytest.approx(np.ones(12))
+    above = [ranking.probability(item, "t03") for item in ranking.items]
+    assert found.probability[:, 0] == pytest.approx(above, abs=0.02)
+    assert found.probability[ranking.items == "t03", 0] == pytest.approx(0.5)
+    assert "scaled" not in found.to_columns()
+    with pytest.raises(ValueError, match="'nobody'"):
+        ranking.on_scale(grades="A>=nobody, B")
+    with pytest.raises(ValueError, match="'t08' and 't03'"):
+        ranking.on_scale(grades="A>=t08, B>=t03, C")
+
+
+def test_estimates_without_a_prior_are_shrunk_beside_a_boundary():
+    plain = comparo.fit([(i, j, float(p > 0.5)) for i, j, p in COMPARED[::3]], "poe-bt")
+    probability = plain.on_scale(grades="A>='5', B").probability[:, 0]
+    raw = np.array([plain.probability(item, 5) for item in plain.items])
+    assert np.all(np.abs(probability - 0.5) <= np.abs(raw - 0.5) + 0.05)
+    assert np.abs(probability - 0.5).mean() < np.abs(raw - 0.5).mean()
+
+
+def test_each_context_needs_its_own_boundary_text():
+    rows = [
+        {"context": c, "first": f"{c}{i}", "second": f"{c}{j}", "p": 0.8} for c in "xy" for i in (1, 2) for j in (3,)
+    ]
+    found = comparo.fit(rows).on_scale(grades="A>=x3, B")
+    assert found.grade[found.ranking.context == "y"].tolist() == [""] * 3
+    assert np.isnan(found.probability[found.ranking.context == "y"]).all()
+    assert "" not in found.grade[found.ranking.context == "x"]
+
+
+def test_a_class_list_is_written_as_a_workbook_and_never_over_its_input(run, tmp_path):
+    written(tmp_path)
+    asked = ["fit", "pairs.csv", "--anchors", "anchors.csv", "--grades", "A>=60, B>=50, C", "--report"]
+    assert run(tmp_path, [*asked, "list.xlsx"]).returncode == 0
+    table = read_columns(tmp_path / "list.xlsx").columns
+    scaled = comparo.fit(str(tmp_path / "pairs.csv")).on_scale(known(range(0, 12, 2)), "A>=60, B>=50, C")
+    listed = scaled.class_list()
+    assert list(table) == list(listed)
+    assert list(table["grade"]) == listed["grade"].tolist()
+    assert np.array(table["score"], dtype=float) == pytest.approx(listed["score"])
+    before = (tmp_path / "pairs.csv").read_text()
+    assert run(tmp_path, [*asked, "pairs.csv"]).returncode
+    assert (tmp_path / "pairs.csv").read_text() == before
 
 
 @pytest.mark.statistical

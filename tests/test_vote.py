@@ -1,5 +1,6 @@
 """The voting page by HTTP: who may do what, what is stored, and what survives."""
 
+import base64
 import csv
 import html
 import http.client
@@ -230,6 +231,37 @@ def test_texts_are_shown_and_names_are_not(server):
     assert len(ana.texts()) == 2
     assert "e0" not in ana.html
     assert "bo" not in ana.html.split("<body")[1].split("<dialog")[0].replace("body", "")
+
+
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+def test_images_are_shown_to_people_as_they_are_and_refused_elsewhere(tmp_path, run):
+    folder = tmp_path / "scans"
+    folder.mkdir()
+    for name in ("ana.png", "bo.PNG"):
+        (folder / name).write_bytes(PIXEL)
+    (folder / "cy.txt").write_text("A typed essay.")
+    with Server(folder, tmp_path / "run", "--for", "di") as server:
+        di = server.voter("di")
+        pages = []
+        for _ in range(3):
+            pages.append(di.html)
+            assert di.vote("A")[0] == 200
+    encoded = base64.b64encode(PIXEL).decode()
+    assert sum(page.count(f'<img src="data:image/png;base64,{encoded}"') for page in pages) == 4
+    assert not any('id="differences"' in page for page in pages)
+    record = read_record(tmp_path / "run")
+    assert sorted(record.items.texts) == ["(an image)", "(an image)", "A typed essay."]
+    said = run(tmp_path, ["rank", "run", "--criterion", "better", "--judge", "simulated/soft"])
+    assert "comparo vote" in said.stderr
+    assert said.returncode
+    (folder / "bo.PNG").write_bytes(b"no image")
+    said = run(tmp_path, ["vote", "scans", "--criterion", "better", "--no-browser"])
+    assert "bo.PNG" in said.stderr
+    assert said.returncode
 
 
 # Who sees which pair
@@ -768,7 +800,7 @@ def test_texts_that_cannot_be_compared_are_one_clear_message(tmp_path, run):
     (tmp_path / "empty").mkdir()
     essays(tmp_path / "one", 1)
     for data, message in (
-        ("empty", "has no .txt, .md, .docx or .pdf files"),
+        ("empty", "has no .txt, .md, .docx, .pdf, .png, .jpg or .jpeg files"),
         ("one", "is the only item"),
         ("none", "does not exist"),
     ):

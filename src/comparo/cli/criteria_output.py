@@ -69,7 +69,7 @@ def print_criteria(
     folder = run.store.folder
     assert folder is not None
     page = write_criteria_report(folder, criteria_record(run, found))
-    print_ranking(found, output, top, calls_of(run))
+    print_ranking(found, output, top, {"calls": calls_of(run)})
     if output == "table":
         print_correlations(found)
     if not console.quiet:

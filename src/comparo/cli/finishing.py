@@ -1,9 +1,8 @@
 """What commands that ask a judge print: the plan (--dry-run), the ranking on stdout, and a report."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import Annotated, Protocol, TypeVar
 
 import numpy as np
 import typer
@@ -148,11 +147,11 @@ def complete(plan: Prepared[Result], console: Console, shown: Shown | None = Non
         raise typer.Exit(getattr(stop, "code", 130)) from None
 
 
-def rank_by(plan: Plan | AutoPlan | LineupPlan, shown: Shown, anchors: Mapping[Any, float] | None = None) -> Ranking:
-    """Run a plan, and print its ranking, on the scale of `anchors` too where there are any."""
+def rank_by(plan: Plan | AutoPlan | LineupPlan, shown: Shown) -> Ranking:
+    """Run a plan, and print its ranking, on the scale of anchors too where there are any."""
     ranking: Ranking = complete(plan, shown.console, shown)
     assert plan.base.loop is not None
-    print_result(ranking, plan.base.loop, shown, anchors=anchors)
+    print_result(ranking, plan.base.loop, shown)
     return ranking
 
 
@@ -164,9 +163,7 @@ def fail_if_unreliable(ranking: Ranking, console: Console) -> None:
         raise typer.Exit(UNRELIABLE)
 
 
-def print_result(
-    ranking: Ranking, run: Run, shown: Shown, is_finished: bool = True, anchors: Mapping[Any, float] | None = None
-) -> None:
+def print_result(ranking: Ranking, run: Run, shown: Shown, is_finished: bool = True) -> None:
     """Print the ranking, and write the report to the run folder."""
     from comparo.report import write_report
     from comparo.report.record import run_record
@@ -181,8 +178,8 @@ def print_result(
     if ranking.leaderboard is not None and shown.output == "table":
         print_board(ranking.leaderboard)
     progress = run.progress
-    scaled = ranking.on_scale(anchors) if anchors else None
-    print_ranking(scaled or ranking, shown.output, shown.top, calls_of(run))
+    scaled = record.scaled
+    print_ranking(scaled or ranking, shown.output, shown.top, {"calls": calls_of(run)})
     if ranking.grown is not None and shown.output == "table":
         print_moved(ranking, ranking.grown)
     if not shown.quiet:

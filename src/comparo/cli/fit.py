@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,13 +14,23 @@ import typer
 from comparo.analysis.own_family import OwnFamily, families_of, own_family
 from comparo.cli.criteria_output import answers_to, check_criterion, criteria_in, print_criteria_fit
 from comparo.cli.flags import names_in
-from comparo.cli.printing import Format, print_board, print_columns, print_notes, print_ranking, print_text, say
+from comparo.cli.printing import (
+    Format,
+    print_board,
+    print_columns,
+    print_moved,
+    print_notes,
+    print_ranking,
+    print_text,
+    say,
+)
 from comparo.cli.settings import command_line
 from comparo.data.columns import as_number, shown
 from comparo.data.comparisons import Comparisons
 from comparo.data.control_terms import Numbers, columns_in
+from comparo.data.documents import table_workbook
 from comparo.data.items import Items
-from comparo.data.joining import read_several
+from comparo.data.joining import join, read_parts, read_several
 from comparo.data.reading import read_columns
 from comparo.data.run_folder import database_of
 from comparo.data.writing import csv_text
@@ -33,10 +43,15 @@ from comparo.ranking.grouping import group_codes
 from comparo.ranking.leaderboard import Over
 from comparo.ranking.powered import Powered, powered
 from comparo.ranking.ranking import Ranking
+from comparo.ranking.scale import Scaled
+from comparo.ranking.tabular import json_rows
 from comparo.ranking.votes import rank_votes, shared_ids, with_votes
 from comparo.run.audit_card import audited, audited_terms
 from comparo.run.fit_policy import Fitting
+from comparo.run.linking import link
 from comparo.run.store import read_configuration, stored_items
+
+LISTS = (".csv", ".xlsx")  # endings of a class list
 
 
 def fit_command(
@@ -58,6 +73,7 @@ def fit_command(
     family: list[str] | None = None,
     anchors: Path | None = None,
     grades: str | None = None,
+    linked_to: Annotated[Path | None, typer.Option("--link")] = None,
     these: bool = False,
     level: float = 0.95,
     top: Annotated[int | None, typer.Option(min=1)] = None,
@@ -109,15 +125,17 @@ def fit_command(
         votes by a system's own family. May be repeated.
     anchors : Texts with known scores, in a file with columns id, score or anchor (blank for others) and, if there are
         contexts, context_id: every text gets a score on their scale, with its interval (docs/grades.md).
-    grades : Cut points on the scale of --anchors, 'A>=85, B>=70', or shares of the texts, 'A:10%, B:25%': the grade of
-        each text, and the probability of each.
+    grades : Cut points on the scale of --anchors, 'A>=85, B>=70'; ids of boundary texts, which just reach a grade,
+        'A>=ana, B>=bo'; or shares of the texts, 'A:10%, B:25%': the grade of each text, and the probability of each.
+    linked_to : Another run or file of comparisons, with some of the same texts: all are ranked together on its scale,
+        by mixed unless --method says otherwise; common texts that moved are named (docs/grades.md).
     these : For --leaderboard and --powered: intervals for these contexts only. Default: for all contexts that could
         have been drawn.
     level : Coverage of the intervals low to high, and what separates tiers.
     top : Print only the best TOP of each context.
     output : How to print the ranking.
     report : Also write a page about the ranking, and how far to trust it, to this .html file: the report of comparo
-        rank, without texts.
+        rank, without texts. With grades or anchors also a class list, .csv or .xlsx.
 
     Examples
     --------
@@ -146,21 +164,35 @@ def fit_command(
             output,
         )
         return
+    held = _stored_anchors([*files, *filter(None, [linked_to])])
     if report is not None:
-        _check_page(report)
+        _check_page(
+            report, filter(None, [*files, linked_to, anchors]), bool(held) or grades is not None or anchors is not None
+        )
+    if linked_to is not None and (votes or leaderboard or is_grouped or control or voice or criterion):
+        raise ValueError(
+            "--link ranks whole runs: leave --votes, --leaderboard, --groups, --control, --voice and --criterion out"
+        )
     criteria = criteria_in(files)
     given = {"report": report, "votes": votes, "leaderboard": leaderboard, "anchors": anchors, "grades": grades}
+    given |= {"link": linked_to}
     check_criterion(files[0], criteria, criterion, voice, [name for name, value in given.items() if value])
     if leaderboard and method not in (None, "mixed", "panel"):
         raise ValueError(
             f"--leaderboard is made by mixed or panel, not by {method}; leave --method or --leaderboard out"
         )
     chosen = _chosen(files, voice) if criterion is None else answers_to(files[0], criterion)
+    both = there = None
+    if linked_to is not None:
+        both, there = _joined(files, linked_to), read_several([linked_to])
     if family and (is_grouped or not leaderboard):
         raise ValueError("--family belongs to --leaderboard, where the items are systems: without --groups")
     is_plain = not (prior or bias or people or control)
-    are_votes = is_plain and method in (None, "mixed") and chosen.voted and chosen.hard
-    method = "mixed" if are_votes else method or _usual(files, chosen, prior)
+    are_votes = (
+        is_plain and method in (None, "mixed") and all(one.voted and one.hard for one in (chosen, both or chosen))
+    )
+    usual: Method | None = "mixed" if are_votes or linked_to is not None else None
+    method = method or usual or _usual(files, chosen, prior)
     estimates = method in ("mixed", "panel") or prior == "estimated"
     if is_grouped and not (estimates or leaderboard):
         raise ValueError("--groups belongs to --method mixed or panel, or to --leaderboard; add one of them")
@@ -186,7 +218,10 @@ def fit_command(
     if are_votes:
         own = shared_ids(chosen) if _folder(files) is None else _own_groups(files)
         fitted = partial(rank_votes, groups=groups or own, level=level)
-    ranking = fitted(chosen)
+    linked = None
+    if both is not None and there is not None:
+        linked = link(chosen, there, both, fitted, has_groups=estimates)
+    ranking = fitted(chosen) if linked is None else linked.ranking
     if votes:
         ranking = with_votes(ranking, read_several(votes))
     if leaderboard:
@@ -197,9 +232,17 @@ def fit_command(
         if family:
             _print_families(own_family(chosen, _families(family, chosen), level=level), output)
     scaled = None
-    if anchors is not None or grades is not None:
-        scaled = ranking.on_scale({} if anchors is None else _anchors(anchors, ranking), grades)
-    print_ranking(scaled or ranking, output, top)
+    known = {key: held[str(key)] for key in ranking if str(key) in held}
+    known = known if anchors is None else _anchors(anchors, ranking)
+    if known or grades is not None:
+        scaled = ranking.on_scale(known, grades)
+    more = None if linked is None else {"link": {"error": linked.error, "common": json_rows(linked.common)}}
+    print_ranking(scaled or ranking, output, top, more)
+    if linked is not None:
+        if output == "table" and ranking.grown is not None:
+            print_moved(ranking, ranking.grown)
+        say(linked.sentence)
+        print_notes(linked.notes)
     if voice or _folder(files) is not None:
         say(_fitted(chosen, files, ranking.method) + (f" to the criterion {criterion}" if criterion else ""))
     print_notes((*ranking.notes, *(board.notes if leaderboard else ()), *(scaled.notes if scaled else ())))
@@ -209,10 +252,20 @@ def fit_command(
         from comparo.report.record import Fitted, fitted_record
 
         again = Fitted(bias or ("joint" if estimates else None), fitted)
-        written = save_page(report, render(fitted_record(ranking, again, _named(files), command_line(context))))
-        say(f"Report: {written}")
+        record = fitted_record(ranking, again, _named(files), command_line(context))
+        record = replace(record, graded=scaled, feedback=_feedback(files))
+        is_list = report.suffix.lower() in LISTS
+        save_page(report, _class_list(scaled, record.feedback, report) if scaled and is_list else render(record))
+        say(f"Report: {report}")
     for sentence in (*told, *tie_sentences(ranking.ties), *control_sentences(ranking.control)):
         say(sentence)
+
+
+def _joined(files: list[Path], other: Path) -> Comparisons:
+    """The comparisons of both runs; runs of one judge each have a column judge where these differ."""
+    judges = [_only_voice([path]) for path in (*files, other)]
+    is_same = all(names == judges[0] for names in judges)
+    return join(read_parts([*files, other], is_named=not is_same))
 
 
 def _families(given: list[str], data: Comparisons) -> dict[Any, str]:
@@ -273,10 +326,38 @@ def _anchors(path: Path, ranking: Ranking) -> dict[Any, float]:
     return found
 
 
-def _check_page(path: Path) -> None:
-    """Whether a page can be written there, before anything is fitted."""
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise ValueError(f"--report {path} is a page: name a file that ends in .html")
+def _stored_anchors(files: list[Path]) -> dict[str, float]:
+    """The known scores that run folders hold, by the label of the text as it is written."""
+    folders = filter(None, (_folder([path]) for path in files))
+    return {str(key): value for folder in folders for key, value in stored_items(folder).anchors.items()}
+
+
+def _feedback(files: list[Path]) -> dict[str, str] | None:
+    """The remarks about texts that the run folder has; None without a folder."""
+    from comparo.report.record import read_feedback
+
+    folder = _folder(files)
+    return None if folder is None else read_feedback(folder)
+
+
+def _class_list(scaled: Scaled, feedback: Mapping[str, str] | None, path: Path) -> str | bytes:
+    """The class list as the ending of `path` says."""
+    columns = scaled.class_list(feedback)
+    if path.suffix.lower() == ".csv":
+        return csv_text(columns)
+    return table_workbook({name: column.tolist() for name, column in columns.items()}, ["feedback"])
+
+
+def _check_page(path: Path, files: Iterable[Path], has_list: bool) -> None:
+    """Whether a page or a class list can be written there, before anything is fitted."""
+    if path.suffix.lower() not in (".html", ".htm", *LISTS):
+        raise ValueError(f"--report {path} is a page or a class list: name a file that ends in .html, .csv or .xlsx")
+    if path.suffix.lower() in LISTS and not has_list:
+        raise ValueError(
+            f"--report {path} is a class list, which needs --grades or --anchors; or name a file that ends in .html"
+        )
+    if path.resolve() in (file.resolve() for file in files):
+        raise ValueError(f"--report {path} is a file of comparisons; name another file")
     if not path.parent.is_dir():
         raise ValueError(f"--report: the folder {path.parent} does not exist; create it first")
 

@@ -65,14 +65,14 @@ def cost_words(cached: int, answered: int, cost: float) -> list[str]:
 
 
 def print_ranking(
-    ranking: Ranking | Scaled, output: Format, top: int | None, calls: Mapping[str, Any] | None = None
+    ranking: Ranking | Scaled, output: Format, top: int | None, more: Mapping[str, Any] | None = None
 ) -> None:
     """The ranking on stdout, best first, only the best `top` of each context where given.
 
-    JSON says of the `calls` how many were answered, how, and by which prices their cost was counted.
+    JSON also has what is `more`, such as the calls: how many were answered, and by which prices their cost was counted.
     """
     if output == "json":
-        document = json.loads(ranking.to_json()) | ({} if calls is None else {"calls": calls})
+        document = json.loads(ranking.to_json()) | dict(more or {})
         document["ranking"] = [row for row in document["ranking"] if top is None or row["rank"] <= top]
         print_text(json.dumps(document, ensure_ascii=False) + "\n")
         return

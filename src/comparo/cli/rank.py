@@ -141,7 +141,7 @@ def rank_command(
     numbers = columns_in(audited_terms(how.control or ()))
     old = None if fresh or out is None else items_there(out)
     items = columns.read(data, group=group, numbers=numbers, old=old)
-    if len({*items.anchors.values()}) == 1:
+    if len({*items.anchors.values(), *(old.anchors.values() if old else ())}) == 1:
         raise ValueError("the column anchor has one score only; give texts of different quality, or drop the column")
     prompts = question.resolved.spelled_out("all", AUTO).make(items, columns, asked.reader)
     prepared = prepare_rank(
@@ -163,6 +163,6 @@ def rank_command(
     if dry_run:
         print_plan(prepared.base)
         return
-    ranking = rank_by(prepared, shown, items.anchors)
+    ranking = rank_by(prepared, shown)
     if fail_if_judge_unreliable:
         fail_if_unreliable(ranking, shown.console)

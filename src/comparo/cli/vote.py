@@ -4,11 +4,11 @@ import getpass
 import shlex
 import webbrowser
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from socket import socket
 from threading import Thread
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -20,7 +20,7 @@ from comparo.data.wordings import PAPER_WORDING
 from comparo.run.voices import make_prompt
 from comparo.vote.booth import Booth, opened
 from comparo.vote.server import HOST, LOCAL, check_installed, is_local, open_socket, origin_of
-from comparo.vote.session import Links, Voting, informative_pairs, parse_names, split_reasons
+from comparo.vote.session import Links, Voting, disputed_pairs, informative_pairs, parse_names, split_reasons
 
 if TYPE_CHECKING:
     from comparo.vote.pages import Pages
@@ -44,6 +44,7 @@ class PeopleFlags:
     until : Notify the organiser when the expected Spearman correlation with the ranking after endless votes is this
         high, such as 0.9.
     seed : Another seed begins with other pairs.
+    only : disagreements: of a judge's run, only the 20 pairs on which votes so far contradict the judge most.
     """
 
     judges: Annotated[list[str] | None, typer.Option("--for")] = None
@@ -54,6 +55,7 @@ class PeopleFlags:
     each: Annotated[int | None, typer.Option(min=1)] = None
     until: float | None = None
     seed: Annotated[int, typer.Option(min=0)] = 0
+    only: Literal["disagreements"] | None = None
 
     def ticked(self) -> tuple[str, ...] | None:
         """The reasons that may be ticked, None where judges are asked for none."""
@@ -115,9 +117,9 @@ def vote_command(
 
     Parameters
     ----------
-    data : The texts: a folder of .txt, .md, .docx or .pdf files, or JSONL, JSON, CSV, TSV, Parquet or .xlsx with
-        columns id, text (and context), a .txt file with a text a line, or a run folder: of a judge's run, the pairs
-        that show most about the judge come first.
+    data : The texts: a folder of .txt, .md, .docx, .pdf, .png or .jpg files, or JSONL, JSON, CSV, TSV, Parquet or
+        .xlsx with columns id, text (and context), a .txt file with a text a line, or a run folder: of a judge's run,
+        the pairs that show most about the judge come first.
     criterion : What makes a text better, to end "Which Text is …": "better argued", "more convincing".
     kind : What the texts are, in the question to judges: Essay, Summary.
     heading : What stands above the context: Article. Default: the name of its column.
@@ -131,12 +133,15 @@ def vote_command(
     docs/vote.md has more.
     """
     check_installed()
+    if people.only is not None and people.lineup > 2:
+        raise ValueError("--only disagreements is about pairs; leave --lineup out")
     people.ticked()
-    items = columns.read(data)
+    items = columns.read(data, has_images=True)
     column = columns.context_column
     prompt = make_prompt(items, criterion, None, kind=kind, heading=heading, context=column, wording=PAPER_WORDING)
     prompt = prompt.resized(people.lineup)
-    first = informative_pairs(data, people.seed) if people.lineup == 2 else []
+    is_free = people.lineup == 2 and people.only is None
+    first = informative_pairs(data, people.seed) if is_free else []
     if first:
         say(f"The first {len(first)} pairs are those that tell most about the judge of {data}; then the others.")
     voting = Voting(items, prompt, people.names(), people.twice, people.until, people.seed, first)
@@ -149,6 +154,9 @@ def vote_command(
             "of its own; give the texts as they were to go on with that one.",
             "yellow",
         )
+    if people.only is not None:
+        voting = replace(voting, first=disputed_pairs(data, folder), is_only_first=True)
+        say(f"Only the {len(voting.first)} pairs on which votes contradict the judge of {data} most.")
     place = Place(page)
     try:
         notes = {"command": command_line(context)}

@@ -1,10 +1,11 @@
-"""Office documents: CSV cells that no spreadsheet executes, workbooks, and the text of .docx and .pdf files.
+"""Office documents: CSV cells that no spreadsheet executes, workbooks, the text of .docx and .pdf files, and images.
 
 Workbooks are read as if they had been saved as CSV. .docx needs only the standard library, a .pdf with a text layer
 needs pypdf (the extra `documents`). Documents are untrusted: a document type declaration, the way to entities that
 expand without end, is refused, and so is a part that unpacks to more than `MOST` bytes.
 """
 
+import base64
 import csv
 import importlib
 import importlib.util
@@ -153,6 +154,33 @@ def workbook(columns: Mapping[str, Sequence[str]], wide: Collection[str], answer
     return content.getvalue()
 
 
+def table_workbook(columns: Mapping[str, Sequence[Any]], wide: Collection[str]) -> bytes:
+    """An .xlsx file of a table: numbers as numbers, all else as text and no formula; `wide` columns are wrapped."""
+    if importlib.util.find_spec("xlsxwriter") is None:
+        raise ComparisonsError(f".xlsx needs xlsxwriter: {INSTALL}; or name a file that ends in .csv")
+    import xlsxwriter
+
+    content = io.BytesIO()
+    with xlsxwriter.Workbook(content, {"in_memory": True}) as book:
+        sheet = book.add_worksheet("list")
+        header, wrapped = book.add_format({"bold": True, "bottom": 1}), book.add_format({"text_wrap": True})
+        plain, share = book.add_format({"num_format": "0.0"}), book.add_format({"num_format": "0%"})
+        for place, (name, cells) in enumerate(columns.items()):
+            longest = max(len(str(cell)) for cell in (name, *cells) if not isinstance(cell, float))
+            sheet.set_column(place, place, 60 if name in wide else min(longest + 2, 40))
+            sheet.write_string(0, place, name, header)
+            for row, cell in enumerate(cells, 1):
+                if isinstance(cell, int | float) and cell == cell:
+                    look = share if name.startswith("p") else plain
+                    sheet.write_number(row, place, cell, look if isinstance(cell, float) else None)
+                elif not isinstance(cell, float):
+                    sheet.write_string(row, place, _fitted(str(cell)), wrapped if name in wide else None)
+        sheet.freeze_panes(1, 1)
+        sheet.repeat_rows(0)
+        sheet.fit_to_pages(1, 0)
+    return content.getvalue()
+
+
 def _fitted(cell: str) -> str:
     """The text as a cell holds it: at most `CELL` UTF-16 units."""
     units = cell.encode("utf-16-le", "surrogatepass")
@@ -161,6 +189,9 @@ def _fitted(cell: str) -> str:
     return units[: 2 * (CELL - len(CUT))].decode("utf-16-le", "ignore") + CUT
 
 
+IMAGE_BEGINS = {"png": b"\x89PNG\r\n\x1a\n", "jpeg": b"\xff\xd8\xff"}
+LARGEST_IMAGE = 5 << 20  # bytes: a page of handwriting at 200 dots per inch has about 1 MB
+_IMAGE = re.compile("data:image/(png|jpeg);base64,[A-Za-z0-9+/]+=*")
 MOST = 64 << 20  # bytes of a document's text with its markup: a limit on memory
 PART = "word/document.xml"
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
@@ -217,6 +248,26 @@ def _paragraphs(content: bytes) -> str:
     parser.StartDoctypeDeclHandler = refuse
     parser.Parse(content, True)
     return "".join(pieces).strip()
+
+
+def image_text(path: Path) -> str:
+    """A .png or .jpg file as a data address, which stands for the text of an item that only people can read."""
+    content = path.read_bytes()
+    kind = next((kind for kind, begin in IMAGE_BEGINS.items() if content.startswith(begin)), None)
+    if kind is None:
+        raise ComparisonsError(f"{path} is not a whole .png or .jpg file; save it again")
+    if len(content) > LARGEST_IMAGE:
+        raise ComparisonsError(f"{path} has more than {LARGEST_IMAGE >> 20} MB; save it with a lower resolution")
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def is_image(text: str) -> bool:
+    """Whether `image_text` wrote a text.
+
+    >>> is_image("data:image/png;base64,iVBORw0KGgo="), is_image("data:image/svg+xml;base64,PHN2Zz4=")
+    (True, False)
+    """
+    return text.startswith("data:image/") and _IMAGE.fullmatch(text) is not None
 
 
 def pdf_text(path: Path) -> str:

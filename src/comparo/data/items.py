@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from comparo.data.columns import Table, factorise, shown
 from comparo.data.control_terms import COMPUTED, Numbers, Term, columns_in
+from comparo.data.documents import is_image
 from comparo.data.item_columns import (
     check_characters,
     checked_numbers,
@@ -83,6 +84,7 @@ class Items:
         scores: str | Sequence[str] | None = None,
         numbers: Sequence[str] = (),
         old: Items | None = None,
+        has_images: bool = False,
     ) -> Items:
         """Items from any source, every row checked.
 
@@ -100,6 +102,7 @@ class Items:
         are chosen by name from the object `scores` of a row and the columns `score` and `score_…` (all of these if
         None), or are any other columns. `numbers` are columns of numbers that a ranking may hold equal. `old` are the
         items of a run to which these are added: in a context of theirs one item is enough, and needs no text of it.
+        With `has_images`, .png and .jpg files of a folder are items too, for people to read.
 
         >>> rows = [{"story": "Once.", "score_wit": 2}, {"story": "Twice.", "score_wit": None}]
         >>> Items.of(rows, text="story").scores
@@ -108,9 +111,12 @@ class Items:
         if isinstance(data, Items):
             return data
         named = {"id": id, "text": text, "context": context, "context_id": context_id, "group": group}
-        table = table_of(data, header=scores is not None or any(named.values()))
+        table = table_of(data, scores is not None or any(named.values()), has_images)
         column = {role: column_of_role(table, role, name) for role, name in named.items()}
         texts = checked_texts(table, column["text"])
+        if not has_images and (bad := [row for row, text in enumerate(texts) if is_image(text)]):
+            problem = "this is an image, which only people can read: comparo vote shows it; or recognise its text (OCR)"
+            raise table.error(bad, column["id"], problem)
         items = replace(_joined(table, column, old), texts=texts, scores=checked_scores(table, scores))
         known = table.columns.get("anchor")
         anchor = None if known is None else column_of_numbers(table, "anchor", known, "anchors")

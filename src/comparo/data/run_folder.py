@@ -27,6 +27,7 @@ from comparo.errors import ComparisonsError, StoreError
 DATABASE = "judgements.db"
 ENDINGS = (".db", ".sqlite", ".sqlite3")
 VERSION = 2  # of the schema
+ANCHOR = "=anchor"  # the known score of an item beside its scores, under a name that no column of scores has
 SCHEMA = (
     "CREATE TABLE run (number INTEGER PRIMARY KEY CHECK (number = 1), configuration TEXT NOT NULL)",
     "CREATE TABLE contexts (context TEXT PRIMARY KEY, text TEXT)",
@@ -236,7 +237,7 @@ def about_items(connection: sqlite3.Connection, rows: Iterable[tuple[Any, Row]],
 
 
 def items_of_run(database: Path) -> Table:
-    """The items of a run: id, text and, where there are any, context_id, context, group and score_…."""
+    """The items of a run: id, text and, where there are any, context_id, context, group, score_… and anchor."""
     with _opened(database, "items", "id, text") as connection:
         return table_of_items(connection, str(database.parent))
 
@@ -272,7 +273,7 @@ def table_of_rows(rows: Sequence[Mapping[str, Any]], texts: Mapping[str, str | N
         columns["group"] = _labels(groups)
     scores = [json.loads(row["scores"]) for row in rows]
     for name in scores[0] if scores else ():
-        columns[f"score_{name}"] = [row[name] for row in scores]
+        columns["anchor" if name == ANCHOR else f"score_{name}"] = [row.get(name) for row in scores]
     return Table(columns, source)
 
 

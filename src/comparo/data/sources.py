@@ -4,13 +4,13 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from comparo.data.columns import Table, columns_from_frame, shown
-from comparo.data.documents import docx_text, pdf_text
+from comparo.data.documents import docx_text, image_text, pdf_text
 from comparo.data.reading import columns_from_objects, columns_from_text, read_columns
 from comparo.data.run_folder import database_of, items_of_run
 from comparo.data.sanitize import visible
@@ -19,13 +19,17 @@ from comparo.errors import ComparisonsError
 STANDARD_INPUT = "standard input"
 TEXTS = (".txt", ".md", ".docx", ".pdf")  # files of a folder that are one text each
 DOCUMENTS = (*TEXTS[1:], ".doc", ".odt", ".rtf")  # files that hold one text; a .txt file may also hold one per line
+IMAGES = (".png", ".jpg", ".jpeg")  # also one item each, which only people can read
 NAMED = 5  # files that are not read of which a message has the names
 
 logger = logging.getLogger(__name__)
 
 
-def table_of(data: Any, header: bool) -> Table:
-    """The columns of any source of items; `header` is true where standard input begins with the names of columns."""
+def table_of(data: Any, header: bool, has_images: bool = False) -> Table:
+    """The columns of any source of items; `header` is true where standard input begins with the names of columns.
+
+    With `has_images`, images of a folder are items too.
+    """
     if isinstance(data, Table):
         return data
     if isinstance(data, (str, os.PathLike)):
@@ -35,7 +39,7 @@ def table_of(data: Any, header: bool) -> Table:
         if (database := database_of(path)) is not None:
             return items_of_run(database)
         if os.path.isdir(path):
-            return _folder(path)
+            return _folder(path, (*TEXTS, *IMAGES) if has_images else TEXTS)
         if path.suffix.lower() in DOCUMENTS and os.path.exists(path):
             raise ComparisonsError(
                 f"{path}: this is one document; put each text into a .txt, .md, .docx or .pdf file of its own, all in "
@@ -80,19 +84,19 @@ def _standard_input(header: bool) -> Table:
     return _lines(text, STANDARD_INPUT)
 
 
-def _folder(path: Path) -> Table:
+def _folder(path: Path, endings: Sequence[str]) -> Table:
     try:
         there = [file for file in path.iterdir() if file.is_file() and not file.name.startswith(".")]
     except OSError as error:
         raise ComparisonsError(f"the folder {path} cannot be read ({error.strerror}); check its permissions") from error
     there = sorted(file for file in there if file.stem.lower() != "readme")  # which is about the folder
-    files = [file for file in there if file.suffix.lower() in TEXTS]
+    files = [file for file in there if file.suffix.lower() in endings]
     unread = [file.name for file in there if file not in files]
     names = ", ".join(map(visible, unread[:NAMED])) + (f" and {len(unread) - NAMED} more" if unread[NAMED:] else "")
     if not files:
         raise ComparisonsError(
-            f"the folder {path} has no .txt, .md, .docx or .pdf files{f', only {names}' if unread else ''}; put each "
-            "text into one, or name a file"
+            f"the folder {path} has no {', '.join(endings[:-1])} or {endings[-1]} files"
+            f"{f', only {names}' if unread else ''}; put each text into one, or name a file"
         )
     if unread:
         logger.warning("%s: not read, save them as .txt to add them: %s", path, names)
@@ -106,6 +110,8 @@ def _folder(path: Path) -> Table:
 def _text(path: Path) -> str:
     """The text of a file of a folder."""
     kind = path.suffix.lower()
+    if kind in IMAGES:
+        return image_text(path)
     return docx_text(path) if kind == ".docx" else pdf_text(path) if kind == ".pdf" else _content(path)
 
 

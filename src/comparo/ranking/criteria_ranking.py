@@ -46,10 +46,15 @@ from comparo.types import Array
 
 
 def expected(ranking: Ranking, equal: bool = False) -> Array:
-    """P(first wins) of each comparison by the model of the judge, shape (K,); `equal` as if all scores were equal.
+    """P(first wins) of each comparison by the model of the judge, shape (K,); `equal` as if all scores were equal."""
+    return expected_answers(ranking, equal)[0]
 
-    σ(d) for Bradley–Terry, with half of P(tie) where ties are modelled, and ½ + d for scores that are means of
-    probabilities, d = s_first − s_second − γ.
+
+def expected_answers(ranking: Ranking, equal: bool = False) -> tuple[Array, Array]:
+    """P(first wins) and P(tie) of each comparison by the model of the judge, each (K,); `equal` as for `expected`.
+
+    The first is σ(d) for Bradley–Terry, with half of P(tie) where ties are modelled, and ½ + d for scores that are
+    means of probabilities, d = s_first − s_second − γ.
     """
     ranking = ranking.judged
     graph, product = ranking.graph, ranking.product
@@ -60,8 +65,10 @@ def expected(ranking: Ranking, equal: bool = False) -> Array:
     d = d - between if equal else d
     nu = comparison_ties(ranking)
     if nu is not None:
-        return answer_moments(d, nu)[0]
-    return np.asarray(expit(d) if in_logits(ranking) else np.clip(0.5 + d, 0.0, 1.0))
+        mean, _, ties = answer_moments(d, nu)
+        return mean, ties
+    mean = np.asarray(expit(d) if in_logits(ranking) else np.clip(0.5 + d, 0.0, 1.0))
+    return mean, np.zeros(len(mean))
 
 
 def in_logits(ranking: Ranking) -> bool:

@@ -1,7 +1,9 @@
-"""Grades by cut points on a scale, or by shares of the texts, with the probability of each.
+"""Grades by cut points on a scale, by boundary texts, or by shares of the texts, with the probability of each.
 
 A predicted score with standard error e and ν degrees of freedom is above a cut point c with the probability
-P(T_ν > (c − score)/e). By shares, the probability is that of a rank among the best, from draws of all scores.
+P(T_ν > (c − score)/e). A text i reaches a grade whose boundary is the text b with the probability
+P(s_i > s_b), from draws of the boundary texts in their order; s are posterior means, or made so where a method has no
+prior. By shares, the probability is that of a rank among the best, from draws of all scores.
 """
 
 from __future__ import annotations
@@ -13,31 +15,44 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr
+from scipy.special import ndtr, stdtr
 
 from comparo.data.columns import as_number
-from comparo.ranking.ranks import places
+from comparo.ranking.ranks import components, places
 from comparo.types import Array
 
 if TYPE_CHECKING:
     from comparo.ranking.ranking import Ranking
 
+DRAWS = 2000  # of boundary texts: probabilities have a Monte Carlo error of 0.01
+ORDERED = 0.01  # the least share of draws in which boundary texts are in their order
+LEAST = 0.1  # the least reliability of a score that is assumed
 NEAR = 0.2  # another grade is named whose probability is lower by at most this: 0.6 to 0.4 for two
 
 
 @dataclass(frozen=True)
 class Grading:
-    """The names of the grades, best first, and what separates each from the next: cut points or shares of the texts.
+    """The names of the grades, best first, and what separates each from the next.
+
+    These are cut points, shares of the texts, or `boundaries`: ids of texts that just reach a grade.
 
     >>> Grading.of("A>=85, B>=70, C")
-    Grading(names=('A', 'B', 'C'), limits=(85.0, 70.0), is_shares=False)
+    Grading(names=('A', 'B', 'C'), limits=(85.0, 70.0), is_shares=False, boundaries=())
     >>> Grading.of("A:10%, B:25%")
-    Grading(names=('A', 'B', 'below B'), limits=(0.1, 0.35), is_shares=True)
+    Grading(names=('A', 'B', 'below B'), limits=(0.1, 0.35), is_shares=True, boundaries=())
+    >>> Grading.of("A>=ana, B>='7'").boundaries
+    ('ana', '7')
     """
 
     names: tuple[str, ...]
     limits: tuple[float, ...]
     is_shares: bool
+    boundaries: tuple[str, ...] = ()
+
+    @property
+    def needs_anchors(self) -> bool:
+        """Whether its limits are scores."""
+        return not self.is_shares and not self.boundaries
 
     @classmethod
     def of(cls, text: str) -> Self:
@@ -45,16 +60,22 @@ class Grading:
         parts = [part.strip() for part in text.split(",")]
         last = parts.pop() if len(parts) > 1 and not re.search(">=|:", parts[-1]) else None
         found = [re.fullmatch(r"(.*[^\s])\s*(>=|:)\s*([^%]*)(%?)", part) for part in parts]
-        wrong = [part for part, match in zip(parts, found, strict=True) if match is None or _limit(match) is None]
-        if wrong or last == "":
-            raise ValueError(f"grades={text!r}: {(wrong or [''])[0]!r} is not NAME>=NUMBER or NAME:SHARE%")
         matches = [match for match in found if match is not None]
+        texts = [match[3].strip() for match in matches if match[2] == ">=" and not match[4] and _limit(match) is None]
+        is_bounded = len(texts) == len(parts) and all(texts)
+        wrong = [part for part, match in zip(parts, found, strict=True) if match is None or _limit(match) is None]
+        if last == "" or (wrong and not is_bounded):
+            raise ValueError(
+                f"grades={text!r}: {(wrong or [''])[0]!r} is not NAME>=NUMBER or NAME:SHARE%; or write all as "
+                "NAME>=ID, with the ids of boundary texts"
+            )
         is_shares = matches[0][2] == ":"
         if len({match[2] for match in matches}) > 1:
             raise ValueError(
                 f"grades={text!r} mixes cut points and shares; write all as NAME>=NUMBER, or as NAME:SHARE%"
             )
-        limits = np.array([_limit(match) for match in matches], dtype=float)
+        boundaries = tuple(re.sub("^(['\"])(.*)\\1$", r"\2", name) for name in texts)
+        limits = np.array([] if is_bounded else [_limit(match) for match in matches], dtype=float)
         if is_shares:
             if np.any(limits <= 0) or limits.sum() > 1 + 1e-9:
                 raise ValueError(f"grades={text!r}: shares are above 0% and at most 100% together")
@@ -67,7 +88,7 @@ class Grading:
         names.append(last or f"below {names[-1]}")
         if len(set(names)) < len(names):
             raise ValueError(f"grades={text!r} names a grade twice; give each its own name")
-        return cls(tuple(names), tuple(limits.tolist()), is_shares)
+        return cls(tuple(names), tuple(limits.tolist()), is_shares, boundaries)
 
     def by_cuts(self, score: Array, std: Array, degrees: NDArray[np.int64]) -> tuple[NDArray[Any], Array]:
         """The grade of each score (n,), and the probability of each grade (n, G), by predictive t distributions.
@@ -95,6 +116,59 @@ class Grading:
         place = np.sum(ranking.rank[:, None] > last, axis=1)
         return np.array(self.names, dtype=object)[place], _differences(within)
 
+    def by_boundaries(self, ranking: Ranking) -> tuple[NDArray[Any], Array]:
+        """The grade of each candidate (n,) by the boundary texts of its component, and the probability of each (n, G).
+
+        They are "" and NaN where a component lacks one of these texts. A boundary text is at its limit, so its
+        probability to reach the grade is ½.
+
+        >>> from comparo import fit
+        >>> ranking = fit([("a", "b", 0.9), ("b", "c", 0.9), ("a", "c", 0.99)], "mixed")
+        >>> grade, probability = Grading.of("A>=b, B").by_boundaries(ranking)
+        >>> grade.tolist(), probability[1].tolist()
+        (['A', 'A', 'B'], [0.5, 0.5])
+        """
+        names, above = ranking.items.astype(str), np.full((len(ranking), len(self.boundaries)), np.nan)
+        place = np.full(len(ranking), len(self.names))
+        if missing := [name for name in self.boundaries if name not in names]:
+            raise ValueError(
+                f"the grades name {missing[0]!r}, which is no number and no text of the ranking; correct it"
+            )
+        for members, block in components(ranking.covariance):
+            limits = [members[names[members] == name] for name in self.boundaries]
+            if not all(map(len, limits)):
+                continue
+            at = np.concatenate(limits) - members[0]
+            above[members], place[members] = self._reached(ranking, members, block, at)
+        return np.array([*self.names, ""], dtype=object)[place], _differences(above)
+
+    def _reached(
+        self, ranking: Ranking, members: NDArray[np.intp], block: Array | None, at: NDArray[np.intp]
+    ) -> tuple[Array, NDArray[np.int64]]:
+        """P(each text of a component reaches each grade), (m, G − 1), and the place of its grade, (m,).
+
+        `at` are the boundary texts. That each is better than the next is known, so draws in which they are not count
+        for nothing; given a draw of these, the other scores are normal.
+        """
+        rho, score = _posterior(ranking, members)
+        own = rho * ranking.std[members] ** 2
+        shared = np.zeros((len(members), len(at))) if block is None else rho[:, None] * block[:, at] * rho[at]
+        between = shared[at].copy()
+        between[np.arange(len(at)), np.arange(len(at))] = own[at]
+        rng = np.random.default_rng(0)
+        drawn = rng.multivariate_normal(score[at], between, size=DRAWS, method="eigh")
+        drawn = drawn[np.all(np.diff(drawn, axis=1) < 0, axis=1)]
+        if len(drawn) < ORDERED * DRAWS:
+            names = " and ".join(map(repr, self.boundaries))
+            raise ValueError(f"the boundary texts {names} are not in this order, the best first; check the grades")
+        gain = np.linalg.solve(between + 1e-9 * np.trace(between) * np.eye(len(at)), shared.T)
+        mean = score + (drawn - score[at]) @ gain
+        std = np.sqrt(np.maximum(own - np.sum(shared * gain.T, axis=1), np.finfo(float).tiny))
+        above = np.stack([np.mean(ndtr((mean - limit[:, None]) / std), axis=0) for limit in drawn.T], axis=1)
+        place = np.sum(score[:, None] < drawn.mean(axis=0), axis=1)
+        above[at, np.arange(len(at))], place[at] = 0.5, np.arange(len(at))
+        return above, place
+
     def near(self, grade: NDArray[Any], probability: Array) -> NDArray[Any]:
         """The most probable other grade, where its probability is at most `NEAR` below that of the grade; else "".
 
@@ -109,6 +183,20 @@ class Grading:
         best = np.argmax(others, axis=1)
         is_near = np.max(others, axis=1) >= own - NEAR  # not where they are NaN
         return np.where(is_near, names[best], "")
+
+
+def _posterior(ranking: Ranking, members: NDArray[np.intp]) -> tuple[Array, Array]:
+    """The reliability ρ of the scores of a component, (m,): 1 for posterior means; and these means ρs.
+
+    An estimate with the error variance v is extreme by chance too: with the variance σ² of true scores, the mean of
+    these is ρs, ρ = σ²/(σ² + v), and their variance ρv.
+    """
+    s, v = ranking.scores[members], ranking.std[members] ** 2
+    if ranking.effects is not None or ranking.panel is not None:
+        return np.ones(len(members)), s
+    spread = max(float(np.var(s) - np.mean(v)), LEAST * float(np.mean(v)), np.finfo(float).tiny)
+    rho = spread / (spread + v)
+    return rho, rho * s
 
 
 def _differences(above: Array) -> Array:

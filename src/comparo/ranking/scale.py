@@ -13,6 +13,7 @@ prediction from y. An anchor is predicted from the others.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -176,6 +177,30 @@ class Scaled(Tabular):
             columns |= {f"p_{name}": self.probability[:, place] for place, name in enumerate(self.grades)}
         return self.ranking.to_columns() | self.ranking.table(columns)
 
+    def class_list(self, feedback: Mapping[str, str] | None = None) -> Columns:
+        """A table for a teacher, best first: text, grade and its probability, a near grade, score, interval and rank.
+
+        `feedback` has a remark by the id of a text.
+
+        >>> from comparo import fit
+        >>> found = fit([("a", "b", 0.8), ("b", "c", 0.7)], "mixed").on_scale(grades="good:50%, fair")
+        >>> listed = found.class_list({"a": "Well argued."})
+        >>> [(name, listed[name][0]) for name in ("text", "grade", "near", "feedback")]
+        [('text', 'a'), ('grade', 'good'), ('near', ''), ('feedback', 'Well argued.')]
+        """
+        ranking = self.ranking
+        columns: Columns = {"text": ranking.items}
+        if self.grades:
+            is_own = self.grade[:, None] == np.array(self.grades, dtype=object)
+            own = np.where(is_own.any(axis=1), np.max(np.where(is_own, self.probability, -1.0), axis=1), np.nan)
+            columns |= {"grade": self.grade, "probability": own, "near": self.near}
+        if len(self.maps["anchors"]):
+            columns |= {"score": self.score, "low": self.low, "high": self.high}
+        columns["rank"] = ranking.rank
+        if feedback is not None:
+            columns["feedback"] = np.array([feedback.get(str(item), "") for item in ranking.items], dtype=object)
+        return ranking.table(columns)
+
     def to_json(self) -> str:
         """The JSON of the ranking, with the columns of this table, the maps, and the anchors that do not fit."""
         document = json.loads(self.ranking.to_json())
@@ -190,10 +215,13 @@ class Scaled(Tabular):
 def scaled(ranking: Ranking, anchor: Array, grades: str | None) -> Scaled:
     """The ranking on the scale of `anchor` (n,), NaN for others, with the `grades` that `Grading.of` reads."""
     grading, is_known = None if grades is None else Grading.of(grades), ~np.isnan(anchor)
-    needs_anchors = grading is None or not grading.is_shares or is_known.any()
+    needs_anchors = grading is None or grading.needs_anchors or is_known.any()
     if needs_anchors and len(np.unique(anchor[is_known])) < 2:
         what = "a scale needs" if grading is None else f"grades={grades!r} on the scale of anchors need"
-        raise ValueError(f"{what} two or more `anchors` with different scores; or give `grades` as shares of texts")
+        raise ValueError(
+            f"{what} two or more `anchors` with different scores; or give `grades` as shares of texts, or by "
+            "boundary texts"
+        )
     n = len(ranking)
     score, std, degrees, is_misfit = np.full(n, np.nan), np.full(n, np.nan), np.zeros(n, int), np.zeros(n, bool)
     maps: Columns = {name: np.zeros(0) for name in ("anchors", "intercept", "slope", "curvature", "scatter")}
@@ -241,8 +269,10 @@ def scaled(ranking: Ranking, anchor: Array, grades: str | None) -> Scaled:
     reach = np.where(degrees > 0, std * stdtrit(np.maximum(degrees, 1), (1 + ranking.level) / 2), np.nan)
     grade, near, probability = np.full(n, "", dtype=object), np.full(n, "", dtype=object), np.zeros((n, 0))
     if grading is not None:
-        by_cuts = not grading.is_shares
-        grade, probability = grading.by_cuts(score, std, degrees) if by_cuts else grading.by_shares(ranking)
+        if grading.needs_anchors:
+            grade, probability = grading.by_cuts(score, std, degrees)
+        else:
+            grade, probability = (grading.by_boundaries if grading.boundaries else grading.by_shares)(ranking)
         near = grading.near(grade, probability)
     names = () if grading is None else grading.names
     ends = score - reach, score + reach

@@ -17,9 +17,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from comparo.analysis.correlations import agreement
+from comparo.analysis.misfit import MOST as DISPUTED
+from comparo.analysis.misfit import disagreements, misfit
 from comparo.errors import StoreError
 from comparo.ranking.display import growth_sentences, moved_columns, new_columns
 from comparo.ranking.ranking import Ranking
+from comparo.ranking.tabular import rows_of
 from comparo.report.advice import Step, advice
 from comparo.report.bounds import pairs_in_order
 from comparo.report.cards import cards
@@ -32,11 +35,13 @@ from comparo.report.record import SCORES, Record
 from comparo.report.voices_section import probe_tables, who_judged
 from comparo.run.audit_card import Audit
 from comparo.run.files import write_text
+from comparo.run.fit_policy import Fitting
 from comparo.run.voices import model_sentences
 
 HERE = Path(__file__).parent
 STATIC = 50  # lines of the ranking that are shown without JavaScript
 SURPRISES = 5  # answers
+MISFITS = 10  # texts whose answers fit least
 LISTED = 200  # contexts in the list of them
 NEXT = 3  # candidates that are named beside the best
 EXCERPT = 3000  # characters of a text beside another
@@ -77,8 +82,8 @@ def shortened(sentences: Sequence[str]) -> list[str]:
     return [label(sentence, SENTENCE) for sentence in sentences]
 
 
-def save_page(path: Path, page: str) -> Path:
-    """Write a page to a file, and return its path; a StoreError where it cannot be written."""
+def save_page(path: Path, page: str | bytes) -> Path:
+    """Write a page or a table to a file, and return its path; a StoreError where it cannot be written."""
     try:
         path.parent.mkdir(exist_ok=True)
         write_text(path, page)
@@ -151,8 +156,11 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "audition": _auditioned(record.audition) if record.audition else None,
         "audits": probe_tables(Audit.of(record.configuration["audit"])) if "audit" in record.configuration else [],
         "growth": _growth(ranking),
+        "graded": _graded(record),
         **convergence_chart(record, ahead),
         "surprises": [_surprise(record, place) for place in surprises.tolist()],
+        "misfits": rows_of(misfit(ranking, "item"), MISFITS),
+        "disagreements": _disagreements(record),
         "lengths": scatter_chart(record.characters, ranking.scores) if np.ptp(record.characters) > 0 else None,
         "people": [
             (each, label(each.name), scatter_chart(each.x, each.y))
@@ -319,6 +327,21 @@ def _surprise(record: Record, place: int) -> dict[str, Any]:
     }
 
 
+def _disagreements(record: Record) -> list[dict[str, Any]]:
+    """The pairs on which people's votes contradict the machine most, with both texts; none where there are no votes."""
+    votes = record.fitting.votes if isinstance(record.fitting, Fitting) else None
+    if votes is None:
+        return []
+    found = []
+    for row in rows_of(disagreements(record.ranking, votes), DISPUTED):
+        context, items = row.get("context"), (row["chosen"], row["other"])
+        texts = [excerpt(record.items.texts[record.items.row(context, item)], EXCERPT) for item in items]
+        sides = [(label(item), item == row["chosen"], *text) for item, text in zip(items, texts, strict=True)]
+        context = "" if context is None else record.context_name(context)
+        found.append({**row, "sides": sides, "context": context, "machine": shares(row["machine"])})
+    return found
+
+
 def shares(p: float) -> str:
     """A probability in whole per cent, 1 or 99 where it is neither impossible nor certain.
 
@@ -326,6 +349,20 @@ def shares(p: float) -> str:
     ('75', '99', '100')
     """
     return f"{round(100 * p) if p in (0.0, 1.0) else min(99, max(1, round(100 * p)))}"
+
+
+def _graded(record: Record) -> dict[str, Any] | None:
+    """The class list with the notes on its scale; None where there are neither anchors nor grades."""
+    scaled = record.scaled
+    if scaled is None:
+        return None
+    columns = scaled.class_list(record.feedback)
+    return {
+        "columns": {name: column.tolist() for name, column in columns.items()},
+        "rows": len(columns["text"]),
+        "notes": shortened(scaled.notes),
+        "anchors": int(np.count_nonzero(~np.isnan(scaled.anchor))),
+    }
 
 
 def _growth(ranking: Ranking) -> dict[str, Any] | None:

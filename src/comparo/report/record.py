@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from comparo.analysis.confidence import expected_spearman
 from comparo.data.comparisons import Comparisons
+from comparo.data.documents import is_image
 from comparo.data.items import Items
 from comparo.data.prompts import Question
+from comparo.data.reading import read_columns
 from comparo.data.wordings import LABELS
 from comparo.errors import StoreError
 from comparo.judges import Judgement
@@ -22,6 +24,7 @@ from comparo.model.estimators.poe import Bias
 from comparo.ranking.criteria_ranking import expected
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.ranks import places
+from comparo.ranking.scale import Scaled
 from comparo.report.embed import are_codes, label, snippet
 from comparo.rounding import merge_ties
 from comparo.run.criteria_run import criteria_of
@@ -33,6 +36,8 @@ from comparo.run.voices import comparisons
 from comparo.types import Array, LongIndex
 
 AUDITION = "audition.json"  # the result of an audition, in its run folder
+FEEDBACK = "feedback.csv"  # remarks about the texts, in a run folder
+IMAGE = "(an image)"  # in place of the text of an image
 UNNAMED = "not named"  # the judge of comparisons without a column judge
 SCORES = 12  # columns of people's scores that are shown
 SHORT = 30  # characters of a text in a sentence
@@ -73,7 +78,8 @@ class Record:
 
     Of all `judgements`, `compared` (K,) are the ranking's comparisons, in the same order. A candidate is a node of the
     ranking's graph: an item of a context. `fitting` fits other comparisons by the same method. `audition` is what
-    `Audition.to_dict` returned, in the folder of an audition.
+    `Audition.to_dict` returned, in the folder of an audition. `graded` are scores on a scale, and grades, where they
+    were asked for, and `feedback` a remark about each text by its id, where the folder has any.
     """
 
     configuration: Mapping[str, Any]
@@ -83,6 +89,17 @@ class Record:
     fitting: Fitting | Fitted
     source: str | None = None
     audition: Mapping[str, Any] | None = None
+    graded: Scaled | None = None
+    feedback: Mapping[str, str] | None = None
+
+    @cached_property
+    def scaled(self) -> Scaled | None:
+        """`graded`, else the ranking on the scale of the items' anchors; None where there is neither."""
+        ranked = {*self.ranking}
+        there = {key: value for key, value in self.items.anchors.items() if key in ranked}
+        if self.graded is not None or len({*there.values()}) < 2:
+            return self.graded
+        return self.ranking.on_scale(there)
 
     @property
     def identity(self) -> Mapping[str, Any]:
@@ -263,12 +280,26 @@ def read_record(folder: Path) -> Record:
         )
     configuration, judgements = checked(read_configuration(folder), folder), read_judgements(folder)
     items = stored_items(folder)
+    items = replace(items, texts=tuple(IMAGE if is_image(text) else text for text in items.texts))
     if all(judgement.failed for judgement in judgements):
         tried = f"; {len(judgements)} failed, the last with: {judgements[-1].error}" if judgements else ""
         raise StoreError(f"{folder} holds no answers yet{tried}. Run the same command again to go on")
     fitting = fitting_of(configuration, items, folder)
     found = json.loads((folder / AUDITION).read_text(encoding="utf-8")) if (folder / AUDITION).is_file() else None
-    return Record(configuration, items, judgements, fitting.conclude(comparisons(judgements)), fitting, audition=found)
+    ranking = fitting.conclude(comparisons(judgements))
+    remarks = read_feedback(folder)
+    return Record(configuration, items, judgements, ranking, fitting, audition=found, feedback=remarks)
+
+
+def read_feedback(folder: Path) -> dict[str, str] | None:
+    """The remarks about texts in feedback.csv of a run folder, columns id and feedback; None where there are none."""
+    if not (folder / FEEDBACK).is_file():
+        return None
+    columns = read_columns(folder / FEEDBACK, ["id", "item", "feedback"], ["id", "item"]).columns
+    name = "id" if "id" in columns else "item"
+    if missing := [role for role in (name, "feedback") if role not in columns]:
+        raise StoreError(f"{folder / FEEDBACK} has no column {missing[0]!r}; it needs id and feedback, or remove it")
+    return {str(item): str(remark) for item, remark in zip(columns[name], columns["feedback"], strict=True)}
 
 
 def fitting_of(configuration: Mapping[str, Any], items: Items, folder: Path) -> Fitting:

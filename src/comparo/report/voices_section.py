@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import expit
 
 from comparo.analysis.correlations import correlation
+from comparo.analysis.misfit import misfit
 from comparo.analysis.reliability import MEASURES, measured
 from comparo.data.run_folder import key_of
 from comparo.model.design import Design
@@ -21,6 +22,7 @@ from comparo.model.estimators.panel_members import OTHERS, PanelMembers, fit_mem
 from comparo.model.tuning import FEW
 from comparo.ranking.display import BLIND
 from comparo.ranking.ranks import ranks
+from comparo.ranking.tabular import rows_of
 from comparo.report.embed import excerpt, label, signed
 from comparo.report.measures import position_bias, voter_biases
 from comparo.report.record import Record
@@ -33,8 +35,8 @@ CONTESTED = 5  # texts
 EXCERPT = 600  # characters of such a text
 REASON = 300  # characters of the reason why a voice was left out
 Member = dict[str, Any]  # a row of the table: one voice, its figures as they are shown, and remarks
-UNKNOWN: Member = dict.fromkeys(("agreement", "signal", "flips", "favours", "cost", "without"), "–")
-UNKNOWN |= {"interval": "", "favours_interval": ""}
+UNKNOWN: Member = dict.fromkeys(("agreement", "signal", "flips", "favours", "cost", "without", "infit"), "–")
+UNKNOWN |= {"interval": "", "favours_interval": "", "infit_limit": ""}
 NARROW, WIDE = 0.2, 4.0  # logits from the middle of a picture of a probe to its end, at least and at most
 PROBED = {
     "equal": "Variants that are as good as the original",
@@ -98,6 +100,7 @@ def _members(
     ranking, names = record.ranking, [str(name) for name in heard.names]
     found = dict(zip(MEASURES, measured(ranking.comparisons, heard, None), strict=True))
     own = voter_biases(ranking)
+    fits = {str(row["judge"]): row for row in rows_of(misfit(ranking, "judge"), len(names) + SHOWN)}
 
     def preferred(name: str, first: float) -> tuple[str, str]:
         """Which of two equal texts wins: in a ranking of votes, by the bias that it corrects for, with its interval."""
@@ -125,6 +128,9 @@ def _members(
             )
         if name == OTHERS:
             remarks.append(f"all {record.words.ones} with fewer than {FEW} answers together")
+        fit = fits.get(name)
+        if fit is not None and fit["misfit"]:
+            remarks.append("contradicts the ranking more often than chance explains: read some of its answers")
         favoured, favoured_interval = preferred(name, float(expit(-found["gamma"][r])))
         members.append(
             {
@@ -137,6 +143,8 @@ def _members(
                 "flips": _percent(found["flips"][r]),
                 "favours": favoured,
                 "favours_interval": favoured_interval,
+                "infit": "–" if fit is None else f"{fit['infit']:.2f}",
+                "infit_limit": "" if fit is None else f"limit {fit['limit']:.2f}",
                 "cost": dollars(costs.get(name, math.nan)),
                 "without": _number(without[r]) if without else "",
             }

@@ -78,6 +78,16 @@ def _ranks(scores: Array, context: NDArray[np.integer], among: Mask) -> NDArray[
     return found
 
 
+def grown_from(before: Ranking, now: Ranking, old: Collection[Label], left_out: int = 0) -> Ranking:
+    """The ranking `now` with what its `old` candidates were `before`; the others are new."""
+    nodes = {label: node for node, label in enumerate(labels_of(before)) if label in old}
+    there = np.array([nodes.get(label, -1) for label in labels_of(now)])
+    new, context = there < 0, now.graph.context
+    score, low, high = (np.where(new, np.nan, values[there]) for values in (before.scores, before.low, before.high))
+    rank_then, rank_now = (_ranks(values, context, ~new) for values in (score, now.scores))
+    return replace(now, grown=Grown(new, score, low, high, rank_then, rank_now, left_out))
+
+
 @dataclass(frozen=True, eq=False)
 class State:
     """The items of a run at some growth, and the answers about them."""
@@ -111,12 +121,7 @@ class Past:
             first = rank(self.first)
             reference = dict(zip(labels_of(first), first.scores.tolist(), strict=True))
         before, now = (self._held(each, reference) for each in (rank(self.before), ranking))
-        nodes = {label: node for node, label in enumerate(labels_of(before)) if label in self.since}
-        there = np.array([nodes.get(label, -1) for label in labels_of(now)])
-        new, context = there < 0, ranking.graph.context
-        score, low, high = (np.where(new, np.nan, values[there]) for values in (before.scores, before.low, before.high))
-        rank_then, rank_now = (_ranks(values, context, ~new) for values in (score, now.scores))
-        return replace(now, grown=Grown(new, score, low, high, rank_then, rank_now, self.left_out))
+        return grown_from(before, now, self.since, self.left_out)
 
     def cohorts(self, labels: Sequence[tuple[Any, Any]]) -> dict[tuple[Any, Any], int]:
         """The growth that brought each item (context, id), −1 for the last."""
@@ -206,7 +211,7 @@ class History:
         """The items of a growth and the answers about them."""
         rows = self._there(growth)
         texts = {row["context"]: row.get("context_text", self.texts.get(row["context"])) for row in rows}
-        items = Items.of(table_of_rows(rows, texts, self.source))
+        items = Items.of(table_of_rows(rows, texts, self.source), has_images=True)
         return State(items, comparisons(self.answers(growth)))
 
     def past(self, growth: int, left_out: int, gone: Collection[Label] = ()) -> Past:

@@ -201,7 +201,7 @@ def _mend(connection: sqlite3.Connection, identity: Mapping[str, Any]) -> bool:
     )
     _restore_growths(connection)
     try:
-        if Items.of(table_of_items(connection, DATABASE)).digest() != identity.get("items"):
+        if Items.of(table_of_items(connection, DATABASE), has_images=True).digest() != identity.get("items"):
             return False
     except (ComparisonsError, sqlite3.DatabaseError):
         return False

@@ -91,7 +91,16 @@ def merged(stored: Items, given: Items, left: Collection[Label]) -> Items:
         {name: numbers(name, "scores") for name in dict.fromkeys([*given.scores, *stored.scores])},
         None if given.group is None else _objects([of.group[row] for of, row in rows if of.group is not None]),
         {name: numbers(name, "numbers") for name in given.numbers},
+        _anchors(stored, given, list(places)),
     )
+
+
+def _anchors(stored: Items, given: Items, labels: Sequence[Label]) -> NDArray[np.float64] | None:
+    """The known scores of the items with these labels: those that are given, else those that are stored."""
+    known: dict[Label, float] = {}
+    for items in (stored, given):
+        known |= {} if items.anchor is None else dict(zip(texts_of(items), items.anchor.tolist(), strict=True))
+    return np.array([known.get(label, np.nan) for label in labels]) if known else None
 
 
 def _check_alike(stored: Items, given: Items) -> None:

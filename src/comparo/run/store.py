@@ -29,6 +29,7 @@ import numpy as np
 from comparo.data.items import Items
 from comparo.data.prompts import Question
 from comparo.data.run_folder import (
+    ANCHOR,
     DATABASE,
     SCHEMA,
     VERSION,
@@ -399,8 +400,9 @@ def item_rows(items: Items) -> tuple[list[tuple[str, str | None]], list[tuple[st
     ('null', '"ana"', 'A story.', '{}', None)
     """
     contexts = [encode(label) for label in items.contexts.tolist()]
-    names = list(items.scores)
-    scores = zip(*(items.scores[name].tolist() for name in names), strict=True) if names else repeat((), len(items))
+    known = {**items.scores, **({} if items.anchor is None else {ANCHOR: items.anchor})}
+    names = list(known)
+    scores = zip(*(known[name].tolist() for name in names), strict=True) if names else repeat((), len(items))
     groups = repeat(None, len(items)) if items.group is None else map(encode, items.group.tolist())
     columns = zip(items.context, items.ids.tolist(), map(clean, items.texts), scores, groups, strict=False)
     rows = [
@@ -462,7 +464,7 @@ def stored_items(folder: Path) -> Items:
         raise StoreError(f"{folder} holds no items, so there is nothing to show; run the same command again")
     held = read_configuration(folder).get("control") or {}
     numbers = {name: np.array(values, dtype=float) for name, values in held.items() if values is not None}
-    return replace(Items.of(table), numbers=numbers)
+    return replace(Items.of(table, has_images=True), numbers=numbers)
 
 
 def _stored_configuration(connection: sqlite3.Connection) -> dict[str, Any] | None:

@@ -48,7 +48,8 @@ class Booth:
     def __init__(self, store: Store, voting: Voting, links: Links) -> None:
         self.store, self.voting, self.links = store, voting, links
         self._turn = threading.Lock()
-        self._dealer = Dealer(voting.items, voting.twice, voting.seed, voting.first, voting.prompt.size)
+        size, is_only_first = voting.prompt.size, voting.is_only_first
+        self._dealer = Dealer(voting.items, voting.twice, voting.seed, voting.first, size, is_only_first)
         self._own: dict[str, dict[int, Ballot]] = {}
         self._helper = ThreadPoolExecutor(max_workers=1, thread_name_prefix="chooser")
         self._choosing: set[Any] = set()

@@ -6,6 +6,8 @@
    (`selection.vote_priority`), then of the context with the fewest pairs for its size (`Deck`).
 3. When all pairs have been seen: the pair with the fewest looks that this judge has not seen.
 
+A voting may be about some pairs only: then each judge sees those, in their order.
+
 The first two are of the judge's last context until each of its texts could have been shown once. No judge sees a pair
 twice. The text that the judge has seen less often on the left than on the right is on the left; in a line-up each text
 is where the judge has seen it least often. Line-ups are dealt as pairs are, chosen by `LineupSelector`.
@@ -141,9 +143,18 @@ class Dealer:
     False
     """
 
-    def __init__(self, items: Items, twice: float, seed: int = 0, first: Sequence[Any] = (), size: int = 2) -> None:
+    def __init__(
+        self,
+        items: Items,
+        twice: float,
+        seed: int = 0,
+        first: Sequence[Any] = (),
+        size: int = 2,
+        is_only_first: bool = False,
+    ) -> None:
         self.items, self.twice, self.size = items, twice, size
         self._first: list[Pair] = [(context, frozenset(pair)) for context, *pair in first]
+        self._only = list(self._first) if is_only_first else None
         self.decks = {name: Deck(ids, [seed, code], size) for code, (name, ids) in enumerate(items.names.items())}
         self.looks: dict[Pair, dict[int, Ballot]] = {}  # by the number of the ballot
         self.seen: dict[str, set[Pair]] = {}
@@ -196,6 +207,8 @@ class Dealer:
             or self._new(voter, voters, here)
             or self._another_look(voter, self.decks)
             or self._any(voter)
+            if self._only is None
+            else next((pair for pair in self._only if pair not in self.seen.get(voter, ())), None)
         )
         if pair is None:
             return None

@@ -20,6 +20,7 @@ from markdown_it import MarkdownIt
 from markdown_it.common.utils import escapeHtml
 from markupsafe import Markup, escape
 
+from comparo.data.documents import is_image
 from comparo.data.prompts import Question
 from comparo.data.wordings import LETTERS
 from comparo.ranking.tabular import rows_of
@@ -86,6 +87,7 @@ class Pages:
         return shown | {
             "texts": dict(zip(LETTERS, [shown_text(text, self.markdown) for text in asked.texts], strict=False)),
             "context": None if asked.context_text is None else shown_text(asked.context_text, self.markdown),
+            "has_image": any(map(is_image, asked.texts)),
             "code": list(self.booth.voting.items.groups).index(turn.ballot.context),
         }
 
@@ -95,7 +97,7 @@ class Pages:
     def differences(self, ballot: Ballot) -> list[str] | None:
         """Both texts of a ballot with the words marked in which they differ; None where they are too long."""
         asked = self._asked(ballot)
-        found = differences(asked.first_text, asked.second_text)
+        found = None if any(map(is_image, asked.texts)) else differences(asked.first_text, asked.second_text)
         return None if found is None else [f'<div class="plain">{side}</div>' for side in found]
 
     def join(self, base: str) -> str:
@@ -160,6 +162,8 @@ def shown_text(text: str, is_markdown: bool) -> Markup:
     >>> str(shown_text("a *b* <i>", is_markdown=False))
     '<div class="plain">a *b* &lt;i&gt;</div>'
     """
+    if is_image(text):
+        return Markup('<div class="image"><img src="{}" alt=""></div>').format(text)
     if is_markdown and len(text) <= MARKDOWN:
         return Markup('<div class="markdown">{}</div>').format(as_markdown(text))
     return Markup('<div class="plain">{}</div>').format(text)

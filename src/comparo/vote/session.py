@@ -17,20 +17,30 @@ from math import ceil, comb
 from pathlib import Path
 from typing import Any
 
+from comparo.analysis.misfit import MOST as MOST_DISPUTED
+from comparo.analysis.misfit import disagreements
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt, Question
-from comparo.data.run_folder import database_of
+from comparo.data.run_folder import DATABASE, database_of
 from comparo.data.sanitize import visible
 from comparo.errors import JudgeError, StoreError, WrongFolderError
 from comparo.judges import Judgement
 from comparo.model.estimators.panel_members import OTHERS
 from comparo.report.record import read_record
 from comparo.run.budget import Budget
+from comparo.run.fit_policy import Fitting
 from comparo.run.folders import choose_folder, folders
 from comparo.run.resume import Change
-from comparo.run.store import Store, count_judgements, differences, read_configuration, stored_items
+from comparo.run.store import (
+    Store,
+    count_judgements,
+    differences,
+    read_configuration,
+    read_judgements,
+    stored_items,
+)
 from comparo.run.task import Task
-from comparo.run.voices import Voice
+from comparo.run.voices import Voice, comparisons
 from comparo.selection.designs import DEFAULT_BUDGET
 from comparo.selection.sharing import telling_pairs
 
@@ -194,7 +204,8 @@ class Voting:
     """What is voted on, by whom, and how pairs are shared out; a ValueError where that is impossible.
 
     A `prompt` about more than two texts asks line-ups in place of pairs. `names` are the judges that were named.
-    `twice` is the share of pairs that go to two judges. `first` are the pairs that are asked before all others.
+    `twice` is the share of pairs that go to two judges. `first` are the pairs that are asked before all others,
+    or alone with `is_only_first`.
 
     >>> from comparo.data.prompts import criterion_prompt
     >>> items = Items.of({str(k): f"Text {k}." for k in range(20)})
@@ -210,6 +221,7 @@ class Voting:
     until: float | None = None
     seed: int = 0
     first: Sequence[tuple[Any, Any, Any]] = ()
+    is_only_first: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.twice <= 1:
@@ -280,7 +292,9 @@ class Voting:
 
     @property
     def pairs(self) -> int:
-        """The number of pairs or line-ups in all contexts."""
+        """The number of pairs or line-ups that a judge can see."""
+        if self.is_only_first:
+            return len(self.first)
         return sum(comb(size, self.prompt.size) for size in self._sizes.values())
 
     @property
@@ -296,3 +310,28 @@ def informative_pairs(data: str, seed: int) -> list[tuple[Any, Any, Any]]:
     if not count_judgements(database.parent)[0]:
         return []
     return telling_pairs(read_record(database.parent).ranking, FIRST, seed)
+
+
+def disputed_pairs(data: str, folder: Path) -> list[tuple[Any, Any, Any]]:
+    """The pairs on which votes, of a voting's folder or of the run, contradict a machine's run, the clearest first."""
+    database = None if data == "-" else database_of(data)
+    if database is None or read_configuration(database.parent)["identity"].get("asked") == "people":
+        raise ValueError(f"{data} is no run of a machine; name the folder of the run that people's votes are to check")
+    record = read_record(database.parent)
+    given = [] if not isinstance(record.fitting, Fitting) or record.fitting.votes is None else [record.fitting.votes]
+    judgements = read_judgements(folder) if (folder / DATABASE).is_file() else []
+    if any(not judgement.failed for judgement in judgements):
+        given.append(comparisons(judgements))
+    found = [disagreements(record.ranking, votes) for votes in given]
+    contexts = [table.get("context", [None] * len(table["chosen"])) for table in found]
+    rows = [
+        (apart, (context, chosen, other))
+        for table, of in zip(found, contexts, strict=True)
+        for context, chosen, other, apart in zip(
+            of, table["chosen"], table["other"], table["machine"] - table["people"], strict=True
+        )
+    ]
+    pairs = dict.fromkeys(pair for _, pair in sorted(rows, key=lambda row: float(row[0])))
+    if not pairs:
+        raise ValueError(f"no vote contradicts the machine of {data}; vote first, without `only`")
+    return list(pairs)[:MOST_DISPUTED]

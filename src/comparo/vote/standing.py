@@ -9,12 +9,14 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from comparo.analysis.confidence import expected_spearman
+from comparo.analysis.misfit import misfit
 from comparo.data.prompts import Question
 from comparo.data.run_folder import decode
 from comparo.data.writing import csv_text
@@ -22,6 +24,7 @@ from comparo.judges import Judgement
 from comparo.metrics import Estimate, krippendorff_alpha
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import Flips, count_flips
+from comparo.ranking.tabular import rows_of
 from comparo.report.measures import Position, voter_biases
 from comparo.run.scheduling import connected, sure_contexts
 from comparo.run.store import read_judgements, reading
@@ -43,7 +46,8 @@ class Member:
     `left` is the probability that the left of two equal texts is chosen, with its interval: the position bias that the
     ranking corrects for, None where there is no vote. `p` is the probability of a share of left texts among the chosen
     that is at least as far from ½, of k texts from 1/k, if sides are chosen by the texts alone, since each text is as
-    often in each slot.
+    often in each slot. `infit` is how much the votes contradict the ranking, relative to all votes, and `is_misfit`
+    whether that is more than chance explains.
     """
 
     name: str
@@ -53,6 +57,8 @@ class Member:
     seconds: float
     p: float
     left: Position | None = None
+    infit: float = math.nan
+    is_misfit: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,7 +67,8 @@ class Standing:
 
     `expected` is the expected Spearman correlation, the mean over contexts, NaN where some texts are not connected;
     `expected_later` is the same after twice as many votes. `sure` is the number of contexts that have reached the
-    target. `skips` are the last pairs that were skipped, the latest first.
+    target. `skips` are the last pairs that were skipped, the latest first. `misfits` are texts whose votes contradict
+    the ranking more than chance explains.
     """
 
     votes: int
@@ -74,6 +81,7 @@ class Standing:
     expected: float = math.nan
     expected_later: float = math.nan
     sure: int = 0
+    misfits: Sequence[Mapping[str, Any]] = ()
 
     @property
     def one_sided(self) -> list[str]:
@@ -102,9 +110,12 @@ def standing_of(booth: Booth) -> Standing:
     spearman, whole = expected_spearman(ranking), connected(data, sizes)
     names = [None] if data.contexts is None else data.contexts.tolist()
     is_known = whole.issuperset(names)
+    fits = {str(row["judge"]): row for row in rows_of(misfit(ranking, "judge"), len(members))}
+    texts = rows_of(misfit(ranking, "item"), SKIPS)
     return replace(
         empty,
-        members=[replace(member, left=biases.get(member.name)) for member in members],
+        members=[_fitted(replace(member, left=biases.get(member.name)), fits.get(member.name)) for member in members],
+        misfits=[row for row in texts if row["misfit"]],
         alpha=krippendorff_alpha(replace(data, lineup=None)),
         flips=count_flips(replace(data, judges=None, judge=None, lineup=None)),
         ranking=ranking,
@@ -112,6 +123,11 @@ def standing_of(booth: Booth) -> Standing:
         expected_later=float(np.mean(expected_spearman(ranking, more=1.0))) if is_known else math.nan,
         sure=0 if until is None else len(sure_contexts(ranking, spearman, until) & whole),
     )
+
+
+def _fitted(member: Member, fit: Mapping[str, Any] | None) -> Member:
+    """The judge with the infit of the votes, where there are any."""
+    return member if fit is None else replace(member, infit=fit["infit"], is_misfit=bool(fit["misfit"]))
 
 
 def members_of(judgements: Sequence[Judgement], names: Sequence[str]) -> list[Member]:

@@ -1,0 +1,180 @@
+"""Answers that do not fit: infit of texts and judges with simulated limits, and people's votes against a machine.
+
+With the answer p_k that the model expects to be e_k with variance W_k, the infit of a judge or a text g is
+
+    infit_g = (Σ_k∈g (p_k − e_k)² / Σ_k∈g W_k) / (Σ_k (p_k − e_k)² / Σ_k W_k),
+
+about 1 where answers follow the model as well as all do, and larger where they contradict it. It is relative to all
+answers because scores follow the answers that they are made from, the more so the fewer there are.
+
+Of decisions, W = e(1 − e) − P(tie)/4, and the limits come from answers that are drawn from the model. Of probabilities,
+the residual is that of their logits and W its mean square, for texts that of the same judge; then the limits come from
+residuals in random order.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from comparo.data.comparisons import Comparisons
+from comparo.ranking.criteria_ranking import expected_answers, in_logits
+from comparo.ranking.ranking import Ranking
+from comparo.ranking.tabular import Columns
+from comparo.ranking.votes import find_voted
+from comparo.types import Array
+
+UNLIKELY = 0.05  # the chance that any judge or text that fits is named, as far as the draws can show it (Bonferroni)
+DRAWS, ENTRIES, LEAST = 2000, 50_000_000, 5  # draws, drawn answers, and draws beyond a limit that determine it
+MOST = 20  # pairs of a list for adjudication: about an hour of reading
+TINY = 1e-300  # in place of a sum of 0, by which nothing can be divided
+CLIPPED = 1e-6  # a probability of 0 or 1 has no logit
+
+
+def misfit(ranking: Ranking, by: Literal["judge", "item"], rng: np.random.Generator | None = None) -> Columns:
+    """The infit of each judge or text, the most surprising first.
+
+    Parameters
+    ----------
+    ranking
+        A ranking; of people's scores with a machine's help, the machine's answers are checked.
+    by
+        "judge": a row per judge; "item": a row per candidate.
+    rng
+        The generator of the draws; by default one with the seed 0.
+
+    Returns
+    -------
+    Columns
+        Columns context (of items, where there are any), `by`, answers, infit, limit (which a judge or text that fits
+        exceeds with a probability of 0.05 divided by the number of rows, but at least 0.0025), surprise
+        (infit less its mean among the draws, in their standard deviations) and misfit: whether it is above the limit.
+
+    Examples
+    --------
+    >>> from comparo import fit
+    >>> pairs = [{"first": a, "second": b} for a in "abcdef" for b in "abcdef" if a != b]
+    >>> rows = [pair | {"p": float(pair["first"] < pair["second"]), "judge": "good"} for pair in pairs]
+    >>> careless = [pair | {"p": 1.0, "judge": "careless"} for pair in pairs]
+    >>> found = misfit(fit(rows * 2 + careless), "judge")
+    >>> found["judge"].tolist(), found["misfit"].tolist()
+    (['careless', 'good'], [True, False])
+    """
+    rng = np.random.default_rng(0) if rng is None else rng
+    ranking = ranking.judged
+    data, graph = ranking.comparisons, ranking.graph
+    rows = np.arange(len(data))
+    if by == "judge":
+        group, comparison, count = data.judged_by, rows, 1 if data.judges is None else len(data.judges)
+    else:
+        group, comparison, count = np.concatenate([graph.first, graph.second]), np.tile(rows, 2), len(ranking)
+    among = csr_array((np.ones(len(group)), (group, comparison)), shape=(count, len(data)))
+    square, variance = _residuals(ranking, by)
+    if not data.hard:
+        square = square / variance  # which has the mean 1 for each judge, so that residuals may change places
+        variance = np.ones(len(data))
+    answers = np.bincount(group, minlength=count)
+    total = np.maximum(np.asarray(among @ variance), TINY)
+    found = (among @ square) / total * (np.sum(variance) / max(np.sum(square), TINY))  # 0 where all answers fit
+    drawn = _drawn(ranking, among, square, total, rng) * np.sum(variance)
+    chance = max(UNLIKELY / count, LEAST / drawn.shape[1])
+    limit = np.quantile(drawn, 1 - chance, axis=1)
+    spread = np.maximum(drawn.std(axis=1), 1e-9)
+    surprise = np.where(answers > 0, (found - drawn.mean(axis=1)) / spread, 0.0)
+    columns: Columns = {"answers": answers, "infit": found, "limit": limit, "surprise": surprise}
+    columns["misfit"] = found > limit
+    if by == "judge":
+        columns = {by: np.array([None], dtype=object) if data.judges is None else data.judges} | columns
+    else:
+        columns = {by: ranking.items} | columns
+        columns = columns if ranking.context is None else {"context": ranking.context} | columns
+    order = np.argsort(-surprise, kind="stable")
+    order = order[answers[order] > 0]
+    return {name: column[order] for name, column in columns.items()}
+
+
+def _residuals(ranking: Ranking, by: str) -> tuple[Array, Array]:
+    """The squared residual of each answer, and its variance by the model, each (K,)."""
+    data, (expected, ties) = ranking.comparisons, expected_answers(ranking)
+    if data.hard:
+        return (data.p - expected) ** 2, np.maximum(expected * (1 - expected) - ties / 4, 0.0)
+    p, e = (np.clip(values, CLIPPED, 1 - CLIPPED) for values in (data.p, expected))
+    apart = np.log(p / (1 - p)) - np.log(e / (1 - e)) if in_logits(ranking) else p - e
+    square = apart**2
+    judge = np.zeros(len(data), np.int32) if by == "judge" else data.judged_by
+    mean = np.bincount(judge, square) / np.maximum(np.bincount(judge), 1)
+    return square, np.maximum(mean[judge], TINY)
+
+
+def _drawn(ranking: Ranking, among: csr_array, square: Array, total: Array, rng: np.random.Generator) -> Array:
+    """The infit of each row of `among` in draws, without the sum of all variances, (G, D)."""
+    data, size = ranking.comparisons, len(square)
+    draws = int(np.clip(ENTRIES // size, 10 * LEAST, DRAWS))
+    step = max(1, 4_000_000 // size)
+    expected, ties = expected_answers(ranking)
+    parts = []
+    for begin in range(0, draws, step):
+        shape = size, min(step, draws - begin)
+        if data.hard:
+            chance, won = rng.random(shape), (expected - ties / 2)[:, None]
+            answer = np.where(chance < won, 1.0, np.where(chance < won + ties[:, None], 0.5, 0.0))
+            squares = (answer - expected[:, None]) ** 2
+        else:
+            squares = rng.permuted(np.broadcast_to(square[:, None], shape), axis=0)
+        parts.append((among @ squares) / total[:, None] / np.maximum(squares.sum(axis=0), TINY))
+    return np.concatenate(parts, axis=1)
+
+
+def disagreements(ranking: Ranking, votes: Comparisons, most: int = MOST) -> Columns:
+    """The pairs of texts on which people's votes contradict a machine's ranking most.
+
+    Parameters
+    ----------
+    ranking
+        The machine's ranking, or people's with its help.
+    votes
+        People's votes about texts of the ranking.
+    most
+        The number of pairs.
+
+    Returns
+    -------
+    Columns
+        Columns context (where there are any), chosen (by most votes), other, votes, people (the share of the votes for
+        `chosen`) and machine (its probability that `chosen` is better, below ½), the largest difference first.
+
+    Examples
+    --------
+    >>> from comparo import fit
+    >>> votes = Comparisons.from_rows([("b", "a", 1.0), ("a", "c", 1.0), ("c", "b", 1.0)])
+    >>> found = disagreements(fit([("a", "b", 0.9), ("b", "c", 0.8), ("a", "c", 0.95)]), votes)
+    >>> list(zip(found["chosen"].tolist(), found["other"].tolist()))
+    [('b', 'a'), ('c', 'b')]
+    """
+    judged = ranking.judged
+    labels = judged.graph.labels(judged.comparisons)
+    first, second = find_voted(votes, labels)
+    said: dict[tuple[int, int], list[float]] = {}
+    for one, other, p in zip(first.tolist(), second.tolist(), votes.p.tolist(), strict=True):
+        said.setdefault((min(one, other), max(one, other)), []).append(p if one < other else 1 - p)
+    rows = []
+    for pair, given in said.items():
+        share = float(np.mean(given))
+        chosen, other = pair if share > 0.5 else pair[::-1]
+        (context, item), (_, against) = labels[chosen], labels[other]
+        machine = judged.probability(item, against, context)
+        if share != 0.5 and machine < 0.5:
+            rows.append((context, item, against, len(given), max(share, 1 - share), machine))
+    rows.sort(key=lambda row: (row[5] - row[4], -row[3]))
+    names = ("context", "chosen", "other", "votes", "people", "machine")
+    columns = {name: _column([row[place] for row in rows[:most]]) for place, name in enumerate(names)}
+    return {name: columns[name] for name in names[judged.context is None :]}
+
+
+def _column(values: list[Any]) -> NDArray[Any]:
+    """Labels as objects, numbers as numbers."""
+    is_number = all(isinstance(value, float) for value in values)
+    return np.array(values, dtype=float if is_number and values else object)

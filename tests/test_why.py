@@ -329,6 +329,16 @@ def test_the_command_writes_table_files_and_page(tmp_path, run):
     table = run(tmp_path, ["why", folder, "--format", "csv", "-q"])
     assert table.stdout.startswith("reason,words,verdict,effect,low,high")
     assert "<svg" in (folder / "why.html").read_text()
+    assert run(tmp_path, ["runs", "--report", folder]).returncode == 0
+    section = (folder / "report.html").read_text().partition('<section id="why">')[2].partition("</section>")[0]
+    assert all(f"<bdi>{one['words']}</bdi>" in section for one in stored["reasons"][:8])
+    listed = run(tmp_path, ["fit", folder, "--grades", "A:50%, B", "--report", "class.csv"])
+    assert listed.returncode == 0, listed.stderr
+    with (tmp_path / "class.csv").open() as file:
+        assert {row["feedback"] for row in csv.DictReader(file)} == {row["sentence"] for row in rows}
+    (folder / "why.json").write_text("{}")
+    damaged = run(tmp_path, ["runs", "--report", folder])
+    assert (damaged.returncode, "why.json" in damaged.stderr) == (1, True)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ which do not attenuate β (Berkson's errors); what they leave out is unexplained
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -265,6 +265,16 @@ class Why(Tabular):
         """√T, the standard deviation of the scores."""
         explained = self.beta @ (self.values.T @ self.values / len(self.values)) @ self.beta
         return float(np.sqrt(explained / max(1.0 - self.unexplained, 1e-9))) if self.unexplained < 1 else float("nan")
+
+
+def found_reasons(rows: Sequence[Mapping[str, Any]]) -> tuple[Found, ...]:
+    """The reasons from the rows of `Why.to_columns`, as JSON holds them."""
+    names = [each.name for each in fields(Estimate)]
+
+    def estimate(row: Mapping[str, Any], prefix: str) -> Estimate:
+        return Estimate(*(np.nan if row[prefix + name] is None else float(row[prefix + name]) for name in names))
+
+    return tuple(Found(row["reason"], row["words"], estimate(row, "alone_"), estimate(row, "")) for row in rows)
 
 
 VERDICTS = ("matters", "goes with others", "not shown")

@@ -330,6 +330,17 @@ def test_each_context_needs_its_own_boundary_text():
     assert "" not in found.grade[found.ranking.context == "x"]
 
 
+def test_feedback_is_of_a_text_in_its_context():
+    rows = [(a, b, p, context) for context, p in (("x", 0.8), ("y", 0.3)) for a, b in (("a", "b"), ("b", "c"))]
+    graded = comparo.fit([row[:3] for row in rows], "mixed", bias="none").on_scale(grades="good:50%, fair")
+    assert graded.class_list({("", "a"): "one"})["feedback"].tolist().count("one") == 1
+    columns = dict(zip(("first", "second", "p", "context"), zip(*rows, strict=True), strict=True))
+    ranking = comparo.fit(comparo.Comparisons.from_columns(**columns), "mixed", bias="none")
+    listed = ranking.on_scale(grades="good:50%, fair").class_list({("x", "a"): "of x", ("y", "a"): "of y"})
+    found = zip(listed["context"].tolist(), listed["text"].tolist(), listed["feedback"].tolist(), strict=True)
+    assert {(context, said) for context, item, said in found if item == "a"} == {("x", "of x"), ("y", "of y")}
+
+
 def test_a_class_list_is_written_as_a_workbook_and_never_over_its_input(run, tmp_path):
     written(tmp_path)
     asked = ["fit", "pairs.csv", "--anchors", "anchors.csv", "--grades", "A>=60, B>=50, C", "--report"]

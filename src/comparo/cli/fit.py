@@ -336,7 +336,7 @@ def _stored_anchors(files: list[Path]) -> dict[str, float]:
     return {str(key): value for folder in folders for key, value in stored_items(folder).anchors.items()}
 
 
-def _class_list(scaled: Scaled, feedback: Mapping[str, str] | None, path: Path) -> str | bytes:
+def _class_list(scaled: Scaled, feedback: Mapping[tuple[str, str], str] | None, path: Path) -> str | bytes:
     """The class list as the ending of `path` says."""
     columns = scaled.class_list(feedback)
     if path.suffix.lower() == ".csv":

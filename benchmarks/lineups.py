@@ -34,6 +34,7 @@ SETS = tuple(f"summeval.{name}" for name in ("coherence", "consistency", "fluenc
     f"topicalchat.{name}" for name in ("coherence", "engagingness", "naturalness")
 )
 SIZES = (3, 4, 6)
+HALVES = 2000  # random halves of the contexts
 TIMES = (1, 2, 4)  # tokens, as so many calls about pairs for each text
 
 
@@ -92,18 +93,25 @@ class Recorded:
             chosen += [row[context, i, j] for i, j in selector.next(times * len(ids))]
         return self.pairs.take(chosen)
 
+    def rank(self, data: Comparisons, grouped: bool) -> Ranking:
+        return Fitting(self.items, grouped=grouped, estimate="auto").rank(data)
+
     def agreement(self, data: Comparisons, grouped: bool) -> float:
-        return self.correlation(Fitting(self.items, grouped=grouped, estimate="auto").rank(data))
+        return self.correlation(self.rank(data, grouped))
 
     def correlation(self, ranking: Ranking) -> float:
         """Spearman × 100 with people's scores, the mean over contexts in which these differ; 0 for equal scores."""
-        found = []
+        return float(np.mean(list(self.correlations(ranking).values())))
+
+    def correlations(self, ranking: Ranking) -> dict[str, float]:
+        """The same of each context."""
+        found = {}
         for begin, end in pairwise(ranking.graph.starts.tolist()):
             labels = zip(ranking.context[begin:end].tolist(), ranking.items[begin:end].tolist(), strict=True)
             human = np.array([self.truth[label] for label in labels])
             if np.ptp(human) > 0:
-                found.append(np.nan_to_num(spearman(ranking.scores[begin:end], human)))
-        return 100 * float(np.mean(found))
+                found[ranking.context[begin]] = 100 * float(np.nan_to_num(spearman(ranking.scores[begin:end], human)))
+        return found
 
     def chosen(self, rng: np.random.Generator) -> int:
         """The number of texts that `lineup="auto"` takes, by pilots of as many answers of one context or two."""
@@ -121,17 +129,24 @@ class Recorded:
 
 
 def automatic(name: str, draws: int) -> dict[str, float]:
-    """At the tokens of 2n pairs: the mean of every k, of the best in hindsight, and of those that `auto` chose."""
-    recorded, rng = Recorded(name), np.random.default_rng(1)
-    sizes = {2: recorded.agreement(recorded.some_pairs(2, np.random.default_rng(0)), False)}
-    for size in SIZES:
-        fresh = np.random.default_rng(0)
-        sizes[size] = float(
-            np.mean([recorded.agreement(recorded.some_lineups(size, 2, fresh), False) for _ in range(5)])
-        )
+    """At the tokens of 2n pairs: the best k in hindsight, the best by people's scores of half of the contexts, auto."""
+    recorded, rng, sizes = Recorded(name), np.random.default_rng(1), (2, *SIZES)
+    table = []  # of each size and context
+    for size in sizes:
+        fresh, found = np.random.default_rng(0), []
+        for _ in range(5 if size > 2 else 1):
+            data = recorded.some_lineups(size, 2, fresh) if size > 2 else recorded.some_pairs(2, fresh)
+            found.append(recorded.correlations(recorded.rank(data, False)))
+        table.append([np.mean([one[context] for one in found]) for context in sorted(found[0])])
+    values, halves, split = np.array(table), [], np.random.default_rng(2)
+    for _ in range(HALVES):
+        some = split.permutation(values.shape[1]) < values.shape[1] // 2
+        halves.append(np.mean(values[np.argmax(np.mean(values[:, some], axis=1))][~some]))
+    means = np.mean(values, axis=1)
     chosen = [recorded.chosen(rng) for _ in range(draws)]
-    found = {"best k": max(sizes.values()), "auto": float(np.mean([sizes[k] for k in chosen]))}
-    return found | {f"chose {k}": chosen.count(k) / draws for k in (2, *SIZES)}
+    result = {"best k": float(np.max(means)), "best k by half of the contexts": float(np.mean(halves))}
+    result["auto"] = float(np.mean([means[sizes.index(k)] for k in chosen]))
+    return result | {f"chose {k}": chosen.count(k) / draws for k in sizes}
 
 
 def measured(name: str, draws: int) -> dict[str, float]:

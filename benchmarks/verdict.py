@@ -201,10 +201,11 @@ def bars(cells: Sequence[CellResult], stops: Sequence[StopResult]) -> list[Row]:
         add("pairs in different tiers", f"≥ {BREAKS:.0%} right", f"{right:.1%}", not right < BREAKS)
         wrong = sum(one.breaks + twice(one.breaks_error) < BREAKS for one in cells)
         add("the same, in each cell", f"none under {BREAKS:.0%}", f"{wrong} cells", not wrong)
-        worse = sum(_worse(one) > 0 for one in cells)
-        add("default against plain", f"no cell worse by > {BELOW_PLAIN}", f"{worse} cells", not worse)
-        gain, error = ratio([one.gain for one in cells], [1.0] * len(cells))
-        add("the same, on the mean", "above 0", f"{gain:+.4f} ± {error:.4f}", gain > 0)
+        if gains := [one.gain for one in cells if not np.isnan(one.gain)]:
+            worse = sum(_worse(one) > 0 for one in cells)
+            add("default against plain", f"no cell worse by > {BELOW_PLAIN}", f"{worse} cells", not worse)
+            gain, error = ratio(gains, [1.0] * len(gains))
+            add("the same, on the mean", "above 0", f"{gain:+.4f} ± {error:.4f}", gain > 0)
     have = [one for one in stops if one.cell.sd > 0 and one.stopped > 0]
     for target in dict.fromkeys(one.target for one in have):
         ends = [one for one in have if one.target == target]

@@ -34,16 +34,16 @@ METHODS = ("poe-bt", "poe-g", "avg-prob", "win-ratio", "bt", "mixed")
 
 
 def drawn(kind, k, *, n=8, contexts=1, calls=30, sigma=1.0, noise=0.5, slots=None, seed=0):
-    """Line-ups by a judge with slot effects, as rows, and the true scores by (context, item)."""
+    """Line-ups by a judge with slot effects, (k,) or (contexts, k), as rows, and the true scores by (context, item)."""
     rng = np.random.default_rng(seed)
-    slots = np.zeros(k) if slots is None else np.asarray(slots)
+    slots = np.broadcast_to(0.0 if slots is None else slots, (contexts, k))
     rows, truth = [], {}
     for context in range(contexts):
         scores = sigma * rng.standard_normal(n)
         truth |= {(context, f"t{item}"): scores[item] for item in range(n)}
         for first, rest in LineupSelector(range(n), k, seed=rng).next(calls):
             shown = [first, *rest]
-            seen = scores[shown] + slots
+            seen = scores[shown] + slots[context]
             row = {"context": context, "items": [f"t{item}" for item in shown]}
             if kind == "soft":
                 said = seen + noise * rng.standard_normal(k)
@@ -191,6 +191,23 @@ def test_slot_effects_are_found(kind, error):
     assert set(table["slots"].tolist()) >= {"AB of 4", "CD of 4"}
     known = [truth[label] for label in zip(found.context.tolist(), found.items.tolist(), strict=True)]
     assert np.corrcoef(found.scores, known)[0, 1] > (0.9 if kind == "soft" else 0.6)
+
+
+@pytest.mark.parametrize(("kind", "k"), [("order", 3), ("best", 4)])
+def test_slot_effects_differ_by_context_where_choices_show_it(kind, k):
+    rng, contexts = np.random.default_rng(0), 20
+    own = rng.standard_normal((contexts, k))
+    found = {}
+    for spread in (0.0, 1.0):
+        slots = np.linspace(0.5, -0.5, k) + spread * own
+        rows, _ = drawn(kind, k, n=12, contexts=contexts, calls=40, slots=slots, seed=1)
+        product = quiet_fit(rows, "mixed").product
+        found[spread] = product.effects.bias
+        low, high = product.comparisons.slots[1:, 2:].T
+        true, gamma = slots[:, high] - slots[:, low], product.bias[:, 1:]
+        assert np.corrcoef(true.ravel(), gamma.ravel())[0, 1] > 0.85
+    assert found[0.0] < 0.1
+    assert found[1.0] == pytest.approx(2.0, rel=0.4)
 
 
 CELLS = [("soft", 4, 16, 6, 16, 2.0), ("order", 4, 16, 6, 16, 2.0), ("best", 4, 16, 6, 16, 2.0)] + [

@@ -177,6 +177,19 @@ def test_moments_of_choices_are_those_of_the_integral(p, weight, mean, variance,
     assert (mean / variance + pull[0]) / (1 / variance + precision[0]) == pytest.approx(found[0][0], rel=1e-3, abs=1e-3)
 
 
+def test_moments_of_a_pair_do_not_depend_on_the_pairs_beside_it():
+    """Among narrow and wide densities, whose maxima take few and many steps to find."""
+    rng = np.random.default_rng(0)
+    mean, variance = 20.0 * rng.standard_normal(200), 10.0 ** rng.uniform(-2, 4, 200)
+    p, weight = rng.integers(2, size=(2, 200)).astype(float), rng.integers(1, 6, size=(2, 200)).astype(float)
+    asked = Asked(p, weight, rng.standard_normal(200), 2.0 * rng.random(200))
+    together = np.array(choice_moments(mean, variance, asked))
+    for k in range(200):
+        one = Asked(*(part[..., [k]] for part in (asked.p, asked.weight, asked.bias, asked.nu)))
+        alone = np.array(choice_moments(mean[[k]], variance[[k]], one))[:, 0]
+        assert together[:, k] == pytest.approx(alone, rel=1e-9, abs=1e-9)
+
+
 def test_moments_of_a_saturated_answer_are_those_of_the_integral():
     mean, variance, least, noise = 1.0, 2.0, 4.0, 0.5
 

@@ -57,6 +57,18 @@ def test_choices_about_two_families_leave_the_gap_open_and_do_not_draw_them_toge
     assert 5.0 < np.mean(gaps) < 8.5
 
 
+def test_orders_about_two_families_show_them():
+    rng, rows = np.random.default_rng(1), []
+    truth = families(rng, 40, 0.3)
+    for _ in range(150):
+        shown = rng.permutation(40)[:4]
+        order = np.argsort(-(truth[shown] + rng.gumbel(size=4)), kind="stable")
+        rows.append({"items": shown.tolist(), "order": ">".join("ABCD"[slot] for slot in order)})
+    ranking = fit(rows, prior="estimated")
+    assert ranking.effects.gap == pytest.approx(6.0, abs=1.5)
+    assert covered(ranking, truth) > 0.9
+
+
 def test_two_families_in_each_of_many_contexts_are_found_though_their_shares_differ():
     rng = np.random.default_rng(0)
     high = rng.random((60, 6)) < 0.5

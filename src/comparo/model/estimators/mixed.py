@@ -69,7 +69,7 @@ def mixed(
         model = Soft.of(comparisons, graph, expert, is_biased, limits)
     model, variances, steps, converged = model.settle(shared)
     peaks = None
-    may_have_peaks = control is None and not for_groups and comparisons.lineup is None
+    may_have_peaks = control is None and not for_groups
     if may_have_peaks and isinstance(model, Choices) and model.nu is None:
         peaks = find_peaks(model, variances, shared)
     if peaks is not None:

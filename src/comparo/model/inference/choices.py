@@ -32,7 +32,7 @@ from comparo.data.lineups import luce_excess, luce_weights
 from comparo.model.design import Shared
 from comparo.model.inference.ep import distance, settle, sites_from, without_site
 from comparo.model.inference.newton import Solution
-from comparo.model.inference.position import by_slots, information_share, pairs
+from comparo.model.inference.position import information_share, pairs, slot_effects
 from comparo.model.inference.random_effects import differences, random_effects, shrunk, solve
 from comparo.model.inference.reml import Variances, estimate
 from comparo.model.likelihoods.bradley_terry import LOGISTIC, attenuation
@@ -48,7 +48,7 @@ from comparo.model.likelihoods.davidson import (
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import Spectrum, System
 from comparo.model.observations import votes_of
-from comparo.model.tuning import NARROWEST, PULL, SLOTS, UNSURE, WIDEST, Limits
+from comparo.model.tuning import NARROWEST, PULL, UNSURE, WIDEST, Limits
 from comparo.types import Array, Index
 
 FASTEST = 0.9  # largest ratio of two changes of a variance from which its limit is extrapolated
@@ -257,7 +257,7 @@ class Choices:
         """Update the information share about γ, given the solution for the scores."""
         if not self.is_biased:
             return self
-        share = information_share(solution, spread, between, self.c, self.weight, self.family, self.gamma.shape)
+        share = information_share(solution, spread, between, self.c, self.weight, self.family, self.slots)
         return replace(self, information_share=share)
 
     def _with_biases(self, mean: Array, variance: Array) -> Choices:
@@ -274,27 +274,25 @@ class Choices:
             for values in (curvature, excess)
         )
         information = information * self.information_share
-        if self.lineup is not None:  # few choices of a context do not tell k − 1 slot effects: contexts share them
-            several = self.slots[:, 1] > 2
-            information[:, several], total[:, several] = (
-                np.mean(part[:, several], axis=0) for part in (information, total)
-            )
-            expected = 1.0 / (SLOTS**2 * len(total))
-            information[:, several] += expected
-            total[:, several] += expected * self.gamma[:, several]
-        known = information > 1e-9
+        several = self.slots[:, 1] > 2
+        known = (information > 1e-9) & ~several
         error = 1.0 / np.where(known, information, 1.0)
         step = np.clip(total * error, -LONGEST, LONGEST)
-        estimate, error = by_slots(self.slots, self.gamma - step, error, known)
-        gamma, between = shrunk(estimate, error, known)
+        gamma, between = shrunk(self.gamma - step, error, known)
         precision = np.sum(known / (error + (between or 0.0)), axis=0)
         spread = 1.0 / np.maximum(precision, np.finfo(float).tiny)  # of the mean of each judge
         variance = error
         if between is not None:
             unknown = error / (error + between)  # the share of a γ that is the mean of all
             variance = (1.0 - unknown) * error + unknown**2 * spread
+        if several.any():
+            found, errors, spreads, mean_variance = slot_effects(self.slots, self.gamma, information, total)
+            found = np.clip(found, self.gamma - LONGEST, self.gamma + LONGEST)
+            gamma, variance = np.where(several, found, gamma), np.where(several, errors, variance)
+            between = float(np.mean(spreads[several]))
+            precision[several] = 2.0 / (self.slots[several, 1] * mean_variance[several])
         variance = np.minimum(variance, UNSURE)
-        mean_error = float(1.0 / np.sqrt(np.sum(precision))) if known.any() else np.inf
+        mean_error = float(1.0 / np.sqrt(np.sum(precision))) if np.any(precision) else np.inf
         return replace(self, gamma=gamma, between=between, error=mean_error, gamma_variance=variance)
 
     @property
@@ -305,12 +303,10 @@ class Choices:
 
     @cached_property
     def determines_biases(self) -> bool:
-        """Whether there are more answers than scores and biases."""
+        """Whether there are more answers than scores and biases; slot effects have a prior that does for few."""
         graph = self.pattern.graph
-        answers, free = np.count_nonzero(self.weight), float(self.gamma.size)
-        if self.lineup is not None:
-            answers, free = np.sum(2.0 / self.lineup["left"]), graph.contexts * float(np.sum(2.0 / self.slots[:, 1]))
-        return bool(answers > graph.nodes - graph.components + free)
+        free = graph.nodes - graph.components + self.gamma.size
+        return self.lineup is not None or bool(np.count_nonzero(self.weight) > free)
 
     def with_plain_biases(self) -> Choices:
         """γ of each judge from the share of first texts that it chose, as if all texts were equal, for all contexts."""
@@ -323,7 +319,6 @@ class Choices:
             asked, won = asked - self.tied + 1.0, won - 0.5 * self.tied + 0.5
         share = (won + 0.5) / (asked + 1.0)
         gamma, variance, between = -logit(share), 1.0 / ((asked + 1.0) * share * (1.0 - share)), 0.0
-        (gamma,), (variance,) = by_slots(self.slots, gamma[None], variance[None], np.ones((1, len(gamma)), dtype=bool))
         if len(gamma) > 1:
             centre, between = random_effects(gamma, variance)
         mean_variance = float(1.0 / np.sum(1.0 / (variance + between)))

@@ -20,7 +20,8 @@ P_γ the projection on the biases.
 Of the pairs of a context and judge, with c the precision of the choices about each and l = (n₁ − n₂)/(n₁ + n₂) the
 imbalance of its n₁ and n₂ choices in the two orders, the scores follow γ by Σ c·l·d. The precision of γ is not Σ c, as
 if the scores were known, but Σ c − Var(Σ c·l·d), with the posterior variance of the differences d. Pairs asked in both
-orders have l = 0.
+orders have l = 0. For the k slots of a line-up, A = Σ c·ffᵀ with f the slots of a row, −1 and 1, and Σ c·l·d·f takes
+the place of Σ c·l·d; the share is the mean over the k − 1 directions of A.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from scipy.special import ndtri
 
 from comparo.data.comparisons import Comparisons
@@ -38,10 +40,11 @@ from comparo.model.likelihoods.experts import Expert
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.linalg.spectrum import System
-from comparo.model.tuning import CLEARLY, LEAST_SHARE
+from comparo.model.tuning import CLEARLY, LEAST_SHARE, SLOTS
 from comparo.types import Array, Index
 
 WEAK = 1e-6  # ridge on a bias without a shared prior, relative to a curvature of ¼ per comparison
+LEAST_SPREAD = 1e-4  # variance of slot effects between contexts that is taken for 0: a hundredth of a logit
 ZERO = 1e9  # ridge on a bias that is known to be 0
 
 
@@ -251,47 +254,93 @@ def _probes(system: System) -> tuple[Array, float]:
     return np.random.default_rng(0).choice([-1.0, 1.0], (system.nodes, count)), 1.0 / count
 
 
-def by_slots(slots: Index, gamma: Array, variance: Array, known: NDArray[np.bool_]) -> tuple[Array, Array]:
-    """γ (C, J) of two slots as differences of k slot effects, by weighted least squares, and its variance (C, J).
+def slot_effects(slots: Index, gamma: Array, information: Array, excess: Array) -> tuple[Array, Array, Array, Array]:
+    """A Newton step for the effects e of the slots of line-ups, which differ by context.
 
-    γ_ab = e_b − e_a of the slots a and b of a line-up of k texts. `slots` (J, 4) are `Comparisons.slots`; γ of pairs
-    stay as they are, and so do those that are not `known`.
+    γ_ab = e_b − e_a for the slots a and b of a line-up of k texts. A context has the information A (k, k) about its e
+    and says r = A·e − slope. With e ~ N(ē, τ²·I) over contexts, r ~ N(A·ē, A + τ²·A²), whose restricted likelihood
+    gives τ²; ē has the prior `SLOTS`.
+
+    `slots` (J, 4) are `Comparisons.slots`; `gamma`, the `information` about each, and the `excess` of texts in the
+    lower slot that were chosen are (C, J). Returns γ and its variance (C, J), its variance between contexts (J,), and
+    that of its mean over them (J,); of pairs, γ as it was, and 0.
 
     >>> slots = np.array([[0, 3, 0, 1], [0, 3, 0, 2], [0, 3, 1, 2]], dtype=np.int32)
-    >>> found, variance = by_slots(slots, np.array([[1.0, 2.0, 4.0]]), np.ones((1, 3)), np.ones((1, 3), dtype=bool))
-    >>> found.round(3), variance.round(3)
+    >>> known = np.full((1, 3), 1e6)
+    >>> found, variance, *_ = slot_effects(slots, np.zeros((1, 3)), known, -known * [1.0, 2.0, 4.0])
+    >>> found.round(3), (known * variance).round(3)
     (array([[0., 3., 3.]]), array([[0.667, 0.667, 0.667]]))
     """
-    gamma, variance = gamma.copy(), variance.copy()
+    found, (between, error) = gamma.copy(), np.zeros((2, len(slots)))
+    variance, pull = np.zeros_like(gamma), information * gamma - excess
     for judge, size in np.unique(slots[slots[:, 1] > 2, :2], axis=0).tolist():
         own = np.flatnonzero((slots[:, 0] == judge) & (slots[:, 1] == size))
         ends = np.eye(size)[slots[own, 3]] - np.eye(size)[slots[own, 2]]
-        precision = np.where(known[:, own], 1.0 / variance[:, own], 0.0)
-        inverse = np.linalg.pinv(np.einsum("cj,ja,jb->cab", precision, ends, ends), rcond=1e-9, hermitian=True)
-        effects = np.einsum("cab,cj,jb->ca", inverse, precision * gamma[:, own], ends)
-        gamma[:, own] = np.where(known[:, own], effects @ ends.T, gamma[:, own])
-        variance[:, own] = np.where(known[:, own], np.einsum("ja,cab,jb->cj", ends, inverse, ends), variance[:, own])
-    return gamma, variance
+        known, said = np.einsum("cj,ja,jb->cab", information[:, own], ends, ends), pull[:, own] @ ends
+        one, prior = np.eye(size), ends.T @ ends / SLOTS**2
+
+        def given(
+            spread: float, known: Array = known, said: Array = said, one: Array = one, prior: Array = prior
+        ) -> tuple[Array, Array, Array, Array, float]:
+            """(I + τ²A)⁻¹, ē and its covariance, (I + τ²A)⁻¹(r − A·ē), and the slope of the likelihood in τ²."""
+            shrink = np.linalg.inv(one + spread * known)
+            weight = shrink @ known
+            covariance = np.linalg.pinv(np.sum(weight, axis=0) + prior, rcond=1e-9, hermitian=True)
+            mean = covariance @ np.einsum("cab,cb->a", shrink, said)
+            left = np.einsum("cab,cb->ca", shrink, said - known @ mean)
+            expected = np.einsum("caa->", weight) - np.einsum("ab,cbd,cda->", covariance, weight, weight)
+            slope = float(np.sum(left**2) - expected)
+            return np.asarray(shrink), np.asarray(mean), np.asarray(covariance), np.asarray(left), slope
+
+        spread = 0.0
+        if len(gamma) > 1 and given(LEAST_SPREAD)[-1] > 0.0:
+            is_wide = given(SLOTS**2)[-1] > 0.0
+            spread = SLOTS**2 if is_wide else float(brentq(lambda x: given(x)[-1], LEAST_SPREAD, SLOTS**2))
+        shrink, mean, covariance, left, _ = given(spread)
+        found[:, own] = (mean + spread * left) @ ends.T
+        variance[:, own] = np.einsum("ja,cab,jb->cj", ends, spread * shrink + shrink @ covariance @ shrink, ends)
+        between[own], error[own] = 2.0 * spread, np.einsum("ja,ab,jb->j", ends, covariance, ends)
+    return found, variance, between, error
 
 
 def information_share(
-    solution: Solution, spread: Array, between: Array, c: Array, weight: Array, family: Index, shape: tuple[int, int]
+    solution: Solution, spread: Array, between: Array, c: Array, weight: Array, family: Index, slots: Index
 ) -> Array:
-    """1 − Var(Σ c·l·d) / Σ c of every context and judge, of this `shape` (C, J).
+    """1 − tr[A⁻¹·Cov(Σ c·l·d)]/(k − 1) of every context and position effect, (C, J).
 
-    `solution`, `spread` and `between` are those of the scores (`shared.solve`); `c` (M,), the choices `weight` (2, M)
-    in both orders and `family` (M,), context and judge, are those of each pair.
+    `solution`, `spread` and `between` are those of the scores (`random_effects.solve`); `c` (M,), the choices `weight`
+    (2, M) in both orders and `family` (M,), context and position effect, are those of each pair. `slots` (J, 4) are
+    `Comparisons.slots`: the k − 1 effects of the slots of a line-up, and γ of a pair, which is k = 2, share one number.
     """
-    pattern, judges = solution.laplacian.pattern, shape[1]
+    pattern, judges = solution.laplacian.pattern, len(slots)
+    share = np.ones((pattern.graph.contexts, judges))
     leaning = c * (weight[0] - weight[1]) / np.maximum(np.sum(weight, axis=0), np.finfo(float).tiny)
     if not leaning.any():
-        return np.ones(shape)
-    own = np.where(family[:, None] % judges == np.arange(judges), leaning[:, None], 0.0)
-    sums = np.column_stack([pattern.gather(column) for column in own.T])
-    follow = np.sum(own * apart(pattern, solution.laplacian.solve(sums, accuracy=1e-3)), axis=1)
-    variance, total = (np.bincount(family, values, shape[0] * judges) for values in (follow, c))
-    if spread.shape[1]:
-        parts = np.array([np.bincount(family, leaning * column, len(total)) for column in apart(pattern, spread).T])
-        variance = variance + np.sum(parts * (between @ parts), axis=0)
-    share = 1.0 - variance / np.maximum(total, np.finfo(float).tiny)
-    return np.clip(share, LEAST_SHARE, 1.0).reshape(shape)
+        return share
+    context, effect = np.divmod(family, judges)
+    groups, group = np.unique(slots[:, :2], axis=0, return_inverse=True)
+    begin = np.concatenate([[0], np.cumsum(groups[:, 1] - 1)])
+    ends = np.zeros((judges, begin[-1]))  # of the slots but the first, whose effect is 0
+    for column, sign in ((2, -1.0), (3, 1.0)):
+        later = np.flatnonzero(slots[:, column] > 0)
+        ends[later, begin[group[later]] + slots[later, column] - 1] = sign
+    columns = leaning[:, None] * ends[effect]
+    sums = np.column_stack([pattern.gather(column) for column in columns.T])
+    follow = apart(pattern, solution.laplacian.solve(sums, accuracy=1e-3))
+    total = np.bincount(family, c, share.size).reshape(share.shape)
+
+    def by_context(values: Array) -> Array:
+        return np.column_stack([np.bincount(context, column, len(share)) for column in values.T])
+
+    for number, size in enumerate(groups[:, 1].tolist()):
+        own, mine = group == number, slice(begin[number], begin[number + 1])
+        variance = np.stack([by_context(columns[:, mine] * part[:, None]) for part in follow[:, mine].T], axis=2)
+        if spread.shape[1]:
+            moved = apart(pattern, spread)
+            parts = np.stack([by_context(column[:, None] * moved) for column in columns[:, mine].T], axis=1)
+            variance = variance + parts @ between @ parts.transpose(0, 2, 1)
+        known = np.einsum("cj,ja,jb->cab", total[:, own], ends[own, mine], ends[own, mine])
+        inverse = np.linalg.pinv(known, rcond=1e-9, hermitian=True)
+        lost = np.einsum("cab,cba->c", inverse, variance) / (size - 1)
+        share[:, own] = np.clip(1.0 - lost, LEAST_SHARE, 1.0)[:, None]
+    return share

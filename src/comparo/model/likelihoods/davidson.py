@@ -207,15 +207,19 @@ def _points(mean: Array, variance: Array, asked: Asked) -> tuple[Array, Array, A
     p, weight, bias, nu = asked.p, asked.weight, asked.bias, asked.nu
     sign = np.array([[1.0], [-1.0]])
     d, reach = mean.copy(), variance * np.sum(weight, axis=0)
-    low, high = mean - reach, mean + reach
+    low, high, moved = mean - reach, mean + reach, 2.0 * reach
     for _ in range(NEWTON):
         chance, flips = _chances(sign * d - bias, weight, nu)
         slope = np.sum(sign * weight * (p - chance), axis=0) - (d - mean) / variance
         low, high = np.where(slope > 0, d, low), np.where(slope > 0, high, d)
-        before, curvature = d, 1.0 / variance + np.sum(flips, axis=0)
-        d = d + slope / curvature
-        d = np.where((d > low) & (d < high), d, 0.5 * (low + high))
-        if np.all(np.abs(d - before) * np.sqrt(curvature) < NEAR):
+        curvature = 1.0 / variance + np.sum(flips, axis=0)
+        step = slope / curvature
+        is_near = np.abs(step) * np.sqrt(curvature) < NEAR
+        # Newton's method goes to and fro where the curvature is small: then the bounds are halved.
+        is_short = (np.abs(step) < 0.5 * moved) & (d + step > low) & (d + step < high)
+        before, d = d, np.where(is_near | is_short, d + step, 0.5 * (low + high))
+        moved = np.abs(d - before)
+        if is_near.all():
             break
     _, flips = _chances(sign * d - bias, weight, nu)
     width = WIDER / np.sqrt(1.0 / variance + np.sum(flips, axis=0))

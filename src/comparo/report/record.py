@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ class Record:
     Of all `judgements`, `compared` (K,) are the ranking's comparisons, in the same order. A candidate is a node of the
     ranking's graph: an item of a context. `fitting` fits other comparisons by the same method. `audition` is what
     `Audition.to_dict` returned, in the folder of an audition. `graded` are scores on a scale, and grades, where they
-    were asked for, and `feedback` a remark about each text by its id, where the folder has any.
+    were asked for, and `feedback` the remarks that `read_feedback` finds.
     """
 
     configuration: Mapping[str, Any]
@@ -90,7 +91,7 @@ class Record:
     source: str | None = None
     audition: Mapping[str, Any] | None = None
     graded: Scaled | None = None
-    feedback: Mapping[str, str] | None = None
+    feedback: Mapping[tuple[str | None, str], str] | None = None
 
     @cached_property
     def scaled(self) -> Scaled | None:
@@ -291,15 +292,22 @@ def read_record(folder: Path) -> Record:
     return Record(configuration, items, judgements, ranking, fitting, audition=found, feedback=remarks)
 
 
-def read_feedback(folder: Path) -> dict[str, str] | None:
-    """The remarks about texts in feedback.csv of a run folder, columns id and feedback; None where there are none."""
-    if not (folder / FEEDBACK).is_file():
+def read_feedback(folder: Path) -> dict[tuple[str | None, str], str] | None:
+    """The remark about each text (context, id) in feedback.csv of a run folder; None where there is no such file.
+
+    Its columns are those of `comparo why`, or id, feedback and, where there are contexts, context_id.
+    """
+    path, roles = folder / FEEDBACK, (("id", "item"), ("feedback", "sentence"), ("context_id", "context"))
+    if not path.is_file():
         return None
-    columns = read_columns(folder / FEEDBACK, ["id", "item", "feedback"], ["id", "item"]).columns
-    name = "id" if "id" in columns else "item"
-    if missing := [role for role in (name, "feedback") if role not in columns]:
-        raise StoreError(f"{folder / FEEDBACK} has no column {missing[0]!r}; it needs id and feedback, or remove it")
-    return {str(item): str(remark) for item, remark in zip(columns[name], columns["feedback"], strict=True)}
+    columns = read_columns(path, [*chain(*roles)], [*roles[0], *roles[2]]).columns
+    found = [next((columns[name] for name in names if name in columns), None) for names in roles]
+    items, remarks, contexts = found
+    if items is None or remarks is None:
+        missing = roles[items is not None][0]
+        raise StoreError(f"{path} has no column {missing!r}; it needs id and feedback, or remove it")
+    of = [None] * len(items) if contexts is None else map(str, contexts)
+    return {(context, str(item)): str(remark) for context, item, remark in zip(of, items, remarks, strict=True)}
 
 
 def fitting_of(configuration: Mapping[str, Any], items: Items, folder: Path) -> Fitting:

@@ -320,7 +320,7 @@ def test_the_command_writes_table_files_and_page(tmp_path, run):
     assert "what no reason explains" in done.stdout
     stored = json.loads((folder / "why.json").read_text())
     assert {"summary", "reasons", "unexplained", "feedback", "between", "advice"} <= set(stored)
-    with (folder / "feedback.csv").open() as file:
+    with (folder / "why.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 24
     assert all(row["sentence"] for row in rows)

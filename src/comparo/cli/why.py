@@ -40,7 +40,7 @@ def why_command(
 
     Without --judge, reasons are computed from the texts, and nothing is asked: length, long words, examples, sources.
     With --judge, about 13 more are asked in one call about each pair of the run. Writes why.html, why.json and
-    feedback.csv, a sentence per text, to RUN.
+    why.csv, a sentence per text, to RUN.
 
     Parameters
     ----------

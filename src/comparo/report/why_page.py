@@ -15,7 +15,7 @@ from comparo.run.why import Explanation
 
 PAGE = "why.html"
 TEXT = 600  # characters of each text of a pair
-TEXTS = 500  # texts with feedback on the page; feedback.csv has all
+TEXTS = 500  # texts with feedback on the page; why.csv has all
 ROWS = 8  # reasons in the comparison of two groups
 WIDTH = 200  # of a bar that stands for the widest interval
 

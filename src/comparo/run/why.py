@@ -2,7 +2,7 @@
 
 Reasons that a judge answers are criteria: all of them are asked in one call about each pair of the run, and the scores
 by each are its numbers (`comparo.ranking.why`). Calls are stored in a folder beside that of the run. The answer is
-written to the run's folder: why.json, and feedback.csv with a row per text.
+written to the run's folder: why.json, and why.csv with a row per text.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from comparo.run.task import DEFAULT_LEAST_MASS
 from comparo.run.voices import count_cached
 from comparo.types import Array, Index
 
-FILE, FEEDBACK = "why.json", "feedback.csv"  # in the run folder
+FILE, FEEDBACK = "why.json", "why.csv"  # in the run folder
 REASON = "reason"  # the column of votes in which people say why
 PROPOSING = 60  # tokens of a reply that names a reason
 TRIES = 2  # proposals are asked about so many times as many pairs at most, as some replies name no reason
@@ -138,7 +138,7 @@ class Explanation:
         return found
 
     def write(self, folder: Path, **asked: Any) -> None:
-        """Write why.json and feedback.csv to a run folder."""
+        """Write why.json and why.csv to a run folder."""
         write_text(folder / FILE, json.dumps(self.to_dict(**asked), ensure_ascii=False, default=str) + "\n")
         write_text(folder / FEEDBACK, csv_text(self.why.feedback()))
 

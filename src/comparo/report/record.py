@@ -37,7 +37,7 @@ from comparo.run.voices import comparisons
 from comparo.types import Array, LongIndex
 
 AUDITION = "audition.json"  # the result of an audition, in its run folder
-FEEDBACK = "feedback.csv"  # remarks about the texts, in a run folder
+FEEDBACK = "feedback.csv", "why.csv"  # remarks about the texts, in a run folder: a teacher's own, else why's
 IMAGE = "(an image)"  # in place of the text of an image
 UNNAMED = "not named"  # the judge of comparisons without a column judge
 SCORES = 12  # columns of people's scores that are shown
@@ -293,18 +293,18 @@ def read_record(folder: Path) -> Record:
 
 
 def read_feedback(folder: Path) -> dict[tuple[str | None, str], str] | None:
-    """The remark about each text (context, id) in feedback.csv of a run folder; None where there is no such file.
+    """The remark about each text (context, id) in feedback.csv of a run folder, else in why.csv; None without these.
 
-    Its columns are those of `comparo why`, or id, feedback and, where there are contexts, context_id.
+    Columns are id, feedback and, where there are contexts, context_id; or item, sentence and context, as of why.csv.
     """
-    path, roles = folder / FEEDBACK, (("id", "item"), ("feedback", "sentence"), ("context_id", "context"))
-    if not path.is_file():
+    path = next((folder / name for name in FEEDBACK if (folder / name).is_file()), None)
+    if path is None:
         return None
+    roles = ("id", "item"), ("feedback", "sentence"), ("context_id", "context")
     columns = read_columns(path, [*chain(*roles)], [*roles[0], *roles[2]]).columns
-    found = [next((columns[name] for name in names if name in columns), None) for names in roles]
-    items, remarks, contexts = found
+    items, remarks, contexts = (next((columns[name] for name in names if name in columns), None) for names in roles)
     if items is None or remarks is None:
-        missing = roles[items is not None][0]
+        missing = "id" if items is None else "feedback"
         raise StoreError(f"{path} has no column {missing!r}; it needs id and feedback, or remove it")
     of = [None] * len(items) if contexts is None else map(str, contexts)
     return {(context, str(item)): str(remark) for context, item, remark in zip(of, items, remarks, strict=True)}

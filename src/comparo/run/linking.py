@@ -144,7 +144,9 @@ def link(
     """
     one, other = fit(here), fit(there)
     if one.method in UNCENTRED:
-        raise ValueError(f"the shares of wins of {one.method} depend on whom a text met, so they link no runs; use mixed")
+        raise ValueError(
+            f"the shares of wins of {one.method} depend on whom a text met, so they link no runs; use mixed"
+        )
     here_at, there_at = ({label: node for node, label in enumerate(_labels(each))} for each in (one, other))
     common = [label for label in here_at if label in there_at]
     if missing := {context for context, _ in here_at} - {context for context, _ in common}:

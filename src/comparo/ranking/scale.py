@@ -276,6 +276,12 @@ def scaled(ranking: Ranking, anchor: Array, grades: str | None) -> Scaled:
         else:
             grade, probability = (grading.by_boundaries if grading.boundaries else grading.by_shares)(ranking)
         near = grading.near(grade, probability)
+        if grading.boundaries and (bare := np.flatnonzero(grade == "").tolist()):
+            where = "" if ranking.context is None else f" of context {shown(ranking.context[bare[0]])}"
+            notes.append(
+                f"{len(bare)} texts, the first{where}, have no grade: no comparisons connect them "
+                "with every boundary text; add some, or give grades as shares of texts"
+            )
     names = () if grading is None else grading.names
     ends = score - reach, score + reach
     return Scaled(ranking, anchor, score, *ends, is_misfit, maps, names, grade, near, probability, tuple(notes))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from comparo.ranking.tabular import rows_of
@@ -20,12 +19,9 @@ TEXTS = 500  # texts with feedback on the page; why.csv has all
 ROWS = 8  # reasons in the comparison of two groups
 
 
-def write_why(
-    folder: Path, found: Explanation, record: Record, between: Sequence[str] = (), item: str | None = None
-) -> Path:
+def write_why(folder: Path, found: Explanation, record: Record) -> Path:
     """Write why.html to a run folder, and return its path."""
-    why = found.why
-    advice = None if item is None else found.advice(found.node(item))
+    why, advice = found.why, found.advice
     feedback = rows_of(why.feedback(), TEXTS)
     page = filled(
         "why.html.j2",
@@ -35,8 +31,8 @@ def write_why(
         facts=_facts(found),
         rows=reason_rows(why.reasons),
         unexplained=(why.unexplained, why.unexplained_low, why.unexplained_high),
-        between=[label(name) for name in between],
-        parts=_parts(found, between),
+        between=[label(name) for name in found.between],
+        parts=_parts(found),
         people=_people(found),
         stated=[(label(words), count) for words, count in (found.stated or {}).items()],
         advice=advice,
@@ -54,11 +50,11 @@ def _facts(found: Explanation) -> list[tuple[str, str]]:
     return facts + ([("Calls", f"{found.calls:,}")] if found.calls else [])
 
 
-def _parts(found: Explanation, between: Sequence[str]) -> list[tuple[str, str, str]]:
+def _parts(found: Explanation) -> list[tuple[str, str, str]]:
     """The reasons that count most between two groups, and the rest: words, part and interval."""
-    if not between:
+    if not found.between:
         return []
-    rows = rows_of(found.why.between(*between))
+    rows = rows_of(found.why.between(*found.between))
     return [
         (
             row["words"],

@@ -329,7 +329,7 @@ def test_the_command_writes_table_files_and_page(tmp_path, run):
     assert listed.returncode == 0, listed.stderr
     with (tmp_path / "class.csv").open() as file:
         names = [name for name in ("context", "item") if name in rows[0]]
-        said = {tuple(row[name] for name in names): row["sentence"] for row in rows}
+        said = {tuple(row[name] for name in names): row["feedback"] for row in rows}
         listed = {tuple(row[{"item": "text"}.get(name, name)] for name in names): row for row in csv.DictReader(file)}
         assert {label: row["feedback"] for label, row in listed.items()} == said
     (folder / "why.json").write_text("{}")

@@ -297,10 +297,10 @@ def read_why(folder: Path) -> dict[str, Any] | None:
         return None
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        feedback = {(str(row.get("context", "")), str(row["item"])): str(row["sentence"]) for row in found["feedback"]}
+        feedback = {(str(row.get("context", "")), str(row["item"])): str(row["feedback"]) for row in found["feedback"]}
         return {"summary": str(found["summary"]), "reasons": found_reasons(found["reasons"]), "feedback": feedback}
     except (ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{path} is damaged ({error!r}); run comparo why again, or remove it") from error
+        raise StoreError(f"{path} is damaged ({error!r}); remove it, and run comparo why again") from error
 
 
 def fitting_of(configuration: Mapping[str, Any], items: Items, folder: Path) -> Fitting:

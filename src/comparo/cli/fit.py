@@ -1,8 +1,7 @@
 """comparo fit: scores and a ranking from recorded comparisons."""
 
 import json
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,8 +10,21 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from comparo.analysis.own_family import OwnFamily, families_of, own_family
+from comparo.analysis.own_family import OwnFamily, own_family
 from comparo.cli.criteria_output import answers_to, check_criterion, criteria_in, print_criteria_fit
+from comparo.cli.fit_files import (
+    chosen_answers,
+    families_in,
+    folder_of,
+    groups_of,
+    held_numbers,
+    joined_files,
+    only_voice,
+    own_groups,
+    read_anchors,
+    stored_anchors,
+    texts_of,
+)
 from comparo.cli.flags import names_in
 from comparo.cli.printing import (
     Format,
@@ -25,14 +37,9 @@ from comparo.cli.printing import (
     say,
 )
 from comparo.cli.settings import command_line
-from comparo.data.columns import as_number, shown
 from comparo.data.comparisons import Comparisons
-from comparo.data.control_terms import Numbers, columns_in
 from comparo.data.documents import table_workbook
-from comparo.data.items import Items
-from comparo.data.joining import join, read_parts, read_several
-from comparo.data.reading import read_columns
-from comparo.data.run_folder import database_of
+from comparo.data.joining import read_several
 from comparo.data.writing import csv_text
 from comparo.methods import Method, quiet_fit
 from comparo.model.estimators.bradley_terry import PriorPairs
@@ -47,9 +54,8 @@ from comparo.ranking.scale import Scaled
 from comparo.ranking.tabular import json_rows
 from comparo.ranking.votes import rank_votes, shared_ids, with_votes
 from comparo.run.audit_card import audited, audited_terms
-from comparo.run.fit_policy import Fitting
 from comparo.run.linking import link
-from comparo.run.store import read_configuration, stored_items
+from comparo.run.store import read_configuration
 
 LISTS = (".csv", ".xlsx")  # endings of a class list
 
@@ -161,7 +167,7 @@ def fit_command(
             powered(
                 read_several(files),
                 read_several(votes) if votes else None,
-                _own_groups(files) or "items",
+                own_groups(files) or "items",
                 people=names_in(people),
                 contexts=over,
                 level=level,
@@ -169,7 +175,7 @@ def fit_command(
             output,
         )
         return
-    held = _stored_anchors([*files, *filter(None, [linked_to])])
+    held = stored_anchors([*files, *filter(None, [linked_to])])
     if report is not None:
         _check_page(
             report, filter(None, [*files, linked_to, anchors]), bool(held) or grades is not None or anchors is not None
@@ -182,10 +188,10 @@ def fit_command(
         raise ValueError(
             f"--leaderboard is made by mixed or panel, not by {method}; leave --method or --leaderboard out"
         )
-    chosen = _chosen(files, voice) if criterion is None else answers_to(files[0], criterion)
+    chosen = chosen_answers(files, voice) if criterion is None else answers_to(files[0], criterion)
     both = there = None
     if linked_to is not None:
-        chosen, there, both = _joined(files, linked_to)
+        chosen, there, both = joined_files(files, linked_to)
     if family and (is_grouped or not leaderboard):
         raise ValueError("--family belongs to --leaderboard, where the items are systems: without --groups")
     is_plain = not (prior or bias or people or control)
@@ -197,17 +203,17 @@ def fit_command(
     estimates = method in ("mixed", "panel") or prior == "estimated"
     if is_grouped and not (estimates or leaderboard):
         raise ValueError("--groups belongs to --method mixed or panel, or to --leaderboard; add one of them")
-    if control and (folder := _folder(files)) is not None:
+    if control and (folder := folder_of(files)) is not None:
         configuration = read_configuration(folder)
         audited(control, [(configuration["identity"]["judge"], configuration.get("wording"))])
     control = [*audited_terms(control or ())]
-    texts = _texts(files, items, control, is_grouped)
-    groups = _groups(texts) if is_grouped and texts is not None else None
+    texts = texts_of(files, items, control, is_grouped)
+    groups = groups_of(texts) if is_grouped and texts is not None else None
     how: dict[str, Any] = {
         "bias": bias,
         "prior": _prior(prior),
         "groups": groups if estimates else None,
-        "control": _held(texts, control) if control and texts is not None else None,
+        "control": held_numbers(texts, control) if control and texts is not None else None,
         "people": names_in(people),
         "prior_pairs": prior_pairs,
         "level": level,
@@ -217,7 +223,7 @@ def fit_command(
         print_criteria_fit(files[0], fitted, method, output, top)
         return
     if are_votes:
-        own = shared_ids(chosen) if _folder(files) is None else _own_groups(files)
+        own = shared_ids(chosen) if folder_of(files) is None else own_groups(files)
         fitted = partial(rank_votes, groups=groups or own, level=level)
     linked = None
     if both is not None and there is not None:
@@ -231,10 +237,10 @@ def fit_command(
         if output == "table":
             print_board(board)
         if family:
-            _print_families(own_family(chosen, _families(family, chosen), level=level), output)
+            _print_families(own_family(chosen, families_in(family, chosen), level=level), output)
     scaled = None
     known = {key: held[str(key)] for key in ranking if str(key) in held}
-    known = known if anchors is None else _anchors(anchors, ranking)
+    known = known if anchors is None else read_anchors(anchors, ranking)
     if known or grades is not None:
         scaled = ranking.on_scale(known, grades)
     more = None if linked is None else {"link": {"error": linked.error, "common": json_rows(linked.common)}}
@@ -244,7 +250,7 @@ def fit_command(
             print_moved(ranking, ranking.grown)
         say(linked.sentence)
         print_notes(linked.notes)
-    if voice or _folder(files) is not None:
+    if voice or folder_of(files) is not None:
         say(_fitted(chosen, files, ranking.method) + (f" to the criterion {criterion}" if criterion else ""))
     print_notes((*ranking.notes, *(board.notes if leaderboard else ()), *(scaled.notes if scaled else ())))
     told = () if ranking.people is None else (ranking.people.sentence,)
@@ -254,7 +260,7 @@ def fit_command(
 
         again = Fitted(bias or ("joint" if estimates else None), fitted)
         record = fitted_record(ranking, again, _named(files), command_line(context))
-        folder = _folder(files)
+        folder = folder_of(files)
         record = replace(record, graded=scaled, why=None if folder is None else read_why(folder))
         is_list = report.suffix.lower() in LISTS
         save_page(
@@ -264,38 +270,6 @@ def fit_command(
         say(f"Report: {report}")
     for sentence in (*told, *tie_sentences(ranking.ties), *control_sentences(ranking.control)):
         say(sentence)
-
-
-def _joined(files: list[Path], other: Path) -> tuple[Comparisons, Comparisons, Comparisons]:
-    """The comparisons of this run, of the other and of both, with the same labels.
-
-    Runs of one judge each have a column judge where these differ.
-    """
-    judges = [_only_voice([path]) for path in (*files, other)]
-    is_named = any(names != judges[0] for names in judges)
-    here, there = (read_parts(paths, is_named=is_named) for paths in (files, [other]))
-    if here.keys() & there.keys():
-        raise ValueError(f"--link {other} is the run itself; name another run, with some of the same texts")
-    both = join(here | there, is_once=False)
-    is_here = np.arange(len(both)) < sum(len(part["p"]) for part in here.values())
-    return both.take(is_here).trimmed(), both.take(~is_here).trimmed(), both
-
-
-def _families(given: list[str], data: Comparisons) -> dict[Any, str]:
-    """The family of each judge and system: by parts of names, and by files with columns name and family."""
-    names = [*data.items.tolist(), *([] if data.judges is None else data.judges.tolist())]
-    parts = [text.partition("=") for text in given if "=" in text]
-    patterns = {name.strip(): [part.strip() for part in said.split(",") if part.strip()] for name, _, said in parts}
-    if empty := [name for name, said in patterns.items() if not name or not said]:
-        raise ValueError(f"--family {empty[0]}= names no systems; give parts of their names, as OpenAI=gpt-3,gpt-4")
-    found = families_of(names, patterns)
-    for path in (text for text in given if "=" not in text):
-        columns = read_columns(path, wanted=["name", "family"]).columns
-        if missing := [name for name in ("name", "family") if name not in columns]:
-            raise ValueError(f"--family {path} has no column {missing[0]!r}; it needs name and family")
-        listed = {str(name): str(of) for name, of in zip(columns["name"], columns["family"], strict=True)}
-        found |= {name: listed[str(name)] for name in names if str(name) in listed}
-    return found
 
 
 def _print_families(found: OwnFamily, output: Format) -> None:
@@ -308,41 +282,6 @@ def _print_families(found: OwnFamily, output: Format) -> None:
         print_columns(found.board())
         print_text("\n")
     say(found.sentence)
-
-
-def _anchors(path: Path, ranking: Ranking) -> dict[Any, float]:
-    """The known scores in a file, by the labels of the ranking."""
-    table = read_columns(path, wanted=["id", "context_id", "score", "anchor"], labels=["id", "context_id"])
-    columns = table.columns
-    name = "anchor" if "anchor" in columns else "score"
-    if missing := [role for role in ("id", name) if role not in columns]:
-        raise ValueError(f"--anchors {path} has no column {missing[0]!r}; it needs id, and score or anchor")
-    contexts = columns.get("context_id") if ranking.context is not None else None
-    known: dict[Any, list[Any]] = {}
-    for context, item in ranking.graph.labels(ranking.comparisons):
-        key = str(item) if contexts is None else (str(context), str(item))
-        known.setdefault(key, []).append(item if ranking.context is None else (context, item))
-    found: dict[Any, float] = {}
-    for row, (item, value) in enumerate(zip(columns["id"], columns[name], strict=True)):
-        score = as_number(value)
-        if math.isnan(score):
-            continue
-        key = str(item) if contexts is None else (str(contexts[row]), str(item))
-        if math.isinf(score):
-            raise table.error([row], name, f"{shown(value)} is not a number; correct it, or leave it empty")
-        if len(known.get(key, ())) != 1:
-            problem = "is in several contexts; add a column context_id" if key in known else "is not in the comparisons"
-            raise table.error([row], "id", f"{shown(item)} {problem}, or drop the row")
-        if known[key][0] in found:
-            raise table.error([row], "id", f"{shown(item)} stands there before; give each anchor one score")
-        found[known[key][0]] = score
-    return found
-
-
-def _stored_anchors(files: list[Path]) -> dict[str, float]:
-    """The known scores that run folders hold, by the label of the text as it is written."""
-    folders = filter(None, (_folder([path]) for path in files))
-    return {str(key): value for folder in folders for key, value in stored_items(folder).anchors.items()}
 
 
 def _class_list(scaled: Scaled, feedback: Mapping[tuple[str, str], str] | None, path: Path) -> str | bytes:
@@ -371,19 +310,6 @@ def _named(files: list[Path]) -> str:
     """The comparisons in a few words: the name of their file, and how many others there are."""
     more = f" and {len(files) - 1} more" if len(files) > 1 else ""
     return f"{files[0].resolve().name}{more}"
-
-
-def _own_groups(files: list[Path]) -> dict[Any, Any] | None:
-    """The groups of the texts of a run folder; None where there are none."""
-    folder = _folder(files)
-    texts = None if folder is None else stored_items(folder)
-    return None if texts is None or not Fitting(texts).has_groups else _groups(texts)
-
-
-def _folder(files: list[Path]) -> Path | None:
-    """The run folder, if that is the only file."""
-    database = database_of(files[0]) if len(files) == 1 else None
-    return None if database is None else database.parent
 
 
 def _print_powered(found: Powered, output: Format) -> None:
@@ -418,73 +344,11 @@ def _usual(files: list[Path], comparisons: Comparisons, prior: str | None) -> Me
     return "mixed"
 
 
-def _chosen(files: list[Path], voices: list[str] | None) -> Comparisons:
-    """The comparisons of files or run folders, those of some voices alone where they are named."""
-    comparisons = read_several(files)
-    if not voices:
-        return comparisons
-    by_text = {str(name): name for name in ([] if comparisons.judges is None else comparisons.judges.tolist())}
-    known = list(by_text) or _only_voice(files)
-    if not known:
-        raise ValueError(f"{files[0]} has no column judge, so there is no --voice to choose; leave it out")
-    if missing := [name for name in voices if name not in known]:
-        raise ValueError(f"{files[0]} has no voice {missing[0]!r}; its voices are {', '.join(known)}")
-    return comparisons.by_judges(by_text[name] for name in voices) if by_text else comparisons
-
-
-def _only_voice(files: list[Path]) -> list[str]:
-    """The judge of a run of one voice, whose answers name none; nothing for a file."""
-    folder = _folder(files)
-    return [] if folder is None else [str(read_configuration(folder)["identity"]["judge"])]
-
-
 def _fitted(comparisons: Comparisons, files: list[Path], method: str) -> str:
     """What was fitted, in one line."""
-    names = list(map(str, [] if comparisons.judges is None else comparisons.judges.tolist())) or _only_voice(files)
+    names = list(map(str, [] if comparisons.judges is None else comparisons.judges.tolist())) or only_voice(files)
     who = f"{len(names)} voices ({', '.join(names)})" if len(names) > 1 else names[0]
     return f"fitted by {method}: {comparisons.answers:,} answers by {who}"
-
-
-def _texts(files: list[Path], items: Path | None, control: Sequence[str], is_grouped: bool) -> Items | None:
-    """The items that --control and --groups need, from their file or the run folder."""
-    if not (control or is_grouped):
-        if items is not None:
-            raise ValueError("--items belongs to --control and --groups; add one of them, or leave --items out")
-        return None
-    if items is not None:
-        return Items.of(str(items), numbers=columns_in(control))
-    if (folder := _folder(files)) is None:
-        raise ValueError(f"--{'control' if control else 'groups'} needs the texts; name their file by --items")
-    return stored_items(folder)
-
-
-def _held(texts: Items, control: Sequence[str]) -> dict[str, Numbers]:
-    """The numbers to control for, by the labels of the comparisons."""
-    found = texts.held(control)
-    for name, of_item in found.items():
-        found[name] = Numbers(_spelt(texts, of_item))
-        found[name].prior = of_item.prior
-    return found
-
-
-def _groups(texts: Items) -> dict[Any, Any]:
-    """The group of each text, by the labels of the comparisons."""
-    group = Fitting(texts).group
-    if group is None:
-        raise ValueError(
-            "--groups: no two texts share a group; give them a column group in --items, or the same ids in several "
-            "contexts"
-        )
-    return _spelt(texts, {(context, item): of for context, own in group.items() for item, of in own.items()})
-
-
-def _spelt(texts: Items, of_item: Mapping[tuple[Any, Any], Any]) -> dict[Any, Any]:
-    """What is known by context and id, also as CSV spells both, and by the id alone where that is enough."""
-    found: dict[Any, Any] = {(None if a is None else str(a), str(b)): value for (a, b), value in of_item.items()}
-    found |= of_item
-    if len(set(texts.ids.tolist())) == len(texts):
-        found |= {spelt: value for (_, b), value in of_item.items() for spelt in (b, str(b))}
-    return found
 
 
 def _prior(text: str | None) -> Any:

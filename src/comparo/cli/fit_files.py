@@ -1,0 +1,162 @@
+"""The files that `comparo fit` reads: answers, texts and their groups, anchors, families."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from comparo.analysis.own_family import families_of
+from comparo.data.columns import as_number, shown
+from comparo.data.comparisons import Comparisons
+from comparo.data.control_terms import Numbers, columns_in
+from comparo.data.items import Items
+from comparo.data.joining import join, read_parts, read_several
+from comparo.data.reading import read_columns
+from comparo.data.run_folder import database_of
+from comparo.ranking.ranking import Ranking
+from comparo.run.fit_policy import Fitting
+from comparo.run.store import read_configuration, stored_items
+
+
+def joined_files(files: list[Path], other: Path) -> tuple[Comparisons, Comparisons, Comparisons]:
+    """The comparisons of this run, of the other and of both, with the same labels.
+
+    Runs of one judge each have a column judge where these differ.
+    """
+    judges = [only_voice([path]) for path in (*files, other)]
+    is_named = any(names != judges[0] for names in judges)
+    here, there = (read_parts(paths, is_named=is_named) for paths in (files, [other]))
+    if here.keys() & there.keys():
+        raise ValueError(f"--link {other} is the run itself; name another run, with some of the same texts")
+    both = join(here | there, is_once=False)
+    is_here = np.arange(len(both)) < sum(len(part["p"]) for part in here.values())
+    return both.take(is_here).trimmed(), both.take(~is_here).trimmed(), both
+
+
+def families_in(given: list[str], data: Comparisons) -> dict[Any, str]:
+    """The family of each judge and system: by parts of names, and by files with columns name and family."""
+    names = [*data.items.tolist(), *([] if data.judges is None else data.judges.tolist())]
+    parts = [text.partition("=") for text in given if "=" in text]
+    patterns = {name.strip(): [part.strip() for part in said.split(",") if part.strip()] for name, _, said in parts}
+    if empty := [name for name, said in patterns.items() if not name or not said]:
+        raise ValueError(f"--family {empty[0]}= names no systems; give parts of their names, as OpenAI=gpt-3,gpt-4")
+    found = families_of(names, patterns)
+    for path in (text for text in given if "=" not in text):
+        columns = read_columns(path, wanted=["name", "family"]).columns
+        if missing := [name for name in ("name", "family") if name not in columns]:
+            raise ValueError(f"--family {path} has no column {missing[0]!r}; it needs name and family")
+        listed = {str(name): str(of) for name, of in zip(columns["name"], columns["family"], strict=True)}
+        found |= {name: listed[str(name)] for name in names if str(name) in listed}
+    return found
+
+
+def read_anchors(path: Path, ranking: Ranking) -> dict[Any, float]:
+    """The known scores in a file, by the labels of the ranking."""
+    table = read_columns(path, wanted=["id", "context_id", "score", "anchor"], labels=["id", "context_id"])
+    columns = table.columns
+    name = "anchor" if "anchor" in columns else "score"
+    if missing := [role for role in ("id", name) if role not in columns]:
+        raise ValueError(f"--anchors {path} has no column {missing[0]!r}; it needs id, and score or anchor")
+    contexts = columns.get("context_id") if ranking.context is not None else None
+    known: dict[Any, list[Any]] = {}
+    for context, item in ranking.graph.labels(ranking.comparisons):
+        key = str(item) if contexts is None else (str(context), str(item))
+        known.setdefault(key, []).append(item if ranking.context is None else (context, item))
+    found: dict[Any, float] = {}
+    for row, (item, value) in enumerate(zip(columns["id"], columns[name], strict=True)):
+        score = as_number(value)
+        if math.isnan(score):
+            continue
+        key = str(item) if contexts is None else (str(contexts[row]), str(item))
+        if math.isinf(score):
+            raise table.error([row], name, f"{shown(value)} is not a number; correct it, or leave it empty")
+        if len(known.get(key, ())) != 1:
+            problem = "is in several contexts; add a column context_id" if key in known else "is not in the comparisons"
+            raise table.error([row], "id", f"{shown(item)} {problem}, or drop the row")
+        if known[key][0] in found:
+            raise table.error([row], "id", f"{shown(item)} stands there before; give each anchor one score")
+        found[known[key][0]] = score
+    return found
+
+
+def stored_anchors(files: list[Path]) -> dict[str, float]:
+    """The known scores that run folders hold, by the label of the text as it is written."""
+    folders = filter(None, (folder_of([path]) for path in files))
+    return {str(key): value for folder in folders for key, value in stored_items(folder).anchors.items()}
+
+
+def own_groups(files: list[Path]) -> dict[Any, Any] | None:
+    """The groups of the texts of a run folder; None where there are none."""
+    folder = folder_of(files)
+    texts = None if folder is None else stored_items(folder)
+    return None if texts is None or not Fitting(texts).has_groups else groups_of(texts)
+
+
+def folder_of(files: list[Path]) -> Path | None:
+    """The run folder, if that is the only file."""
+    database = database_of(files[0]) if len(files) == 1 else None
+    return None if database is None else database.parent
+
+
+def chosen_answers(files: list[Path], voices: list[str] | None) -> Comparisons:
+    """The comparisons of files or run folders, those of some voices alone where they are named."""
+    comparisons = read_several(files)
+    if not voices:
+        return comparisons
+    by_text = {str(name): name for name in ([] if comparisons.judges is None else comparisons.judges.tolist())}
+    known = list(by_text) or only_voice(files)
+    if not known:
+        raise ValueError(f"{files[0]} has no column judge, so there is no --voice to choose; leave it out")
+    if missing := [name for name in voices if name not in known]:
+        raise ValueError(f"{files[0]} has no voice {missing[0]!r}; its voices are {', '.join(known)}")
+    return comparisons.by_judges(by_text[name] for name in voices) if by_text else comparisons
+
+
+def only_voice(files: list[Path]) -> list[str]:
+    """The judge of a run of one voice, whose answers name none; nothing for a file."""
+    folder = folder_of(files)
+    return [] if folder is None else [str(read_configuration(folder)["identity"]["judge"])]
+
+
+def texts_of(files: list[Path], items: Path | None, control: Sequence[str], is_grouped: bool) -> Items | None:
+    """The items that --control and --groups need, from their file or the run folder."""
+    if not (control or is_grouped):
+        if items is not None:
+            raise ValueError("--items belongs to --control and --groups; add one of them, or leave --items out")
+        return None
+    if items is not None:
+        return Items.of(str(items), numbers=columns_in(control))
+    if (folder := folder_of(files)) is None:
+        raise ValueError(f"--{'control' if control else 'groups'} needs the texts; name their file by --items")
+    return stored_items(folder)
+
+
+def held_numbers(texts: Items, control: Sequence[str]) -> dict[str, Numbers]:
+    """The numbers to control for, by the labels of the comparisons."""
+    found = texts.held(control)
+    for name, of_item in found.items():
+        found[name] = Numbers(_spelt(texts, of_item))
+        found[name].prior = of_item.prior
+    return found
+
+
+def groups_of(texts: Items) -> dict[Any, Any]:
+    """The group of each text, by the labels of the comparisons."""
+    group = Fitting(texts).group
+    if group is None:
+        raise ValueError(
+            "--groups: no two texts share a group; give them a column group in --items, or the same ids in several "
+            "contexts"
+        )
+    return _spelt(texts, {(context, item): of for context, own in group.items() for item, of in own.items()})
+
+
+def _spelt(texts: Items, of_item: Mapping[tuple[Any, Any], Any]) -> dict[Any, Any]:
+    """What is known by context and id, also as CSV spells both, and by the id alone where that is enough."""
+    found: dict[Any, Any] = {(None if a is None else str(a), str(b)): value for (a, b), value in of_item.items()}
+    found |= of_item
+    if len(set(texts.ids.tolist())) == len(texts):
+        found |= {spelt: value for (_, b), value in of_item.items() for spelt in (b, str(b))}
+    return found

@@ -308,7 +308,7 @@ def _read_votes(path: str | Path, items: Items) -> tuple[Ranking, dict[str, int]
     try:
         check_enough(people)
     except ValueError as error:
-        raise ValueError(f"votes={str(path)!r}: {error}") from error
+        raise ValueError(f"{path}: {error}") from error
     if not Path(path).is_file():
         return people, {}
     table = read_columns(path, [REASON])

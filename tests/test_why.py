@@ -314,6 +314,26 @@ def test_a_judge_is_asked_about_all_reasons_in_one_call_per_pair_and_once(tmp_pa
     assert again.why.unexplained == found.why.unexplained
 
 
+def test_a_judge_that_proposes_reads_both_texts_and_their_context(tmp_path):
+    folder, asked = tmp_path / "run", []
+    items = [{"id": f"t{k}", "text": text, "context": "Why {rivers} freeze"} for k, text in enumerate(texts(8))]
+    ranking = rank(items, "better", judge=lambda a, b: 0.9 if len(a) > len(b) else 0.1, out=folder)
+
+    def write(text, _):
+        asked.append(text)
+        return "It gives better examples."
+
+    judge = FunctionJudge(lambda _: {})
+    object.__setattr__(judge, "write", write)
+    with pytest.raises(ValueError, match="more coherent"):
+        prepare_why(folder, ranking, judge, because=["coherence"], propose=2)
+    assert not asked
+    plan = prepare_why(folder, ranking, judge, propose=2)
+    assert len(asked) == 2
+    assert plan.asked[-1].words == "gives better examples"
+    assert all("Why {rivers} freeze" in text and sum(item["text"] in text for item in items) == 2 for text in asked)
+
+
 def test_what_cannot_be_asked_is_refused_before_anything_is(tmp_path):
     folder = tmp_path / "run"
     ranking, judge, calls = judged_run(folder, 8)

@@ -110,9 +110,26 @@ def test_the_command_links_a_run_to_another(run, tmp_path):
     assert len(rows) == 30
     assert {*rows[0]} == {"text", "grade", "probability", "near", "score", "low", "high", "rank"}
     assert run(tmp_path, [*asked, "--report", "page.html"]).returncode == 0
-    refused = run(tmp_path, [*asked, "--leaderboard"])
-    assert "--link" in refused.stderr
-    assert refused.returncode
+    for flags in (["--leaderboard"], ["--powered"], ["--link", "this.csv"], ["--method", "win-ratio"]):
+        refused = run(tmp_path, [*asked, *flags])
+        assert "link" in refused.stderr
+        assert refused.returncode == 2
+
+
+def test_texts_are_common_whether_their_ids_are_numbers_or_text_and_all_answers_count(run, tmp_path):
+    old, new = halves(6)
+    again = [*new, *(row for row in old if max(row[:2]) < 6)]  # as ana decided before
+    lines = [f"{a},{b},{p},ana\n" for a, b, p in old]
+    (tmp_path / "last.csv").write_text("".join(["first,second,p,voter\n", *lines]))
+    rows = [{"first": int(a), "second": int(b), "p": p, "voter": "ana"} for a, b, p in again]
+    (tmp_path / "this.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    asked = ["fit", "this.jsonl", "--link", "last.csv", "--method", "poe-bt", "--format", "json"]
+    document = json.loads(run(tmp_path, asked).stdout)
+    assert {row["item"] for row in document["link"]["common"]} == {str(k) for k in range(6)}
+    found = linked(old, again).ranking
+    assert {row["item"]: row["score"] for row in document["ranking"]} == pytest.approx(
+        {str(item): score for item, score in zip(found.items, found.scores, strict=True)}
+    )
 
 
 @pytest.mark.long

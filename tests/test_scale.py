@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -320,6 +321,23 @@ def test_estimates_without_a_prior_are_shrunk_beside_a_boundary():
     assert np.abs(probability - 0.5).mean() < np.abs(raw - 0.5).mean()
 
 
+def test_grades_by_boundary_texts_do_not_depend_on_where_the_scale_has_its_zero():
+    plain = comparo.fit([(i, j, float(p > 0.5)) for i, j, p in COMPARED[::3]], "poe-bt")
+    found, moved = (
+        each.on_scale(grades="A>='5', B>='8', C") for each in (plain, replace(plain, scores=plain.scores + 3))
+    )
+    assert moved.grade.tolist() == found.grade.tolist()
+    assert moved.probability == pytest.approx(found.probability, abs=1e-9)
+
+
+def test_feedback_is_that_of_the_text_in_its_context():
+    rows = [{"context": c, "first": "a", "second": "b", "p": 0.8} for c in (1, 2)]
+    remarks = {("1", "a"): "Clear.", ("2", "a"): "Too long.", ("1", "b"): "Short."}
+    listed = comparo.fit(rows).on_scale(grades="A:50%, B").class_list(remarks)
+    told = dict(zip(zip(listed["context"], listed["text"], strict=True), listed["feedback"], strict=True))
+    assert told == {(1, "a"): "Clear.", (2, "a"): "Too long.", (1, "b"): "Short.", (2, "b"): ""}
+
+
 def test_each_context_needs_its_own_boundary_text():
     rows = [
         {"context": c, "first": f"{c}{i}", "second": f"{c}{j}", "p": 0.8} for c in "xy" for i in (1, 2) for j in (3,)
@@ -328,6 +346,7 @@ def test_each_context_needs_its_own_boundary_text():
     assert found.grade[found.ranking.context == "y"].tolist() == [""] * 3
     assert np.isnan(found.probability[found.ranking.context == "y"]).all()
     assert "" not in found.grade[found.ranking.context == "x"]
+    assert any("'y'" in note for note in found.notes)
 
 
 def test_a_class_list_is_written_as_a_workbook_and_never_over_its_input(run, tmp_path):

@@ -7,8 +7,9 @@ import pytest
 from scipy.special import expit, log_softmax, logit, ndtr, softmax
 
 from benchmarks.simulation import Cell, draw_cells, pairs_missing, simulate
-from benchmarks.soundness import Stop, grid, measure, run_cell, run_stop, stops, write
+from benchmarks.soundness import Stop, grid, in_lineups, measure, run_cell, run_stop, stops, write
 from benchmarks.verdict import CellResult, StopResult, bars, off, ratio, summary
+from comparo.run.fit_policy import Fitting
 
 TINY = (
     Cell(),
@@ -165,6 +166,15 @@ def test_a_cell_of_line_ups_is_measured_as_one_of_pairs():
     assert found.rho > 0.8
     assert abs(found.coverage - 0.95) < 4 * found.coverage_error
     assert "| texts | 4 | 1 |" in summary([found])
+
+
+@pytest.mark.long
+def test_sites_that_go_to_and_fro_settle():
+    """Of the best of all six texts of a context, by systems that nearly always lose; undamped, they never do."""
+    cell = draw_cells(120, (3, 4, 6))[26]
+    assert (cell.kind, cell.groups, cell.shape) == ("best", "systems", (100, 6))
+    simulation = simulate(cell, 0)
+    assert Fitting(simulation.items, grouped=True).rank(in_lineups(cell, simulation, 0)).converged
 
 
 def test_errors_are_those_of_runs():

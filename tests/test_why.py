@@ -395,6 +395,19 @@ def test_the_command_writes_table_files_and_page(tmp_path, run):
     table = run(tmp_path, ["why", folder, "--format", "csv", "-q"])
     assert table.stdout.startswith("reason,words,verdict,effect,low,high")
     assert "<svg" in (folder / "why.html").read_text()
+    assert run(tmp_path, ["runs", "--report", folder]).returncode == 0
+    section = (folder / "report.html").read_text().partition('<section id="why">')[2].partition("</section>")[0]
+    assert all(f"<bdi>{one['words']}</bdi>" in section for one in stored["reasons"][:8])
+    listed = run(tmp_path, ["fit", folder, "--grades", "A:50%, B", "--report", "class.csv"])
+    assert listed.returncode == 0, listed.stderr
+    with (tmp_path / "class.csv").open() as file:
+        names = [name for name in ("context", "item") if name in rows[0]]
+        said = {tuple(row[name] for name in names): row["feedback"] for row in rows}
+        listed = {tuple(row[{"item": "text"}.get(name, name)] for name in names): row for row in csv.DictReader(file)}
+        assert {label: row["feedback"] for label, row in listed.items()} == said
+    (folder / "why.json").write_text("{}")
+    damaged = run(tmp_path, ["runs", "--report", folder])
+    assert (damaged.returncode, "why.json" in damaged.stderr) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -434,14 +447,14 @@ def test_names_and_texts_on_the_page_are_escaped(tmp_path):
 @pytest.mark.judges
 def test_a_local_model_says_why_from_beginning_to_end(tmp_path, unpacked):
     folder = tmp_path / "run"
-    items = {f"t{k}": text for k, text in enumerate(texts(8))}
-    rank(items, "longer", judge=unpacked, budget=30, out=folder)
+    items = {f"t{k}": text for k, text in enumerate(texts(6))}
+    rank(items, "longer", judge=unpacked, budget=12, out=folder)
     record = read_record(folder)
-    found = prepare_why(folder, record.ranking, unpacked, because=["about animals"], budget=20).run()
-    assert found.calls == 20
+    found = prepare_why(folder, record.ranking, unpacked, because=["about animals"], budget=6).run()
+    assert found.calls == 6
     assert {"specific", "about-animals", "length"} <= set(found_in(found.why))
     assert 0 <= found.why.unexplained_low <= found.why.unexplained <= found.why.unexplained_high <= 1
     llama = load_judge("local/smollm2", runtime="llama.cpp", window=1024, threads=1)
-    proposing = prepare_why(folder, record.ranking, llama, propose=2, budget=4, out=tmp_path / "other")
+    proposing = prepare_why(folder, record.ranking, llama, propose=1, budget=2, out=tmp_path / "other")
     assert len(proposing.asked) >= len(judged_reasons(False))
     assert llama.write("Say hello.", 8).strip()

@@ -145,6 +145,11 @@ def fit_command(
     --votes votes.csv`
     """
     over: Over = "these" if these else "new"
+    if linked_to is not None and (votes or leaderboard or is_powered or is_grouped or control or voice or criterion):
+        raise ValueError(
+            "--link ranks whole runs: leave --votes, --leaderboard, --powered, --groups, --control, --voice and "
+            "--criterion out"
+        )
     if grades is not None:
         Grading.of(grades)  # says what is wrong before anything is fitted
     if is_powered:
@@ -169,10 +174,6 @@ def fit_command(
         _check_page(
             report, filter(None, [*files, linked_to, anchors]), bool(held) or grades is not None or anchors is not None
         )
-    if linked_to is not None and (votes or leaderboard or is_grouped or control or voice or criterion):
-        raise ValueError(
-            "--link ranks whole runs: leave --votes, --leaderboard, --groups, --control, --voice and --criterion out"
-        )
     criteria = criteria_in(files)
     given = {"report": report, "votes": votes, "leaderboard": leaderboard, "anchors": anchors, "grades": grades}
     given |= {"link": linked_to}
@@ -184,7 +185,7 @@ def fit_command(
     chosen = _chosen(files, voice) if criterion is None else answers_to(files[0], criterion)
     both = there = None
     if linked_to is not None:
-        both, there = _joined(files, linked_to), read_several([linked_to])
+        chosen, there, both = _joined(files, linked_to)
     if family and (is_grouped or not leaderboard):
         raise ValueError("--family belongs to --leaderboard, where the items are systems: without --groups")
     is_plain = not (prior or bias or people or control)
@@ -249,23 +250,35 @@ def fit_command(
     told = () if ranking.people is None else (ranking.people.sentence,)
     if report is not None:
         from comparo.report.page import render, save_page
-        from comparo.report.record import Fitted, fitted_record
+        from comparo.report.record import Fitted, fitted_record, read_why
 
         again = Fitted(bias or ("joint" if estimates else None), fitted)
         record = fitted_record(ranking, again, _named(files), command_line(context))
-        record = replace(record, graded=scaled, feedback=_feedback(files))
+        folder = _folder(files)
+        record = replace(record, graded=scaled, why=None if folder is None else read_why(folder))
         is_list = report.suffix.lower() in LISTS
-        save_page(report, _class_list(scaled, record.feedback, report) if scaled and is_list else render(record))
+        save_page(
+            report,
+            _class_list(scaled, (record.why or {}).get("feedback"), report) if scaled and is_list else render(record),
+        )
         say(f"Report: {report}")
     for sentence in (*told, *tie_sentences(ranking.ties), *control_sentences(ranking.control)):
         say(sentence)
 
 
-def _joined(files: list[Path], other: Path) -> Comparisons:
-    """The comparisons of both runs; runs of one judge each have a column judge where these differ."""
+def _joined(files: list[Path], other: Path) -> tuple[Comparisons, Comparisons, Comparisons]:
+    """The comparisons of this run, of the other and of both, with the same labels.
+
+    Runs of one judge each have a column judge where these differ.
+    """
     judges = [_only_voice([path]) for path in (*files, other)]
-    is_same = all(names == judges[0] for names in judges)
-    return join(read_parts([*files, other], is_named=not is_same))
+    is_named = any(names != judges[0] for names in judges)
+    here, there = (read_parts(paths, is_named=is_named) for paths in (files, [other]))
+    if here.keys() & there.keys():
+        raise ValueError(f"--link {other} is the run itself; name another run, with some of the same texts")
+    both = join(here | there, is_once=False)
+    is_here = np.arange(len(both)) < sum(len(part["p"]) for part in here.values())
+    return both.take(is_here).trimmed(), both.take(~is_here).trimmed(), both
 
 
 def _families(given: list[str], data: Comparisons) -> dict[Any, str]:
@@ -332,15 +345,7 @@ def _stored_anchors(files: list[Path]) -> dict[str, float]:
     return {str(key): value for folder in folders for key, value in stored_items(folder).anchors.items()}
 
 
-def _feedback(files: list[Path]) -> dict[str, str] | None:
-    """The remarks about texts that the run folder has; None without a folder."""
-    from comparo.report.record import read_feedback
-
-    folder = _folder(files)
-    return None if folder is None else read_feedback(folder)
-
-
-def _class_list(scaled: Scaled, feedback: Mapping[str, str] | None, path: Path) -> str | bytes:
+def _class_list(scaled: Scaled, feedback: Mapping[tuple[str, str], str] | None, path: Path) -> str | bytes:
     """The class list as the ending of `path` says."""
     columns = scaled.class_list(feedback)
     if path.suffix.lower() == ".csv":

@@ -254,8 +254,15 @@ class Comparisons:
         if missing := [name for name in wanted if name not in known]:
             there = f"the judges are {', '.join(map(str, known))}" if known else "they have no column judge"
             raise ComparisonsError(f"the comparisons have no judge {shown(missing[0])}; {there}")
-        kept = self.take(np.isin(self.judged_by, look_up(wanted, known)))
-        return replace(Comparisons.from_columns(**kept.to_rows()), lineup=kept.lineup)
+        return self.take(np.isin(self.judged_by, look_up(wanted, known))).trimmed()
+
+    def trimmed(self) -> Comparisons:
+        """The same comparisons without items, contexts and judges that none of them has.
+
+        >>> Comparisons.from_rows([("ana", "bo", 0.7), ("bo", "cy", 0.6)]).take([1]).trimmed().items
+        array(['bo', 'cy'], dtype=object)
+        """
+        return replace(Comparisons.from_columns(**self.to_rows()), lineup=self.lineup, voted=self.voted)
 
     def merge_orders(self) -> Comparisons:
         """One comparison for each unordered pair within a context and a judge, without the position bias.

@@ -106,8 +106,10 @@ def read_parts(paths: Sequence[PathLike], *, is_kept: bool = False, is_named: bo
     return parts
 
 
-def join(parts: Mapping[str, Part]) -> Comparisons:
+def join(parts: Mapping[str, Part], *, is_once: bool = True) -> Comparisons:
     """The comparisons of all files together, in their order; people's votes if all of them are.
+
+    Unless `is_once`, a judge's answer that stands in two files was given twice, and counts twice.
 
     >>> one = Comparisons.from_columns([1], [2], [1], judge=["ana"]).to_columns()
     >>> join({"a.csv": one, "b.csv": {**one, "judge": np.array(["bo"])}}).judges
@@ -117,7 +119,7 @@ def join(parts: Mapping[str, Part]) -> Comparisons:
     if any("lineup" in part for part in parts.values()):
         parts = _numbered(parts)
     parts = {path: {"judge" if name == "voter" else name: part[name] for name in part} for path, part in parts.items()}
-    return replace(_once(parts, _joined(parts)), voted=voted)
+    return replace(_once(parts, _joined(parts), is_once), voted=voted)
 
 
 def _numbered(parts: Mapping[str, Part]) -> dict[str, Part]:
@@ -154,11 +156,11 @@ def _joined(parts: Mapping[str, Part]) -> dict[str, list[Any]]:
     return joined
 
 
-def _once(parts: Mapping[str, Part], joined: Mapping[str, list[Any]]) -> Comparisons:
-    """The comparisons without the answers of a judge that another file has as well."""
+def _once(parts: Mapping[str, Part], joined: Mapping[str, list[Any]], is_once: bool) -> Comparisons:
+    """The comparisons, if `is_once` without the answers of a judge that another file has as well."""
     source = np.repeat(np.arange(len(parts)), [len(columns["p"]) for columns in parts.values()]).tolist()
     kept, seen = list(range(len(source))), dict[Any, int]()
-    if "judge" in joined and len(parts) > 1:
+    if is_once and "judge" in joined and len(parts) > 1:
         answers = zip(*(joined[name] for name in (*ROLES, "p") if name in joined), strict=True)
         # NaN is not equal to itself: a row that has no answer yet is the same row in both files.
         keys = [(*key, None if p != p else p) for *key, p in answers]

@@ -186,17 +186,17 @@ class Grading:
 
 
 def _posterior(ranking: Ranking, members: NDArray[np.intp]) -> tuple[Array, Array]:
-    """The reliability ρ of the scores of a component, (m,): 1 for posterior means; and these means ρs.
+    """The reliability ρ of the scores of a component, (m,): 1 for posterior means; and these means s̄ + ρ(s − s̄).
 
     An estimate with the error variance v is extreme by chance too: with the variance σ² of true scores, the mean of
-    these is ρs, ρ = σ²/(σ² + v), and their variance ρv.
+    these is s̄ + ρ(s − s̄), ρ = σ²/(σ² + v), and their variance ρv.
     """
     s, v = ranking.scores[members], ranking.std[members] ** 2
     if ranking.effects is not None or ranking.panel is not None:
         return np.ones(len(members)), s
     spread = max(float(np.var(s) - np.mean(v)), LEAST * float(np.mean(v)), np.finfo(float).tiny)
     rho = spread / (spread + v)
-    return rho, rho * s
+    return rho, np.mean(s) + rho * (s - np.mean(s))
 
 
 def _differences(above: Array) -> Array:

@@ -177,14 +177,14 @@ class Scaled(Tabular):
             columns |= {f"p_{name}": self.probability[:, place] for place, name in enumerate(self.grades)}
         return self.ranking.to_columns() | self.ranking.table(columns)
 
-    def class_list(self, feedback: Mapping[str, str] | None = None) -> Columns:
+    def class_list(self, feedback: Mapping[tuple[str, str], str] | None = None) -> Columns:
         """A table for a teacher, best first: text, grade and its probability, a near grade, score, interval and rank.
 
-        `feedback` has a remark by the id of a text.
+        `feedback` has a remark by the context and id of a text as they are written, "" for no context.
 
         >>> from comparo import fit
         >>> found = fit([("a", "b", 0.8), ("b", "c", 0.7)], "mixed").on_scale(grades="good:50%, fair")
-        >>> listed = found.class_list({"a": "Well argued."})
+        >>> listed = found.class_list({("", "a"): "Well argued."})
         >>> [(name, listed[name][0]) for name in ("text", "grade", "near", "feedback")]
         [('text', 'a'), ('grade', 'good'), ('near', ''), ('feedback', 'Well argued.')]
         """
@@ -198,7 +198,9 @@ class Scaled(Tabular):
             columns |= {"score": self.score, "low": self.low, "high": self.high}
         columns["rank"] = ranking.rank
         if feedback is not None:
-            columns["feedback"] = np.array([feedback.get(str(item), "") for item in ranking.items], dtype=object)
+            contexts = [""] * len(ranking) if ranking.context is None else ranking.context.tolist()
+            labels = zip(map(str, contexts), map(str, ranking.items.tolist()), strict=True)
+            columns["feedback"] = np.array([feedback.get(label, "") for label in labels], dtype=object)
         return ranking.table(columns)
 
     def to_json(self) -> str:
@@ -274,6 +276,12 @@ def scaled(ranking: Ranking, anchor: Array, grades: str | None) -> Scaled:
         else:
             grade, probability = (grading.by_boundaries if grading.boundaries else grading.by_shares)(ranking)
         near = grading.near(grade, probability)
+        if grading.boundaries and (bare := np.flatnonzero(grade == "").tolist()):
+            where = "" if ranking.context is None else f" of context {shown(ranking.context[bare[0]])}"
+            notes.append(
+                f"{len(bare)} texts, the first{where}, have no grade: no comparisons connect them "
+                "with every boundary text; add some, or give grades as shares of texts"
+            )
     names = () if grading is None else grading.names
     ends = score - reach, score + reach
     return Scaled(ranking, anchor, score, *ends, is_misfit, maps, names, grade, near, probability, tuple(notes))

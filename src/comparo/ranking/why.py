@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -263,6 +263,16 @@ class Why(Tabular):
             reach = stdtrit(own_freedom, 0.975) * np.sqrt(variance)
             columns |= {name: mean, f"{name}_low": mean - reach, f"{name}_high": mean + reach}
         return columns | {"adjusted": adjusted(2 * stdtr(freedom, -np.abs(here - there) / np.sqrt(one + two)))}
+
+
+def found_reasons(rows: Sequence[Mapping[str, Any]]) -> tuple[Found, ...]:
+    """The reasons from the rows of `Why.to_columns`, as JSON holds them."""
+    names = [each.name for each in fields(Estimate)]
+
+    def estimate(row: Mapping[str, Any], prefix: str) -> Estimate:
+        return Estimate(*(np.nan if row[prefix + name] is None else float(row[prefix + name]) for name in names))
+
+    return tuple(Found(row["reason"], row["words"], estimate(row, "alone_"), estimate(row, "")) for row in rows)
 
 
 VERDICTS = ("matters", "goes with others", "not shown")

@@ -16,7 +16,6 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.documents import is_image
 from comparo.data.items import Items
 from comparo.data.prompts import Question
-from comparo.data.reading import read_columns
 from comparo.data.wordings import LABELS
 from comparo.errors import StoreError
 from comparo.judges import Judgement
@@ -25,6 +24,7 @@ from comparo.ranking.criteria_ranking import expected
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.ranks import places
 from comparo.ranking.scale import Scaled
+from comparo.ranking.why import found_reasons
 from comparo.report.embed import are_codes, label, snippet
 from comparo.rounding import merge_ties
 from comparo.run.criteria_run import criteria_of
@@ -35,8 +35,8 @@ from comparo.run.store import CHANGED, VOTES, read_configuration, read_judgement
 from comparo.run.voices import comparisons
 from comparo.types import Array, LongIndex
 
+WHY = "why.json"  # what `comparo why` found, in its run folder
 AUDITION = "audition.json"  # the result of an audition, in its run folder
-FEEDBACK = "feedback.csv"  # remarks about the texts, in a run folder
 IMAGE = "(an image)"  # in place of the text of an image
 UNNAMED = "not named"  # the judge of comparisons without a column judge
 SCORES = 12  # columns of people's scores that are shown
@@ -79,7 +79,7 @@ class Record:
     Of all `judgements`, `compared` (K,) are the ranking's comparisons, in the same order. A candidate is a node of the
     ranking's graph: an item of a context. `fitting` fits other comparisons by the same method. `audition` is what
     `Audition.to_dict` returned, in the folder of an audition. `graded` are scores on a scale, and grades, where they
-    were asked for, and `feedback` a remark about each text by its id, where the folder has any.
+    were asked for, and `why` what `comparo why` stored in the folder.
     """
 
     configuration: Mapping[str, Any]
@@ -90,7 +90,7 @@ class Record:
     source: str | None = None
     audition: Mapping[str, Any] | None = None
     graded: Scaled | None = None
-    feedback: Mapping[str, str] | None = None
+    why: Mapping[str, Any] | None = None
 
     @cached_property
     def scaled(self) -> Scaled | None:
@@ -287,19 +287,20 @@ def read_record(folder: Path) -> Record:
     fitting = fitting_of(configuration, items, folder)
     found = json.loads((folder / AUDITION).read_text(encoding="utf-8")) if (folder / AUDITION).is_file() else None
     ranking = fitting.conclude(comparisons(judgements))
-    remarks = read_feedback(folder)
-    return Record(configuration, items, judgements, ranking, fitting, audition=found, feedback=remarks)
+    return Record(configuration, items, judgements, ranking, fitting, audition=found, why=read_why(folder))
 
 
-def read_feedback(folder: Path) -> dict[str, str] | None:
-    """The remarks about texts in feedback.csv of a run folder, columns id and feedback; None where there are none."""
-    if not (folder / FEEDBACK).is_file():
+def read_why(folder: Path) -> dict[str, Any] | None:
+    """What `comparo why` stored in a run folder: summary, reasons and feedback per text; None where it did not run."""
+    path = folder / WHY
+    if not path.is_file():
         return None
-    columns = read_columns(folder / FEEDBACK, ["id", "item", "feedback"], ["id", "item"]).columns
-    name = "id" if "id" in columns else "item"
-    if missing := [role for role in (name, "feedback") if role not in columns]:
-        raise StoreError(f"{folder / FEEDBACK} has no column {missing[0]!r}; it needs id and feedback, or remove it")
-    return {str(item): str(remark) for item, remark in zip(columns[name], columns["feedback"], strict=True)}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        feedback = {(str(row.get("context", "")), str(row["item"])): str(row["feedback"]) for row in found["feedback"]}
+        return {"summary": str(found["summary"]), "reasons": found_reasons(found["reasons"]), "feedback": feedback}
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{path} is damaged ({error!r}); remove it, and run comparo why again") from error
 
 
 def fitting_of(configuration: Mapping[str, Any], items: Items, folder: Path) -> Fitting:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from comparo.ranking.tabular import rows_of
-from comparo.ranking.why import DISCOVERY, Estimate
+from comparo.ranking.why import DISCOVERY
+from comparo.report.charts import reason_rows
 from comparo.report.embed import SENTENCE, excerpt, label, presentable, signed
 from comparo.report.making import prompt_of, question
 from comparo.report.page import filled, save_page
@@ -16,13 +17,11 @@ PAGE = "why.html"
 TEXT = 600  # characters of each text of a pair
 TEXTS = 500  # texts with feedback on the page; why.csv has all
 ROWS = 8  # reasons in the comparison of two groups
-WIDTH = 200  # of a bar that stands for the widest interval
 
 
 def write_why(folder: Path, found: Explanation, record: Record) -> Path:
     """Write why.html to a run folder, and return its path."""
     why, advice = found.why, found.advice
-    widest = max([0.05, *(one.share_high for each in why.reasons for one in (each.alone, each.beyond))])
     feedback = rows_of(why.feedback(), TEXTS)
     page = filled(
         "why.html.j2",
@@ -30,7 +29,7 @@ def write_why(folder: Path, found: Explanation, record: Record) -> Path:
         summary=label(why.summary, SENTENCE),
         question=label(question(prompt_of(presentable(record.configuration))), SENTENCE),
         facts=_facts(found),
-        rows=[(one, _bar(one.alone, widest), _bar(one.beyond, widest)) for one in why.reasons],
+        rows=reason_rows(why.reasons),
         unexplained=(why.unexplained, why.unexplained_low, why.unexplained_high),
         between=[label(name) for name in found.between],
         parts=_parts(found),
@@ -49,11 +48,6 @@ def _facts(found: Explanation) -> list[tuple[str, str]]:
     who = found.judge or "nobody: all reasons are computed from the texts"
     facts = [("Texts", f"{len(found.why.ranking):,}"), ("Reasons", f"{len(found.why.reasons)}"), ("Asked", label(who))]
     return facts + ([("Calls", f"{found.calls:,}")] if found.calls else [])
-
-
-def _bar(one: Estimate, widest: float) -> tuple[float, float, float]:
-    """The ends of the interval and of the bar, as coordinates."""
-    return tuple(round(WIDTH * share / widest, 1) for share in (one.share_low, one.share, one.share_high))  # type: ignore[return-value]
 
 
 def _parts(found: Explanation) -> list[tuple[str, str, str]]:

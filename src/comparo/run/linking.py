@@ -33,7 +33,7 @@ from comparo.ranking.ranking import Ranking
 from comparo.ranking.ranks import components
 from comparo.ranking.scale import MISFIT
 from comparo.ranking.tabular import Columns
-from comparo.run.growth import grown_from, labels_of, on_scale
+from comparo.run.growth import UNCENTRED, grown_from, labels_of, on_scale
 from comparo.types import Array, LongIndex, Mask
 
 FEW = 3  # common texts below which none can be said to have moved: of two, either may have
@@ -129,6 +129,8 @@ def link(
     ------
     ComparisonsError
         If a context has no text in both runs.
+    ValueError
+        If the scores of the method are shares of wins, which depend on whom a text met.
 
     Examples
     --------
@@ -141,6 +143,10 @@ def link(
     (['b', 'c'], True)
     """
     one, other = fit(here), fit(there)
+    if one.method in UNCENTRED:
+        raise ValueError(
+            f"the shares of wins of {one.method} depend on whom a text met, so they link no runs; use mixed"
+        )
     here_at, there_at = ({label: node for node, label in enumerate(_labels(each))} for each in (one, other))
     common = [label for label in here_at if label in there_at]
     if missing := {context for context, _ in here_at} - {context for context, _ in common}:

@@ -47,7 +47,7 @@ from comparo.run.task import DEFAULT_LEAST_MASS
 from comparo.run.voices import count_cached
 from comparo.types import Array, Index
 
-FILE, FEEDBACK = "why.json", "why.csv"  # in the run folder
+FEEDBACK = "why.csv"  # in the run folder
 REASON = "reason"  # the column of votes in which people say why
 PROPOSING = 60  # tokens of a reply that names a reason
 TRIES = 2  # proposals are asked about so many times as many pairs at most, as some replies name no reason
@@ -136,7 +136,7 @@ class Explanation:
 
     def write(self, folder: Path) -> None:
         """Write why.json and why.csv to a run folder."""
-        write_text(folder / FILE, json.dumps(self.to_dict(), ensure_ascii=False, default=str) + "\n")
+        write_text(folder / "why.json", json.dumps(self.to_dict(), ensure_ascii=False, default=str) + "\n")
         write_text(folder / FEEDBACK, csv_text(self.why.feedback()))
 
 

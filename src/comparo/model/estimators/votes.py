@@ -305,9 +305,7 @@ class _Posterior:
             return choices, found, distance(before, last)
 
         def learn(choices: Choices, found: _Solved, sweep: int) -> Choices:
-            share, new = 1.0 if sweep < FREE else DAMPED, choices.learn(found.mean, found.variance)
-            c, pull = (a + share * (b - a) for a, b in ((choices.c, new.c), (choices.pull, new.pull)))
-            return replace(new, c=c, pull=pull)
+            return choices.learn(found.mean, found.variance, 1.0 if sweep < FREE else DAMPED)
 
         choices, found, _, _ = settle(choices, solved, learn, SETTLED * spread, SWEEPS)
         own = ~self.is_group

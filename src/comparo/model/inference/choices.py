@@ -51,6 +51,7 @@ from comparo.model.observations import votes_of
 from comparo.model.tuning import NARROWEST, PULL, UNSURE, WIDEST, Limits
 from comparo.types import Array, Index
 
+FREE, DAMPED = 20, 0.5  # rounds after which sites move by half: what has not settled then mostly goes to and fro
 FASTEST = 0.9  # largest ratio of two changes of a variance from which its limit is extrapolated
 FURTHEST = 1.5  # largest extrapolation of the logarithm of a variance
 LONGEST = 4.0  # step of a γ: from even odds to 0.98; a context with a dozen choices often needs 2
@@ -160,14 +161,17 @@ class Choices:
             moved, earlier = moved + state._tie_change(earlier), state
             return state, (variances, parts, mean, variance), moved if number > 2 else np.inf
 
-        def learn(state: Choices, found: _Solved, _: int) -> Choices:
-            return state._with_information(*found[1]).learn(*found[2:])
+        def learn(state: Choices, found: _Solved, number: int) -> Choices:
+            return state._with_information(*found[1]).learn(*found[2:], 1.0 if number < FREE else DAMPED)
 
         state, found, steps, converged = settle(self, solved, learn, limits.mixed_change, limits.mixed_rounds)
         return state, found[0], steps, converged
 
-    def learn(self, mean: Array, variance: Array) -> Choices:
-        """The next sites and γ, from mean and variance of the difference of each pair (M,)."""
+    def learn(self, mean: Array, variance: Array, share: float = 1.0) -> Choices:
+        """The next sites and γ, from mean and variance of the difference of each pair (M,).
+
+        Sites move by a `share` of the way to their new values.
+        """
         shown = mean + self.offset
         state = self._with_biases(shown, variance) if self.is_biased and self.determines_biases else self
         centre, cavity = without_site(mean, variance, self.c, self.pull)
@@ -175,7 +179,8 @@ class Choices:
         asked = np.any(state.weight > 0, axis=0)
         found, spread = choice_moments(centre + self.offset, cavity, state._asked)
         c, pull = sites_from(found - self.offset, spread, centre, cavity)
-        return replace(state, c=np.where(asked, c, 0.0), pull=np.where(asked, pull, 0.0))
+        c, pull = (old + share * (np.where(asked, new, 0.0) - old) for old, new in ((self.c, c), (self.pull, pull)))
+        return replace(state, c=c, pull=pull)
 
     @property
     def _asked(self) -> Asked:

@@ -115,7 +115,7 @@ def _alike(data: Comparisons) -> Comparisons:
 
     One noise does not fit both, and decisions as logits are as large as the largest of the others.
     """
-    decides = {bool(data.take(data.judged_by == judge).hard) for judge in np.unique(data.judged_by)}
+    decides = {are_choices(data.take(data.judged_by == judge)) for judge in np.unique(data.judged_by)}
     return replace(data, p=0.5 + 0.5 * np.sign(data.p - 0.5)) if len(decides) > 1 else data
 
 

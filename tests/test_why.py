@@ -80,6 +80,19 @@ def test_effects_depend_neither_on_units_nor_on_the_order_of_reasons():
         assert two[name].alone.share == pytest.approx(one[name].alone.share, abs=1e-6)
 
 
+def test_intervals_do_not_depend_on_the_signs_of_eigenvectors(monkeypatch):
+    ranking, reasons, _, _ = planted()
+    before, eigh = ranking.why(reasons=reasons), np.linalg.eigh
+
+    def flipped(matrix):
+        values, vectors = eigh(matrix)
+        return values, vectors * (-1.0) ** np.arange(len(values))
+
+    monkeypatch.setattr(np.linalg, "eigh", flipped)
+    after = ranking.why(reasons=reasons)
+    assert after.unexplained_low == pytest.approx(before.unexplained_low, abs=1e-9)
+
+
 def test_reasons_may_be_more_than_texts_and_the_same_twice():
     rng = np.random.default_rng(3)
     x = rng.standard_normal((12, 20))
@@ -161,6 +174,44 @@ def test_people_and_judge_side_by_side():
     assert table["apart"][row["kind"]] < -0.5
     assert (table["adjusted"] < 0.01).all()
     assert (judge.beside(judge)["adjusted"] > 0.9).all()
+
+
+def test_the_variance_of_scores_is_that_of_the_truth_where_reasons_explain_little():
+    rng = np.random.default_rng(4)
+    truth, x = rng.standard_normal(60), rng.standard_normal((60, 12))
+    reasons = {f"r{k}": dict(enumerate(x[:, k].tolist())) for k in range(12)}
+    why = fit(answers(truth, 1500), "mixed").why(reasons=reasons)
+    assert why.unexplained > 0.8
+    assert why.variance == pytest.approx(np.var(truth), rel=0.25)
+    assert np.isfinite(why.beside(why)["judge_high"]).all()
+
+
+def test_feedback_agrees_with_words_where_no_reason_matters_beyond_its_twin():
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        one = rng.standard_normal(30)
+        twin = one + 0.02 * rng.standard_normal(30)
+        ranking = fit(answers(one, 400, seed), "mixed")
+        why = ranking.why(reasons={"one": dict(enumerate(one.tolist())), "twin": dict(enumerate(twin.tolist()))})
+        if not why.matters:
+            best = int(np.argmax(why.ranking.scores))
+            assert (why.parts[best] > 0).all()
+            assert {found.words for found in why.reasons} == {"one", "twin"}
+
+
+def test_judges_that_decide_and_judges_that_say_how_sure_they_are_explain_together():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(40)
+    truth, rows = x + 0.5 * rng.standard_normal(40), []
+    for name, hard in (("sure", False), ("decides", True)):
+        data = answers(truth, 400, hard=hard)
+        ends = data.items[data.first].tolist(), data.items[data.second].tolist(), data.p.tolist()
+        rows += [{"first": i, "second": j, "p": p, "judge": name} for i, j, p in zip(*ends, strict=True)]
+    why = fit(rows, "panel").why(reasons={"x": dict(enumerate(x.tolist()))})
+    (found,) = why.reasons
+    assert found.verdict == "matters"
+    assert why.unexplained_low <= 0.25 / (0.25 + x.var()) <= why.unexplained_high
+    assert why.unexplained_high - why.unexplained_low < 0.6
 
 
 @pytest.mark.parametrize(
@@ -259,7 +310,28 @@ def test_a_judge_is_asked_about_all_reasons_in_one_call_per_pair_and_once(tmp_pa
     assert reasons["length"].beyond.effect > 0
     again = prepare_why(folder, ranking, judge, because=["cites sources"], budget=80).run()
     assert len(calls) == 80
+    assert prepare_why(folder, ranking, judge, budget=5).run().calls == 5  # other reasons, in another folder
     assert again.why.unexplained == found.why.unexplained
+
+
+def test_a_judge_that_proposes_reads_both_texts_and_their_context(tmp_path):
+    folder, asked = tmp_path / "run", []
+    items = [{"id": f"t{k}", "text": text, "context": "Why {rivers} freeze"} for k, text in enumerate(texts(8))]
+    ranking = rank(items, "better", judge=lambda a, b: 0.9 if len(a) > len(b) else 0.1, out=folder)
+
+    def write(text, _):
+        asked.append(text)
+        return "It gives better examples."
+
+    judge = FunctionJudge(lambda _: {})
+    object.__setattr__(judge, "write", write)
+    with pytest.raises(ValueError, match="more coherent"):
+        prepare_why(folder, ranking, judge, because=["coherence"], propose=2)
+    assert not asked
+    plan = prepare_why(folder, ranking, judge, propose=2)
+    assert len(asked) == 2
+    assert plan.asked[-1].words == "gives better examples"
+    assert all("Why {rivers} freeze" in text and sum(item["text"] in text for item in items) == 2 for text in asked)
 
 
 def test_what_cannot_be_asked_is_refused_before_anything_is(tmp_path):
@@ -278,14 +350,15 @@ def test_votes_with_written_reasons_are_read_and_compared(tmp_path):
     folder, path = tmp_path / "run", tmp_path / "votes.csv"
     ranking, _, _ = judged_run(folder)
     pairs = [(i, j) for i in range(24) for j in range(24) if i != j and (i + j) % 3 == 0]
-    rows = [(f"t{i}", f"t{j}", "first" if i < j else "second", "clearer") for i, j in pairs]
+    why = ["clearer", "better evidence; clearer"]
+    rows = [(f"t{i}", f"t{j}", "first" if i < j else "second", why[i % 2]) for i, j in pairs]
     with path.open("w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["first", "second", "winner", "reason"])
         table.writerows(rows)
     found = prepare_why(folder, ranking, votes=path).run()
     assert found.people is not None
-    assert list(found.stated) == ["clearer"]
+    assert found.stated == {"clearer": len(rows), "better evidence": sum(i % 2 for i, _ in pairs)}
     assert set(found.to_dict()["people"]["beside"][0]) >= {"reason", "judge", "people", "apart", "adjusted"}
     path.write_text("first,second,winner\nt0,unknown,first\n")
     with pytest.raises(ComparoError, match="unknown"):
@@ -341,6 +414,9 @@ def test_the_command_writes_table_files_and_page(tmp_path, run):
     ("flags", "place"),
     [
         (["--between", "A"], "--between"),
+        (["--between", "A", "--between", "A"], "--between"),
+        (["--between", "A", "--between", "Z", "--judge", "simulated/soft"], "A, B"),
+        (["--votes", "few.csv"], "few.csv"),
         (["--item", "nobody"], "nobody"),
         (["--because", "cites sources"], "--judge"),
         (["--judge", "simulated/soft", "--judge", "simulated/hard"], "--judge"),
@@ -349,9 +425,11 @@ def test_the_command_writes_table_files_and_page(tmp_path, run):
 def test_wrong_flags_are_named(tmp_path, run, flags, place):
     folder = tmp_path / "run"
     judged_run(folder, 8)
+    (tmp_path / "few.csv").write_text("first,second,winner\nt0,t1,first\nt1,t2,first\n")
     done = run(tmp_path, ["why", folder, *flags])
     assert done.returncode == 2
     assert place in done.stderr
+    assert not list(tmp_path.glob("run-why*"))  # nothing was asked
 
 
 def test_names_and_texts_on_the_page_are_escaped(tmp_path):

@@ -61,7 +61,7 @@ def why_command(
     --------
     `comparo why comparo-runs/20260301-120000-stories --judge openai/gpt-6-luna --because 'cites sources'`
     """
-    if between and len(between) != 2:
+    if between and not len(between) == len(set(between)) == 2:
         raise ValueError("--between names two groups: --between A --between B")
     if len(asked.judge or ()) > 1:
         raise ValueError("comparo why asks one judge; give one --judge")
@@ -118,7 +118,7 @@ def _print(found: Explanation, output: Format) -> None:
         print_text(f"\nWhy {visible(ahead)} is ahead of {visible(behind)}, in logits:\n")
         lines = zip(table["words"], table["part"], table["low"], table["high"], strict=True)
         told = [
-            [words, f"{part:+.2f}", "" if low != low else f"{low:+.2f} to {high:+.2f}"]
+            [words, "" if part != part else f"{part:+.2f}", "" if low != low else f"{low:+.2f} to {high:+.2f}"]
             for words, part, low, high in lines
         ]
         print_table(["reason", "part", "95% interval"], [*told[: SHOWN // 2], told[-1]])

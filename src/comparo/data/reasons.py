@@ -88,14 +88,6 @@ class Reason:
     def is_computed(self) -> bool:
         return self.compute is not None or callable(self.of_context)
 
-    def said(self, effect: float) -> str:
-        """The reason in the direction of its effect.
-
-        >>> reason_named("length").said(-0.3)
-        'shorter'
-        """
-        return self.words if effect >= 0 else self.against
-
 
 LIBRARY: tuple[Reason, ...] = (
     Reason("length", "longer", "shorter", lambda text: number_of("length", text)),
@@ -136,14 +128,6 @@ LIBRARY: tuple[Reason, ...] = (
     Reason("useful", "more useful in practice", "less useful in practice"),
     Reason("faithful", "more grounded in the context", "less grounded in the context", of_context=True),
 )  # fmt: skip
-
-
-def reason_named(name: str) -> Reason:
-    """The reason of the library with this name; a ValueError where there is none."""
-    found = {reason.name: reason for reason in LIBRARY}
-    if name not in found:
-        raise ValueError(f"there is no reason {name!r}; there are {', '.join(found)}")
-    return found[name]
 
 
 def computed_reasons(items: Items) -> dict[Reason, Array]:

@@ -219,14 +219,15 @@ class Why(Tabular):
         """Why one group of texts, such as a system, beats another: differences of its mean reasons times their weights.
 
         A row per reason with the difference in standard deviations, its part of the difference of scores in logits
-        and the interval; the last row is the rest that no reason explains.
+        and the interval; the last row is the rest that no reason explains, NaN where the ranking is not by the mixed
+        model: its scores have other units.
         """
         group, (a, b) = numbers_of_groups(self.ranking, (one, other))
         means = group_means(self.ranking.graph, group)[1]
         apart = means[a] - means[b]
         steps = apart @ self.values
         parts, errors = steps * self.beta, np.abs(steps) * np.sqrt(np.diag(self.covariance))
-        total = float(apart @ self.ranking.scores)
+        total = float("nan") if self.ranking.effects is None else float(apart @ self.ranking.scores)
         order = np.argsort(-np.round(np.abs(parts), 9), kind="stable")
         words = [self.reasons[k].words for k in order]
         reach = stdtrit(self.freedom, 0.975) * errors

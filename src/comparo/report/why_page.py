@@ -58,7 +58,7 @@ def _parts(found: Explanation) -> list[tuple[str, str, str]]:
     return [
         (
             row["words"],
-            signed(row["part"]),
+            "" if row["part"] != row["part"] else signed(row["part"]),
             "" if row["low"] != row["low"] else f"{signed(row['low'])} to {signed(row['high'])}",
         )
         for row in [*rows[:-1][:ROWS], rows[-1]]

@@ -24,7 +24,7 @@ from comparo.data.columns import look_up
 from comparo.data.comparisons import Comparisons
 from comparo.data.criteria_prompt import CriteriaPrompt, criteria_prompt
 from comparo.data.items import Items
-from comparo.data.prompts import Prompt
+from comparo.data.prompts import Prompt, criterion_prompt
 from comparo.data.reading import read_columns
 from comparo.data.reasons import Reason, clustered, computed_reasons, judged_reasons, own_reasons
 from comparo.data.wordings import DEFAULT_WORDING, WORDINGS
@@ -250,7 +250,7 @@ def prepare_why(
     library = judged_reasons(heading is not None)
     known = [reason.name for reason in library]
     own_reasons(because)  # which says what is wrong before proposals are paid
-    proposed = _proposed(judge, folder, items, kind, propose) if propose else []
+    proposed = _proposed(judge, folder, items, kind, heading, propose) if propose else []
     reasons = [*library, *own_reasons([*because, *proposed], known)]
     prompt = criteria_prompt({reason.name: reason.words for reason in reasons}, kind, heading, wording)
     task = _task(folder, items, prompt, judge, Budget.of(budget))
@@ -308,7 +308,7 @@ def _read_votes(path: str | Path, items: Items) -> tuple[Ranking, dict[str, int]
     try:
         check_enough(people)
     except ValueError as error:
-        raise ValueError(f"votes={str(path)!r}: {error}") from error
+        raise ValueError(f"{path}: {error}") from error
     if not Path(path).is_file():
         return people, {}
     table = read_columns(path, [REASON])
@@ -316,7 +316,7 @@ def _read_votes(path: str | Path, items: Items) -> tuple[Ranking, dict[str, int]
     return people, clustered(said)
 
 
-def _proposed(judge: Judge, folder: Path, items: Items, kind: str, count: int) -> list[str]:
+def _proposed(judge: Judge, folder: Path, items: Items, kind: str, heading: str | None, count: int) -> list[str]:
     """Reasons that a judge names for the most decisive pairs of a run, alike ones as one."""
     write = getattr(judge, "write", None)
     if write is None:
@@ -327,23 +327,22 @@ def _proposed(judge: Judge, folder: Path, items: Items, kind: str, count: int) -
     for one in order[: TRIES * count]:
         if len(said) == count:
             break
-        if (reason := _reason_in(write(_asking(one, items, kind), PROPOSING))) is not None:
+        if (reason := _reason_in(write(_asking(one, items, kind, heading), PROPOSING))) is not None:
             said.append(reason)
     found = list(clustered(said))
     logger.info("The judge proposes: %s", "; ".join(found) or "nothing that can be asked")
     return found
 
 
-def _asking(one: Judgement, items: Items, kind: str) -> str:
+def _asking(one: Judgement, items: Items, kind: str, heading: str | None) -> str:
     question = items.question(one.question.context, one.question.first, one.question.second)
     winner = "A" if one.p > 0.5 else "B"
-    template = "{kind} A:\n{first}\n\n{kind} B:\n{second}\n\n"
+    texts = Prompt(criterion_prompt("better", kind, heading).template.rpartition("\n\n")[0])
     ask = (
         f"{kind} {winner} was preferred. Name the one quality that most likely made it win, in two to six words that "
         f'complete the sentence "{kind} {winner} is more …" or "{kind} {winner} gives …". Write the words alone.'
     )
-    prompt = Prompt(template.replace("{kind}", kind.replace("{", "{{").replace("}", "}}")))
-    return prompt.text(question) + ask
+    return f"{texts.text(question)}\n\n{ask}"
 
 
 def _reason_in(reply: str) -> str | None:

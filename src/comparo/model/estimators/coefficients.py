@@ -74,7 +74,7 @@ class Evidence:
         cls, data: Comparisons, numbers: Array, groups: NDArray[np.integer] | None = None, limits: Limits = LIMITS
     ) -> Evidence:
         """The evidence of comparisons about `numbers` (n, R) and `groups` (n,), in the order of `Graph.build`."""
-        data = pooled(data)
+        data = _alike(pooled(data))
         graph = Graph.build(data)
         shared = Shared.of(graph, Design(groups=groups, features=numbers), limits.shared_entries)
         model: Choices | Soft
@@ -108,6 +108,15 @@ class Evidence:
         mean, covariance = mixture_moments(np.array(means), np.array(covariances), shares)
         freedom = self.graph.nodes - self.graph.components - float(np.mean(taken))
         return Coefficients(mean, covariance, np.array(unexplained), max(freedom, 1.0))
+
+
+def _alike(data: Comparisons) -> Comparisons:
+    """The comparisons with all answers as decisions where some judges decide and others give probabilities.
+
+    One noise does not fit both, and decisions as logits are as large as the largest of the others.
+    """
+    decides = {are_choices(data.take(data.judged_by == judge)) for judge in np.unique(data.judged_by)}
+    return replace(data, p=0.5 + 0.5 * np.sign(data.p - 0.5)) if len(decides) > 1 else data
 
 
 def _with_noise(variances: Variances) -> Variances:

@@ -328,6 +328,8 @@ def test_the_command_writes_table_files_and_page(tmp_path, run):
     with (tmp_path / "list.csv").open() as file:
         listed = {row["text"]: row["feedback"] for row in csv.DictReader(file)}
     assert listed == {row["item"]: row["sentence"] for row in rows}
+    run(tmp_path, ["fit", folder, "--grades", "A:50%, B", "--report", "list.html"])
+    assert (tmp_path / "list.html").read_text().count('<td class="remark">') == 24
     printed = run(tmp_path, ["why", folder, "--format", "json", "-q"])
     assert json.loads(printed.stdout)["reasons"] == stored["reasons"]
     table = run(tmp_path, ["why", folder, "--format", "csv", "-q"])

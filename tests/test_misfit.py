@@ -59,6 +59,26 @@ def test_answers_that_all_fit_have_no_misfit():
     assert not found["misfit"].any()
 
 
+def test_a_judge_who_gave_all_answers_is_not_named_by_a_rounding_error():
+    for seed in range(20):
+        found = misfit(quiet_fit(replace(voted(votes=20, seed=seed), judge=None, judges=None)), "judge")
+        assert found["infit"] == pytest.approx(1.0)
+        assert (found["misfit"].tolist(), found["surprise"].tolist()) == ([False], [0.0])
+
+
+def test_judges_who_decide_are_compared_with_those_who_decide():
+    rng, score = np.random.default_rng(4), dict(zip(NAMES, np.linspace(-3, 3, 20), strict=True))
+    pairs = [rng.choice(NAMES, 2, replace=False).tolist() for _ in range(120)]
+    noisy = [score[a] - score[b] + 0.3 * rng.normal() for a, b in pairs]
+    soft = [(*pair, 1 / (1 + np.exp(-d)), "soft") for pair, d in zip(pairs, noisy, strict=True)]
+    for careless in (0, 1):
+        rows = [*zip(*voted(careless).to_rows().values(), strict=True), *soft]
+        *columns, judge = zip(*rows, strict=True)
+        ranking = comparo.fit(Comparisons.from_columns(*columns, judge=judge), "poe-bt")
+        found = misfit(ranking, "judge")
+        assert found["judge"][found["misfit"]].tolist() == ["j0"][:careless]
+
+
 def test_ties_count_by_the_variance_that_the_model_gives_them():
     data = voted(votes=200, seed=1)
     rng = np.random.default_rng(0)
@@ -108,3 +128,19 @@ def test_honest_judges_are_rarely_named():
     named = [misfit(quiet_fit(voted(votes=30, seed=seed)), "judge")["misfit"] for seed in range(60)]
     assert np.mean(named) <= 0.05
     assert np.mean(np.any(named, axis=1)) <= 0.15
+
+
+@pytest.mark.statistical
+def test_a_line_up_is_one_answer_of_a_judge():
+    named, score = [], np.linspace(-2, 2, 20)
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        rows = []
+        for number in range(120):
+            shown = rng.permutation(20)[:4]
+            best = shown[np.argmax(score[shown] + rng.gumbel(size=4))]
+            rows.append({"items": "|".join(map(str, shown)), "best": str(best), "judge": f"j{number % 8}"})
+        found = misfit(quiet_fit(Comparisons.from_rows(rows)), "judge")
+        assert found["answers"].tolist() == [15] * 8
+        named.append(found["misfit"].any())
+    assert np.sum(named) <= 1

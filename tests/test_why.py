@@ -405,6 +405,8 @@ def test_the_command_writes_table_files_and_page(tmp_path, run):
         said = {tuple(row[name] for name in names): row["feedback"] for row in rows}
         listed = {tuple(row[{"item": "text"}.get(name, name)] for name in names): row for row in csv.DictReader(file)}
         assert {label: row["feedback"] for label, row in listed.items()} == said
+    run(tmp_path, ["fit", folder, "--grades", "A:50%, B", "--report", "list.html"])
+    assert (tmp_path / "list.html").read_text().count('<td class="remark">') == 24
     (folder / "why.json").write_text("{}")
     damaged = run(tmp_path, ["runs", "--report", folder])
     assert (damaged.returncode, "why.json" in damaged.stderr) == (1, True)

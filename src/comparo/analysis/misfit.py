@@ -9,11 +9,13 @@ answers because scores follow the answers that they are made from, the more so t
 
 Of decisions, W = e(1 − e) − P(tie)/4, and the limits come from answers that are drawn from the model. Of probabilities,
 the residual is that of their logits and W its mean square, for texts that of the same judge; then the limits come from
-residuals in random order.
+residuals in random order. So they do for decisions beside probabilities, in an order and with a W of their own, and for
+judges of line-ups, each of which is one answer.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -25,11 +27,12 @@ from comparo.ranking.criteria_ranking import expected_answers, in_logits
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import Columns
 from comparo.ranking.votes import find_voted
-from comparo.types import Array
+from comparo.types import Array, Mask
 
 UNLIKELY = 0.05  # the chance that any judge or text that fits is named, as far as the draws can show it (Bonferroni)
 DRAWS, ENTRIES, LEAST = 2000, 50_000_000, 5  # draws, drawn answers, and draws beyond a limit that determine it
 MOST = 20  # pairs of a list for adjudication: about an hour of reading
+ROUNDING = 1e-9  # of an infit
 TINY = 1e-300  # in place of a sum of 0, by which nothing can be divided
 CLIPPED = 1e-6  # a probability of 0 or 1 has no logit
 
@@ -66,26 +69,36 @@ def misfit(ranking: Ranking, by: Literal["judge", "item"], rng: np.random.Genera
     rng = np.random.default_rng(0) if rng is None else rng
     ranking = ranking.judged
     data, graph = ranking.comparisons, ranking.graph
-    rows = np.arange(len(data))
-    if by == "judge":
-        group, comparison, count = data.judged_by, rows, 1 if data.judges is None else len(data.judges)
+    judge, rows = data.judged_by, np.arange(len(data))
+    decides = np.bincount(judge, ~np.isin(data.p, (0.0, 0.5, 1.0)))[judge] == 0
+    square, variance = _residuals(ranking, by, decides)
+    if by == "item":
+        group, answer, count = np.concatenate([graph.first, graph.second]), np.tile(rows, 2), len(ranking)
     else:
-        group, comparison, count = np.concatenate([graph.first, graph.second]), np.tile(rows, 2), len(ranking)
-    among = csr_array((np.ones(len(group)), (group, comparison)), shape=(count, len(data)))
-    square, variance = _residuals(ranking, by)
-    if not data.hard:
-        square = square / variance  # which has the mean 1 for each judge, so that residuals may change places
-        variance = np.ones(len(data))
+        if data.lineup is not None:
+            number = data.lineup["answer"]
+            _, lead, whole = np.unique(np.where(number < 0, -1 - rows, number), return_index=True, return_inverse=True)
+            judge, decides = judge[lead], decides[lead]
+            square, variance = np.bincount(whole, square), np.bincount(whole, variance)
+        group, answer, count = judge, np.arange(len(judge)), 1 if data.judges is None else len(data.judges)
+    among = csr_array((np.ones(len(group)), (group, answer)), shape=(count, len(square)))
+    is_drawn = data.hard and (by == "item" or data.lineup is None)
+    if not is_drawn:
+        square = square / np.maximum(variance, TINY)  # so that residuals of one kind may change places
+        variance = np.ones(len(square))
     answers = np.bincount(group, minlength=count)
     total = np.maximum(np.asarray(among @ variance), TINY)
     found = (among @ square) / total * (np.sum(variance) / max(np.sum(square), TINY))  # 0 where all answers fit
-    drawn = _drawn(ranking, among, square, total, rng) * np.sum(variance)
+    parts = _simulated(ranking, len(square), rng) if is_drawn else _permuted(square, decides, rng)
+    drawn = np.concatenate(
+        [(among @ each) / total[:, None] / np.maximum(each.sum(axis=0), TINY) for each in parts], axis=1
+    ) * np.sum(variance)
     chance = max(UNLIKELY / count, LEAST / drawn.shape[1])
     limit = np.quantile(drawn, 1 - chance, axis=1)
-    spread = np.maximum(drawn.std(axis=1), 1e-9)
-    surprise = np.where(answers > 0, (found - drawn.mean(axis=1)) / spread, 0.0)
+    spread = drawn.std(axis=1)
+    surprise = np.where(spread > ROUNDING, (found - drawn.mean(axis=1)) / np.maximum(spread, ROUNDING), 0.0)
     columns: Columns = {"answers": answers, "infit": found, "limit": limit, "surprise": surprise}
-    columns["misfit"] = found > limit
+    columns["misfit"] = found > limit + ROUNDING  # a judge who gave all answers has an infit and a limit of 1
     if by == "judge":
         columns = {by: np.array([None], dtype=object) if data.judges is None else data.judges} | columns
     else:
@@ -96,36 +109,41 @@ def misfit(ranking: Ranking, by: Literal["judge", "item"], rng: np.random.Genera
     return {name: column[order] for name, column in columns.items()}
 
 
-def _residuals(ranking: Ranking, by: str) -> tuple[Array, Array]:
-    """The squared residual of each answer, and its variance by the model, each (K,)."""
+def _residuals(ranking: Ranking, by: str, decides: Mask) -> tuple[Array, Array]:
+    """The squared residual of each answer, and its variance by the model, each (K,); `decides` (K,): of decisions."""
     data, (expected, ties) = ranking.comparisons, expected_answers(ranking)
     if data.hard:
         return (data.p - expected) ** 2, np.maximum(expected * (1 - expected) - ties / 4, 0.0)
     p, e = (np.clip(values, CLIPPED, 1 - CLIPPED) for values in (data.p, expected))
     apart = np.log(p / (1 - p)) - np.log(e / (1 - e)) if in_logits(ranking) else p - e
-    square = apart**2
-    judge = np.zeros(len(data), np.int32) if by == "judge" else data.judged_by
-    mean = np.bincount(judge, square) / np.maximum(np.bincount(judge), 1)
-    return square, np.maximum(mean[judge], TINY)
+    square = np.where(decides, p - e, apart) ** 2
+    kind = decides.astype(np.int32) if by == "judge" else data.judged_by
+    mean = np.bincount(kind, square) / np.maximum(np.bincount(kind), 1)
+    return square, np.maximum(mean[kind], TINY)
 
 
-def _drawn(ranking: Ranking, among: csr_array, square: Array, total: Array, rng: np.random.Generator) -> Array:
-    """The infit of each row of `among` in draws, without the sum of all variances, (G, D)."""
-    data, size = ranking.comparisons, len(square)
-    draws = int(np.clip(ENTRIES // size, 10 * LEAST, DRAWS))
-    step = max(1, 4_000_000 // size)
-    expected, ties = expected_answers(ranking)
-    parts = []
-    for begin in range(0, draws, step):
-        shape = size, min(step, draws - begin)
-        if data.hard:
-            chance, won = rng.random(shape), (expected - ties / 2)[:, None]
-            answer = np.where(chance < won, 1.0, np.where(chance < won + ties[:, None], 0.5, 0.0))
-            squares = (answer - expected[:, None]) ** 2
-        else:
-            squares = rng.permuted(np.broadcast_to(square[:, None], shape), axis=0)
-        parts.append((among @ squares) / total[:, None] / np.maximum(squares.sum(axis=0), TINY))
-    return np.concatenate(parts, axis=1)
+def _parts(size: int) -> Iterator[tuple[int, int]]:
+    """The shapes (K, D) of draws of K answers, all of which would take too much memory at once."""
+    draws, step = int(np.clip(ENTRIES // size, 10 * LEAST, DRAWS)), max(1, 4_000_000 // size)
+    return ((size, min(step, draws - begin)) for begin in range(0, draws, step))
+
+
+def _simulated(ranking: Ranking, size: int, rng: np.random.Generator) -> Iterator[Array]:
+    """Squared residuals of decisions that are drawn from the model, (K, D)."""
+    expected, ties = (values[:, None] for values in expected_answers(ranking))
+    won = expected - ties / 2
+    for shape in _parts(size):
+        chance = rng.random(shape)
+        yield (np.where(chance < won, 1.0, np.where(chance < won + ties, 0.5, 0.0)) - expected) ** 2
+
+
+def _permuted(square: Array, decides: Mask, rng: np.random.Generator) -> Iterator[Array]:
+    """Squared residuals in random order, those of decisions and those of other answers apart, (K, D)."""
+    for shape in _parts(len(square)):
+        drawn = np.array(np.broadcast_to(square[:, None], shape))
+        for rows in (decides, ~decides):
+            drawn[rows] = rng.permuted(drawn[rows], axis=0)
+        yield drawn
 
 
 def disagreements(ranking: Ranking, votes: Comparisons, most: int = MOST) -> Columns:

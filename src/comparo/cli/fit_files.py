@@ -73,7 +73,9 @@ def read_anchors(path: Path, ranking: Ranking) -> dict[Any, float]:
         if math.isinf(score):
             raise table.error([row], name, f"{shown(value)} is not a number; correct it, or leave it empty")
         if len(known.get(key, ())) != 1:
-            problem = "is in several contexts; add a column context_id" if key in known else "is not in the comparisons"
+            problem = (
+                "is in several contexts; add a column context_id" if key in known else "is not compared; correct it"
+            )
             raise table.error([row], "id", f"{shown(item)} {problem}, or drop the row")
         if known[key][0] in found:
             raise table.error([row], "id", f"{shown(item)} stands there before; give each anchor one score")

@@ -40,8 +40,8 @@ class Grading:
     Grading(names=('A', 'B', 'C'), limits=(85.0, 70.0), is_shares=False, boundaries=())
     >>> Grading.of("A:10%, B:25%")
     Grading(names=('A', 'B', 'below B'), limits=(0.1, 0.35), is_shares=True, boundaries=())
-    >>> Grading.of("A>=ana, B>='7'").boundaries
-    ('ana', '7')
+    >>> Grading.of("A>=essay:1, B>='7'").boundaries
+    ('essay:1', '7')
     """
 
     names: tuple[str, ...]
@@ -59,7 +59,7 @@ class Grading:
         """The grades that are written so; the last name may stand alone, for the texts below all limits."""
         parts = [part.strip() for part in text.split(",")]
         last = parts.pop() if len(parts) > 1 and not re.search(">=|:", parts[-1]) else None
-        found = [re.fullmatch(r"(.*[^\s])\s*(>=|:)\s*([^%]*)(%?)", part) for part in parts]
+        found = [re.fullmatch(r"(.*?\S)\s*(>=|:(?!.*>=))\s*([^%]*)(%?)", part) for part in parts]
         matches = [match for match in found if match is not None]
         texts = [match[3].strip() for match in matches if match[2] == ">=" and not match[4] and _limit(match) is None]
         is_bounded = len(texts) == len(parts) and all(texts)

@@ -186,7 +186,7 @@ def predicted(why: Why, items: Items, votes: dict[str, np.ndarray], rows: np.nda
     ends = (zip(votes["context"][rows], votes[side][rows], strict=True) for side in ("first", "second"))
     first, second = (np.array([row[label] for label in side]) for side in ends)
     d = np.where(votes["winner"][rows] == "first", 1.0, -1.0) * (score[first] - score[second])
-    d = d / np.sqrt(1 + np.pi / 4 * why.unexplained * why.spread**2)
+    d = d / np.sqrt(1 + np.pi / 4 * why.unexplained * why.variance)
     return float(np.mean((d > 0) + 0.5 * (d == 0))), float(np.mean(np.logaddexp(0.0, -d)))
 
 

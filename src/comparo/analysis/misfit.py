@@ -79,7 +79,7 @@ def misfit(ranking: Ranking, by: Literal["judge", "item"], rng: np.random.Genera
             number = data.lineup["answer"]
             _, lead, whole = np.unique(np.where(number < 0, -1 - rows, number), return_index=True, return_inverse=True)
             judge, decides = judge[lead], decides[lead]
-            square, variance = np.bincount(whole, square), np.bincount(whole, variance)
+            square, variance = (np.asarray(np.bincount(whole, each), float) for each in (square, variance))
         group, answer, count = judge, np.arange(len(judge)), 1 if data.judges is None else len(data.judges)
     among = csr_array((np.ones(len(group)), (group, answer)), shape=(count, len(square)))
     is_drawn = data.hard and (by == "item" or data.lineup is None)

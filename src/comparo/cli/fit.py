@@ -250,13 +250,17 @@ def fit_command(
     told = () if ranking.people is None else (ranking.people.sentence,)
     if report is not None:
         from comparo.report.page import render, save_page
-        from comparo.report.record import Fitted, fitted_record
+        from comparo.report.record import Fitted, fitted_record, read_why
 
         again = Fitted(bias or ("joint" if estimates else None), fitted)
         record = fitted_record(ranking, again, _named(files), command_line(context))
-        record = replace(record, graded=scaled, feedback=_feedback(files))
+        folder = _folder(files)
+        record = replace(record, graded=scaled, why=None if folder is None else read_why(folder))
         is_list = report.suffix.lower() in LISTS
-        save_page(report, _class_list(scaled, record.feedback, report) if scaled and is_list else render(record))
+        save_page(
+            report,
+            _class_list(scaled, (record.why or {}).get("feedback"), report) if scaled and is_list else render(record),
+        )
         say(f"Report: {report}")
     for sentence in (*told, *tie_sentences(ranking.ties), *control_sentences(ranking.control)):
         say(sentence)
@@ -343,15 +347,7 @@ def _stored_anchors(files: list[Path]) -> dict[str, float]:
     return {str(key): value for folder in folders for key, value in stored_items(folder).anchors.items()}
 
 
-def _feedback(files: list[Path]) -> dict[tuple[str | None, str], str] | None:
-    """The remarks about texts that the run folder has; None without a folder."""
-    from comparo.report.record import read_feedback
-
-    folder = _folder(files)
-    return None if folder is None else read_feedback(folder)
-
-
-def _class_list(scaled: Scaled, feedback: Mapping[tuple[str | None, str], str] | None, path: Path) -> str | bytes:
+def _class_list(scaled: Scaled, feedback: Mapping[tuple[str, str], str] | None, path: Path) -> str | bytes:
     """The class list as the ending of `path` says."""
     columns = scaled.class_list(feedback)
     if path.suffix.lower() == ".csv":

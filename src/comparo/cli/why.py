@@ -53,7 +53,7 @@ def why_command(
     between : The names of two groups of texts, such as systems, given twice: why the first beats the second.
     item : The id of a text, or CONTEXT/ID: what would raise it most, with two pairs that show it.
     dry_run : Say calls, tokens and price, and ask nothing.
-    out : The folder of the calls. Default: beside RUN, named RUN-why.
+    out : The folder of the calls. Default: beside RUN, one for each set of reasons.
     output : How to print the reasons.
     quiet : Nothing on stderr but errors.
 
@@ -75,6 +75,8 @@ def why_command(
         propose=0 if dry_run else propose,
         budget=budget,
         votes=votes,
+        between=between or (),
+        item=item,
         out=out,
         notes={"command": command_line(context)},
     )
@@ -86,20 +88,19 @@ def why_command(
         return
     console = Console(stderr=True, quiet=quiet)
     found = complete(plan, console)
-    also: dict[str, Any] = {"between": between or (), "item": item}
-    found.write(run, **also)
-    _print(found, output, also)
+    found.write(run)
+    _print(found, output)
     console.print(visible(found.why.summary))
     if found.judge is None:
         console.print("Computed from the texts; --judge NAME asks about more reasons, and --dry-run says the price")
     elif words := cost_words(found.cached, found.calls, found.cost):
         console.print("; ".join(words))
-    console.print(f"Report: {write_why(run, found, record, **also)}; a sentence per text: {run / FEEDBACK}")
+    console.print(f"Report: {write_why(run, found, record)}; a sentence per text: {run / FEEDBACK}")
 
 
-def _print(found: Explanation, output: Format, also: dict[str, Any]) -> None:
+def _print(found: Explanation, output: Format) -> None:
     if output == "json":
-        print_text(json.dumps(found.to_dict(**also), ensure_ascii=False, default=str) + "\n")
+        print_text(json.dumps(found.to_dict(), ensure_ascii=False, default=str) + "\n")
         return
     if output == "csv":
         print_text(csv_text(found.why.to_columns()))
@@ -111,18 +112,18 @@ def _print(found: Explanation, output: Format, also: dict[str, Any]) -> None:
             ends = f"{one.beyond.effect:+.2f} ({one.beyond.low:+.2f} to {one.beyond.high:+.2f})"
             rows.append([one.words, _share(one.alone), _share(one.beyond), ends, one.verdict])
     print_table(header, rows)
-    if also["between"]:
-        one, other = also["between"]
-        table = found.why.between(one, other)
-        print_text(f"\nWhy {visible(one)} is ahead of {visible(other)}, in logits:\n")
+    if found.between:
+        ahead, behind = found.between
+        table = found.why.between(ahead, behind)
+        print_text(f"\nWhy {visible(ahead)} is ahead of {visible(behind)}, in logits:\n")
         lines = zip(table["words"], table["part"], table["low"], table["high"], strict=True)
         told = [
             [words, f"{part:+.2f}", "" if low != low else f"{low:+.2f} to {high:+.2f}"]
             for words, part, low, high in lines
         ]
         print_table(["reason", "part", "95% interval"], [*told[: SHOWN // 2], told[-1]])
-    if also["item"] is not None:
-        _print_advice(found.advice(found.node(also["item"])))
+    if found.advice is not None:
+        _print_advice(found.advice)
     if found.people is not None:
         print_text("\nWhat moves the judge and people, in standard deviations of their scores:\n")
         table = found.why.beside(found.people)

@@ -177,14 +177,14 @@ class Scaled(Tabular):
             columns |= {f"p_{name}": self.probability[:, place] for place, name in enumerate(self.grades)}
         return self.ranking.to_columns() | self.ranking.table(columns)
 
-    def class_list(self, feedback: Mapping[tuple[str | None, str], str] | None = None) -> Columns:
+    def class_list(self, feedback: Mapping[tuple[str, str], str] | None = None) -> Columns:
         """A table for a teacher, best first: text, grade and its probability, a near grade, score, interval and rank.
 
-        `feedback` has a remark by context, None where there is none, and id of a text.
+        `feedback` has a remark by the context and id of a text as they are written, "" for no context.
 
         >>> from comparo import fit
         >>> found = fit([("a", "b", 0.8), ("b", "c", 0.7)], "mixed").on_scale(grades="good:50%, fair")
-        >>> listed = found.class_list({(None, "a"): "Well argued."})
+        >>> listed = found.class_list({("", "a"): "Well argued."})
         >>> [(name, listed[name][0]) for name in ("text", "grade", "near", "feedback")]
         [('text', 'a'), ('grade', 'good'), ('near', ''), ('feedback', 'Well argued.')]
         """
@@ -198,11 +198,9 @@ class Scaled(Tabular):
             columns |= {"score": self.score, "low": self.low, "high": self.high}
         columns["rank"] = ranking.rank
         if feedback is not None:
-            labels = ranking.graph.labels(ranking.comparisons)
-            keys = [(None if context is None else str(context), str(item)) for context, item in labels]
-            columns["feedback"] = np.array(
-                [feedback.get(key, feedback.get((None, key[1]), "")) for key in keys], object
-            )
+            contexts = [""] * len(ranking) if ranking.context is None else ranking.context.tolist()
+            labels = zip(map(str, contexts), map(str, ranking.items.tolist()), strict=True)
+            columns["feedback"] = np.array([feedback.get(label, "") for label in labels], dtype=object)
         return ranking.table(columns)
 
     def to_json(self) -> str:

@@ -14,8 +14,8 @@ which do not attenuate β (Berkson's errors); what they leave out is unexplained
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from scipy.special import stdtr, stdtrit
 from comparo.model.estimators.coefficients import Coefficients, Evidence
 from comparo.ranking.grouping import group_means
 from comparo.ranking.tabular import Columns, Tabular, json_rows, plain
-from comparo.types import Array
+from comparo.types import Array, Index
 
 if TYPE_CHECKING:
     from comparo.ranking.ranking import Ranking
@@ -91,7 +91,8 @@ class Why(Tabular):
     reasons : What is found of each reason, those that explain most on their own first.
     unexplained, unexplained_low, unexplained_high : The share of the variance of scores that no reason explains.
     values : The reasons of each text, (n, R), centred in contexts with the variance 1, in the order of `reasons`.
-    beta, covariance : The coefficients of all reasons together, (R,) and (R, R).
+    beta, covariance, freedom : The coefficients of all reasons together, (R,) and (R, R), and their degrees of freedom.
+    variance : T, the variance of scores within contexts.
 
     Examples
     --------
@@ -113,6 +114,8 @@ class Why(Tabular):
     values: Array = field(repr=False)
     beta: Array = field(repr=False)
     covariance: Array = field(repr=False)
+    freedom: float
+    variance: float
 
     @property
     def matters(self) -> list[Found]:
@@ -123,8 +126,8 @@ class Why(Tabular):
     def summary(self) -> str:
         """The answer in a sentence."""
         own = self.matters or [one for one in self.reasons if one.verdict != "not shown"]
-        left = f"{self.unexplained:.0%} ({self.unexplained_low:.0%} to {self.unexplained_high:.0%})"
-        left = f"No reason explains {left} of the ranking."
+        ends = f"{self.unexplained_low:.0%} to {self.unexplained_high:.0%}"
+        left = f"{self.unexplained:.0%} ({ends}) of the ranking is unexplained."
         if not own:
             return f"No reason was shown to matter. {left}"
         said = [f"{one.words} ({one.alone.share:.0%})" for one in own[:NAMED]]
@@ -160,8 +163,12 @@ class Why(Tabular):
 
     @cached_property
     def parts(self) -> Array:
-        """β_r·x_ir, what each reason gives to each text in logits, (n, R)."""
-        return np.asarray(self.values * self.beta)
+        """x_ir times the effect of r, what each reason gives to each text in logits, (n, R).
+
+        The effects are those beyond the others, or on their own where no reason matters beyond the others.
+        """
+        effects = [one.beyond.effect if self.matters else one.alone.effect for one in self.reasons]
+        return np.asarray(self.values * np.array(effects))
 
     def gains(self, node: int) -> list[tuple[Found, float]]:
         """What a text would gain, in logits, with each reason as in the best quarter of its context; the most first."""
@@ -193,7 +200,8 @@ class Why(Tabular):
         return self.ranking.table(columns)
 
     def _feedback_of(self, node: int) -> dict[str, str]:
-        parts = sorted(((float(self.parts[node, k]), self.reasons[k]) for k in self._told), key=lambda one: -one[0])
+        own = ((float(self.parts[node, k]), self.reasons[k]) for k in self._told)
+        parts = sorted(own, key=lambda one: -round(one[0], 9))
         strong = [f"{one.words} ({part:+.2f})" for part, one in parts if part > 0][:TOLD]
         weak = [f"{one.words} ({part:+.2f})" for part, one in reversed(parts) if part < 0][:TOLD]
         gains = self.gains(node)
@@ -204,7 +212,7 @@ class Why(Tabular):
             "strongest": "; ".join(strong),
             "weakest": "; ".join(weak),
             "raise": rises,
-            "sentence": "; ".join(said) or "no reason was shown to matter",
+            "feedback": "; ".join(said) or "no reason was shown to matter",
         }
 
     def between(self, one: Hashable, other: Hashable) -> Columns:
@@ -213,21 +221,16 @@ class Why(Tabular):
         A row per reason with the difference in standard deviations, its part of the difference of scores in logits
         and the interval; the last row is the rest that no reason explains.
         """
-        if self.ranking.group is None:
-            raise ValueError("the ranking has no groups to compare; name a column by `group`, such as the system")
-        group, names = self.ranking.group
-        known = names.tolist()
-        for name in (one, other):
-            if name not in known:
-                raise ValueError(f"there is no group {name!r}; there are {', '.join(map(str, known[:10]))}")
+        group, (a, b) = numbers_of_groups(self.ranking, (one, other))
         means = group_means(self.ranking.graph, group)[1]
-        apart = means[known.index(one)] - means[known.index(other)]
+        apart = means[a] - means[b]
         steps = apart @ self.values
         parts, errors = steps * self.beta, np.abs(steps) * np.sqrt(np.diag(self.covariance))
         total = float(apart @ self.ranking.scores)
         order = np.argsort(-np.round(np.abs(parts), 9), kind="stable")
         words = [self.reasons[k].words for k in order]
-        low, high = parts - USUAL * errors, parts + USUAL * errors
+        reach = stdtrit(self.freedom, 0.975) * errors
+        low, high = parts - reach, parts + reach
         rest = total - float(np.sum(parts))
         return {
             "reason": np.array([*(self.reasons[k].name for k in order), "rest"], dtype=object),
@@ -246,29 +249,32 @@ class Why(Tabular):
         """
         theirs = {one.name: k for k, one in enumerate(other.reasons)}
         own = [k for k, one in enumerate(self.reasons) if one.name in theirs]
-        k, j = np.array(own), np.array([theirs[self.reasons[each].name] for each in own])
-        here, there = (why.beta[at] / why.spread for why, at in ((self, k), (other, j)))
-        errors = [np.sqrt(np.diag(why.covariance))[at] / why.spread for why, at in ((self, k), (other, j))]
-        apart, error = here - there, np.hypot(*errors)
-        p = 2 * stdtr(max(len(self.ranking) - 1, 1), -np.abs(apart) / error)
+        k, j = np.array(own, dtype=int), np.array([theirs[self.reasons[each].name] for each in own], dtype=int)
         columns: Columns = {"reason": np.array([self.reasons[each].name for each in own], dtype=object)}
-        for name, mean, own_error in (
-            ("judge", here, errors[0]),
-            ("people", there, errors[1]),
-            ("apart", apart, error),
-        ):
-            columns |= {name: mean, f"{name}_low": mean - USUAL * own_error, f"{name}_high": mean + USUAL * own_error}
-        return columns | {"adjusted": adjusted(p)}
+        sides = [
+            (why.beta[at] / np.sqrt(why.variance), np.diag(why.covariance)[at] / why.variance, why.freedom)
+            for why, at in ((self, k), (other, j))
+        ]
+        (here, one, _), (there, two, _) = sides
+        freedom = min(self.freedom, other.freedom)
+        sides.append((here - there, one + two, freedom))
+        for name, (mean, variance, own_freedom) in zip(("judge", "people", "apart"), sides, strict=True):
+            reach = stdtrit(own_freedom, 0.975) * np.sqrt(variance)
+            columns |= {name: mean, f"{name}_low": mean - reach, f"{name}_high": mean + reach}
+        return columns | {"adjusted": adjusted(2 * stdtr(freedom, -np.abs(here - there) / np.sqrt(one + two)))}
 
-    @property
-    def spread(self) -> float:
-        """√T, the standard deviation of the scores."""
-        explained = self.beta @ (self.values.T @ self.values / len(self.values)) @ self.beta
-        return float(np.sqrt(explained / max(1.0 - self.unexplained, 1e-9))) if self.unexplained < 1 else float("nan")
+
+def found_reasons(rows: Sequence[Mapping[str, Any]]) -> tuple[Found, ...]:
+    """The reasons from the rows of `Why.to_columns`, as JSON holds them."""
+    names = [each.name for each in fields(Estimate)]
+
+    def estimate(row: Mapping[str, Any], prefix: str) -> Estimate:
+        return Estimate(*(np.nan if row[prefix + name] is None else float(row[prefix + name]) for name in names))
+
+    return tuple(Found(row["reason"], row["words"], estimate(row, "alone_"), estimate(row, "")) for row in rows)
 
 
 VERDICTS = ("matters", "goes with others", "not shown")
-USUAL = 1.96  # standard errors from the estimate to an end of a 95% interval
 
 
 def explain(ranking: Ranking, numbers: Mapping[str, Array], words: Mapping[str, tuple[str, str]] | None = None) -> Why:
@@ -277,14 +283,13 @@ def explain(ranking: Ranking, numbers: Mapping[str, Array], words: Mapping[str, 
     `words` are a reason's words and those of its opposite.
     """
     judged, graph = ranking.judged, ranking.graph
+    check_enough(ranking)
     given = np.column_stack([np.asarray(column, dtype=np.float64) for column in numbers.values()])
     centred = graph.centre(given)
     scale = np.sqrt(np.mean(centred**2, axis=0))
     kept = np.flatnonzero(scale > 1e-9 * np.maximum(np.max(np.abs(given), axis=0), 1e-300))
     if not len(kept):
         raise ValueError("the texts of a context are alike in every reason; give reasons in which they differ")
-    if graph.nodes - graph.components < FEWEST:
-        raise ValueError(f"{graph.nodes} texts are too few to say why; rank at least {FEWEST + 1} in a context")
     names, values = [list(numbers)[k] for k in kept], centred[:, kept] / scale[kept]
     group = None if ranking.group is None else ranking.group[0]
     evidence = Evidence.of(judged.comparisons, values, group, judged.covariance.pattern.limits)
@@ -308,7 +313,26 @@ def explain(ranking: Ranking, numbers: Mapping[str, Array], words: Mapping[str, 
         found.append(Found(name, meant if effect >= 0 else against, own, other))
     order = np.argsort([-round(one.alone.share, 9) for one in found], kind="stable")
     coefficients = joint.mean[order], joint.covariance[np.ix_(order, order)]
-    return Why(judged, tuple(found[k] for k in order), *left, values[:, order], *coefficients)
+    reasons = tuple(found[k] for k in order)
+    return Why(judged, reasons, *left, values[:, order], *coefficients, joint.freedom, total)
+
+
+def check_enough(ranking: Ranking) -> None:
+    """Raise a ValueError where a ranking has too few texts to say why they win."""
+    nodes, components = ranking.graph.nodes, ranking.graph.components
+    if nodes - components < FEWEST:
+        raise ValueError(f"{nodes} texts are too few to say why; rank at least {FEWEST + 1} in a context")
+
+
+def numbers_of_groups(ranking: Ranking, names: Sequence[Hashable]) -> tuple[Index, list[int]]:
+    """The group of each candidate, (n,), and the numbers of the groups with these names; a ValueError without them."""
+    if ranking.group is None:
+        raise ValueError("the ranking has no groups to compare; name a column by `group`, such as the system")
+    group, known = ranking.group[0], [str(name) for name in ranking.group[1]]
+    for name in names:
+        if str(name) not in known:
+            raise ValueError(f"there is no group {name!r}; there are {', '.join(known[:10])}")
+    return group, [known.index(str(name)) for name in names]
 
 
 def _unexplained(joint: Coefficients, square: Array) -> tuple[float, float, float]:
@@ -319,8 +343,8 @@ def _unexplained(joint: Coefficients, square: Array) -> tuple[float, float, floa
     excess = float(np.sum(square * joint.covariance))
     rng = np.random.default_rng(0)  # the error of so many draws is below a rounded percent
     values, vectors = np.linalg.eigh(joint.covariance)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
-    drawn = joint.mean + rng.standard_normal((DRAWS, len(joint.mean))) @ root.T
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T  # symmetric: the signs of the vectors cancel
+    drawn = joint.mean + rng.standard_normal((DRAWS, len(joint.mean))) @ root
     explained = np.maximum(np.einsum("ij,jk,ik->i", drawn, square, drawn) - 2 * excess, 0.0)
     rest = joint.unexplained[rng.integers(len(joint.unexplained), size=DRAWS)]
     low, high = np.quantile(rest / (rest + explained), [0.025, 0.975])
@@ -346,12 +370,7 @@ def _estimates(effect: Array, variance: Array, freedom: float, free: Array, tota
 
 
 def adjusted(p: Array) -> Array:
-    """p (m,) adjusted for all of them: the least expected share of false discoveries at which each is one.
+    """p (m,) adjusted for all of them: the least expected share of false discoveries at which each is one."""
+    from scipy.stats import false_discovery_control  # whose import takes as long as all others together
 
-    >>> adjusted(np.array([0.01, 0.04, 0.03]))
-    array([0.03, 0.04, 0.04])
-    """
-    order, count = np.argsort(p, kind="stable"), len(p)
-    found = np.empty(count)
-    found[order] = np.minimum.accumulate((p[order] * count / np.arange(1, count + 1))[::-1])[::-1]
-    return np.minimum(found, 1.0)
+    return np.asarray(false_discovery_control(p))

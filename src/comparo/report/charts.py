@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from comparo.ranking.why import Estimate, Found
 from comparo.report.embed import label
 from comparo.report.measures import Outlook, convergence
 from comparo.report.record import Record
@@ -18,6 +19,7 @@ Chart = dict[str, Any]  # width and height of the picture, ticks of its axes x a
 WIDE, NARROW, HEIGHT = 640.0, 320.0, 260.0
 LEFT, RIGHT, TOP, BOTTOM = 44.0, 24.0, 10.0, 26.0  # room around the marks, for the numbers at the axes
 DRAWN = 2000  # points of a scatter
+BAR, LEAST = 200, 0.05  # the width of a bar of the widest interval, which stands for this share at least
 
 
 class Scale:
@@ -92,3 +94,13 @@ def convergence_chart(record: Record, ahead: Sequence[Outlook]) -> dict[str, Any
     known = [dict(line) for _, _, line in series]
     rows = [(f"{x:,}", [line.get(x) for line in known]) for x in sorted({x for line in known for x in line})]
     return {"convergence": line_chart(series), "curves": {"names": [name for _, name, _ in series], "rows": rows}}
+
+
+def reason_rows(reasons: Sequence[Found]) -> list[tuple[Found, tuple[float, ...], tuple[float, ...]]]:
+    """Each reason with its bars, alone and beyond the others: the ends of the interval around the end of the bar."""
+    widest = max([LEAST, *(one.share_high for each in reasons for one in (each.alone, each.beyond))])
+
+    def bar(one: Estimate) -> tuple[float, ...]:
+        return tuple(round(BAR * share / widest, 1) for share in (one.share_low, one.share, one.share_high))
+
+    return [(one, bar(one.alone), bar(one.beyond)) for one in reasons]

@@ -26,7 +26,7 @@ from comparo.ranking.tabular import rows_of
 from comparo.report.advice import Step, advice
 from comparo.report.bounds import pairs_in_order
 from comparo.report.cards import cards
-from comparo.report.charts import convergence_chart, scatter_chart
+from comparo.report.charts import convergence_chart, reason_rows, scatter_chart
 from comparo.report.data import ROOM, Columns, Room, Tables, View, page_data
 from comparo.report.embed import LONGEST, SENTENCE, excerpt, figure, in_hundred, label, presentable, signed, snippet
 from comparo.report.making import command, facts, injection_notes, prompt_of, question, score_meaning, settings
@@ -40,6 +40,7 @@ from comparo.run.voices import model_sentences
 
 HERE = Path(__file__).parent
 STATIC = 50  # lines of the ranking that are shown without JavaScript
+REASONS = 8  # why.html has all
 SURPRISES = 5  # answers
 MISFITS = 10  # texts whose answers fit least
 LISTED = 200  # contexts in the list of them
@@ -154,6 +155,8 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "special": [card for card in found if not card.main],
         "voices": who_judged(record),
         "audition": _auditioned(record.audition) if record.audition else None,
+        "why": None if record.why is None else label(record.why["summary"], SENTENCE),
+        "reasons": reason_rows(record.why["reasons"][:REASONS]) if record.why else [],
         "audits": probe_tables(Audit.of(record.configuration["audit"])) if "audit" in record.configuration else [],
         "growth": _growth(ranking),
         "graded": _graded(record),
@@ -356,7 +359,7 @@ def _graded(record: Record) -> dict[str, Any] | None:
     scaled = record.scaled
     if scaled is None:
         return None
-    columns = scaled.class_list(record.feedback)
+    columns = scaled.class_list((record.why or {}).get("feedback"))
     return {
         "columns": {name: column.tolist() for name, column in columns.items()},
         "rows": len(columns["text"]),

@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.documents import is_image
 from comparo.data.items import Items
 from comparo.data.prompts import Question
-from comparo.data.reading import read_columns
 from comparo.data.wordings import LABELS
 from comparo.errors import StoreError
 from comparo.judges import Judgement
@@ -26,6 +24,7 @@ from comparo.ranking.criteria_ranking import expected
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.ranks import places
 from comparo.ranking.scale import Scaled
+from comparo.ranking.why import found_reasons
 from comparo.report.embed import are_codes, label, snippet
 from comparo.rounding import merge_ties
 from comparo.run.criteria_run import criteria_of
@@ -36,8 +35,8 @@ from comparo.run.store import CHANGED, VOTES, read_configuration, read_judgement
 from comparo.run.voices import comparisons
 from comparo.types import Array, LongIndex
 
+WHY = "why.json"  # what `comparo why` found, in its run folder
 AUDITION = "audition.json"  # the result of an audition, in its run folder
-FEEDBACK = "feedback.csv", "why.csv"  # remarks about the texts, in a run folder: a teacher's own, else why's
 IMAGE = "(an image)"  # in place of the text of an image
 UNNAMED = "not named"  # the judge of comparisons without a column judge
 SCORES = 12  # columns of people's scores that are shown
@@ -80,7 +79,7 @@ class Record:
     Of all `judgements`, `compared` (K,) are the ranking's comparisons, in the same order. A candidate is a node of the
     ranking's graph: an item of a context. `fitting` fits other comparisons by the same method. `audition` is what
     `Audition.to_dict` returned, in the folder of an audition. `graded` are scores on a scale, and grades, where they
-    were asked for, and `feedback` the remarks that `read_feedback` finds.
+    were asked for, and `why` what `comparo why` stored in the folder.
     """
 
     configuration: Mapping[str, Any]
@@ -91,7 +90,7 @@ class Record:
     source: str | None = None
     audition: Mapping[str, Any] | None = None
     graded: Scaled | None = None
-    feedback: Mapping[tuple[str | None, str], str] | None = None
+    why: Mapping[str, Any] | None = None
 
     @cached_property
     def scaled(self) -> Scaled | None:
@@ -288,26 +287,20 @@ def read_record(folder: Path) -> Record:
     fitting = fitting_of(configuration, items, folder)
     found = json.loads((folder / AUDITION).read_text(encoding="utf-8")) if (folder / AUDITION).is_file() else None
     ranking = fitting.conclude(comparisons(judgements))
-    remarks = read_feedback(folder)
-    return Record(configuration, items, judgements, ranking, fitting, audition=found, feedback=remarks)
+    return Record(configuration, items, judgements, ranking, fitting, audition=found, why=read_why(folder))
 
 
-def read_feedback(folder: Path) -> dict[tuple[str | None, str], str] | None:
-    """The remark about each text (context, id) in feedback.csv of a run folder, else in why.csv; None without these.
-
-    Columns are id, feedback and, where there are contexts, context_id; or item, sentence and context, as of why.csv.
-    """
-    path = next((folder / name for name in FEEDBACK if (folder / name).is_file()), None)
-    if path is None:
+def read_why(folder: Path) -> dict[str, Any] | None:
+    """What `comparo why` stored in a run folder: summary, reasons and feedback per text; None where it did not run."""
+    path = folder / WHY
+    if not path.is_file():
         return None
-    roles = ("id", "item"), ("feedback", "sentence"), ("context_id", "context")
-    columns = read_columns(path, [*chain(*roles)], [*roles[0], *roles[2]]).columns
-    items, remarks, contexts = (next((columns[name] for name in names if name in columns), None) for names in roles)
-    if items is None or remarks is None:
-        missing = "id" if items is None else "feedback"
-        raise StoreError(f"{path} has no column {missing!r}; it needs id and feedback, or remove it")
-    of = [None] * len(items) if contexts is None else map(str, contexts)
-    return {(context, str(item)): str(remark) for context, item, remark in zip(of, items, remarks, strict=True)}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        feedback = {(str(row.get("context", "")), str(row["item"])): str(row["feedback"]) for row in found["feedback"]}
+        return {"summary": str(found["summary"]), "reasons": found_reasons(found["reasons"]), "feedback": feedback}
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{path} is damaged ({error!r}); remove it, and run comparo why again") from error
 
 
 def fitting_of(configuration: Mapping[str, Any], items: Items, folder: Path) -> Fitting:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from comparo.ranking.tabular import rows_of
-from comparo.ranking.why import DISCOVERY, Estimate
+from comparo.ranking.why import DISCOVERY
+from comparo.report.charts import reason_rows
 from comparo.report.embed import SENTENCE, excerpt, label, presentable, signed
 from comparo.report.making import prompt_of, question
 from comparo.report.page import filled, save_page
@@ -17,16 +17,11 @@ PAGE = "why.html"
 TEXT = 600  # characters of each text of a pair
 TEXTS = 500  # texts with feedback on the page; why.csv has all
 ROWS = 8  # reasons in the comparison of two groups
-WIDTH = 200  # of a bar that stands for the widest interval
 
 
-def write_why(
-    folder: Path, found: Explanation, record: Record, between: Sequence[str] = (), item: str | None = None
-) -> Path:
+def write_why(folder: Path, found: Explanation, record: Record) -> Path:
     """Write why.html to a run folder, and return its path."""
-    why = found.why
-    widest = max([0.05, *(one.share_high for each in why.reasons for one in (each.alone, each.beyond))])
-    advice = None if item is None else found.advice(found.node(item))
+    why, advice = found.why, found.advice
     feedback = rows_of(why.feedback(), TEXTS)
     page = filled(
         "why.html.j2",
@@ -34,10 +29,10 @@ def write_why(
         summary=label(why.summary, SENTENCE),
         question=label(question(prompt_of(presentable(record.configuration))), SENTENCE),
         facts=_facts(found),
-        rows=[(one, _bar(one.alone, widest), _bar(one.beyond, widest)) for one in why.reasons],
+        rows=reason_rows(why.reasons),
         unexplained=(why.unexplained, why.unexplained_low, why.unexplained_high),
-        between=[label(name) for name in between],
-        parts=_parts(found, between),
+        between=[label(name) for name in found.between],
+        parts=_parts(found),
         people=_people(found),
         stated=[(label(words), count) for words, count in (found.stated or {}).items()],
         advice=advice,
@@ -55,16 +50,11 @@ def _facts(found: Explanation) -> list[tuple[str, str]]:
     return facts + ([("Calls", f"{found.calls:,}")] if found.calls else [])
 
 
-def _bar(one: Estimate, widest: float) -> tuple[float, float, float]:
-    """The ends of the interval and of the bar, as coordinates."""
-    return tuple(round(WIDTH * share / widest, 1) for share in (one.share_low, one.share, one.share_high))  # type: ignore[return-value]
-
-
-def _parts(found: Explanation, between: Sequence[str]) -> list[tuple[str, str, str]]:
+def _parts(found: Explanation) -> list[tuple[str, str, str]]:
     """The reasons that count most between two groups, and the rest: words, part and interval."""
-    if not between:
+    if not found.between:
         return []
-    rows = rows_of(found.why.between(*between))
+    rows = rows_of(found.why.between(*found.between))
     return [
         (
             row["words"],

@@ -7,12 +7,14 @@ written to the run's folder: why.json, and why.csv with a row per text.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.criteria_prompt import CriteriaPrompt, criteria_prompt
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt
-from comparo.data.reading import READ, read_columns, split_ending
+from comparo.data.reading import read_columns
 from comparo.data.reasons import Reason, clustered, computed_reasons, judged_reasons, own_reasons
 from comparo.data.wordings import DEFAULT_WORDING, WORDINGS
 from comparo.data.writing import csv_text
@@ -34,7 +36,7 @@ from comparo.ranking.criteria_ranking import CriteriaRanking
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import json_rows
 from comparo.ranking.votes import find_voted
-from comparo.ranking.why import Why, explain
+from comparo.ranking.why import Why, check_enough, explain, numbers_of_groups
 from comparo.run.budget import Budget
 from comparo.run.files import write_text
 from comparo.run.plan import Plan, Storage, prepare
@@ -45,7 +47,7 @@ from comparo.run.task import DEFAULT_LEAST_MASS
 from comparo.run.voices import count_cached
 from comparo.types import Array, Index
 
-FILE, FEEDBACK = "why.json", "why.csv"  # in the run folder
+FEEDBACK = "why.csv"  # in the run folder
 REASON = "reason"  # the column of votes in which people say why
 PROPOSING = 60  # tokens of a reply that names a reason
 TRIES = 2  # proposals are asked about so many times as many pairs at most, as some replies name no reason
@@ -79,6 +81,8 @@ class Explanation:
     stated : Reasons that people wrote beside their votes, alike ones as one, with their number.
     judge : Who was asked about reasons; None where all are computed.
     calls, cached, cost : Answers about reasons, those from the cache, and dollars.
+    between : Two groups of texts, why the first beats the second; empty where nobody asked.
+    node : The candidate that is advised; None where nobody asked.
     """
 
     why: Why
@@ -89,21 +93,14 @@ class Explanation:
     calls: int = 0
     cached: int = 0
     cost: float = 0.0
+    between: Sequence[str] = ()
+    node: int | None = None
 
-    def node(self, name: str) -> int:
-        """The candidate of an id, or of context/id; a ValueError where there is none or several."""
-        ranking = self.why.ranking
-        contexts = [None] * len(ranking) if ranking.context is None else ranking.context.tolist()
-        labels = list(zip(contexts, ranking.items.tolist(), strict=True))
-        found = [k for k, (context, item) in enumerate(labels) if name in (str(item), f"{context}/{item}")]
-        if len(found) == 1:
-            return found[0]
-        example = "/".join(str(part) for part in labels[found[0] if found else 0] if part is not None)
-        problem = f"{len(found)} texts are named {name!r}" if found else f"there is no text {name!r}"
-        raise ValueError(f"item={name!r}: {problem}; name one, such as {example!r}")
-
-    def advice(self, node: int) -> dict[str, Any]:
-        """What would raise a text most, and two pairs that show it."""
+    @cached_property
+    def advice(self) -> dict[str, Any] | None:
+        """What would raise the text most, and two pairs that show it; None where nobody asked."""
+        if (node := self.node) is None:
+            return None
         ranking, gains = self.why.ranking, self.why.gains(node)
         if not gains or gains[0][1] <= 0:
             return {"item": ranking.items[node], "raise": None, "gain": 0.0, "pairs": []}
@@ -123,23 +120,23 @@ class Explanation:
     def _rows(self) -> Index:
         return _rows(self.items, self.why.ranking)
 
-    def to_dict(self, between: Sequence[str] = (), item: str | None = None) -> dict[str, Any]:
-        """All of it as values that JSON can hold, with the comparison of two groups and advice for a text if asked."""
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as values that JSON can hold."""
         found = self.why.to_dict()
         found |= {"judge": self.judge, "calls": self.calls, "cached": self.cached, "cost": self.cost}
-        if between:
-            found["between"] = {"groups": list(between), "rows": json_rows(self.why.between(*between))}
-        if item is not None:
-            found["advice"] = self.advice(self.node(item))
+        if self.between:
+            found["between"] = {"groups": list(self.between), "rows": json_rows(self.why.between(*self.between))}
+        if self.advice is not None:
+            found["advice"] = self.advice
         if self.people is not None:
             found["people"] = {"beside": json_rows(self.why.beside(self.people)), "summary": self.people.summary}
         if self.stated:
             found["stated"] = dict(self.stated)
         return found
 
-    def write(self, folder: Path, **asked: Any) -> None:
+    def write(self, folder: Path) -> None:
         """Write why.json and why.csv to a run folder."""
-        write_text(folder / FILE, json.dumps(self.to_dict(**asked), ensure_ascii=False, default=str) + "\n")
+        write_text(folder / "why.json", json.dumps(self.to_dict(), ensure_ascii=False, default=str) + "\n")
         write_text(folder / FEEDBACK, csv_text(self.why.feedback()))
 
 
@@ -152,8 +149,10 @@ class WhyPlan:
     items: Items
     asked: Sequence[Reason] = ()
     base: Plan | None = None
-    votes: Comparisons | None = None
+    people: Ranking | None = None
     stated: Mapping[str, int] | None = None
+    between: Sequence[str] = ()
+    node: int | None = None
 
     def run(self, watch: Watch = None) -> Explanation:
         """Ask about the reasons, and explain the ranking."""
@@ -173,12 +172,12 @@ class WhyPlan:
                 column = np.zeros(len(self.items))  # a text that was not asked about is as any other
                 column[_rows(self.items, ranking)] = ranking.scores
                 numbers[reason.name] = reason, column
-        people = None
-        if self.votes is not None:
-            votes = replace(self.votes, judges=None, judge=None)
-            people = _explained(quiet_fit(votes, "mixed"), self.items, numbers)
+        if not numbers:
+            raise ValueError("the texts of a context have the same numbers; name a `judge`, who is asked about reasons")
+        people = None if self.people is None else _explained(self.people, self.items, numbers)
         why = _explained(self.ranking, self.items, numbers)
-        return Explanation(why, self.items, people, self.stated, **facts)
+        asked: dict[str, Any] = {"between": self.between, "node": self.node}
+        return Explanation(why, self.items, people, self.stated, **facts, **asked)
 
 
 def _explained(ranking: Ranking, items: Items, numbers: Mapping[str, tuple[Reason, Array]]) -> Why:
@@ -202,6 +201,8 @@ def prepare_why(
     propose: int = 0,
     budget: str | int = "100%",
     votes: str | Path | None = None,
+    between: Sequence[str] = (),
+    item: str | None = None,
     out: str | Path | None = None,
     notes: Mapping[str, Any] | None = None,
 ) -> WhyPlan:
@@ -220,15 +221,23 @@ def prepare_why(
     budget
         How many of the run's questions are asked, in their order: 500, "5n", "50%", or "$2.50".
     votes
-        Comparisons by people about these texts; a column reason has what they wrote.
+        Comparisons by people about these texts; a column reason has what they wrote, several with ; between them.
+    between
+        The names of two groups of texts: why the first beats the second.
+    item
+        The id of a text, or context/id: what would raise it most.
     out, notes
         The folder of the calls, by default beside that of the run, and what is added to its run.json.
     """
     folder, items = Path(run), stored_items(Path(run))
     if judge is None and (because or propose):
         raise ValueError("reasons in words are asked of a judge; name one by `judge`, such as that of the run")
+    check_enough(ranking)
+    if between:
+        numbers_of_groups(ranking, between)
+    node = None if item is None else _node(ranking, item)
     people, stated = (None, None) if votes is None else _read_votes(votes, items)
-    plan = WhyPlan(folder, ranking, items, votes=people, stated=stated)
+    plan = WhyPlan(folder, ranking, items, people=people, stated=stated, between=between, node=node)
     if judge is None:
         return plan
     if not getattr(judge, "several", False):
@@ -240,13 +249,26 @@ def prepare_why(
     kind, heading, wording = _manner(configuration["identity"]["prompt"], configuration.get("wording"))
     library = judged_reasons(heading is not None)
     known = [reason.name for reason in library]
+    own_reasons(because)  # which says what is wrong before proposals are paid
     proposed = _proposed(judge, folder, items, kind, propose) if propose else []
-    own = own_reasons([*because, *proposed], known)
-    reasons = [*library, *own]
+    reasons = [*library, *own_reasons([*because, *proposed], known)]
     prompt = criteria_prompt({reason.name: reason.words for reason in reasons}, kind, heading, wording)
     task = _task(folder, items, prompt, judge, Budget.of(budget))
-    place = folder.with_name(f"{folder.name}-why") if out is None else Path(out)
+    # Other reasons are another question, whose answers have a folder of their own.
+    suffix = hashlib.sha256(json.dumps([judge.name, prompt.template]).encode()).hexdigest()[:6]
+    place = folder.with_name(f"{folder.name}-why-{suffix}") if out is None else Path(out)
     return replace(plan, asked=reasons, base=prepare(task, Storage(place, notes=dict(notes or {}))))
+
+
+def _node(ranking: Ranking, name: str) -> int:
+    """The candidate of an id, or of context/id; a ValueError where there is none or several."""
+    labels = ranking.graph.labels(ranking.comparisons)
+    found = [k for k, (context, item) in enumerate(labels) if name in (str(item), f"{context}/{item}")]
+    if len(found) == 1:
+        return found[0]
+    example = "/".join(str(part) for part in labels[found[0] if found else 0] if part is not None)
+    problem = f"{len(found)} texts are named {name!r}" if found else f"there is no text {name!r}"
+    raise ValueError(f"item={name!r}: {problem}; name one, such as {example!r}")
 
 
 def _manner(stored: Mapping[str, Any], wording: str | None) -> tuple[str, str | None, str]:
@@ -263,10 +285,11 @@ def _manner(stored: Mapping[str, Any], wording: str | None) -> tuple[str, str | 
 
 def _task(folder: Path, items: Items, prompt: CriteriaPrompt, judge: Judge, budget: Budget) -> ReasonTask:
     answered = [one for one in read_judgements(folder) if not one.failed]
-    asked = [one.question for one in answered if len(one.question.items) == 2]
-    if not asked:
+    # Of a line-up, texts in neighbouring slots are a pair.
+    slots = [(one.question.context, one.question.items) for one in answered]
+    keys = list(dict.fromkeys((context, *pair) for context, own in slots for pair in pairwise(own)))
+    if not keys:
         raise StoreError(f"{folder} holds no answers about pairs, so there is nothing to ask again; run it first")
-    keys = list(dict.fromkeys((one.context, one.first, one.second) for one in asked))
     most = {"": budget.number, "n": budget.number * len(items), "%": budget.number / 100 * len(keys)}
     pairs: dict[Any, list[Any]] = {context: [] for context in items.names}
     for context, *pair in keys[: math.ceil(most.get(budget.unit, len(keys)))]:
@@ -276,17 +299,21 @@ def _task(folder: Path, items: Items, prompt: CriteriaPrompt, judge: Judge, budg
     return ReasonTask(items, prompt, judge, budget, **how, least_mass=DEFAULT_LEAST_MASS, pairs=pairs)
 
 
-def _read_votes(path: str | Path, items: Items) -> tuple[Comparisons, dict[str, int]]:
-    """People's votes about the items, and the reasons that they wrote."""
+def _read_votes(path: str | Path, items: Items) -> tuple[Ranking, dict[str, int]]:
+    """The ranking by people's votes about the items, and the reasons that they wrote."""
     votes = Comparisons.of(path)
     labels = list(zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True))
     find_voted(votes, labels)
+    people = quiet_fit(replace(votes, judges=None, judge=None), "mixed")
+    try:
+        check_enough(people)
+    except ValueError as error:
+        raise ValueError(f"votes={str(path)!r}: {error}") from error
     if not Path(path).is_file():
-        return votes, {}
-    split_ending(Path(path), READ)
+        return people, {}
     table = read_columns(path, [REASON])
-    said = [str(text) for text in table.columns.get(REASON, ()) if text]
-    return votes, clustered(said)
+    said = [part.strip() for text in table.columns.get(REASON, ()) if text for part in str(text).split(";")]
+    return people, clustered(said)
 
 
 def _proposed(judge: Judge, folder: Path, items: Items, kind: str, count: int) -> list[str]:

@@ -460,3 +460,11 @@ def test_a_local_model_says_why_from_beginning_to_end(tmp_path, unpacked):
     proposing = prepare_why(folder, record.ranking, llama, propose=1, budget=2, out=tmp_path / "other")
     assert len(proposing.asked) >= len(judged_reasons(False))
     assert llama.write("Say hello.", 8).strip()
+
+
+def test_a_dry_run_counts_the_calls_for_proposals(tmp_path, run):
+    folder = tmp_path / "run"
+    judged_run(folder)
+    asked = ["why", folder, "--judge", "simulated/soft", "--dry-run"]
+    told = [run(tmp_path, [*asked, *more]).stdout for more in ([], ["--propose", "4"])]
+    assert "up to 8 calls" in told[1].replace(told[0], "")

@@ -16,7 +16,7 @@ from comparo.data.writing import csv_text
 from comparo.ranking.why import DISCOVERY, Estimate
 from comparo.report.record import read_record
 from comparo.report.why_page import write_why
-from comparo.run.why import FEEDBACK, Explanation, prepare_why
+from comparo.run.why import FEEDBACK, TRIES, Explanation, prepare_why
 
 SHOWN = 12  # reasons in the table, beside those that are found
 
@@ -85,6 +85,8 @@ def why_command(
             print_text("no calls: all reasons are computed from the texts; --judge asks about more\n")
         else:
             print_plan(plan.base)
+        if propose:
+            print_text(f"before these, up to {TRIES * propose} calls about two texts each, for reasons of its own\n")
         return
     console = Console(stderr=True, quiet=quiet)
     found = complete(plan, console)

@@ -603,3 +603,21 @@ def test_noise_that_swings_with_the_biases_settles(seed):
                     d = scores[context, first] - scores[context, second] + 0.3 * rng.standard_normal()
                     rows.append({"context": context, "first": first, "second": second, "p": expit(d)})
     assert quiet_fit(rows, "mixed", groups="items").converged
+
+
+def test_judges_that_decide_and_judges_that_say_how_sure_they_are_make_a_panel():
+    """One noise for both would take decisions for logits as large as the largest of the others."""
+    rng = np.random.default_rng(0)
+    truth, rows = 1.5 * rng.standard_normal(20), []
+    for judge in ("sure", "decides"):
+        for i, j in rng.integers(20, size=(160, 2)).tolist():
+            p = expit(truth[i] - truth[j] + 0.4 * rng.standard_normal())
+            if i != j:
+                said = float(p) if judge == "sure" else float(rng.random() < p)
+                rows.append({"first": i, "second": j, "p": said, "judge": judge})
+    found = fit(rows, "mixed")
+    assert found.method == "panel"
+    assert found.to_csv() == fit(rows, "panel").to_csv()
+    assert np.corrcoef(found.scores, truth[found.items.astype(int)])[0, 1] > 0.95
+    apart = [fit([row for row in rows if row["judge"] == judge], "mixed").method for judge in ("sure", "decides")]
+    assert apart == ["mixed", "mixed"]

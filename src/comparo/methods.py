@@ -18,10 +18,12 @@ from comparo.model.estimators.bradley_terry import PriorPairs, bradley_terry
 from comparo.model.estimators.mean_outcome import mean_outcome
 from comparo.model.estimators.mixed import mixed
 from comparo.model.estimators.panel import Panel, panel
+from comparo.model.estimators.panel_members import pooled
 from comparo.model.estimators.poe import Bias, Prior, Product, davidson, multiply
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.likelihoods.experts import Expert
 from comparo.model.likelihoods.gaussian import Gaussian
+from comparo.model.observations import mixes_kinds
 from comparo.model.posterior import Scored
 from comparo.model.tuning import LIMITS, WIDE, WIDER, Limits
 from comparo.ranking.consensus import check_validity, consensus
@@ -120,7 +122,8 @@ def fit(
         - "davidson": Bradley–Terry on decisions with ties, and a tie parameter ν for each judge (docs/fitting.md);
         - "bt": Bradley–Terry on decisions by maximum likelihood, Σ w·[y·d − log(1 + e^d)];
         - "mixed": scores, position biases and noise with variances estimated from the answers (docs/fitting.md), the
-          default of `comparo rank`: "poe-bt" with prior "estimated" and bias "joint";
+          default of `comparo rank`: "poe-bt" with prior "estimated" and bias "joint"; the same as "panel" where some
+          judges decide and others give probabilities, which have no noise in common;
         - "panel": the consensus of several judges, each with a scale, a taste, a position bias and noise of its own
           (docs/panel.md); with one judge the same as "mixed";
         - an expert of your own: any object with log_density, slope and curvature.
@@ -216,7 +219,9 @@ def fit(
     design = Design(is_biased=bias == "joint")
     group = None
     if prior == "estimated":
-        is_panel = method == "panel" and len(np.unique(comparisons.judged_by)) > 1
+        is_mixture = method == "mixed" and mixes_kinds(pooled(comparisons))
+        is_panel = is_mixture or (method == "panel" and len(np.unique(comparisons.judged_by)) > 1)
+        title = "panel" if is_mixture else title
         estimator = ESTIMATORS["panel" if is_panel else "mixed"]
         group, features_of = named_traits(comparisons, groups, features)
         design = replace(design, groups=None if group is None else group[0], features=features_of)

@@ -44,6 +44,7 @@ from comparo.data.writing import csv_text
 from comparo.methods import Method, quiet_fit
 from comparo.model.estimators.bradley_terry import PriorPairs
 from comparo.model.estimators.poe import Bias
+from comparo.model.observations import mixes_kinds
 from comparo.ranking.display import control_sentences, tie_sentences
 from comparo.ranking.grades import Grading
 from comparo.ranking.grouping import group_codes
@@ -336,6 +337,9 @@ def _usual(files: list[Path], comparisons: Comparisons, prior: str | None) -> Me
     judges = len(np.unique(comparisons.judged_by))
     if len(files) == 1 or judges == 1 or prior is not None:
         return "poe-bt"
+    if mixes_kinds(comparisons):
+        say(f"{judges} judges, of whom some decide and others give probabilities: method panel, which weighs each")
+        return "panel"
     say(
         f"{judges} judges: method mixed, with a position bias and ties of each; --method panel also estimates what "
         "each judge is worth, and --method poe-bt takes all answers as those of one judge; people's votes have a "

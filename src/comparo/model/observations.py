@@ -100,6 +100,19 @@ def are_choices(comparisons: Comparisons) -> bool:
     return votes_of(comparisons) is not None
 
 
+def mixes_kinds(comparisons: Comparisons) -> bool:
+    """Whether some judges decide, and others give probabilities.
+
+    One noise does not fit both, and decisions as logits are as large as the largest of the others.
+
+    >>> rows = [{"first": "a", "second": "b", "p": p, "judge": name} for name, p in (("ana", 1.0), ("bo", 0.7))]
+    >>> mixes_kinds(Comparisons.from_rows(rows))
+    True
+    """
+    judge = comparisons.judged_by
+    return len({are_choices(comparisons.take(judge == each)) for each in np.unique(judge)}) > 1
+
+
 def logits(p: Array) -> tuple[Array, NDArray[np.bool_]]:
     """logit p (K,), and which are saturated: 0 and 1 within rounding.
 

@@ -27,7 +27,7 @@ from comparo.model.inference.soft import Soft
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.linalg.graph import Graph
 from comparo.model.linalg.spectrum import Moments
-from comparo.model.observations import are_choices
+from comparo.model.observations import are_choices, mixes_kinds
 from comparo.model.posterior import mixture_moments
 from comparo.model.tuning import LIMITS, PULL, SUREST, Limits
 from comparo.types import Array
@@ -111,12 +111,8 @@ class Evidence:
 
 
 def _alike(data: Comparisons) -> Comparisons:
-    """The comparisons with all answers as decisions where some judges decide and others give probabilities.
-
-    One noise does not fit both, and decisions as logits are as large as the largest of the others.
-    """
-    decides = {are_choices(data.take(data.judged_by == judge)) for judge in np.unique(data.judged_by)}
-    return replace(data, p=0.5 + 0.5 * np.sign(data.p - 0.5)) if len(decides) > 1 else data
+    """The comparisons with all answers as decisions where some judges decide and others give probabilities."""
+    return replace(data, p=0.5 + 0.5 * np.sign(data.p - 0.5)) if mixes_kinds(data) else data
 
 
 def _with_noise(variances: Variances) -> Variances:

@@ -176,6 +176,7 @@ def test_a_judge_that_prefers_the_second_text_is_told_so():
     assert "first" not in found.sentence
 
 
+@pytest.mark.long
 def test_position_of_decisions_does_not_depend_on_how_decisive_the_variants_are():
     """The odds of the pairs whose winner changes with the order are exp(2γ)."""
     decisive = {one.name: 3.0 * (-1) ** k for k, one in enumerate(PROBES) if one.name not in (TWIN, RIVAL)}

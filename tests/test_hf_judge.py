@@ -272,6 +272,7 @@ def test_sharing_pays_where_it_saves_more_than_its_passes_cost():
     assert not batches.pays(questions=1, shared=100, kept=True)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # on a processor without bfloat16, torch takes a slower way
 def test_the_head_of_a_bfloat16_model_runs_in_float32(folder):
     questions = some_questions()

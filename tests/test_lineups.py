@@ -388,7 +388,7 @@ def test_a_replayed_run_is_the_same(tmp_path):
     assert again.scores == pytest.approx(whole.scores, abs=1e-9)
 
 
-@pytest.mark.parametrize("kind", ["soft", "hard"])
+@pytest.mark.parametrize("kind", one_short(["soft", "hard"]))
 def test_a_run_is_exported_reported_and_judged_again(kind, tmp_path):
     folder = tmp_path / "run"
     ranking = comparo.rank(TEXTS, "better", judge=simulated(kind), lineup=4, budget="1n", out=folder)

@@ -717,7 +717,7 @@ def test_the_organiser_sees_judges_agreement_and_the_ranking(texts, tmp_path, ru
         (member,) = [member for member in members if member["name"] == name]
         assert member["favours"] == favours(float(expit(-gamma)))
         cells = re.findall(r'<td class="n">(.*?)</td>', live.split(f"<bdi>{name}</bdi>")[1].split("</tr>")[0])
-        share, interval = cells[-1].removesuffix("</small>").split("<small>")
+        share, interval = cells[-2].removesuffix("</small>").split("<small>")
         assert share == f"{expit(-gamma):.0%}"
         assert member["favours_interval"] == interval or gamma > 0  # of the right side then
     assert dict(_making(record)["settings"])["method"].startswith("votes (")  # the estimator that was used

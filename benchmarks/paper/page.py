@@ -55,7 +55,7 @@ def write_study(
 
 def render(found: Mapping[str, Experiment], draws: int, command: str) -> str:
     """The page as text, from what was measured."""
-    templates = environment(HERE, is_html=False)
+    templates = environment(HERE).overlay(autoescape=False)
     templates.filters |= {
         "tenths": Entry,
         "entry": lambda values: entry(values) or NONE,

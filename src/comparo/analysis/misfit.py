@@ -30,7 +30,7 @@ from comparo.ranking.votes import find_voted
 from comparo.types import Array, Mask
 
 UNLIKELY = 0.05  # the chance that any judge or text that fits is named, as far as the draws can show it (Bonferroni)
-DRAWS, ENTRIES, LEAST = 2000, 50_000_000, 5  # draws, drawn answers, and draws beyond a limit that determine it
+DRAWS, ENTRIES, LEAST = 2000, 4_000_000, 5  # draws, drawn answers, and draws beyond a limit that determine it
 MOST = 20  # pairs of a list for adjudication: about an hour of reading
 ROUNDING = 1e-9  # of an infit
 TINY = 1e-300  # in place of a sum of 0, by which nothing can be divided
@@ -124,7 +124,7 @@ def _residuals(ranking: Ranking, by: str, decides: Mask) -> tuple[Array, Array]:
 
 def _parts(size: int) -> Iterator[tuple[int, int]]:
     """The shapes (K, D) of draws of K answers, all of which would take too much memory at once."""
-    draws, step = int(np.clip(ENTRIES // size, 10 * LEAST, DRAWS)), max(1, 4_000_000 // size)
+    draws, step = int(np.clip(ENTRIES // size, 10 * LEAST, DRAWS)), max(1, 500_000 // size)
     return ((size, min(step, draws - begin)) for begin in range(0, draws, step))
 
 

@@ -43,6 +43,7 @@ from comparo.data.joining import read_several
 from comparo.data.writing import csv_text
 from comparo.methods import Method, quiet_fit
 from comparo.model.estimators.bradley_terry import PriorPairs
+from comparo.model.estimators.panel_members import pooled
 from comparo.model.estimators.poe import Bias
 from comparo.model.observations import mixes_kinds
 from comparo.ranking.display import control_sentences, tie_sentences
@@ -337,7 +338,7 @@ def _usual(files: list[Path], comparisons: Comparisons, prior: str | None) -> Me
     judges = len(np.unique(comparisons.judged_by))
     if len(files) == 1 or judges == 1 or prior is not None:
         return "poe-bt"
-    if mixes_kinds(comparisons):
+    if mixes_kinds(pooled(comparisons)):
         say(f"{judges} judges, of whom some decide and others give probabilities: method panel, which weighs each")
         return "panel"
     say(

@@ -406,10 +406,10 @@ def saved(browser, folder, selector, name):
     browser.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)})
     browser.run("for (const details of document.querySelectorAll('details')) details.open = true")
     browser.driver.find_element("css selector", selector).click()  # as a person: a script may save ten files only
-    end = time.monotonic() + 30
-    while not (folder / name).exists() and time.monotonic() < end:
+    path, end = folder / name, time.monotonic() + 30
+    while not (path.exists() and path.stat().st_size) and time.monotonic() < end:  # Chromium reserves the name first
         time.sleep(0.05)
-    return (folder / name).read_text(encoding="utf-8-sig")
+    return path.read_text(encoding="utf-8-sig")
 
 
 @pytest.mark.long

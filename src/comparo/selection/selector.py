@@ -346,6 +346,6 @@ class Selector:
         graph, expert = Graph.build(comparisons), BradleyTerry()
         problem = Problem.of(Pattern(graph), expert, comparisons, np.full(graph.nodes, WIDE**-2))
         solution = problem.maximise(graph.centre(self._scores[graph.item]))
-        product = product_at(comparisons, graph, expert, WIDE, solution)
+        product = product_at(comparisons, graph, expert, solution)
         self._scores[graph.item] = product.scores
         return product.dispersion

@@ -67,16 +67,16 @@ def mixed(
         model: Choices | Soft = replace(choices, strength=0.0, is_narrow=is_narrow) if for_groups else choices
     else:
         model = Soft.of(comparisons, graph, expert, is_biased, limits)
-    model, variances, steps, converged = model.settle(shared)
+    model, variances, _, converged = model.settle(shared)
     peaks = None
     may_have_peaks = control is None and not for_groups
     if may_have_peaks and isinstance(model, Choices) and model.nu is None:
         peaks = find_peaks(model, variances, shared)
     if peaks is not None:
-        model, variances, steps = peaks.model, peaks.variances, steps + peaks.steps
+        model, variances = peaks.model, peaks.variances
     if isinstance(model, Choices) and "style" in shared.kinds and not for_groups:
-        model, variances, more, settled = with_style_inflation(model, variances, shared)
-        steps, converged = steps + more, converged and settled
+        model, variances, _, settled = with_style_inflation(model, variances, shared)
+        converged = converged and settled
     count = float(np.sum(model.observations.freedom)) if isinstance(model, Soft) else None
     scores, effects, solution, beta = _averaged(model.system, variances, shared, count, control)
     if peaks is not None:
@@ -88,11 +88,9 @@ def mixed(
         comparisons=comparisons,
         graph=graph,
         expert=expert,
-        prior=float(np.sqrt(effects.scores)),
         scores=graph.centre(scores),
         bias=bias,
         laplacian=solution.laplacian,
-        steps=steps,
         converged=converged,
         effects=replace(effects, bias=between, bias_error=error),
         held=None if control is None or shared.held is None else Held(control, *beta, np.mean(shared.held**2, axis=0)),

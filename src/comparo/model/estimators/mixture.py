@@ -53,7 +53,6 @@ class Peaks:
 
     model: Choices
     variances: Variances
-    steps: int
     gap: float
     error: float
     base: Array
@@ -102,8 +101,7 @@ def find_peaks(model: Choices, variances: Variances, shared: Shared) -> Peaks | 
     column = graph.centre(high.astype(float))
     base = second.gap * column + (gap - second.gap) * slope
     spread = gap**2 * float(np.mean(column**2))
-    steps = first.steps + second.steps
-    return Peaks(second.model, second.variances, steps, gap, error, base, slope, spread)
+    return Peaks(second.model, second.variances, gap, error, base, slope, spread)
 
 
 def _sorted(model: Choices, high: Bools, least: float) -> tuple[Bools, float, float]:
@@ -144,7 +142,6 @@ class _Settled:
 
     model: Choices
     variances: Variances
-    steps: int
     gap: float
     scores: Array
     height: float
@@ -156,14 +153,14 @@ def _settled(model: Choices, shared: Shared, graph: Graph, high: Bools, gap: flo
     pattern = model.pattern
     side = high[pattern.first].astype(float) - high[pattern.second]
     moved = replace(model, offset=gap * side, pull=model.pull - model.c * (gap * side - model.offset))
-    model, variances, steps, converged = moved.settle(shared)
+    model, variances, _, converged = moved.settle(shared)
     if not converged:
         return None
     solution, spread, between = solve(model.system, variances, shared)
     mean, variance = differences(solution, spread, between)
     scores = graph.centre(solution.x[: graph.nodes] + gap * high)
     slope = float(side @ model.gradient(mean))
-    return _Settled(model, variances, steps, gap, scores, model.evidence(variances.evidence, mean, variance), slope)
+    return _Settled(model, variances, gap, scores, model.evidence(variances.evidence, mean, variance), slope)
 
 
 def split(graph: Graph, scores: Array) -> tuple[Bools, float, float]:

@@ -28,9 +28,9 @@ from comparo.model.inference.choices import Choices
 from comparo.model.inference.ep import distance, settle
 from comparo.model.inference.newton import Solution
 from comparo.model.inference.random_effects import differences
-from comparo.model.linalg.determinant import log_det
 from comparo.model.linalg.graph import Graph
 from comparo.model.linalg.laplacian import Laplacian
+from comparo.model.linalg.spectrum import log_det
 from comparo.model.posterior import Posterior, mixture_moments
 from comparo.model.tuning import EQUAL, LIMITS, NARROWEST, SPREAD, SPREAD_ERROR, VARIES, WIDEST, Limits
 from comparo.types import Array, Index

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from comparo.analysis.confidence import expected_spearman, top_probability
-from comparo.analysis.evidence import SURE, log_evidence
+from comparo.analysis.sequential import SURE, log_evidence
 from comparo.data.comparisons import Comparisons
 from comparo.judges import Judgement
 from comparo.model.linalg.graph import Graph

@@ -65,7 +65,7 @@ class Placing(Selector):
         self, items: Sequence[Hashable], rng: np.random.Generator, *, contrast: Array | None = None, **options: Any
     ) -> None:
         super().__init__(items, contrast=contrast, **options)
-        code = look_up(list(items), self._items)
+        code = look_up(list(items), self._items).astype(np.int64)
         number = np.argsort(code, kind="stable")
         self._apart = None if contrast is None else contrast[np.ix_(number, number)]
         self._shuffled = code[rng.permutation(len(code))]  # the order in which equals are taken

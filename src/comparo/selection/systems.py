@@ -29,13 +29,11 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
 from comparo.data.prompts import Rest
 from comparo.ranking.leaderboard import Leaderboard
 from comparo.rounding import first_best
-from comparo.selection.designs import Orders
+from comparo.selection.designs import Orders, merge
 from comparo.selection.greedy import Information, differences
 from comparo.selection.lineups import in_slots
 from comparo.types import Array, LongIndex
@@ -97,9 +95,7 @@ class Systems:
         ends = [[self._code[self._groups[context][item]] for context, item in pair] for pair in texts]
         if len({text for pair in texts for text in pair}) <= self.count:
             return False
-        one, other = np.array(ends).T
-        graph = sparse.coo_array((np.ones(len(one)), (one, other)), shape=(self.count, self.count))
-        return bool(connected_components(graph, directed=False)[0] == 1)
+        return bool(merge(np.arange(self.count), np.array(ends)).max() == 0)
 
     def learn(self, board: Leaderboard) -> None:
         """For the goal "best-system": weigh the leader's differences by their remaining uncertainty."""

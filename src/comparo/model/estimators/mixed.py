@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from scipy.linalg import block_diag
 from scipy.special import ndtri, stdtrit
 
 from comparo.data.comparisons import Comparisons
@@ -147,9 +148,7 @@ def _averaged(
     if scatter.shape[1] > 1:
         spread = np.column_stack([spread, scatter])
         corner = np.eye(scatter.shape[1]) / (scatter.shape[1] * dispersion)
-        between = np.block(
-            [[between, np.zeros((len(theta), len(corner)))], [np.zeros((len(corner), len(theta))), corner]]
-        )
+        between = block_diag(between, corner)
     found = dict(zip(shared.kinds, (variances.shared * noise).tolist(), strict=True))
     inflation = 1.0 if system.inflation is None else float(np.mean(system.inflation))
     effects = Effects(dispersion, a * noise * inflation, noise, **found)

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import block_diag
 from scipy.special import expit, log_expit, logsumexp
 
 from comparo.model.design import Shared
@@ -64,8 +65,7 @@ class Peaks:
         column, corner = self.slope[:, None], np.full((1, 1), self.error**2 / effects.dispersion)
         if effects.spread is not None and effects.between is not None:
             column = np.column_stack([effects.spread, column])
-            size = len(effects.between)
-            corner = np.block([[effects.between, np.zeros((size, 1))], [np.zeros((1, size)), corner]])
+            corner = block_diag(effects.between, corner)
         total = effects.scores + self.spread
         return scores + self.base, replace(effects, scores=total, gap=self.gap, spread=column, between=corner)
 

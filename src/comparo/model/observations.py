@@ -56,11 +56,6 @@ class Observations:
     position_freedom: Array
 
     @property
-    def all_pairs(self) -> bool:
-        """Whether γ cancels in every observation."""
-        return bool(np.all(self.judge == self.sums.shape[1]))
-
-    @property
     def sum_variance(self) -> float:
         """The variance of half of a sum, as of weight 1: φ, and what the position does to single texts."""
         return (self.sum_square + 1e-3) / (self.sum_freedom + 1e-3)

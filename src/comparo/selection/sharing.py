@@ -32,7 +32,6 @@ from comparo.model.tuning import SPREAD
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.votes import expected_of
 from comparo.rounding import first_best
-from comparo.selection.designs import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
 from comparo.selection.selector import Selector
 from comparo.types import Array, Index, Seed, as_generator
 
@@ -148,12 +147,9 @@ def next_pairs(
     calls: int,
     asked: Comparisons | None = None,
     *,
-    strategy: Strategy | None = None,
-    orders: Orders = DEFAULT_ORDERS,
-    goal: str = DEFAULT_GOAL,
-    repeats: bool = False,
     contrast: Mapping[Any, Array | None] | None = None,
     seed: Seed = None,
+    **options: Any,
 ) -> dict[str, list[Any]]:
     """The next calls in every context.
 
@@ -162,8 +158,9 @@ def next_pairs(
     items : The labels of the items of each context; the only context may be None.
     calls : How many calls to choose in every context.
     asked : The comparisons made so far.
-    strategy, orders, goal, repeats, seed : As in `Selector`.
-    contrast : As `contrast.contrasts` returns it, by context.
+    contrast : As `text_features.contrasts` returns it, by context.
+    seed : A whole number or a generator.
+    options : Of each `Selector`: strategy, orders, goal and repeats.
 
     Returns
     -------
@@ -181,15 +178,8 @@ def next_pairs(
     rows: list[tuple[Any, Any, Any]] = []
     for (context, names), generator in zip(items.items(), as_generator(seed).spawn(len(items)), strict=True):
         try:
-            selector = Selector(
-                names,
-                strategy=strategy,
-                orders=orders,
-                goal=goal,
-                repeats=repeats,
-                contrast=None if contrast is None else contrast[context],
-                seed=generator,
-            )
+            own = None if contrast is None else contrast[context]
+            selector = Selector(names, contrast=own, seed=generator, **options)
             if context in parts:
                 selector.observe(parts[context])
             rows += [(*pair, context) for pair in selector.next(calls)]

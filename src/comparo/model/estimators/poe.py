@@ -292,17 +292,10 @@ TIE_CHANGE = 1e-6  # of log ν: far below its standard error
 TIE_STEPS = 50  # of log ν given the scores; Newton's method needs about five
 
 
-def davidson(
-    comparisons: Comparisons,
-    *,
-    prior: float | Literal["first"] = 10.0,
-    bias: Bias = "none",
-    is_scaled: bool = False,
-    limits: Limits = LIMITS,
-) -> Product:
+def davidson(comparisons: Comparisons, **options: Any) -> Product:
     """The product of Davidson's experts at its maximum, with ν by judge; p is 1, 0 or, for a tie, ½.
 
-    Arguments as for `comparo.model.estimators.poe.multiply`. Without ties it is the product of Bradley–Terry experts.
+    `options` are those of `multiply`. Without ties it is the product of Bradley–Terry experts.
 
     >>> rows = [("a", "b", 1.0), ("a", "b", 0.5), ("b", "a", 0.5), ("b", "a", 1.0)]
     >>> float(np.round(davidson(Comparisons.from_rows(rows)).expert.nu, 3))     # equals, half of whose answers are ties
@@ -311,11 +304,11 @@ def davidson(
     judge = comparisons.judged_by
     tied, asked = tie_totals(comparisons.p, comparisons.weights, judge, int(judge.max()) + 1)
     if not tied.any():
-        return multiply(comparisons, BradleyTerry(), prior=prior, bias=bias, is_scaled=is_scaled, limits=limits)
+        return multiply(comparisons, BradleyTerry(), **options)
 
     def solved(nu: Array, _: int) -> tuple[Array, tuple[Product, Array], float]:
         expert = Davidson(float(nu[0]) if len(nu) == 1 else nu[judge])
-        product = multiply(comparisons, expert, prior=prior, bias=bias, is_scaled=is_scaled, limits=limits)
+        product = multiply(comparisons, expert, **options)
         new, d = nu, product.differences(slice(None))
         for _ in range(TIE_STEPS):
             last, new = new, next_parameters(new, tied, answer_moments(d, new[judge])[2], comparisons.weights, judge)

@@ -116,10 +116,7 @@ class Graph:
         """`values` (n,) or (n, q) minus their mean in each component."""
         if self.components == 1:
             return np.asarray(values - np.mean(values, axis=0))
-        starts = np.flatnonzero(np.diff(self.component, prepend=-1))
-        sums = np.add.reduceat(values, starts, axis=0)
-        means = sums / np.diff(starts, append=self.nodes).reshape(-1, *[1] * (values.ndim - 1))
-        return values - means[self.component]
+        return self.balance(values, np.ones(self.nodes))
 
     def balance(self, values: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray[np.float64]:
         """`values` (n,) or (n, q) minus a multiple of `weight` (n,) in each component that makes their sum 0."""

@@ -185,8 +185,10 @@ def next_pairs(
             rows += [(*pair, context) for pair in selector.next(calls)]
         except ValueError as error:
             raise error if context is None else ValueError(f"context {context!r}: {error}") from error
-    names = ["first", "second"] if list(items) == [None] else ["first", "second", "context"]
-    return {name: [row[column] for row in rows] for column, name in enumerate(names)}
+    columns = {name: [row[place] for row in rows] for place, name in enumerate(("first", "second", "context"))}
+    if list(items) == [None]:
+        del columns["context"]
+    return columns
 
 
 def _by_context(asked: Comparisons, items: Mapping[Any, Sequence[Hashable]]) -> dict[Any, Comparisons]:

@@ -109,7 +109,7 @@ def _averaged(
     covariance is that of a normal distribution with the same central 95% as Student's t, with the degrees of freedom
     of the residuals. The means of groups have their own (`Predicted.freedom`), beside those of all observations.
     """
-    n, kind = system.nodes, shared.kind
+    n = system.nodes
     held = np.zeros((n, 0)) if shared.held is None else shared.held
     scores, noises, sizes, coefficients = [], [], [], []
     spectrum = variances.spectrum
@@ -161,8 +161,6 @@ def _averaged(
             system.pattern.graph, shared.columns, shared.is_group, variances, system, pairs, float(widening) ** 2
         )
         effects = replace(effects, predicted=replace(predicted, held=held, control=control))
-    if "groups" in shared.kinds:
-        effects = replace(effects, means=theta[kind == shared.kinds.index("groups")])
     return mean, effects, solution, (beta, errors)
 
 

@@ -144,8 +144,7 @@ class Selector:
             raise ValueError(f"strategy is one of {', '.join(map(repr, get_args(Strategy)))}, not {strategy!r}")
         if orders not in get_args(Orders):
             raise ValueError(f"orders is 'one' or 'both', not {orders!r}")
-        if len(items) < 2:
-            raise ValueError(f"there is nothing to compare: {len(items)} items; give at least two")
+        check_number(len(items), 0)
         self.strategy = strategy
         self.calls = 2 if orders == "both" else 1
         self.top = top_of(goal, len(items), strategy)

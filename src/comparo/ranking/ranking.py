@@ -17,7 +17,7 @@ from comparo.data.items import Items
 from comparo.data.reasons import LIBRARY, computed_reasons
 from comparo.data.sanitize import visible
 from comparo.data.wordings import LETTERS
-from comparo.model.likelihoods.experts import is_logit
+from comparo.model.likelihoods import is_logit
 from comparo.ranking.display import (
     consensus_sentence,
     control_columns,

@@ -183,13 +183,13 @@ def linked(draws: int) -> None:
                 moved = score.copy()
                 moved[both[0]] += 20
                 other = decided(second, moved, votes, rng)
-                found, drifted = (
+                ranking, shifted = (
                     link(*map(Comparisons.from_rows, (rows, old, old + rows)), fit, has_groups=method == "mixed")
                     for rows in (new, other)
                 )
-                ranking = found.ranking
                 truth = SHARP * (score - score[:50].mean())[ranking.items] / 10
                 held, is_new = (ranking.low <= truth) & (truth <= ranking.high), ranking.items >= 50
+                found, drifted = ranking.grown.link, shifted.grown.link
                 place = drifted.common["item"].tolist().index(both[0])
                 width = np.median((ranking.high - ranking.low)[is_new])
                 alarms = found.common["drifted"].any(), drifted.common["drifted"][place]

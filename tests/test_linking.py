@@ -33,7 +33,7 @@ def linked(old, new, method="poe-bt"):
 
 def test_scores_are_those_of_the_joint_fit_with_the_mean_of_the_other_run_at_zero():
     old, new = halves(6)
-    found, joint = linked(old, new).ranking, comparo.fit(old + new, "poe-bt")
+    found, joint = linked(old, new), comparo.fit(old + new, "poe-bt")
     is_old = found.items < 15
     assert np.mean(found.scores[is_old]) == pytest.approx(0.0, abs=1e-9)
     assert found.scores - joint.scores == pytest.approx(np.full(30, found.scores[0] - joint.scores[0]))
@@ -42,7 +42,7 @@ def test_scores_are_those_of_the_joint_fit_with_the_mean_of_the_other_run_at_zer
 
 @pytest.mark.parametrize("method", ["poe-bt", "mixed"])
 def test_standard_errors_are_those_of_differences_from_the_mean_of_the_other_run(method):
-    found = linked(*halves(6), method).ranking
+    found = linked(*halves(6), method)
     (_, block), *_ = components(found.covariance.around)
     away = np.eye(30) - np.where(found.items < 15, 1 / 15, 0.0)
     assert found.std**2 == pytest.approx(np.diagonal(away @ block @ away.T))
@@ -52,7 +52,7 @@ def test_standard_errors_are_those_of_differences_from_the_mean_of_the_other_run
 
 def test_drift_is_what_leaving_a_text_out_of_the_link_shows():
     old, new = halves(6)
-    found, one, other = linked(old, new), comparo.fit(new, "poe-bt"), comparo.fit(old, "poe-bt")
+    found, one, other = linked(old, new).grown.link, comparo.fit(new, "poe-bt"), comparo.fit(old, "poe-bt")
     nodes = [[list(each.items).index(k) for k in range(6)] for each in (one, other)]
     (_, a), (_, b) = (next(components(each.covariance)) for each in (one, other))
     omega = a[np.ix_(nodes[0], nodes[0])] + b[np.ix_(nodes[1], nodes[1])]
@@ -70,7 +70,7 @@ def test_drift_is_what_leaving_a_text_out_of_the_link_shows():
 
 
 def test_a_common_text_that_moved_is_named_and_others_are_not():
-    still, moved = linked(*halves(8, 80)), linked(*halves(8, 80, moved=-25.0))
+    still, moved = (linked(*halves(8, 80, moved=by)).grown.link for by in (0.0, -25.0))
     assert not still.common["drifted"].any()
     assert not still.notes
     assert moved.common["item"][moved.common["drifted"]].tolist() == [0]
@@ -78,10 +78,10 @@ def test_a_common_text_that_moved_is_named_and_others_are_not():
 
 
 def test_few_common_texts_say_so_and_none_are_refused():
-    few = linked(*halves(2))
+    few = linked(*halves(2)).grown.link
     assert np.isnan(few.common["z"]).all()
     assert len(few.notes) == 1
-    with pytest.raises(comparo.ComparisonsError, match="--out"):
+    with pytest.raises(comparo.ComparisonsError, match="--link"):
         linked(*halves(0))
 
 
@@ -99,13 +99,13 @@ def test_the_command_links_a_run_to_another(run, tmp_path):
     document = json.loads(run(tmp_path, [*asked, "--format", "json"]).stdout)
     found = linked(*halves(6))
     assert {row["item"]: row["score"] for row in document["ranking"]} == pytest.approx(
-        {f"t{item}": score for item, score in zip(found.ranking.items, found.ranking.scores, strict=True)}
+        {f"t{item}": score for item, score in zip(found.items, found.scores, strict=True)}
     )
-    assert document["link"]["error"] == pytest.approx(found.error)
+    assert document["link"]["error"] == pytest.approx(found.grown.link.error)
     assert {row["item"] for row in document["link"]["common"]} == {f"t{k}" for k in range(6)}
     graded = [*asked, "--anchors", "anchors.csv", "--grades", "A>=65, B>=50, C", "--report", "list.csv"]
     said = run(tmp_path, graded)
-    assert "6 common texts" in said.stderr
+    assert "6 common texts" in said.stdout
     rows = list(csv.DictReader(io.StringIO((tmp_path / "list.csv").read_text())))
     assert len(rows) == 30
     assert {*rows[0]} == {"text", "grade", "probability", "near", "score", "low", "high", "rank"}
@@ -126,7 +126,7 @@ def test_texts_are_common_whether_their_ids_are_numbers_or_text_and_all_answers_
     asked = ["fit", "this.jsonl", "--link", "last.csv", "--method", "poe-bt", "--format", "json"]
     document = json.loads(run(tmp_path, asked).stdout)
     assert {row["item"] for row in document["link"]["common"]} == {str(k) for k in range(6)}
-    found = linked(old, again).ranking
+    found = linked(old, again)
     assert {row["item"]: row["score"] for row in document["ranking"]} == pytest.approx(
         {str(item): score for item, score in zip(found.items, found.scores, strict=True)}
     )
@@ -141,7 +141,7 @@ def test_linked_scores_are_covered(common):
         score = rng.choice(easiness, 100, replace=False)
         second = np.concatenate([rng.choice(50, common, replace=False), np.arange(50, 100)])
         old, new = (benchmark.decided(nodes, score, 20, rng) for nodes in (np.arange(50), second))
-        ranking = linked(old, new).ranking
+        ranking = linked(old, new)
         truth = benchmark.SHARP * (score - score[:50].mean())[ranking.items] / 10
         held.append(np.mean(((ranking.low <= truth) & (truth <= ranking.high))[ranking.items >= 50]))
     assert 0.93 <= np.mean(held) <= 0.97

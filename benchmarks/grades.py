@@ -3,6 +3,7 @@
     python -m benchmarks.grades                          # docs/measurements/grades.md
     python -m benchmarks.grades --draws 20               # a first look
     python -m benchmarks.grades --part link --draws 100  # two halves linked by common texts
+    python -m benchmarks.grades --part cross --draws 50  # two halves linked by pairs that comparo chooses
     python -m benchmarks.grades --part boundary          # grades by boundary texts
     python -m benchmarks.grades --part misfit            # careless judges among honest ones
 
@@ -19,16 +20,19 @@ from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from comparo.analysis.misfit import misfit
 from comparo.data.comparisons import Comparisons
+from comparo.judges.simulated import Simulated
 from comparo.methods import quiet_fit
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.scale import Scaled
 from comparo.ranking.votes import rank_votes
 from comparo.run.linking import link
+from comparo.run.rank import rank
 from comparo.types import Array
 
 CLEAR = Path(__file__).parents[2] / "shared" / "data" / "clear.jsonl.gz"
@@ -200,6 +204,41 @@ def linked(draws: int) -> None:
             print(f"| {method} | {kind} | {votes} | {common} | {shown} |", flush=True)
 
 
+def crossed(draws: int) -> None:
+    """Two halves of 50 texts each by a simulated judge: the second is linked to the first by pairs of both."""
+    with gzip.open(CLEAR, "rt") as file:
+        texts = [json.loads(line)["text"] for line in file]
+    all_scores = easiness()
+    print(
+        "| answers | second half | calls per text | pairs of both | new covered | old covered | width | false alarms |"
+    )
+    print("| --- " * 8 + "|")
+    for answers, is_better, calls in product(("hard", "soft"), (False, True), (10, 30)):
+        rng, rows = np.random.default_rng([calls, is_better]), []
+        for seed in range(draws):
+            chosen = rng.choice(len(texts), 100, replace=False)
+            if is_better:
+                chosen = chosen[np.argsort(all_scores[chosen] + 10 * rng.normal(size=100))]
+            score = SHARP * all_scores[chosen] / 10
+            noise = 0.0 if answers == "hard" else 1.0
+            judge = Simulated(answers, dict(enumerate(score.tolist())), noise=noise, seed=seed)
+            items = [{"id": k, "text": texts[place]} for k, place in enumerate(chosen)]
+            how = {"judge": judge, "budget": f"{calls}n", "seed": seed}
+            with TemporaryDirectory() as folder:
+                rank(items[:50], "easier", out=f"{folder}/first", **how)
+                ranking = rank(items[50:], "easier", link=f"{folder}/first", **how)
+            truth, is_new = (score - score[:50].mean())[ranking.items.astype(int)], ranking.grown.new
+            held = (ranking.low <= truth) & (truth <= ranking.high)
+            data = ranking.comparisons
+            across = np.sum((data.items[data.first] < 50) != (data.items[data.second] < 50)) / 2
+            width = np.median((ranking.high - ranking.low)[is_new])
+            alarms = ranking.grown.link.common["drifted"].any()
+            rows.append((across, held[is_new].mean(), held[~is_new].mean(), width, alarms))
+        across, new, old, width, alarms = np.mean(rows, axis=0)
+        cells = f"{calls} | {across:.0f} | {new:.1%} | {old:.1%} | {width:.2f} | {alarms:.0%}"
+        print(f"| {answers} | {'better' if is_better else 'alike'} | {cells} |", flush=True)
+
+
 def bounded(draws: int) -> None:
     """Probabilities of grades by three boundary texts, drawn from the best, the middle and the last 30 of 100."""
     rng, score, found = np.random.default_rng(2), easiness(), []
@@ -246,7 +285,7 @@ def careless(draws: int) -> None:
         print(f"| {name} | {cells} |", flush=True)
 
 
-PARTS = {"anchors": main, "link": linked, "boundary": bounded, "misfit": careless}
+PARTS = {"anchors": main, "link": linked, "cross": crossed, "boundary": bounded, "misfit": careless}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)

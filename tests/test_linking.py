@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import re
+import shutil
 from functools import partial
 
 import numpy as np
@@ -11,9 +13,15 @@ import pytest
 import comparo
 from benchmarks import grades as benchmark
 from comparo.data.comparisons import Comparisons
+from comparo.errors import WrongFolderError
+from comparo.judges.simulated import Simulated
 from comparo.methods import quiet_fit
 from comparo.ranking.ranks import components
+from comparo.report.page import render
+from comparo.report.record import read_record
+from comparo.run.folders import list_runs
 from comparo.run.linking import link
+from comparo.run.store import read_judgements
 
 SCORE = np.linspace(-15, 15, 30)[np.random.default_rng(3).permutation(30)]
 
@@ -130,6 +138,143 @@ def test_texts_are_common_whether_their_ids_are_numbers_or_text_and_all_answers_
     assert {row["item"]: row["score"] for row in document["ranking"]} == pytest.approx(
         {str(item): score for item, score in zip(found.items, found.scores, strict=True)}
     )
+
+
+QUALITY = {f"t{k}": float(value) for k, value in enumerate(np.random.default_rng(5).normal(size=20))}
+TEXTS = {name: f"A story about {name}, {'long ' * k}." for k, name in enumerate(QUALITY)}
+FIRST, SECOND = ({name: TEXTS[name] for name in part} for part in (list(TEXTS)[:12], list(TEXTS)[12:]))
+JUDGE = comparo.load_judge("simulated/soft", scores=QUALITY)
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    """A run of 12 texts, some of them anchors."""
+    folder = tmp_path_factory.mktemp("first") / "run"
+    rows = [{"id": name, "text": text, "anchor": 60 + 10 * QUALITY[name]} for name, text in FIRST.items()]
+    comparo.rank(rows, "better", judge=JUDGE, out=folder)
+    return folder
+
+
+def rank_linked(texts, run, **how):
+    return comparo.rank(texts, "better", **{"judge": JUDGE, "link": run} | how)
+
+
+def test_a_linked_run_is_the_other_run_grown_in_a_folder_of_its_own(first, tmp_path):
+    before = {path.name: path.read_bytes() for path in first.iterdir() if path.is_file()}
+    found = rank_linked(SECOND, first, out=tmp_path / "new")
+    assert {path.name: path.read_bytes() for path in first.iterdir() if path.is_file()} == before
+    shutil.copytree(first, tmp_path / "copy")
+    grown = comparo.rank(SECOND, "better", judge=JUDGE, out=tmp_path / "copy")
+    assert found.scores.tolist() == grown.scores.tolist()
+    assert found.std.tolist() == grown.std.tolist()
+    assert grown.grown.link is None
+    assert {*found.items[found.grown.new].tolist()} == {*SECOND}
+    assert np.mean(found.scores[~found.grown.new]) == pytest.approx(0.0, abs=1e-9)
+    asked = read_judgements(tmp_path / "new")[len(read_judgements(first)) :]
+    across = {frozenset(one.question.items) for one in asked if len({*one.question.items} & {*FIRST}) == 1}
+    assert len(across) >= len(SECOND)
+    assert {item for pair in across for item in pair} >= {*SECOND}
+    linked_by = {item for one in asked for item in one.question.items} & {*FIRST}
+    assert {*found.grown.link.common["item"].tolist()} == linked_by
+    assert found.grown.link.error > 0
+
+
+def test_standard_errors_on_the_scale_of_the_other_run_are_larger_by_the_error_of_the_link(first):
+    found = rank_linked(SECOND, first)
+    (_, block), *_ = components(found.covariance.around)
+    away = np.eye(20) - np.where(found.grown.new, 0.0, 1 / 12)
+    assert found.std**2 == pytest.approx(np.diagonal(away @ block @ away.T))
+
+
+def test_a_linked_run_continues_is_reported_and_keeps_anchors(first, tmp_path):
+    out = tmp_path / "new"
+    whole = rank_linked(SECOND, first)
+    with pytest.raises(comparo.JudgeError):
+        rank_linked(SECOND, first, out=out, judge=Stopping("soft", QUALITY))
+    part = len(read_judgements(out)) - len(read_judgements(first))
+    assert 0 < part < 80
+    again = rank_linked(SECOND, first, out=out)
+    assert again.scores.tolist() == whole.scores.tolist()
+    record = read_record(out)
+    assert record.ranking.scores.tolist() == whole.scores.tolist()
+    assert record.ranking.grown.link.error == pytest.approx(whole.grown.link.error)
+    assert np.isfinite(record.scaled.score).all()
+    assert str(first.resolve()) in render(record)
+    assert [one.link for one in list_runs(tmp_path)] == [str(first.resolve())]
+    without = comparo.rank(SECOND, "better", judge=JUDGE, out=out)
+    assert without.grown.link.error == pytest.approx(whole.grown.link.error)
+    with pytest.raises(WrongFolderError, match="is linked to"):
+        rank_linked(SECOND, out, out=out)
+
+
+class Stopping(Simulated):
+    """A judge that ends the run after some answers."""
+
+    def judge(self, questions, prompt=None):
+        for place, answer in enumerate(super().judge(questions, prompt)):
+            if place == 20:
+                raise comparo.JudgeError("the key was withdrawn")
+            yield answer
+
+
+def test_common_texts_keep_their_answers_and_other_texts_are_refused(first, tmp_path):
+    some = {name: FIRST[name] for name in list(FIRST)[:3]}
+    found = rank_linked(some | SECOND, first, out=tmp_path / "new")
+    assert (len(found), np.count_nonzero(found.grown.new)) == (20, 8)
+    assert rank_linked(some | SECOND, first, out=tmp_path / "new").scores.tolist() == found.scores.tolist()
+    for texts, how, place in (
+        ({"t0": "Another."} | SECOND, {}, "'t0'"),
+        (FIRST, {}, "nothing to link"),
+        ([{"id": k, "text": k, "context_id": "c"} for k in "ab"], {}, "context 'c'"),
+        (SECOND, {"judge": comparo.load_judge("simulated/hard", scores=QUALITY)}, "simulated/hard"),
+        (SECOND, {"method": "avg-prob"}, "avg-prob"),
+        (SECOND, {"link": tmp_path / "nowhere"}, "nowhere"),
+        (SECOND, {"lineup": "auto"}, "`link`"),
+    ):
+        with pytest.raises((ValueError, WrongFolderError), match=place):
+            rank_linked(texts, first, out=tmp_path / "never", **how)
+    assert not (tmp_path / "never").exists()
+
+
+def test_a_text_that_the_judge_sees_otherwise_now_is_named(tmp_path):
+    """The judge of the second run has another score of one text, under the same name and settings."""
+    moved = Moved("soft", QUALITY, noise=0.3)
+    comparo.rank(FIRST, "better", judge=Moved("soft", QUALITY, noise=0.3), out=tmp_path / "run", budget="20n")
+    still = rank_linked(SECOND, tmp_path / "run", judge=Moved("soft", QUALITY, noise=0.3), budget="20n")
+    object.__setattr__(moved, "by", 4.0)
+    found = rank_linked(SECOND, tmp_path / "run", judge=moved, budget="20n")
+    common = found.grown.link.common
+    assert common["item"][common["drifted"]].tolist() == ["t3"]
+    assert not still.grown.link.common["drifted"].any()
+    assert any("'t3'" in note for note in found.notes)
+
+
+class Moved(Simulated):
+    by = 0.0
+
+    def score(self, context, item):
+        return super().score(context, item) + self.by * (item == "t3")
+
+
+def test_rank_links_a_run_by_the_command(run, tmp_path):
+    for name, texts in (("old.jsonl", FIRST), ("new.jsonl", SECOND)):
+        lines = [json.dumps({"id": key, "text": text}) + "\n" for key, text in texts.items()]
+        (tmp_path / name).write_text("".join(lines))
+    asked = ["--criterion", "better", "--judge", "simulated/soft", "--quiet"]
+    assert run(tmp_path, ["rank", "old.jsonl", *asked, "--out", "old"]).returncode == 0
+    linked_run = ["rank", "new.jsonl", *asked, "--link", "old"]
+    said = run(tmp_path, [*linked_run, "--dry-run"]).stdout
+    assert "8 of 20 items are new" in said
+    assert "8 or more pairs" in said
+    document = json.loads(run(tmp_path, [*linked_run, "--format", "json"]).stdout)
+    assert document["link"]["error"] > 0
+    assert len(document["growth"]["new"]) == 8
+    table = run(tmp_path, linked_run).stdout
+    assert re.search(r"Linked by \d+ common texts", table)
+    assert len(list_runs(tmp_path / "comparo-runs")) == 1
+    refused = run(tmp_path, ["rank", "new.jsonl", "--criterion", "worse", *asked[2:], "--link", "old"])
+    assert refused.returncode == 2
+    assert "--link" in refused.stderr
 
 
 @pytest.mark.long

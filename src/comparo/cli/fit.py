@@ -230,8 +230,9 @@ def fit_command(
         ranking = link(chosen, there, both, fitted, has_groups=estimates)
     else:
         ranking = fitted(chosen)
-    if votes:
-        ranking = with_votes(ranking, read_several(votes))
+    people_said = read_several(votes) if votes else None
+    if people_said is not None:
+        ranking = with_votes(ranking, people_said)
     if leaderboard:
         ranking = replace(ranking, group=group_codes(ranking.comparisons, ranking.graph, groups or "items"))
         board = ranking.groups(contexts=over)  # says what is wrong where items cannot be compared
@@ -253,11 +254,12 @@ def fit_command(
     told = () if ranking.people is None else (ranking.people.sentence,)
     if report is not None:
         from comparo.report.page import render, save_page
-        from comparo.report.record import Fitted, fitted_record, read_why
+        from comparo.report.record import Fitted, fitted_record, read_why, shown_items
 
-        again = Fitted(bias or ("joint" if estimates else None), fitted)
-        record = fitted_record(ranking, again, _named(files), command_line(context))
         folder = folder_of(files)
+        shown = None if folder is None or people_said is None else shown_items(folder)
+        again = Fitted(bias or ("joint" if estimates else None), fitted, people_said, shown)
+        record = fitted_record(ranking, again, _named(files), command_line(context))
         record = replace(record, graded=scaled, why=None if folder is None else read_why(folder))
         is_list = report.suffix.lower() in LISTS
         save_page(

@@ -66,10 +66,15 @@ RECORDED = Words("the judge", "judge", "judges", "comparisons", "answers")
 
 @dataclass(frozen=True)
 class Fitted:
-    """The position bias of a fit, and the function that fits other comparisons in the same way."""
+    """The position bias of a fit, and the function that fits other comparisons in the same way.
+
+    `votes` are people's, where the ranking is theirs, and `texts` those of the run folder that was fitted.
+    """
 
     bias: Bias | None
     fit: Callable[[Comparisons], Ranking]
+    votes: Comparisons | None = None
+    texts: Items | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,8 +284,7 @@ def read_record(folder: Path) -> Record:
             "and ranking-NAME.csv in the folder has the ranking by each"
         )
     configuration, judgements = checked(read_configuration(folder), folder), read_judgements(folder)
-    items = stored_items(folder)
-    items = replace(items, texts=tuple(IMAGE if is_image(text) else text for text in items.texts))
+    items = shown_items(folder)
     if all(judgement.failed for judgement in judgements):
         tried = f"; {len(judgements)} failed, the last with: {judgements[-1].error}" if judgements else ""
         raise StoreError(f"{folder} holds no answers yet{tried}. Run the same command again to go on")
@@ -288,6 +292,12 @@ def read_record(folder: Path) -> Record:
     found = json.loads((folder / AUDITION).read_text(encoding="utf-8")) if (folder / AUDITION).is_file() else None
     ranking = fitting.conclude(comparisons(judgements))
     return Record(configuration, items, judgements, ranking, fitting, audition=found, why=read_why(folder))
+
+
+def shown_items(folder: Path) -> Items:
+    """The items of a run folder, with a word in place of images."""
+    items = stored_items(folder)
+    return replace(items, texts=tuple(IMAGE if is_image(text) else text for text in items.texts))
 
 
 def read_why(folder: Path) -> dict[str, Any] | None:

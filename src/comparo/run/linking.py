@@ -10,7 +10,8 @@ judges. With the rankings of each run alone, a and b, and their covariances A an
 
     d = a_C − b_C,    Ω = A_CC + B_CC,    P = Ω⁻¹ − Ω⁻¹11ᵀΩ⁻¹/(1ᵀΩ⁻¹1),    z_i = (P d)_i/√P_ii
 
-compares what text i moved with what the other common texts did: z_i is standard normal where none has changed.
+compares what text i moved with what the other common texts did: z_i is standard normal where none has changed. The one
+with the largest |z_i| is named and left out, and so on, as long as errors do not explain it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from comparo.ranking.ranks import components
 from comparo.ranking.scale import MISFIT
 from comparo.ranking.scores import Grown, Link
 from comparo.ranking.tabular import Columns
-from comparo.rounding import merge_ties
+from comparo.rounding import first_best, merge_ties
 from comparo.run.store import Label
 from comparo.types import Array, LongIndex, Mask
 
@@ -193,20 +194,27 @@ def drift(one: Ranking, other: Ranking) -> Link:
     here, there = ({label: node for node, label in enumerate(_labels(each))} for each in (one, other))
     nodes = np.array([(node, there[label]) for label, node in here.items() if label in there]).reshape(-1, 2)
     moved, z, errors = np.full(len(nodes), np.nan), np.full(len(nodes), np.nan), [0.0]
+    drifted = np.zeros(len(nodes), dtype=bool)
     parts = np.column_stack([ranking.graph.component[of] for ranking, of in zip((one, other), nodes.T, strict=True)])
     for part in np.unique(parts, axis=0):
         rows = np.flatnonzero(np.all(parts == part, axis=1))
-        apart = one.scores[nodes[rows, 0]] - other.scores[nodes[rows, 1]]
         omega = sum(_covariance(ranking, of) for ranking, of in zip((one, other), nodes[rows].T, strict=True))
-        precision = np.linalg.inv(omega + 1e-9 * np.trace(omega) / len(rows) * np.eye(len(rows)))
-        total = precision.sum()
-        errors.append(float(1 / np.sqrt(total)))
-        if len(rows) < FEW:
-            continue
-        projector = precision - np.outer(precision.sum(axis=1), precision.sum(axis=0)) / total
-        pull, alone = projector @ apart, np.diagonal(projector)
-        moved[rows], z[rows] = pull / alone, pull / np.sqrt(alone)
-    drifted = 2 * len(nodes) * ndtr(-np.abs(z)) <= MISFIT
+        omega = omega + 1e-9 * np.trace(omega) / len(rows) * np.eye(len(rows))
+        errors.append(float(1 / np.sqrt(np.linalg.inv(omega).sum())))
+        left = np.arange(len(rows))
+        while len(left) >= max(
+            FEW, len(rows) / 2
+        ):  # the farthest is left out, for it moves where the others seem to be
+            at = rows[left]
+            precision = np.linalg.inv(omega[np.ix_(left, left)])
+            projector = precision - np.outer(precision.sum(axis=1), precision.sum(axis=0)) / precision.sum()
+            pull = projector @ (one.scores[nodes[at, 0]] - other.scores[nodes[at, 1]])
+            moved[at], z[at] = pull / np.diagonal(projector), pull / np.sqrt(np.diagonal(projector))
+            farthest = int(first_best(np.abs(z[at])))
+            if 2 * len(nodes) * ndtr(-abs(z[at[farthest]])) > MISFIT:
+                break
+            drifted[at[farthest]] = True
+            left = np.delete(left, farthest)
     context: Columns = {} if one.context is None else {"context": one.context[nodes[:, 0]]}
     scores = {"here": one.scores[nodes[:, 0]], "there": other.scores[nodes[:, 1]]}
     table = context | {"item": one.items[nodes[:, 0]]} | scores | {"moved": moved, "z": z, "drifted": drifted}

@@ -259,7 +259,7 @@ def fit_command(
         folder = folder_of(files)
         shown = None if folder is None or people_said is None else shown_items(folder)
         again = Fitted(bias or ("joint" if estimates else None), fitted, people_said, shown)
-        record = fitted_record(ranking, again, _named(files), command_line(context))
+        record = fitted_record(ranking, again, _named(files), command_line(context), *only_voice(files))
         record = replace(record, graded=scaled, why=None if folder is None else read_why(folder))
         is_list = report.suffix.lower() in LISTS
         save_page(

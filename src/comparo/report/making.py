@@ -3,6 +3,7 @@
 import math
 import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from comparo.data.injection import injection_sentence
@@ -96,7 +97,7 @@ def facts(record: Record) -> list[tuple[str, str]]:
     if not record.is_fitted and not record.is_voted:
         found.append(("Cost", _cost(record)))
     if link := record.configuration.get(LINK):
-        found.append(("Linked to", f"{link['run']}, whose texts and {record.words.answers} are among these"))
+        found.append(("Linked to", label(PurePath(link["run"]).name, NAME)))
     if started := str(record.configuration.get("started", ""))[:10]:
         found.append(("Date", started))
     return found

@@ -348,7 +348,7 @@ def checked(configuration: Mapping[str, Any], folder: Path) -> Mapping[str, Any]
     )
 
 
-def fitted_record(ranking: Ranking, fitting: Fitted, source: str, command: str) -> Record:
+def fitted_record(ranking: Ranking, fitting: Fitted, source: str, command: str, judge: str = UNNAMED) -> Record:
     """The record of a ranking of recorded comparisons, for the same page as that of a run.
 
     Parameters
@@ -361,6 +361,8 @@ def fitted_record(ranking: Ranking, fitting: Fitted, source: str, command: str) 
         The name of the comparisons, the page's title.
     command
         The command that fits them again.
+    judge
+        The judge of comparisons that name none.
 
     Examples
     --------
@@ -379,7 +381,7 @@ def fitted_record(ranking: Ranking, fitting: Fitted, source: str, command: str) 
         Judgement(Question(labels[i][1], labels[j][1], labels[i][0], voice=judge), p=p, weight=weight)
         for i, j, judge, p, weight in rows
     ]
-    names = UNNAMED if data.judges is None else ", ".join(map(str, dict.fromkeys(judges)))
+    names = judge if data.judges is None else ", ".join(map(str, dict.fromkeys(judges)))
     configuration = {
         "identity": {"judge": names, "settings": {}},
         "command": command,

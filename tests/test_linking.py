@@ -58,6 +58,13 @@ def test_standard_errors_are_those_of_differences_from_the_mean_of_the_other_run
     assert np.mean(found.std[found.items >= 15]) > np.mean(found.std[found.items < 15])
 
 
+def test_the_error_of_the_link_is_that_of_the_difference_of_the_means_of_both_runs():
+    found = linked(*halves(6))
+    (_, block), *_ = components(found.covariance.around)
+    weight = np.where(found.items < 15, -1 / 15, 1 / 15)
+    assert found.grown.link.error**2 == pytest.approx(weight @ block @ weight)
+
+
 def test_drift_is_what_leaving_a_text_out_of_the_link_shows():
     old, new = halves(6)
     found, one, other = linked(old, new).grown.link, comparo.fit(new, "poe-bt"), comparo.fit(old, "poe-bt")

@@ -35,7 +35,8 @@ class Link:
     ----------
     common : A table of these: score in this run and in the other, what it moved beyond the others (in this run, less in
         the other), z, and whether that is more than errors explain.
-    error : The standard error of the link: of the shift between both runs, the largest where there are several.
+    error : The standard error of the link: of the mean of the new texts on the scale of the other run, the largest of
+        all contexts; NaN where it is not known.
     """
 
     common: Columns
@@ -44,8 +45,8 @@ class Link:
     @property
     def sentence(self) -> str:
         """How the runs are linked, in words."""
-        count = len(self.common["item"])
-        return f"linked by {count:,} common texts, with a standard error of {self.error:.2f} in every new score"
+        error = "" if np.isnan(self.error) else f", with a standard error of {self.error:.2f} in every new score"
+        return f"linked by {len(self.common['item']):,} common texts{error}"
 
     @property
     def notes(self) -> tuple[str, ...]:

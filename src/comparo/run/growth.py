@@ -79,8 +79,8 @@ class Past:
             first = rank(self.first)
             reference = dict(zip(labels_of(first), first.scores.tolist(), strict=True))
         before, now = (self._held(each, reference) for each in (rank(self.before), ranking))
-        link = None if added is None else drift(added, before)
-        return grown_from(before, now, self.since, self.left_out, link)
+        common = None if added is None else drift(added.judged, before.judged)
+        return grown_from(before, now, self.since, self.left_out, common)
 
     def cohorts(self, labels: Sequence[tuple[Any, Any]]) -> dict[tuple[Any, Any], int]:
         """The growth that brought each item (context, id), −1 for the last."""

@@ -5,8 +5,8 @@ scale of the other run, where the mean of its texts O is that of its own ranking
 
     Var(s_i − s̄_O) = V_ii − 2 V̄_iO + V̄_OO
 
-is the variance of a score, and includes the error of the link. Common texts C may have changed in the eyes of the
-judges. With the rankings of each run alone, a and b, and their covariances A and B,
+is the variance of a score, and includes the error of the link: that of s̄_N − s̄_O, with N the new texts. Common texts C
+may have changed in the eyes of the judges. With the rankings of each run alone, a and b, and their covariances A and B,
 
     d = a_C − b_C,    Ω = A_CC + B_CC,    P = Ω⁻¹ − Ω⁻¹11ᵀΩ⁻¹/(1ᵀΩ⁻¹1),    z_i = (P d)_i/√P_ii
 
@@ -119,15 +119,26 @@ def _ranks(scores: Array, context: NDArray[np.integer], among: Mask) -> NDArray[
 
 
 def grown_from(
-    before: Ranking, now: Ranking, old: Collection[Label], left_out: int = 0, link: Link | None = None
+    before: Ranking, now: Ranking, old: Collection[Label], left_out: int = 0, common: Columns | None = None
 ) -> Ranking:
-    """The ranking `now` with what its `old` candidates were `before`; the others are new."""
+    """The ranking `now` with what its `old` candidates were `before`; the others are new.
+
+    `common` are the texts that link two runs, as `drift` returns them.
+    """
     nodes = {label: node for node, label in enumerate(labels_of(before)) if label in old}
     there = np.array([nodes.get(label, -1) for label in labels_of(now)])
     new, context = there < 0, now.graph.context
     score, low, high = (np.where(new, np.nan, values[there]) for values in (before.scores, before.low, before.high))
     rank_then, rank_now = (_ranks(values, context, ~new) for values in (score, now.scores))
+    link = None if common is None else Link(common, _link_error(now.covariance, new))
     return replace(now, grown=Grown(new, score, low, high, rank_then, rank_now, left_out, link))
+
+
+def _link_error(covariance: Covariance, new: Mask) -> float:
+    """The largest standard error of the mean of new candidates (n,) of a component, whose covariance is `Recentred`."""
+    blocks = ((block, np.flatnonzero(new[members])) for members, block in components(covariance))
+    found = [np.mean(block[np.ix_(rows, rows)]) for block, rows in blocks if block is not None and len(rows) > 0]
+    return float(np.sqrt(max(found, default=np.nan)))
 
 
 def labels_of(ranking: Ranking) -> list[Label]:
@@ -182,25 +193,24 @@ def link(
     is_split = has_groups and len({*cohort.values()}) > 1
     joint = replace(fit(both, groups=cohort), group=None) if is_split else fit(both)
     placed = on_scale(joint, np.array([label in old for label in _labels(joint)]), np.zeros(len(joint)))
-    return grown_from(other, placed, labels_of(other), link=drift(one, other))
+    return grown_from(other, placed, labels_of(other), common=drift(one, other))
 
 
 def _labels(ranking: Ranking) -> list[tuple[Any, Any]]:
     return ranking.graph.labels(ranking.comparisons)
 
 
-def drift(one: Ranking, other: Ranking) -> Link:
-    """The link between two rankings of one method by the texts that both have, and how far each of these moved."""
+def drift(one: Ranking, other: Ranking) -> Columns:
+    """The texts that two rankings of one method have in common, and how far each moved: a table as `Link.common`."""
     here, there = ({label: node for node, label in enumerate(_labels(each))} for each in (one, other))
     nodes = np.array([(node, there[label]) for label, node in here.items() if label in there]).reshape(-1, 2)
-    moved, z, errors = np.full(len(nodes), np.nan), np.full(len(nodes), np.nan), [0.0]
+    moved, z = np.full(len(nodes), np.nan), np.full(len(nodes), np.nan)
     drifted = np.zeros(len(nodes), dtype=bool)
     parts = np.column_stack([ranking.graph.component[of] for ranking, of in zip((one, other), nodes.T, strict=True)])
     for part in np.unique(parts, axis=0):
         rows = np.flatnonzero(np.all(parts == part, axis=1))
         omega = sum(_covariance(ranking, of) for ranking, of in zip((one, other), nodes[rows].T, strict=True))
         omega = omega + 1e-9 * np.trace(omega) / len(rows) * np.eye(len(rows))
-        errors.append(float(1 / np.sqrt(np.linalg.inv(omega).sum())))
         left = np.arange(len(rows))
         while len(left) >= max(
             FEW, len(rows) / 2
@@ -217,8 +227,7 @@ def drift(one: Ranking, other: Ranking) -> Link:
             left = np.delete(left, farthest)
     context: Columns = {} if one.context is None else {"context": one.context[nodes[:, 0]]}
     scores = {"here": one.scores[nodes[:, 0]], "there": other.scores[nodes[:, 1]]}
-    table = context | {"item": one.items[nodes[:, 0]]} | scores | {"moved": moved, "z": z, "drifted": drifted}
-    return Link(table, max(errors))
+    return context | {"item": one.items[nodes[:, 0]]} | scores | {"moved": moved, "z": z, "drifted": drifted}
 
 
 def _covariance(ranking: Ranking, nodes: LongIndex) -> Array:

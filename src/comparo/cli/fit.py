@@ -42,7 +42,7 @@ from comparo.data.documents import table_workbook
 from comparo.data.joining import read_several
 from comparo.data.writing import csv_text
 from comparo.methods import Method, quiet_fit
-from comparo.model.estimators.bradley_terry import PriorPairs
+from comparo.model.estimators.baselines import PriorPairs
 from comparo.model.estimators.panel_members import pooled
 from comparo.model.estimators.poe import Bias
 from comparo.model.observations import mixes_kinds

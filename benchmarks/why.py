@@ -36,7 +36,7 @@ SCENES = (  # texts, contexts, calls per context, answers
 RUNS, SPLITS = 60, 20
 
 
-def planted(runs: int) -> None:
+def planted(runs: int, first: int) -> None:
     print(
         "\n| texts | answers | reasons | effects covered, % | planted covered, % | false discoveries, % "
         "| planted found, % | unexplained covered, % |"
@@ -45,7 +45,7 @@ def planted(runs: int) -> None:
     for name, contexts, calls, answers in SCENES:
         items = Items.of(str(DATA / SETS[name]))
         columns = {reason.name: column for reason, column in computed_reasons(items).items()}
-        rows = [judged(items, columns, contexts, calls, answers, seed) for seed in range(runs)]
+        rows = [judged(items, columns, contexts, calls, answers, seed) for seed in range(first, first + runs)]
         covered = np.concatenate([row[0] for row in rows])
         is_planted = np.concatenate([row[1] for row in rows])
         false, found, left, texts, reasons = (np.mean([row[k] for row in rows]) for k in range(2, 7))
@@ -193,12 +193,13 @@ def predicted(why: Why, items: Items, votes: dict[str, np.ndarray], rows: np.nda
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--seed", type=int, default=0, help="of the first run")
     parser.add_argument("--splits", type=int, default=SPLITS)
     parser.add_argument("--part", choices=("planted", "people"))
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     if given.part != "people":
-        planted(given.runs)
+        planted(given.runs, given.seed)
     if given.part != "planted":
         people(given.splits)
 

@@ -15,70 +15,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
-from comparo.model.estimators.coefficients import Coefficients, Evidence
+from comparo.model.estimators.coefficients import Evidence, on_one_scale
 from comparo.ranking.grouping import group_means
+from comparo.ranking.reason_effects import Found, adjusted, estimates, unexplained
 from comparo.ranking.tabular import Columns, Tabular, json_rows, plain
 from comparo.types import Array, Index
 
 if TYPE_CHECKING:
     from comparo.ranking.ranking import Ranking
 
-DISCOVERY = 0.05  # expected share of false discoveries
 SINGULAR = 1e-9  # of the variance of a number, which keeps the inverse of repeated numbers finite
-DRAWS = 4000  # of what is unexplained: the error of an end of its interval is below 1%
 FEWEST = 4  # texts beyond one per context, below which nothing can be said of variances
 NAMED = 3  # reasons in a summary
 TOLD = 2  # strongest and weakest reasons of a text
 BEST = 0.75  # quantile of the texts of a context that a text could reach
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """An effect in logits for one standard deviation of a reason, with its 95% interval, p, and share of the ranking.
-
-    `adjusted` is p adjusted for all reasons; `share`, `share_low` and `share_high` are of the variance of scores.
-    """
-
-    effect: float
-    low: float
-    high: float
-    p: float
-    adjusted: float
-    share: float
-    share_low: float
-    share_high: float
-
-    @property
-    def is_found(self) -> bool:
-        return self.adjusted <= DISCOVERY
-
-
-@dataclass(frozen=True)
-class Found:
-    """What is found of one reason: on its own (`alone`) and `beyond` the others.
-
-    `words` say it in the direction of its effect: beyond the others where that is found, else alone.
-    """
-
-    name: str
-    words: str
-    alone: Estimate
-    beyond: Estimate
-
-    @property
-    def verdict(self) -> str:
-        """ "matters" beyond the others; "goes with others", where it is found alone only; or "not shown"."""
-        if self.beyond.is_found:
-            return "matters"
-        return "goes with others" if self.alone.is_found else "not shown"
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,8 +115,9 @@ class Why(Tabular):
     @cached_property
     def _told(self) -> list[int]:
         """The reasons that texts are told about: those that matter, else those that are found alone."""
-        every = {verdict: [k for k, one in enumerate(self.reasons) if one.verdict == verdict] for verdict in VERDICTS}
-        return every["matters"] or every["goes with others"]
+        every = [one.verdict for one in self.reasons]
+        verdict = "matters" if "matters" in every else "goes with others"
+        return [k for k, own in enumerate(every) if own == verdict]
 
     @cached_property
     def parts(self) -> Array:
@@ -265,19 +223,6 @@ class Why(Tabular):
         return columns | {"adjusted": adjusted(2 * stdtr(freedom, -np.abs(here - there) / np.sqrt(one + two)))}
 
 
-def found_reasons(rows: Sequence[Mapping[str, Any]]) -> tuple[Found, ...]:
-    """The reasons from the rows of `Why.to_columns`, as JSON holds them."""
-    names = [each.name for each in fields(Estimate)]
-
-    def estimate(row: Mapping[str, Any], prefix: str) -> Estimate:
-        return Estimate(*(np.nan if row[prefix + name] is None else float(row[prefix + name]) for name in names))
-
-    return tuple(Found(row["reason"], row["words"], estimate(row, "alone_"), estimate(row, "")) for row in rows)
-
-
-VERDICTS = ("matters", "goes with others", "not shown")
-
-
 def explain(ranking: Ranking, numbers: Mapping[str, Array], words: Mapping[str, tuple[str, str]] | None = None) -> Why:
     """Why texts win, from the `numbers` (n,) of each reason in the order of the candidates; see `Ranking.why`.
 
@@ -293,17 +238,23 @@ def explain(ranking: Ranking, numbers: Mapping[str, Array], words: Mapping[str, 
         raise ValueError("the texts of a context are alike in every reason; give reasons in which they differ")
     names, values = [list(numbers)[k] for k in kept], centred[:, kept] / scale[kept]
     group = None if ranking.group is None else ranking.group[0]
-    evidence = Evidence.of(judged.comparisons, values, group, judged.covariance.pattern.limits)
+    data, panel = judged.comparisons, judged.panel
+    if panel is not None:
+        data = on_one_scale(data, dict(zip(panel.names, panel.scale.tolist(), strict=True)))
+    evidence = Evidence.of(data, values, group, judged.covariance.pattern.limits)
     joint, square = evidence.fit(range(len(names))), values.T @ values / len(values)
-    left = _unexplained(joint, square)
-    total = float(np.mean(joint.unexplained)) / max(left[0], 1e-9)
+    (mean, covariance), left = joint.moments, unexplained(joint, square)
+    # β̂ᵀSβ̂ exceeds βᵀSβ by tr(S·Cov) in the mean.
+    explained = max(float(mean @ square @ mean - np.sum(square * covariance)), 0.0)
+    total = float(np.mean(joint.unexplained)) + explained
     inverse = np.linalg.inv(square + SINGULAR * np.eye(len(names)))
-    beyond = _estimates(joint.mean, np.diag(joint.covariance), joint.freedom, 1.0 / np.diag(inverse), total)
-    each = [evidence.fit([k]) for k in range(len(names))]
-    alone = _estimates(
-        np.array([one.mean[0] for one in each]),
-        np.array([one.covariance[0, 0] for one in each]),
-        float(np.mean([one.freedom for one in each])),
+    beyond = estimates(mean, np.diag(covariance), joint.freedom, 1.0 / np.diag(inverse), total)
+    single = [evidence.fit([k]) for k in range(len(names))]
+    each = [one.moments for one in single]
+    alone = estimates(
+        np.array([own[0] for own, _ in each]),
+        np.array([own[0, 0] for _, own in each]),
+        float(np.mean([one.freedom for one in single])),
         np.ones(len(names)),
         total,
     )
@@ -313,7 +264,7 @@ def explain(ranking: Ranking, numbers: Mapping[str, Array], words: Mapping[str, 
         effect = other.effect if other.is_found or not own.is_found else own.effect
         found.append(Found(name, meant if effect >= 0 else against, own, other))
     order = np.argsort([-round(one.alone.share, 9) for one in found], kind="stable")
-    coefficients = joint.mean[order], joint.covariance[np.ix_(order, order)]
+    coefficients = mean[order], covariance[np.ix_(order, order)]
     reasons = tuple(found[k] for k in order)
     return Why(judged, reasons, *left, values[:, order], *coefficients, joint.freedom, total)
 
@@ -334,44 +285,3 @@ def numbers_of_groups(ranking: Ranking, names: Sequence[Hashable]) -> tuple[Inde
         if str(name) not in known:
             raise ValueError(f"there is no group {name!r}; there are {', '.join(known[:10])}")
     return group, [known.index(str(name)) for name in names]
-
-
-def _unexplained(joint: Coefficients, square: Array) -> tuple[float, float, float]:
-    """The share of the variance of scores that no reason explains, and its 95% interval.
-
-    β̂ᵀSβ̂ exceeds βᵀSβ by tr(S·Cov) in the mean, and a draw around β̂ by as much again; both are taken off.
-    """
-    excess = float(np.sum(square * joint.covariance))
-    rng = np.random.default_rng(0)  # the error of so many draws is below a rounded percent
-    values, vectors = np.linalg.eigh(joint.covariance)
-    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T  # symmetric: the signs of the vectors cancel
-    drawn = joint.mean + rng.standard_normal((DRAWS, len(joint.mean))) @ root
-    explained = np.maximum(np.einsum("ij,jk,ik->i", drawn, square, drawn) - 2 * excess, 0.0)
-    rest = joint.unexplained[rng.integers(len(joint.unexplained), size=DRAWS)]
-    low, high = np.quantile(rest / (rest + explained), [0.025, 0.975])
-    mean = max(float(joint.mean @ square @ joint.mean) - excess, 0.0)
-    own = float(np.mean(joint.unexplained))
-    return own / (own + mean), float(low), float(high)
-
-
-def _estimates(effect: Array, variance: Array, freedom: float, free: Array, total: float) -> list[Estimate]:
-    """Effects with their tests and shares, from variances (R,) and the variance of each number that is `free`, (R,)."""
-    error = np.sqrt(variance)
-    p = np.asarray(2 * stdtr(freedom, -np.abs(effect) / error), dtype=np.float64)
-    reach = stdtrit(freedom, 0.975) * error
-    low, high = effect - reach, effect + reach
-
-    def share(size: Array) -> NDArray[np.float64]:
-        return np.minimum(size**2 * free / total, 1.0)
-
-    near = np.where(low * high > 0, np.minimum(np.abs(low), np.abs(high)), 0.0)
-    shares = share(effect), share(near), share(np.maximum(np.abs(low), np.abs(high)))
-    columns = (effect, low, high, p, adjusted(p), *shares)
-    return [Estimate(*map(float, row)) for row in zip(*columns, strict=True)]
-
-
-def adjusted(p: Array) -> Array:
-    """p (m,) adjusted for all of them: the least expected share of false discoveries at which each is one."""
-    from scipy.stats import false_discovery_control  # whose import takes as long as all others together
-
-    return np.asarray(false_discovery_control(p))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from comparo.ranking.reason_effects import DISCOVERY
 from comparo.ranking.tabular import rows_of
-from comparo.ranking.why import DISCOVERY
 from comparo.report.charts import reason_rows
 from comparo.report.embed import SENTENCE, excerpt, label, presentable, signed
 from comparo.report.making import prompt_of, question

@@ -11,7 +11,9 @@ from scipy.special import expit
 from comparo import Comparisons, Items, fit, load_judge, rank
 from comparo.data.reasons import LIBRARY, clustered, computed_reasons, judged_reasons, own_reasons
 from comparo.errors import ComparoError
+from comparo.judges import Probe
 from comparo.judges.function import FunctionJudge
+from comparo.ranking.reason_effects import adjusted
 from comparo.report.record import read_record
 from comparo.report.why_page import write_why
 from comparo.run.why import prepare_why
@@ -321,16 +323,19 @@ def test_a_judge_that_proposes_reads_both_texts_and_their_context(tmp_path):
 
     def write(text, _):
         asked.append(text)
-        return "It gives better examples."
+        return Probe("It gives better examples.", {}, calls=1, cost=0.01)
 
-    judge = FunctionJudge(lambda _: {})
+    names = [one.name for one in judged_reasons(True)] + ["gives-better-examples"]
+    judge = FunctionJudge(lambda _: dict.fromkeys(names, 0.6))
     object.__setattr__(judge, "write", write)
     with pytest.raises(ValueError, match="more coherent"):
         prepare_why(folder, ranking, judge, because=["coherence"], propose=2)
-    assert not asked
     plan = prepare_why(folder, ranking, judge, propose=2)
+    assert not asked  # nothing is asked before the plan runs
+    found = plan.run()
     assert len(asked) == 2
     assert plan.asked[-1].words == "gives better examples"
+    assert found.cost == pytest.approx(0.02)
     assert all("Why {rivers} freeze" in text and sum(item["text"] in text for item in items) == 2 for text in asked)
 
 
@@ -370,7 +375,7 @@ def test_a_server_writes_a_reason_in_its_own_words(monkeypatch):
     reply = Reply({"choices": [{"message": {"content": "gives better examples"}, "finish_reason": "stop"}]})
     with Api(reply) as api:
         judge = load_judge("openai/tiny", base_url=api.url)
-        assert judge.write("Why did it win?", 60) == "gives better examples"
+        assert judge.write("Why did it win?", 60).sentence == "gives better examples"
         sent = api.requests[-1].body
     assert sent["messages"][-1]["content"] == "Why did it win?"
     assert not {"logprobs", "response_format"} & set(sent)
@@ -458,13 +463,45 @@ def test_a_local_model_says_why_from_beginning_to_end(tmp_path, unpacked):
     assert 0 <= found.why.unexplained_low <= found.why.unexplained <= found.why.unexplained_high <= 1
     llama = load_judge("local/smollm2", runtime="llama.cpp", window=1024, threads=1)
     proposing = prepare_why(folder, record.ranking, llama, propose=1, budget=2, out=tmp_path / "other")
+    assert proposing.run().calls >= 2
     assert len(proposing.asked) >= len(judged_reasons(False))
-    assert llama.write("Say hello.", 8).strip()
+    assert llama.write("Say hello.", 8).sentence.strip()
 
 
-def test_a_dry_run_counts_the_calls_for_proposals(tmp_path, run):
+def chat_server(request):
+    """Answers every criterion by A, and names a reason where it is asked for one."""
+    asked = request.body["messages"][-1]["content"]
+    names = [one.name for one in judged_reasons(False)] + ["gives-better-examples"]
+    said = "gives better examples" if "was preferred" in asked else json.dumps(dict.fromkeys(names, "A"))
+    usage = {"prompt_tokens": 200, "completion_tokens": 10}
+    return Reply({"choices": [{"message": {"content": said}, "finish_reason": "stop"}], "usage": usage})
+
+
+def test_proposals_are_priced_before_and_asked_once(tmp_path, run, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     folder = tmp_path / "run"
     judged_run(folder)
-    asked = ["why", folder, "--judge", "simulated/soft", "--dry-run"]
-    told = [run(tmp_path, [*asked, *more]).stdout for more in ([], ["--propose", "4"])]
-    assert "up to 8 calls" in told[1].replace(told[0], "")
+    with Api(chat_server) as api:
+        asked = ["why", folder, "--judge", "openai/tiny", "--base-url", api.url, "--price", "1,2", "--budget", "6"]
+        asked += ["--option", "votes=1"]
+        dry = [run(tmp_path, [*asked, "--dry-run", *more]).stdout for more in ([], ["--propose", "4"])]
+        more = dry[1].replace(dry[0], "")
+        assert "up to 8 calls" in more
+        assert "at most $0.00" in more
+        assert not api.requests
+        first = run(tmp_path, [*asked, "--propose", "4"])
+        assert first.returncode == 0, first.stderr
+        assert "gives better examples" in first.stderr
+        count = len(api.requests)
+        again = run(tmp_path, [*asked, "--propose", "4"])
+        assert again.returncode == 0, again.stderr
+        assert len(api.requests) == count
+        dear = run(tmp_path, [*asked[:-4], "--budget", "$0.0001", "--propose", "4"])
+        assert (dear.returncode, "--propose" in dear.stderr, len(api.requests)) == (2, True, count)
+
+
+def test_adjusted_p_values_are_those_of_another_library():
+    from scipy.stats import false_discovery_control
+
+    p = np.random.default_rng(0).uniform(size=40) ** 3
+    assert adjusted(p) == pytest.approx(false_discovery_control(p), rel=1e-12)

@@ -99,7 +99,7 @@ class Why(Tabular):
         for one in self.reasons:
             told = {"reason": one.name, "words": one.words, "verdict": one.verdict}
             alone = {f"alone_{name}": value for name, value in asdict(one.alone).items()}
-            rows.append(told | asdict(one.beyond) | alone)
+            rows.append(told | asdict(one.beyond) | alone | {"more": one.more})
         return {name: np.array([row[name] for row in rows], dtype=object) for name in rows[0]}
 
     def to_dict(self) -> dict[str, Any]:
@@ -203,13 +203,16 @@ class Why(Tabular):
     def beside(self, other: Why) -> Columns:
         """The effects of the same reasons here and in another `Why`, such as that of people, and their difference.
 
-        Effects are in standard deviations of the scores, since logits of people and judges differ in size. `adjusted`
-        is the p of the difference, adjusted for all reasons.
+        Effects are in standard deviations of the scores, since logits of people and judges differ in size; they are
+        positive where `words` win. `adjusted` is the p of the difference, adjusted for all reasons.
         """
         theirs = {one.name: k for k, one in enumerate(other.reasons)}
         own = [k for k, one in enumerate(self.reasons) if one.name in theirs]
         k, j = np.array(own, dtype=int), np.array([theirs[self.reasons[each].name] for each in own], dtype=int)
-        columns: Columns = {"reason": np.array([self.reasons[each].name for each in own], dtype=object)}
+        columns: Columns = {
+            "reason": np.array([self.reasons[each].name for each in own], dtype=object),
+            "words": np.array([self.reasons[each].more for each in own], dtype=object),
+        }
         sides = [
             (why.beta[at] / np.sqrt(why.variance), np.diag(why.covariance)[at] / why.variance, why.freedom)
             for why, at in ((self, k), (other, j))
@@ -262,7 +265,7 @@ def explain(ranking: Ranking, numbers: Mapping[str, Array], words: Mapping[str, 
     for name, own, other in zip(names, alone, beyond, strict=True):
         meant, against = (words or {}).get(name, (name, f"not so: {name}"))
         effect = other.effect if other.is_found or not own.is_found else own.effect
-        found.append(Found(name, meant if effect >= 0 else against, own, other))
+        found.append(Found(name, meant if effect >= 0 else against, meant, own, other))
     order = np.argsort([-round(one.alone.share, 9) for one in found], kind="stable")
     coefficients = mean[order], covariance[np.ix_(order, order)]
     reasons = tuple(found[k] for k in order)

@@ -75,5 +75,5 @@ def _people(found: Explanation) -> list[tuple[str, list[str], bool]]:
             f"{signed(row[who])} ({signed(row[f'{who}_low'])} to {signed(row[f'{who}_high'])})"
             for who in ("judge", "people")
         ]
-        told.append((row["reason"], sides, row["adjusted"] <= DISCOVERY))
+        told.append((row["words"], sides, row["adjusted"] <= DISCOVERY))
     return told

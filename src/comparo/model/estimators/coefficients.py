@@ -68,7 +68,7 @@ class Evidence:
 
     >>> rows = [("a", "b", 0.8), ("b", "c", 0.7), ("c", "d", 0.6), ("d", "a", 0.1), ("b", "d", 0.7)]
     >>> found = Evidence.of(Comparisons.from_rows(rows), np.array([[3.0], [2.0], [1.0], [0.0]]))
-    >>> bool(found.fit([0]).mean[0] > 0)
+    >>> bool(found.fit([0]).moments[0][0] > 0)
     True
     """
 
@@ -103,8 +103,8 @@ class Evidence:
         kind = np.repeat([0, -1], [groups, len(numbers)])
         spectrum = replace(base.spectrum, moments=moments)
         # Without the term that keeps σ² from 0, which would stretch what is unexplained.
-        how = {"pull": 0.0, "flat": 1.0, "quantiles": LEVELS}
-        found = estimate(spectrum, kind, base.observations, base.has_known_noise, **how)
+        known = base.has_known_noise
+        found = estimate(spectrum, kind, base.observations, known, pull=0.0, flat=1.0, quantiles=LEVELS)
         means, covariances, unexplained, taken = [], [], [], []
         for a in found.quantiles.tolist():
             (covariance, theta), noise = found.precision(a), found.noise(a)

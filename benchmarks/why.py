@@ -22,7 +22,7 @@ from comparo.data.reasons import computed_reasons
 from comparo.ranking.why import Why
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
-SETS = {"summeval": "summeval.jsonl", "convarg": "convarg/items.jsonl.gz", "hanna": "hanna.jsonl"}
+SETS = {"summeval": "summeval.jsonl", "convarg": "convarg/items.jsonl.gz", "clear": "clear.jsonl.gz"}
 PLANTED = {"length": 0.6, "polite": 0.4}
 REST, NOISE, POSITION = 0.6, 0.7, 0.3
 SCENES = (  # texts, contexts, calls per context, answers
@@ -32,8 +32,8 @@ SCENES = (  # texts, contexts, calls per context, answers
     ("convarg", 6, 100, "asked"),
     ("convarg", 6, 100, "decisions"),
     ("convarg", 1, 100, "soft"),
-    ("hanna", 12, 30, "soft"),
-    ("hanna", 12, 90, "decisions"),
+    ("clear", 1, 2000, "soft"),
+    ("clear", 1, 2000, "decisions"),
 )
 RUNS, SPLITS = 60, 20
 

@@ -160,6 +160,12 @@ def test_parts_between_groups_add_up_to_the_difference():
     assert table["reason"].tolist() == ["length", "rest"]
     assert table["part"].sum() == pytest.approx(means[0] - means[1], abs=1e-6)
     assert table["low"][0] > 0
+    assert why.lead(0, 3) == -why.lead(3, 0) == pytest.approx(table["part"].sum(), abs=1e-6)
+    folded = why.between(0, 3, most=0)
+    assert folded["reason"].tolist() == ["others", "rest"]
+    assert [folded[name][0] for name in ("part", "low", "high")] == pytest.approx(
+        [table[name][0] for name in ("part", "low", "high")]
+    )
     with pytest.raises(ValueError, match="no group 9"):
         why.between(0, 9)
 
@@ -214,6 +220,25 @@ def test_judges_that_decide_and_judges_that_say_how_sure_they_are_explain_togeth
     assert found.verdict == "matters"
     assert why.unexplained_low <= 0.25 / (0.25 + x.var()) <= why.unexplained_high
     assert why.unexplained_high - why.unexplained_low < 0.6
+
+
+def test_judges_of_a_panel_explain_on_one_scale():
+    """A judge with small logits counts as one with large ones, and one that prefers the worse text is turned round."""
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal(40)
+    truth, rows = x + 0.5 * rng.standard_normal(40), []
+    for number, scale in enumerate((1.0, 0.3, -1.0, 1.0)):
+        data = answers(truth, 300, number, noise=0.0)
+        logits = scale * (np.log(data.p / (1 - data.p)) + 0.2 + 0.2 * rng.standard_normal(300))
+        ends = data.items[data.first].tolist(), data.items[data.second].tolist(), expit(logits).tolist()
+        rows += [{"first": i, "second": j, "p": p, "judge": f"j{number}"} for i, j, p in zip(*ends, strict=True)]
+    with pytest.warns(UserWarning, match="j2"):
+        ranking = fit(rows, "panel")
+    why = ranking.why(reasons={"x": dict(enumerate(x.tolist()))})
+    assert why.reasons[0].verdict == "matters"
+    fair = 0.25 / (0.25 + x.var())
+    assert why.unexplained_low <= fair <= why.unexplained_high
+    assert why.unexplained_high - why.unexplained_low < 0.4
 
 
 @pytest.mark.parametrize(

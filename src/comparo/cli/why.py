@@ -115,15 +115,15 @@ def _print(found: Explanation, output: Format) -> None:
             rows.append([one.words, _share(one.alone), _share(one.beyond), ends, one.verdict])
     print_table(header, rows)
     if found.between:
-        ahead, behind = found.between
-        table = found.why.between(ahead, behind)
-        print_text(f"\nWhy {visible(ahead)} is ahead of {visible(behind)}, in logits:\n")
+        these, those = found.between
+        table = found.why.between(these, those, most=SHOWN // 2)
+        print_text(f"\nWhy {visible(these)} is {found.place} {visible(those)}, in logits:\n")
         lines = zip(table["words"], table["part"], table["low"], table["high"], strict=True)
         told = [
             [words, "" if part != part else f"{part:+.2f}", "" if low != low else f"{low:+.2f} to {high:+.2f}"]
             for words, part, low, high in lines
         ]
-        print_table(["reason", "part", "95% interval"], [*told[: SHOWN // 2], told[-1]])
+        print_table(["reason", "part", "95% interval"], told)
     if found.advice is not None:
         _print_advice(found.advice)
     if found.people is not None:

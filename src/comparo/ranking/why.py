@@ -173,32 +173,47 @@ class Why(Tabular):
             "feedback": "; ".join(said) or "no reason was shown to matter",
         }
 
-    def between(self, one: Hashable, other: Hashable) -> Columns:
+    def between(self, one: Hashable, other: Hashable, most: int | None = None) -> Columns:
         """Why one group of texts, such as a system, beats another: differences of its mean reasons times their weights.
 
         A row per reason with the difference in standard deviations, its part of the difference of scores in logits
         and the interval; the last row is the rest that no reason explains, NaN where the ranking is not by the mixed
-        model: its scores have other units.
+        model: its scores have other units. Reasons beyond the `most` that count most are one row.
         """
-        group, (a, b) = numbers_of_groups(self.ranking, (one, other))
-        means = group_means(self.ranking.graph, group)[1]
-        apart = means[a] - means[b]
+        apart = self._apart(one, other)
         steps = apart @ self.values
         parts, errors = steps * self.beta, np.abs(steps) * np.sqrt(np.diag(self.covariance))
-        total = float("nan") if self.ranking.effects is None else float(apart @ self.ranking.scores)
+        total = float("nan") if self.ranking.effects is None else self.lead(one, other)
         order = np.argsort(-np.round(np.abs(parts), 9), kind="stable")
-        words = [self.reasons[k].words for k in order]
         reach = stdtrit(self.freedom, 0.975) * errors
-        low, high = parts - reach, parts + reach
+        rows: list[tuple[str, str, float, float, float, float]] = [
+            (self.reasons[k].name, self.reasons[k].words, steps[k], parts[k], parts[k] - reach[k], parts[k] + reach[k])
+            for k in order[:most].tolist()
+        ]
+        if most is not None and len(order) > most:
+            few = order[most:]
+            part = float(np.sum(parts[few]))
+            error = float(np.sqrt(steps[few] @ self.covariance[np.ix_(few, few)] @ steps[few]))
+            ends = (part + sign * stdtrit(self.freedom, 0.975) * error for sign in (-1, 1))
+            rows.append(("others", f"{len(few)} other reasons", np.nan, part, *ends))
         rest = total - float(np.sum(parts))
+        rows.append(("rest", "what no reason explains", np.nan, rest, np.nan, np.nan))
+        names = ("reason", "words", "difference", "part", "low", "high")
+        kinds = (object, object, float, float, float, float)
         return {
-            "reason": np.array([*(self.reasons[k].name for k in order), "rest"], dtype=object),
-            "words": np.array([*words, "what no reason explains"], dtype=object),
-            "difference": np.append(steps[order], np.nan),
-            "part": np.append(parts[order], rest),
-            "low": np.append(low[order], np.nan),
-            "high": np.append(high[order], np.nan),
+            name: np.array(column, dtype=kind)
+            for name, kind, column in zip(names, kinds, zip(*rows, strict=True), strict=True)
         }
+
+    def lead(self, one: Hashable, other: Hashable) -> float:
+        """How far the mean score of one group of texts is ahead of that of another."""
+        return float(self._apart(one, other) @ self.ranking.scores)
+
+    def _apart(self, one: Hashable, other: Hashable) -> Array:
+        """What takes scores to the difference of the means of two groups, (n,)."""
+        group, (a, b) = numbers_of_groups(self.ranking, (one, other))
+        means = group_means(self.ranking.graph, group)[1]
+        return np.asarray(means[a] - means[b])
 
     def beside(self, other: Why) -> Columns:
         """The effects of the same reasons here and in another `Why`, such as that of people, and their difference.

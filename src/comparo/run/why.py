@@ -109,6 +109,11 @@ class Explanation:
         told = {"item": ranking.items[node], "text": self.text(node), "raise": best.words, "gain": gain}
         return told | {"pairs": pairs}
 
+    @property
+    def place(self) -> str:
+        """Where the first of two groups is."""
+        return "ahead of" if not self.between or self.why.lead(*self.between) >= 0 else "behind"
+
     def text(self, node: int) -> str:
         return self.items.texts[int(self._rows[node])]
 

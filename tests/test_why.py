@@ -2,6 +2,7 @@
 
 import csv
 import json
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -223,22 +224,23 @@ def test_judges_that_decide_and_judges_that_say_how_sure_they_are_explain_togeth
 
 
 def test_judges_of_a_panel_explain_on_one_scale():
-    """A judge with small logits counts as one with large ones, and one that prefers the worse text is turned round."""
-    rng = np.random.default_rng(2)
-    x = rng.standard_normal(40)
-    truth, rows = x + 0.5 * rng.standard_normal(40), []
-    for number, scale in enumerate((1.0, 0.3, -1.0, 1.0)):
-        data = answers(truth, 300, number, noise=0.0)
-        logits = scale * (np.log(data.p / (1 - data.p)) + 0.2 + 0.2 * rng.standard_normal(300))
-        ends = data.items[data.first].tolist(), data.items[data.second].tolist(), expit(logits).tolist()
-        rows += [{"first": i, "second": j, "p": p, "judge": f"j{number}"} for i, j, p in zip(*ends, strict=True)]
-    with pytest.warns(UserWarning, match="j2"):
-        ranking = fit(rows, "panel")
-    why = ranking.why(reasons={"x": dict(enumerate(x.tolist()))})
-    assert why.reasons[0].verdict == "matters"
-    fair = 0.25 / (0.25 + x.var())
-    assert why.unexplained_low <= fair <= why.unexplained_high
-    assert why.unexplained_high - why.unexplained_low < 0.4
+    """Judges with small logits, and one that prefers the worse text, say the same as judges with large logits."""
+    found = []
+    for scales in ((1.0, 1.0, 1.0, 1.0), (1.0, 0.2, 0.2, -1.0)):
+        rng, rows = np.random.default_rng(2), []
+        x = rng.standard_normal(40)
+        truth = x + 0.5 * rng.standard_normal(40)
+        for number, scale in enumerate(scales):
+            data = answers(truth, 300, number, noise=0.0)
+            p = expit(scale * (np.log(data.p / (1 - data.p)) + 0.2 + 0.2 * rng.standard_normal(300)))
+            ends = data.items[data.first].tolist(), data.items[data.second].tolist(), p.tolist()
+            rows += [{"first": i, "second": j, "p": p, "judge": f"j{number}"} for i, j, p in zip(*ends, strict=True)]
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "'j3'")  # which is reversed
+            ranking = fit(rows, "panel")
+        why = ranking.why(reasons={"x": dict(enumerate(x.tolist()))})
+        found.append([why.unexplained, why.unexplained_low, why.unexplained_high, why.reasons[0].beyond.share])
+    assert found[1] == pytest.approx(found[0], abs=0.02)
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ from comparo.model.tuning import LIMITS, SUREST, Limits
 from comparo.types import Array
 
 LEVELS = 39  # quantiles of σ², whose tails a 95% interval of a share of variances needs
+MOST_LOST = 0.75  # of the information about σ²: intervals twice as wide; more is lost where choices hardly form cycles
 LEAST_SCALE = 0.1  # of the largest scale of a judge: the answers of a judge without a view would be divided by 0
 
 
@@ -64,7 +65,7 @@ class Coefficients:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What comparisons say about the coefficients of `columns` (n, R), which are centred in components.
+    """What comparisons, so many `choices` or 0, say about the coefficients of `columns` (n, R), centred in components.
 
     >>> rows = [("a", "b", 0.8), ("b", "c", 0.7), ("c", "d", 0.6), ("d", "a", 0.1), ("b", "d", 0.7)]
     >>> found = Evidence.of(Comparisons.from_rows(rows), np.array([[3.0], [2.0], [1.0], [0.0]]))
@@ -76,6 +77,7 @@ class Evidence:
     columns: Array
     variances: Variances
     groups: int
+    choices: float
 
     @classmethod
     def of(
@@ -90,9 +92,10 @@ class Evidence:
             model = Choices.of(data, graph, True, limits)
         else:
             model = Soft.of(data, graph, BradleyTerry(), True, limits)
-        _, variances, _, _ = model.settle(shared)
+        model, variances, _, _ = model.settle(shared)
         count = int(np.sum(shared.is_group))
-        return cls(graph, shared.columns[:, count:], _with_noise(variances), count)
+        choices = float(np.sum(model.weight)) if isinstance(model, Choices) else 0.0
+        return cls(graph, shared.columns[:, count:], _with_noise(variances), count, choices)
 
     def fit(self, numbers: Sequence[int]) -> Coefficients:
         """The coefficients in the model with some of the numbers."""
@@ -106,7 +109,7 @@ class Evidence:
         known = base.has_known_noise
         found = estimate(spectrum, kind, base.observations, known, pull=0.0, flat=1.0, quantiles=LEVELS)
         means, covariances, unexplained, taken = [], [], [], []
-        for a in found.quantiles.tolist():
+        for a in _quantiles(found, self.choices).tolist():
             (covariance, theta), noise = found.precision(a), found.noise(a)
             means.append(theta[groups:])
             covariances.append(noise * covariance[groups:, groups:])
@@ -115,6 +118,22 @@ class Evidence:
         freedom = self.graph.nodes - self.graph.components - float(np.mean(taken))
         each = np.array(means), np.array(covariances), np.array(unexplained)
         return Coefficients(*each, max(freedom, 1.0))
+
+
+def _quantiles(found: Variances, choices: float) -> Array:
+    """The quantiles of a = σ²/φ, wider in log a where the observations stand for so many choices.
+
+    The Gaussians that stand for K choices settle at one σ², and would be larger with a larger one: their size is no
+    evidence. So of the information about log a, ½ Σ x² with x = aq/(1 + aq), that about a common factor of all
+    observations, (Σ x)²/(2K), is not there, as if φ were unknown.
+    """
+    if not choices:
+        return found.quantiles
+    aq = found.ratio * found.spectrum.trace_q
+    x, weight = aq / (1.0 + aq), found.spectrum.trace_weight
+    lost = float((weight @ x) ** 2 / (choices * max(float(weight @ x**2), np.finfo(float).tiny)))
+    middle = np.median(found.quantiles)
+    return np.asarray(middle * (found.quantiles / middle) ** (1.0 / np.sqrt(1.0 - min(lost, MOST_LOST))))
 
 
 def on_one_scale(data: Comparisons, scales: Mapping[Any, float]) -> Comparisons:

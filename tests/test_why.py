@@ -60,7 +60,7 @@ def test_planted_reasons_are_found_and_what_goes_with_them_is_told_apart():
     assert found["like-one"].verdict == "goes with others"
     assert found["nothing"].verdict == found["none"].verdict == "not shown"
     assert found["one"].beyond.effect > 0 > found["two"].beyond.effect
-    assert found["two"].words == "not so: two"
+    assert (found["two"].words, found["two"].more, found["two"].sign) == ("not so: two", "two", -1)
 
 
 def test_effects_without_noise_are_those_of_least_squares():
@@ -391,7 +391,9 @@ def test_votes_with_written_reasons_are_read_and_compared(tmp_path):
     found = prepare_why(folder, ranking, votes=path).run()
     assert found.people is not None
     assert found.stated == {"clearer": len(rows), "better evidence": sum(i % 2 for i, _ in pairs)}
-    assert set(found.to_dict()["people"]["beside"][0]) >= {"reason", "judge", "people", "apart", "adjusted"}
+    beside = {row["reason"]: row for row in found.to_dict()["people"]["beside"]}
+    assert set(beside["length"]) >= {"judge", "people", "apart", "adjusted"}
+    assert beside["careless"]["words"] == "is written more carelessly"  # also where its effect is negative
     path.write_text("first,second,winner\nt0,unknown,first\n")
     with pytest.raises(ComparoError, match="unknown"):
         prepare_why(folder, ranking, votes=path)
@@ -507,7 +509,7 @@ def chat_server(request):
 def test_proposals_are_priced_before_and_asked_once(tmp_path, run, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     folder = tmp_path / "run"
-    judged_run(folder)
+    judged_run(folder, 8)
     with Api(chat_server) as api:
         asked = ["why", folder, "--judge", "openai/tiny", "--base-url", api.url, "--price", "1,2", "--budget", "6"]
         asked += ["--option", "votes=1"]

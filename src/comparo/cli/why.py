@@ -111,8 +111,9 @@ def _print(found: Explanation, output: Format) -> None:
     rows: list[list[Any]] = []
     for number, one in enumerate(found.why.reasons):
         if number < SHOWN or one.verdict != "not shown":
-            ends = f"{one.beyond.effect:+.2f} ({one.beyond.low:+.2f} to {one.beyond.high:+.2f})"
-            rows.append([one.words, _share(one.alone), _share(one.beyond), ends, one.verdict])
+            effect, *ends = (one.sign * part for part in (one.beyond.effect, one.beyond.low, one.beyond.high))
+            logits = f"{effect:+.2f} ({min(ends):+.2f} to {max(ends):+.2f})"
+            rows.append([one.words, _share(one.alone), _share(one.beyond), logits, one.verdict])
     print_table(header, rows)
     if found.between:
         these, those = found.between
@@ -138,7 +139,8 @@ def _print(found: Explanation, output: Format) -> None:
         ]  # fmt: skip
         print_table(["reason", "judge", "people", "differ"], said)
     if found.stated:
-        print_text("\nPeople wrote most often: " + visible("; ".join(found.stated), lines=False) + "\n")
+        said_most = "; ".join(f"{words} ({count:,})" for words, count in found.stated.items())
+        print_text(f"\nPeople wrote most often: {visible(said_most, lines=False)}\n")
 
 
 def _share(one: Estimate) -> str:

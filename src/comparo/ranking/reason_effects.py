@@ -15,6 +15,7 @@ from comparo.model.estimators.coefficients import Coefficients
 from comparo.types import Array
 
 DISCOVERY = 0.05  # expected share of false discoveries
+LEVELS = 39  # quantiles of σ², whose tails the interval of what is unexplained needs
 LEAST = 1e-4  # share that is unexplained, below which it is none
 
 
@@ -52,6 +53,11 @@ class Found:
     more: str
     alone: Estimate
     beyond: Estimate
+
+    @property
+    def sign(self) -> int:
+        """1 where `words` are those of a positive effect, else −1."""
+        return 1 if self.words == self.more else -1
 
     @property
     def verdict(self) -> str:

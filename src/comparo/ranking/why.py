@@ -24,7 +24,7 @@ from scipy.special import stdtr, stdtrit
 
 from comparo.model.estimators.coefficients import Evidence, on_one_scale
 from comparo.ranking.grouping import group_means
-from comparo.ranking.reason_effects import Found, adjusted, estimates, unexplained
+from comparo.ranking.reason_effects import LEVELS, Found, adjusted, estimates, unexplained
 from comparo.ranking.tabular import Columns, Tabular, json_rows, plain
 from comparo.types import Array, Index
 
@@ -260,7 +260,7 @@ def explain(ranking: Ranking, numbers: Mapping[str, Array], words: Mapping[str, 
     if panel is not None:
         data = on_one_scale(data, dict(zip(panel.names, panel.scale.tolist(), strict=True)))
     evidence = Evidence.of(data, values, group, judged.covariance.pattern.limits)
-    joint, square = evidence.fit(range(len(names))), values.T @ values / len(values)
+    joint, square = evidence.fit(range(len(names)), LEVELS), values.T @ values / len(values)
     (mean, covariance), left = joint.moments, unexplained(joint, square)
     # β̂ᵀSβ̂ exceeds βᵀSβ by tr(S·Cov) in the mean.
     explained = max(float(mean @ square @ mean - np.sum(square * covariance)), 0.0)

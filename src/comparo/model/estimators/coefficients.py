@@ -32,10 +32,9 @@ from comparo.model.linalg.graph import Graph
 from comparo.model.linalg.spectrum import Moments
 from comparo.model.observations import are_choices, mixes_kinds
 from comparo.model.posterior import mixture_moments
-from comparo.model.tuning import LIMITS, SUREST, Limits
+from comparo.model.tuning import LIMITS, QUANTILES, SUREST, Limits
 from comparo.types import Array
 
-LEVELS = 39  # quantiles of σ², whose tails a 95% interval of a share of variances needs
 MOST_LOST = 0.75  # of the information about σ²: intervals twice as wide; more is lost where choices hardly form cycles
 LEAST_SCALE = 0.1  # of the largest scale of a judge: the answers of a judge without a view would be divided by 0
 
@@ -97,8 +96,8 @@ class Evidence:
         choices = float(np.sum(model.weight)) if isinstance(model, Choices) else 0.0
         return cls(graph, shared.columns[:, count:], _with_noise(variances), count, choices)
 
-    def fit(self, numbers: Sequence[int]) -> Coefficients:
-        """The coefficients in the model with some of the numbers."""
+    def fit(self, numbers: Sequence[int], quantiles: int = QUANTILES) -> Coefficients:
+        """The coefficients in the model with some of the numbers, at so many quantiles of σ²."""
         base, groups = self.variances, self.groups
         moments = base.spectrum.moments
         kept = np.array([*range(groups), *(groups + number for number in numbers), moments.matrices.shape[1] - 1])
@@ -107,7 +106,7 @@ class Evidence:
         spectrum = replace(base.spectrum, moments=moments)
         # Without the term that keeps σ² from 0, which would stretch what is unexplained.
         known = base.has_known_noise
-        found = estimate(spectrum, kind, base.observations, known, pull=0.0, flat=1.0, quantiles=LEVELS)
+        found = estimate(spectrum, kind, base.observations, known, pull=0.0, flat=1.0, quantiles=quantiles)
         means, covariances, unexplained, taken = [], [], [], []
         for a in _quantiles(found, self.choices).tolist():
             (covariance, theta), noise = found.precision(a), found.noise(a)

@@ -123,7 +123,7 @@ def test_intervals_cover_and_false_discoveries_are_rare(hard):
         shares.append(why.unexplained_low <= 0.25 / (0.25 + explained) <= why.unexplained_high)
     assert 0.92 <= np.mean(covered) <= 0.98  # ± 2 standard errors of 300 intervals around 95%
     assert np.mean(false) <= 0.05 + 0.02
-    assert np.mean(shares) >= 0.88
+    assert np.mean(shares) >= 0.9  # 54 of 60: fewer has a chance of 3% where 95% are covered
 
 
 def test_feedback_names_what_a_text_has_and_lacks():

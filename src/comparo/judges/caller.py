@@ -18,7 +18,7 @@ from comparo.data.wordings import LETTERS
 from comparo.errors import JudgeError
 from comparo.judges.http import Answer, HttpClient, NoAnswerError, whole_characters
 from comparo.judges.prices import Usage
-from comparo.judges.protocol import Judgement, mean_of, shared_call
+from comparo.judges.protocol import Judgement, Probe, mean_of, shared_call
 from comparo.judges.refusals import FILTERED, Complaint, bad_key, no_credit, read_complaint, spoken
 from comparo.judges.settings import Settings
 
@@ -226,15 +226,18 @@ class Caller(ABC):
             remedy = f", cut{at}; raise max_tokens{', or lower effort' if reasons else ''}"
         raise AnswerError(f"no verdict in the reply {reply}{remedy}")
 
-    async def write(self, text: str, tokens: int) -> str:
+    async def write(self, text: str, tokens: int) -> Probe:
         """A reply to a text in the model's own words; a JudgeError where there is none."""
         self.words_asked, self.added, self.begun = tokens, "", False
+        case = Case(Question(None, None), text)
         async with self.client:
             try:
-                (said, *_) = await self._ask(Case(Question(None, None), text), 1)
+                (said, *_) = await self._ask(case, 1)
             except AnswerError as problem:
                 raise JudgeError(self.secrets.scrub(str(problem))) from None
-        return self.secrets.scrub(said.text)
+        usage = case.usage
+        read = usage.tokens_in + usage.tokens_out
+        return Probe(self.secrets.scrub(said.text), {}, calls=1, tokens=read, cost=usage.cost(self.judge.price))
 
     async def _ask(self, case: Case, wanted: int) -> list[Said]:
         """The replies that the server gives; a form of the question that it accepts is used for all later ones."""

@@ -13,7 +13,7 @@ from typing import Self
 
 from comparo.data.prompts import Prompt, Question
 from comparo.judges.caller import Caller
-from comparo.judges.protocol import Judgement
+from comparo.judges.protocol import Judgement, Probe
 from comparo.judges.settings import Settings
 
 SHARED = 8  # calls at once that share a client, whose every call searches all of its connections
@@ -134,6 +134,6 @@ class ServerJudge(Settings):
             (answer,) = calls.answers()
         return answer, caller.was_cut
 
-    def write(self, text: str, tokens: int) -> str:
+    def write(self, text: str, tokens: int) -> Probe:
         """Return a reply to a text in the model's own words, of about so many tokens; a JudgeError where none comes."""
         return asyncio.run(self.caller(Prompt("{first}{second}")).write(text, tokens))

@@ -24,7 +24,7 @@ from comparo.errors import JudgeError, pip_install
 from comparo.judges import hf
 from comparo.judges.chat import Encoded, PromptTokens, answers_of, digest_of, read_labels
 from comparo.judges.labels import Spellings, TokenPath
-from comparo.judges.protocol import Judge, Judgement
+from comparo.judges.protocol import Judge, Judgement, Probe
 
 Runtime = Literal["auto", "llama.cpp", "transformers"]
 
@@ -132,13 +132,13 @@ class LlamaCpp:
             raise JudgeError(f"{self.name}: llama.cpp does not answer ({problem})") from problem
         yield from answers_of(self.chat, questions, prompt, self.ahead, self._answer)
 
-    def write(self, text: str, tokens: int) -> str:
+    def write(self, text: str, tokens: int) -> Probe:
         """A reply to a text in the model's own words, of at most so many tokens."""
         asked = {"prompt": self.chat.written(text, ""), "max_tokens": tokens, "temperature": 0}
         reply: dict[str, Any] = self.server.handle_completions(asked)
         if "choices" not in reply:
             raise JudgeError(_complaint(reply))
-        return str(reply["choices"][0]["text"])
+        return Probe(str(reply["choices"][0]["text"]), {}, calls=1)
 
     def _answer(self, rows: list[Encoded], labels: Spellings, prompt: Prompt) -> Iterator[Judgement]:
         for row in rows:

@@ -79,7 +79,8 @@ class Judgement:
 class Probe:
     """What a judge was found to accept and to give before it is asked anything, and what finding it took.
 
-    `found` is what the judge's `learn` takes, as values that JSON can hold; `sentence` says it to people.
+    `found` is what the judge's `learn` takes, as values that JSON can hold; `sentence` says it to people. A reply in
+    the judge's own words (`write`) has nothing else than a sentence.
     """
 
     sentence: str
@@ -127,7 +128,8 @@ class Judge(Protocol):
       key.
     - `probe()` and `learn(found)`: asks the server little to find out what it accepts, raises a JudgeError with the
       remedy where the settings cannot work, and returns a `Probe`; `learn` takes over what a probe found before.
-    - `write(text, tokens)`: a reply in its own words, of at most so many tokens; `comparo why --propose` needs it.
+    - `write(text, tokens)`: a reply in its own words, of at most so many tokens, as the sentence of a `Probe`;
+      `comparo why --propose` needs it.
     - `price`: what a million tokens cost, as a `Price`.
     - `writes(prompt)`: how many tokens a call writes, as a `Writing`; None where neither a probe nor a limit states it.
     """

@@ -235,8 +235,6 @@ def common_prefix(sequences: Iterable[list[int]]) -> int:
     return min(len(ordered[0]), len(ordered[-1]))
 
 
-Ends = tuple[list[int], list[int]]  # numbers of nodes, and a token after each
-
 _SPACES = str.maketrans("▁Ġ", "  ")  # how vocabularies write a space
 
 
@@ -281,30 +279,13 @@ class Spellings:
         ]
 
     @cached_property
-    def steps(self) -> list[tuple[int, int]]:
-        """For each node but the first the number of the one before it, and its last token."""
-        return [(self.nodes.index(node[:-1]), node[-1]) for node in self.nodes[1:]]
+    def wanted(self) -> tuple[list[int], list[int]]:
+        """The tokens whose probabilities decide: numbers of nodes, and a token after each.
 
-    @cached_property
-    def tokens(self) -> list[Ends]:
-        """For each label where its spellings end: the numbers of the nodes, and the tokens after them."""
-        return [
-            self._ends(path for path, label in self.ends.items() if label == number)
-            for number in range(len(self.whole))
-        ]
-
-    @cached_property
-    def inside(self) -> dict[int, Ends]:
-        """By label what to subtract from it: where the spellings of other labels end that begin with one of its own."""
-        outer: defaultdict[int, list[TokenPath]] = defaultdict(list)
-        for path in self.ends:
-            if (number := inner_label(path[:-1], self)) is not None:
-                outer[number].append(path)
-        return {number: self._ends(paths) for number, paths in outer.items()}
-
-    def _ends(self, paths: Iterable[TokenPath]) -> Ends:
-        ends = [(self.nodes.index(path[:-1]), path[-1]) for path in paths]
-        return [node for node, _ in ends], [token for _, token in ends]
+        These end a spelling or lead to another node.
+        """
+        paths = dict.fromkeys([*self.ends, *self.nodes[1:]])
+        return [self.nodes.index(path[:-1]) for path in paths], [path[-1] for path in paths]
 
 
 def likeliest_path(likeliest: Mapping[TokenPath, int]) -> TokenPath:

@@ -27,7 +27,7 @@ from comparo.errors import JudgeError, pip_install
 from comparo.judges.chat import Chat, Encoded, digest_of, first_line, gathered, pulls
 from comparo.judges.hf.batching import DEEPEST, Batch, Batches, split
 from comparo.judges.hf.network import Network
-from comparo.judges.labels import Spellings, common_prefix, likeliest_path, lineup_answer
+from comparo.judges.labels import Spellings, TokenPath, common_prefix
 from comparo.judges.protocol import Judgement
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _logger = logging.getLogger(__name__)
 
-# A batch, what `Network.probabilities` gives for each row or why there are none, and the seconds that it took.
+# A batch, what `Network.log_probabilities` gives for each row or why there are none, and the seconds that it took.
 _Done = tuple[Batch, list[list[float]] | str, float]
 
 
@@ -235,7 +235,7 @@ class HfJudge:
         """
         started, size = time.perf_counter(), len(batch.rows)
         try:
-            found = self._network.probabilities(batch, labels)
+            found = self._network.log_probabilities(batch, labels)
         except (LookupError, RuntimeError, ValueError) as problem:
             if size == 1:
                 yield _Running(batch, f"the model failed: {first_line(problem)}", started)
@@ -257,28 +257,29 @@ class HfJudge:
             yield from self._start(half, labels)
 
     def _judgements(self, done: list[_Done], labels: Spellings, prompt: Prompt) -> Iterator[Judgement]:
-        count, is_lineup = len(labels.whole), prompt.size > 2
         for batch, found, seconds in done:
             if isinstance(found, str):
                 yield from (Judgement(row.question, error=found, cut=row.cut, seconds=seconds) for row in batch.rows)
                 continue
-            for row, (p, mass, *rest) in zip(batch.rows, found, strict=True):
-                reply = likeliest_path(dict(zip(labels.nodes, map(int, rest[count:]), strict=True)))
-                lineup = ""
-                if is_lineup:
-                    p, mass, lineup = lineup_answer(rest[:count])
-                yield Judgement(
-                    row.question,
-                    p=p,
-                    mass=mass,
-                    reply=self._chat.tokenizer.decode([*reply]),
-                    tokens_in=len(row.ids) - row.known + len(labels.begun),
-                    tokens_out=len(reply),
-                    seconds=seconds / len(batch.rows),
-                    cut=row.cut,
-                    lineup=lineup if math.isfinite(p) else "",
-                    error=None if math.isfinite(p) else "the model's logits are not numbers; use dtype='float32'",
-                )
+            for row, numbers in zip(batch.rows, found, strict=True):
+                if any(map(math.isnan, numbers)):
+                    error = "the model's logits are not numbers; use dtype='float32'"
+                    answer = Judgement(row.question, error=error, cut=row.cut)
+                else:
+                    answer = self._chat.read(_by_node(numbers, labels), row, prompt)
+                yield replace(answer, seconds=seconds / len(batch.rows))
+
+
+def _by_node(numbers: list[float], labels: Spellings) -> dict[TokenPath, list[tuple[Any, float]]]:
+    """The tokens and their log-probabilities after each node, from a row of `Network.log_probabilities`."""
+    nodes, wanted = labels.wanted
+    count, logs = len(labels.nodes), iter(numbers)
+    found: dict[TokenPath, dict[int, float]] = {node: {} for node in labels.nodes}
+    for number, token in zip(nodes, wanted, strict=True):
+        found[labels.nodes[number]][token] = next(logs)
+    for node, logprob, likeliest in zip(labels.nodes, logs, numbers[-count:], strict=False):
+        found[node][int(likeliest)] = logprob
+    return {node: [*tokens.items()] for node, tokens in found.items()}
 
 
 @dataclass(frozen=True, slots=True)

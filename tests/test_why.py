@@ -11,7 +11,7 @@ from scipy.special import expit
 from comparo import Comparisons, Items, fit, load_judge, rank
 from comparo.data.reasons import LIBRARY, clustered, computed_reasons, judged_reasons, own_reasons
 from comparo.errors import ComparoError
-from comparo.judges.function import FunctionJudge
+from comparo.judges.loading import FunctionJudge
 from comparo.report.record import read_record
 from comparo.report.why_page import write_why
 from comparo.run.why import prepare_why

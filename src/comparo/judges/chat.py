@@ -25,9 +25,8 @@ from comparo.judges.labels import (
     TokenPath,
     common_prefix,
     find_spellings,
+    label_probability,
     likeliest_path,
-    lineup_probability,
-    sequence_probability,
 )
 from comparo.judges.protocol import Judgement, Several, about
 
@@ -168,14 +167,10 @@ class PromptTokens(ABC):
     ) -> Judgement:
         """The answer to a row, from the log-probabilities of the likeliest tokens after each node of the labels."""
         labels = self.spellings(prompt)
-        found = (
-            lineup_probability(likeliest, labels, prompt.size)
-            if prompt.size > 2
-            else sequence_probability(likeliest, labels)
-        )
+        found = label_probability(likeliest, labels, prompt.size)
         reply = likeliest_path({node: max(tokens, key=itemgetter(1))[0] for node, tokens in likeliest.items()})
         words = " or ".join(map(repr, prompt.labels))
-        p, mass, *lineup = found or (math.nan, math.nan)
+        p, mass, lineup = found or (math.nan, math.nan, "")
         return Judgement(
             row.question,
             p=p,
@@ -184,7 +179,7 @@ class PromptTokens(ABC):
             tokens_in=len(row.ids) - row.known + len(labels.begun),
             tokens_out=len(reply),
             cut=row.cut,
-            lineup="".join(lineup),
+            lineup=lineup,
             error=None if found else f"the model's likeliest tokens do not begin {words}; use other labels",
         )
 

@@ -115,56 +115,34 @@ def label_masses(
     return masses if sum(masses) > 0 else None
 
 
-def sequence_probability(
-    read: Mapping[TokenPath, Sequence[tuple[Any, float]]], spelling: Words | Spellings
-) -> tuple[float, float] | None:
-    """p = P(A) / (P(A) + P(B)) and the mass P(A) + P(B); None without any label.
+def label_probability(
+    read: Mapping[TokenPath, Sequence[tuple[Any, float]]], spelling: Words | Spellings, count: int = 2
+) -> tuple[float, float, str] | None:
+    """p = P(A) / ΣP of the first of `count` labels, the mass ΣP of all, and `Judgement.lineup`; None without any label.
 
-    They come from the log-probabilities of the likeliest tokens after each path.
+    They come from the log-probabilities of the likeliest tokens after each path. A line-up holds log(P / ΣP) of each
+    label, none of them below `-SUREST`; of two labels it is empty.
 
     >>> read = {(): [(" ", math.log(0.9)), ("1", math.log(0.05))], (" ",): [("1", math.log(0.6)), ("2", math.log(0.4))]}
-    >>> p, mass = sequence_probability(read, Words(("1", "2")))
-    >>> round(p, 6), round(mass, 6)
-    (0.621053, 0.95)
-    >>> sequence_probability({(): [("A", math.log(0.9)), ("The", math.log(0.06))]}, Words(("A", "B")))
-    (0.957..., 0.94...)
-    >>> sequence_probability({(): [("A", math.log(0.1)), ("B", -math.inf), ("The", math.log(0.5))]}, Words("AB"))
-    (0.2..., 0.5)
-    >>> sequence_probability({(): [("The", -0.1)]}, Words(("A", "B")))
-    """
-    masses = label_masses(read, spelling, 2)
-    if masses is None:
-        return None
-    mass = sum(masses)
-    return min(masses[0] / mass, 1.0), min(mass, 1.0)
-
-
-def lineup_probability(
-    read: Mapping[TokenPath, Sequence[tuple[Any, float]]], spelling: Words | Spellings, count: int
-) -> tuple[float, float, str] | None:
-    """`lineup_answer` from the log-probabilities of the likeliest tokens after each path; None without any label.
-
+    >>> [round(found, 6) for found in label_probability(read, Words(("1", "2")))[:2]]
+    [0.621053, 0.95]
+    >>> label_probability({(): [("A", math.log(0.9)), ("The", math.log(0.06))]}, Words(("A", "B")))
+    (0.957..., 0.94..., '')
+    >>> label_probability({(): [("A", math.log(0.1)), ("B", -math.inf), ("The", math.log(0.5))]}, Words("AB"))
+    (0.2..., 0.5, '')
+    >>> label_probability({(): [("The", -0.1)]}, Words(("A", "B")))
     >>> read = {(): [("A", math.log(0.75)), ("The", math.log(0.125)), ("C", math.log(0.0625))]}
-    >>> lineup_probability(read, Words("ABC"), 3)
+    >>> label_probability(read, Words("ABC"), 3)
     (0.857..., 0.87..., '-0.15...|-2.63...|-2.63...')
     """
     masses = label_masses(read, spelling, count)
-    return None if masses is None else lineup_answer([math.log(max(mass, TINY)) for mass in masses])
-
-
-def lineup_answer(logs: Sequence[float]) -> tuple[float, float, str]:
-    """p of the first label, the mass ΣP of all, and log(P / ΣP) of each as `Judgement.lineup`, from log P of each.
-
-    No log is below `-SUREST`, that of a label of probability 0 neither. p is nan where a number is.
-
-    >>> p, mass, lineup = lineup_answer([math.log(0.5), math.log(0.25), math.log(0.25)])
-    >>> round(p, 6), round(mass, 6), [round(float(part), 3) for part in lineup.split("|")]
-    (0.5, 1.0, [-0.693, -1.386, -1.386])
-    """
-    most = max(logs)
-    total = most + math.log(sum(math.exp(log - most) for log in logs))
-    shares = [max(log - total, -SUREST) for log in logs]
-    return math.exp(shares[0]), min(math.exp(total), 1.0), "|".join(map(repr, shares))
+    if masses is None:
+        return None
+    mass = sum(masses)
+    if count == 2:
+        return min(masses[0] / mass, 1.0), min(mass, 1.0), ""
+    shares = [max(math.log(max(each / mass, TINY)), -SUREST) for each in masses]
+    return math.exp(shares[0]), min(mass, 1.0), "|".join(map(repr, shares))
 
 
 def reply_paths(
@@ -177,9 +155,8 @@ def reply_paths(
     log-probability.
 
     >>> said = [("Fir", [("Fir", math.log(0.6)), ("Sec", math.log(0.3))]), ("st", [("st", 0.0)])]
-    >>> p, mass = sequence_probability(*reply_paths(said, ("First", "Second")))
-    >>> round(p, 6), round(mass, 6)
-    (0.666667, 0.9)
+    >>> [round(found, 6) for found in label_probability(*reply_paths(said, ("First", "Second")))[:2]]
+    [0.666667, 0.9]
     """
     words = Words(labels)
     path: TokenPath = ()

@@ -52,10 +52,8 @@ def table_of(data: Any, header: bool, has_images: bool = False) -> Table:
         if os.path.isdir(path):
             return _folder(path, (*TEXTS, *IMAGES) if has_images else TEXTS)
         if path.suffix.lower() in DOCUMENTS and os.path.exists(path):
-            raise ComparisonsError(
-                f"{path}: this is one document; put each text into a .txt, .md, .docx or .pdf file of its own, all in "
-                "one folder, and name the folder"
-            )
+            remedy = "put each text into a .txt, .md, .docx or .pdf file of its own, and name their folder"
+            raise ComparisonsError(f"{path}: this is one document; {remedy}")
         return _lines(_content(path), str(path)) if path.suffix.lower() == ".txt" else read_columns(path)
     if hasattr(data, "with_format"):
         if isinstance(data, Mapping) or not hasattr(data, "num_rows"):
@@ -218,9 +216,8 @@ def checked_scores(table: Table, chosen: str | Sequence[str] | None) -> dict[str
     objects = table.columns.get("scores", ())
     if any(isinstance(value, Mapping) for value in objects):
         if bad := [row for row, value in enumerate(objects) if not (isinstance(value, Mapping) or is_blank(value))]:
-            raise table.error(
-                bad, "scores", f"{shown(objects[bad[0]])} is not an object of names and numbers; correct it"
-            )
+            problem = f"{shown(objects[bad[0]])} is not an object of names and numbers; correct it"
+            raise table.error(bad, "scores", problem)
         nested, _ = columns_from_objects(value if isinstance(value, Mapping) else {} for value in objects)
         found |= {str(name): (f"scores.{name}", column) for name, column in nested.items()}
     if chosen is not None:

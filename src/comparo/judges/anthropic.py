@@ -5,13 +5,12 @@ asked for in structured output, which goes with reasoning; a tool that must be c
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import comparo.judges.verdicts as verdicts
 from comparo.data.prompts import Prompt
 from comparo.judges.batch_endpoints import AnthropicBatches
-from comparo.judges.batches import SHARE
 from comparo.judges.caller import Caller, Case, Said
 from comparo.judges.http import Answer, whole_characters
 from comparo.judges.prices import Usage, count
@@ -79,10 +78,6 @@ class AnthropicJudge(ThinkingJudge):
     def batches(self, prompt: Prompt) -> AnthropicBatches:
         """Batches of questions, which Anthropic answers within a day."""
         return AnthropicBatches(self, AnthropicCaller(self, prompt))
-
-    def at_batch_price(self) -> Self:
-        """The same judge, at what a batch costs."""
-        return self if self.price is None else replace(self, price=self.price.times(SHARE))
 
 
 class AnthropicCaller(Caller):

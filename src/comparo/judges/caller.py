@@ -137,7 +137,7 @@ class Caller(ABC):
         p, mass, weight, error = math.nan, math.nan, 1.0, None
         each: verdicts.Found = {}
         try:
-            self._write(case, self.judge.window)
+            self.write_prompt(case, self.judge.window)
             while (missing := wanted - len(case.replies)) > 0:
                 replies = await self._ask(case, missing)
                 if self.asks_again(case, replies, missing):
@@ -296,7 +296,7 @@ class Caller(ABC):
             if self.frees_room(status, complaint, case):
                 return None
             if status == 413 or complaint.too_long:
-                return self._write(case, int(most_tokens(case.text) * complaint.share) + self._overhead())
+                return self.write_prompt(case, int(most_tokens(case.text) * complaint.share) + self._overhead())
         if self.heed(answer, complaint, case, body):
             return None
         if status in (404, 405):
@@ -333,7 +333,7 @@ class Caller(ABC):
     def _overhead(self) -> int:
         return TEMPLATE + most_tokens(self.added + self.prompt.answer) + self.judge.reserved
 
-    def _write(self, case: Case, window: int | None) -> None:
+    def write_prompt(self, case: Case, window: int | None) -> None:
         """Write the prompt, cut to the window by an upper estimate of its tokens."""
         text = self.prompt.text(case.question)
         if window is not None:

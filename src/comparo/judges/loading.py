@@ -155,10 +155,8 @@ class FunctionJudge:
         if inspect.iscoroutinefunction(self.function):
             raise TypeError(f"{self._named} is asynchronous; give a function that returns the probability itself")
         if not 1 <= self._arguments <= 3:
-            raise TypeError(
-                f"{self._named} requires {self._arguments} arguments; a judge is a function of the two texts, of the "
-                "two texts and their context, or of a question"
-            )
+            allowed = "of a question, of the two texts, or of these and their context"
+            raise TypeError(f"{self._named} requires {self._arguments} arguments; a judge is a function {allowed}")
 
     @property
     def name(self) -> str:

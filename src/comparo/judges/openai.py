@@ -13,7 +13,6 @@ import comparo.judges.verdicts as verdicts
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges.batch_endpoints import OpenAIBatches
-from comparo.judges.batches import SHARE
 from comparo.judges.caller import AnswerError, Caller, Case, Said
 from comparo.judges.http import Answer, whole_characters
 from comparo.judges.prices import Usage, count
@@ -68,10 +67,8 @@ class OpenAIJudge(ServerJudge):
         if effort is not None and not (isinstance(effort, str) and effort.isidentifier()):
             raise ValueError(f"effort = {effort!r} is not a word such as none, low, medium, high")
         if effort not in (None, NONE) and not self.votes:
-            raise ValueError(
-                f"effort = {effort} goes with verdicts, because a model that reasons gives no log-probabilities of its "
-                "answer; add votes=5 (or graded=True), or use effort='none'"
-            )
+            remedy = "add votes=5 (or graded=True), or use effort='none'"
+            raise ValueError(f"effort = {effort} is for verdicts: who reasons gives no log-probabilities; {remedy}")
 
     @property
     def several(self) -> bool:
@@ -133,10 +130,6 @@ class OpenAIJudge(ServerJudge):
     def batches(self, prompt: Prompt) -> OpenAIBatches:
         """Batches of questions, which a server answers within a day."""
         return OpenAIBatches(self, OpenAICaller(self, prompt), f"/v1{ROUTE}")
-
-    def at_batch_price(self) -> Self:
-        """The same judge, at what a batch costs."""
-        return self if self.price is None else replace(self, price=self.price.times(SHARE))
 
     def findings(self) -> Findings:
         limit, temperature = self.dialect.max_tokens, self.dialect.temperature

@@ -18,6 +18,7 @@ from typing import ClassVar, Self
 
 from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.errors import JudgeError
+from comparo.judges.batches import SHARE
 from comparo.judges.caller import Caller
 from comparo.judges.protocol import Judgement, Probe
 from comparo.judges.settings import NONE, Settings
@@ -149,6 +150,10 @@ class ServerJudge(Settings):
     def write(self, text: str, tokens: int) -> str:
         """Return a reply to a text in the model's own words, of about so many tokens; a JudgeError where none comes."""
         return asyncio.run(self.caller(Prompt("{first}{second}")).write(text, tokens))
+
+    def at_batch_price(self) -> Self:
+        """The same judge, at what a batch costs."""
+        return self if self.price is None else replace(self, price=self.price.times(SHARE))
 
     def probe(self) -> Probe:
         """Ask one or two questions of a few words, as the judge is set; a JudgeError names the remedy."""

@@ -31,13 +31,13 @@ from comparo.judges.labels import Spellings, TokenPath, common_prefix
 from comparo.judges.protocol import Judgement
 
 if TYPE_CHECKING:
-    import torch
+    pass
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _logger = logging.getLogger(__name__)
 
-# A batch, what `Network.log_probabilities` gives for each row or why there are none, and the seconds that it took.
-_Done = tuple[Batch, list[list[float]] | str, float]
+# A batch, what `Network.log_probabilities` gives for it or why there are none, and when it was started.
+_Running = tuple[Batch, Any, float]
 
 
 def load(
@@ -176,12 +176,13 @@ class HfJudge:
         for rows, failed in pulls(self._chat, questions, prompt, self.ahead):
             yield from failed
             for batch in self._plan(rows, prompt):
-                done = [run.wait() for run in running]
-                running = [*self._start(batch, labels)]
+                started = [*self._start(batch, labels)]
+                yield from self._judgements(running, labels, prompt)
+                running = started
                 if not self._network.overlaps:
-                    done, running = [run.wait() for run in running], []
-                yield from self._judgements(done, labels, prompt)
-        yield from self._judgements([run.wait() for run in running], labels, prompt)
+                    yield from self._judgements(running, labels, prompt)
+                    running = []
+        yield from self._judgements(running, labels, prompt)
 
     def _plan(self, rows: list[Encoded], prompt: Prompt) -> Iterator[Batch]:
         is_several = isinstance(prompt, CriteriaPrompt)
@@ -238,13 +239,13 @@ class HfJudge:
             found = self._network.log_probabilities(batch, labels)
         except (LookupError, RuntimeError, ValueError) as problem:
             if size == 1:
-                yield _Running(batch, f"the model failed: {first_line(problem)}", started)
+                yield batch, f"the model failed: {first_line(problem)}", started
             else:
                 for half in split(batch):
                     yield from self._start(half, labels)
             return
         if found is not None:
-            yield _Running(batch, found, started)
+            yield batch, found, started
             return
         longest = max(len(row.ids) for row in batch.rows)
         if size == 1:
@@ -256,12 +257,14 @@ class HfJudge:
         for half in self._batches.halve(batch):
             yield from self._start(half, labels)
 
-    def _judgements(self, done: list[_Done], labels: Spellings, prompt: Prompt) -> Iterator[Judgement]:
-        for batch, found, seconds in done:
+    def _judgements(self, running: list[_Running], labels: Spellings, prompt: Prompt) -> Iterator[Judgement]:
+        for batch, found, started in running:
+            rows = found if isinstance(found, str) else found.tolist()  # which waits for the device
+            seconds = time.perf_counter() - started
             if isinstance(found, str):
                 yield from (Judgement(row.question, error=found, cut=row.cut, seconds=seconds) for row in batch.rows)
                 continue
-            for row, numbers in zip(batch.rows, found, strict=True):
+            for row, numbers in zip(batch.rows, rows, strict=True):
                 if any(map(math.isnan, numbers)):
                     error = "the model's logits are not numbers; use dtype='float32'"
                     answer = Judgement(row.question, error=error, cut=row.cut)
@@ -280,19 +283,6 @@ def _by_node(numbers: list[float], labels: Spellings) -> dict[TokenPath, list[tu
     for node, logprob, likeliest in zip(labels.nodes, logs, numbers[-count:], strict=False):
         found[node][int(likeliest)] = logprob
     return {node: [*tokens.items()] for node, tokens in found.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class _Running:
-    """A batch that the device computes, its results to come, and when it was started."""
-
-    batch: Batch
-    found: torch.Tensor | str
-    started: float
-
-    def wait(self) -> _Done:
-        found = self.found if isinstance(self.found, str) else self.found.tolist()
-        return self.batch, found, time.perf_counter() - self.started
 
 
 def _libraries() -> tuple[Any, Any]:

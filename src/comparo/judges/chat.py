@@ -163,12 +163,20 @@ class PromptTokens(ABC):
         return tuple(whole[len(before) :])
 
     def read(
-        self, likeliest: Mapping[TokenPath, Sequence[tuple[Any, float]]], row: Encoded, prompt: Prompt
+        self,
+        likeliest: Mapping[TokenPath, Sequence[tuple[Any, float]]],
+        row: Encoded,
+        prompt: Prompt,
+        reply: TokenPath | None = None,
     ) -> Judgement:
-        """The answer to a row, from the log-probabilities of the likeliest tokens after each node of the labels."""
+        """The answer to a row, from the log-probabilities of the likeliest tokens after each node of the labels.
+
+        The `reply` is by default the likeliest of these tokens in sequence.
+        """
         labels = self.spellings(prompt)
         found = label_probability(likeliest, labels, prompt.size)
-        reply = likeliest_path({node: max(tokens, key=itemgetter(1))[0] for node, tokens in likeliest.items()})
+        if reply is None:
+            reply = likeliest_path({node: max(tokens, key=itemgetter(1))[0] for node, tokens in likeliest.items()})
         words = " or ".join(map(repr, prompt.labels))
         p, mass, lineup = found or (math.nan, math.nan, "")
         return Judgement(

@@ -82,7 +82,7 @@ def label_masses(
     for path in sorted(read, key=len):
         if path not in reached:  # its last token is not among the likeliest
             continue
-        total, least, unnumbered = 0.0, 1.0, set()
+        total, least, unnumbered, outer = 0.0, 1.0, set(), inner_label(path, spelling)
         for token, logprob in read[path]:
             if -math.inf < logprob <= UNLISTED:
                 continue
@@ -95,7 +95,6 @@ def label_masses(
             probability *= reached[path]
             if longer in read:
                 reached[longer] = reached.get(longer, 0.0) + probability
-            outer = inner_label(path, spelling)
             if number is not None and number != outer:
                 masses[number] += probability
                 found[number] = True
@@ -225,8 +224,8 @@ class Spellings:
     >>> digits = find_spellings(("1", "2"), ((7, 3), (7, 4)), ["", "", "", "1", "2", "x", "x1", "Ġ"])
     >>> digits.nodes, digits.paths, digits.ends
     (((), (7,)), ((7,),), {(3,): 0, (7, 3): 0, (4,): 1, (7, 4): 1})
-    >>> digits.label((7, 4)), digits.begins((7,), 1)
-    (1, True)
+    >>> digits.label((7, 4)), digits.begins((7,), 1), digits.wanted
+    (1, True, [(0, [3]), (1, [3]), (0, [4]), (1, [4]), (0, [7])])
     """
 
     whole: tuple[TokenPath, ...]
@@ -256,13 +255,12 @@ class Spellings:
         ]
 
     @cached_property
-    def wanted(self) -> tuple[list[int], list[int]]:
-        """The tokens whose probabilities decide: numbers of nodes, and a token after each.
-
-        These end a spelling or lead to another node.
-        """
-        paths = dict.fromkeys([*self.ends, *self.nodes[1:]])
-        return [self.nodes.index(path[:-1]) for path in paths], [path[-1] for path in paths]
+    def wanted(self) -> list[tuple[int, list[int]]]:
+        """Numbers of nodes, and tokens after them whose probabilities are summed: ends of a label, or those of a node."""
+        groups: defaultdict[Any, list[TokenPath]] = defaultdict(list)
+        for path in dict.fromkeys([*self.ends, *self.nodes[1:]]):
+            groups[(path,) if path in self.nodes else (path[:-1], self.ends[path])].append(path)
+        return [(self.nodes.index(paths[0][:-1]), [path[-1] for path in paths]) for paths in groups.values()]
 
 
 def likeliest_path(likeliest: Mapping[TokenPath, int]) -> TokenPath:

@@ -27,7 +27,7 @@ from comparo.errors import JudgeError, pip_install
 from comparo.judges.chat import Chat, Encoded, digest_of, first_line, gathered, pulls
 from comparo.judges.hf.batching import DEEPEST, Batch, Batches, split
 from comparo.judges.hf.network import Network
-from comparo.judges.labels import Spellings, TokenPath, common_prefix
+from comparo.judges.labels import Spellings, TokenPath, common_prefix, likeliest_path
 from comparo.judges.protocol import Judgement
 
 if TYPE_CHECKING:
@@ -269,20 +269,13 @@ class HfJudge:
                     error = "the model's logits are not numbers; use dtype='float32'"
                     answer = Judgement(row.question, error=error, cut=row.cut)
                 else:
-                    answer = self._chat.read(_by_node(numbers, labels), row, prompt)
+                    read: defaultdict[TokenPath, list[tuple[Any, float]]] = defaultdict(list)
+                    for (node, tokens), logprob in zip(labels.wanted, numbers, strict=False):
+                        read[labels.nodes[node]].append((tokens[0], logprob))  # which stands for all of them
+                    likeliest = map(int, numbers[len(labels.wanted) :])
+                    reply = likeliest_path(dict(zip(labels.nodes, likeliest, strict=True)))
+                    answer = self._chat.read(read, row, prompt, reply)
                 yield replace(answer, seconds=seconds / len(batch.rows))
-
-
-def _by_node(numbers: list[float], labels: Spellings) -> dict[TokenPath, list[tuple[Any, float]]]:
-    """The tokens and their log-probabilities after each node, from a row of `Network.log_probabilities`."""
-    nodes, wanted = labels.wanted
-    count, logs = len(labels.nodes), iter(numbers)
-    found: dict[TokenPath, dict[int, float]] = {node: {} for node in labels.nodes}
-    for number, token in zip(nodes, wanted, strict=True):
-        found[labels.nodes[number]][token] = next(logs)
-    for node, logprob, likeliest in zip(labels.nodes, logs, numbers[-count:], strict=False):
-        found[node][int(likeliest)] = logprob
-    return {node: [*tokens.items()] for node, tokens in found.items()}
 
 
 def _libraries() -> tuple[Any, Any]:

@@ -113,7 +113,7 @@ class Network:
         return None if apart < allowed else f"the logits would differ by {apart:.2g} of their size"
 
     def log_probabilities(self, batch: Batch, labels: Spellings) -> torch.Tensor | None:
-        """log P of the W wanted tokens, then of the likeliest after each node, and these: (R, W + 2N) on the device.
+        """log P of the W wanted groups of tokens, then the likeliest token after each node: (R, W + N) on the device.
 
         None where its memory does not hold them. A GPU may still be computing them.
         """
@@ -121,7 +121,8 @@ class Network:
 
         try:
             with torch.inference_mode():
-                nodes, tokens = map(self._tensor, labels.wanted)  # before the model runs: later, it would wait for it
+                # Copied before the model runs: a later copy would wait for the device.
+                wanted = [(node, self._tensor(tokens)) for node, tokens in labels.wanted]
                 if batch.tree:
                     count = len(labels.paths)
                     ends = batch.tree.places(
@@ -133,9 +134,9 @@ class Network:
                 else:
                     logits = self._logits(batch.shared, [row.ids for row in batch.rows], labels, batch.outer)
                 logs = torch.log_softmax(logits.reshape(len(batch.rows), len(labels.nodes), -1), dim=-1)
-                likeliest = logs.max(dim=-1)
-                found = torch.cat([logs[:, nodes, tokens], likeliest.values], dim=-1).double().clamp(min=LEAST)
-                return torch.cat([found, likeliest.indices.double()], dim=-1)
+                sums = [logs[:, node, tokens].double().logsumexp(dim=-1) for node, tokens in wanted]
+                found = torch.stack(sums, dim=-1).clamp(min=LEAST)
+                return torch.cat([found, logs.argmax(dim=-1).double()], dim=-1)
         except torch.OutOfMemoryError:
             self._prefixes.clear()
             return None

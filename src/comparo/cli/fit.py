@@ -38,11 +38,11 @@ from comparo.cli.printing import (
 )
 from comparo.cli.settings import command_line
 from comparo.data.comparisons import Comparisons
-from comparo.data.documents import table_workbook
+from comparo.data.documents import workbook
 from comparo.data.joining import read_several
 from comparo.data.writing import csv_text
 from comparo.methods import Method, quiet_fit
-from comparo.model.estimators.bradley_terry import PriorPairs
+from comparo.model.estimators.baselines import PriorPairs
 from comparo.model.estimators.panel_members import pooled
 from comparo.model.estimators.poe import Bias
 from comparo.model.observations import mixes_kinds
@@ -288,7 +288,7 @@ def _class_list(scaled: Scaled, feedback: Mapping[tuple[str, str], str] | None, 
     columns = scaled.class_list(feedback)
     if path.suffix.lower() == ".csv":
         return csv_text(columns)
-    return table_workbook({name: column.tolist() for name, column in columns.items()}, ["feedback"])
+    return workbook({name: column.tolist() for name, column in columns.items()}, ["feedback"])
 
 
 def _check_page(path: Path, files: Iterable[Path], has_list: bool) -> None:

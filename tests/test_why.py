@@ -13,7 +13,7 @@ from comparo import Comparisons, Items, fit, load_judge, rank
 from comparo.data.reasons import LIBRARY, clustered, computed_reasons, judged_reasons, own_reasons
 from comparo.errors import ComparoError
 from comparo.judges import Probe
-from comparo.judges.function import FunctionJudge
+from comparo.judges.loading import FunctionJudge
 from comparo.ranking.reason_effects import adjusted
 from comparo.report.record import read_record
 from comparo.report.why_page import write_why

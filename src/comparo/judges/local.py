@@ -22,7 +22,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError, pip_install
 from comparo.judges import hf
-from comparo.judges.chat import Encoded, PromptTokens, answers_of, digest_of, read_labels
+from comparo.judges.chat import Encoded, PromptTokens, answers_of, digest_of
 from comparo.judges.labels import Spellings, TokenPath
 from comparo.judges.protocol import Judge, Judgement, Probe
 
@@ -145,7 +145,7 @@ class LlamaCpp:
             start = time.perf_counter()
             try:
                 for top in (TOP, ALL):
-                    answer = read_labels(self._read(row, labels, top), row, labels, prompt, self.chat.decode)
+                    answer = self.chat.read(self._read(row, labels, top), row, prompt)
                     if not answer.failed:
                         break
             except FAULTS as problem:

@@ -219,14 +219,13 @@ def shared_call(whole: Judgement, found: Mapping[str, tuple[float, float, float]
     return Several.of(each)
 
 
-def mean_of(found: Mapping[str, tuple[float, float, float] | None]) -> tuple[float, float, float] | None:
+def mean_of(found: Mapping[str, tuple[float, float, float]]) -> tuple[float, float, float] | None:
     """The means of p, mass and weight over the criteria that have an answer; None where none has.
 
-    >>> mean_of({"wit": (0.9, 1.0, 1.0), "length": (0.5, 0.5, 1.0), "style": None})
+    >>> mean_of({"wit": (0.9, 1.0, 1.0), "length": (0.5, 0.5, 1.0)})
     (0.7, 0.75, 1.0)
     """
-    known = [verdict for verdict in found.values() if verdict is not None]
-    if not known:
+    if not found:
         return None
-    p, mass, weight = (sum(column) / len(known) for column in zip(*known, strict=True))
+    p, mass, weight = (sum(column) / len(found) for column in zip(*found.values(), strict=True))
     return p, mass, weight

@@ -17,8 +17,9 @@ and with d = 1 + aq, C = Σ q·ccᵀ/d, g = Σ β·c/d and R = diag(r)
 is about standard normal at the true a, so Φ(z) is a distribution of confidence of a. Scores are averaged over its
 quantiles: where the comparisons leave open whether items differ, the intervals say so. An estimate of 0, which would
 make all intervals empty, is avoided by a term that grows until σ² is about the variance of an estimated score,
-`PULL`·log((1 + aq̄)/(1 + aq̄/`UNTIL`)); these numbers were chosen by simulated judges (docs/soundness.md). An estimate
-of φ of 0, which a graph without cycles allows, is avoided by the term −log(1 + a/`SUREST`).
+`PULL`·log((1 + aq̄)/(1 + aq̄/`UNTIL`)); these numbers were chosen by simulated judges (docs/soundness.md). Choices
+among several texts are averaged over the posterior of a instead (`_Search.posterior`). An estimate of φ of 0, which a
+graph without cycles allows, is avoided by the term −log(1 + a/`SUREST`).
 """
 
 from __future__ import annotations

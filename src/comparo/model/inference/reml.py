@@ -130,12 +130,14 @@ def estimate(
     unit: float = 1.0,
     pull: float | None = PULL,
     flat: float = FLAT,
+    quantiles: int = QUANTILES,
 ) -> Variances:
     """The variances for columns of these kinds (M,), numbered from 0; scores are in multiples of `unit` logits.
 
     Columns of kind −1 have coefficients whose variance is `flat` times that of scores, by default so many that it is no
     prior. φ is 1 where the noise is known. `pull` is the strength of the term that keeps the variance of scores from 0;
-    with None, a is averaged over its posterior instead (`_Search.posterior`), whose median is the ratio.
+    with None, a is averaged over its posterior instead (`_Search.posterior`), whose median is the ratio. `quantiles` is
+    the number of those of a.
 
     >>> rng = np.random.default_rng(0)
     >>> q = np.full(400, 4.0)
@@ -162,11 +164,11 @@ def estimate(
     if pull is None:
         grid, confidence = search.posterior(shared, high)
         a = float(np.interp(0.5, confidence, grid))
-    place = np.interp((np.arange(QUANTILES) + 0.5) / QUANTILES, confidence, np.arange(len(grid)))
-    quantiles = np.clip(np.interp(place, np.arange(len(grid)), grid), low, high)
-    if np.log(quantiles[-1] / quantiles[0]) < SURE:
-        quantiles = np.clip([a], low, high)
-    return replace(best, ratio=float(np.clip(a, low, high)), quantiles=np.asarray(quantiles))
+    place = np.interp((np.arange(quantiles) + 0.5) / quantiles, confidence, np.arange(len(grid)))
+    found = np.clip(np.interp(place, np.arange(len(grid)), grid), low, high)
+    if np.log(found[-1] / found[0]) < SURE:
+        found = np.clip([a], low, high)
+    return replace(best, ratio=float(np.clip(a, low, high)), quantiles=np.asarray(found))
 
 
 _Terms = tuple[Array, Array, Array, Array]

@@ -82,7 +82,9 @@ class Booth:
             ballot = min((each for each in own.values() if each.is_open), key=lambda each: each.number, default=None)
             if ballot is None:
                 ballot = self._deal(voter)
-            return self._as_turn(voter, ballot)
+            last = max((each.judgement for each in own.values() if each.judgement is not None), default=None)
+            votes, skipped = sum(each.is_vote for each in own.values()), sum(each.is_skip for each in own.values())
+            return Turn(ballot, votes, skipped, last)
 
     def vote(self, voter: str, number: int, turn: int, choice: str, seconds: float, reason: str = "") -> None:
         """Store a vote; one on a ballot that was answered before, or in an earlier turn, changes nothing."""
@@ -139,11 +141,6 @@ class Booth:
         if ballot is not None:
             self._own.setdefault(ballot.voter, {})[ballot.number] = ballot
             self._dealer.know(ballot)
-
-    def _as_turn(self, voter: str, ballot: Ballot | None) -> Turn:
-        own = self._own[voter].values()
-        last = max((each.judgement for each in own if each.judgement is not None), default=None)
-        return Turn(ballot, sum(each.is_vote for each in own), sum(each.is_skip for each in own), last)
 
     def _deal(self, voter: str) -> Ballot | None:
         voters = max(1, len(self.links.judges))

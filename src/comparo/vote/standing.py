@@ -110,11 +110,14 @@ def standing_of(booth: Booth) -> Standing:
     spearman, whole = expected_spearman(ranking), connected(data, sizes)
     names = [None] if data.contexts is None else data.contexts.tolist()
     is_known = whole.issuperset(names)
-    fits = {str(row["judge"]): row for row in rows_of(misfit(ranking, "judge"), len(members))}
+    fits = {
+        str(row["judge"]): {"infit": row["infit"], "is_misfit": bool(row["misfit"])}
+        for row in rows_of(misfit(ranking, "judge"), len(members))
+    }
     texts = rows_of(misfit(ranking, "item"), SKIPS)
     return replace(
         empty,
-        members=[_fitted(replace(member, left=biases.get(member.name)), fits.get(member.name)) for member in members],
+        members=[replace(one, left=biases.get(one.name), **fits.get(one.name, {})) for one in members],
         misfits=[row for row in texts if row["misfit"]],
         alpha=krippendorff_alpha(replace(data, lineup=None)),
         flips=count_flips(replace(data, judges=None, judge=None, lineup=None)),
@@ -123,11 +126,6 @@ def standing_of(booth: Booth) -> Standing:
         expected_later=float(np.mean(expected_spearman(ranking, more=1.0))) if is_known else math.nan,
         sure=0 if until is None else len(sure_contexts(ranking, spearman, until) & whole),
     )
-
-
-def _fitted(member: Member, fit: Mapping[str, Any] | None) -> Member:
-    """The judge with the infit of the votes, where there are any."""
-    return member if fit is None else replace(member, infit=fit["infit"], is_misfit=bool(fit["misfit"]))
 
 
 def members_of(judgements: Sequence[Judgement], names: Sequence[str]) -> list[Member]:
@@ -180,10 +178,9 @@ class Live:
 
     def look(self, wait: bool = False) -> Standing | None:
         """The latest standing, None before there is one; with `wait`, one of all votes that are stored now."""
-        thread = self._begin(at_once=wait)
-        if wait and thread is not None:
-            thread.join()  # which may have begun before the last votes
-            if (thread := self._begin(at_once=True)) is not None:
+        for _ in range(2 if wait else 1):  # a thread that runs may have begun before the last votes
+            thread = self._begin(at_once=wait)
+            if wait and thread is not None:
                 thread.join()
         return self._latest
 
@@ -231,14 +228,8 @@ def votes_csv(booth: Booth) -> str:
         items = Question(decode(first), decode(second)).items
         said = (*items, WINNERS[p], p) if is_pair else ("|".join(map(str, items)), order)
         rows.append((*said, voice, decode(context), reply.partition("\n")[2], *times))
-    names = (
-        *(("first", "second", "winner", "p") if is_pair else ("items", "order")),
-        "voter",
-        "context",
-        "reason",
-        "seconds",
-        "at",
-    )
+    names = ["first", "second", "winner", "p"] if is_pair else ["items", "order"]
+    names += ["voter", "context", "reason", "seconds", "at"]
     columns = {name: [row[place] for row in rows] for place, name in enumerate(names)}
     empty = [name for name in ("context", "reason") if not any(value not in (None, "") for value in columns[name])]
     return csv_text({name: column for name, column in columns.items() if name not in empty})

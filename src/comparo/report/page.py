@@ -314,20 +314,24 @@ def _surprise(record: Record, place: int) -> dict[str, Any]:
     """An answer that differs from what all answers together imply: who gave it, both texts, and what was expected."""
     judgement = record.compared[place]
     asked, p, likely = judgement.question, judgement.p, shares(float(record.expected[place]))
-    names, is_choice = (label(asked.first), label(asked.second)), p in CHOICES
-    sides = []
-    for name, item, wins in zip(names, (asked.first, asked.second), (p > 0.5, p < 0.5), strict=True):
-        sides.append((name, wins, *excerpt(record.items.texts[record.items.row(asked.context, item)], EXCERPT)))
+    is_choice = p in CHOICES
+    sides = _sides(record, asked.context, {asked.first: p > 0.5, asked.second: p < 0.5})
     return {
-        "first": names[0],
-        "second": names[1],
+        "first": label(asked.first),
+        "second": label(asked.second),
         "who": record.words.judge if asked.voice is None else label(asked.voice),
         "said": CHOICES[p] if is_choice else f"gave the first {shares(p)} of 100",
         "expected": f"the first to win in {likely} of 100 cases" if is_choice else f"about {likely} of 100",
         "sides": sides if record.has_texts else [],
-        "context": "" if asked.context is None else record.context_name(asked.context),
+        "context": record.context_name(asked.context),
         "reply": label(judgement.reply.strip()),
     }
+
+
+def _sides(record: Record, context: Any, wins: Mapping[Any, bool]) -> list[tuple[str, bool, str, int]]:
+    """The names of items, whether each wins, the beginning of its text, and how many characters are left."""
+    texts = ((item, record.items.texts[record.items.row(context, item)]) for item in wins)
+    return [(label(item), wins[item], *excerpt(text, EXCERPT)) for item, text in texts]
 
 
 def _disagreements(record: Record) -> list[dict[str, Any]]:
@@ -337,11 +341,10 @@ def _disagreements(record: Record) -> list[dict[str, Any]]:
         return []
     found = []
     for row in rows_of(disagreements(record.ranking, votes), DISPUTED):
-        context, items = row.get("context"), (row["chosen"], row["other"])
-        texts = [excerpt(record.items.texts[record.items.row(context, item)], EXCERPT) for item in items]
-        sides = [(label(item), item == row["chosen"], *text) for item, text in zip(items, texts, strict=True)]
-        context = "" if context is None else record.context_name(context)
-        found.append({**row, "sides": sides, "context": context, "machine": shares(row["machine"])})
+        context = row.get("context")
+        sides = _sides(record, context, {row["chosen"]: True, row["other"]: False})
+        named = {"context": record.context_name(context), "machine": shares(row["machine"])}
+        found.append({**row, "sides": sides, **named})
     return found
 
 

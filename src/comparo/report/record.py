@@ -27,7 +27,7 @@ from comparo.ranking.scale import Scaled
 from comparo.ranking.why import found_reasons
 from comparo.report.embed import are_codes, label, snippet
 from comparo.rounding import merge_ties
-from comparo.run.criteria_run import criteria_of
+from comparo.run.criteria_run import CriteriaRun, criteria_of
 from comparo.run.fit_policy import Fitting
 from comparo.run.growth import read_past
 from comparo.run.loop import Run
@@ -146,8 +146,8 @@ class Record:
         return f"{name} (“{begins}”)" if begins else name
 
     def context_name(self, context: Any) -> str:
-        """The name of a context, after the beginning of its text where names are opaque."""
-        name, items = label(context), self.items
+        """The name of a context, after the beginning of its text where names are opaque; "" where there is none."""
+        name, items = "" if context is None else label(context), self.items
         if not any(items.context_texts) or not are_codes(items.contexts.tolist()):
             return name
         begins = snippet(items.context_texts[items.context[items.groups[context][0]]])
@@ -320,7 +320,8 @@ def fitting_of(configuration: Mapping[str, Any], items: Items, folder: Path) -> 
 def run_record(run: Run, ranking: Ranking) -> Record:
     """The record of a run that is at hand, with its ranking: what `read_record` would read and fit again."""
     configuration = json.loads(json.dumps(run.store.configuration, default=str))
-    return Record(configuration, run.task.items, run.judgements, ranking, run.task.fitting)
+    judgements = run.each if isinstance(run, CriteriaRun) else run.judgements
+    return Record(configuration, run.task.items, judgements, ranking, run.task.fitting)
 
 
 def checked(configuration: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:

@@ -28,7 +28,7 @@ from comparo.ranking.display import (
     notes,
     tie_columns,
 )
-from comparo.ranking.grouping import Groups, asked_groups, entry, leaderboard, why_not
+from comparo.ranking.grouping import Groups, asked_groups, leaderboard, numbers_by_label, why_not
 from comparo.ranking.leaderboard import Leaderboard, Over
 from comparo.ranking.ranks import Candidate, beats, places
 from comparo.ranking.scale import Scaled, scaled
@@ -267,8 +267,7 @@ class Ranking(Scores, Tabular):
         >>> found.reasons[0].words, found.reasons[0].alone.is_found
         ('longer', True)
         """
-        labels = self.graph.labels(self.comparisons)
-        numbers, words = dict[str, Any](), dict[str, tuple[str, str]]()
+        labels, numbers = self.graph.labels(self.comparisons), dict[str, Any]()
         if data is not None:
             items = Items.of(data, **columns)
             known = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
@@ -277,22 +276,14 @@ class Ranking(Scores, Tabular):
                 raise ValueError(
                     f"there is no text of {labels[int(np.argmax(row < 0))]!r}; give the texts of all items"
                 )
-            computed = computed_reasons(items)
-            numbers |= {reason.name: column[row] for reason, column in computed.items()}
-            words |= {reason.name: (reason.words, reason.against) for reason in computed}
+            numbers |= {reason.name: column[row] for reason, column in computed_reasons(items).items()}
         for name, given in (reasons or {}).items():
             if isinstance(given, Ranking):
                 given = dict(zip(given.graph.labels(given.comparisons), given.scores.tolist(), strict=True))
-            column = np.array([as_number(entry(f"the reason {name!r}", given, label)) for label in labels])
-            if not np.isfinite(column).all():
-                bad = labels[int(np.argmin(np.isfinite(column)))]
-                raise ValueError(f"the reason {name!r} of {bad!r} is not a number; give every item one")
-            numbers[name] = column
-            known_words = {reason.name: (reason.words, reason.against) for reason in LIBRARY}
-            words.setdefault(name, known_words.get(name, (name, f"not so: {name}")))
+            numbers[name] = numbers_by_label(f"the reason {name!r}", given, labels)
         if not numbers:
             raise ValueError("there is no reason; give the texts, or `reasons` by name")
-        return explain(self, numbers, words)
+        return explain(self, numbers, {reason.name: (reason.words, reason.against) for reason in LIBRARY})
 
     def probability(self, one: Hashable, other: Hashable, context: Hashable = None) -> float:
         """P(`one` is better than `other`): that its true score is higher, given the comparisons.

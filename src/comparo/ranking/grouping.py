@@ -76,7 +76,7 @@ def numbers_by_label(name: str, given: Mapping[Any, Any], labels: Sequence[tuple
 
 
 def group_counts(graph: Graph, group: Index, count: int, rows: Any = slice(None)) -> dict[str, Any]:
-    """The texts, contexts and comparisons of each of `count` groups that the comparisons `rows` are about, each (G,)."""
+    """How many texts, contexts and comparisons of each group, (G,), the comparisons `rows` are about."""
     nodes = np.concatenate([graph.first[rows], graph.second[rows]])
     texts = np.unique(nodes)
     there = np.unique(group[texts].astype(np.int64) * graph.contexts + graph.position[texts]) // graph.contexts

@@ -57,9 +57,9 @@ class View:
         """A score with as many digits as its scale needs."""
         return f"{round(score, self.digits) + 0.0:.{self.digits}f}".replace("-", "−")
 
-    def place(self, score: float | None) -> str:
+    def place(self, score: float) -> str:
         """The position of a score, in per cent of the picture's width."""
-        return "" if score is None else f"{100 * (score - self.low) / (self.high - self.low):.2f}%"
+        return f"{100 * (score - self.low) / (self.high - self.low):.2f}%"
 
     def as_json(self) -> dict[str, Any]:
         names = {"label": self.label, "from": self.begin, "to": self.end, "groups": self.groups}

@@ -27,7 +27,7 @@ from comparo.report.advice import Step, advice
 from comparo.report.bounds import pairs_in_order
 from comparo.report.cards import cards
 from comparo.report.charts import convergence_chart, reason_rows, scatter_chart
-from comparo.report.data import ROOM, Columns, Room, Tables, View, page_data
+from comparo.report.data import ROOM, Room, Tables, page_data
 from comparo.report.embed import LONGEST, SENTENCE, excerpt, figure, in_hundred, label, presentable, signed, snippet
 from comparo.report.making import command, facts, injection_notes, prompt_of, question, score_meaning, settings
 from comparo.report.measures import agreements, outlook
@@ -145,10 +145,8 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "view": view,
         "mean": tables.board,
         "every": len(record.contexts),
-        "lines": [
-            line(view, columns, row, _begun(record, tables, row))
-            for row in range(view.begin, min(view.end, view.begin + STATIC))
-        ],
+        "columns": columns,
+        "beginnings": [_begun(record, tables, row) for row in range(view.begin, min(view.end, view.begin + STATIC))],
         "hidden_lines": max(0, view.end - view.begin - STATIC),
         "people_names": [label(name) for name in list(record.items.scores)[:4]],
         "cards": [card for card in found if card.main],
@@ -249,33 +247,6 @@ def _leader(record: Record, tables: Tables) -> dict[str, Any] | None:
         "next": shown[1:3],
         "size": f"{view.end if board else record.ranking.graph.nodes:,}",
         "among": texts if board else "",
-    }
-
-
-def line(view: View, columns: Columns, row: int, begun: str = "") -> dict[str, Any]:
-    """A line of the ranking as the template writes it; page.js fills the others in the same way.
-
-    `begun` is the beginning of its text, where names are opaque.
-    """
-    score, low, high = (columns[name][row] for name in ("score", "low", "high"))
-    places = f"{columns['best'][row]}–{columns['worst'][row]}"
-    if "judge_rank" in columns:
-        places += f" · judge {columns['judge_rank'][row]}"
-    return {
-        "rank": columns["rank"][row],
-        "places": places,
-        "item": columns["item"][row],
-        "begun": begun,
-        "group": f"group {columns['group'][row]}" if view.groups > 1 else "",
-        "tier": columns["tier"][row],
-        "begins": row > view.begin and columns["tier"][row] != columns["tier"][row - 1],
-        "zero": view.place(0.0),
-        "low": view.place(score if low is None else low),
-        "high": view.place(score if high is None else high),
-        "at": view.place(score),
-        "score": view.number(score),
-        "reach": "–" if low is None else view.number(high - score),
-        "comparisons": f"{columns['comparisons'][row]:,}",
     }
 
 

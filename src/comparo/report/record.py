@@ -382,10 +382,7 @@ def fitted_record(ranking: Ranking, fitting: Fitted, source: str, command: str) 
 
 def _items(ranking: Ranking) -> Items:
     """The candidates as items without texts, in the ranking's order."""
-    n = ranking.graph.nodes
-    labels = [None] * n if ranking.context is None else ranking.context.tolist()
-    code = {name: number for number, name in enumerate(dict.fromkeys(labels))}
-    contexts = np.empty(len(code), dtype=object)
-    contexts[:] = list(code)
-    context = np.array([code[name] for name in labels], dtype=np.int32)
-    return Items(ranking.items, ("",) * n, contexts, context, (None,) * len(code))
+    graph, contexts = ranking.graph, np.array([None], dtype=object)
+    if ranking.contexts is not None:
+        contexts = ranking.contexts[graph.context[graph.starts[:-1]]].astype(object)
+    return Items(ranking.items, ("",) * graph.nodes, contexts, graph.position, (None,) * graph.contexts)

@@ -138,11 +138,6 @@ class CriteriaRanking(Ranking):
     residuals: Array = field(default_factory=lambda: np.empty((0, 0)), repr=False)
 
     @property
-    def overall(self) -> Ranking:
-        """The overall ranking: this one."""
-        return self
-
-    @property
     def correlations(self) -> dict[str, NDArray[Any]]:
         """Spearman's correlation of the scores by each two criteria, mean over contexts: a table (C, C).
 

@@ -23,7 +23,7 @@ from comparo.model.estimators.prediction_powered import powered as estimated
 from comparo.model.linalg.graph import Graph
 from comparo.ranking.grouping import Groups, group_codes, group_counts
 from comparo.ranking.leaderboard import Leaderboard, Over
-from comparo.types import Array, Index, Mask
+from comparo.types import Array, Index, Mask, check_level
 
 LEAST = 1.5  # votes per group of the board, the fewest of the simulation in docs/powered.md
 NAMED = 3  # groups without a chain of votes that a sentence names
@@ -150,8 +150,7 @@ def powered(
     """
     if contexts not in ("new", "these"):
         raise ValueError(f"contexts is 'new' or 'these', not {contexts!r}")
-    if not 0 < level < 1:
-        raise ValueError(f"level is a probability between 0 and 1, not {level!r}")
+    check_level(level)
     return _powered(*_by_judge(Comparisons.of(machine), votes, people), groups, contexts, level)
 
 

@@ -125,10 +125,7 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
     notes = *ranking.notes, *ranking.board_notes, *model_sentences(record.judgements)
     notes += injection_notes(record.configuration, record.items)
     return {
-        "words": record.words,
-        "is_fitted": record.is_fitted,
-        "has_texts": record.has_texts,
-        "has_voices": record.has_voices,
+        "record": record,
         "name": _file_name(record),
         "lead": _leader(record, tables),
         "sizes": " to ".join(f"{size:,}" for size in dict.fromkeys((int(sizes.min()), int(sizes.max())))),
@@ -139,12 +136,9 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
             for step in advice(record, ahead)
         ],
         "score_meaning": score_meaning(ranking.method, ranking.estimate),
-        "level": f"{ranking.level:.0%}",
-        "unsure": f"{1 - ranking.level:.0%}",
         "notes": shortened(notes),
         "view": view,
         "mean": tables.board,
-        "every": len(record.contexts),
         "columns": columns,
         "beginnings": [_begun(record, tables, row) for row in range(view.begin, min(view.end, view.begin + STATIC))],
         "hidden_lines": max(0, view.end - view.begin - STATIC),
@@ -167,7 +161,6 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
             (each, label(each.name), scatter_chart(each.x, each.y))
             for each in agreements(record, tables.board is not None)
         ],
-        "scores": len(record.items.scores),
         "shown_scores": SCORES,
         **_making(record),
     }

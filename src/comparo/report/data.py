@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from comparo.ranking.criteria_ranking import in_logits
 from comparo.report.charts import Scale
-from comparo.report.embed import cut_texts, label, presentable, script_json, size
+from comparo.report.embed import cut_texts, label, presentable, script_json, size, snippet
 from comparo.report.record import Record
 
 Columns = dict[str, list[Any]]
@@ -114,8 +114,10 @@ def _candidates(record: Record) -> Columns:
     if ranking.opinion is not None:
         columns["judge_rank"] = ranking.opinion.rank
     columns |= {f"people: {label(name)}": scores for name, scores in record.people.items()}
-    names = [label(item) for item in ranking.items[order].tolist()]
-    return {"item": names} | {name: _numbers(column[order]) for name, column in columns.items()}
+    texts = {"item": [label(item) for item in ranking.items[order].tolist()]}
+    if record.is_coded:
+        texts["begun"] = [snippet(record.items.texts[row]) for row in record.row[order].tolist()]
+    return texts | {name: _numbers(column[order]) for name, column in columns.items()}
 
 
 def _leaderboard(record: Record) -> Columns | None:
@@ -172,7 +174,6 @@ def page_data(tables: Tables, room: int, most: int = ROOM.judgements) -> tuple[s
         "mean_view": None,
         "mean_wins": _mean_wins(record),
         "logits": in_logits(record.ranking),
-        "coded": record.is_coded,
         "judge": record.words.judge,
     }
     left = room - size(whole)

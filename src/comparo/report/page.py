@@ -28,7 +28,7 @@ from comparo.report.bounds import pairs_in_order
 from comparo.report.cards import cards
 from comparo.report.charts import convergence_chart, reason_rows, scatter_chart
 from comparo.report.data import ROOM, Room, Tables, page_data
-from comparo.report.embed import LONGEST, SENTENCE, excerpt, figure, in_hundred, label, presentable, signed, snippet
+from comparo.report.embed import LONGEST, SENTENCE, excerpt, figure, in_hundred, label, presentable, signed
 from comparo.report.making import command, facts, injection_notes, prompt_of, question, score_meaning, settings
 from comparo.report.measures import agreements, outlook
 from comparo.report.record import SCORES, Record
@@ -140,8 +140,7 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "view": view,
         "mean": tables.board,
         "columns": columns,
-        "beginnings": [_begun(record, tables, row) for row in range(view.begin, min(view.end, view.begin + STATIC))],
-        "hidden_lines": max(0, view.end - view.begin - STATIC),
+        "lines": range(view.begin, min(view.end, view.begin + STATIC)),
         "people_names": [label(name) for name in list(record.items.scores)[:4]],
         "cards": [card for card in found if card.main],
         "special": [card for card in found if not card.main],
@@ -202,13 +201,6 @@ def _making(record: Record) -> dict[str, Any]:
         "command_about": about,
         "settings": [pair for pair in known if not (record.is_fitted and pair[1] == "unknown")],
     }
-
-
-def _begun(record: Record, tables: Tables, row: int) -> str:
-    """The beginning of the text of a row of the view that is shown first, where names are opaque."""
-    if tables.board is not None or not record.is_coded:
-        return ""
-    return snippet(record.items.texts[record.row[record.order[row]]])
 
 
 def _file_name(record: Record) -> str:

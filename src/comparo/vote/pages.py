@@ -106,14 +106,14 @@ class Pages:
     def organiser(self, base: str) -> str:
         """The page of the organiser."""
         values = {"base": base, "folder": str(self.booth.store.folder), "origin": self.origin}
-        return self._filled("organiser.html.j2", **values, **self._standing())
+        return self._filled("organiser.html.j2", **values, **self._standing(self.live.latest))
 
     def standing(self) -> str:
         """The part of the organiser's page that votes change."""
-        return self._filled("live.html.j2", **self._standing())
+        return self._filled("live.html.j2", **self._standing(self.live.look()))
 
-    def _standing(self) -> dict[str, Any]:
-        standing, shown, links = self.live.look(), self.booth.shown(), self.booth.links
+    def _standing(self, standing: Standing | None) -> dict[str, Any]:
+        shown, links = self.booth.shown(), self.booth.links
         rows, hidden = ([], 0) if standing is None else _rows(standing)
         votes = [ballot for ballot in shown if ballot.is_vote]
         return {

@@ -1,6 +1,6 @@
 """What the organiser sees: who has voted how, how far the judges agree, and the ranking so far.
 
-A thread of its own computes everything from the votes in the run folder, at most a sixth of the time: no judge waits.
+Everything is computed from the votes in the run folder, at most a sixth of the time, while the organiser waits.
 """
 
 from __future__ import annotations
@@ -165,50 +165,32 @@ def _member(name: str, given: Sequence[Judgement]) -> Member:
 
 
 class Live:
-    """The latest standing; `look` returns it at once, and lets a thread compute a newer one where there are votes."""
+    """The latest standing, computed again where there are votes that it does not have."""
 
     def __init__(self, booth: Booth) -> None:
         self.booth = booth
         self.problem = ""
-        self._latest: Standing | None = None
+        self.latest: Standing | None = None
         self._seen: object = None
         self._rested = 0.0
         self._turn = threading.Lock()
-        self._thread: threading.Thread | None = None
 
     def look(self, wait: bool = False) -> Standing | None:
-        """The latest standing, None before there is one; with `wait`, one of all votes that are stored now."""
-        for _ in range(2 if wait else 1):  # a thread that runs may have begun before the last votes
-            thread = self._begin(at_once=wait)
-            if wait and thread is not None:
-                thread.join()
-        return self._latest
-
-    def _begin(self, at_once: bool) -> threading.Thread | None:
-        """The thread that computes, begun now if there is something new; None where there is none."""
+        """The latest standing, None where it cannot be computed; with `wait`, that of all votes that are stored now."""
         with self._turn:
-            if self._thread is not None and self._thread.is_alive():
-                return self._thread
-            state = self._state()
-            if state == self._seen or not (at_once or time.monotonic() >= self._rested):
-                return None
-            self._thread = threading.Thread(target=self._compute, args=(state,), daemon=True)
-            self._thread.start()
-            return self._thread
-
-    def _state(self) -> object:
-        """The votes, which are known by the answers of their ballots, and the judges: the standing depends on these."""
-        return [each.judgement for each in self.booth.shown()], list(self.booth.links.judges)
-
-    def _compute(self, state: object) -> None:
-        begun = time.monotonic()
-        try:
-            self._latest, self.problem = standing_of(self.booth), ""
-        except Exception as error:  # the organiser sees it, and judges go on
-            logger.exception("the standing could not be computed")
-            self.problem = str(error) or type(error).__name__
-        self._seen = state
-        self._rested = time.monotonic() + REST * (time.monotonic() - begun)
+            # The votes are known by the answers of their ballots; the standing depends on these and on the judges.
+            state = [each.judgement for each in self.booth.shown()], list(self.booth.links.judges)
+            begun = time.monotonic()
+            if state == self._seen or not (wait or begun >= self._rested):
+                return self.latest
+            try:
+                self.latest, self.problem = standing_of(self.booth), ""
+            except Exception as error:  # the organiser sees it, and judges go on
+                logger.exception("the standing could not be computed")
+                self.problem = str(error) or type(error).__name__
+            self._seen = state
+            self._rested = time.monotonic() + REST * (time.monotonic() - begun)
+            return self.latest
 
 
 def votes_csv(booth: Booth) -> str:

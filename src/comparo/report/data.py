@@ -30,10 +30,9 @@ MEAN, RANKED, JUDGED = 0.15, 0.6, 0.5  # shares of the remaining bytes, in this 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How large a page may get: bytes of the file, bytes of it that are kept free of data, and judgements."""
+    """How large a page may get: bytes of the file, and judgements."""
 
     page: int = 5_000_000  # small enough to be sent by mail
-    around: int = 600_000  # for what is around the data, in the first attempt; the second one knows how much it takes
     judgements: int = 100_000  # 2.6 MB, about half of a page
 
 

@@ -104,16 +104,12 @@ def render(record: Record, room: Room = ROOM) -> str:
         "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         **_contents(record, tables),
     }
-    listed, left = _context_rows(record, tables), room.page - room.around
-    for _ in range(2):
-        data, held, left_out = page_data(tables, left, room.judgements)
-        shown = {"held": held, "contexts": listed[:held], "left_out": left_out, "data": Markup(data)}
-        page = filled("page.html.j2", **contents, **shown)
-        taken, around = (len(text.encode()) for text in (page, page.replace(data, "")))
-        if taken <= room.page:
-            break
-        left = room.page - around - SENTENCE  # the sentence about what is left out may get longer
-    return page
+    listed = _context_rows(record, tables)
+    around = filled("page.html.j2", **contents, held=len(record.contexts), contexts=listed, left_out=[], data="")
+    left = room.page - len(around.encode()) - SENTENCE  # for the sentence about what is left out
+    data, held, left_out = page_data(tables, left, room.judgements)
+    shown = {"held": held, "contexts": listed[:held], "left_out": left_out, "data": Markup(data)}
+    return filled("page.html.j2", **contents, **shown)
 
 
 def _contents(record: Record, tables: Tables) -> dict[str, Any]:

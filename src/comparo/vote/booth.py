@@ -9,7 +9,6 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -51,15 +50,13 @@ class Booth:
         size, is_only_first = voting.prompt.size, voting.is_only_first
         self._dealer = Dealer(voting.items, voting.twice, voting.seed, voting.first, size, is_only_first)
         self._own: dict[str, dict[int, Ballot]] = {}
-        self._helper = ThreadPoolExecutor(max_workers=1, thread_name_prefix="chooser")
-        self._choosing: set[Any] = set()
         self._is_unsure = False
         self._read()
 
     def close(self) -> None:
-        """Wait for what is being stored, and for the choice of pairs."""
+        """Wait for what is being stored."""
         with self._turn:
-            self._helper.shutdown(cancel_futures=True)
+            pass
 
     @cached_property
     def fitting(self) -> Fitting:
@@ -143,31 +140,21 @@ class Booth:
             self._dealer.know(ballot)
 
     def _deal(self, voter: str) -> Ballot | None:
-        voters = max(1, len(self.links.judges))
-        dealt = self._dealer.deal(voter, voters)
+        dealt = self._dealer.deal(voter, max(1, len(self.links.judges)))
         if dealt is None:
             return None
         ballot = ballots.show(self.store, voter, *dealt)
         self._know(ballot)
-        self._choose_ahead(ballot.context, AHEAD * voters)
         return ballot
 
-    def _choose_ahead(self, context: Any, ahead: int) -> None:
-        """Let another thread choose the next pairs of a context: the next judge need not wait for them."""
-        deck = self._dealer.decks[context]
-        if not deck.is_low(ahead) or context in self._choosing:
-            return
-
-        def choose() -> None:
-            try:
+    def choose_ahead(self, voter: str) -> None:
+        """Choose the next pairs of the context that a judge sees now: the next judge need not wait for them."""
+        with self._turn:
+            contexts = {ballot.context for ballot in self._own.get(voter, {}).values() if ballot.is_open}
+        ahead = AHEAD * max(1, len(self.links.judges))
+        for context in contexts:
+            if (deck := self._dealer.decks[context]).is_low(ahead):
                 deck.fill(ahead)
-            except Exception:  # the judge who needs the pairs would meet it again
-                logger.exception("pairs could not be chosen ahead")
-            finally:
-                self._choosing.discard(context)
-
-        self._choosing.add(context)
-        self._helper.submit(choose)
 
 
 def _clamped(seconds: float, ballot: Ballot) -> float:

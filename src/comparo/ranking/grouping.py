@@ -15,7 +15,6 @@ from comparo.data.comparisons import Comparisons
 from comparo.model.design import Control, Design
 from comparo.model.estimators.mixed import mixed
 from comparo.model.estimators.panel import panel
-from comparo.model.estimators.poe import Product
 from comparo.model.estimators.votes import Voted
 from comparo.model.inference.random_effects import Predicted
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
@@ -228,7 +227,7 @@ def _model(judged: Scores, group: Index, is_biased: bool) -> tuple[Array, Covari
         product = mixed(
             judged.comparisons,
             BradleyTerry(),
-            Design(group, _style(predicted), _control(product), is_biased),
+            Design(group, _style(predicted), None if predicted is None else predicted.control, is_biased),
             for_groups=True,
             limits=limits,
         )
@@ -244,13 +243,6 @@ def _style(predicted: Predicted | None) -> Array | None:
         return None
     is_style = ~predicted.is_group & (predicted.variances.kind >= 0)
     return predicted.columns[:, is_style] if is_style.any() else None
-
-
-def _control(product: Product | None) -> Control | None:
-    """The numbers that a ranking was controlled for."""
-    if product is None or product.effects is None or product.effects.predicted is None:
-        return None
-    return product.effects.predicted.control
 
 
 def _wins(graph: Graph, group: Index, scores: Array, covariance: Covariance, count: int) -> Array:

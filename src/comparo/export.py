@@ -258,7 +258,10 @@ def preference_columns(
     found = preferred_pairs(record.ranking, comparisons(record.judgements), least_margin)
     items, row = record.items, record.row
     if not len(found.margin):
-        raise ValueError(_nothing(found, least_margin))
+        why = f"{found.ties} are ties, and the answers about {found.contradicted} contradict the scores"
+        if found.close:
+            why = f"{found.close} have a margin below {least_margin:g}; choose a smaller `least_margin`"
+        raise ValueError(f"no pair is preferred: {why}")
     context = items.context[row[found.chosen]].tolist()
     shown = [items.context_texts[code] for code in context]
     if CONTEXT in prompt and (missing := [code for code, text in zip(context, shown, strict=True) if text is None]):
@@ -283,11 +286,3 @@ def preference_columns(
 
 def _messages(role: str, texts: Sequence[str]) -> list[Any]:
     return [[{"role": role, "content": text}] for text in texts]
-
-
-def _nothing(found: Pairs, least_margin: float) -> str:
-    if found.close:
-        return f"no pair has a margin of {least_margin:g} or more; choose a smaller `least_margin`"
-    return (
-        f"no pair is preferred: {found.ties} are ties, and the answers about {found.contradicted} contradict the scores"
-    )

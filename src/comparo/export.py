@@ -260,7 +260,7 @@ def preference_columns(
     if not len(found.margin):
         why = f"{found.ties} are ties, and the answers about {found.contradicted} contradict the scores"
         if found.close:
-            why = f"{found.close} have a margin below {least_margin:g}; choose a smaller `least_margin`"
+            why = f"{found.close} are below a margin of {least_margin:g}; choose a smaller `least_margin`"
         raise ValueError(f"no pair is preferred: {why}")
     context = items.context[row[found.chosen]].tolist()
     shown = [items.context_texts[code] for code in context]

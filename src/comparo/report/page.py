@@ -19,6 +19,7 @@ from markupsafe import Markup
 from comparo.analysis.correlations import agreement
 from comparo.analysis.misfit import MOST as DISPUTED
 from comparo.analysis.misfit import disagreements, misfit
+from comparo.data.items import Items
 from comparo.errors import StoreError
 from comparo.ranking.display import growth_sentences, moved_columns, new_columns
 from comparo.ranking.ranking import Ranking
@@ -267,7 +268,7 @@ def _surprise(record: Record, place: int) -> dict[str, Any]:
     judgement = record.compared[place]
     asked, p, likely = judgement.question, judgement.p, shares(float(record.expected[place]))
     is_choice = p in CHOICES
-    sides = _sides(record, asked.context, {asked.first: p > 0.5, asked.second: p < 0.5})
+    sides = _sides(record.items, asked.context, {asked.first: p > 0.5, asked.second: p < 0.5})
     return {
         "first": label(asked.first),
         "second": label(asked.second),
@@ -280,21 +281,21 @@ def _surprise(record: Record, place: int) -> dict[str, Any]:
     }
 
 
-def _sides(record: Record, context: Any, wins: Mapping[Any, bool]) -> list[tuple[str, bool, str, int]]:
+def _sides(items: Items, context: Any, wins: Mapping[Any, bool]) -> list[tuple[str, bool, str, int]]:
     """The names of items, whether each wins, the beginning of its text, and how many characters are left."""
-    texts = ((item, record.items.texts[record.items.row(context, item)]) for item in wins)
+    texts = ((item, items.texts[items.row(context, item)]) for item in wins)
     return [(label(item), wins[item], *excerpt(text, EXCERPT)) for item, text in texts]
 
 
 def _disagreements(record: Record) -> list[dict[str, Any]]:
-    """The pairs on which people's votes contradict the machine most, with both texts; none where there are no votes."""
-    votes = record.fitting.votes if isinstance(record.fitting, Fitting) else None
+    """The pairs on which people's votes contradict the machine most, with both texts where they are known."""
+    fitting, votes, found = record.fitting, record.fitting.votes, list[dict[str, Any]]()
     if votes is None:
         return []
-    found = []
+    items = record.items if isinstance(fitting, Fitting) else fitting.texts
     for row in rows_of(disagreements(record.ranking, votes), DISPUTED):
-        context = row.get("context")
-        sides = _sides(record, context, {row["chosen"]: True, row["other"]: False})
+        context, wins = row.get("context"), {row["chosen"]: True, row["other"]: False}
+        sides = [] if items is None else _sides(items, context, wins)
         named = {"context": record.context_name(context), "machine": shares(row["machine"])}
         found.append({**row, "sides": sides, **named})
     return found

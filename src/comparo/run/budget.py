@@ -19,7 +19,7 @@ _TIMES = {"": 1.0, "k": 1e3, "M": 1e6}
 TOKENS = " tokens"  # the unit
 _key = attrgetter("context", "first", "second", "voice")
 RECENT = 100  # calls whose prices set what is reserved: the next one is dearer than all of them with chance 1/101
-PROBES = "probes"  # where run.json holds what the judges were found to accept before the run (`probing`)
+PROBES = "probes"  # where run.json holds what the judges were found to accept before the run (`Probe`)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from comparo.run.fit_policy import Scores
 from comparo.run.lineup_choice import LineupPlan, check_lineup
 from comparo.run.plan import Plan, Storage, prepare
 from comparo.run.progress import Watch
-from comparo.run.resume import items_there
+from comparo.run.resume import items_before
 from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Task
 from comparo.run.voices import Asked, listed, make_judges, make_prompts, voices_of
 from comparo.run.wording_choice import AUTO, AutoPlan
@@ -53,6 +53,7 @@ def rank(
     lineup: int | Literal["auto"] = 2,
     audition: str | Path | Audition | None = None,
     votes: Any = None,
+    link: str | Path | None = None,
     out: str | Path | Storage | None = None,
     cache: str | Path | None = None,
     watch: Watch = None,
@@ -115,6 +116,10 @@ def rank(
     votes
         Comparisons by people about some of the texts, in any form that `Comparisons.of` reads, such as the folder of a
         vote. The ranking is then what people would say (`with_votes`); no call depends on them.
+    link
+        The folder of another run by the same judge and criterion, which is only read: all texts of both are ranked on
+        its scale, with the error of the link in every interval. The budget is for the new ones and for pairs with texts
+        of that run, which are chosen as for texts that are added to it (docs/grades.md).
     out
         A folder in which everything asked is stored; a call that was stopped continues there. Items that the run of the
         folder does not have are added to it, and the budget is then for them (docs/runs.md). A `Storage`
@@ -158,7 +163,7 @@ def rank(
     if unknown := [name for name in columns if name not in COLUMNS]:
         raise TypeError(f"rank has no parameter {unknown[0]!r}; columns are named by {', '.join(COLUMNS)}")
     if isinstance(out, Storage):
-        given |= vars(out) | {"batch": out.batch or False}
+        given |= vars(out) | {"batch": out.batch or False, "link": link or out.link}
     return prepare_rank(**given | columns).run(watch)
 
 
@@ -180,6 +185,7 @@ def prepare_rank(
     lineup: int | Literal["auto"] = 2,
     audition: str | Path | Audition | None = None,
     votes: Any = None,
+    link: str | Path | None = None,
     weights: Mapping[str, float] | None = None,
     out: str | Path | None = None,
     name: str | None = None,
@@ -201,10 +207,9 @@ def prepare_rank(
         criterion, weights = split_weights(criterion)
     control = [control] if isinstance(control, str) else list(control)
     held = audited_terms(control)
-    old = None if fresh or out is None else items_there(Path(out))
-    items = Items.of(data, **columns, numbers=columns_in(held), old=old)
-    folder = None if out is None else Path(out)
-    storage = Storage(folder, name, fresh, allow_changes, mode_of(batch), dict(notes or {}))
+    folder, source = (None if path is None else Path(path) for path in (out, link))
+    items = Items.of(data, **columns, numbers=columns_in(held), old=items_before(folder, source, fresh))
+    storage = Storage(folder, name, fresh, allow_changes, mode_of(batch), source, dict(notes or {}))
     goal, is_auto = how.get("goal", DEFAULT_GOAL), listed(wording) == [AUTO]
     wordings = wording
     if is_auto:
@@ -213,6 +218,8 @@ def prepare_rank(
             raise ValueError("wording='auto' goes by answers, and `batch` asks before there are any; name a wording")
         if audition is not None:
             raise ValueError("wording='auto' makes an audition of its own; leave `audition` out, or name a wording")
+    if source is not None and (is_auto or lineup == AUTO or audition is not None):
+        raise ValueError("a run with `link` asks as the other run did; leave `audition`, wording and lineup auto out")
     if goal in SYSTEM_GOALS and (is_auto or audition is not None):
         raise ValueError(f"answers of an audition do not count for goal={goal!r}; name a wording, and no `audition`")
     how_put = {"kind": kind, "heading": heading, "context": columns["context"]}

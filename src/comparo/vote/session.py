@@ -17,6 +17,8 @@ from math import ceil, comb
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from comparo.analysis.misfit import MOST as MOST_DISPUTED
 from comparo.analysis.misfit import disagreements
 from comparo.data.items import Items
@@ -28,8 +30,8 @@ from comparo.judges import Judgement
 from comparo.model.estimators.panel_members import OTHERS
 from comparo.ranking.tabular import rows_of
 from comparo.report.record import read_record
+from comparo.rounding import merge_ties
 from comparo.run.budget import Budget
-from comparo.run.fit_policy import Fitting
 from comparo.run.folders import choose_folder, folders
 from comparo.run.resume import Change
 from comparo.run.store import (
@@ -325,13 +327,14 @@ def disputed_pairs(data: str, folder: Path) -> list[tuple[Any, Any, Any]]:
     if run is None:
         raise ValueError(f"{data} is no run of a machine; name the folder of the run that people's votes are to check")
     record = read_record(run)
-    given = [] if not isinstance(record.fitting, Fitting) or record.fitting.votes is None else [record.fitting.votes]
+    given = [] if record.fitting.votes is None else [record.fitting.votes]
     judgements = read_judgements(folder) if (folder / DATABASE).is_file() else []
     if any(not judgement.failed for judgement in judgements):
         given.append(comparisons(judgements))
     rows = [row for votes in given for row in rows_of(disagreements(record.ranking, votes))]
-    rows.sort(key=lambda row: row["machine"] - row["people"])
-    pairs = dict.fromkeys((row.get("context"), row["chosen"], row["other"]) for row in rows)
+    apart = merge_ties(np.array([row["machine"] - row["people"] for row in rows], dtype=np.float64))
+    ordered = [rows[place] for place in np.argsort(apart, kind="stable").tolist()]
+    pairs = dict.fromkeys((row.get("context"), row["chosen"], row["other"]) for row in ordered)
     if not pairs:
         raise ValueError(f"no vote contradicts the machine of {data}; vote first, without `only`")
     return list(pairs)[:MOST_DISPUTED]

@@ -59,7 +59,7 @@ class Soft:
             y, saturated = logits(comparisons.p)
         found = observe(comparisons, graph, y, saturated)
         graph = replace(graph, first=found.first, second=found.second)
-        has_bias = is_biased and not found.all_pairs
+        has_bias = is_biased and bool(np.any(found.judge < found.sums.shape[1]))  # elsewhere γ cancels
         pattern = Pattern(graph, found.judge if has_bias else None, limits)
         order = pattern.order
         biases = Biases.free(pattern, found.sums.shape[1]) if has_bias else None

@@ -3,7 +3,6 @@
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.likelihoods.davidson import Davidson
 from comparo.model.likelihoods.experts import Expert
-from comparo.model.likelihoods.gaussian import Gaussian
-from comparo.model.likelihoods.student_t import StudentT
+from comparo.model.likelihoods.gaussian import Gaussian, StudentT
 
 __all__ = ["BradleyTerry", "Davidson", "Expert", "Gaussian", "StudentT"]

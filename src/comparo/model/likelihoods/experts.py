@@ -54,7 +54,7 @@ def of_rows(expert: Expert, rows: slice | NDArray[np.integer]) -> Expert:
 def is_logit(expert: Expert) -> bool:
     """Whether the difference of two scores is the logarithm of the odds of a win against a loss.
 
-    >>> from comparo.model.likelihoods.student_t import StudentT
+    >>> from comparo.model.likelihoods.gaussian import StudentT
     >>> is_logit(Davidson()), is_logit(StudentT())
     (True, False)
     """

@@ -9,15 +9,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, ndtri
+from scipy.special import ndtri
 
 from comparo.data.columns import as_number, frame_from_columns, look_up, shown
 from comparo.data.items import Items
 from comparo.data.reasons import LIBRARY, computed_reasons
 from comparo.data.sanitize import visible
-from comparo.data.wordings import LETTERS
-from comparo.model.likelihoods.experts import is_logit
 from comparo.ranking.display import (
+    bias_columns,
     consensus_sentence,
     control_columns,
     control_name,
@@ -343,7 +342,7 @@ class Ranking(Scores, Tabular):
             if (link := self.grown.link) is not None:
                 document["link"] = {"error": plain(link.error), "common": json_rows(link.common)}
         details = {
-            "bias": None if self.product is None else self._bias_columns(),
+            "bias": None if self.product is None else bias_columns(self),
             "voices": self.voices,
             "views": self.views,
             "ties": self.ties,
@@ -356,28 +355,7 @@ class Ranking(Scores, Tabular):
 
     def bias_frame(self, backend: str | None = None) -> Any:
         """`bias` as a frame with columns context, judge (where there are such), gamma and, as in JSON, first_wins."""
-        return frame_from_columns(self._bias_columns(), backend)
-
-    def _bias_columns(self) -> Columns:
-        """γ by context and judge; where it is a logit also σ(−γ) = P(the first of two equal texts wins)."""
-        bias = np.empty((0, 0)) if self.bias is None else self.bias
-        names, slots = self.comparisons.judges, self.comparisons.slots
-        if self.panel is not None:
-            names, slots = np.array(self.panel.names, dtype=object), slots[:0]
-        columns: Columns = {}
-        if self.contexts is not None:
-            columns["context"] = np.repeat(self.contexts[: len(bias)], bias.shape[1])
-        if names is not None:
-            codes = slots[:, 0] if len(slots) else np.arange(len(names))
-            columns["judge"] = np.tile(names[codes[: bias.shape[1]]], len(bias))
-        if bias.size and np.any(slots[:, 1] > 2):
-            columns["slots"] = np.tile(
-                [f"{LETTERS[low]}{LETTERS[high]} of {k}" for _, k, low, high in slots], len(bias)
-            )
-        columns["gamma"] = bias.ravel()
-        if self.product is None or is_logit(self.product.expert):
-            columns["first_wins"] = np.asarray(expit(-bias.ravel()))
-        return columns
+        return frame_from_columns(bias_columns(self), backend)
 
     def __repr__(self) -> str:
         contexts = "" if self.context is None else f" in {self.graph.contexts} contexts"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import os
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, overload
 
@@ -36,11 +37,14 @@ class Tabular:
     def to_csv(self, path: str | os.PathLike[str]) -> None: ...
     def to_csv(self, path: str | os.PathLike[str] | None = None) -> str | None:
         """Return the table of `to_columns` as CSV, or write it to `path`; missing numbers are empty fields."""
-        text = csv_text(self.to_columns())
         if path is None:
-            return text
-        Path(path).write_text(text, encoding="utf-8", newline="")
+            return self._csv
+        Path(path).write_text(self._csv, encoding="utf-8", newline="")
         return None
+
+    @cached_property
+    def _csv(self) -> str:
+        return csv_text(self.to_columns())
 
 
 def table_text(table: Columns, notes: Sequence[str]) -> str:

@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 
 from comparo.analysis.calibration import Interpolated
-from comparo.model.likelihoods import BradleyTerry, Expert, Gaussian, StudentT
-from comparo.model.likelihoods.experts import derivatives
+from comparo.model.likelihoods import BradleyTerry, Expert, Gaussian, StudentT, derivatives
 from comparo.model.likelihoods.gaussian import Constant, Linear
 
 EXPERTS = [

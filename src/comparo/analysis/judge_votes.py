@@ -221,8 +221,13 @@ class Panel:
         rows = np.flatnonzero(np.isin(verdicts.judge, self.people) & ~np.isnan(answers[0, verdicts.pair]))
         pair = verdicts.pair[rows]
         judged, fair = answers[:, pair]
-        said = verdicts.judge[rows], verdicts.said[rows], judged.astype(np.int64), fair
-        return Votes(*vars(self.clusters(pair)).values(), *said)
+        return Votes(
+            **vars(self.clusters(pair)),
+            person=verdicts.judge[rows],
+            said=verdicts.said[rows],
+            judged=judged.astype(np.int64),
+            fair=fair,
+        )
 
     def shares(self) -> tuple[Array, Array]:
         """How many people judged each pair, and the mean of their p for the first item, a tie being ½: (M,)."""

@@ -202,8 +202,8 @@ def own_family(data: Comparisons, family: Mapping[Any, str], *, level: float = 0
         known = ~np.isnan(scores[judge]) & ~np.isnan(others).all(axis=0)
         rows.append(_effect(scores[judge, known], others[:, known], is_own[judge, known], level))
     families = np.array([family[names[judge]] for judge in judges.tolist()], dtype=object)
-    found = (np.array(column) for column in zip(*rows, strict=True))
-    return OwnFamily(data.judges[judges], families, *found, data=data, is_own=is_own, level=level)
+    effect, low, high, probability, own, others = (np.array(column) for column in zip(*rows, strict=True))
+    return OwnFamily(data.judges[judges], families, effect, low, high, probability, own, others, data, is_own, level)
 
 
 def _effect(values: Array, others: Array, mine: Mask, level: float) -> tuple[float, float, float, float, int, int]:

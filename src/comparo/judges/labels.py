@@ -256,7 +256,7 @@ class Spellings:
 
     @cached_property
     def wanted(self) -> list[tuple[int, list[int]]]:
-        """Numbers of nodes, and tokens after each whose probabilities are summed: ends of a label, or the way to a node."""
+        """Numbers of nodes, and tokens after each whose probabilities are summed: ends of a label, or ways to nodes."""
         groups: defaultdict[Any, list[TokenPath]] = defaultdict(list)
         for path in dict.fromkeys([*self.ends, *self.nodes[1:]]):
             groups[(path,) if path in self.nodes else (path[:-1], self.ends[path])].append(path)

@@ -30,8 +30,8 @@ from comparo.model.inference.newton import Solution
 from comparo.model.inference.random_effects import Effects, Predicted, solve
 from comparo.model.inference.reml import Variances
 from comparo.model.inference.soft import Soft
+from comparo.model.likelihoods import Expert, is_logit
 from comparo.model.likelihoods.davidson import Davidson
-from comparo.model.likelihoods.experts import Expert, is_logit
 from comparo.model.linalg.graph import Graph
 from comparo.model.linalg.spectrum import Spectrum, System
 from comparo.model.observations import are_choices

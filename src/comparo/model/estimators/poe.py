@@ -27,9 +27,9 @@ from comparo.model.inference.ep import settle
 from comparo.model.inference.newton import Problem, Solution
 from comparo.model.inference.position import Biases, bias_variances, plug_in
 from comparo.model.inference.random_effects import Effects
+from comparo.model.likelihoods import Expert, derivatives, is_logit, of_rows
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.likelihoods.davidson import Davidson, answer_moments, first_parameters, next_parameters, tie_totals
-from comparo.model.likelihoods.experts import Expert, derivatives, is_logit, of_rows
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.posterior import Posterior

@@ -20,8 +20,8 @@ from comparo.model.inference.newton import Solution
 from comparo.model.inference.position import Biases, leaked_share
 from comparo.model.inference.random_effects import differences, shrunk, solve
 from comparo.model.inference.reml import LEAST_NOISE, Variances, estimate
+from comparo.model.likelihoods import Expert
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
-from comparo.model.likelihoods.experts import Expert
 from comparo.model.likelihoods.gaussian import Gaussian, Linear, censored_moments
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import Spectrum, System

@@ -278,7 +278,7 @@ def test_tables_have_the_scores_beside_each_other():
     [
         ({"method": "poe-bt", "control": {"length": {"a": 1, "b": 2}}}, "`control` belongs to prior='estimated'"),
         ({"control": {"length": {"a": 1}}}, "have no entry for item 'b'"),
-        ({"control": {"length": {"a": 1, "b": "long"}}}, "'length' of item 'a' .*number"),
+        ({"control": {"length": {"a": 1, "b": "long"}}}, "'length' of item 'b' .*number"),
         ({"control": {"length": {"a": 1, "b": float("nan")}}}, "'length' of item 'b' .*number"),
         ({"control": {"length": {"a": 1, "b": 1}}}, "texts .*alike"),
     ],

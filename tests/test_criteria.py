@@ -73,7 +73,7 @@ def test_each_criterion_has_the_ranking_that_its_answers_give_alone():
         found.rankings["coherence"].comparisons.first.tolist() == found.rankings["fluency"].comparisons.first.tolist()
     )
     table = json.loads(found.to_json())
-    assert [row["item"] for row in table["ranking"]] == list(found.overall)
+    assert [row["item"] for row in table["ranking"]] == list(found)
     assert table["correlations"][0]["fluency"] == pytest.approx(found.correlations["fluency"][0])
 
 

@@ -13,7 +13,7 @@ from scipy.special import logit
 
 from comparo import Comparisons, ComparisonsError, export_run, load_judge, rank
 from comparo.data.run_folder import DATABASE
-from comparo.export.preferences import preferred_pairs
+from comparo.export import preferred_pairs
 from comparo.methods import quiet_fit
 from comparo.report.record import read_record
 from comparo.run.store import open_database, read_judgements

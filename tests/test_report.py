@@ -585,7 +585,7 @@ def test_a_page_keeps_its_limit_and_says_what_is_left_out(tmp_path, shape):
     ]
     prompt = criterion_prompt("better " * 9000, context="Article" if contexts > 1 else None)
     folder = run_folder(tmp_path / "run", items, prompt=prompt, budget="12n" if contexts == 1 else "3n", plain=True)
-    path = write_report(folder, room=Room(page=700_000, around=200_000))
+    path = write_report(folder, room=Room(page=700_000))
     assert 500_000 < path.stat().st_size <= 700_000
     page = path.read_text(encoding="utf-8")
     data, text = data_of(page), shown_in(page)

@@ -296,7 +296,7 @@ def test_what_did_not_fit_is_said(browser, tmp_path, width):
         for k in range(6)
     ]
     folder = run_folder(tmp_path / "run", items, budget="4n", plain=True)
-    path = write_report(folder, room=Room(page=150_000, around=100_000, judgements=50))
+    path = write_report(folder, room=Room(page=150_000, judgements=50))
     assert path.stat().st_size <= 150_000
     browser.open(path, width)
     assert "this page holds" in browser.run("return document.body.innerText")

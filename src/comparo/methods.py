@@ -30,6 +30,7 @@ from comparo.ranking.grouping import Held, control_of, named_traits
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.scores import Estimate
 from comparo.ranking.votes import rank_votes, shared_ids
+from comparo.types import check_level
 
 Method = Literal["win-ratio", "bt", "avg-prob", "poe-bt", "poe-g", "poe-g-hard", "davidson", "mixed", "panel"]
 
@@ -269,8 +270,7 @@ def _check(method: object, bias: str, prior: Any, prior_pairs: str, level: float
         raise ValueError(
             "prior='estimated' finds the bias with the scores; use bias='joint' or 'none', or method='poe-bt'"
         )
-    if not 0 < level < 1:
-        raise ValueError(f"level is a probability between 0 and 1, not {level!r}")
+    check_level(level)
     if method in ("mixed", "panel") and prior != "estimated":
         raise ValueError(
             f"'{method}' estimates its prior; leave `prior` out, or use method='poe-bt' with `prior={prior!r}`"

@@ -28,7 +28,7 @@ from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
 from comparo.ranking.self_consistency import NEAR
-from comparo.types import Array, Seed, as_generator
+from comparo.types import Array, Seed, as_generator, check_level
 
 LEAST = 10  # pairs, or contexts, for an interval
 CELLS = 10_000_000  # numbers drawn at once: 80 MB
@@ -99,8 +99,7 @@ def estimate(
     Where all verdicts agree, all draws do: the lower end is then that of Wilson's interval for 0 of U units that
     disagree, z²/(U + z²); and likewise where none agree.
     """
-    if not 0 < level < 1:
-        raise ValueError(f"level is a probability between 0 and 1, not {level!r}")
+    check_level(level)
     observed, chance = measure(np.sum(columns, axis=0))
     value = float(beyond_chance((observed, chance)))
     names, unit = np.unique(unit, return_inverse=True)

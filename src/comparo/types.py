@@ -11,6 +11,12 @@ Mask = NDArray[np.bool_]
 Seed = int | np.random.Generator | None
 
 
+def check_level(level: float) -> None:
+    """A ValueError for a coverage of intervals that is no probability."""
+    if not 0 < level < 1:
+        raise ValueError(f"level is a probability between 0 and 1, not {level!r}")
+
+
 def as_generator(seed: Seed) -> np.random.Generator:
     """Return a generator from a seed; a Generator is returned as it is, and None gives unpredictable numbers.
 

@@ -26,7 +26,7 @@ from comparo.data.items import Items
 from comparo.metrics import DRAWS, Estimate, alpha_of, kappa_of
 from comparo.ranking.self_consistency import NEAR
 from comparo.ranking.tabular import plain
-from comparo.types import Array
+from comparo.types import Array, check_level
 
 PEOPLE = "people among themselves"
 TABLES = ("judges", "confidence", "length", "calibration", "disagreements", "ranking")
@@ -115,8 +115,7 @@ def agree(
     >>> [(row["judge"], round(row["accuracy"], 2)) for row in found.judges]
     [('gpt', 0.87), ('people among themselves', 0.97)]
     """
-    if not 0 < level < 1:
-        raise ValueError(f"level is a probability between 0 and 1, not {level!r}")
+    check_level(level)
     panel = Panel.of(Comparisons.of(data), people)
     length, group = _lengths_and_groups(panel.comparisons, None if items is None else Items.of(items))
     tables: dict[str, list[Row]] = {name: [] for name in TABLES}

@@ -33,7 +33,7 @@ from comparo.data.run_folder import database_of, masses
 from comparo.model.estimators.panel_members import PanelMembers, fit_members
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import count_flips, transitivity
-from comparo.types import Array
+from comparo.types import Array, check_level
 
 PARTS = 20  # of the jackknife: each leaves out a twentieth; Student's t with 19 degrees of freedom
 CONTEXTS = 20  # from which whole contexts are left out, and texts below: 12 contexts gave intervals that were too short
@@ -95,8 +95,7 @@ def reliability(data: Any, *, level: float = 0.95, seed: int = 0) -> dict[str, N
     >>> table["judge"].tolist(), table["signal"].round(1).tolist()
     (['ana', 'bo', 'coin'], [0.8, 0.7, 0.1])
     """
-    if not 0 < level < 1:
-        raise ValueError(f"level is a probability between 0 and 1, not {level!r}")
+    check_level(level)
     comparisons = data.comparisons if isinstance(data, Ranking) else Comparisons.of(data)
     return Jackknife.of(comparisons, _mass(data), seed).table(level)
 

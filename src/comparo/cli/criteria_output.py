@@ -64,11 +64,11 @@ def print_criteria(
     found: CriteriaRanking, run: CriteriaRun, console: Console, output: Format, top: int | None, is_finished: bool
 ) -> None:
     """Print the overall with the scores by each criterion, and write the report to the run folder."""
-    from comparo.report.criteria_page import criteria_record, people_of, write_criteria_report
+    from comparo.report import write_report
+    from comparo.report.criteria_page import people_of
+    from comparo.report.record import run_record
 
-    folder = run.store.folder
-    assert folder is not None
-    page = write_criteria_report(folder, criteria_record(run, found))
+    page = write_report(str(run.store.folder), run_record(run, found))
     print_ranking(found, output, top, {"calls": calls_of(run)})
     if output == "table":
         print_correlations(found)

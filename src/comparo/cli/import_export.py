@@ -10,8 +10,7 @@ from comparo.cli.printing import print_text, say
 from comparo.data.gathering import Imported
 from comparo.data.imports import Source, import_file
 from comparo.data.writing import write_columns
-from comparo.export import Format, export_run
-from comparo.export.preferences import CONTEXT
+from comparo.export import CONTEXT, Format, export_run
 
 
 def import_command(

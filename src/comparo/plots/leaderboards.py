@@ -70,12 +70,10 @@ def plot_wins(board: Leaderboard, top: int = 12, ax: Axes | None = None) -> Axes
     ax = axes(ax, 0.8 + CELL * count)
     wins = np.where(np.eye(count, dtype=bool), np.nan, board.wins[:count, :count])
     ax.imshow(wins, cmap="RdBu", vmin=0.0, vmax=1.0, aspect="auto")
-    for row in range(count):
-        for column in range(count):
-            if np.isfinite(wins[row, column]):
-                share = wins[row, column]
-                colour = "white" if abs(share - 0.5) > 0.35 else "black"
-                ax.text(column, row, f"{100 * share:.0f}", ha="center", va="center", fontsize=7, color=colour)
+    for row, column in np.argwhere(np.isfinite(wins)).tolist():
+        share = wins[row, column]
+        colour = "white" if abs(share - 0.5) > 0.35 else "black"
+        ax.text(column, row, f"{100 * share:.0f}", ha="center", va="center", fontsize=7, color=colour)
     names = [str(name) for name in board.group[:count]]
     ax.set_yticks(range(count), names, parse_math=False)
     ax.set_xticks(range(count), names, parse_math=False, rotation=90)

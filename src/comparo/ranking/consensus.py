@@ -168,14 +168,14 @@ def expected_by(judged: Ranking) -> Literal["groups", "style"] | None:
 
 def parts_of(judged: Ranking) -> Parts | None:
     """The prediction of each text by its group, or else by its style; None where neither is known."""
-    effects, product, panel, by = judged.effects, judged.product, judged.panel, expected_by(judged)
-    if by is None:
-        return None
+    effects, product, panel = judged.effects, judged.product, judged.panel
     if panel is not None:
-        return _of_panel(judged, panel) if by == "groups" else _of_panel_style(panel.opinion)
-    assert effects is not None
-    assert product is not None
-    return _of_product(judged, effects, product) if by == "groups" else _of_style(effects, product)
+        return _of_panel_style(panel.opinion) if panel.group is None else _of_panel(judged, panel, panel.group)
+    if effects is None or product is None:
+        return None
+    return (
+        _of_style(effects, product) if effects.group is None else _of_product(judged, effects, product, effects.group)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,10 +212,9 @@ def _grouped(ranking: Ranking, group: Index, columns: Array, means: Array, joint
     return Parts(expected, columns, joint, 0.5 * (spread + spread.T), between, within, usual)
 
 
-def _of_product(ranking: Ranking, effects: Effects, product: Product) -> Parts:
+def _of_product(ranking: Ranking, effects: Effects, product: Product, group: Index) -> Parts:
     """By groups, of one judge: Cov(s, z) = φ·(H⁻¹Wᵀ + F S⁻¹ (W F)ᵀ); the part of style is within groups."""
-    group, graph, laplacian = effects.group, ranking.graph, product.laplacian
-    assert group is not None
+    graph, laplacian = ranking.graph, product.laplacian
     columns, means = group_means(graph, group)
     right = np.zeros((laplacian.pattern.unknowns, len(means)))
     right[: graph.nodes] = means.T
@@ -227,13 +226,12 @@ def _of_product(ranking: Ranking, effects: Effects, product: Product) -> Parts:
     return _grouped(ranking, group, columns, means, product.dispersion * graph.centre(joint), within)
 
 
-def _of_panel(ranking: Ranking, panel: Panel) -> Parts:
+def _of_panel(ranking: Ranking, panel: Panel, group: Index) -> Parts:
     """By groups, of a panel: Cov(s, z) per context; reversed voices are sign-flipped for r.
 
     The variance within groups is that of the scores around their group's mean, and their mean squared error.
     """
-    graph, covariance, comparisons, group = ranking.graph, ranking.covariance, ranking.comparisons, panel.group
-    assert group is not None
+    graph, covariance, comparisons = ranking.graph, ranking.covariance, ranking.comparisons
     columns, means = group_means(graph, group)
     joint = np.empty((graph.nodes, len(means)))
     for batch in covariance.pattern.batches:
@@ -246,22 +244,21 @@ def _of_panel(ranking: Ranking, panel: Panel) -> Parts:
     return _grouped(ranking, group, columns, means, joint, centred * around)
 
 
-def _of_style(effects: Effects, product: Product) -> Parts:
+def _of_style(effects: Effects, product: Product) -> Parts | None:
     """z are the coefficients of style: Cov(s, z) = φ·F S⁻¹ and Cov(z) = φ·S⁻¹; people's usual variance is not known."""
     mean, columns, spread, between = effects.mean, effects.columns, effects.spread, effects.between
-    assert mean is not None
-    assert columns is not None
-    assert spread is not None
-    assert between is not None
+    if effects.style is None or mean is None or columns is None or spread is None or between is None:
+        return None
     count, dispersion = columns.shape[1], product.dispersion
     joint, cov = dispersion * (spread @ between)[:, :count], dispersion * between[:count, :count]
     return Parts(mean, columns, joint, cov, 0.0, effects.scores, STYLE)
 
 
-def _of_panel_style(opinion: PanelInformation) -> Parts:
+def _of_panel_style(opinion: PanelInformation) -> Parts | None:
     """As `_of_style`, of a panel: scores follow z by F = (W + 1/σ²)⁻¹P/σ², so Cov(t, z) = F Cov(z)."""
     predicted = opinion.predicted
-    assert predicted is not None
+    if predicted is None:
+        return None
     variances, columns = predicted.variances, opinion.graph.centre(predicted.columns)
     between, theta = variances.precision(variances.ratio)
     follow = opinion.graph.centre(opinion.given(variances.ratio, predicted.columns, np.zeros((len(columns), 0)))[1])

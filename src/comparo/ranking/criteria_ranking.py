@@ -138,11 +138,6 @@ class CriteriaRanking(Ranking):
     residuals: Array = field(default_factory=lambda: np.empty((0, 0)), repr=False)
 
     @property
-    def overall(self) -> Ranking:
-        """The overall ranking: this one."""
-        return self
-
-    @property
     def correlations(self) -> dict[str, NDArray[Any]]:
         """Spearman's correlation of the scores by each two criteria, mean over contexts: a table (C, C).
 
@@ -208,7 +203,9 @@ def combine(
     """
     names, parts = list(rankings), list(rankings.values())
     first, weight = parts[0], np.array([shares[name] for name in names])
-    centred = np.array([_within(ranking) for ranking in parts])
+    context, scores = first.graph.position, np.array([ranking.scores for ranking in parts])
+    means = np.array([np.bincount(context, own) for own in scores]) / np.bincount(context)
+    centred = scores - means[:, context]
     error = np.array([np.nanmean(ranking.std**2) for ranking in parts])
     error = np.where(np.isfinite(error), error, 0.0)
     between = np.mean(centred**2, axis=1)
@@ -227,7 +224,7 @@ def combine(
         METHOD,
         replace(first.comparisons, p=np.clip(mean, 0.0, 1.0)),
         first.graph,
-        np.asarray(a @ np.array([ranking.scores for ranking in parts])),
+        np.asarray(a @ scores),
         SumCovariance(tuple(ranking.covariance for ranking in parts), tuple(kappa.tolist())),
         first.level,
         converged=all(ranking.converged for ranking in parts),
@@ -254,13 +251,6 @@ def spearman_matrix(found: CriteriaRanking) -> Array:
             means.append(_correlation(mean_ranks(np.round(own, 9))))
     count = len(found.rankings)
     return np.asarray(np.mean(means, axis=0)) if means else np.full((count, count), np.nan)
-
-
-def _within(ranking: Ranking) -> Array:
-    """The scores minus the mean of their context, (n,)."""
-    context = ranking.graph.position
-    means = np.bincount(context, ranking.scores) / np.bincount(context)
-    return np.asarray(ranking.scores - means[context])
 
 
 def _correlation(rows: Array) -> Array:

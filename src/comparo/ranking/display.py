@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import expit, ndtri
 
 from comparo.data.comparisons import Comparisons
+from comparo.data.wordings import LETTERS
 from comparo.model.design import Held
 from comparo.model.estimators.panel import Panel
 from comparo.model.inference.choices import Choices
+from comparo.model.likelihoods import is_logit
 from comparo.model.likelihoods.davidson import Davidson
 from comparo.ranking.scores import Grown, Scores
 from comparo.ranking.self_consistency import unexplained_flips
@@ -182,6 +184,26 @@ def _member_notes(panel: Panel, for_people: bool) -> list[str]:
         if names:
             found.append(f"{', '.join(names)} {verb}{'s' if len(names) == 1 else ''} {rest}")
     return found
+
+
+def bias_columns(ranking: Scores) -> Columns:
+    """γ by context and judge; where it is a logit also σ(−γ) = P(the first of two equal texts wins)."""
+    bias = np.empty((0, 0)) if ranking.bias is None else ranking.bias
+    names, slots = ranking.comparisons.judges, ranking.comparisons.slots
+    if ranking.panel is not None:
+        names, slots = np.array(ranking.panel.names, dtype=object), slots[:0]
+    columns: Columns = {}
+    if ranking.contexts is not None:
+        columns["context"] = np.repeat(ranking.contexts[: len(bias)], bias.shape[1])
+    if names is not None:
+        codes = slots[:, 0] if len(slots) else np.arange(len(names))
+        columns["judge"] = np.tile(names[codes[: bias.shape[1]]], len(bias))
+    if bias.size and np.any(slots[:, 1] > 2):
+        columns["slots"] = np.tile([f"{LETTERS[low]}{LETTERS[high]} of {k}" for _, k, low, high in slots], len(bias))
+    columns["gamma"] = bias.ravel()
+    if ranking.product is None or is_logit(ranking.product.expert):
+        columns["first_wins"] = np.asarray(expit(-bias.ravel()))
+    return columns
 
 
 def control_columns(ranking: Scores, level: float) -> Columns | None:

@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from comparo.data.columns import look_up
+from comparo.data.columns import as_number, look_up
 from comparo.data.comparisons import Comparisons
 from comparo.model.design import Control, Design
 from comparo.model.estimators.mixed import mixed
 from comparo.model.estimators.panel import panel
-from comparo.model.estimators.poe import Product
 from comparo.model.estimators.votes import Voted
 from comparo.model.inference.random_effects import Predicted
 from comparo.model.likelihoods import is_logit
@@ -66,6 +65,24 @@ def entry(name: str, given: Mapping[Any, Any], label: tuple[Any, Any]) -> Any:
     raise ValueError(f"{name} have no entry for item {label[1]!r}{place}; give every item its own")
 
 
+def numbers_by_label(name: str, given: Mapping[Any, Any], labels: Sequence[tuple[Any, Any]]) -> Array:
+    """The number of each candidate (context, item) in a mapping called `name`, (n,)."""
+    values = np.array([as_number(entry(name, given, label)) for label in labels])
+    if not np.isfinite(values).all():
+        bad = labels[int(np.argmin(np.isfinite(values)))]
+        raise ValueError(f"{name} of item {bad[1]!r} is not a number; give every item one")
+    return values
+
+
+def group_counts(graph: Graph, group: Index, count: int, rows: Any = slice(None)) -> dict[str, Any]:
+    """How many texts, contexts and comparisons of each group, (G,), the comparisons `rows` are about."""
+    nodes = np.concatenate([graph.first[rows], graph.second[rows]])
+    texts = np.unique(nodes)
+    there = np.unique(group[texts].astype(np.int64) * graph.contexts + graph.position[texts]) // graph.contexts
+    found = {"texts": group[texts], "contexts": there, "calls": group[nodes]}
+    return {name: np.bincount(groups, minlength=count) for name, groups in found.items()}
+
+
 def group_means(graph: Graph, group: Index) -> tuple[Array, Array]:
     """P (n, G), centred in components, and W (G, n) that takes scores to the means of their groups."""
     columns = graph.centre(np.eye(int(group.max()) + 1)[group])
@@ -103,7 +120,6 @@ def leaderboard(ranked: Scores, group: Index, names: NDArray[Any], contexts: Ove
     cov = (centre @ cov @ centre)[np.ix_(order, order)]
     best = np.where(is_single[graph.position], _observed_best(ranked), places(scores, covariance, ranked.level)[2])
     won = np.bincount(group, best, count).astype(np.float64)
-    pairs = np.unique(np.column_stack([group, graph.position]), axis=0)
     return Leaderboard(
         group=names[order],
         score=(centre @ score)[order],
@@ -113,10 +129,8 @@ def leaderboard(ranked: Scores, group: Index, names: NDArray[Any], contexts: Ove
         over=contexts,
         wins=_wins(graph, group, scores, covariance, count)[np.ix_(order, order)],
         won=won[order],
-        texts=np.bincount(group, minlength=count)[order],
-        contexts=np.bincount(pairs[:, 0], minlength=count)[order],
-        calls=np.bincount(group, graph.degrees(), count).astype(np.int64)[order],
         notes=tuple(notes),
+        **{name: numbers[order] for name, numbers in group_counts(graph, group, count).items()},
     )
 
 
@@ -213,7 +227,7 @@ def _model(judged: Scores, group: Index, is_biased: bool) -> tuple[Array, Covari
         product = mixed(
             judged.comparisons,
             BradleyTerry(),
-            Design(group, _style(predicted), _control(product), is_biased),
+            Design(group, _style(predicted), None if predicted is None else predicted.control, is_biased),
             for_groups=True,
             limits=limits,
         )
@@ -229,13 +243,6 @@ def _style(predicted: Predicted | None) -> Array | None:
         return None
     is_style = ~predicted.is_group & (predicted.variances.kind >= 0)
     return predicted.columns[:, is_style] if is_style.any() else None
-
-
-def _control(product: Product | None) -> Control | None:
-    """The numbers that a ranking was controlled for."""
-    if product is None or product.effects is None or product.effects.predicted is None:
-        return None
-    return product.effects.predicted.control
 
 
 def _wins(graph: Graph, group: Index, scores: Array, covariance: Covariance, count: int) -> Array:
@@ -322,22 +329,14 @@ def control_of(comparisons: Comparisons, control: Held) -> Control:
     labels = graph.labels(comparisons)
     columns, unit, priors = [], [], []
     for name, of_item in control.items():
-        prior = np.array(getattr(of_item, "prior", (0.0, np.inf)))
         found = [entry(f"control {name!r}", of_item, label) for label in labels]
         if all(isinstance(value, str) for value in found):
-            columns.append(np.log2([max(len(text), 1) for text in found]))
+            values, step = np.log2([max(len(text), 1) for text in found]), 1.0
             unit.append(DOUBLING)
-            priors.append(prior)
-            continue
-        try:
-            values = np.array(found, dtype=np.float64)
-        except (TypeError, ValueError):
-            values = np.full(len(found), np.nan)
-        if not np.isfinite(values).all():
-            bad = labels[int(np.argmin(np.isfinite(values)))]
-            raise ValueError(f"control {name!r} of item {bad[1]!r} is not a number; give every item one")
-        step = float(np.sqrt(np.mean(graph.centre(values) ** 2))) or 1.0
+        else:
+            values = numbers_by_label(f"control {name!r}", of_item, labels)
+            step = float(np.sqrt(np.mean(graph.centre(values) ** 2))) or 1.0
+            unit.append(f"{step:.3g}")
         columns.append(values / step)
-        unit.append(f"{step:.3g}")
-        priors.append(prior * step)
+        priors.append(np.array(getattr(of_item, "prior", (0.0, np.inf))) * step)
     return Control(tuple(map(str, control)), np.column_stack(columns), tuple(unit), np.array(priors))

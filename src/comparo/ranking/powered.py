@@ -21,9 +21,9 @@ from comparo.errors import ComparisonsError
 from comparo.model.estimators.prediction_powered import Answers, Fit, fitted
 from comparo.model.estimators.prediction_powered import powered as estimated
 from comparo.model.linalg.graph import Graph
-from comparo.ranking.grouping import Groups, group_codes
+from comparo.ranking.grouping import Groups, group_codes, group_counts
 from comparo.ranking.leaderboard import Leaderboard, Over
-from comparo.types import Array, Index, Mask
+from comparo.types import Array, Index, Mask, check_level
 
 LEAST = 1.5  # votes per group of the board, the fewest of the simulation in docs/powered.md
 NAMED = 3  # groups without a chain of votes that a sentence names
@@ -150,8 +150,7 @@ def powered(
     """
     if contexts not in ("new", "these"):
         raise ValueError(f"contexts is 'new' or 'these', not {contexts!r}")
-    if not 0 < level < 1:
-        raise ValueError(f"level is a probability between 0 and 1, not {level!r}")
+    check_level(level)
     return _powered(*_by_judge(Comparisons.of(machine), votes, people), groups, contexts, level)
 
 
@@ -168,7 +167,7 @@ def _powered(
     kept = _compared(first[is_vote], second[is_vote], labels)
     if not kept.all():
         rows = kept[first] & kept[second]
-        known = _powered(*_renumbered(data.take(rows), judge[rows], names), groups, contexts, level)
+        known = _powered(data.take(rows), judge[rows], names, groups, contexts, level)
         return replace(known, left_out=tuple(labels[~kept].tolist()))
     pair = np.unique(data.pair_keys(), return_inverse=True)[1].astype(np.int32)
     over: Over = "these" if graph.contexts == 1 else contexts
@@ -180,7 +179,8 @@ def _powered(
         raise ComparisonsError("all votes are about one context; add votes about others, or use contexts='these'")
     count, clusters = len(labels), int(cluster.max()) + 1
     own = fitted(_some(answers, is_vote), count, clusters, is_reduced=True)
-    by = [judge == code for code in range(len(names))]
+    asked = np.unique(judge[~is_vote]).tolist()
+    names, by = [names[machine] for machine in asked], [judge == machine for machine in asked]
     fits = [fitted(_some(answers, rows), count, clusters) for rows in by]
     matched = int(np.sum(np.isin(pair[is_vote], pair[~is_vote])))
     if not matched:
@@ -205,7 +205,7 @@ def _powered(
             over=over,
             wins=np.asarray(expit(ordered[:, None] - ordered)),
             won=np.full(len(order), np.nan),
-            **{name: values[order] for name, values in _counts(graph, group, rows, count).items()},
+            **{name: values[order] for name, values in group_counts(graph, group, count, rows).items()},
         )
 
     return Powered(
@@ -245,14 +245,7 @@ def _by_judge(data: Comparisons, votes: Any, people: Collection[Hashable]) -> tu
         judge = np.concatenate([data.judged_by, np.full(len(said), PEOPLE, dtype=np.int32)])
         data = _joined(data, said)
     counts = data.weights > 0
-    return _renumbered(replace(data, judges=None, judge=None).take(counts), judge[counts], names)
-
-
-def _renumbered(data: Comparisons, judge: Index, names: list[Any]) -> tuple[Comparisons, Index, list[Any]]:
-    """The comparisons and who answered each, without machines that answered none."""
-    asked = np.unique(judge[judge != PEOPLE])
-    code = np.where(judge == PEOPLE, PEOPLE, np.searchsorted(asked, judge)).astype(np.int32)
-    return data, code, [names[machine] for machine in asked.tolist()]
+    return replace(data, judges=None, judge=None).take(counts), judge[counts], names
 
 
 def _joined(machine: Comparisons, votes: Comparisons) -> Comparisons:
@@ -305,15 +298,3 @@ def _about_votes(answers: Answers, pair: Index, is_vote: Mask, rows: Mask) -> An
     rows = rows & (voted[pair] > 0)
     some = _some(answers, rows)
     return replace(some, weight=some.weight * voted[pair[rows]] / asked[pair[rows]])
-
-
-def _counts(graph: Graph, group: Index, rows: Mask, count: int) -> dict[str, Any]:
-    """How many texts, contexts and comparisons of each group, (G,), the answers in `rows` are about."""
-    nodes = np.concatenate([graph.first[rows], graph.second[rows]])
-    texts = np.unique(nodes)
-    there = np.unique(group[texts].astype(np.int64) * graph.contexts + graph.position[texts]) // graph.contexts
-    return {
-        "texts": np.bincount(group[texts], minlength=count),
-        "contexts": np.bincount(there, minlength=count),
-        "calls": np.bincount(group[nodes], minlength=count),
-    }

@@ -9,16 +9,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import expit, ndtri
+from scipy.special import ndtri
 
 from comparo.data.columns import as_number, frame_from_columns, look_up, shown
 from comparo.data.items import Items
 from comparo.data.reasons import LIBRARY, computed_reasons
 from comparo.data.sanitize import visible
-from comparo.data.wordings import LETTERS
-from comparo.model.likelihoods import is_logit
 from comparo.ranking.display import (
+    bias_columns,
     consensus_sentence,
     control_columns,
     control_name,
@@ -28,14 +26,13 @@ from comparo.ranking.display import (
     notes,
     tie_columns,
 )
-from comparo.ranking.grouping import Groups, asked_groups, entry, leaderboard, why_not
+from comparo.ranking.grouping import Groups, asked_groups, leaderboard, numbers_by_label, why_not
 from comparo.ranking.leaderboard import Leaderboard, Over
-from comparo.ranking.ranks import Candidate, beats, places
+from comparo.ranking.ranks import Candidate, places
 from comparo.ranking.scale import Scaled, scaled
 from comparo.ranking.scores import Scores
 from comparo.ranking.tabular import Columns, Tabular, json_rows, plain, table_html, table_text
 from comparo.ranking.why import Why, explain
-from comparo.rounding import merge_ties
 
 
 @dataclass(frozen=True)
@@ -99,18 +96,6 @@ class Ranking(Scores, Tabular):
         reach = float(ndtri((1 - self.level) / 2)) * std
         places = (int(column[node]) for column in (self.rank, self.tier, self.counts))
         return Candidate(label, key, score, std, score + reach, score - reach, *places)
-
-    def _keyed(self, key: Hashable) -> int:
-        """The candidate of an item, or of a pair (context, item)."""
-        context = None
-        if self.comparisons.contexts is not None and isinstance(key, tuple) and len(key) == 2:
-            context, key = key
-        return self._node(key, context)
-
-    @cached_property
-    def _order(self) -> NDArray[np.int64]:
-        """Best first, in the comparisons' order of contexts and then of components."""
-        return np.lexsort((-merge_ties(self.scores), self.graph.component, self.graph.context))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -267,8 +252,7 @@ class Ranking(Scores, Tabular):
         >>> found.reasons[0].words, found.reasons[0].alone.is_found
         ('longer', True)
         """
-        labels = self.graph.labels(self.comparisons)
-        numbers, words = dict[str, Any](), dict[str, tuple[str, str]]()
+        labels, numbers = self.graph.labels(self.comparisons), dict[str, Any]()
         if data is not None:
             items = Items.of(data, **columns)
             known = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
@@ -277,38 +261,14 @@ class Ranking(Scores, Tabular):
                 raise ValueError(
                     f"there is no text of {labels[int(np.argmax(row < 0))]!r}; give the texts of all items"
                 )
-            computed = computed_reasons(items)
-            numbers |= {reason.name: column[row] for reason, column in computed.items()}
-            words |= {reason.name: (reason.words, reason.against) for reason in computed}
+            numbers |= {reason.name: column[row] for reason, column in computed_reasons(items).items()}
         for name, given in (reasons or {}).items():
             if isinstance(given, Ranking):
                 given = dict(zip(given.graph.labels(given.comparisons), given.scores.tolist(), strict=True))
-            column = np.array([as_number(entry(f"the reason {name!r}", given, label)) for label in labels])
-            if not np.isfinite(column).all():
-                bad = labels[int(np.argmin(np.isfinite(column)))]
-                raise ValueError(f"the reason {name!r} of {bad!r} is not a number; give every item one")
-            numbers[name] = column
-            known_words = {reason.name: (reason.words, reason.against) for reason in LIBRARY}
-            words.setdefault(name, known_words.get(name, (name, f"not so: {name}")))
+            numbers[name] = numbers_by_label(f"the reason {name!r}", given, labels)
         if not numbers:
             raise ValueError("there is no reason; give the texts, or `reasons` by name")
-        return explain(self, numbers, words)
-
-    def probability(self, one: Hashable, other: Hashable, context: Hashable = None) -> float:
-        """P(`one` is better than `other`): that its true score is higher, given the comparisons.
-
-        NaN where no chain of comparisons connects the two. This is not the share of answers in favour
-        of `one`: with enough comparisons a small difference becomes certain.
-
-        >>> from comparo import fit
-        >>> fit([("a", "b", 0.5), ("b", "a", 0.5)]).probability("a", "b")
-        0.5
-        """
-        a, b = self._node(one, context), self._node(other, context)
-        if self.graph.component[a] != self.graph.component[b]:
-            return float("nan")
-        variance = np.array(self.covariance.difference(a, b) if a != b else 0.0)
-        return float(beats(np.array(self.scores[a] - self.scores[b]), variance))
+        return explain(self, numbers, {reason.name: (reason.words, reason.against) for reason in LIBRARY})
 
     def rank_intervals(self) -> Columns:
         """The best and the worst rank of each candidate at `level`: a table with columns best_rank and worst_rank.
@@ -338,41 +298,6 @@ class Ranking(Scores, Tabular):
             raise ValueError(f"k is a whole number from 1 on, not {k!r}")
         probability = places(self.scores, self.covariance, self.level, k)[2]
         return self.table({"item": self.items, "rank": self.rank, "probability": probability})
-
-    def table(self, columns: Columns) -> Columns:
-        """Columns (n,) in the order of `items` as a table: best first, with what else names a row."""
-        if self.graph.components > self.graph.contexts:
-            columns = {"component": self.component} | columns
-        if self.context is not None:
-            columns = {"context": self.context} | columns
-        return {name: column[self._order] for name, column in columns.items()}
-
-    def nodes_of(self, context: Hashable = None) -> slice:
-        """The slice of the candidates of `context`, which may be omitted if there is only one."""
-        graph, contexts = self.graph, self.comparisons.contexts
-        if contexts is None and context is not None:
-            raise KeyError(f"there is no context {context!r}: the comparisons have no contexts")
-        if contexts is None or (context is None and graph.contexts == 1):
-            return slice(0, graph.nodes)
-        labels = contexts.tolist()
-        if context is None:
-            raise KeyError(f"say which of the {len(labels)} contexts, for example context={labels[0]!r}")
-        if context not in labels:
-            raise KeyError(f"there is no context {context!r}; there are {', '.join(map(repr, labels[:5]))}, …")
-        position = int(np.flatnonzero(graph.context[graph.starts[:-1]] == labels.index(context))[0])
-        return slice(int(graph.starts[position]), int(graph.starts[position + 1]))
-
-    def _node(self, item: Hashable, context: Hashable) -> int:
-        contexts, first = self.comparisons.contexts, self.nodes_of(context).start
-        label = None if contexts is None else contexts[self.graph.context[first]]
-        node = self._numbers.get((label, item))
-        if node is None:
-            raise KeyError(f"there is no item {item!r}" + ("" if context is None else f" in context {context!r}"))
-        return node
-
-    @cached_property
-    def _numbers(self) -> dict[tuple[Any, Any], int]:
-        return {label: node for node, label in enumerate(self.graph.labels(self.comparisons))}
 
     def to_columns(self) -> Columns:
         """The table as columns, best first: item, score, std, low, high, rank, tier, comparisons.
@@ -417,7 +342,7 @@ class Ranking(Scores, Tabular):
             if (link := self.grown.link) is not None:
                 document["link"] = {"error": plain(link.error), "common": json_rows(link.common)}
         details = {
-            "bias": None if self.product is None else self._bias_columns(),
+            "bias": None if self.product is None else bias_columns(self),
             "voices": self.voices,
             "views": self.views,
             "ties": self.ties,
@@ -430,28 +355,7 @@ class Ranking(Scores, Tabular):
 
     def bias_frame(self, backend: str | None = None) -> Any:
         """`bias` as a frame with columns context, judge (where there are such), gamma and, as in JSON, first_wins."""
-        return frame_from_columns(self._bias_columns(), backend)
-
-    def _bias_columns(self) -> Columns:
-        """γ by context and judge; where it is a logit also σ(−γ) = P(the first of two equal texts wins)."""
-        bias = np.empty((0, 0)) if self.bias is None else self.bias
-        names, slots = self.comparisons.judges, self.comparisons.slots
-        if self.panel is not None:
-            names, slots = np.array(self.panel.names, dtype=object), slots[:0]
-        columns: Columns = {}
-        if self.contexts is not None:
-            columns["context"] = np.repeat(self.contexts[: len(bias)], bias.shape[1])
-        if names is not None:
-            codes = slots[:, 0] if len(slots) else np.arange(len(names))
-            columns["judge"] = np.tile(names[codes[: bias.shape[1]]], len(bias))
-        if bias.size and np.any(slots[:, 1] > 2):
-            columns["slots"] = np.tile(
-                [f"{LETTERS[low]}{LETTERS[high]} of {k}" for _, k, low, high in slots], len(bias)
-            )
-        columns["gamma"] = bias.ravel()
-        if self.product is None or is_logit(self.product.expert):
-            columns["first_wins"] = np.asarray(expit(-bias.ravel()))
-        return columns
+        return frame_from_columns(bias_columns(self), backend)
 
     def __repr__(self) -> str:
         contexts = "" if self.context is None else f" in {self.graph.contexts} contexts"

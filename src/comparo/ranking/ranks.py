@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from comparo.model.linalg.graph import Graph
+from comparo.model.linalg.graph import Batch, Graph
 from comparo.model.posterior import Covariance
 from comparo.rounding import merge_ties
 from comparo.types import Array, LongIndex
@@ -115,7 +115,9 @@ def places(scores: Array, covariance: Covariance, level: float, k: int = 1) -> t
         ends = np.quantile(drawn, [outside, 1 - outside], axis=-1, method="inverted_cdf")
         best[nodes], worst[nodes] = ends.reshape(2, -1)
         probability[nodes] = np.mean(drawn <= k, axis=-1).ravel()
-    for members in _large(covariance):
+    graph, exact = covariance.pattern.graph, covariance.pattern.limits.exact
+    large = (batch for batch in covariance.pattern.batches if batch.size > exact)
+    for members in itertools.chain.from_iterable(_members(graph, batch) for batch in large):
         ordered, std = np.sort(scores[members]), covariance.std[members]
         for target, sign in ((best, -1.0), (worst, 1.0)):
             end = scores[members] + sign * ndtri(outside) * std
@@ -131,23 +133,16 @@ def components(covariance: Covariance) -> Iterator[tuple[NDArray[np.intp], Array
     graph, exact = covariance.pattern.graph, covariance.pattern.limits.exact
     for batch in covariance.pattern.batches:
         blocks = covariance.block(batch) if batch.size <= exact else None
-        for number in range(batch.end - batch.begin):
-            begin = batch.nodes.start + number * batch.size
-            component = graph.component[begin : begin + batch.size]
-            edges = [0, *(np.flatnonzero(np.diff(component)) + 1).tolist(), batch.size]
-            for low, high in itertools.pairwise(edges):
-                block = None if blocks is None else blocks[number, low:high, low:high]
-                yield np.arange(begin + low, begin + high), block
+        for members in _members(graph, batch):
+            number, begin = divmod(int(members[0]) - batch.nodes.start, batch.size)
+            own = slice(begin, begin + len(members))
+            yield members, None if blocks is None else blocks[number, own, own]
 
 
-def _large(covariance: Covariance) -> Iterator[NDArray[np.intp]]:
-    """The nodes of each component of contexts with more than `Limits.exact` items."""
-    graph, exact = covariance.pattern.graph, covariance.pattern.limits.exact
-    for batch in covariance.pattern.batches:
-        if batch.size > exact:
-            component = graph.component[batch.nodes]
-            for label in np.unique(component):
-                yield batch.nodes.start + np.flatnonzero(component == label)
+def _members(graph: Graph, batch: Batch) -> list[NDArray[np.intp]]:
+    """The nodes of each component of the contexts of a batch."""
+    nodes = np.arange(batch.nodes.start, batch.nodes.stop)
+    return np.split(nodes, np.flatnonzero(np.diff(graph.component[nodes])) + 1)
 
 
 def _drawn_ranks(scores: Array, covariance: Covariance) -> Iterator[tuple[slice, NDArray[np.integer]]]:

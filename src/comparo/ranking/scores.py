@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Self
@@ -18,7 +19,7 @@ from comparo.model.inference.random_effects import Effects
 from comparo.model.inference.soft import equality
 from comparo.model.linalg.graph import Graph
 from comparo.model.posterior import Covariance
-from comparo.ranking.ranks import ranks, tiers
+from comparo.ranking.ranks import beats, ranks, tiers
 from comparo.ranking.tabular import Columns
 from comparo.rounding import merge_ties
 from comparo.types import Array, Index, Mask
@@ -261,3 +262,66 @@ class Scores:
         (True, None)
         """
         return None if self.product is None else self.product.effects
+
+    @cached_property
+    def _order(self) -> NDArray[np.int64]:
+        """Best first, in the comparisons' order of contexts and then of components."""
+        return np.lexsort((-merge_ties(self.scores), self.graph.component, self.graph.context))
+
+    def table(self, columns: Columns) -> Columns:
+        """Columns (n,) in the order of `items` as a table: best first, with what else names a row."""
+        if self.graph.components > self.graph.contexts:
+            columns = {"component": self.component} | columns
+        if self.context is not None:
+            columns = {"context": self.context} | columns
+        return {name: column[self._order] for name, column in columns.items()}
+
+    def probability(self, one: Hashable, other: Hashable, context: Hashable = None) -> float:
+        """P(`one` is better than `other`): that its true score is higher, given the comparisons.
+
+        NaN where no chain of comparisons connects the two. This is not the share of answers in favour
+        of `one`: with enough comparisons a small difference becomes certain.
+
+        >>> from comparo import fit
+        >>> fit([("a", "b", 0.5), ("b", "a", 0.5)]).probability("a", "b")
+        0.5
+        """
+        a, b = self._node(one, context), self._node(other, context)
+        if self.graph.component[a] != self.graph.component[b]:
+            return float("nan")
+        variance = np.array(self.covariance.difference(a, b) if a != b else 0.0)
+        return float(beats(np.array(self.scores[a] - self.scores[b]), variance))
+
+    def nodes_of(self, context: Hashable = None) -> slice:
+        """The slice of the candidates of `context`, which may be omitted if there is only one."""
+        graph, contexts = self.graph, self.comparisons.contexts
+        if contexts is None and context is not None:
+            raise KeyError(f"there is no context {context!r}: the comparisons have no contexts")
+        if contexts is None or (context is None and graph.contexts == 1):
+            return slice(0, graph.nodes)
+        labels = contexts.tolist()
+        if context is None:
+            raise KeyError(f"say which of the {len(labels)} contexts, for example context={labels[0]!r}")
+        if context not in labels:
+            raise KeyError(f"there is no context {context!r}; there are {', '.join(map(repr, labels[:5]))}, …")
+        position = int(np.flatnonzero(graph.context[graph.starts[:-1]] == labels.index(context))[0])
+        return slice(int(graph.starts[position]), int(graph.starts[position + 1]))
+
+    def _node(self, item: Hashable, context: Hashable) -> int:
+        contexts, first = self.comparisons.contexts, self.nodes_of(context).start
+        label = None if contexts is None else contexts[self.graph.context[first]]
+        node = self._numbers.get((label, item))
+        if node is None:
+            raise KeyError(f"there is no item {item!r}" + ("" if context is None else f" in context {context!r}"))
+        return node
+
+    @cached_property
+    def _numbers(self) -> dict[tuple[Any, Any], int]:
+        return {label: node for node, label in enumerate(self.graph.labels(self.comparisons))}
+
+    def _keyed(self, key: Hashable) -> int:
+        """The candidate of an item, or of a pair (context, item)."""
+        context = None
+        if self.comparisons.contexts is not None and isinstance(key, tuple) and len(key) == 2:
+            context, key = key
+        return self._node(key, context)

@@ -4,6 +4,7 @@ import logging
 import os
 from pathlib import Path
 
+from comparo.ranking.criteria_ranking import CriteriaRanking
 from comparo.report.audit_page import audit_page
 from comparo.report.compare_page import RESULT, compare_page
 from comparo.report.criteria_page import read_criteria_record, write_criteria_report
@@ -54,9 +55,9 @@ def write_report(folder: str | os.PathLike[str], record: Record | None = None, r
     if folder.is_dir() and not os.access(folder, os.W_OK):
         place = Path(f"{folder.resolve().name}-report")
         logger.warning("%s cannot be written to; the page is in the working folder: %s", folder, place)
-    if record is None and criteria_of(folder):
-        return write_criteria_report(place, read_criteria_record(folder), room)
-    record = record or read_record(folder)
+    record = record or (read_criteria_record if criteria_of(folder) else read_record)(folder)
+    if isinstance(record.ranking, CriteriaRanking):
+        return write_criteria_report(place, record, record.ranking, room)
     if (folder / FILE).is_file():
         page = audit_page(folder, record)
     else:

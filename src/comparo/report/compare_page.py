@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jinja2 import TemplateError
+
 from comparo.errors import StoreError
 from comparo.report.data import ROOM, Room
 from comparo.report.embed import SENTENCE, excerpt, label, presentable
@@ -29,31 +31,23 @@ def compare_page(folder: Path, record: Record, room: Room = ROOM) -> str:
         found, shown = json.loads((folder / RESULT).read_text(encoding="utf-8")), SHOWN
         while len((page := _render(found, record, shown)).encode()) > room.page and shown > 1:
             shown //= 2
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, TemplateError) as error:
         raise StoreError(f"{folder / RESULT} holds no comparison ({error}); run the same command again") from error
     return page
 
 
 def _render(found: Mapping[str, Any], record: Record, shown: int) -> str:
     """The page as text; `found` is from `Duel.to_json`, and up to `shown` inputs of each side have texts."""
-    rate, inputs, rows = found["win_rate"], found["inputs"], found["by_input"]
+    inputs, rows = found["inputs"], found["by_input"]
     configuration = presentable(record.configuration)
     notes = (*found["notes"], *model_sentences(record.judgements), *injection_notes(configuration, record.items))
     return filled(
         "compare.html.j2",
         title=label(found["verdict"].split(": win rate")[0], SENTENCE),
-        one=label(found["one"]),
-        other=label(found["other"]),
-        rate=f"{rate['value']:.0%}",
-        low=f"{rate['low']:.0%}",
-        high=f"{rate['high']:.0%}",
-        bar=[round(100 * rate[end], 1) for end in ("low", "value", "high")],
-        level=f"{found['level']:.0%}",
+        found=found,
         facts=_facts(found, record),
         notes=shortened(notes),
         question=label(question(prompt_of(configuration)), SENTENCE),
-        wins=inputs["won"],
-        losses=inputs["lost"],
         won=[_row(found, record, row) for row in rows[: min(inputs["won"], shown)]],
         lost=[_row(found, record, row) for row in rows[::-1][: min(inputs["lost"], shown)]],
         unmatched=[

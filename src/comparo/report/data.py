@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from comparo.ranking.criteria_ranking import in_logits
 from comparo.report.charts import Scale
-from comparo.report.embed import cut_texts, label, presentable, script_json, size
+from comparo.report.embed import cut_texts, label, presentable, script_json, size, snippet
 from comparo.report.record import Record
 
 Columns = dict[str, list[Any]]
@@ -30,10 +30,9 @@ MEAN, RANKED, JUDGED = 0.15, 0.6, 0.5  # shares of the remaining bytes, in this 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How large a page may get: bytes of the file, bytes of it that are kept free of data, and judgements."""
+    """How large a page may get: bytes of the file, and judgements."""
 
     page: int = 5_000_000  # small enough to be sent by mail
-    around: int = 600_000  # for what is around the data, in the first attempt; the second one knows how much it takes
     judgements: int = 100_000  # 2.6 MB, about half of a page
 
 
@@ -57,9 +56,9 @@ class View:
         """A score with as many digits as its scale needs."""
         return f"{round(score, self.digits) + 0.0:.{self.digits}f}".replace("-", "−")
 
-    def place(self, score: float | None) -> str:
+    def place(self, score: float) -> str:
         """The position of a score, in per cent of the picture's width."""
-        return "" if score is None else f"{100 * (score - self.low) / (self.high - self.low):.2f}%"
+        return f"{100 * (score - self.low) / (self.high - self.low):.2f}%"
 
     def as_json(self) -> dict[str, Any]:
         names = {"label": self.label, "from": self.begin, "to": self.end, "groups": self.groups}
@@ -114,8 +113,10 @@ def _candidates(record: Record) -> Columns:
     if ranking.opinion is not None:
         columns["judge_rank"] = ranking.opinion.rank
     columns |= {f"people: {label(name)}": scores for name, scores in record.people.items()}
-    names = [label(item) for item in ranking.items[order].tolist()]
-    return {"item": names} | {name: _numbers(column[order]) for name, column in columns.items()}
+    texts = {"item": [label(item) for item in ranking.items[order].tolist()]}
+    if record.is_coded:
+        texts["begun"] = [snippet(record.items.texts[row]) for row in record.row[order].tolist()]
+    return texts | {name: _numbers(column[order]) for name, column in columns.items()}
 
 
 def _leaderboard(record: Record) -> Columns | None:
@@ -172,7 +173,6 @@ def page_data(tables: Tables, room: int, most: int = ROOM.judgements) -> tuple[s
         "mean_view": None,
         "mean_wins": _mean_wins(record),
         "logits": in_logits(record.ranking),
-        "coded": record.is_coded,
         "judge": record.words.judge,
     }
     left = room - size(whole)

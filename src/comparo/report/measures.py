@@ -23,7 +23,7 @@ from comparo.model.inference.position import bias_variances
 from comparo.ranking.criteria_ranking import in_logits
 from comparo.ranking.ranking import Ranking
 from comparo.report.record import Record
-from comparo.types import Array, LongIndex
+from comparo.types import Array
 
 POINTS = 10  # shares of the calls that are looked at: tenths
 MANY = 100_000  # answers, above which, as in contexts of more than
@@ -232,20 +232,11 @@ def bootstrap(x: Array, y: Array) -> Array:
     """Spearman's and Pearson's correlation of draws of the texts (n,) with replacement, shape (2, draws)."""
     rng, size = np.random.default_rng(0), len(x)
     left, found = min(DRAWS, max(LEAST_DRAWS, DRAWN // size)), []
-    places = [np.unique(values, return_inverse=True)[1] for values in (x, y)]
     while left:
         drawn = rng.integers(size, size=(min(left, max(1, AT_ONCE // size)), size))
-        found.append([pearson(*(_ranks(place[drawn]) for place in places)), pearson(x[drawn], y[drawn])])
+        found.append([of(x[drawn], y[drawn]) for of in (spearman, pearson)])
         left -= len(drawn)
     return np.concatenate(found, axis=1)
-
-
-def _ranks(places: LongIndex) -> Array:
-    """`mean_ranks` of places from 0 on, by counting them: sorting each draw takes three times as long."""
-    width = int(places.max()) + 1
-    at = places + width * np.arange(len(places))[:, None]
-    counts = np.bincount(at.ravel(), minlength=width * len(places)).reshape(-1, width)
-    return np.asarray((np.cumsum(counts, axis=1) - (counts - 1) / 2).ravel()[at])
 
 
 def _drawn_means(values: Array) -> Array:

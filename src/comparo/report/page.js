@@ -23,17 +23,8 @@
   const number = (value, digits = 2) => (Number(value.toFixed(digits)) || 0).toFixed(digits).replace("-", "−");
   const percent = (value) => `${((100 * (value - view.low)) / (view.high - view.low)).toFixed(2)}%`;
 
-  // The beginning of a text, beside a name that says nothing; `snippet` in report/embed.py does the same.
-  const SNIPPET = 60;
-  const snippet = (row) => {
-    if (!data.coded || view === mean) return "";
-    const line = data.candidates.text[row].slice(0, 4 * SNIPPET).split(/\s+/).filter(Boolean).join(" ");
-    const letters = Array.from(line);
-    if (letters.length <= SNIPPET) return line;
-    const begun = letters.slice(0, SNIPPET).join("");
-    const kept = letters[SNIPPET] !== " " && begun.includes(" ") ? begun.slice(0, begun.lastIndexOf(" ")) : begun;
-    return `${kept.replace(/[ ,;:.]+$/, "")}…`;
-  };
+  // The beginning of a text, beside a name that says nothing.
+  const snippet = (row) => view.columns.begun?.[row] ?? "";
 
   // The texts to search, in lower case, made when they are first needed.
   let lowered = null;
@@ -287,7 +278,7 @@
   // Every table of the page as names of columns and rows, by the name of its buttons.
   const ranked = () => {
     const { columns, from, to } = view;
-    const names = Object.keys(columns).filter((name) => view !== mean || name !== "group");
+    const names = Object.keys(columns).filter((name) => name !== (view === mean ? "group" : "begun"));
     const rows = Array.from({ length: to - from }, (_, place) => names.map((name) => columns[name][from + place]));
     return { names, rows };
   };

@@ -19,6 +19,7 @@ from markupsafe import Markup
 from comparo.analysis.correlations import agreement
 from comparo.analysis.misfit import MOST as DISPUTED
 from comparo.analysis.misfit import disagreements, misfit
+from comparo.data.items import Items
 from comparo.errors import StoreError
 from comparo.ranking.display import growth_sentences, moved_columns, new_columns
 from comparo.ranking.ranking import Ranking
@@ -27,8 +28,8 @@ from comparo.report.advice import Step, advice
 from comparo.report.bounds import pairs_in_order
 from comparo.report.cards import cards
 from comparo.report.charts import convergence_chart, reason_rows, scatter_chart
-from comparo.report.data import ROOM, Columns, Room, Tables, View, page_data
-from comparo.report.embed import LONGEST, SENTENCE, excerpt, figure, in_hundred, label, presentable, signed, snippet
+from comparo.report.data import ROOM, Room, Tables, page_data
+from comparo.report.embed import LONGEST, SENTENCE, excerpt, figure, in_hundred, label, presentable, signed
 from comparo.report.making import command, facts, injection_notes, prompt_of, question, score_meaning, settings
 from comparo.report.measures import agreements, outlook
 from comparo.report.record import SCORES, Record
@@ -104,16 +105,12 @@ def render(record: Record, room: Room = ROOM) -> str:
         "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         **_contents(record, tables),
     }
-    listed, left = _context_rows(record, tables), room.page - room.around
-    for _ in range(2):
-        data, held, left_out = page_data(tables, left, room.judgements)
-        shown = {"held": held, "contexts": listed[:held], "left_out": left_out, "data": Markup(data)}
-        page = filled("page.html.j2", **contents, **shown)
-        taken, around = (len(text.encode()) for text in (page, page.replace(data, "")))
-        if taken <= room.page:
-            break
-        left = room.page - around - SENTENCE  # the sentence about what is left out may get longer
-    return page
+    listed = _context_rows(record, tables)
+    around = filled("page.html.j2", **contents, held=len(record.contexts), contexts=listed, left_out=[], data="")
+    left = room.page - len(around.encode()) - SENTENCE  # for the sentence about what is left out
+    data, held, left_out = page_data(tables, left, room.judgements)
+    shown = {"held": held, "contexts": listed[:held], "left_out": left_out, "data": Markup(data)}
+    return filled("page.html.j2", **contents, **shown)
 
 
 def _contents(record: Record, tables: Tables) -> dict[str, Any]:
@@ -125,10 +122,7 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
     notes = *ranking.notes, *ranking.board_notes, *model_sentences(record.judgements)
     notes += injection_notes(record.configuration, record.items)
     return {
-        "words": record.words,
-        "is_fitted": record.is_fitted,
-        "has_texts": record.has_texts,
-        "has_voices": record.has_voices,
+        "record": record,
         "name": _file_name(record),
         "lead": _leader(record, tables),
         "sizes": " to ".join(f"{size:,}" for size in dict.fromkeys((int(sizes.min()), int(sizes.max())))),
@@ -139,17 +133,11 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
             for step in advice(record, ahead)
         ],
         "score_meaning": score_meaning(ranking.method, ranking.estimate),
-        "level": f"{ranking.level:.0%}",
-        "unsure": f"{1 - ranking.level:.0%}",
         "notes": shortened(notes),
         "view": view,
         "mean": tables.board,
-        "every": len(record.contexts),
-        "lines": [
-            line(view, columns, row, _begun(record, tables, row))
-            for row in range(view.begin, min(view.end, view.begin + STATIC))
-        ],
-        "hidden_lines": max(0, view.end - view.begin - STATIC),
+        "columns": columns,
+        "lines": range(view.begin, min(view.end, view.begin + STATIC)),
         "people_names": [label(name) for name in list(record.items.scores)[:4]],
         "cards": [card for card in found if card.main],
         "special": [card for card in found if not card.main],
@@ -169,7 +157,6 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
             (each, label(each.name), scatter_chart(each.x, each.y))
             for each in agreements(record, tables.board is not None)
         ],
-        "scores": len(record.items.scores),
         "shown_scores": SCORES,
         **_making(record),
     }
@@ -213,13 +200,6 @@ def _making(record: Record) -> dict[str, Any]:
     }
 
 
-def _begun(record: Record, tables: Tables, row: int) -> str:
-    """The beginning of the text of a row of the view that is shown first, where names are opaque."""
-    if tables.board is not None or not record.is_coded:
-        return ""
-    return snippet(record.items.texts[record.row[record.order[row]]])
-
-
 def _file_name(record: Record) -> str:
     """How files that the page saves begin: letters and digits of the source, or of the day of the run."""
     source = Path(record.source or "").stem or str(record.configuration.get("started", ""))[:10]
@@ -249,33 +229,6 @@ def _leader(record: Record, tables: Tables) -> dict[str, Any] | None:
         "next": shown[1:3],
         "size": f"{view.end if board else record.ranking.graph.nodes:,}",
         "among": texts if board else "",
-    }
-
-
-def line(view: View, columns: Columns, row: int, begun: str = "") -> dict[str, Any]:
-    """A line of the ranking as the template writes it; page.js fills the others in the same way.
-
-    `begun` is the beginning of its text, where names are opaque.
-    """
-    score, low, high = (columns[name][row] for name in ("score", "low", "high"))
-    places = f"{columns['best'][row]}–{columns['worst'][row]}"
-    if "judge_rank" in columns:
-        places += f" · judge {columns['judge_rank'][row]}"
-    return {
-        "rank": columns["rank"][row],
-        "places": places,
-        "item": columns["item"][row],
-        "begun": begun,
-        "group": f"group {columns['group'][row]}" if view.groups > 1 else "",
-        "tier": columns["tier"][row],
-        "begins": row > view.begin and columns["tier"][row] != columns["tier"][row - 1],
-        "zero": view.place(0.0),
-        "low": view.place(score if low is None else low),
-        "high": view.place(score if high is None else high),
-        "at": view.place(score),
-        "score": view.number(score),
-        "reach": "–" if low is None else view.number(high - score),
-        "comparisons": f"{columns['comparisons'][row]:,}",
     }
 
 
@@ -314,20 +267,24 @@ def _surprise(record: Record, place: int) -> dict[str, Any]:
     """An answer that differs from what all answers together imply: who gave it, both texts, and what was expected."""
     judgement = record.compared[place]
     asked, p, likely = judgement.question, judgement.p, shares(float(record.expected[place]))
-    names, is_choice = (label(asked.first), label(asked.second)), p in CHOICES
-    sides = []
-    for name, item, wins in zip(names, (asked.first, asked.second), (p > 0.5, p < 0.5), strict=True):
-        sides.append((name, wins, *excerpt(record.items.texts[record.items.row(asked.context, item)], EXCERPT)))
+    is_choice = p in CHOICES
+    sides = _sides(record.items, asked.context, {asked.first: p > 0.5, asked.second: p < 0.5})
     return {
-        "first": names[0],
-        "second": names[1],
+        "first": label(asked.first),
+        "second": label(asked.second),
         "who": record.words.judge if asked.voice is None else label(asked.voice),
         "said": CHOICES[p] if is_choice else f"gave the first {shares(p)} of 100",
         "expected": f"the first to win in {likely} of 100 cases" if is_choice else f"about {likely} of 100",
         "sides": sides if record.has_texts else [],
-        "context": "" if asked.context is None else record.context_name(asked.context),
+        "context": record.context_name(asked.context),
         "reply": label(judgement.reply.strip()),
     }
+
+
+def _sides(items: Items, context: Any, wins: Mapping[Any, bool]) -> list[tuple[str, bool, str, int]]:
+    """The names of items, whether each wins, the beginning of its text, and how many characters are left."""
+    texts = ((item, items.texts[items.row(context, item)]) for item in wins)
+    return [(label(item), wins[item], *excerpt(text, EXCERPT)) for item, text in texts]
 
 
 def _disagreements(record: Record) -> list[dict[str, Any]]:
@@ -337,12 +294,10 @@ def _disagreements(record: Record) -> list[dict[str, Any]]:
         return []
     items = record.items if isinstance(fitting, Fitting) else fitting.texts
     for row in rows_of(disagreements(record.ranking, votes), DISPUTED):
-        context, sides = row.get("context"), list[Any]()
-        if items is not None:
-            both = [(item, items.texts[items.row(context, item)]) for item in (row["chosen"], row["other"])]
-            sides = [(label(item), item == row["chosen"], *excerpt(text, EXCERPT)) for item, text in both]
-        context = "" if context is None else record.context_name(context)
-        found.append({**row, "sides": sides, "context": context, "machine": shares(row["machine"])})
+        context, wins = row.get("context"), {row["chosen"]: True, row["other"]: False}
+        sides = [] if items is None else _sides(items, context, wins)
+        named = {"context": record.context_name(context), "machine": shares(row["machine"])}
+        found.append({**row, "sides": sides, **named})
     return found
 
 

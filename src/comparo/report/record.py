@@ -27,7 +27,7 @@ from comparo.ranking.reason_effects import found_reasons
 from comparo.ranking.scale import Scaled
 from comparo.report.embed import are_codes, label, snippet
 from comparo.rounding import merge_ties
-from comparo.run.criteria_run import criteria_of
+from comparo.run.criteria_run import CriteriaRun, criteria_of
 from comparo.run.fit_policy import Fitting
 from comparo.run.growth import read_past
 from comparo.run.loop import Run
@@ -151,8 +151,8 @@ class Record:
         return f"{name} (“{begins}”)" if begins else name
 
     def context_name(self, context: Any) -> str:
-        """The name of a context, after the beginning of its text where names are opaque."""
-        name, items = label(context), self.items
+        """The name of a context, after the beginning of its text where names are opaque; "" where there is none."""
+        name, items = "" if context is None else label(context), self.items
         if not any(items.context_texts) or not are_codes(items.contexts.tolist()):
             return name
         begins = snippet(items.context_texts[items.context[items.groups[context][0]]])
@@ -330,7 +330,8 @@ def fitting_of(configuration: Mapping[str, Any], items: Items, folder: Path) -> 
 def run_record(run: Run, ranking: Ranking) -> Record:
     """The record of a run that is at hand, with its ranking: what `read_record` would read and fit again."""
     configuration = json.loads(json.dumps(run.store.configuration, default=str))
-    return Record(configuration, run.task.items, run.judgements, ranking, run.task.fitting)
+    judgements = run.each if isinstance(run, CriteriaRun) else run.judgements
+    return Record(configuration, run.task.items, judgements, ranking, run.task.fitting)
 
 
 def checked(configuration: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
@@ -393,10 +394,7 @@ def fitted_record(ranking: Ranking, fitting: Fitted, source: str, command: str, 
 
 def _items(ranking: Ranking) -> Items:
     """The candidates as items without texts, in the ranking's order."""
-    n = ranking.graph.nodes
-    labels = [None] * n if ranking.context is None else ranking.context.tolist()
-    code = {name: number for number, name in enumerate(dict.fromkeys(labels))}
-    contexts = np.empty(len(code), dtype=object)
-    contexts[:] = list(code)
-    context = np.array([code[name] for name in labels], dtype=np.int32)
-    return Items(ranking.items, ("",) * n, contexts, context, (None,) * len(code))
+    graph, contexts = ranking.graph, np.array([None], dtype=object)
+    if ranking.contexts is not None:
+        contexts = ranking.contexts[graph.context[graph.starts[:-1]]].astype(object)
+    return Items(ranking.items, ("",) * graph.nodes, contexts, graph.position, (None,) * graph.contexts)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from comparo.analysis.correlations import correlation
 from comparo.analysis.misfit import misfit
 from comparo.analysis.reliability import MEASURES, measured
 from comparo.data.run_folder import key_of
@@ -35,7 +34,7 @@ CONTESTED = 5  # texts
 EXCERPT = 600  # characters of such a text
 REASON = 300  # characters of the reason why a voice was left out
 Member = dict[str, Any]  # a row of the table: one voice, its figures as they are shown, and remarks
-UNKNOWN: Member = dict.fromkeys(("agreement", "signal", "flips", "favours", "cost", "without", "infit"), "–")
+UNKNOWN: Member = dict.fromkeys(("agreement", "signal", "flips", "favours", "cost", "infit"), "–")
 UNKNOWN |= {"interval": "", "favours_interval": "", "infit_limit": ""}
 NARROW, WIDE = 0.2, 4.0  # logits from the middle of a picture of a probe to its end, at least and at most
 PROBED = {
@@ -43,7 +42,6 @@ PROBED = {
     "no better": "Variants that add nothing to the original",
     "worse": "Variants that are worse: the judge should prefer the original",
 }
-REFITTED, CHEAP = 8, 20_000  # voices and comparisons up to which the ranking is made again without each voice
 
 
 def who_judged(record: Record) -> dict[str, Any] | None:
@@ -59,8 +57,7 @@ def who_judged(record: Record) -> dict[str, Any] | None:
     dict or None
         `members`, a row per voice, in the order of the run; `hidden`, how many are left out of them; `crossed`, the
         agreement of any two of the first voices as rows of cells (text, hue, share of it), and `uncrossed`, how many
-        are not among them; `contested`, the texts on which they disagree most; and whether a cost (`priced`) and the
-        ranking without each voice (`refitted`) are known.
+        are not among them; `contested`, the texts on which they disagree most; and whether a cost is known (`priced`).
     """
     data = record.ranking.comparisons
     asked = [str(name) for name in record.identity.get("voices", {})]
@@ -70,8 +67,8 @@ def who_judged(record: Record) -> dict[str, Any] | None:
     names = [str(name) for name in heard.names]
     place = {name: number for number, name in enumerate(asked)}
     order = sorted(range(len(names)), key=lambda r: place.get(names[r], len(asked)))
-    without, costs, reasons = _without(record, heard), _costs(record, names), _left_out(record)
-    members = _members(record, heard, order, without, costs)
+    costs, reasons = _costs(record, names), _left_out(record)
+    members = _members(record, heard, order, costs)
     for name in asked:
         if name not in names:
             calls = sum(judgement.question.voice == name for judgement in record.answered)
@@ -88,14 +85,11 @@ def who_judged(record: Record) -> dict[str, Any] | None:
         "uncrossed": max(0, len(single) - CROSSED),
         "contested": _contested(record, heard, [r for _, r in single]) if len(single) > 1 else [],
         "priced": any(costs.values()),
-        "refitted": bool(without),
         "level": f"{record.ranking.level:.0%}",
     }
 
 
-def _members(
-    record: Record, heard: PanelMembers, order: Sequence[int], without: Sequence[float], costs: Mapping[str, float]
-) -> list[Member]:
+def _members(record: Record, heard: PanelMembers, order: Sequence[int], costs: Mapping[str, float]) -> list[Member]:
     """A row for each voice with figures, in this order."""
     ranking, names = record.ranking, [str(name) for name in heard.names]
     found = dict(zip(MEASURES, measured(ranking.comparisons, heard, None), strict=True))
@@ -146,7 +140,6 @@ def _members(
                 "infit": "–" if fit is None else f"{fit['infit']:.2f}",
                 "infit_limit": "" if fit is None else f"limit {fit['limit']:.2f}",
                 "cost": dollars(costs.get(name, math.nan)),
-                "without": _number(without[r]) if without else "",
             }
         )
     return members
@@ -182,16 +175,6 @@ def _left_out(record: Record) -> dict[str, str]:
         if judgement.failed and str(judgement.error).startswith(begin):
             reasons[str(judgement.question.voice)] = label(str(judgement.error).removeprefix(begin), REASON)
     return reasons
-
-
-def _without(record: Record, heard: PanelMembers) -> list[float]:
-    """Spearman's correlation of the ranking without each voice with the full one; none where that takes too long."""
-    ranking = record.ranking if record.ranking.people is None else record.ranking.judged
-    data = ranking.comparisons
-    if not 2 <= len(heard.names) <= REFITTED or len(data) > CHEAP:
-        return []
-    rest = (record.fitting.fit(data.take(np.flatnonzero(heard.voice != r))) for r in range(len(heard.names)))
-    return [correlation(ranking, fewer, ranking.scores) for fewer in rest]
 
 
 def _crossed(heard: PanelMembers, single: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:

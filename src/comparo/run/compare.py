@@ -31,6 +31,7 @@ from comparo.run.plan import Plan
 from comparo.run.progress import Watch
 from comparo.run.rank import prepare_rank
 from comparo.run.voices import count_cached
+from comparo.types import check_level
 
 NEITHER = math.nan, math.nan  # the answers about two texts that are the same
 BEYOND = 1.25  # calls that are made, of those that were needed, at most: the others are in flight when it stops
@@ -114,8 +115,7 @@ def prepare_compare(
     **asked: Any,
 ) -> ComparePlan:
     """Check what `compare` is to do with texts that are paired; `asked` are parameters of `rank`. Nothing is asked."""
-    if not 0 < level < 1:
-        raise ValueError(f"level is a probability between 0 and 1, not {level!r}")
+    check_level(level)
     order = _order(paired, seed)
     if paired.items is None:
         return ComparePlan(None, paired, order, level, stop)

@@ -7,7 +7,7 @@ of it are where the mean correlation, by linear interpolation between the K stud
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,22 +131,20 @@ def correlations_table(results: Results, measure: Measure = "spearman") -> Table
     >>> correlations_table(results).csv()
     'method,4,4 ±,all = 6,all = 6 ±\\npoe-bt,100.0,0.0,100.0,0.0\\n'
     """
-    rows = (
-        [way.name, *(entry(results.values(way.name, calls, measure)) for calls in results.calls)]
-        for way in results.ways
-    )
     title = f"{measure.capitalize()} × 100, {', '.join(results.attributes)}, {results.draws} draws"
-    return Table.of(title, ("method", *(heading(results, calls) for calls in results.calls)), rows)
+    return _by_way(results, title, {heading(results, calls): (calls, measure) for calls in results.calls})
 
 
 def attributes_table(results: Results, calls: str) -> Table:
     """Ways × attributes at one number of calls."""
-    rows = (
-        [way.name, *(entry(results.values(way.name, calls, attribute=name)) for name in results.attributes)]
-        for way in results.ways
-    )
     title = f"Spearman × 100 at {heading(results, calls)} calls per context, {results.draws} draws"
-    return Table.of(title, ("method", *results.attributes), rows)
+    return _by_way(results, title, {name: (calls, "spearman", name) for name in results.attributes})
+
+
+def _by_way(results: Results, title: str, columns: Mapping[str, tuple[Any, ...]]) -> Table:
+    """A row for each way, and a column for each of some cells, which are given as `Results.values` takes them."""
+    rows = ([way.name, *(entry(results.values(way.name, *cell)) for cell in columns.values())] for way in results.ways)
+    return Table.of(title, ("method", *columns), rows)
 
 
 def retention_table(results: Results) -> Table:

@@ -19,6 +19,7 @@ import math
 import socket
 import sys
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -27,6 +28,7 @@ from urllib.parse import urlsplit
 import h11
 import uvicorn
 from starlette.applications import Starlette
+from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -73,17 +75,12 @@ def make_app(pages: Pages, hosts: Collection[str] | None = None) -> ASGIApp:
     booth = pages.booth
     choices = choices_of(booth.voting.prompt.size)
 
-    def judge(request: Request) -> str:
-        name = booth.links.judge(request.path_params["token"])
-        if name is None:
-            raise HTTPException(404)
-        return name
-
-    def organiser(request: Request) -> str:
-        return _checked(request, booth.links.organiser)
-
-    def invited(request: Request) -> str:
-        return _checked(request, booth.links.invitation if pages.has_invitation else "")
+    # Who opens a page with a token: the name of a judge, or whether it is the token of that page.
+    owners: dict[str, Callable[[str], Any]] = {
+        "vote": lambda token: booth.links.judge(token),
+        "join": lambda token: pages.has_invitation and is_same(booth.links.invitation, token),
+        "organiser": lambda token: is_same(booth.links.organiser, token),
+    }
 
     def vote(name: str, sent: Sent) -> Response:
         ballot, turn, choice = _whole(sent, "ballot"), _whole(sent, "turn"), sent.get("choice")
@@ -106,7 +103,7 @@ def make_app(pages: Pages, hosts: Collection[str] | None = None) -> ASGIApp:
     def following(name: str) -> Response:
         """What the judge sees after a change that is stored."""
         try:
-            return JSONResponse({"html": pages.turn(name)})
+            return JSONResponse({"html": pages.turn(name)}, background=BackgroundTask(booth.choose_ahead, name))
         except StoreError as error:
             logger.error("%s", error)
             return JSONResponse({"error": NO_NEXT}, 507)
@@ -130,7 +127,9 @@ def make_app(pages: Pages, hosts: Collection[str] | None = None) -> ASGIApp:
         return JSONResponse({"path": f"/vote/{token}/"})
 
     gets: dict[str, Callable[[str, Request], Response]] = {
-        "vote/": lambda name, request: HTMLResponse(pages.judge(_base(request), name)),
+        "vote/": lambda name, request: HTMLResponse(
+            pages.judge(_base(request), name), background=BackgroundTask(booth.choose_ahead, name)
+        ),
         "vote/differences": differing,
         "join/": lambda _, request: HTMLResponse(pages.join(_base(request))),
         "organiser/": lambda _, request: HTMLResponse(pages.organiser(_base(request))),
@@ -140,14 +139,15 @@ def make_app(pages: Pages, hosts: Collection[str] | None = None) -> ASGIApp:
         **dict.fromkeys(("vote/{file}", "join/{file}", "organiser/{file}"), _file),
     }
     posts = {"vote/vote": vote, "vote/skip": skip, "vote/undo": undo, "join/name": join}
-    checks = {"vote": judge, "join": invited, "organiser": organiser}
 
     def route(path: str, answer: Callable[[str, Any], Response], is_post: bool) -> Route:
         """Check the token, read the JSON of a POST, and answer in a thread."""
         page, _, name = path.partition("/")
 
         async def respond(request: Request) -> Response:
-            who = checks[page](request)
+            who = owners[page](request.path_params["token"])
+            if not who:
+                raise HTTPException(404)
             return await run_in_threadpool(answer, who, await _sent(request) if is_post else request)
 
         return Route(f"/{page}/{{token}}/{name}", respond, methods=["POST" if is_post else "GET"])
@@ -156,12 +156,6 @@ def make_app(pages: Pages, hosts: Collection[str] | None = None) -> ASGIApp:
     routes += [route(path, change, True) for path, change in posts.items()]
     handlers: dict[Any, Any] = {HTTPException: _explain, StoreError: _not_saved, ClientDisconnect: _left}
     return _guarded(Starlette(routes=routes, exception_handlers=handlers), hosts)
-
-
-def _checked(request: Request, token: str) -> str:
-    if not is_same(token, request.path_params["token"]):
-        raise HTTPException(404)
-    return token
 
 
 def _file(_: str, request: Request) -> Response:
@@ -178,7 +172,7 @@ def _guarded(app: ASGIApp, hosts: Collection[str] | None) -> ASGIApp:
         if scope["type"] == "http":
             request = Request(scope)
             is_fine = _is_of_host(request, hosts) and (request.method in ("GET", "HEAD") or _is_own(request))
-            await (app if is_fine else _refusal())(scope, receive, send)
+            await (app if is_fine else HTMLResponse(REFUSED, 403))(scope, receive, send)
 
     return guarded
 
@@ -208,13 +202,10 @@ async def _sent(request: Request) -> Sent:
         body += part
         if len(body) > LARGEST:
             raise HTTPException(413, "that is too long")
-    try:
-        sent = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise HTTPException(400, "that is not JSON") from error
-    if not isinstance(sent, dict):
-        raise HTTPException(400, "that is not a JSON object")
-    return sent
+    with suppress(ValueError, RecursionError):
+        if isinstance(sent := json.loads(body), dict):
+            return sent
+    raise HTTPException(400, "that is not a JSON object")
 
 
 def _whole(sent: Sent, name: str) -> int:
@@ -241,15 +232,11 @@ def _base(request: Request) -> str:
     return request.url.path.rstrip("/")
 
 
-def _refusal() -> Response:
-    return HTMLResponse(REFUSED, 403)
-
-
 async def _explain(_request: Request, error: Exception) -> Response:
     """The fault of a request; an unknown address gets the same refusal as a token that is not valid."""
     assert isinstance(error, HTTPException)
     if error.status_code in (404, 405):
-        return _refusal()
+        return HTMLResponse(REFUSED, 403)
     return JSONResponse({"error": error.detail}, error.status_code)
 
 

@@ -6,7 +6,6 @@ taken back is not deleted: it is withdrawn, and its ballot is open again, in the
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -96,10 +95,10 @@ def show(store: Store, voter: str, context: Any, first: Any, second: Any) -> Bal
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     row = (voter, encode(context), encode(first), encode(second), now, 1)
     with store.transaction() as connection:
-        connection.execute(
+        number = connection.execute(
             "INSERT INTO ballots (voter, context, first, second, shown, turn) VALUES (?, ?, ?, ?, ?, ?)", row
-        )
-        number = _last(connection)
+        ).lastrowid
+    assert number is not None
     return Ballot(number, voter, context, first, second, datetime.fromisoformat(now))
 
 
@@ -152,10 +151,6 @@ def _close(store: Store, ballot: Ballot, **answered: Any) -> Ballot | None:
         ).fetchone()
         if known is None or insert(connection, Judgement(question, **answered)) is None:
             return None
-        number = _last(connection)
+        number = int(connection.execute("SELECT last_insert_rowid()").fetchone()[0])
         connection.execute("UPDATE ballots SET judgement = ? WHERE number = ?", (number, ballot.number))
     return replace(ballot, judgement=number, p=answered.get("p"), order=answered.get("lineup", ""))
-
-
-def _last(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("SELECT last_insert_rowid()").fetchone()[0])

@@ -9,7 +9,6 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -51,15 +50,13 @@ class Booth:
         size, is_only_first = voting.prompt.size, voting.is_only_first
         self._dealer = Dealer(voting.items, voting.twice, voting.seed, voting.first, size, is_only_first)
         self._own: dict[str, dict[int, Ballot]] = {}
-        self._helper = ThreadPoolExecutor(max_workers=1, thread_name_prefix="chooser")
-        self._choosing: set[Any] = set()
         self._is_unsure = False
         self._read()
 
     def close(self) -> None:
-        """Wait for what is being stored, and for the choice of pairs."""
+        """Wait for what is being stored."""
         with self._turn:
-            self._helper.shutdown(cancel_futures=True)
+            pass
 
     @cached_property
     def fitting(self) -> Fitting:
@@ -82,7 +79,9 @@ class Booth:
             ballot = min((each for each in own.values() if each.is_open), key=lambda each: each.number, default=None)
             if ballot is None:
                 ballot = self._deal(voter)
-            return self._as_turn(voter, ballot)
+            last = max((each.judgement for each in own.values() if each.judgement is not None), default=None)
+            votes, skipped = sum(each.is_vote for each in own.values()), sum(each.is_skip for each in own.values())
+            return Turn(ballot, votes, skipped, last)
 
     def vote(self, voter: str, number: int, turn: int, choice: str, seconds: float, reason: str = "") -> None:
         """Store a vote; one on a ballot that was answered before, or in an earlier turn, changes nothing."""
@@ -140,37 +139,22 @@ class Booth:
             self._own.setdefault(ballot.voter, {})[ballot.number] = ballot
             self._dealer.know(ballot)
 
-    def _as_turn(self, voter: str, ballot: Ballot | None) -> Turn:
-        own = self._own[voter].values()
-        last = max((each.judgement for each in own if each.judgement is not None), default=None)
-        return Turn(ballot, sum(each.is_vote for each in own), sum(each.is_skip for each in own), last)
-
     def _deal(self, voter: str) -> Ballot | None:
-        voters = max(1, len(self.links.judges))
-        dealt = self._dealer.deal(voter, voters)
+        dealt = self._dealer.deal(voter, max(1, len(self.links.judges)))
         if dealt is None:
             return None
         ballot = ballots.show(self.store, voter, *dealt)
         self._know(ballot)
-        self._choose_ahead(ballot.context, AHEAD * voters)
         return ballot
 
-    def _choose_ahead(self, context: Any, ahead: int) -> None:
-        """Let another thread choose the next pairs of a context: the next judge need not wait for them."""
-        deck = self._dealer.decks[context]
-        if not deck.is_low(ahead) or context in self._choosing:
-            return
-
-        def choose() -> None:
-            try:
+    def choose_ahead(self, voter: str) -> None:
+        """Choose the next pairs of the context that a judge sees now: the next judge need not wait for them."""
+        with self._turn:
+            contexts = {ballot.context for ballot in self._own.get(voter, {}).values() if ballot.is_open}
+        ahead = AHEAD * max(1, len(self.links.judges))
+        for context in contexts:
+            if (deck := self._dealer.decks[context]).is_low(ahead):
                 deck.fill(ahead)
-            except Exception:  # the judge who needs the pairs would meet it again
-                logger.exception("pairs could not be chosen ahead")
-            finally:
-                self._choosing.discard(context)
-
-        self._choosing.add(context)
-        self._helper.submit(choose)
 
 
 def _clamped(seconds: float, ballot: Ballot) -> float:

@@ -14,7 +14,7 @@ is where the judge has seen it least often. Line-ups are dealt as pairs are, cho
 
 New pairs are chosen by `selection.Selector`: greedy for the first `BASE` votes per text, then adaptive on the votes of
 all judges. Scores from fewer votes are mostly chance, and pairs chosen by them would make the ranking look surer than
-it is. A choice takes up to 0.15 s for 1,000 texts, so another thread makes it while earlier pairs are read.
+it is. A choice takes up to 0.15 s for 1,000 texts, so it is made while earlier pairs are read (`Booth.choose_ahead`).
 """
 
 import math

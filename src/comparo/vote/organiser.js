@@ -37,4 +37,4 @@ live.addEventListener("click", async (event) => {
     field.select();
   }
 });
-setTimeout(look, EVERY);
+look();

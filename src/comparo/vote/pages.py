@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
@@ -107,14 +106,14 @@ class Pages:
     def organiser(self, base: str) -> str:
         """The page of the organiser."""
         values = {"base": base, "folder": str(self.booth.store.folder), "origin": self.origin}
-        return self._filled("organiser.html.j2", **values, **self._standing())
+        return self._filled("organiser.html.j2", **values, **self._standing(self.live.latest))
 
     def standing(self) -> str:
         """The part of the organiser's page that votes change."""
-        return self._filled("live.html.j2", **self._standing())
+        return self._filled("live.html.j2", **self._standing(self.live.look()))
 
-    def _standing(self) -> dict[str, Any]:
-        standing, shown, links = self.live.look(), self.booth.shown(), self.booth.links
+    def _standing(self, standing: Standing | None) -> dict[str, Any]:
+        shown, links = self.booth.shown(), self.booth.links
         rows, hidden = ([], 0) if standing is None else _rows(standing)
         votes = [ballot for ballot in shown if ballot.is_vote]
         return {
@@ -194,14 +193,11 @@ def differences(one: str, other: str) -> tuple[Markup, Markup] | None:
     words = [list(_WORD.finditer(text)) for text in (one, other)]
     if max(map(len, words)) > WORDS:
         return None
-    equal: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])
-    for start, other_start, size in _blocks(*([word[0] for word in each] for each in words)):
-        for side, begin in enumerate((start, other_start)):
-            equal[side].append((begin, begin + size))
-    shown = (
-        _marked(text, list(_gaps(own, found))) for text, own, found in zip((one, other), words, equal, strict=True)
+    blocks = _blocks(*([word[0] for word in each] for each in words))
+    return (
+        _marked(one, words[0], [(start, size) for start, _, size in blocks]),
+        _marked(other, words[1], [(start, size) for _, start, size in blocks]),
     )
-    return next(shown), next(shown)
 
 
 def _blocks(one: list[str], other: list[str]) -> list[tuple[int, int, int]]:
@@ -220,18 +216,13 @@ def _blocks(one: list[str], other: list[str]) -> list[tuple[int, int, int]]:
     return sorted(found)
 
 
-def _gaps(words: list[re.Match[str]], equal: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The places in the text of the words between those that are equal."""
-    at = 0
-    for begin, end in [*equal, (len(words), len(words))]:
-        if at < begin:
-            yield words[at].start(), words[begin - 1].end()
-        at = end
-
-
-def _marked(text: str, spans: list[tuple[int, int]]) -> Markup:
-    parts, at = [], 0
-    for begin, end in spans:
-        parts += [escape(text[at:begin]), Markup("<mark>{}</mark>").format(text[begin:end])]
-        at = end
-    return Markup("").join([*parts, escape(text[at:])])
+def _marked(text: str, words: list[re.Match[str]], equal: list[tuple[int, int]]) -> Markup:
+    """The text with marks around the words between the `equal` ones, of which are given the first and how many."""
+    shown, at, word = Markup(""), 0, 0
+    for begin, size in [*equal, (len(words), 0)]:
+        if word < begin:
+            start, end = words[word].start(), words[begin - 1].end()
+            shown += escape(text[at:start]) + Markup("<mark>{}</mark>").format(text[start:end])
+            at = end
+        word = begin + size
+    return shown + escape(text[at:])

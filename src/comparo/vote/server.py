@@ -40,7 +40,9 @@ def open_socket(host: str, port: int | None, last: int | None = None) -> socket.
     wanted = [port] if port is not None else [*([last] if last else []), PORT, 0]
     for number in wanted:
         try:
-            return _listening(host, number)
+            family, *_, address = socket.getaddrinfo(host, number, type=socket.SOCK_STREAM)[0]
+            is_both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+            return socket.create_server(address[:2], family=family, backlog=128, dualstack_ipv6=is_both)
         except socket.gaierror as error:
             raise ValueError(f"host={host!r}: there is no such address ({error.strerror})") from error
         except OSError as error:
@@ -50,19 +52,6 @@ def open_socket(host: str, port: int | None, last: int | None = None) -> socket.
                 why = "is taken" if error.errno == errno.EADDRINUSE else f"cannot be opened ({error.strerror})"
                 raise ValueError(f"`port={number}` {why}; choose another, or leave it out") from error
     raise AssertionError("a free port is tried last")
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    listening = socket.socket(family, kind, protocol)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # so that a server that was killed can return
-        listening.bind(address)
-        listening.listen(128)
-    except OSError:
-        listening.close()
-        raise
-    return listening
 
 
 def origin_of(listening: socket.socket, host: str) -> str:

@@ -28,6 +28,7 @@ from comparo.data.sanitize import visible
 from comparo.errors import JudgeError, StoreError, WrongFolderError
 from comparo.judges import Judgement
 from comparo.model.estimators.panel_members import OTHERS
+from comparo.ranking.tabular import rows_of
 from comparo.report.record import read_record
 from comparo.rounding import merge_ties
 from comparo.run.budget import Budget
@@ -304,35 +305,36 @@ class Voting:
         return {context: len(ids) for context, ids in self.items.names.items()}
 
 
-def informative_pairs(data: str, seed: int) -> list[tuple[Any, Any, Any]]:
-    """The pairs whose votes say most about the judge of a machine's run; none where `data` is no folder of one."""
+def _machine_run(data: str) -> Path | None:
+    """The run folder of a machine that `data` names; None where it is something else."""
     database = None if data == "-" else database_of(data)
     if database is None or read_configuration(database.parent)["identity"].get("asked") == "people":
+        return None
+    return database.parent
+
+
+def informative_pairs(data: str, seed: int) -> list[tuple[Any, Any, Any]]:
+    """The pairs whose votes say most about the judge of a machine's run; none where `data` is no folder of one."""
+    run = _machine_run(data)
+    if run is None or not count_judgements(run)[0]:
         return []
-    if not count_judgements(database.parent)[0]:
-        return []
-    return telling_pairs(read_record(database.parent).ranking, FIRST, seed)
+    return telling_pairs(read_record(run).ranking, FIRST, seed)
 
 
 def disputed_pairs(data: str, folder: Path) -> list[tuple[Any, Any, Any]]:
     """The pairs on which votes, of a voting's folder or of the run, contradict a machine's run, the clearest first."""
-    database = None if data == "-" else database_of(data)
-    if database is None or read_configuration(database.parent)["identity"].get("asked") == "people":
+    run = _machine_run(data)
+    if run is None:
         raise ValueError(f"{data} is no run of a machine; name the folder of the run that people's votes are to check")
-    record = read_record(database.parent)
+    record = read_record(run)
     given = [] if record.fitting.votes is None else [record.fitting.votes]
     judgements = read_judgements(folder) if (folder / DATABASE).is_file() else []
     if any(not judgement.failed for judgement in judgements):
         given.append(comparisons(judgements))
-    found = [disagreements(record.ranking, votes) for votes in given]
-    contexts = [table.get("context", [None] * len(table["chosen"])) for table in found]
-    rows = [
-        pair
-        for table, of in zip(found, contexts, strict=True)
-        for pair in zip(of, table["chosen"], table["other"], strict=True)
-    ]
-    apart = merge_ties(np.array([one for table in found for one in (table["machine"] - table["people"]).tolist()]))
-    pairs = dict.fromkeys(rows[row] for row in np.argsort(apart, kind="stable").tolist())
+    rows = [row for votes in given for row in rows_of(disagreements(record.ranking, votes))]
+    apart = merge_ties(np.array([row["machine"] - row["people"] for row in rows], dtype=np.float64))
+    ordered = [rows[place] for place in np.argsort(apart, kind="stable").tolist()]
+    pairs = dict.fromkeys((row.get("context"), row["chosen"], row["other"]) for row in ordered)
     if not pairs:
         raise ValueError(f"no vote contradicts the machine of {data}; vote first, without `only`")
     return list(pairs)[:MOST_DISPUTED]

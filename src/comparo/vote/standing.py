@@ -1,6 +1,6 @@
 """What the organiser sees: who has voted how, how far the judges agree, and the ranking so far.
 
-A thread of its own computes everything from the votes in the run folder, at most a sixth of the time: no judge waits.
+Everything is computed from the votes in the run folder, at most a sixth of the time, while the organiser waits.
 """
 
 from __future__ import annotations
@@ -110,11 +110,14 @@ def standing_of(booth: Booth) -> Standing:
     spearman, whole = expected_spearman(ranking), connected(data, sizes)
     names = [None] if data.contexts is None else data.contexts.tolist()
     is_known = whole.issuperset(names)
-    fits = {str(row["judge"]): row for row in rows_of(misfit(ranking, "judge"), len(members))}
+    fits = {
+        str(row["judge"]): {"infit": row["infit"], "is_misfit": bool(row["misfit"])}
+        for row in rows_of(misfit(ranking, "judge"), len(members))
+    }
     texts = rows_of(misfit(ranking, "item"), SKIPS)
     return replace(
         empty,
-        members=[_fitted(replace(member, left=biases.get(member.name)), fits.get(member.name)) for member in members],
+        members=[replace(one, left=biases.get(one.name), **fits.get(one.name, {})) for one in members],
         misfits=[row for row in texts if row["misfit"]],
         alpha=krippendorff_alpha(replace(data, lineup=None)),
         flips=count_flips(replace(data, judges=None, judge=None, lineup=None)),
@@ -123,11 +126,6 @@ def standing_of(booth: Booth) -> Standing:
         expected_later=float(np.mean(expected_spearman(ranking, more=1.0))) if is_known else math.nan,
         sure=0 if until is None else len(sure_contexts(ranking, spearman, until) & whole),
     )
-
-
-def _fitted(member: Member, fit: Mapping[str, Any] | None) -> Member:
-    """The judge with the infit of the votes, where there are any."""
-    return member if fit is None else replace(member, infit=fit["infit"], is_misfit=bool(fit["misfit"]))
 
 
 def members_of(judgements: Sequence[Judgement], names: Sequence[str]) -> list[Member]:
@@ -167,51 +165,32 @@ def _member(name: str, given: Sequence[Judgement]) -> Member:
 
 
 class Live:
-    """The latest standing; `look` returns it at once, and lets a thread compute a newer one where there are votes."""
+    """The latest standing, computed again where there are votes that it does not have."""
 
     def __init__(self, booth: Booth) -> None:
         self.booth = booth
         self.problem = ""
-        self._latest: Standing | None = None
+        self.latest: Standing | None = None
         self._seen: object = None
         self._rested = 0.0
         self._turn = threading.Lock()
-        self._thread: threading.Thread | None = None
 
     def look(self, wait: bool = False) -> Standing | None:
-        """The latest standing, None before there is one; with `wait`, one of all votes that are stored now."""
-        thread = self._begin(at_once=wait)
-        if wait and thread is not None:
-            thread.join()  # which may have begun before the last votes
-            if (thread := self._begin(at_once=True)) is not None:
-                thread.join()
-        return self._latest
-
-    def _begin(self, at_once: bool) -> threading.Thread | None:
-        """The thread that computes, begun now if there is something new; None where there is none."""
+        """The latest standing, None where it cannot be computed; with `wait`, that of all votes that are stored now."""
         with self._turn:
-            if self._thread is not None and self._thread.is_alive():
-                return self._thread
-            state = self._state()
-            if state == self._seen or not (at_once or time.monotonic() >= self._rested):
-                return None
-            self._thread = threading.Thread(target=self._compute, args=(state,), daemon=True)
-            self._thread.start()
-            return self._thread
-
-    def _state(self) -> object:
-        """The votes, which are known by the answers of their ballots, and the judges: the standing depends on these."""
-        return [each.judgement for each in self.booth.shown()], list(self.booth.links.judges)
-
-    def _compute(self, state: object) -> None:
-        begun = time.monotonic()
-        try:
-            self._latest, self.problem = standing_of(self.booth), ""
-        except Exception as error:  # the organiser sees it, and judges go on
-            logger.exception("the standing could not be computed")
-            self.problem = str(error) or type(error).__name__
-        self._seen = state
-        self._rested = time.monotonic() + REST * (time.monotonic() - begun)
+            # The votes are known by the answers of their ballots; the standing depends on these and on the judges.
+            state = [each.judgement for each in self.booth.shown()], list(self.booth.links.judges)
+            begun = time.monotonic()
+            if state == self._seen or not (wait or begun >= self._rested):
+                return self.latest
+            try:
+                self.latest, self.problem = standing_of(self.booth), ""
+            except Exception as error:  # the organiser sees it, and judges go on
+                logger.exception("the standing could not be computed")
+                self.problem = str(error) or type(error).__name__
+            self._seen = state
+            self._rested = time.monotonic() + REST * (time.monotonic() - begun)
+            return self.latest
 
 
 def votes_csv(booth: Booth) -> str:
@@ -231,14 +210,8 @@ def votes_csv(booth: Booth) -> str:
         items = Question(decode(first), decode(second)).items
         said = (*items, WINNERS[p], p) if is_pair else ("|".join(map(str, items)), order)
         rows.append((*said, voice, decode(context), reply.partition("\n")[2], *times))
-    names = (
-        *(("first", "second", "winner", "p") if is_pair else ("items", "order")),
-        "voter",
-        "context",
-        "reason",
-        "seconds",
-        "at",
-    )
+    names = ["first", "second", "winner", "p"] if is_pair else ["items", "order"]
+    names += ["voter", "context", "reason", "seconds", "at"]
     columns = {name: [row[place] for row in rows] for place, name in enumerate(names)}
     empty = [name for name in ("context", "reason") if not any(value not in (None, "") for value in columns[name])]
     return csv_text({name: column for name, column in columns.items() if name not in empty})

@@ -1,4 +1,4 @@
-"""A run as columns for files: its answers, and preference pairs for training.
+"""A run as files for other tools: its answers, and preference pairs for training.
 
 Every pair of texts that was judged at least once is a candidate, in whichever orders and by however many voices. With
 p̄ the mean over voices of the answers in both orders together (`Comparisons.merge_orders`), and s the scores of the
@@ -12,9 +12,11 @@ contradicted where p̄ and the scores name different winners.
 """
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +25,118 @@ from comparo.data.columns import Column, look_up
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.data.lineups import joined, lineup_columns
+from comparo.data.reading import split_ending
 from comparo.data.wordings import PLACES
+from comparo.data.writing import write_columns
+from comparo.errors import StoreError
 from comparo.judges import Judgement
 from comparo.model.linalg.graph import Graph
 from comparo.ranking.ranking import Ranking
-from comparo.report.record import Record
+from comparo.report.record import Record, read_record
+from comparo.run.store import read_configuration, read_judgements, stored_items
 from comparo.run.voices import comparisons
 from comparo.types import Array
+
+CONTEXT = "{context}"
+EQUAL = 1e-9  # of a probability or a score: what rounding leaves of equals, as two orders that contradict each other
+Format = Literal["csv", "parquet", "jsonl", "dpo"]
+ENDINGS: dict[Format, str] = {"csv": ".csv", "parquet": ".parquet", "jsonl": ".jsonl", "dpo": "-dpo.jsonl"}
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written: the path, the number of rows by table, and a sentence about rows that were left out."""
+
+    path: Path
+    rows: dict[str, int]
+    left_out: str = ""
+
+
+def export_run(
+    run: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    format: Format | None = None,  # noqa: A002
+    texts: bool = False,
+    prompt: str = CONTEXT,
+    conversational: bool = False,
+    least_margin: float = 0.0,
+    force: bool = False,
+) -> Exported:
+    """Write what a run found into a file for other tools (docs/runs.md).
+
+    Parameters
+    ----------
+    run
+        A run folder.
+    out
+        The file; by default named after the run, in the working folder.
+    format
+        By default that of the ending of `out`, or "csv":
+
+        - "csv", "parquet", "jsonl": the comparisons, a row per answer; `comparo.fit` reads them;
+        - "dpo": preference pairs in lines of JSON: prompt, chosen, rejected, margin, p, answers and the ids. The margin
+          is the difference of the scores in the run's ranking; ties, and pairs whose answers contradict the scores, are
+          left out (`comparo.export`).
+    texts
+        Comparisons with the texts: first_text, second_text and context_text.
+    prompt, conversational, least_margin
+        For "dpo": what both texts answer, {context} standing for the text of their context; messages in place of
+        texts; and the smallest margin of a pair.
+    force
+        Overwrite files that are there.
+
+    Returns
+    -------
+    Exported
+
+    Raises
+    ------
+    ValueError
+        If the file is there already, or an option does not belong to the format.
+    StoreError
+        If the folder is none of a run, or holds no answers.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from comparo import load_judge, rank
+    >>> quality = {"ana": 2.0, "bo": 0.0, "cy": -2.0}
+    >>> judge = load_judge("simulated/soft", scores=quality)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = rank({name: f"A story by {name}." for name in quality}, "better", judge=judge, out=f"{folder}/run")
+    ...     export_run(f"{folder}/run", f"{folder}/pairs.jsonl", format="dpo", prompt="Write a story.").rows
+    {'pairs': 3}
+    """
+    if format is None:
+        ends = {ending: name for name, ending in ENDINGS.items()}
+        format = ends.get(Path(str(out).removesuffix(".gz")).suffix, "csv")  # noqa: A001
+    if format not in get_args(Format):
+        raise ValueError(f"format is one of {', '.join(get_args(Format))}, not {format!r}")
+    if format != "dpo" and (prompt != CONTEXT or conversational or least_margin):
+        raise ValueError("`prompt`, `conversational` and `least_margin` belong to format='dpo'; leave them out")
+    if texts and format == "dpo":
+        raise ValueError("`texts` belongs to csv, parquet and jsonl; format='dpo' always has them")
+    if least_margin < 0:
+        raise ValueError(f"`least_margin` is a difference of scores, 0 or more, not {least_margin:g}")
+    folder = Path(run)
+    path = Path(f"{folder.resolve().name}{ENDINGS[format]}") if out is None else Path(out)
+    split_ending(path, [Path(f"run{ENDINGS[format]}").suffix])
+    if (path.exists() or path.is_symlink()) and not force:
+        raise ValueError(f"{path} is there already; choose another `out`, or overwrite it by force=True")
+    if format == "dpo":
+        columns, pairs = preference_columns(read_record(folder), least_margin, prompt, conversational)
+        write_columns(path, columns)
+        why = {"tied": pairs.ties, "contradicted by the scores": pairs.contradicted, "of a smaller margin": pairs.close}
+        left = ", ".join(f"{count:,} {name}" for name, count in why.items() if count)
+        return Exported(path, {"pairs": len(pairs.margin)}, left)
+    judgements = read_judgements(folder)
+    columns = comparison_columns(judgements, read_configuration(folder), stored_items(folder) if texts else None)
+    if not (rows := len(columns["judge"])):
+        raise StoreError(f"{folder} holds no answers yet; run its command again to go on")
+    write_columns(path, columns)
+    failed = sum(one.failed for one in judgements)
+    return Exported(path, {"comparisons": rows}, f"{failed:,} failed" if failed else "")
 
 
 def comparison_columns(
@@ -71,10 +178,6 @@ def comparison_columns(
         if any(each.context_text is not None for each in shown):
             columns["context_text"] = [each.context_text for each in shown]
     return columns
-
-
-CONTEXT = "{context}"
-EQUAL = 1e-9  # of a probability or a score: what rounding leaves of equals, as two orders that contradict each other
 
 
 @dataclass(frozen=True)
@@ -155,7 +258,10 @@ def preference_columns(
     found = preferred_pairs(record.ranking, comparisons(record.judgements), least_margin)
     items, row = record.items, record.row
     if not len(found.margin):
-        raise ValueError(_nothing(found, least_margin))
+        why = f"{found.ties} are ties, and the answers about {found.contradicted} contradict the scores"
+        if found.close:
+            why = f"{found.close} are below a margin of {least_margin:g}; choose a smaller `least_margin`"
+        raise ValueError(f"no pair is preferred: {why}")
     context = items.context[row[found.chosen]].tolist()
     shown = [items.context_texts[code] for code in context]
     if CONTEXT in prompt and (missing := [code for code, text in zip(context, shown, strict=True) if text is None]):
@@ -180,11 +286,3 @@ def preference_columns(
 
 def _messages(role: str, texts: Sequence[str]) -> list[Any]:
     return [[{"role": role, "content": text}] for text in texts]
-
-
-def _nothing(found: Pairs, least_margin: float) -> str:
-    if found.close:
-        return f"no pair has a margin of {least_margin:g} or more; choose a smaller `least_margin`"
-    return (
-        f"no pair is preferred: {found.ties} are ties, and the answers about {found.contradicted} contradict the scores"
-    )

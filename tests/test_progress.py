@@ -8,8 +8,7 @@ from itertools import pairwise
 import pytest
 
 from comparo import load_judge, rank, rejudge
-from comparo.cli.printing import Console
-from comparo.cli.progress import watched
+from comparo.cli.printing import Console, watched
 from comparo.cli.runs import watch_runs
 from comparo.errors import JudgeError
 from comparo.judges.simulated import Simulated

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from comparo.cli.finishing import complete, print_plan
-from comparo.cli.flags import ColumnFlags, QuestionFlags
-from comparo.cli.judge_flags import JudgeFlags
+from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags
 from comparo.cli.printing import Console, Format, cost_words, print_table, print_text
 from comparo.cli.settings import command_line
 from comparo.data.sanitize import visible

@@ -11,8 +11,7 @@ import typer
 
 from comparo.cli import flags as groups
 from comparo.cli.finishing import Shown, complete, print_plan
-from comparo.cli.flags import ColumnFlags, QuestionFlags
-from comparo.cli.judge_flags import JudgeFlags
+from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags
 from comparo.cli.printing import cost_words, print_notes, print_table, print_text
 from comparo.cli.settings import command_line
 from comparo.data.lineups import MOST

@@ -8,8 +8,7 @@ import typer
 
 from comparo.cli import flags as groups
 from comparo.cli.finishing import complete, fail_if_unreliable, print_plan
-from comparo.cli.flags import ColumnFlags, QuestionFlags
-from comparo.cli.judge_flags import JudgeFlags
+from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags
 from comparo.cli.printing import Console, cost_words, print_notes, print_table, print_text
 from comparo.cli.settings import command_line
 from comparo.data.pairing import pair_files, pair_groups

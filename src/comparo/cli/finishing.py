@@ -8,22 +8,25 @@ import numpy as np
 import typer
 
 from comparo.analysis.correlations import agreement
-from comparo.cli.criteria_output import first_criteria, print_criteria
 from comparo.cli.flags import UNRELIABLE
 from comparo.cli.printing import (
     Console,
     Format,
+    calls_of,
+    how_it_went,
     print_board,
+    print_correlations,
     print_moved,
     print_notes,
     print_ranking,
     print_text,
+    say_interrupted,
+    watched,
     whose,
 )
-from comparo.cli.progress import calls_of, how_it_went, say_interrupted, watched
 from comparo.cli.settings import FLAGS, in_flags
 from comparo.data.criteria_prompt import CriteriaPrompt
-from comparo.data.prompts import Question
+from comparo.data.prompts import Prompt, Question
 from comparo.errors import PendingError
 from comparo.ranking.criteria_ranking import CriteriaRanking
 from comparo.ranking.display import control_sentences, tie_sentences
@@ -32,8 +35,8 @@ from comparo.ranking.self_consistency import unexplained_flips
 from comparo.run.audition import Trial
 from comparo.run.budget import dollars
 from comparo.run.criteria_run import CriteriaRun
-from comparo.run.lineup_choice import LineupPlan
 from comparo.run.loop import Run
+from comparo.run.pilot import FirstPart
 from comparo.run.plan import Plan, first_question, remember_probes
 from comparo.run.plan_text import (
     equal_words,
@@ -47,7 +50,6 @@ from comparo.run.resume import growth_sentence
 from comparo.run.scheduling import stop_sentence
 from comparo.run.task import Task
 from comparo.run.voices import tokens_sentence
-from comparo.run.wording_choice import AutoPlan
 
 Result = TypeVar("Result", covariant=True)
 BEGIN = ("local", "hf", "vllm")  # providers whose models always go on with an answer that was begun
@@ -84,6 +86,21 @@ def print_plan(plan: Plan) -> None:
         sentences.append(f"The first question, as it is sent:\n\n{written_out(task, question)}")
     for sentence in filter(None, sentences):
         console.print(sentence)
+
+
+def first_criteria(prompt: Prompt, question: Question) -> str:
+    """The first question of a judge that reads the texts once and then asks about one criterion after the other."""
+    assert isinstance(prompt, CriteriaPrompt)
+    first, *others = prompt.parts
+    part = prompt.parts[first]
+    shared = part.template.rpartition("\n\n")[0]
+    asked = [
+        f"{name}: {prompt.parts[name].template.removeprefix(shared).strip()}".replace("{{", "{").replace("}}", "}")
+        for name in others
+    ]
+    return "\n".join(
+        [part.text(question), *(["\nand after the same texts, each by itself:\n"] if asked else []), *asked]
+    )
 
 
 def written_out(task: Task, question: Question) -> str:
@@ -147,7 +164,7 @@ def complete(plan: Prepared[Result], console: Console, shown: Shown | None = Non
         raise typer.Exit(getattr(stop, "code", 130)) from None
 
 
-def rank_by(plan: Plan | AutoPlan | LineupPlan, shown: Shown) -> Ranking:
+def rank_by(plan: Plan | FirstPart, shown: Shown) -> Ranking:
     """Run a plan, and print its ranking, on the scale of anchors too where there are any."""
     ranking: Ranking = complete(plan, shown.console, shown)
     assert plan.base.loop is not None
@@ -161,6 +178,38 @@ def fail_if_unreliable(ranking: Ranking, console: Console) -> None:
     if any(unexplained_flips(one.judged.comparisons).are_many for one in each):
         console.print(f"the judge is unreliable: exit code {UNRELIABLE}", style="red")
         raise typer.Exit(UNRELIABLE)
+
+
+def print_criteria(
+    found: CriteriaRanking, run: CriteriaRun, console: Console, output: Format, top: int | None, is_finished: bool
+) -> None:
+    """Print the overall with the scores by each criterion, and write the report to the run folder."""
+    from comparo.report.criteria_page import criteria_record, people_of, write_criteria_report
+
+    folder = run.store.folder
+    assert folder is not None
+    page = write_criteria_report(folder, criteria_record(run, found))
+    print_ranking(found, output, top, {"calls": calls_of(run)})
+    if output == "table":
+        print_correlations(found)
+    if not console.quiet:
+        print_notes(found.notes)
+    possible = sum(len(ids) * (len(ids) - 1) for ids in run.task.items.names.values())
+    done = f"{run.progress.answered:,} of {possible:,} possible calls, each answered for {len(found.rankings)} criteria"
+    console.print(how_it_went(run, done))
+    weights = ", ".join(f"{name} {share:.0%}" for name, share in found.shares.items())
+    console.print(
+        f"overall: the weighted mean of the criteria ({weights}), each divided by the spread of its scores",
+    )
+    for name, ranking in found.rankings.items():
+        if run.task.until is not None and is_finished:
+            told = stop_sentence(run.task, ranking, run.rounds, run.progress.answered, run.progress.total)
+            console.print(f"{name}: {told}")
+        for own, each in people_of(run.task.items, ranking, name).items():
+            if not np.isnan(each).all():
+                value = f"{np.nanmean(each):.3f}"
+                console.print(f"{name}: Spearman correlation with {own}: {value}")
+    console.print(f"Report: {page}")
 
 
 def print_result(ranking: Ranking, run: Run, shown: Shown, is_finished: bool = True) -> None:

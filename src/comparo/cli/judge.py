@@ -12,10 +12,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from comparo.cli.finishing import Shown, complete, print_plan, print_result
-from comparo.cli.flags import ColumnFlags, QuestionFlags, run_folder
-from comparo.cli.judge_flags import JudgeFlags
-from comparo.cli.printing import Console, cost_words, print_text, say
-from comparo.cli.progress import watched
+from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, run_folder
+from comparo.cli.printing import Console, cost_words, print_text, say, watched
 from comparo.cli.settings import command_line, name_of, options_of
 from comparo.data.columns import Table
 from comparo.data.documents import csv_line
@@ -35,7 +33,7 @@ from comparo.run.voices import count_cached
 
 LABELS = ("context", "first", "second")
 OF_A_RUN = ("budget", "dry_run", "out", "top", "quiet")
-OF_PAIRS = ("items", "criterion", "prompt", "kind", "heading", "context_column", "columns")
+OF_PAIRS = ("items", "criterion", "prompt", "kind", "context_column", "columns")
 Key = tuple[Any, Any, Any]
 
 

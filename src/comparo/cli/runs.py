@@ -11,8 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.live import Live
 
-from comparo.cli.flags import run_folder
-from comparo.cli.judge_flags import UncachedJudgeFlags
+from comparo.cli.flags import UncachedJudgeFlags, run_folder
 from comparo.cli.printing import MINUTE, Console, print_table, print_text, rich_table, say
 from comparo.data.sanitize import visible
 from comparo.data.writing import csv_text

@@ -57,20 +57,18 @@ def audit(
     wording: str | Sequence[str] | None = None,
     calls: int = CALLS,
     kind: str = "Text",
-    heading: str | None = None,
     prompt: str | Prompt | Sequence[Prompt] | None = None,
     seed: int = 0,
     least_mass: float = DEFAULT_LEAST_MASS,
     out: str | Path | None = None,
     cache: str | Path | None = None,
-    options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     watch: Watch = None,
 ) -> Audit:
     """Measure what a judge is biased by, with variants of the texts whose worth is known by construction.
 
     Parameters
     ----------
-    data, criterion, kind, heading, prompt, judge, options, least_mass, out, cache, watch
+    data, criterion, kind, prompt, judge, least_mass, out, cache, watch
         As for `rank`. Every judge with every wording has a card of its own; with `out`, several have folders in it.
     wording
         Names of wordings.
@@ -98,8 +96,8 @@ def audit(
     ('bias', 'seen')
     """
     items = Items.of(data)
-    prompts = make_prompts(items, criterion, prompt, judge, wording, kind=kind, heading=heading)
-    voices = voices_of(make_judges(judge, options, cache, is_stored=out is not None), prompts)
+    prompts = make_prompts(items, criterion, prompt, judge, wording, kind=kind)
+    voices = voices_of(make_judges(judge, cache, is_stored=out is not None), prompts)
     storage = Storage(None if out is None else Path(out))
     return prepare_audit(items, voices, calls, storage, seed=seed, least_mass=least_mass).run(watch)
 
@@ -114,10 +112,6 @@ class AuditTask(Task):
     calls: int = CALLS
     probes: tuple[Probe, ...] = ()
     counts: tuple[int, ...] = ()
-
-    @property
-    def grows(self) -> bool:
-        return False
 
     @property
     def subject(self) -> str:
@@ -180,6 +174,7 @@ def _task(items: Items, voice: Voice, calls: int, seed: int, least_mass: float) 
     contexts = np.repeat(np.arange(len(labels), dtype=np.int32), 2)
     made = Items(np.array(ids, dtype=object), tuple(texts), np.array(labels, dtype=object), contexts, tuple(about))
     plain_fit: dict[str, Any] = {"plain": True, "estimate": "judge", "seed": seed, "least_mass": least_mass}
+    plain_fit["may_grow"] = False
     budget = Budget.of("100%")
     return AuditTask(made, voice.prompt, voice.judge, budget, **plain_fit, calls=calls, probes=probes, counts=counts)
 

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from itertools import accumulate
 from math import inf, nan
 from typing import Any, Literal, get_args
 
@@ -138,7 +139,7 @@ class BatchRun(Run):
         """Take up the batches of earlier starts, and choose what is still to be asked."""
         self._away = {batch.number: batch for batch in self._courier.resume()}
         under_way = [one for batch in self._away.values() for one, _ in batch.questions.values()]
-        for question in under_way if self._priced else ():
+        for question in under_way:
             self.spending.reserve(self._question(question))
         if self.mode == "cancel":
             self._is_cancelled = True
@@ -162,8 +163,7 @@ class BatchRun(Run):
             if found is None:
                 self._pool.append(question)
                 continue
-            if self._priced:
-                self.spending.reserve(question, times=1 / SHARE)
+            self.spending.reserve(question, times=1 / SHARE)
             self._keep([found])
 
     def _is_left(self, answers: list[Judgement]) -> bool:
@@ -203,11 +203,13 @@ class BatchRun(Run):
                 return
             self._prove()
             self._afford()
-            packed = self._courier.pack(self._pool, int(min(self._most, len(self._pool))), self._refuse)
+            packed = self._courier.pack(
+                self._pool, int(min(self._most, len(self._pool))), lambda refused: self._keep([refused])
+            )
             if packed is None:
                 continue
             questions = [one for one, _ in packed[0].questions.values()]
-            for question in questions if self._priced else ():
+            for question in questions:
                 self.spending.reserve(question)
             batch = self._courier.send(*packed)
             if batch is None:
@@ -228,8 +230,7 @@ class BatchRun(Run):
         failures = 0
         while self._pool and not self._is_proved:
             question = self._pool.popleft()
-            if self._priced:
-                self.spending.reserve(question, times=1 / SHARE)
+            self.spending.reserve(question, times=1 / SHARE)
             (answer,) = self.task.judge.judge([question], self.task.prompt)
             self._keep([replace(answer, cost=answer.cost / SHARE)])
             failures = failures + 1 if answer.failed else 0
@@ -239,15 +240,8 @@ class BatchRun(Run):
 
     def _afford(self) -> None:
         """Leave out the last questions of the pool that a budget in dollars does not allow."""
-        left = self.spending.left if self._priced else inf
-        allowed = 0
-        for question in self._pool if self._priced else ():
-            left -= self.spending.expected(question)
-            if left < 0:
-                break
-            allowed += 1
-        if self._priced:
-            self._pool = deque(list(self._pool)[:allowed])
+        left, costs = self.spending.left, accumulate(map(self.spending.expected, self._pool))
+        self._pool = deque(question for question, cost in zip(self._pool, costs, strict=True) if cost <= left)
 
     def _if_there(self, batch: Batch, do: Callable[[Batch], None]) -> None:
         """Do something with a batch; lost results give it up by "cancel", and are raised after the others else."""
@@ -320,12 +314,9 @@ class BatchRun(Run):
 
     def _return(self, questions: list[Question]) -> None:
         """Put questions back of which no batch was made."""
-        for question in questions if self._priced else ():
+        for question in questions:
             self.spending.settle(Judgement(question, error="not asked"))
         self._pool.extendleft(reversed(questions))
-
-    def _refuse(self, judgement: Judgement) -> None:
-        self._keep([judgement])
 
     def _keep(self, judgements: list[Judgement]) -> None:
         for kept in self.store.add(judgements):
@@ -333,10 +324,10 @@ class BatchRun(Run):
         self._check_health()
 
     def _take(self, judgement: Judgement) -> None:
-        if not (judgement.error or "").startswith(UNANSWERED):  # says nothing about the judge
-            super()._take(judgement)
-        else:
+        if (judgement.error or "").startswith(UNANSWERED):  # says nothing about the judge
             self._count(judgement)
+        else:
+            super()._take(judgement)
 
     def _count(self, judgement: Judgement, was_asked: bool = True) -> None:
         self.progress.asked += was_asked

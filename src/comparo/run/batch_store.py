@@ -12,7 +12,8 @@ from comparo.data.run_folder import decode, encode
 from comparo.errors import StoreError
 from comparo.judges import Judgement
 from comparo.judges.batches import State
-from comparo.run.store import Store, insert, reading
+from comparo.run.database import insert
+from comparo.run.store import Store, reading
 
 COLUMNS = "number, name, lines, file, sent, id, status, done, others"
 

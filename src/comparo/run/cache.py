@@ -25,9 +25,9 @@ from comparo.data.prompts import Question
 from comparo.data.run_folder import VERSION, clean
 from comparo.errors import StoreError
 from comparo.judges import Judgement, Probe
+from comparo.run.database import BUSY, UNFIT, open_database, plain
 from comparo.run.files import DAMAGED, make_private
 from comparo.run.folders import ROOT
-from comparo.run.store import BUSY, UNFIT, open_database, plain
 
 CACHE = ROOT / "cache.sqlite"  # of all runs that name no other file
 APPLICATION = 0x636D7072  # "cmpr": SQLite's place for a number that says whose file it is

@@ -223,7 +223,7 @@ def calls_before(task: Task, folder: Path | None) -> dict[int, int]:
 
     There is no check of a judge that cannot change (`may_change`), of answers of the last hours, or for a short run.
     """
-    if folder is None or not (folder / DATABASE).is_file() or not task.grows or hasattr(task, "pairs"):
+    if folder is None or not (folder / DATABASE).is_file() or not task.grows or task.pairs is not None:
         return {}
     found = {}
     for judge in filter(may_change, task.judges):

@@ -32,11 +32,8 @@ from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.scores import Grown
 from comparo.rounding import merge_ties
-from comparo.run.store import (
-    Label,
-    numbered_judgements,
-    reading,
-)
+from comparo.run.database import Label, numbered_judgements
+from comparo.run.store import reading
 from comparo.run.voices import comparisons
 from comparo.types import Array, Mask
 

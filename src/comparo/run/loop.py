@@ -117,9 +117,8 @@ class Run:
         self._looked, self._pace = time.monotonic(), getattr(watch, "pace", LOOK)  # seconds between two reports
         # Whether a context is asked; None where that is not known yet.
         self.may_begin: Callable[[Any], bool | None] = lambda _: True
-        self._priced = task.budget.is_limit
         # The voice of pairs that name none, where a folder has answers of others too.
-        self._voice = None if task.is_panel or hasattr(task, "pairs") else task.voices[0].name
+        self._voice = None if task.is_panel or task.pairs is not None else task.voices[0].name
 
     def go(self) -> Ranking:
         """Ask all questions, repeat the failed ones once, and return the ranking."""
@@ -226,16 +225,14 @@ class Run:
         self.progress.cost += judgement.spent if judgement.spent > 0 else 0.0
         self.progress.failed += judgement.failed - (not is_new)
         self.progress.answered += not judgement.failed
-        if self._priced:
-            self.spending.settle(judgement)
+        self.spending.settle(judgement)
         return is_new
 
     def pay(self, calls: Iterable[Judgement]) -> None:
         """Count what calls beside the questions of the run have cost, such as those of a check."""
         for call in calls:
             self.progress.cost += call.spent if call.spent > 0 else 0.0
-            if self._priced:
-                self.spending.settle(call)
+            self.spending.settle(call)
 
     def _fill(self, asking: Asking) -> None:
         """Send the next rounds, and start new contexts while the judge has capacity; decide what a wave decides."""
@@ -282,11 +279,10 @@ class Run:
                 self._pending.popleft()
                 self._fail(question)
                 continue
-            if self._priced and not self.spending.allows(question):
+            if not self.spending.allows(question):
                 break
             self._pending.popleft()
-            if self._priced:
-                self.spending.reserve(question)
+            self.spending.reserve(question)
             self._open[key_of(question)] = question
             asking.ask(question)
         if self._pending and not asking.open:

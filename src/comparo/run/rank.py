@@ -20,13 +20,12 @@ from comparo.run.batch import Mode, mode_of
 from comparo.run.budget import Budget
 from comparo.run.criteria_run import WEIGHTS, check_criteria
 from comparo.run.fit_policy import Scores
-from comparo.run.lineup_choice import LineupPlan, check_lineup
+from comparo.run.pilot import AutoPlan, LineupPlan
 from comparo.run.plan import Plan, Storage, prepare
 from comparo.run.progress import Watch
 from comparo.run.resume import items_there
 from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Task
-from comparo.run.voices import Asked, listed, make_judges, make_prompts, voices_of
-from comparo.run.wording_choice import AUTO, AutoPlan
+from comparo.run.voices import AUTO, Asked, check_lineup, listed, make_judges, make_prompts, voices_of
 from comparo.selection.designs import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, SYSTEM_GOALS, Orders, Strategy
 
 
@@ -175,7 +174,6 @@ def prepare_rank(
     wording: str | Sequence[str] | None = None,
     prompt: str | Prompt | Sequence[Prompt] | None = None,
     kind: str = "Text",
-    heading: str | None = None,
     control: str | Sequence[str] = (),
     lineup: int | Literal["auto"] = 2,
     audition: str | Path | Audition | None = None,
@@ -215,7 +213,7 @@ def prepare_rank(
             raise ValueError("wording='auto' makes an audition of its own; leave `audition` out, or name a wording")
     if goal in SYSTEM_GOALS and (is_auto or audition is not None):
         raise ValueError(f"answers of an audition do not count for goal={goal!r}; name a wording, and no `audition`")
-    how_put = {"kind": kind, "heading": heading, "context": columns["context"]}
+    how_put = {"kind": kind, "context": columns["context"]}
     prompts = make_prompts(items, criterion, prompt, judge, wordings, **how_put)
     if lineup != 2:
         check_lineup(lineup, {"wording": is_auto, "batch": storage.batch is not None, "audition": audition is not None})

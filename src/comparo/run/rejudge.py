@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from comparo.run.plan import Plan, Storage, prepare
 from comparo.run.progress import Watch
 from comparo.run.scheduling import Pair
 from comparo.run.store import CHANGED, read_configuration, read_judgements, stored_items
-from comparo.run.task import DEFAULT_LEAST_MASS, Expense, Task
+from comparo.run.task import DEFAULT_LEAST_MASS, Task
 from comparo.run.voices import Asked, Voice, comparisons, make_judges
 from comparo.types import Array
 
@@ -41,12 +40,7 @@ class Repeated(Task):
     `stored` is the identity of the run that is rejudged.
     """
 
-    pairs: Mapping[Any, Sequence[Pair]] = field(default_factory=dict)
     stored: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def grows(self) -> bool:
-        return False
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -54,22 +48,6 @@ class Repeated(Task):
         (voice,) = self.voices
         voices = {**self.stored["voices"], voice.name: voice.identity}
         return {**self.stored, "judge": ", ".join(map(str, voices)), "settings": {}, "voices": voices}
-
-    @cached_property
-    def expense(self) -> Expense:
-        """The calls, tokens and dollars that the given questions take."""
-        (voice,) = self.voices
-        calls = sum(map(len, self.pairs.values()))
-        some = [(context, *pair[:2]) for context, pairs in self.pairs.items() for pair in pairs[:10]][:100]
-        asked = [replace(self.items.question(*each), voice=voice.name) for each in some]
-        cost = sum(map(self.price_of, asked)) / len(asked)
-        tokens = sum(map(self.tokens_of, asked)) / len(asked)
-        if self.budget.unit == "$" and not cost > 0:
-            raise ValueError("a budget in dollars needs the judge's price; give it by `price`, or a budget such as 500")
-        by_context = {context: (len(pairs), self.orders) for context, pairs in self.pairs.items()}
-        total = calls * cost
-        most = min(total, self.budget.dollars) if total == total else total
-        return Expense(by_context, calls, round(calls * tokens), most, {voice.name: cost})
 
 
 @dataclass(frozen=True)
@@ -227,6 +205,7 @@ def _task(folder: Path, judge: Judge, wording: str | None, budget: Budget) -> tu
         least_mass=DEFAULT_LEAST_MASS,
         panel=(Voice(name, judge, prompt),),
         pairs=pairs,
+        may_grow=False,
         stored={**identity, "voices": {names[each]: voices[each] for each in voices}},
     )
     return task, before

@@ -28,19 +28,9 @@ from comparo.data.run_folder import DATABASE, Key, clean, decode, encode, key_of
 from comparo.errors import StoreError, WrongFolderError
 from comparo.judges import Judgement
 from comparo.run.budget import paid_and_spent
+from comparo.run.database import Label, item_rows, stored_judgements, texts_of
 from comparo.run.growth import Growth, History, count_growths
-from comparo.run.store import (
-    KEPT,
-    Label,
-    Store,
-    differences,
-    item_rows,
-    read_configuration,
-    reading,
-    stored_items,
-    stored_judgements,
-    texts_of,
-)
+from comparo.run.store import KEPT, Store, differences, read_configuration, reading, stored_items
 from comparo.run.task import Task
 
 

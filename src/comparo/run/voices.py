@@ -16,7 +16,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.criteria_prompt import criteria_prompt
 from comparo.data.items import Items
 from comparo.data.layouts import fields_from_table
-from comparo.data.lineups import lineup_columns
+from comparo.data.lineups import MOST, lineup_columns
 from comparo.data.prompts import Prompt, choose_prompt
 from comparo.data.wordings import DEFAULT_WORDING
 from comparo.judges import Judge, Judgement, as_judge, load_judge
@@ -137,28 +137,25 @@ def count_cached(judgements: Iterable[Judgement]) -> int:
 
 
 Asked = str | Judge | Callable[..., float]
+AUTO = "auto"  # the wording, or the number of texts, that the first calls choose
 NO_READERS = ("simulated/", "replay/")  # judges that read no prompt
 
 
 def make_judges(
-    judge: Asked | Sequence[Asked], options: Any = None, cache: str | Path | None = None, is_stored: bool = False
+    judge: Asked | Sequence[Asked], cache: str | Path | None = None, is_stored: bool = False
 ) -> list[Judge]:
-    """The judges that are given by name, as judges or as functions, with one mapping of options each or for all.
+    """The judges that are given by name, as judges or as functions.
 
     With a `cache`, they look for answers there before they are asked. By default, that is so for judges that are given
     by name, where the run `is_stored`.
 
-    >>> [judge.name for judge in make_judges(["simulated/soft", "simulated/hard"], {"seed": 3})]
+    >>> [judge.name for judge in make_judges(["simulated/soft; seed=3", "simulated/hard"])]
     ['simulated/soft', 'simulated/hard']
     """
     judges = listed(judge)
-    given = listed(options) if isinstance(options, list | tuple) else [options] * len(judges)
-    if not judges or len(given) != len(judges):
-        raise ValueError(f"{len(given)} mappings of options for {len(judges)} judges; give one each, or one for all")
-    made = [
-        load_judge(each, **(own or {})) if isinstance(each, str) else as_judge(each)
-        for each, own in zip(judges, given, strict=True)
-    ]
+    if not judges:
+        raise ValueError("there is no judge; name one, such as judge='openai/gpt-6-luna'")
+    made = [load_judge(each) if isinstance(each, str) else as_judge(each) for each in judges]
     if cache is not None or not is_stored:
         return remembering(made, cache)
     return [
@@ -237,6 +234,15 @@ def make_prompts(
         for each in listed(prompt)
         for way in listed(wording)
     ]
+
+
+def check_lineup(lineup: int | str, used: Mapping[str, bool]) -> None:
+    """Raise a ValueError where `lineup` is no number of texts, or does not go with an option that is used."""
+    if lineup != AUTO and not (isinstance(lineup, int) and 2 <= lineup <= MOST):
+        raise ValueError(f"lineup is a number of texts from 2 to {MOST} or 'auto', not {lineup!r}")
+    if lineup == AUTO and any(used.values()):
+        name = next(name for name, is_used in used.items() if is_used)
+        raise ValueError(f"lineup='auto' goes by answers of its own and not with {name}=…; give a number of texts")
 
 
 def tokens_sentence(judgements: Sequence[Judgement]) -> str:

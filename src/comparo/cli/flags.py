@@ -306,6 +306,5 @@ def _with_scores(name: str, items: Items | None, options: Mapping[str, Any]) -> 
         wanted = given["scores"]
         if wanted not in items.scores:
             raise ValueError(f"the items have no scores {wanted!r}; they have {', '.join(items.scores) or 'none'}")
-        labels = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
-        given["scores"] = dict(zip(labels, items.scores[wanted].tolist(), strict=True))
+        given["scores"] = dict(zip(items.labels, items.scores[wanted].tolist(), strict=True))
     return given

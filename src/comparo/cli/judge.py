@@ -132,7 +132,7 @@ def judge_command(
             progress.asked += 1
             progress.failed += judgement.failed
             progress.answered += not judgement.failed
-            progress.cost += judgement.spent if judgement.spent > 0 else 0.0
+            progress.pay(judgement)
             if show is not None:
                 show(progress)
     _summarise(done, {PROBES: probes})

@@ -149,7 +149,7 @@ def prepare_audit(
             out = None if storage.out is None else storage.out / slug
             place = replace(storage, out=out, name=None if storage.name is None else f"{storage.name}-{slug}")
         plans.append(prepare(_task(items, voice, calls, seed, least_mass), place))
-    return AuditPlan(plans)
+    return AuditPlan(plans, plans[0])
 
 
 def _task(items: Items, voice: Voice, calls: int, seed: int, least_mass: float) -> AuditTask:
@@ -196,17 +196,13 @@ class AuditPlan:
     """The plans of all voices, whose result is an `Audit`; `base` is the plan of the calls that are made now."""
 
     plans: Sequence[Plan]
-    current: int = 0
-
-    @property
-    def base(self) -> Plan:
-        return self.plans[self.current]
+    base: Plan
 
     def run(self, watch: Watch = None) -> Audit:
         """Ask every voice about its probes, one voice after the other."""
         cards = []
-        for number, plan in enumerate(self.plans):
-            self.current = number
+        for plan in self.plans:
+            self.base = plan
             with plan.started(watch) as run:
                 rounds = _Rounds(run)
                 run.may_begin = rounds.may_begin

@@ -31,7 +31,7 @@ from comparo.run.database import texts_of
 from comparo.run.resume import answers_about
 from comparo.run.store import differences, read_configuration, read_judgements, stored_items
 from comparo.run.task import Task
-from comparo.run.voices import Voice
+from comparo.run.voices import Voice, stored_voices
 from comparo.types import Array
 
 BLIND = 0.05  # content, at an end of its interval, of a voice that hardly sees the texts
@@ -56,8 +56,7 @@ class Answers:
         """The answers in the run folder of an audition; a StoreError where it is none."""
         folder = Path(folder)
         identity = read_configuration(folder)["identity"]
-        voices = identity.get("voices") or {None: {name: identity[name] for name in ("judge", "settings", "prompt")}}
-        return cls(str(folder), stored_items(folder), voices, read_judgements(folder))
+        return cls(str(folder), stored_items(folder), stored_voices(identity), read_judgements(folder))
 
     def given_to(self, items: Items, voices: Sequence[Voice]) -> tuple[Judgement, ...]:
         """The answers that count in a run of these items and voices, as questions of that run.

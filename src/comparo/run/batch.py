@@ -28,8 +28,7 @@ from comparo.errors import JudgeError, PendingError, RunError
 from comparo.judges import Judge, Judgement
 from comparo.judges.batches import SHARE, WINDOW, LostError, SilentError, State
 from comparo.ranking.ranking import Ranking
-from comparo.run.batch_store import Batch
-from comparo.run.batch_transport import CANCELLED, CREATIONS, UNANSWERED, Courier, Pauses, StrangerError
+from comparo.run.batch_transport import CANCELLED, CREATIONS, UNANSWERED, Batch, Courier, Pauses, StrangerError
 from comparo.run.budget import TOKENS
 from comparo.run.loop import LOOK, Run, logger
 from comparo.run.progress import Watcher

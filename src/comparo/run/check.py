@@ -34,7 +34,7 @@ from comparo.model.observations import are_choices
 from comparo.run.recalling import Recalling
 from comparo.run.store import CHANGED, Store, differences, read_configuration, read_judgements, reading, stored_items
 from comparo.run.task import Task
-from comparo.run.voices import Voice, comparisons
+from comparo.run.voices import Voice, comparisons, stored_voices, with_texts
 from comparo.types import Array
 
 CALLS = 40  # of a check that is asked for
@@ -186,13 +186,8 @@ def check(run: str | Path, judge: Judge, *, calls: int = CALLS, seed: int = 0) -
         raise StoreError(f"{folder} holds {len(asked)} answers by {judge.name}; a check needs {FEWEST} or more")
     if calls < 4:
         raise ValueError(f"calls = {calls} are too few for a check; {CALLS} is the usual number")
-    old = [replace(one, question=_with_texts(items, one)) for one in asked]
+    old = [replace(one, question=with_texts(items, one.question)) for one in asked]
     return Check(voices, old, calls, np.random.default_rng(seed)).ask()
-
-
-def _with_texts(items: Any, one: Judgement) -> Any:
-    question = one.question
-    return replace(items.question(question.context, question.first, question.second), voice=question.voice)
 
 
 def _voices(configuration: Mapping[str, Any], judge: Judge, folder: Path) -> list[Voice]:
@@ -202,8 +197,7 @@ def _voices(configuration: Mapping[str, Any], judge: Judge, folder: Path) -> lis
         raise StoreError(
             f"{folder} is of several criteria, whose judge cannot be checked; run it anew in another folder"
         )
-    own = judge.name if configuration.get(CHANGED) else None
-    stored = identity.get("voices") or {own: {name: identity[name] for name in ("judge", "settings", "prompt")}}
+    stored = stored_voices(identity, judge.name if configuration.get(CHANGED) else None)
     now = json.loads(json.dumps({"judge": judge.name, "settings": dict(judge.settings)}, default=str))
     apart = {name: differences({key: voice[key] for key in now}, now) for name, voice in stored.items()}
     found = [
@@ -260,7 +254,7 @@ def check_before(task: Task, store: Store) -> tuple[Task, list[Judgement]]:
         voices = [voice for voice in task.voices if voice.judge is judge]
         names = {voice.name for voice in voices}
         last = (answers[-1] for key, answers in store.known().items() if key[-1] in names)
-        old = [replace(one, question=_with_texts(task.items, one)) for one in last if not one.failed]
+        old = [replace(one, question=with_texts(task.items, one.question)) for one in last if not one.failed]
         found = Check(voices, old, due[id(judge)], np.random.default_rng([task.seed, len(old)]))
         drift = found.ask()
         if not drift.is_changed:

@@ -122,9 +122,7 @@ def concluded(
     rankings = {name: conclude(comparisons(own.values())) for name, own in answers.items()}
     first, *others = answers.values()
     common = [key for key in first if all(key in other for other in others)]
-    if all(len(own) == len(common) for own in answers.values()) and all(
-        list(own) == common for own in answers.values()
-    ):
+    if all(list(own) == common for own in answers.values()):
         return combine(rankings, weights)
     whole = {name: conclude(comparisons(own[key] for key in common)) for name, own in answers.items()}
     return combine(whole, weights, rankings)

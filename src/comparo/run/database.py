@@ -3,11 +3,14 @@
 import json
 import math
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from itertools import repeat
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from comparo.data.items import Items
 from comparo.data.prompts import Question
@@ -113,6 +116,14 @@ def _row(judgement: Judgement) -> list[Any]:
 def plain(value: Any) -> Any:
     """Replace nan by None, which the database stores as NULL."""
     return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def as_objects(labels: Iterable[Any]) -> NDArray[Any]:
+    """Labels as an array of objects, also where they are tuples."""
+    every = list(labels)
+    found = np.empty(len(every), dtype=object)
+    found[:] = every
+    return found
 
 
 def texts_of(items: Items) -> dict[Label, tuple[tuple[Any, Any], str, str | None]]:

@@ -10,9 +10,9 @@ from typing import Any
 
 from comparo.data.run_folder import DATABASE
 from comparo.errors import StoreError
-from comparo.run.batch_store import waiting_for
+from comparo.run.batch_transport import how_far
 from comparo.run.files import free
-from comparo.run.store import CONFIGURATION, count_judgements, differences, read_configuration
+from comparo.run.store import CONFIGURATION, count_judgements, differences, read_configuration, reading
 
 ROOT = Path("comparo-runs")
 
@@ -76,3 +76,14 @@ def _summary(folder: Path) -> Summary:
     started, budget = (str(configuration.get(name, "")) for name in ("started", "budget"))
     judge = str(configuration["identity"].get("judge", ""))
     return Summary(folder, started, judge, budget, answered, failed, (folder / "ranking.csv").exists(), batch)
+
+
+def waiting_for(folder: Path) -> str:
+    """What a run folder waits for, as it was last seen: "in progress, 120 of 500 done"; "" where it does not wait."""
+    with reading(folder) as connection:
+        rows = connection.execute(
+            "SELECT status, sum(lines), sum(done), max(seen) FROM batches WHERE closed IS NULL AND sent IS NOT NULL "
+            "GROUP BY status ORDER BY min(number)"
+        ).fetchall()
+    seen = max((seen for *_, seen in rows if seen), default=None)
+    return "; ".join(how_far(*row[:3]) for row in rows) + (f" ({seen[:16].replace('T', ' ')} UTC)" if seen else "")

@@ -15,14 +15,14 @@ from comparo.data.writing import csv_text
 from comparo.errors import JudgeError, RunError
 from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
-from comparo.run.batch_store import had_batches
+from comparo.run.batch_transport import had_batches
 from comparo.run.budget import TOKENS, Spending, paid_and_spent, tokens_of
 from comparo.run.progress import Progress, Watcher
 from comparo.run.scheduling import Given, Pair, Rounds, Stops, pair_source
 from comparo.run.store import Store
 from comparo.run.task import Task
 from comparo.run.voice_allocation import Allocation, Chorus
-from comparo.run.voices import comparisons, model_sentences
+from comparo.run.voices import comparisons, model_sentences, with_texts
 from comparo.run.worker import ENOUGH, PATIENCE, Asking, Health, is_excess, too_many
 
 LOOK = 0.5  # seconds between two looks at the clock, and between two reports of the progress
@@ -222,7 +222,7 @@ class Run:
         answers.append(judgement)
         is_new = len(answers) == 1
         self.progress.cut += judgement.cut > 0
-        self.progress.cost += judgement.spent if judgement.spent > 0 else 0.0
+        self.progress.pay(judgement)
         self.progress.failed += judgement.failed - (not is_new)
         self.progress.answered += not judgement.failed
         self.spending.settle(judgement)
@@ -231,7 +231,7 @@ class Run:
     def pay(self, calls: Iterable[Judgement]) -> None:
         """Count what calls beside the questions of the run have cost, such as those of a check."""
         for call in calls:
-            self.progress.cost += call.spent if call.spent > 0 else 0.0
+            self.progress.pay(call)
             self.spending.settle(call)
 
     def _fill(self, asking: Asking) -> None:
@@ -343,9 +343,7 @@ class Run:
         return [answer.mass for answer in last if answer.mass == answer.mass]
 
     def _question(self, asked: Question) -> Question:
-        """A question of the store with its texts."""
-        question = self.task.items.question(asked.context, asked.first, asked.second)
-        return replace(question, voice=asked.voice)
+        return with_texts(self.task.items, asked)
 
     def _pair(self, question: Question) -> Pair:
         """The question as its rounds know it."""

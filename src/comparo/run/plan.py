@@ -26,7 +26,7 @@ from comparo.errors import JudgeError, StoreError
 from comparo.judges import Judge, Judgement, Probe
 from comparo.ranking.ranking import Ranking
 from comparo.run.batch import BatchRun, Mode, check_batch
-from comparo.run.batch_store import check_no_batch
+from comparo.run.batch_transport import check_no_batch
 from comparo.run.budget import PROBES, dollars
 from comparo.run.cache import Cache
 from comparo.run.check import calls_before, check_before, task_after

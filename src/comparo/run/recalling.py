@@ -74,17 +74,10 @@ class Recalling:
         self.asked, self.cache = judge, cache
         self._heads: tuple[Prompt | None, str] = None, ""  # of the last prompt
 
-    @property
-    def name(self) -> str:
-        return self.asked.name
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        return self.asked.settings
-
-    @property
-    def ahead(self) -> int:
-        return self.asked.ahead
+    # Those of the judge, by `__getattr__`.
+    name: str
+    settings: Mapping[str, Any]
+    ahead: int
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name == "asked":  # copying looks for these before there is a judge
@@ -113,8 +106,35 @@ class Recalling:
         """The answers from the cache and those of the judge, as they come."""
         outcomes: SimpleQueue[Outcome] = SimpleQueue()
         stopped = threading.Event()
-        arguments = (questions, prompt, outcomes.put, stopped)
-        threading.Thread(target=self._work, args=arguments, name=f"{self.name} behind a cache", daemon=True).start()
+
+        def missing() -> Iterator[Question]:
+            for question in questions:
+                if stopped.is_set():
+                    return
+                if (found := self.find(question, prompt)) is None:
+                    yield question
+                else:
+                    outcomes.put(found)
+
+        def work() -> None:
+            """Put all answers, each in the cache before, and how it ended; after a stop, one more is taken."""
+            try:
+                rest = missing()
+                if (first := next(rest, None)) is not None:
+                    answers = self.asked.judge(chain([first], rest), prompt)
+                    try:
+                        for judgement in answers:
+                            self.keep(judgement, prompt)
+                            outcomes.put(judgement)
+                            if stopped.is_set():
+                                break
+                    finally:
+                        getattr(answers, "close", lambda: None)()
+            except BaseException as error:  # raised again below
+                outcomes.put(error)
+            outcomes.put(None)
+
+        threading.Thread(target=work, name=f"{self.name} behind a cache", daemon=True).start()
         try:
             while (outcome := outcomes.get()) is not None:
                 if isinstance(outcome, BaseException):
@@ -122,47 +142,6 @@ class Recalling:
                 yield outcome
         finally:
             stopped.set()
-
-    def _work(
-        self,
-        questions: Iterable[Question],
-        prompt: Prompt,
-        put: Callable[[Outcome], None],
-        stopped: threading.Event,
-    ) -> None:
-        """Put all answers, each in the cache before, and how it ended; after a stop, one more is taken."""
-        try:
-            missing = self._missing(questions, prompt, put, stopped)
-            if (first := next(missing, None)) is not None:
-                answers = self.asked.judge(chain([first], missing), prompt)
-                try:
-                    for judgement in answers:
-                        self.keep(judgement, prompt)
-                        put(judgement)
-                        if stopped.is_set():
-                            break
-                finally:
-                    getattr(answers, "close", lambda: None)()
-        except BaseException as error:  # raised again by `judge`
-            put(error)
-        put(None)
-
-    def _missing(
-        self,
-        questions: Iterable[Question],
-        prompt: Prompt,
-        put: Callable[[Outcome], None],
-        stopped: threading.Event,
-    ) -> Iterator[Question]:
-        """The questions whose answers are not in the cache; the answers of the others are put."""
-        for question in questions:
-            if stopped.is_set():
-                return
-            found = self.find(question, prompt)
-            if found is None:
-                yield question
-            else:
-                put(found)
 
     def keep(self, judgement: Judgement, prompt: Prompt) -> None:
         """Put an answer in the cache; of several criteria, each with the name of its criterion."""

@@ -29,7 +29,7 @@ from comparo.run.progress import Watch
 from comparo.run.scheduling import Pair
 from comparo.run.store import CHANGED, read_configuration, read_judgements, stored_items
 from comparo.run.task import DEFAULT_LEAST_MASS, Task
-from comparo.run.voices import Asked, Voice, comparisons, make_judges
+from comparo.run.voices import Asked, Voice, comparisons, make_judges, stored_voices
 from comparo.types import Array
 
 
@@ -173,9 +173,7 @@ def _task(folder: Path, judge: Judge, wording: str | None, budget: Budget) -> tu
         )
     old = Prompt(stored["template"], tuple(stored["labels"]), stored["answer"], wordings)
     prompt = old if wording is None else _reworded(old, wording)
-    voices = identity.get("voices") or {
-        identity["judge"]: {name: identity[name] for name in ("judge", "settings", "prompt")}
-    }
+    voices = stored_voices(identity, identity["judge"])
     changed = configuration.get(CHANGED) or {}
     voices = voices | {name: voices[one["voice"]] for name, one in changed.items()}
     names = {name: name for name in voices}
@@ -254,6 +252,5 @@ def _compared(task: Repeated, ranking: Ranking, answered: Sequence[Judgement]) -
 def _scores(task: Repeated, ranking: Ranking) -> Array:
     """The score of each item of a task, (N,); nan for one that was not compared."""
     items = task.items
-    labels = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
-    row = look_up(labels, ranking.graph.labels(ranking.comparisons))
+    row = look_up(items.labels, ranking.graph.labels(ranking.comparisons))
     return np.asarray(np.where(row < 0, np.nan, ranking.scores[row]))

@@ -17,7 +17,7 @@ from comparo.data.criteria_prompt import criteria_prompt
 from comparo.data.items import Items
 from comparo.data.layouts import fields_from_table
 from comparo.data.lineups import MOST, lineup_columns
-from comparo.data.prompts import Prompt, choose_prompt
+from comparo.data.prompts import Prompt, Question, choose_prompt
 from comparo.data.wordings import DEFAULT_WORDING
 from comparo.judges import Judge, Judgement, as_judge, load_judge
 from comparo.judges.protocol import Several
@@ -105,6 +105,16 @@ def comparisons(judgements: Iterable[Judgement]) -> Comparisons:
         else [question.context for question in questions],
         None if all(question.voice is None for question in questions) else [question.voice for question in questions],
     )
+
+
+def with_texts(items: Items, asked: Question) -> Question:
+    """A question of a run folder with its texts."""
+    return replace(items.question(asked.context, asked.first, asked.second), voice=asked.voice)
+
+
+def stored_voices(identity: Mapping[str, Any], alone: str | None = None) -> dict[str | None, dict[str, Any]]:
+    """The identity of each voice of a run by its name, which is `alone` where there is only one."""
+    return identity.get("voices") or {alone: {name: identity[name] for name in ("judge", "settings", "prompt")}}
 
 
 def observed(answers: Sequence[Judgement]) -> list[Any]:

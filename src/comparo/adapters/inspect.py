@@ -23,7 +23,7 @@ from anyio import Lock, to_thread
 
 from comparo.data.prompts import Prompt, Question
 from comparo.judges import Judge, Judgement
-from comparo.run.plan import probe_judges
+from comparo.run.recalling import probe_judges
 from comparo.run.voices import Voice
 from comparo.run.worker import PATIENCE, Asking
 

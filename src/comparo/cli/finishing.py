@@ -1,6 +1,7 @@
 """What commands that ask a judge print: the plan (--dry-run), the ranking on stdout, and a report."""
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Protocol, TypeVar
 
@@ -28,6 +29,8 @@ from comparo.cli.settings import FLAGS, in_flags
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import PendingError
+from comparo.judges import Judge
+from comparo.judges.prices import Price
 from comparo.ranking.criteria_ranking import CriteriaRanking
 from comparo.ranking.display import control_sentences, tie_sentences
 from comparo.ranking.ranking import Ranking
@@ -37,18 +40,12 @@ from comparo.run.budget import dollars
 from comparo.run.criteria_run import CriteriaRun
 from comparo.run.loop import Run
 from comparo.run.pilot import FirstPart
-from comparo.run.plan import Plan, first_question, remember_probes
-from comparo.run.plan_text import (
-    equal_words,
-    expense_words,
-    given_words,
-    longest_prompt_words,
-    price_sentences,
-)
+from comparo.run.plan import Plan, first_question, given_words, longest_prompt_words
 from comparo.run.progress import Watch
+from comparo.run.recalling import remember_probes
 from comparo.run.resume import growth_sentence
 from comparo.run.scheduling import stop_sentence
-from comparo.run.task import Task
+from comparo.run.task import CHARACTERS, Task
 from comparo.run.voices import tokens_sentence
 
 Result = TypeVar("Result", covariant=True)
@@ -86,6 +83,71 @@ def print_plan(plan: Plan) -> None:
         sentences.append(f"The first question, as it is sent:\n\n{written_out(task, question)}")
     for sentence in filter(None, sentences):
         console.print(sentence)
+
+
+def expense_words(task: Task) -> str:
+    """The tokens that a run would read and write at most, how that is known, and their price.
+
+    Examples
+    --------
+        about 52,800 tokens read and at most 960 written (8 a call, as many as the settings allow), at most $0.0058
+    """
+    expense = task.expense
+    writing = [(voice, voice.judge.writes(voice.prompt)) for voice in task.voices if hasattr(voice.judge, "writes")]
+    if not writing:
+        return f"about {expense.tokens:,} tokens, {_price('about', expense.cost)}"
+    read = f"about {expense.tokens:,} tokens read"
+    known = {voice.name: one.tokens for voice, one in writing if one is not None}
+    if len(known) < len(writing):
+        return (
+            f"{read} for {_price('about', expense.cost)}; how many are written is not known before a probe: the model "
+            "reasons as long as it likes, unless the option max_tokens=N sets a limit"
+        )
+    is_seen = all(one.probed for _, one in writing)
+    much, why = ("about", "as a probe by a few words saw") if is_seen else ("at most", "as many as the settings allow")
+    if any(getattr(voice.judge, "reasons", False) for voice, _ in writing):
+        why = f"reasoning included, {why}"
+    each = max(known.values())
+    dearest = 0.0
+    for voice in task.voices:
+        price, tokens = getattr(voice.judge, "price", None), known.get(voice.name)
+        more = 0.0 if price is None or tokens is None else (tokens - task.replies[voice.name]) * price[1] / 1e6
+        dearest = max(dearest, expense.costs[voice.name] + more)
+    cost = math.nan if math.isnan(expense.cost) else min(expense.calls * dearest, task.budget.dollars)
+    return f"{read} and {much} {expense.calls * each:,} written ({each:,} a call, {why}), {_price(much, cost)}"
+
+
+def equal_words(task: Task) -> str:
+    """How many calls about pairs or, in a run of pairs, about four texts the same tokens would be; "" if none can be.
+
+    Examples
+    --------
+        The same tokens are 263 calls about pairs
+    """
+    other = 2 if task.prompt.size > 2 else 4
+    can_ask = all(getattr(judge, "lines_up", False) for judge in task.judges)
+    if other > 2 and (not can_ask or min(map(len, task.items.names.values())) < other):
+        return ""
+    try:
+        prompt = task.prompt.resized(other)
+    except ValueError:  # a prompt of the user's own, or several criteria
+        return ""
+    bare = len(prompt.text(Question("", "").with_texts([""] * other)))
+    calls = task.expense.tokens * CHARACTERS / (bare + task.mean_length(other))
+    return f"The same tokens are {calls:,.0f} calls about {'pairs' if other == 2 else 'line-ups of four (lineup=4)'}"
+
+
+def _price(much: str, cost: float) -> str:
+    return "price not known (set it by `price`)" if math.isnan(cost) else f"{much} {dollars(cost)}"
+
+
+def price_sentences(judges: Sequence[Judge]) -> Iterator[str]:
+    """How old the list prices are by which costs are counted, if any are."""
+    prices = (getattr(judge, "price", None) for judge in judges)
+    for source in sorted(
+        {price.source() for price in prices if isinstance(price, Price) and (price.day or price.share < 1)}
+    ):
+        yield f"prices: {source}; `price` sets others"
 
 
 def first_criteria(prompt: Prompt, question: Question) -> str:

@@ -164,6 +164,11 @@ def split_kind(text: str) -> tuple[str, str | None]:
     return kind, heading or None
 
 
+def named(data: str) -> str:
+    """The name of texts, after which a run folder is named."""
+    return "stdin" if data == "-" else data
+
+
 def names_in(given: list[str] | None) -> list[str]:
     """The names of people in a flag that may be repeated, each with commas between names.
 

@@ -25,8 +25,9 @@ from comparo.data.run_folder import database_of
 from comparo.errors import ComparisonsError, JudgeError
 from comparo.judges import Judgement
 from comparo.run.budget import PROBES, dollars, paid_and_spent
-from comparo.run.plan import probe_judges
+from comparo.run.plan import Storage
 from comparo.run.progress import Progress
+from comparo.run.recalling import probe_judges
 from comparo.run.rejudge import Rejudged, prepare_rejudge
 from comparo.run.store import stored_items
 from comparo.run.voices import count_cached
@@ -151,8 +152,9 @@ def _judge_again(
 ) -> None:
     """Put the pairs of a run to another judge, and print the consensus and how far both agree."""
     (judge,) = asked.make(stored_items(run), context)
-    wording, notes = next(iter(question.wording or ()), None), {"command": command_line(context)}
-    plan = prepare_rejudge(run, judge, wording=wording, budget=again.budget, out=again.out, notes=notes)
+    storage = Storage(again.out, notes={"command": command_line(context)})
+    wording = next(iter(question.wording or ()), None)
+    plan = prepare_rejudge(run, judge, wording=wording, budget=again.budget, out=storage)
     if again.dry_run:
         print_plan(plan.base)
         return

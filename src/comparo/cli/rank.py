@@ -8,7 +8,7 @@ import typer
 
 from comparo.cli import flags as groups
 from comparo.cli.finishing import Shown, fail_if_unreliable, print_plan, rank_by
-from comparo.cli.flags import ColumnFlags, CriteriaFlags, JudgeFlags
+from comparo.cli.flags import ColumnFlags, CriteriaFlags, JudgeFlags, named
 from comparo.cli.settings import command_line
 from comparo.data.control_terms import columns_in
 from comparo.data.joining import read_several
@@ -16,6 +16,7 @@ from comparo.methods import METHODS
 from comparo.run.audit_card import audited_terms
 from comparo.run.budget import Budget
 from comparo.run.fit_policy import Scores
+from comparo.run.plan import Storage
 from comparo.run.rank import prepare_rank
 from comparo.run.resume import items_there
 from comparo.run.task import DEFAULT_LEAST_MASS
@@ -155,12 +156,7 @@ def rank_command(
         audition=audition,
         votes=read_several(votes) if votes else None,
         weights=question.weights,
-        out=out,
-        name="stdin" if data == "-" else data,
-        fresh=fresh,
-        batch=batch or False,
-        allow_changes=allow_changes,
-        notes={"command": command_line(context)},
+        out=Storage(out, named(data), fresh, allow_changes, batch, {"command": command_line(context)}),
     )
     if dry_run:
         print_plan(prepared.base)

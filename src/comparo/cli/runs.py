@@ -19,7 +19,7 @@ from comparo.run.budget import dollars
 from comparo.run.cache import CACHE, clear, contents
 from comparo.run.check import CALLS, check
 from comparo.run.folders import ROOT, Summary, list_runs
-from comparo.run.plan import probe_judges
+from comparo.run.recalling import probe_judges
 from comparo.run.repair import repair
 from comparo.run.store import stored_items
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from comparo.cli.flags import ColumnFlags, split_kind
+from comparo.cli.flags import ColumnFlags, named, split_kind
 from comparo.cli.printing import print_text, say, stoppable
 from comparo.cli.settings import command_line
 from comparo.data.wordings import PAPER_WORDING
@@ -143,7 +143,7 @@ def vote_command(
     if first:
         say(f"The first {len(first)} pairs are those that tell most about the judge of {data}; then the others.")
     voting = Voting(items, prompt, people.names(), people.twice, people.until, people.seed, first)
-    folder = voting.folder("stdin" if data == "-" else data, out, fresh)
+    folder = voting.folder(named(data), out, fresh)
     if folder.exists() and not fresh:
         voting.check_texts(folder)
     elif out is None and not fresh and (other := voting.before()):

@@ -29,13 +29,13 @@ from comparo.data.probes import OBEYS, ORIGINAL, RIVAL, TWIN, Probe, bases_of, p
 from comparo.data.prompts import Prompt
 from comparo.ranking.self_consistency import CLIPPED
 from comparo.run.audit_card import FILE, Audit, Card, Finding
-from comparo.run.budget import Budget
+from comparo.run.budget import Budget, Expense
 from comparo.run.compare import both_orders, preferred
 from comparo.run.files import write_text
 from comparo.run.loop import Run
 from comparo.run.plan import IN_MEMORY, Plan, Storage, prepare
 from comparo.run.progress import Watch
-from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Expense, Task
+from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Task
 from comparo.run.voices import Asked, Voice, count_cached, make_judges, make_prompts, voices_of
 from comparo.types import Array
 
@@ -60,7 +60,7 @@ def audit(
     prompt: str | Prompt | Sequence[Prompt] | None = None,
     seed: int = 0,
     least_mass: float = DEFAULT_LEAST_MASS,
-    out: str | Path | None = None,
+    out: str | Path | Storage | None = None,
     cache: str | Path | None = None,
     watch: Watch = None,
 ) -> Audit:
@@ -98,8 +98,7 @@ def audit(
     items = Items.of(data)
     prompts = make_prompts(items, criterion, prompt, judge, wording, kind=kind)
     voices = voices_of(make_judges(judge, cache, is_stored=out is not None), prompts)
-    storage = Storage(None if out is None else Path(out))
-    return prepare_audit(items, voices, calls, storage, seed=seed, least_mass=least_mass).run(watch)
+    return prepare_audit(items, voices, calls, Storage.of(out), seed=seed, least_mass=least_mass).run(watch)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ not asked again.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -51,16 +51,15 @@ def audition(
     prompt: str | Prompt | Sequence[Prompt] | None = None,
     seed: int = 0,
     least_mass: float = DEFAULT_LEAST_MASS,
-    out: str | Path | None = None,
+    out: str | Path | Storage | None = None,
     cache: str | Path | None = None,
-    notes: Mapping[str, Any] | None = None,
     watch: Watch = None,
 ) -> Audition:
     """Ask every voice the same few pairs in both orders, and say which to use.
 
     Parameters
     ----------
-    data, criterion, kind, prompt, judge, least_mass, out, cache, notes, watch
+    data, criterion, kind, prompt, judge, least_mass, out, cache, watch
         As for `rank`. Every judge with every wording is a voice.
     wording
         Names of wordings, or "all" for all that can put the criterion.
@@ -94,8 +93,7 @@ def audition(
     prompts = make_prompts(items, criterion, prompt, judge, wordings, kind=kind)
     judges = make_judges(judge, cache, is_stored=out is not None)
     voices = voices_of(judges, resized(prompts, listed(lineup)))
-    storage = Storage(None if out is None else Path(out), notes=dict(notes or {}))
-    return prepare_audition(items, voices, pairs, storage, seed=seed, least_mass=least_mass).run(watch)
+    return prepare_audition(items, voices, pairs, Storage.of(out), seed=seed, least_mass=least_mass).run(watch)
 
 
 @dataclass(frozen=True)

@@ -45,21 +45,10 @@ WAITS = 12  # times, an hour in all, that a batch waits which should fit a serve
 ROOM = 0.9  # of the tokens that may wait at a server: ours are estimated from characters
 
 
-def mode_of(batch: bool | Mode) -> Mode | None:
-    """What is to be done with a batch, None without one.
-
-    >>> mode_of(True), mode_of("submit"), mode_of(False)
-    ('wait', 'submit', None)
-    """
-    if isinstance(batch, bool):
-        return "wait" if batch else None
-    if batch not in get_args(Mode):
-        raise ValueError(f"batch is True, False, {', '.join(map(repr, get_args(Mode)))}, not {batch!r}")
-    return batch
-
-
-def check_batch(task: Task, has_folder: bool) -> Task:
+def check_batch(task: Task, has_folder: bool, mode: Mode = "wait") -> Task:
     """The task at the price of batches; a ValueError where it cannot be asked by batches."""
+    if mode not in get_args(Mode):
+        raise ValueError(f"batch is one of {', '.join(map(repr, get_args(Mode)))}, not {mode!r}")
     asked = task.judge.asked if isinstance(task.judge, Recalling) else task.judge
     price = getattr(asked, "at_batch_price", None)
     if task.is_panel:
@@ -327,10 +316,6 @@ class BatchRun(Run):
             self._count(judgement)
         else:
             super()._take(judgement)
-
-    def _count(self, judgement: Judgement, was_asked: bool = True) -> None:
-        self.progress.asked += was_asked
-        self._book(judgement)
 
     def _check_health(self) -> None:
         if problem := self._health[None].problem:

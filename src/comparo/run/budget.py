@@ -135,6 +135,23 @@ class Budget:
         return calls
 
 
+@dataclass(frozen=True, slots=True)
+class Expense:
+    """Calls and orders per context, calls in total, approximate tokens, and dollars (nan if unknown).
+
+    Of a run that grows, the calls per context contain those from before, and the total does not.
+    `costs` is what a call of each voice costs, in dollars. With several voices, `cost` is that of the dearest, and
+    `alike` how many of them can be asked each pair if the pairs are to connect all items.
+    """
+
+    by_context: Mapping[Any, tuple[int, Orders]]
+    calls: int
+    tokens: int
+    cost: float
+    costs: Mapping[str | None, float]
+    alike: int = 1
+
+
 def links_of(size: int, new: int, texts: int = 2) -> int:
     """How many calls about so many `texts` join the `new` items of a context of this size with the others."""
     return new if new < size else -(-(size - 1) // (texts - 1))

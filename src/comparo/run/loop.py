@@ -212,7 +212,7 @@ class Run:
         question = judgement.question
         self._open.pop(key_of(question), None)
         self.progress.asked += was_asked
-        if self._book(judgement):
+        if self._book(judgement) and question.context in self.rounds:  # batches have no rounds
             self.rounds[question.context].answer(self._pair(question), judgement)
             self._moved[question.context] = None
 

@@ -16,7 +16,6 @@ from comparo.model.estimators.poe import Bias
 from comparo.ranking.ranking import Ranking
 from comparo.run.audit_card import audited, audited_terms, varying
 from comparo.run.audition_table import Answers, Audition
-from comparo.run.batch import Mode, mode_of
 from comparo.run.budget import Budget
 from comparo.run.criteria_run import WEIGHTS, check_criteria
 from comparo.run.fit_policy import Scores
@@ -156,8 +155,6 @@ def rank(
     given = {name: value for name, value in locals().items() if name not in ("watch", "columns")}
     if unknown := [name for name in columns if name not in COLUMNS]:
         raise TypeError(f"rank has no parameter {unknown[0]!r}; columns are named by {', '.join(COLUMNS)}")
-    if isinstance(out, Storage):
-        given |= vars(out) | {"batch": out.batch or False}
     return prepare_rank(**given | columns).run(watch)
 
 
@@ -179,18 +176,12 @@ def prepare_rank(
     audition: str | Path | Audition | None = None,
     votes: Any = None,
     weights: Mapping[str, float] | None = None,
-    out: str | Path | None = None,
-    name: str | None = None,
-    fresh: bool = False,
-    allow_changes: bool = False,
-    batch: bool | Mode = False,
-    notes: Mapping[str, Any] | None = None,
+    out: str | Path | Storage | None = None,
     **how: Any,
 ) -> Plan | AutoPlan | LineupPlan:
     """Check what `rank` is to do, with its parameters; nothing is asked.
 
-    Without `out`, the folder is one of comparo-runs named after `name`. The other parameters are names of columns and
-    fields of `Task`.
+    The other parameters are names of columns and fields of `Task`.
     """
     columns = {column: how.pop(column, None) for column in COLUMNS}
     if not isinstance(how.get("estimate", "auto"), str):
@@ -199,10 +190,9 @@ def prepare_rank(
         criterion, weights = split_weights(criterion)
     control = [control] if isinstance(control, str) else list(control)
     held = audited_terms(control)
-    old = None if fresh or out is None else items_there(Path(out))
+    storage = Storage.of(out)
+    old = None if storage.fresh or storage.out is None else items_there(storage.out)
     items = Items.of(data, **columns, numbers=columns_in(held), old=old)
-    folder = None if out is None else Path(out)
-    storage = Storage(folder, name, fresh, allow_changes, mode_of(batch), dict(notes or {}))
     goal, is_auto = how.get("goal", DEFAULT_GOAL), listed(wording) == [AUTO]
     wordings = wording
     if is_auto:
@@ -218,7 +208,7 @@ def prepare_rank(
     if lineup != 2:
         check_lineup(lineup, {"wording": is_auto, "batch": storage.batch is not None, "audition": audition is not None})
         prompts = prompts if lineup == AUTO else [each.resized(int(lineup)) for each in prompts]
-    judges = make_judges(judge, cache=cache, is_stored=out is not None)
+    judges = make_judges(judge, cache=cache, is_stored=storage.out is not None)
     refused = {"wording='auto'": is_auto, "`audition`": audition is not None, "`votes`": votes is not None}
     if found := check_criteria(prompts, judges, weights, goal=goal, refused=refused):
         storage.notes[WEIGHTS] = found

@@ -1,4 +1,6 @@
-"""A judge with a cache: an answer of an earlier run is not asked again. What determines an answer is its key:
+"""What is known of a judge before it is asked: what a probe found, and answers of earlier runs in a cache.
+
+An answer of an earlier run is not asked again. What determines an answer is its key:
 
     key = SHA-256 of [judge, settings, weights, template, labels, answer, what is added, first, second, context]
 
@@ -7,9 +9,12 @@ as JSON.
 
 import hashlib
 import json
+import logging
+import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -18,9 +23,14 @@ from typing import Any
 
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
+from comparo.errors import JudgeError, StoreError
 from comparo.judges import Judge, Judgement, Probe
 from comparo.judges.protocol import Several, about
+from comparo.run.budget import PROBES, dollars
 from comparo.run.cache import Cache
+from comparo.run.store import count_judgements, read_configuration
+
+logger = logging.getLogger(__name__)
 
 OFF = "off"
 Outcome = Judgement | BaseException | None  # an answer, what ended the judge, or the end
@@ -186,3 +196,84 @@ def remembering(judges: Sequence[Judge], cache: str | Path | None) -> list[Judge
         judge if isinstance(judge, Recalling) or not getattr(judge, "cacheable", True) else Recalling(judge, shared)
         for judge in judges
     ]
+
+
+def probe_judges(judges: Sequence[Judge], folder: Path | None = None) -> list[dict[str, Any]]:
+    """What the judges of a run accept and give, from its folder if it is there, else by asking them.
+
+    Of several judges, one that cannot be asked is named in a warning, and is left out when the run asks it.
+
+    Raises
+    ------
+    JudgeError
+        No judge can be asked with these settings; the message names the remedy.
+
+    Examples
+    --------
+    >>> from comparo.judges import load_judge
+    >>> probe_judges([load_judge("simulated/soft")])
+    []
+    """
+    asked = [judge for judge in judges if hasattr(judge, "probe") and hasattr(judge, "learn")]
+    known, begun = _kept(folder) if asked else ([], False)
+    probes, failed = [], []
+    for judge in asked:
+        about = _about(judge)
+        before = _those_of(about, known)
+        if before:
+            judge.learn(before[0]["found"])
+            probes.append(before[0])
+        elif not begun:
+            try:
+                probes.append({**about, **_probed(judge.probe())})
+            except JudgeError as error:
+                failed.append(error)
+                if len(failed) == len(judges):
+                    raise
+                logger.warning("%s was probed in vain: %s", judge.name, error)
+    return probes
+
+
+def remember_probes(judges: Sequence[Judge], folder: Path | None = None) -> None:
+    """Take over what earlier probes found, from a run folder or from the judges' caches; nothing is asked."""
+    asked = [judge for judge in judges if hasattr(judge, "probe") and hasattr(judge, "learn")]
+    known, _ = _kept(folder) if asked else ([], False)
+    for judge in asked:
+        getattr(judge, "remember", lambda: None)()
+        for one in _those_of(_about(judge), known):
+            judge.learn(one["found"])
+
+
+def _about(judge: Judge) -> dict[str, Any]:
+    """By what a probe in run.json is known."""
+    return dict(json.loads(json.dumps({"judge": judge.name, "settings": dict(judge.settings)}, default=str)))
+
+
+def _those_of(about: Mapping[str, Any], probes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [one for one in probes if {name: one.get(name) for name in about} == about]
+
+
+def _probed(probe: Probe) -> dict[str, Any]:
+    """Log a probe, and return it as run.json holds it."""
+    price = "price not known" if math.isnan(probe.cost) else dollars(probe.cost)
+    took = f"{probe.calls} call{'' if probe.calls == 1 else 's'}, {probe.tokens:,} tokens, {price}"
+    if probe.calls:
+        logger.warning("%s (a probe of %s)", probe.sentence, took)
+    return {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "sentence": probe.sentence,
+        "found": dict(probe.found),
+        "calls": probe.calls,
+        "tokens": probe.tokens,
+        "cost": None if math.isnan(probe.cost) else probe.cost,
+    }
+
+
+def _kept(folder: Path | None) -> tuple[list[dict[str, Any]], bool]:
+    """The probes in a run folder, and whether it has answers; none where there is no such folder yet."""
+    if folder is None:
+        return [], False
+    try:
+        return list(read_configuration(folder).get(PROBES) or ()), any(count_judgements(folder))
+    except StoreError:  # not a run folder, or a damaged one, which is told where it is opened
+        return [], False

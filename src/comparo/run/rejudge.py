@@ -80,8 +80,7 @@ def rejudge(
     *,
     wording: str | None = None,
     budget: str | int = "100%",
-    out: str | Path | None = None,
-    notes: Mapping[str, Any] | None = None,
+    out: str | Path | Storage | None = None,
     watch: Watch = None,
     cache: str | Path | None = None,
 ) -> Rejudged:
@@ -95,7 +94,7 @@ def rejudge(
         Who is asked, as for `rank`, and how the criterion is put; by default as in the run.
     budget
         How many of the run's questions are asked, in the order in which they were: a number, "5n", "50%", or "$2.50".
-    out, notes, watch, cache
+    out, watch, cache
         As for `rank`; without `out`, a folder beside that of the run. A call that was stopped continues there.
 
     Returns
@@ -122,7 +121,7 @@ def rejudge(
     (True, True, 56)
     """
     (asked,) = make_judges(judge, cache=cache, is_stored=True)
-    return prepare_rejudge(run, asked, wording=wording, budget=budget, out=out, notes=notes).run(watch)
+    return prepare_rejudge(run, asked, wording=wording, budget=budget, out=out).run(watch)
 
 
 @dataclass
@@ -146,17 +145,16 @@ def prepare_rejudge(
     *,
     wording: str | None = None,
     budget: str | int = "100%",
-    out: str | Path | None = None,
-    notes: Mapping[str, Any] | None = None,
+    out: str | Path | Storage | None = None,
 ) -> RejudgePlan:
     """Check what `rejudge` is to do, and choose the folder; nothing is asked."""
     folder = Path(run)
     task, before = _task(folder, judge, wording, Budget.of(budget))
     (voice,) = task.voices
     slug = "".join(sign if sign.isalnum() or sign in ".-" else "-" for sign in str(voice.name)).strip("-")
-    place = folder.with_name(f"{folder.name}-by-{slug}") if out is None else Path(out)
-    plan = prepare(task, Storage(place, notes=dict(notes or {})))
-    return RejudgePlan(replace(plan, given=before))
+    storage = Storage.of(out)
+    place = storage.out or folder.with_name(f"{folder.name}-by-{slug}")
+    return RejudgePlan(replace(prepare(task, replace(storage, out=place)), given=before))
 
 
 def _task(folder: Path, judge: Judge, wording: str | None, budget: Budget) -> tuple[Repeated, list[Judgement]]:

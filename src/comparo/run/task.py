@@ -30,7 +30,7 @@ from comparo.judges import Judge, Judgement
 from comparo.judges.prices import Price
 from comparo.methods import Method, quiet_fit
 from comparo.model.estimators.poe import Bias
-from comparo.run.budget import TOKENS, Budget, links_of
+from comparo.run.budget import TOKENS, Budget, Expense, links_of
 from comparo.run.fit_policy import Fitting, Scores
 from comparo.run.growth import Growth
 from comparo.run.voices import Voice
@@ -390,23 +390,6 @@ def fingerprint(given: Sequence[Judgement]) -> str:
     """
     rows = sorted([*map(str, key_of(one.question)), repr(float(one.p)), repr(float(one.weight))] for one in given)
     return f"{len(rows)} answers, {hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]}"
-
-
-@dataclass(frozen=True, slots=True)
-class Expense:
-    """Calls and orders per context, calls in total, approximate tokens, and dollars (nan if unknown).
-
-    Of a run that grows, the calls per context contain those from before, and the total does not.
-    `costs` is what a call of each voice costs, in dollars. With several voices, `cost` is that of the dearest, and
-    `alike` how many of them can be asked each pair if the pairs are to connect all items.
-    """
-
-    by_context: Mapping[Any, tuple[int, Orders]]
-    calls: int
-    tokens: int
-    cost: float
-    costs: Mapping[str | None, float]
-    alike: int = 1
 
 
 def prices_of(judges: Sequence[Judge]) -> dict[str, dict[str, Any]]:

@@ -257,13 +257,13 @@ class Task:
 
         Raises a ValueError where a context has too few items for the goal, or one alone.
         """
+        sizes = {context: len(ids) for context, ids in self.items.names.items()}
+        if self.items.alone.size:  # which new items of a run may be before they join the others
+            raise ValueError(self.items.loneliness(int(self.items.alone[0])))
         tokens = self.mean_tokens
         costs = {voice.name: self._cost(voice.name, tokens[voice.name]) for voice in self.voices}
         if self.pairs is not None:
             return self._expense_of_pairs(self.pairs, tokens, costs)
-        sizes = {context: len(ids) for context, ids in self.items.names.items()}
-        if self.items.alone.size:  # which new items of a run may be before they join the others
-            raise ValueError(self.items.loneliness(int(self.items.alone[0])))
         if not self.compares_groups:
             top_of(self.goal, min(sizes.values()), str(self.strategy))
         least = math.nan if any(map(math.isnan, costs.values())) else min(filter(None, costs.values()), default=0.0)

@@ -214,18 +214,15 @@ def probe_judges(judges: Sequence[Judge], folder: Path | None = None) -> list[di
     >>> probe_judges([load_judge("simulated/soft")])
     []
     """
-    asked = [judge for judge in judges if hasattr(judge, "probe") and hasattr(judge, "learn")]
-    known, begun = _kept(folder) if asked else ([], False)
+    known, begun = _kept(folder)
     probes, failed = [], []
-    for judge in asked:
-        about = _about(judge)
-        before = _those_of(about, known)
-        if before:
-            judge.learn(before[0]["found"])
-            probes.append(before[0])
+    for judge in _probing(judges):
+        if (before := _known(judge, known)) is not None:
+            judge.learn(before["found"])
+            probes.append(before)
         elif not begun:
             try:
-                probes.append({**about, **_probed(judge.probe())})
+                probes.append({**_about(judge), **_probed(judge.probe())})
             except JudgeError as error:
                 failed.append(error)
                 if len(failed) == len(judges):
@@ -236,12 +233,11 @@ def probe_judges(judges: Sequence[Judge], folder: Path | None = None) -> list[di
 
 def remember_probes(judges: Sequence[Judge], folder: Path | None = None) -> None:
     """Take over what earlier probes found, from a run folder or from the judges' caches; nothing is asked."""
-    asked = [judge for judge in judges if hasattr(judge, "probe") and hasattr(judge, "learn")]
-    known, _ = _kept(folder) if asked else ([], False)
-    for judge in asked:
+    known, _ = _kept(folder)
+    for judge in _probing(judges):
         getattr(judge, "remember", lambda: None)()
-        for one in _those_of(_about(judge), known):
-            judge.learn(one["found"])
+        if (before := _known(judge, known)) is not None:
+            judge.learn(before["found"])
 
 
 def _about(judge: Judge) -> dict[str, Any]:
@@ -249,8 +245,13 @@ def _about(judge: Judge) -> dict[str, Any]:
     return dict(json.loads(json.dumps({"judge": judge.name, "settings": dict(judge.settings)}, default=str)))
 
 
-def _those_of(about: Mapping[str, Any], probes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [one for one in probes if {name: one.get(name) for name in about} == about]
+def _known(judge: Judge, probes: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    about = _about(judge)
+    return next((one for one in probes if {name: one.get(name) for name in about} == about), None)
+
+
+def _probing(judges: Sequence[Judge]) -> list[Any]:
+    return [judge for judge in judges if hasattr(judge, "probe") and hasattr(judge, "learn")]
 
 
 def _probed(probe: Probe) -> dict[str, Any]:

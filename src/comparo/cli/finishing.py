@@ -39,7 +39,6 @@ from comparo.run.audition import Trial
 from comparo.run.budget import dollars
 from comparo.run.criteria_run import CriteriaRun
 from comparo.run.loop import Run
-from comparo.run.pilot import FirstPart
 from comparo.run.plan import Plan, first_question, given_words, longest_prompt_words
 from comparo.run.progress import Watch
 from comparo.run.recalling import remember_probes
@@ -226,10 +225,10 @@ def complete(plan: Prepared[Result], console: Console, shown: Shown | None = Non
         raise typer.Exit(getattr(stop, "code", 130)) from None
 
 
-def rank_by(plan: Plan | FirstPart, shown: Shown) -> Ranking:
+def rank_by(plan: Prepared[Ranking], shown: Shown) -> Ranking:
     """Run a plan, and print its ranking, on the scale of anchors too where there are any."""
-    ranking: Ranking = complete(plan, shown.console, shown)
-    assert plan.base.loop is not None
+    ranking = complete(plan, shown.console, shown)
+    assert plan.base is not None and plan.base.loop is not None
     print_result(ranking, plan.base.loop, shown)
     return ranking
 

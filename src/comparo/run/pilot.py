@@ -59,10 +59,6 @@ class FirstPart:
     def __init__(self, planned: Task, storage: Storage) -> None:
         self.planned, self.storage = planned, storage
 
-    def run(self, watch: Watch = None) -> Ranking:
-        """Ask the first part, and then the others."""
-        raise NotImplementedError
-
     def _left(self, made: int, paid: float) -> Budget:
         """What is left of the budget after calls that were made, and paid, for answers that do not count."""
         return self.planned.budget.less(made, paid, self.planned.expense.calls)

@@ -80,14 +80,14 @@ class Recalling:
     thread of its own. It is not started where every answer is in the cache.
     """
 
-    def __init__(self, judge: Judge, cache: Cache) -> None:
-        self.asked, self.cache = judge, cache
-        self._heads: tuple[Prompt | None, str] = None, ""  # of the last prompt
-
     # Those of the judge, by `__getattr__`.
     name: str
     settings: Mapping[str, Any]
     ahead: int
+
+    def __init__(self, judge: Judge, cache: Cache) -> None:
+        self.asked, self.cache = judge, cache
+        self._heads: tuple[Prompt | None, str] = None, ""  # of the last prompt
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name == "asked":  # copying looks for these before there is a judge

@@ -228,7 +228,8 @@ def complete(plan: Prepared[Result], console: Console, shown: Shown | None = Non
 def rank_by(plan: Prepared[Ranking], shown: Shown) -> Ranking:
     """Run a plan, and print its ranking, on the scale of anchors too where there are any."""
     ranking = complete(plan, shown.console, shown)
-    assert plan.base is not None and plan.base.loop is not None
+    assert plan.base is not None
+    assert plan.base.loop is not None
     print_result(ranking, plan.base.loop, shown)
     return ranking
 

@@ -22,7 +22,7 @@ from comparo.run.batch import Mode
 from comparo.run.cache import CACHE
 from comparo.run.recalling import Recalling, remembering
 from comparo.run.task import DEFAULT_JUDGE
-from comparo.run.voices import make_prompt, reader
+from comparo.run.voices import make_prompts, reader
 
 TEXTS = "What is compared: columns of the texts, and votes"  # where --help shows these flags
 GroupColumn = Annotated[
@@ -98,23 +98,11 @@ class QuestionFlags:
             raise ValueError(f"the labels of --prompt are two words with a comma between, not {own['labels']!r}")
         if self.wording and len(set(self.wording)) < len(self.wording):
             raise ValueError(f"--wording {', '.join(self.wording)}: one of them is there twice; give each once")
-        wordings: list[str | None] = list(self.wording) if self.wording else [None]
         kind, heading = split_kind(self.kind)
-        return [
-            make_prompt(
-                items,
-                self.criterion,
-                prompt,
-                judge,
-                kind=kind,
-                heading=heading,
-                context=columns.context_column,
-                wording=wording,
-                labels=labels,
-                answer=str(own["answer"]) if "answer" in own else None,
-            )
-            for wording in wordings
-        ]
+        put = {"kind": kind, "heading": heading, "context": columns.context_column}
+        answer = str(own["answer"]) if "answer" in own else None
+        wordings = self.wording or None
+        return make_prompts(items, self.criterion, prompt, judge, wordings, **put, labels=labels, answer=answer)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from comparo.model.observations import are_choices
 from comparo.run.recalling import Recalling
 from comparo.run.store import CHANGED, Store, differences, read_configuration, read_judgements, reading, stored_items
 from comparo.run.task import Task
-from comparo.run.voices import Voice, comparisons, stored_voices, with_texts
+from comparo.run.voices import Voice, comparisons, stored_voices, with_texts, with_voice
 from comparo.types import Array
 
 CALLS = 40  # of a check that is asked for
@@ -125,8 +125,7 @@ def _predicted(pool: Sequence[Judgement], others: Sequence[Judgement]) -> tuple[
     """The difference of the texts of each question by other answers, (n,), 0 where it is unknown; and their bias."""
     if len(others) < FEWEST // 2:
         return np.zeros(len(pool)), 0.0
-    alone = [replace(one, question=replace(one.question, voice=None)) for one in others]
-    ranking = quiet_fit(comparisons(alone), "mixed")
+    ranking = quiet_fit(comparisons(map(with_voice, others)), "mixed")
     labels = ranking.graph.labels(ranking.comparisons)
     score = {(encode(c), encode(item)): s for (c, item), s in zip(labels, ranking.scores.tolist(), strict=True)}
 
@@ -266,15 +265,11 @@ def check_before(task: Task, store: Store) -> tuple[Task, list[Judgement]]:
             f"asked: comparo runs --cached --clear {judge.name} removes the old answers there"
         )
         former = _set_aside(store, judge.name, sorted(names, key=str), drift)
-        given = [_by(one, former.get(one.question.voice, one.question.voice)) for one in task.given]
+        given = [with_voice(one, former.get(one.question.voice, one.question.voice)) for one in task.given]
         task = task_after(replace(task, given=tuple(given)), store.configuration)
         paid += [one for one in found.paid if not any(one is kept for kept in found.answers)]
-        store.add(_by(one, one.question.voice or judge.name) for one in found.answers)
+        store.add(with_voice(one, one.question.voice or judge.name) for one in found.answers)
     return task, paid
-
-
-def _by(answer: Judgement, voice: str | None) -> Judgement:
-    return replace(answer, question=replace(answer.question, voice=voice))
 
 
 def _set_aside(store: Store, judge: str, names: Sequence[str | None], drift: Drift) -> dict[str | None, str]:

@@ -29,7 +29,7 @@ from comparo.run.progress import Watch
 from comparo.run.scheduling import Pair
 from comparo.run.store import CHANGED, read_configuration, read_judgements, stored_items
 from comparo.run.task import DEFAULT_LEAST_MASS, Task
-from comparo.run.voices import Asked, Voice, comparisons, make_judges, stored_voices
+from comparo.run.voices import Asked, Voice, comparisons, make_judges, stored_voices, with_voice
 from comparo.types import Array
 
 
@@ -180,9 +180,7 @@ def _task(folder: Path, judge: Judge, wording: str | None, budget: Budget) -> tu
         names[name], name = f"{name} · {old.wording}", f"{name} · {prompt.wording}"
     name = f"{name} again" if name in names.values() else name
     first_voice = next(iter(voices))
-    before = [
-        replace(one, question=replace(one.question, voice=names[one.question.voice or first_voice])) for one in answered
-    ]
+    before = [with_voice(one, names[one.question.voice or first_voice]) for one in answered]
     keys = list(dict.fromkeys((one.question.context, one.question.first, one.question.second) for one in before))
     most = {"": budget.number, "n": budget.number * len(items), "%": budget.number / 100 * len(keys)}
     pairs: dict[Any, list[Pair]] = {context: [] for context in items.names}
@@ -227,10 +225,9 @@ def _compared(task: Repeated, ranking: Ranking, answered: Sequence[Judgement]) -
     both = [(mean[key], one.p) for key, one in new.items() if key in mean and 0.5 not in (mean[key], one.p)]
     agree = float(np.mean([(p > 0.5) == (q > 0.5) for p, q in both])) if both else math.nan
     single = replace(task.fitting, estimate="judge")
-    alone = [replace(one, question=replace(one.question, voice=None)) for one in new.values()]
     voices = {one.question.voice for one in old}
-    others = old if len(voices) > 1 else [replace(one, question=replace(one.question, voice=None)) for one in old]
-    answers = [comparisons(rows) for rows in (others, alone)]
+    others = old if len(voices) > 1 else map(with_voice, old)
+    answers = [comparisons(rows) for rows in (others, map(with_voice, new.values()))]
     before, after = map(single.rank, answers)
     earlier, later = (_scores(task, found) for found in (before, after))
     spearman = spearman_within(earlier, later, task.items.context, len(task.items.contexts))

@@ -87,29 +87,27 @@ def named_voices(asked: Sequence[tuple[Judge, Prompt]]) -> tuple[Voice, ...]:
 def comparisons(judgements: Iterable[Judgement]) -> Comparisons:
     """Convert the answered judgements to comparisons; a run of several voices has them as judges."""
     answered = [judgement for judgement in judgements if not judgement.failed]
-    questions = [judgement.question for judgement in answered]
-    if any(judgement.lineup for judgement in answered):
-        ends = [question.first for question in questions], [question.second for question in questions]
-        said = lineup_columns(*ends, [one.p for one in answered], [one.lineup for one in answered])
-        context, voice = ([getattr(one, name) for one in questions] for name in ("context", "voice"))
-        said |= {"weight": [one.weight for one in answered], "context": context, "judge": voice}
+    names = ("first", "second", "context", "voice")
+    first, second, context, voice = ([getattr(one.question, name) for one in answered] for name in names)
+    p, weight = ([getattr(one, name) for one in answered] for name in ("p", "weight"))
+    if any(one.lineup for one in answered):
+        said = lineup_columns(first, second, p, [one.lineup for one in answered])
+        said |= {"weight": weight, "context": context, "judge": voice}
         kept = {name: column for name, column in said.items() if any(value is not None for value in column)}
         return Comparisons(**fields_from_table(Table(kept)))
-    return Comparisons.from_columns(
-        [question.first for question in questions],
-        [question.second for question in questions],
-        np.array([judgement.p for judgement in answered]),
-        np.array([judgement.weight for judgement in answered]) if any(one.weight != 1 for one in answered) else None,
-        None
-        if all(question.context is None for question in questions)
-        else [question.context for question in questions],
-        None if all(question.voice is None for question in questions) else [question.voice for question in questions],
-    )
+    weights = np.array(weight) if any(each != 1 for each in weight) else None
+    labels = (None if all(label is None for label in column) else column for column in (context, voice))
+    return Comparisons.from_columns(first, second, np.array(p), weights, *labels)
 
 
 def with_texts(items: Items, asked: Question) -> Question:
     """A question of a run folder with its texts."""
     return replace(items.question(asked.context, asked.first, asked.second), voice=asked.voice)
+
+
+def with_voice(answer: Judgement, voice: str | None = None) -> Judgement:
+    """An answer as that of another voice; None where there is only one."""
+    return replace(answer, question=replace(answer.question, voice=voice))
 
 
 def stored_voices(identity: Mapping[str, Any], alone: str | None = None) -> dict[str | None, dict[str, Any]]:
@@ -136,9 +134,7 @@ def by_ranking(answers: Sequence[Judgement]) -> list[list[Judgement]]:
     calls = [answer.each for answer in answers if isinstance(answer, Several)]
     if len(calls) < len(answers) or not calls:
         return [list(answers)]
-    return [
-        [replace(one, question=replace(one.question, voice=None)) for one in own] for own in zip(*calls, strict=True)
-    ]
+    return [list(map(with_voice, own)) for own in zip(*calls, strict=True)]
 
 
 def count_cached(judgements: Iterable[Judgement]) -> int:

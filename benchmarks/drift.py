@@ -120,7 +120,7 @@ def rounding(noise: float, draws: int) -> float:
     for _ in range(draws):
         value = rng.normal(size=20)
         old, new = (value + noise * rng.normal(size=20) for _ in range(2))
-        alarms += Drift(old, np.column_stack([new, new])).is_changed
+        alarms += Drift(old, np.column_stack([new, new]), np.zeros(len(old))).is_changed
     return alarms / draws
 
 

@@ -140,7 +140,8 @@ def by_hand(transformer: Any, tokenizer: Any, asked: list[Question]) -> Timed:
     import torch
 
     chat = Chat(tokenizer, 4096)
-    first, second = (tokens for _, tokens in chat.spellings(PROMPT).tokens)  # A and B are one token each
+    ends = chat.spellings(PROMPT).ends  # A and B are one token each
+    first, second = ([path[0] for path, label in ends.items() if label == number] for number in (0, 1))
     answers = {}
     for warm in (True, False):
         begin = time.perf_counter()

@@ -3,7 +3,9 @@
     python -m benchmarks.grades                          # docs/measurements/grades.md
     python -m benchmarks.grades --draws 20               # a first look
     python -m benchmarks.grades --part link --draws 100  # two halves linked by common texts
-    python -m benchmarks.grades --part boundary          # grades by boundary texts
+    python -m benchmarks.grades --part cross --draws 50  # two halves linked by pairs that comparo chooses
+    python -m benchmarks.grades --part boundary --draws 100  # grades by boundary texts
+    python -m benchmarks.grades --part bend --draws 60   # anchors on a scale with a bend
     python -m benchmarks.grades --part misfit            # careless judges among honest ones
 
 Texts have the easiness that teachers gave to excerpts (CLEAR), on a scale of 50 ± 10. Decisions about random pairs are
@@ -19,16 +21,24 @@ from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
+from scipy.interpolate import PchipInterpolator
+from scipy.optimize import isotonic_regression
+from scipy.special import stdtrit
 
 from comparo.analysis.misfit import misfit
 from comparo.data.comparisons import Comparisons
+from comparo.judges.simulated import Simulated
 from comparo.methods import quiet_fit
+from comparo.ranking import scale
 from comparo.ranking.ranking import Ranking
+from comparo.ranking.ranks import components
 from comparo.ranking.scale import Scaled
 from comparo.ranking.votes import rank_votes
 from comparo.run.linking import link
+from comparo.run.rank import rank
 from comparo.types import Array
 
 CLEAR = Path(__file__).parents[2] / "shared" / "data" / "clear.jsonl.gz"
@@ -44,6 +54,7 @@ CUTS = np.array([60.0, 50.0, 40.0])
 GRADES, SHARES = "A>=60, B>=50, C>=40, D", "A:15%, B:35%, C:35%, D"
 LAST = np.array([0.15, 0.5, 0.85])  # where the shares end
 LINKS = (("poe-bt", False, 20), ("poe-bt", False, 60), ("poe-bt", True, 20), ("mixed", False, 20), ("mixed", True, 20))
+CROSSED = (("hard", True, 10), ("soft", False, 10), ("soft", True, 10), ("hard", False, 10), ("hard", False, 30))
 WRONG = 30.0  # what is added to the score of one anchor: three standard deviations of the texts
 
 
@@ -183,13 +194,13 @@ def linked(draws: int) -> None:
                 moved = score.copy()
                 moved[both[0]] += 20
                 other = decided(second, moved, votes, rng)
-                found, drifted = (
+                ranking, shifted = (
                     link(*map(Comparisons.from_rows, (rows, old, old + rows)), fit, has_groups=method == "mixed")
                     for rows in (new, other)
                 )
-                ranking = found.ranking
                 truth = SHARP * (score - score[:50].mean())[ranking.items] / 10
                 held, is_new = (ranking.low <= truth) & (truth <= ranking.high), ranking.items >= 50
+                found, drifted = ranking.grown.link, shifted.grown.link
                 place = drifted.common["item"].tolist().index(both[0])
                 width = np.median((ranking.high - ranking.low)[is_new])
                 alarms = found.common["drifted"].any(), drifted.common["drifted"][place]
@@ -200,21 +211,118 @@ def linked(draws: int) -> None:
             print(f"| {method} | {kind} | {votes} | {common} | {shown} |", flush=True)
 
 
+def crossed(draws: int) -> None:
+    """Two halves of 50 texts each by a simulated judge: the second is linked to the first by pairs of both."""
+    with gzip.open(CLEAR, "rt") as file:
+        texts = [json.loads(line)["text"] for line in file]
+    all_scores = easiness()
+    print(
+        "| answers | second half | calls per text | pairs of both | new covered | old covered | width | false alarms |"
+    )
+    print("| --- " * 8 + "|")
+    for answers, is_better, calls in CROSSED:
+        rng, rows = np.random.default_rng([calls, is_better]), []
+        for seed in range(draws):
+            chosen = rng.choice(len(texts), 100, replace=False)
+            if is_better:
+                chosen = chosen[np.argsort(all_scores[chosen] + 10 * rng.normal(size=100))]
+            score = SHARP * all_scores[chosen] / 10
+            noise = 0.0 if answers == "hard" else 1.0
+            judge = Simulated(answers, dict(enumerate(score.tolist())), noise=noise, seed=seed)
+            items = [{"id": k, "text": texts[place]} for k, place in enumerate(chosen)]
+            how = {"judge": judge, "budget": f"{calls}n", "seed": seed}
+            with TemporaryDirectory() as folder:
+                rank(items[:50], "easier", out=f"{folder}/first", **how)
+                ranking = rank(items[50:], "easier", link=f"{folder}/first", **how)
+            truth, is_new = (score - score[:50].mean())[ranking.items.astype(int)], ranking.grown.new
+            held = (ranking.low <= truth) & (truth <= ranking.high)
+            data = ranking.comparisons
+            across = np.sum((data.items[data.first] < 50) != (data.items[data.second] < 50)) / 2
+            width = np.median((ranking.high - ranking.low)[is_new])
+            alarms = ranking.grown.link.common["drifted"].any()
+            rows.append((across, held[is_new].mean(), held[~is_new].mean(), width, alarms))
+        across, new, old, width, alarms = np.mean(rows, axis=0)
+        cells = f"{calls} | {across:.0f} | {new:.1%} | {old:.1%} | {width:.2f} | {alarms:.0%}"
+        print(f"| {answers} | {'better' if is_better else 'alike'} | {cells} |", flush=True)
+
+
 def bounded(draws: int) -> None:
-    """Probabilities of grades by three boundary texts, drawn from the best, the middle and the last 30 of 100."""
-    rng, score, found = np.random.default_rng(2), easiness(), []
+    """Probabilities of grades by three boundary texts: any three of 100, or from the best, middle and last 30."""
+    rng, score, found = np.random.default_rng(2), easiness(), defaultdict(list)
+    for number, votes in product(range(draws), (20, 60)):
+        ranking, truth = draw(score, 100, votes, "mixed", rng)
+        for _ in range(10):
+            anywhere = np.sort(rng.choice(100, 3, replace=False))
+            for name, chosen in (("any", anywhere), ("by place", rng.integers([5, 35, 65], [35, 65, 95]))):
+                limits = np.argsort(-truth)[chosen]
+                cuts = ", ".join(f"{g}>='{ranking.items[node]}'" for g, node in zip("ABC", limits, strict=True))
+                try:
+                    scaled = ranking.on_scale(grades=f"{cuts}, D")
+                except ValueError:  # the ranking contradicts their order
+                    continue
+                other = np.isin(np.arange(100), limits, invert=True)
+                place = np.sum(truth[:, None] < truth[limits], axis=1)
+                found[name].append((number, scaled.probability[other], one_hot(place)[other]))
+    for name, parts in found.items():
+        probability, happened = (np.concatenate([part[side].ravel() for part in parts]) for side in (1, 2))
+        of = np.concatenate([np.full(part[1].size, part[0]) for part in parts])
+        print(f"\n{name}\n\n| probability | mean | share | error |\n| --- | --- | --- | --- |")
+        place, errors = np.minimum((10 * probability).astype(int), 9), []
+        for k, (count, mean, share) in enumerate(bins(probability, happened)):
+            inside = place == k  # the error of the share, where texts of one ranking err together
+            by_draw = np.bincount(of[inside], (happened - probability)[inside] - (share - mean))
+            errors.append(np.sqrt(np.sum(by_draw**2)) / count)
+            print(f"| {k / 10:.1f} to {k / 10 + 0.1:.1f} | {mean:.3f} | {share:.3f} | {errors[-1]:.3f} |")
+        chance = np.max(np.abs(rng.normal(size=(2000, 10)) * errors), axis=1)
+        print(f"largest gap of probabilities that hold: {np.mean(chance):.3f}, at most {np.quantile(chance, 0.95):.3f}")
+
+
+def bent(draws: int) -> None:
+    """Known scores with a bend: by the map of 20 and 30 anchors, by a line, and by monotone curves of group means."""
+    rng, score = np.random.default_rng(3), easiness()
+    low, middle, high = np.quantile(score, (0.25, 0.5, 0.75))
+    shapes = {
+        "line": lambda t: t,
+        "steeper above": lambda t: 50 + np.where(t < middle, 0.3, 1.5) * (t - middle),
+        "flatter above": lambda t: 50 + np.where(t < middle, 1.5, 0.3) * (t - middle),
+        "steep below a quarter": lambda t: 50 + np.where(t < low, 2.0, 0.6) * (t - low),
+        "ceiling at three quarters": lambda t: 50 + np.where(t < high, 1.2, 0.05) * (t - high),
+        "exponential": lambda t: 40 + 10 * np.exp((t - 50) / 12),
+    }
+    print("| votes per text | anchors | scale | line | | broken line | | monotone curve | |\n" + "| --- " * 9 + "|")
     for votes in (20, 60):
-        for _ in range(draws):
-            ranking, truth = draw(score, 100, votes, "mixed", rng)
-            limits = np.argsort(-truth)[rng.integers([5, 35, 65], [35, 65, 95])]
-            names = ", ".join(f"{name}>='{ranking.items[node]}'" for name, node in zip("ABC", limits, strict=True))
-            scaled, other = ranking.on_scale(grades=f"{names}, D"), np.isin(np.arange(100), limits, invert=True)
-            place = np.sum(truth[:, None] < truth[limits], axis=1)
-            found.append((scaled.probability[other], one_hot(place)[other]))
-    probability, happened = (np.concatenate([pair[side].ravel() for pair in found]) for side in (0, 1))
-    print("| probability | mean | share |\n| --- | --- | --- |")
-    for k, (_, mean, share) in enumerate(bins(probability, happened)):
-        print(f"| {k / 10:.1f} to {k / 10 + 0.1:.1f} | {mean:.3f} | {share:.3f} |")
+        rankings = [draw(score, 100, votes, "poe-bt", rng) for _ in range(draws)]
+        for anchors, (name, shape) in product((20, 30), shapes.items()):
+            rows = []
+            for ranking, truth in rankings:
+                chosen, y = rng.choice(100, anchors, replace=False), shape(truth)
+                block = next(components(ranking.covariance))[1]
+                given = ranking.scores, ranking.std**2, block[:, chosen], chosen, y[chosen]
+                maps = [scale._regression(*given, np.nan)[0], scale.scale_map(*given)]
+                guesses = [(one.score, one.std * stdtrit(one.degrees, 0.975)) for one in maps]
+                guesses.append(monotone_curve(ranking.scores, chosen, y[chosen]))
+                other = np.isin(np.arange(100), chosen, invert=True)
+                misses = [(np.abs(guess - y)[other], reach[other]) for guess, reach in guesses]
+                rows.append([(np.mean(miss <= reach), np.sqrt(np.mean(miss**2))) for miss, reach in misses])
+            cells = " | ".join(f"{held:.1%} | {error:.2f}" for held, error in np.mean(rows, axis=0))
+            print(f"| {votes} | {anchors} | {name} | {cells} |", flush=True)
+
+
+def monotone_curve(scores: Array, anchors: Array, known: Array) -> tuple[Array, Array]:
+    """PCHIP through the isotonic means of five groups of anchors, and the reach of 95% by leaving each anchor out."""
+
+    def curve(x: Array, y: Array, at: Array) -> Array:
+        parts = np.array_split(np.argsort(x), 5)
+        knots, sizes = np.array([x[part].mean() for part in parts]), [len(part) for part in parts]
+        means = isotonic_regression([y[part].mean() for part in parts], weights=sizes).x
+        ends = np.diff(means)[[0, -1]] / np.diff(knots)[[0, -1]]
+        beyond = ends[0] * np.minimum(at - knots[0], 0) + ends[1] * np.maximum(at - knots[-1], 0)
+        return np.asarray(PchipInterpolator(knots, means)(np.clip(at, knots[0], knots[-1])) + beyond)
+
+    x, rows = scores[anchors], np.arange(len(anchors))
+    left_out = [known[row] - curve(x[rows != row], known[rows != row], x[[row]])[0] for row in rows]
+    reach = np.sqrt(np.mean(np.square(left_out))) * stdtrit(len(anchors) - 5, 0.975)
+    return curve(x, known, scores), np.full(len(scores), reach)
 
 
 def careless(draws: int) -> None:
@@ -244,9 +352,23 @@ def careless(draws: int) -> None:
         shown = " | ".join(f"{value:.1%}" for value in others)
         cells = f"{votes} | {count} | {'–' if np.isnan(power) else f'{power:.0%}'} | {shown}"
         print(f"| {name} | {cells} |", flush=True)
+    best_test(draws)
 
 
-PARTS = {"anchors": main, "link": linked, "boundary": bounded, "misfit": careless}
+def best_test(draws: int) -> None:
+    """How many careless judges the likelihood ratio finds that knows the true scores, at false alarms of 0.5%."""
+    rng, score = np.random.default_rng(4), easiness()
+    for votes in (20, 40):
+        apart = SHARP * (rng.choice(score, (200 * draws, votes)) - rng.choice(score, (200 * draws, votes))) / 10
+        chance = 1 / (1 + np.exp(-apart))
+        ratios = []
+        for expected in (chance, 0.5):
+            won = rng.random(chance.shape) < expected
+            ratios.append(-np.sum(np.log(np.where(won, chance, 1 - chance)), axis=1))
+        print(f"by the true scores, with {votes} votes: {np.mean(ratios[1] > np.quantile(ratios[0], 0.995)):.0%}")
+
+
+PARTS = {"anchors": main, "link": linked, "cross": crossed, "bend": bent, "boundary": bounded, "misfit": careless}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)

@@ -78,7 +78,7 @@ def spreads() -> None:
                 rows += [(row["first"], row["second"], p) for p in own]
     every = []
     for name, votes in sets.items():
-        found = np.log([float(fit(rows, "mixed").product.prior) for rows in votes.values()])
+        found = np.log([fit(rows, "mixed").effects.scores ** 0.5 for rows in votes.values()])
         every.extend(found.tolist())
         print(f"{name}: {len(found)} sets, geometric mean {np.exp(np.mean(found)):.2f}, sd of log {np.std(found):.2f}")
     print(f"all {len(every)}: geometric mean {np.exp(np.mean(every)):.2f}, sd of log {np.std(every):.2f}")

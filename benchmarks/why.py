@@ -22,7 +22,7 @@ from comparo.data.reasons import computed_reasons
 from comparo.ranking.why import Why
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
-SETS = {"summeval": "summeval.jsonl", "convarg": "convarg/items.jsonl.gz"}
+SETS = {"summeval": "summeval.jsonl", "convarg": "convarg/items.jsonl.gz", "clear": "clear.jsonl.gz"}
 PLANTED = {"length": 0.6, "polite": 0.4}
 REST, NOISE, POSITION = 0.6, 0.7, 0.3
 SCENES = (  # texts, contexts, calls per context, answers
@@ -32,11 +32,13 @@ SCENES = (  # texts, contexts, calls per context, answers
     ("convarg", 6, 100, "asked"),
     ("convarg", 6, 100, "decisions"),
     ("convarg", 1, 100, "soft"),
+    ("clear", 1, 2000, "soft"),
+    ("clear", 1, 2000, "decisions"),
 )
 RUNS, SPLITS = 60, 20
 
 
-def planted(runs: int) -> None:
+def planted(runs: int, first: int) -> None:
     print(
         "\n| texts | answers | reasons | effects covered, % | planted covered, % | false discoveries, % "
         "| planted found, % | unexplained covered, % |"
@@ -45,7 +47,7 @@ def planted(runs: int) -> None:
     for name, contexts, calls, answers in SCENES:
         items = Items.of(str(DATA / SETS[name]))
         columns = {reason.name: column for reason, column in computed_reasons(items).items()}
-        rows = [judged(items, columns, contexts, calls, answers, seed) for seed in range(runs)]
+        rows = [judged(items, columns, contexts, calls, answers, seed) for seed in range(first, first + runs)]
         covered = np.concatenate([row[0] for row in rows])
         is_planted = np.concatenate([row[1] for row in rows])
         false, found, left, texts, reasons = (np.mean([row[k] for row in rows]) for k in range(2, 7))
@@ -75,19 +77,23 @@ def judged(
     data = said(truth, pairs, noise, answers == "decisions", rng)
     known = {name: dict(enumerate(column.tolist())) for name, column in values.items() if np.ptp(column)}
     effects = dict.fromkeys(known, 0.0) | {name: size for name, size in PLANTED.items() if name in known}
+    left = REST**2
     if answers == "asked" and "polite" in known:
         by = fit(said(values["polite"], pairs, NOISE, False, rng), "mixed")
         score = np.zeros(len(rows))
         score[by.items] = by.scores
         known["polite"] = dict(enumerate(score.tolist()))
         # Of posterior means x̂, E[x | x̂] = x̂: a standard deviation of them is worth less than one of x.
-        effects["polite"] *= float(np.sqrt(np.mean(standard(score, context, False) ** 2)))
+        # What the answers leave open of x is part of the rest.
+        seen = float(np.mean(standard(score, context, False) ** 2))
+        left += PLANTED["polite"] ** 2 * max(1 - seen, 0.0)
+        effects["polite"] *= float(np.sqrt(seen))
     why = fit(data, "mixed").why(reasons=known)
     true = np.array([effects[one.name] for one in why.reasons])
     low, high = (np.array([getattr(one.beyond, end) for one in why.reasons]) for end in ("low", "high"))
     is_found = np.array([one.verdict == "matters" for one in why.reasons])
     is_false = is_found & (true == 0)
-    share = REST**2 / (REST**2 + float(np.mean(taste**2)))
+    share = left / (REST**2 + float(np.mean(taste**2)))
     covers = why.unexplained_low <= share <= why.unexplained_high
     covered = (low <= true) & (true <= high)
     false = is_false.sum() / max(is_found.sum(), 1)
@@ -193,12 +199,13 @@ def predicted(why: Why, items: Items, votes: dict[str, np.ndarray], rows: np.nda
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--seed", type=int, default=0, help="of the first run")
     parser.add_argument("--splits", type=int, default=SPLITS)
     parser.add_argument("--part", choices=("planted", "people"))
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     if given.part != "people":
-        planted(given.runs)
+        planted(given.runs, given.seed)
     if given.part != "planted":
         people(given.splits)
 

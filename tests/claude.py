@@ -1,4 +1,4 @@
-"""A server that answers as Anthropic's public API reference says: messages, the list of models, and refusals."""
+"""A server that answers as Anthropic's public API reference says: messages and refusals."""
 
 from __future__ import annotations
 
@@ -8,29 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from servers import Reply, Request, in_turn
-
-MODEL = {
-    "type": "model",
-    "id": "claude-haiku-5-5",
-    "display_name": "Claude Haiku 5.5",
-    "created_at": "2026-09-01T00:00:00Z",
-    "lifecycle": "active",
-    "max_input_tokens": 200_000,
-    "max_tokens": 64_000,
-    "capabilities": {
-        "effort": {"supported": True, "max": {"supported": False}}
-        | {level: {"supported": True} for level in ("low", "medium", "high", "xhigh")},
-        "structured_outputs": {"supported": True},
-        "thinking": {
-            "supported": True,
-            "types": {
-                "adaptive": {"supported": True},
-                "disabled": {"supported": True},
-                "enabled": {"supported": False},
-            },
-        },
-    },
-}
 
 
 def message(text: str | None, stop: str = "end_turn", thought: str = "", **more: Any) -> Reply:
@@ -54,9 +31,9 @@ def refused(status: int, kind: str, text: str, **more: Any) -> Reply:
     return Reply(body, status=status, **more)
 
 
-def claude(*script: Reply | Callable[[Request], Reply], about: Reply | None = None) -> Callable[[Request], Reply]:
-    """The replies to messages in turn, the last one ever after; what the list of models says is `about`."""
-    return in_turn(script, about or Reply(MODEL))
+def claude(*script: Reply | Callable[[Request], Reply]) -> Callable[[Request], Reply]:
+    """The replies to messages in turn, the last one ever after."""
+    return in_turn(script)
 
 
 def prefers_larger(request: Request) -> Reply:

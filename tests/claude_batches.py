@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from batch_server import BatchServer, Behaviour, jsonl
-from claude import MODEL, prefers_larger, refused
+from claude import prefers_larger, refused
 from servers import Reply, Request
 
 COUNTS = ("processing", "succeeded", "errored", "canceled", "expired")
@@ -26,8 +26,6 @@ class ClaudeBatchServer(BatchServer):
             reply = refused(401, "authentication_error", "invalid x-api-key")
             return reply.status, reply.body
         self.versions.add(handler.headers.get("anthropic-version"))
-        if route.startswith("/models/"):
-            return 200, MODEL
         if route == "/messages":
             return self.answer_at_once(route, json.loads(body))
         steps = route.removeprefix("/messages/").split("/")

@@ -1,4 +1,4 @@
-"""A server that answers as the public reference of the Gemini API says: replies, the list of models, and refusals."""
+"""A server that answers as the public reference of the Gemini API says: replies and refusals."""
 
 from __future__ import annotations
 
@@ -9,15 +9,6 @@ from typing import Any
 
 from servers import Reply, Request, in_turn
 
-MODEL = {
-    "name": "models/gemini-3.8-flash",
-    "version": "3.8",
-    "displayName": "Gemini 3.8 Flash",
-    "inputTokenLimit": 1_048_576,
-    "outputTokenLimit": 65_536,
-    "supportedGenerationMethods": ["generateContent", "countTokens"],
-    "thinking": True,
-}
 USAGE = {"promptTokenCount": 100, "candidatesTokenCount": 8, "totalTokenCount": 108}
 
 
@@ -62,9 +53,9 @@ def refused(status: int, kind: str, text: str, *details: dict[str, Any], **more:
     return Reply({"error": {"code": status, "message": text, "status": kind, "details": [*details]}}, status, **more)
 
 
-def gemini(*script: Reply | Callable[[Request], Reply], about: Reply | None = None) -> Callable[[Request], Reply]:
-    """The replies to questions in turn, the last one ever after; what the list of models says is `about`."""
-    return in_turn(script, about or Reply(MODEL))
+def gemini(*script: Reply | Callable[[Request], Reply]) -> Callable[[Request], Reply]:
+    """The replies to questions in turn, the last one ever after."""
+    return in_turn(script)
 
 
 def prefers_larger(request: Request) -> Reply:

@@ -21,6 +21,12 @@ def weights(comparisons: Comparisons) -> np.ndarray:
     return np.ones(len(comparisons)) if comparisons.weight is None else comparisons.weight
 
 
+def design_log_det(comparisons: Comparisons) -> float:
+    """log det(W̃ᵀW̃): W with one further row, the paper's expert on the first item."""
+    anchored = np.vstack([np.eye(len(comparisons.items))[0], incidence(comparisons)])
+    return float(np.linalg.slogdet(anchored.T @ anchored).logabsdet)
+
+
 def best_scores(comparisons, expert, prior_std=None, bias=False):
     """Scores (centred) and γ that maximise the product, by a quasi-Newton method on dense matrices."""
     design, weight = incidence(comparisons), weights(comparisons)

@@ -178,13 +178,11 @@ def tokens(*positions: dict[str, float], **more: Any) -> Reply:
     return Reply(choices({"message": said, "logprobs": {"content": content}}), **more)
 
 
-def in_turn(script: Sequence[Reply | Callable[[Request], Reply]], about: Reply) -> Callable[[Request], Reply]:
-    """The replies to questions in turn, the last one ever after; a request for the list of models gets `about`."""
+def in_turn(script: Sequence[Reply | Callable[[Request], Reply]]) -> Callable[[Request], Reply]:
+    """The replies to questions in turn, the last one ever after."""
     asked: list[Request] = []
 
     def reply(request: Request) -> Reply:
-        if request.method == "GET":
-            return about
         asked.append(request)
         step = script[min(len(asked), len(script)) - 1]
         return step if isinstance(step, Reply) else step(request)

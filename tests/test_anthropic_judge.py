@@ -2,7 +2,7 @@
 
 import pytest
 
-from claude import MODEL, claude, message, refused, verdict
+from claude import claude, message, refused, verdict
 from comparo.data.criteria_prompt import criteria_prompt
 from comparo.data.prompts import Question, criterion_prompt
 from comparo.errors import JudgeError
@@ -235,17 +235,16 @@ def test_a_server_without_structured_output_is_asked_in_words():
 # Before the first question
 
 
-def test_a_probe_reads_the_list_of_models_and_asks_one_small_question():
+def test_a_probe_asks_one_small_question():
     with Api(claude(verdict("Number A"))) as api:
         asked = judge(api, effort="low", votes=3, price=(1.0, 5.0))
         asked.ready()
         assert api.requests == []
         probe = asked.probe()
     paths = [(request.method, request.path) for request in api.requests]
-    assert paths == [("GET", "/v1/models/claude-haiku-5-5"), ("POST", "/v1/messages")]
+    assert paths == [("POST", "/v1/messages")]
     assert (probe.calls, probe.tokens, probe.cost) == (1, 108, pytest.approx(140e-6))
-    assert "levels of effort: low, medium, high, xhigh" in probe.sentence
-    assert "answers: verdicts as structured output" in probe.sentence
+    assert probe.sentence == "anthropic/claude-haiku-5-5: verdicts as structured output, effort low"
     fresh = judge(api, votes=3)
     assert fresh.writes(PROMPT) == Writing(3 * 16_000, probed=False)  # the limit, since it may reason
     assert judge(api, votes=3, effort="none").writes(PROMPT) == Writing(3 * 64, probed=False)
@@ -255,45 +254,32 @@ def test_a_probe_reads_the_list_of_models_and_asks_one_small_question():
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("text", "options", "said"),
     [
-        ({"effort": "max"}, "effort=max.* effort=low, medium, high or xhigh"),
-        ({"thinking": 2000}, "drop thinking .*effort=low, medium, high or xhigh"),
-        ({"max_tokens": 100_000}, "64000 .*not 100000.* max_tokens"),
+        (
+            "effort: max is not supported by this model",
+            {"effort": "max"},
+            "does not take this effort .*use another one",
+        ),
+        ("thinking.type: disabled is not supported", {"effort": "none"}, "does not take this effort .*use another one"),
+        ("thinking.budget_tokens is not supported", {"thinking": 2000}, "use effort=low, medium or high instead"),
+        ("max_tokens: 100000 > 64000", {"max_tokens": 100_000}, "100000 > 64000.*set another max_tokens"),
     ],
 )
-def test_a_probe_refuses_settings_that_the_model_lacks(options, said):
-    with Api(claude(verdict("Summary A"))) as api, pytest.raises(JudgeError, match=said):
+def test_a_probe_refuses_settings_that_the_model_lacks(text, options, said):
+    no = refused(400, "invalid_request_error", text)
+    with Api(claude(no)) as api, pytest.raises(JudgeError, match=said):
         judge(api, **options).probe()
 
 
-def able(**types):
-    abilities = MODEL["capabilities"] | {"effort": {"supported": False}}
-    abilities["thinking"] = {"supported": True, "types": {name: {"supported": yes} for name, yes in types.items()}}
-    return Reply(MODEL | {"capabilities": abilities})
-
-
-@pytest.mark.parametrize(
-    ("about", "options", "said"),
-    [
-        (able(adaptive=False, disabled=True, enabled=True), {"effort": "low"}, "use thinking=TOKENS, effort=none"),
-        (able(adaptive=True, disabled=False, enabled=False), {"effort": "none"}, "always reasons; drop effort"),
-        (Reply(MODEL | {"lifecycle": "retired"}), {}, "is retired"),
-    ],
-)
-def test_a_probe_refuses_what_the_list_says(about, options, said):
-    with Api(claude(verdict("Summary A"), about=about)) as api, pytest.raises(JudgeError, match=said):
-        judge(api, **options).probe()
-
-
-def test_a_model_without_structured_output_is_asked_in_words_from_the_start():
-    about = Reply(MODEL | {"capabilities": {"structured_outputs": {"supported": False}}})
-    with Api(claude(message("Summary A"), about=about)) as api:
+def test_a_probe_finds_that_verdicts_are_to_be_asked_for_in_words():
+    no = refused(400, "invalid_request_error", "output_config.format: Extra inputs are not permitted")
+    with Api(claude(no, message("Number A"), message("Summary A"))) as api:
         asked = judge(api)
-        asked.probe()
+        assert "verdicts as text" in asked.probe().sentence
         [judgement] = asked.judge(iter(pairs(1)), PROMPT)
     assert judgement.p == 0.75
-    assert "output_config" not in api.requests[-1].body
+    assert ["output_config" in request.body for request in api.requests] == [True, False, False]
 
 
 # Options

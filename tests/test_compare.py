@@ -13,7 +13,7 @@ from comparo import ComparisonsError, Items, compare, write_report
 from comparo.analysis.sequential import CAUTION, FIRST, MOST, STEPS, Bets, Bettors
 from comparo.data.pairing import pair_files, pair_groups
 from comparo.errors import StoreError
-from comparo.judges.function import FunctionJudge
+from comparo.judges.loading import FunctionJudge
 from comparo.run.compare_result import margins, wins
 from comparo.run.store import read_judgements
 from servers import Api, tokens

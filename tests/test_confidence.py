@@ -9,7 +9,7 @@ from scipy.stats import rankdata
 
 from comparo import Comparisons, fit
 from comparo.analysis.confidence import expected_spearman, top_probability
-from comparo.analysis.evidence import log_evidence
+from comparo.analysis.sequential import log_evidence
 from comparo.model.likelihoods import Gaussian, StudentT
 from comparo.model.tuning import LIMITS, Limits
 from comparo.rounding import mean_ranks

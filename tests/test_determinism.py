@@ -136,7 +136,7 @@ def test_the_questions_about_new_items(orders, hard):
             return float(p > 0.5) if hard else p
 
         items = list(range(36))
-        placing = Placing(items, Selector(items, orders=orders, seed=1), None, np.random.default_rng(seed))
+        placing = Placing(items, np.random.default_rng(seed), orders=orders, seed=1)
         placing.observe([(x, y, say(x, y)) for x in range(24) for y in range(24) if (x - y) % 24 in (1, 3, 8)])
         return asked(placing, say, 14, 12)
 

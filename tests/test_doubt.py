@@ -15,9 +15,8 @@ from comparo.model.inference.choices import style_inflation
 from comparo.model.inference.random_effects import solve
 from comparo.model.inference.reml import Variances
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
-from comparo.model.linalg.determinant import log_det
 from comparo.model.linalg.graph import Graph, Pattern
-from comparo.model.linalg.spectrum import Spectrum, System
+from comparo.model.linalg.spectrum import Spectrum, System, log_det
 from comparo.model.posterior import Posterior, difference_variances
 from comparo.model.tuning import Limits
 

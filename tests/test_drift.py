@@ -164,7 +164,7 @@ def test_figures_are_those_that_were_planted() -> None:
 
 def test_a_change_of_decisions_is_a_share_of_them() -> None:
     old, new = np.repeat([4.6, -4.6], 100), np.repeat([4.6, 4.6, -4.6], [100, 30, 70])
-    found = Drift(old, new[:, None], leaning=1.0)
+    found = Drift(old, new[:, None], np.zeros(len(old)), leaning=1.0)
     assert found.bias[0] == pytest.approx(0.15)
     assert found.is_changed
     assert any("+15 percentage points" in part for part in found.changes)

@@ -8,7 +8,7 @@ from scipy.integrate import quad
 from scipy.special import expit, logit
 
 from comparo import Comparisons
-from comparo.analysis.evidence import COARSE, ROUNDED, SURE, either, log_evidence, log_pair_evidence
+from comparo.analysis.sequential import COARSE, ROUNDED, SURE, either, log_evidence, log_pair_evidence
 from split import one_short
 
 SHAPES = {"a pair in each of 20 contexts": (20, 1), "20 pairs in one context": (1, 20), "a few of each": (6, 5)}

@@ -10,7 +10,7 @@ from comparo.errors import JudgeError
 from comparo.judges import load_judge
 from comparo.judges.gemini import load
 from comparo.judges.protocol import Writing
-from gemini import MODEL, gemini, likeliest, refused, replies, verdicts
+from gemini import gemini, likeliest, refused, replies, verdicts
 from servers import Api, Reply, error_of, pairs, stopped_by
 
 KEY = "AIza-test-0123456789abcdefghijklmnop"
@@ -263,13 +263,13 @@ def test_an_option_that_the_model_does_not_take_is_named(text, options, said):
 # Before the first question
 
 
-def test_a_probe_reads_the_list_of_models_and_asks_one_small_question():
+def test_a_probe_asks_one_small_question():
     with Api(gemini(likeliest({"A": 0.9, "B": 0.1}))) as api:
         probe = judge(api).probe()
     path = "/v1beta/models/gemini-3.8-flash"
     paths = [(request.method, request.path) for request in api.requests]
-    assert paths == [("GET", path), ("POST", f"{path}:generateContent")]
-    assert "can reason: yes, answers: log-probabilities" in probe.sentence
+    assert paths == [("POST", f"{path}:generateContent")]
+    assert "log-probabilities of 20 tokens" in probe.sentence
     assert probe.found["gives_logprobs"] is True
     reasoning = judge(api, votes=2, effort="low")
     assert reasoning.writes(PROMPT) is None  # without a limit, nobody knows
@@ -279,15 +279,15 @@ def test_a_probe_reads_the_list_of_models_and_asks_one_small_question():
 
 
 @pytest.mark.parametrize(
-    ("about", "options", "said"),
+    ("status", "text", "options", "said"),
     [
-        (Reply(MODEL), {"max_tokens": 100_000}, "65536 .*not 100000.* max_tokens"),
-        (Reply(MODEL | {"thinking": False}), {"effort": "low"}, "does not reason; drop effort"),
-        (Reply(MODEL | {"supportedGenerationMethods": ["embedContent"]}), {}, "does not write texts"),
+        (400, "max_output_tokens must be at most 65536", {"max_tokens": 100_000}, "65536.*set another max_tokens"),
+        (400, "Thinking is not supported by this model.", {"effort": "low", "votes": 1}, "this effort.* or neither"),
+        (404, "models/m is not supported for generateContent", {}, "has no model"),
     ],
 )
-def test_a_probe_refuses_what_the_list_says(about, options, said):
-    with Api(gemini(SURE, about=about)) as api, pytest.raises(JudgeError, match=said):
+def test_a_probe_refuses_what_the_model_lacks(status, text, options, said):
+    with Api(gemini(refused(status, INVALID, text))) as api, pytest.raises(JudgeError, match=said):
         judge(api, **options).probe()
 
 

@@ -336,7 +336,7 @@ def test_merged_items_keep_the_stored_order_and_contexts():
 def test_placing_asks_no_call_twice_and_ends_with_all(orders):
     rng = np.random.default_rng(0)
     items = list(range(12))
-    placing = Placing(items, Selector(items, orders=orders, seed=1), None, rng)
+    placing = Placing(items, rng, orders=orders, seed=1)
     old = [(x, y, 0.5 + (x - y) / 40) for x in range(8) for y in range(8) if x < y]
     placing.observe(old + ([(y, x, 1 - p) for x, y, p in old] if orders == "both" else []))
     total = 132 if orders == "both" else 66
@@ -392,7 +392,7 @@ def test_pairs_of_soft_answers_are_as_good_as_those_of_a_naive_search_with_the_n
         return [(*row, 1 / (1 + np.exp(-d))) for row, d in zip(rows, logits, strict=True)]
 
     given = Selector(range(old), seed=0).next(10 * old)
-    placing = Placing(list(range(size)), Selector(range(size), seed=1), None, rng)
+    placing = Placing(range(size), rng, seed=1)
     placing.observe(answered(given))
     rows = list(given)
     for _ in range(10):

@@ -39,7 +39,6 @@ class Provider:
     says: Callable[[str], Reply]  # a reply with these words
     usage: str = "usage"  # where a reply counts tokens
     shows: Callable[..., Reply] | None = None  # a reply with log-probabilities
-    about: Reply = field(default_factory=lambda: Reply(b"no", status=404))
     options: dict[str, Any] = field(default_factory=dict)
     base: str = ""  # the end of the address that is not part of its base
 
@@ -51,8 +50,8 @@ class Provider:
     def variable(self) -> str:
         return f"{self.extra.upper()}_API_KEY"
 
-    def server(self, *script, about=None):
-        return Api(in_turn(script, about or self.about))
+    def server(self, *script):
+        return Api(in_turn(script))
 
     def load(self, url, **options):
         options = {"retries": 0, "timeout": 20.0} | self.options | options
@@ -96,7 +95,6 @@ PROVIDERS = {
         long="prompt is too long: 300000 tokens > 200000 maximum",
         larger=claude.prefers_larger,
         says=claude.message,
-        about=Reply(claude.MODEL),
     ),
     "gemini": Provider(
         model="gemini/gemini-3.8-flash",
@@ -109,7 +107,6 @@ PROVIDERS = {
         larger=gemini.prefers_larger,
         says=gemini.replies,
         shows=gemini.likeliest,
-        about=Reply(gemini.MODEL),
         options={"votes": 1},
         base="/v1",
     ),
@@ -230,12 +227,12 @@ def test_nothing_is_sent_to_where_a_redirect_points(provider):
     assert KEY not in str(caught.value)
 
 
-@pytest.mark.parametrize("about", [Reply(b"no", status=404), Reply(b"<html>"), Reply(b"", status=503), Reply([])])
-def test_a_server_without_a_list_of_models_is_asked_all_the_same(provider, about):
-    with provider.server(provider.sure, about=about) as api:
+def test_a_probe_is_one_small_question(provider):
+    with provider.server(provider.sure) as api:
         asked = provider.load(api.url, effort="low")
-        asked.probe()
+        assert asked.probe().calls == 1
         [judgement] = asked.judge(iter(pairs(1)), PROMPT)
+    assert [request.method for request in api.requests] == ["POST", "POST"]
     assert judgement.p == pytest.approx(0.75)
 
 
@@ -260,8 +257,6 @@ def test_the_command_ranks(provider, tmp_path, run):
         done = run(tmp_path, ["rank", items, *flags, "--budget", "40", "--out", "run"], **{provider.variable: KEY})
     assert done.returncode == 0, done.stderr
     assert done.stdout.index("t7") < done.stdout.index("t4") < done.stdout.index("t0")
-    if provider.about.status == 200:
-        assert api.requests[0].method == "GET"
     assert sum(request.method == "POST" for request in api.asked) == 40
 
 

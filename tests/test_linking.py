@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import re
+import shutil
 from functools import partial
 
 import numpy as np
@@ -11,9 +13,15 @@ import pytest
 import comparo
 from benchmarks import grades as benchmark
 from comparo.data.comparisons import Comparisons
+from comparo.errors import WrongFolderError
+from comparo.judges.simulated import Simulated
 from comparo.methods import quiet_fit
 from comparo.ranking.ranks import components
+from comparo.report.making import facts
+from comparo.report.record import read_record
+from comparo.run.folders import list_runs
 from comparo.run.linking import link
+from comparo.run.store import read_judgements
 
 SCORE = np.linspace(-15, 15, 30)[np.random.default_rng(3).permutation(30)]
 
@@ -33,7 +41,7 @@ def linked(old, new, method="poe-bt"):
 
 def test_scores_are_those_of_the_joint_fit_with_the_mean_of_the_other_run_at_zero():
     old, new = halves(6)
-    found, joint = linked(old, new).ranking, comparo.fit(old + new, "poe-bt")
+    found, joint = linked(old, new), comparo.fit(old + new, "poe-bt")
     is_old = found.items < 15
     assert np.mean(found.scores[is_old]) == pytest.approx(0.0, abs=1e-9)
     assert found.scores - joint.scores == pytest.approx(np.full(30, found.scores[0] - joint.scores[0]))
@@ -42,7 +50,7 @@ def test_scores_are_those_of_the_joint_fit_with_the_mean_of_the_other_run_at_zer
 
 @pytest.mark.parametrize("method", ["poe-bt", "mixed"])
 def test_standard_errors_are_those_of_differences_from_the_mean_of_the_other_run(method):
-    found = linked(*halves(6), method).ranking
+    found = linked(*halves(6), method)
     (_, block), *_ = components(found.covariance.around)
     away = np.eye(30) - np.where(found.items < 15, 1 / 15, 0.0)
     assert found.std**2 == pytest.approx(np.diagonal(away @ block @ away.T))
@@ -50,9 +58,16 @@ def test_standard_errors_are_those_of_differences_from_the_mean_of_the_other_run
     assert np.mean(found.std[found.items >= 15]) > np.mean(found.std[found.items < 15])
 
 
+def test_the_error_of_the_link_is_that_of_the_difference_of_the_means_of_both_runs():
+    found = linked(*halves(6))
+    (_, block), *_ = components(found.covariance.around)
+    weight = np.where(found.items < 15, -1 / 15, 1 / 15)
+    assert found.grown.link.error**2 == pytest.approx(weight @ block @ weight)
+
+
 def test_drift_is_what_leaving_a_text_out_of_the_link_shows():
     old, new = halves(6)
-    found, one, other = linked(old, new), comparo.fit(new, "poe-bt"), comparo.fit(old, "poe-bt")
+    found, one, other = linked(old, new).grown.link, comparo.fit(new, "poe-bt"), comparo.fit(old, "poe-bt")
     nodes = [[list(each.items).index(k) for k in range(6)] for each in (one, other)]
     (_, a), (_, b) = (next(components(each.covariance)) for each in (one, other))
     omega = a[np.ix_(nodes[0], nodes[0])] + b[np.ix_(nodes[1], nodes[1])]
@@ -70,7 +85,7 @@ def test_drift_is_what_leaving_a_text_out_of_the_link_shows():
 
 
 def test_a_common_text_that_moved_is_named_and_others_are_not():
-    still, moved = linked(*halves(8, 80)), linked(*halves(8, 80, moved=-25.0))
+    still, moved = (linked(*halves(8, 80, moved=by)).grown.link for by in (0.0, -25.0))
     assert not still.common["drifted"].any()
     assert not still.notes
     assert moved.common["item"][moved.common["drifted"]].tolist() == [0]
@@ -78,10 +93,10 @@ def test_a_common_text_that_moved_is_named_and_others_are_not():
 
 
 def test_few_common_texts_say_so_and_none_are_refused():
-    few = linked(*halves(2))
+    few = linked(*halves(2)).grown.link
     assert np.isnan(few.common["z"]).all()
     assert len(few.notes) == 1
-    with pytest.raises(comparo.ComparisonsError, match="--out"):
+    with pytest.raises(comparo.ComparisonsError, match="--link"):
         linked(*halves(0))
 
 
@@ -99,13 +114,13 @@ def test_the_command_links_a_run_to_another(run, tmp_path):
     document = json.loads(run(tmp_path, [*asked, "--format", "json"]).stdout)
     found = linked(*halves(6))
     assert {row["item"]: row["score"] for row in document["ranking"]} == pytest.approx(
-        {f"t{item}": score for item, score in zip(found.ranking.items, found.ranking.scores, strict=True)}
+        {f"t{item}": score for item, score in zip(found.items, found.scores, strict=True)}
     )
-    assert document["link"]["error"] == pytest.approx(found.error)
+    assert document["link"]["error"] == pytest.approx(found.grown.link.error)
     assert {row["item"] for row in document["link"]["common"]} == {f"t{k}" for k in range(6)}
     graded = [*asked, "--anchors", "anchors.csv", "--grades", "A>=65, B>=50, C", "--report", "list.csv"]
     said = run(tmp_path, graded)
-    assert "6 common texts" in said.stderr
+    assert "6 common texts" in said.stdout
     rows = list(csv.DictReader(io.StringIO((tmp_path / "list.csv").read_text())))
     assert len(rows) == 30
     assert {*rows[0]} == {"text", "grade", "probability", "near", "score", "low", "high", "rank"}
@@ -126,10 +141,147 @@ def test_texts_are_common_whether_their_ids_are_numbers_or_text_and_all_answers_
     asked = ["fit", "this.jsonl", "--link", "last.csv", "--method", "poe-bt", "--format", "json"]
     document = json.loads(run(tmp_path, asked).stdout)
     assert {row["item"] for row in document["link"]["common"]} == {str(k) for k in range(6)}
-    found = linked(old, again).ranking
+    found = linked(old, again)
     assert {row["item"]: row["score"] for row in document["ranking"]} == pytest.approx(
         {str(item): score for item, score in zip(found.items, found.scores, strict=True)}
     )
+
+
+QUALITY = {f"t{k}": float(value) for k, value in enumerate(np.random.default_rng(5).normal(size=20))}
+TEXTS = {name: f"A story about {name}, {'long ' * k}." for k, name in enumerate(QUALITY)}
+FIRST, SECOND = ({name: TEXTS[name] for name in part} for part in (list(TEXTS)[:12], list(TEXTS)[12:]))
+JUDGE = comparo.load_judge("simulated/soft", scores=QUALITY)
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    """A run of 12 texts, some of them anchors."""
+    folder = tmp_path_factory.mktemp("first") / "run"
+    rows = [{"id": name, "text": text, "anchor": 60 + 10 * QUALITY[name]} for name, text in FIRST.items()]
+    comparo.rank(rows, "better", judge=JUDGE, out=folder)
+    return folder
+
+
+def rank_linked(texts, run, **how):
+    return comparo.rank(texts, "better", **{"judge": JUDGE, "link": run} | how)
+
+
+def test_a_linked_run_is_the_other_run_grown_in_a_folder_of_its_own(first, tmp_path):
+    before = {path.name: path.read_bytes() for path in first.iterdir() if path.is_file()}
+    found = rank_linked(SECOND, first, out=tmp_path / "new")
+    assert {path.name: path.read_bytes() for path in first.iterdir() if path.is_file()} == before
+    shutil.copytree(first, tmp_path / "copy")
+    grown = comparo.rank(SECOND, "better", judge=JUDGE, out=tmp_path / "copy")
+    assert found.scores.tolist() == grown.scores.tolist()
+    assert found.std.tolist() == grown.std.tolist()
+    assert grown.grown.link is None
+    assert {*found.items[found.grown.new].tolist()} == {*SECOND}
+    assert np.mean(found.scores[~found.grown.new]) == pytest.approx(0.0, abs=1e-9)
+    asked = read_judgements(tmp_path / "new")[len(read_judgements(first)) :]
+    across = {frozenset(one.question.items) for one in asked if len({*one.question.items} & {*FIRST}) == 1}
+    assert len(across) >= len(SECOND)
+    assert {item for pair in across for item in pair} >= {*SECOND}
+    linked_by = {item for one in asked for item in one.question.items} & {*FIRST}
+    assert {*found.grown.link.common["item"].tolist()} == linked_by
+    assert found.grown.link.error > 0
+
+
+def test_standard_errors_on_the_scale_of_the_other_run_are_larger_by_the_error_of_the_link(first):
+    found = rank_linked(SECOND, first)
+    (_, block), *_ = components(found.covariance.around)
+    away = np.eye(20) - np.where(found.grown.new, 0.0, 1 / 12)
+    assert found.std**2 == pytest.approx(np.diagonal(away @ block @ away.T))
+
+
+def test_a_linked_run_continues_is_reported_and_keeps_anchors(first, tmp_path):
+    out = tmp_path / "new"
+    whole = rank_linked(SECOND, first)
+    with pytest.raises(comparo.JudgeError):
+        rank_linked(SECOND, first, out=out, judge=Stopping("soft", QUALITY))
+    part = len(read_judgements(out)) - len(read_judgements(first))
+    assert 0 < part < 80
+    again = rank_linked(SECOND, first, out=out)
+    assert again.scores.tolist() == whole.scores.tolist()
+    record = read_record(out)
+    assert record.ranking.scores.tolist() == whole.scores.tolist()
+    assert record.ranking.grown.link.error == pytest.approx(whole.grown.link.error)
+    assert np.isfinite(record.scaled.score).all()
+    assert ("Linked to", first.name) in facts(record)
+    assert [one.link for one in list_runs(tmp_path)] == [str(first.resolve())]
+    without = comparo.rank(SECOND, "better", judge=JUDGE, out=out)
+    assert without.grown.link.error == pytest.approx(whole.grown.link.error)
+    with pytest.raises(WrongFolderError, match="is linked to"):
+        rank_linked(SECOND, out, out=out)
+
+
+class Stopping(Simulated):
+    """A judge that ends the run after some answers."""
+
+    def judge(self, questions, prompt=None):
+        for place, answer in enumerate(super().judge(questions, prompt)):
+            if place == 20:
+                raise comparo.JudgeError("the key was withdrawn")
+            yield answer
+
+
+def test_common_texts_keep_their_answers_and_other_texts_are_refused(first, tmp_path):
+    some = {name: FIRST[name] for name in list(FIRST)[:3]}
+    found = rank_linked(some | SECOND, first, out=tmp_path / "new")
+    assert (len(found), np.count_nonzero(found.grown.new)) == (20, 8)
+    assert rank_linked(some | SECOND, first, out=tmp_path / "new").scores.tolist() == found.scores.tolist()
+    for texts, how, place in (
+        ({"t0": "Another."} | SECOND, {}, "'t0'"),
+        (FIRST, {}, "nothing to link"),
+        ([{"id": k, "text": k, "context_id": "c"} for k in "ab"], {}, "context 'c'"),
+        (SECOND, {"judge": comparo.load_judge("simulated/hard", scores=QUALITY)}, "simulated/hard"),
+        (SECOND, {"method": "avg-prob"}, "avg-prob"),
+        (SECOND, {"link": tmp_path / "nowhere"}, "nowhere"),
+        (SECOND, {"lineup": "auto"}, "`link`"),
+    ):
+        with pytest.raises((ValueError, WrongFolderError), match=place):
+            rank_linked(texts, first, out=tmp_path / "never", **how)
+    assert not (tmp_path / "never").exists()
+
+
+def test_a_text_that_the_judge_sees_otherwise_now_is_named(tmp_path):
+    """The judge of the second run has another score of one text, under the same name and settings."""
+    moved = Moved("soft", QUALITY, noise=0.3)
+    comparo.rank(FIRST, "better", judge=Moved("soft", QUALITY, noise=0.3), out=tmp_path / "run", budget="20n")
+    still = rank_linked(SECOND, tmp_path / "run", judge=Moved("soft", QUALITY, noise=0.3), budget="20n")
+    object.__setattr__(moved, "by", 4.0)
+    found = rank_linked(SECOND, tmp_path / "run", judge=moved, budget="20n")
+    common = found.grown.link.common
+    assert common["item"][common["drifted"]].tolist() == ["t3"]
+    assert not still.grown.link.common["drifted"].any()
+    assert any("'t3'" in note for note in found.notes)
+
+
+class Moved(Simulated):
+    by = 0.0
+
+    def score(self, context, item):
+        return super().score(context, item) + self.by * (item == "t3")
+
+
+def test_rank_links_a_run_by_the_command(run, tmp_path):
+    for name, texts in (("old.jsonl", FIRST), ("new.jsonl", SECOND)):
+        lines = [json.dumps({"id": key, "text": text}) + "\n" for key, text in texts.items()]
+        (tmp_path / name).write_text("".join(lines))
+    asked = ["--criterion", "better", "--judge", "simulated/soft", "--quiet"]
+    assert run(tmp_path, ["rank", "old.jsonl", *asked, "--out", "old"]).returncode == 0
+    linked_run = ["rank", "new.jsonl", *asked, "--link", "old"]
+    said = run(tmp_path, [*linked_run, "--dry-run"]).stdout
+    assert "8 of 20 items are new" in said
+    assert "8 or more pairs" in said
+    document = json.loads(run(tmp_path, [*linked_run, "--format", "json"]).stdout)
+    assert document["link"]["error"] > 0
+    assert len(document["growth"]["new"]) == 8
+    table = run(tmp_path, linked_run).stdout
+    assert re.search(r"Linked by \d+ common texts", table)
+    assert len(list_runs(tmp_path / "comparo-runs")) == 1
+    refused = run(tmp_path, ["rank", "new.jsonl", "--criterion", "worse", *asked[2:], "--link", "old"])
+    assert refused.returncode == 2
+    assert "--link" in refused.stderr
 
 
 @pytest.mark.long
@@ -141,7 +293,7 @@ def test_linked_scores_are_covered(common):
         score = rng.choice(easiness, 100, replace=False)
         second = np.concatenate([rng.choice(50, common, replace=False), np.arange(50, 100)])
         old, new = (benchmark.decided(nodes, score, 20, rng) for nodes in (np.arange(50), second))
-        ranking = linked(old, new).ranking
+        ranking = linked(old, new)
         truth = benchmark.SHARP * (score - score[:50].mean())[ranking.items] / 10
         held.append(np.mean(((ranking.low <= truth) & (truth <= ranking.high))[ranking.items >= 50]))
     assert 0.93 <= np.mean(held) <= 0.97

@@ -12,6 +12,7 @@ from scipy.special import expit
 import comparo
 from comparo import Comparisons, Items, fit, with_votes
 from comparo.analysis.confidence import expected_spearman
+from comparo.data.writing import csv_text
 from comparo.errors import ComparisonsError
 from comparo.model.estimators.votes import Expectation, Voted, _Posterior, _Solved, voted
 from comparo.model.inference.choices import Choices
@@ -25,6 +26,7 @@ from comparo.selection.sharing import telling_pairs
 from comparo.vote.ballots import Ballot
 from comparo.vote.dealing import Dealer
 from comparo.vote.session import disputed_pairs, informative_pairs
+from voting import Server
 
 
 def votes_about(rng, t, number):
@@ -394,6 +396,35 @@ def test_the_vote_may_be_about_the_pairs_that_votes_contradict_only(tmp_path):
         assert dealer.deal(voter, 2) is None
     with pytest.raises(ValueError, match="no run of a machine"):
         disputed_pairs("essays", tmp_path)
+
+
+def test_the_page_of_the_command_shows_only_disputed_pairs(tmp_path):
+    quality = {f"e{k}": float(k) for k in range(6)}
+    texts, judge = {name: f"Essay {name}." for name in quality}, comparo.load_judge("simulated/soft", scores=quality)
+    votes = comparo.Comparisons.from_rows([("e0", "e5", 1.0), ("e0", "e4", 1.0), ("e4", "e1", 1.0)])
+    comparo.rank(texts, "better", judge=judge, out=tmp_path / "run", votes=votes)
+    with Server(tmp_path / "run", tmp_path / "voting", "--only", "disagreements", "--for", "head") as server:
+        head, seen = server.voter("head"), []
+        while head.ballot is not None:
+            seen.append({name for name in quality if texts[name] in head.html})
+            head.vote("A")
+        _, said = server.stop()
+    assert sorted(map(sorted, seen)) == [["e0", "e4"], ["e0", "e5"]]
+    assert "2 pairs" in said
+
+
+def test_a_fit_with_votes_shows_disagreements_with_the_texts_of_the_run(tmp_path, run):
+    quality = {f"e{k}": float(k) for k in range(6)}
+    texts, judge = {name: f"Essay <{name}>." for name in quality}, comparo.load_judge("simulated/soft", scores=quality)
+    comparo.rank(texts, "better", judge=judge, out=tmp_path / "run")
+    (tmp_path / "votes.csv").write_text("first,second,p\ne0,e5,1\n")
+    (tmp_path / "pairs.csv").write_text(csv_text(Comparisons.read(tmp_path / "run").to_columns()))
+    for name, has_texts in (("run", True), ("pairs.csv", False)):
+        assert run(tmp_path, ["fit", name, "--votes", "votes.csv", "--report", "page.html"]).returncode == 0
+        _, section = (tmp_path / "page.html").read_text().split('<section id="disagreements">')
+        section = section.split("</section>")[0]
+        assert ("Essay &lt;e0&gt;." in section, "Essay &lt;e5&gt;." in section) == (has_texts, has_texts)
+        assert section.count("<details") == 1
 
 
 @pytest.mark.long

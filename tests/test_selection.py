@@ -17,13 +17,13 @@ from comparo.errors import ComparisonsError
 from comparo.methods import WIDE
 from comparo.model.estimators.poe import Product, multiply
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
-from comparo.model.linalg.determinant import design_log_det
 from comparo.model.tuning import Limits
 from comparo.selection import greedy
 from comparo.selection.designs import DEFAULT_ORDERS, default_strategy, in_one_order, random_pairs
 from comparo.selection.planning import plan
 from comparo.selection.selector import Selector, greedy_pairs
 from comparo.selection.sharing import next_pairs
+from oracle import design_log_det
 
 Rows = list[tuple[int, int, float]]
 

@@ -22,7 +22,6 @@ from benchmarks.paper.experiments import METHODS, Plan, experiment
 from benchmarks.paper.page import _figures, render
 from comparo import Comparisons, ComparisonsError, Items, fit
 from comparo.cli.app import main
-from comparo.model.linalg.determinant import design_log_det
 from comparo.studies.draws import calls_in, draw, reaches
 from comparo.studies.figures import DPI
 from comparo.studies.recorded import Opened, Recorded, open_set
@@ -35,6 +34,7 @@ from comparo.studies.tables import (
     correlations_table,
     retention_table,
 )
+from oracle import design_log_det
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT.parent / "shared" / "data"

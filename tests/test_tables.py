@@ -153,7 +153,7 @@ BROKEN = {
     "json of numbers": ("a.json", b'[{"p": 1}, 7]', r"a\.json, row 2: 7 is not an object; each row must be one"),
     "nothing in the list": ("a.json", b"[]", r"a\.json is empty"),
     "json not utf-8 in a list": ("a.json", b'[{"p": "\xe9"}]', r"a\.json is not UTF-8 text"),
-    "one json object over lines": ("a.json", b'{\n"p": 1}\n', r"a\.json, line 1: this is not JSON"),
+    "half a json object": ("a.json", b'{\n"p": 1\n', r"a\.json, line 1: this is not JSON"),
     "ending behind gz": ("a.txt.gz", b"x", "a.txt.gz: the ending"),
     "no ending": ("a", b"x", "the ending"),
     "not gzip": ("a.csv.gz", b"first,second,p\n", r"a.csv.gz is not a whole gzip file \(Not a gzipped"),

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +12,9 @@ from scipy.special import expit
 from comparo import Comparisons, Items, fit, load_judge, rank
 from comparo.data.reasons import LIBRARY, clustered, computed_reasons, judged_reasons, own_reasons
 from comparo.errors import ComparoError
-from comparo.judges.function import FunctionJudge
+from comparo.judges import Probe
+from comparo.judges.loading import FunctionJudge
+from comparo.ranking.reason_effects import adjusted
 from comparo.report.record import read_record
 from comparo.report.why_page import write_why
 from comparo.run.why import prepare_why
@@ -57,7 +60,7 @@ def test_planted_reasons_are_found_and_what_goes_with_them_is_told_apart():
     assert found["like-one"].verdict == "goes with others"
     assert found["nothing"].verdict == found["none"].verdict == "not shown"
     assert found["one"].beyond.effect > 0 > found["two"].beyond.effect
-    assert found["two"].words == "not so: two"
+    assert (found["two"].words, found["two"].more, found["two"].sign) == ("not so: two", "two", -1)
 
 
 def test_effects_without_noise_are_those_of_least_squares():
@@ -120,7 +123,7 @@ def test_intervals_cover_and_false_discoveries_are_rare(hard):
         shares.append(why.unexplained_low <= 0.25 / (0.25 + explained) <= why.unexplained_high)
     assert 0.92 <= np.mean(covered) <= 0.98  # ± 2 standard errors of 300 intervals around 95%
     assert np.mean(false) <= 0.05 + 0.02
-    assert np.mean(shares) >= 0.88
+    assert np.mean(shares) >= 0.9  # 54 of 60: fewer has a chance of 3% where 95% are covered
 
 
 def test_feedback_names_what_a_text_has_and_lacks():
@@ -158,6 +161,12 @@ def test_parts_between_groups_add_up_to_the_difference():
     assert table["reason"].tolist() == ["length", "rest"]
     assert table["part"].sum() == pytest.approx(means[0] - means[1], abs=1e-6)
     assert table["low"][0] > 0
+    assert why.lead(0, 3) == -why.lead(3, 0) == pytest.approx(table["part"].sum(), abs=1e-6)
+    folded = why.between(0, 3, most=0)
+    assert folded["reason"].tolist() == ["others", "rest"]
+    assert [folded[name][0] for name in ("part", "low", "high")] == pytest.approx(
+        [table[name][0] for name in ("part", "low", "high")]
+    )
     with pytest.raises(ValueError, match="no group 9"):
         why.between(0, 9)
 
@@ -212,6 +221,26 @@ def test_judges_that_decide_and_judges_that_say_how_sure_they_are_explain_togeth
     assert found.verdict == "matters"
     assert why.unexplained_low <= 0.25 / (0.25 + x.var()) <= why.unexplained_high
     assert why.unexplained_high - why.unexplained_low < 0.6
+
+
+def test_judges_of_a_panel_explain_on_one_scale():
+    """Judges with small logits, and one that prefers the worse text, say the same as judges with large logits."""
+    found = []
+    for scales in ((1.0, 1.0, 1.0, 1.0), (1.0, 0.2, 0.2, -1.0)):
+        rng, rows = np.random.default_rng(2), []
+        x = rng.standard_normal(40)
+        truth = x + 0.5 * rng.standard_normal(40)
+        for number, scale in enumerate(scales):
+            data = answers(truth, 300, number, noise=0.0)
+            p = expit(scale * (np.log(data.p / (1 - data.p)) + 0.2 + 0.2 * rng.standard_normal(300)))
+            ends = data.items[data.first].tolist(), data.items[data.second].tolist(), p.tolist()
+            rows += [{"first": i, "second": j, "p": p, "judge": f"j{number}"} for i, j, p in zip(*ends, strict=True)]
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "'j3'")  # which is reversed
+            ranking = fit(rows, "panel")
+        why = ranking.why(reasons={"x": dict(enumerate(x.tolist()))})
+        found.append([why.unexplained, why.unexplained_low, why.unexplained_high, why.reasons[0].beyond.share])
+    assert found[1] == pytest.approx(found[0], abs=0.02)
 
 
 @pytest.mark.parametrize(
@@ -321,16 +350,19 @@ def test_a_judge_that_proposes_reads_both_texts_and_their_context(tmp_path):
 
     def write(text, _):
         asked.append(text)
-        return "It gives better examples."
+        return Probe("It gives better examples.", {}, calls=1, cost=0.01)
 
-    judge = FunctionJudge(lambda _: {})
+    names = [one.name for one in judged_reasons(True)] + ["gives-better-examples"]
+    judge = FunctionJudge(lambda _: dict.fromkeys(names, 0.6))
     object.__setattr__(judge, "write", write)
     with pytest.raises(ValueError, match="more coherent"):
         prepare_why(folder, ranking, judge, because=["coherence"], propose=2)
-    assert not asked
     plan = prepare_why(folder, ranking, judge, propose=2)
+    assert not asked  # nothing is asked before the plan runs
+    found = plan.run()
     assert len(asked) == 2
     assert plan.asked[-1].words == "gives better examples"
+    assert found.cost == pytest.approx(0.02)
     assert all("Why {rivers} freeze" in text and sum(item["text"] in text for item in items) == 2 for text in asked)
 
 
@@ -359,7 +391,9 @@ def test_votes_with_written_reasons_are_read_and_compared(tmp_path):
     found = prepare_why(folder, ranking, votes=path).run()
     assert found.people is not None
     assert found.stated == {"clearer": len(rows), "better evidence": sum(i % 2 for i, _ in pairs)}
-    assert set(found.to_dict()["people"]["beside"][0]) >= {"reason", "judge", "people", "apart", "adjusted"}
+    beside = {row["reason"]: row for row in found.to_dict()["people"]["beside"]}
+    assert set(beside["length"]) >= {"judge", "people", "apart", "adjusted"}
+    assert beside["careless"]["words"] == "is written more carelessly"  # also where its effect is negative
     path.write_text("first,second,winner\nt0,unknown,first\n")
     with pytest.raises(ComparoError, match="unknown"):
         prepare_why(folder, ranking, votes=path)
@@ -370,7 +404,7 @@ def test_a_server_writes_a_reason_in_its_own_words(monkeypatch):
     reply = Reply({"choices": [{"message": {"content": "gives better examples"}, "finish_reason": "stop"}]})
     with Api(reply) as api:
         judge = load_judge("openai/tiny", base_url=api.url)
-        assert judge.write("Why did it win?", 60) == "gives better examples"
+        assert judge.write("Why did it win?", 60).sentence == "gives better examples"
         sent = api.requests[-1].body
     assert sent["messages"][-1]["content"] == "Why did it win?"
     assert not {"logprobs", "response_format"} & set(sent)
@@ -458,13 +492,45 @@ def test_a_local_model_says_why_from_beginning_to_end(tmp_path, unpacked):
     assert 0 <= found.why.unexplained_low <= found.why.unexplained <= found.why.unexplained_high <= 1
     llama = load_judge("local/smollm2", runtime="llama.cpp", window=1024, threads=1)
     proposing = prepare_why(folder, record.ranking, llama, propose=1, budget=2, out=tmp_path / "other")
+    assert proposing.run().calls >= 2
     assert len(proposing.asked) >= len(judged_reasons(False))
-    assert llama.write("Say hello.", 8).strip()
+    assert llama.write("Say hello.", 8).sentence.strip()
 
 
-def test_a_dry_run_counts_the_calls_for_proposals(tmp_path, run):
+def chat_server(request):
+    """Answers every criterion by A, and names a reason where it is asked for one."""
+    asked = request.body["messages"][-1]["content"]
+    names = [one.name for one in judged_reasons(False)] + ["gives-better-examples"]
+    said = "gives better examples" if "was preferred" in asked else json.dumps(dict.fromkeys(names, "A"))
+    usage = {"prompt_tokens": 200, "completion_tokens": 10}
+    return Reply({"choices": [{"message": {"content": said}, "finish_reason": "stop"}], "usage": usage})
+
+
+def test_proposals_are_priced_before_and_asked_once(tmp_path, run, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     folder = tmp_path / "run"
-    judged_run(folder)
-    asked = ["why", folder, "--judge", "simulated/soft", "--dry-run"]
-    told = [run(tmp_path, [*asked, *more]).stdout for more in ([], ["--propose", "4"])]
-    assert "up to 8 calls" in told[1].replace(told[0], "")
+    judged_run(folder, 8)
+    with Api(chat_server) as api:
+        asked = ["why", folder, "--judge", "openai/tiny", "--base-url", api.url, "--price", "1,2", "--budget", "6"]
+        asked += ["--option", "votes=1"]
+        dry = [run(tmp_path, [*asked, "--dry-run", *more]).stdout for more in ([], ["--propose", "4"])]
+        more = dry[1].replace(dry[0], "")
+        assert "up to 8 calls" in more
+        assert "at most $0.00" in more
+        assert not api.requests
+        first = run(tmp_path, [*asked, "--propose", "4"])
+        assert first.returncode == 0, first.stderr
+        assert "gives better examples" in first.stderr
+        count = len(api.requests)
+        again = run(tmp_path, [*asked, "--propose", "4"])
+        assert again.returncode == 0, again.stderr
+        assert len(api.requests) == count
+        dear = run(tmp_path, [*asked[:-4], "--budget", "$0.0001", "--propose", "4"])
+        assert (dear.returncode, "--propose" in dear.stderr, len(api.requests)) == (2, True, count)
+
+
+def test_adjusted_p_values_are_those_of_another_library():
+    from scipy.stats import false_discovery_control
+
+    p = np.random.default_rng(0).uniform(size=40) ** 3
+    assert adjusted(p) == pytest.approx(false_discovery_control(p), rel=1e-12)

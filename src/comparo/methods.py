@@ -14,14 +14,13 @@ import numpy as np
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.design import Design
-from comparo.model.estimators.bradley_terry import PriorPairs, bradley_terry
-from comparo.model.estimators.mean_outcome import mean_outcome
+from comparo.model.estimators.baselines import PriorPairs, bradley_terry, mean_outcome
 from comparo.model.estimators.mixed import mixed
 from comparo.model.estimators.panel import Panel, panel
 from comparo.model.estimators.panel_members import pooled
 from comparo.model.estimators.poe import Bias, Prior, Product, davidson, multiply
+from comparo.model.likelihoods import Expert
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
-from comparo.model.likelihoods.experts import Expert
 from comparo.model.likelihoods.gaussian import Gaussian
 from comparo.model.observations import mixes_kinds
 from comparo.model.posterior import Scored

@@ -156,7 +156,7 @@ Bootstrap = tuple[float, int, int]  # level, draws and seed
 
 def _measured(panel: Panel, judge: int, votes: Votes, curve: list[Row], how: Bootstrap) -> Row:
     """The row of a judge."""
-    pair, verdicts, level = votes.clusters.pair.astype(np.int64), panel.verdicts, how[0]
+    pair, verdicts, level = votes.pair.astype(np.int64), panel.verdicts, how[0]
     counted = (np.isin(verdicts.judge, panel.people) | (verdicts.judge == judge)) & np.isin(verdicts.pair, pair)
     said, fair = (
         calibration_error([row for row in curve if row["answers"] == answers])
@@ -225,7 +225,7 @@ def by_confidence(votes: Votes, level: float) -> Iterator[Row]:
 def accuracy(votes: Votes, level: float) -> Share:
     """The share of votes with the judge's verdict, among those that both decided."""
     some = votes.take(votes.decided)
-    return share_of((some.said == some.judged).astype(np.float64), some.clusters, level)
+    return share_of((some.said == some.judged).astype(np.float64), some, level)
 
 
 def without_position(votes: Votes) -> Votes:
@@ -240,9 +240,9 @@ def by_length(votes: Votes, length: Array, level: float) -> Iterator[Row]:
 
     `length` is that of each text by its number (context · items + item), NaN where it is unknown.
     """
-    known = np.isfinite(length[votes.clusters.first]) & np.isfinite(length[votes.clusters.second])
+    known = np.isfinite(length[votes.first]) & np.isfinite(length[votes.second])
     some = votes.take(votes.decided & known)
-    first, second = length[some.clusters.first], length[some.clusters.second]
+    first, second = length[some.first], length[some.second]
     ratio = np.maximum(first, second) / np.maximum(np.minimum(first, second), 1)
     place = np.searchsorted(RATIOS, ratio, side="right") - 1
     longer = np.sign(first - second)
@@ -303,13 +303,12 @@ def disagreements(
     """
     some = votes.take(votes.decided)
     wrong = (some.said != some.judged).astype(np.float64)
-    items, clusters = len(panel.comparisons.items), some.clusters
-    ends = np.stack([clusters.first, clusters.second])
+    items, ends = len(panel.comparisons.items), np.stack([some.first, some.second])
     contexts = panel.comparisons.contexts
     kinds: dict[str, list[tuple[Any, NDArray[np.intp]]]] = {"person": _parts(some.person, panel.name)}
     kinds["text" if contexts is None else "item"] = _sides(ends % items, panel.comparisons.items.__getitem__)
     if contexts is not None:
-        kinds["context"] = _parts(clusters.context, contexts.__getitem__)
+        kinds["context"] = _parts(some.context, contexts.__getitem__)
         kinds["text"] = _sides(ends, lambda code: f"{contexts[code // items]}: {panel.comparisons.items[code % items]}")
     if group:
         names = list(dict.fromkeys(group.values()))
@@ -328,7 +327,7 @@ def disagreements(
         if len(listed) < 2:
             continue
         together = 1 - (1 - level) / len(listed)
-        found = [(name, share_of(wrong[rows], clusters.take(rows), together)) for name, rows in listed]
+        found = [(name, share_of(wrong[rows], some.take(rows), together)) for name, rows in listed]
         for name, share in sorted(found, key=lambda one: -one[1].low):
             more = share.low > float(np.mean(wrong))
             yield {"kind": kind, "name": str(name), **share_row("disagree", share), "is_more": more}

@@ -10,11 +10,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from comparo.analysis.correlations import known_scores
+from comparo.analysis.correlations import true_differences
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
 from comparo.model.likelihoods.gaussian import Constant, Gaussian
-from comparo.model.linalg.graph import Graph
 from comparo.types import Array
 
 
@@ -75,21 +74,13 @@ def calibrate(
     """
     from scipy.optimize import isotonic_regression  # takes longer to import than all of comparo
 
-    comparisons = Comparisons.of(data)
     if mean not in ("isotonic", "binned") or variance not in ("constant", "binned") or bins < 1:
         raise ValueError("mean is 'isotonic' or 'binned', variance 'constant' or 'binned', and bins at least 1")
-    graph = Graph.build(comparisons)
-    known = known_scores(comparisons, graph, scores)
-    difference = known[graph.first] - known[graph.second]
-    weight = comparisons.weights
-    usable = np.isfinite(difference) & (weight > 0)
-    if np.count_nonzero(usable) < 2:
-        raise ComparisonsError(
-            f"{np.count_nonzero(usable)} comparisons have a true score for both items, and two are the least to learn "
-            "from; is every key of `scores` an item (or a pair of context and item) of the comparisons?"
-        )
-    order = np.flatnonzero(usable)[np.argsort(comparisons.p[usable], kind="stable")]
-    p, difference, weight = comparisons.p[order], difference[order], weight[order]
+    p, difference, weight = true_differences(Comparisons.of(data), scores)
+    if len(p) < 2:
+        raise ComparisonsError("only one comparison has a true score for both of its items; give scores of more items")
+    order = np.argsort(p, kind="stable")
+    p, difference, weight = p[order], difference[order], weight[order]
     if mean == "isotonic":
         points, first = np.unique(p, return_index=True)
         total = np.add.reduceat(weight, first)

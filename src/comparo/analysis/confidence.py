@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 
 from comparo.model.estimators.poe import Product, multiply
 from comparo.model.estimators.votes import Voted
+from comparo.model.likelihoods import of_rows
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
-from comparo.model.likelihoods.experts import of_rows
 from comparo.model.linalg.graph import Pattern
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.tuning import WIDE, Limits

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from comparo.data.columns import look_up
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
+from comparo.errors import ComparisonsError
 from comparo.methods import Method, quiet_fit
 from comparo.model.estimators.poe import Bias
 from comparo.model.linalg.graph import Graph
@@ -130,17 +131,15 @@ def mean_known(values: Array) -> float:
     return float(np.mean(known)) if known.size else float("nan")
 
 
-def known_scores(data: Comparisons, graph: Graph, scores: Mapping[Any, float]) -> Array:
-    """The true score of each candidate, shape (n,), by (context, item) or by item; NaN where there is none."""
-    labels = graph.labels(data)
-    return np.array([float(scores.get(label, scores.get(label[1], np.nan))) for label in labels])
-
-
 def true_scores(data: Comparisons, graph: Graph, scores: Mapping[Any, float]) -> Array:
-    """`known_scores`; a ValueError where there is none at all."""
-    known = known_scores(data, graph, scores)
+    """The true score of each candidate, shape (n,), by (context, item) or by item; NaN where there is none.
+
+    A ComparisonsError where there is none at all.
+    """
+    labels = graph.labels(data)
+    known = np.array([float(scores.get(label, scores.get(label[1], np.nan))) for label in labels])
     if not np.isfinite(known).any():
-        raise ValueError(
+        raise ComparisonsError(
             "no item has a true score; is every key of `scores` an item (or a pair of context and item) of the "
             "comparisons?"
         )
@@ -154,7 +153,7 @@ def true_differences(data: Comparisons, scores: Mapping[Any, float]) -> tuple[Ar
     difference, weight = known[graph.first] - known[graph.second], data.weights
     usable = np.isfinite(difference) & (weight > 0)
     if not usable.any():
-        raise ValueError("no comparison has a true score for both of its items; give scores of more items")
+        raise ComparisonsError("no comparison has a true score for both of its items; give scores of more items")
     return data.p[usable], difference[usable], weight[usable]
 
 

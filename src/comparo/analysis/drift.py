@@ -56,14 +56,14 @@ class Drift:
     --------
     >>> rng = np.random.default_rng(0)
     >>> old = rng.normal(size=20)
-    >>> same, other = Drift(old, np.stack([old, old], axis=1)), Drift(old, np.stack([old + 1, old + 1], axis=1))
+    >>> same, other = (Drift(old, np.stack([new, new], axis=1), np.zeros(20)) for new in (old, old + 1))
     >>> same.is_changed, other.is_changed, other.alarm_after
     (False, True, 8)
     """
 
     old: Array
     new: Array
-    expected: Array | None = None
+    expected: Array
     leaning: float = 0.0
     models: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
@@ -92,13 +92,9 @@ class Drift:
         whole = np.ptp(values, axis=1)[:, None]
         odd = np.log((np.abs(apart) + TOLERANCE) / (ranges + TOLERANCE))
         first = apart / np.maximum(whole, TOLERANCE)
-        f = self._differences[:, None]
+        f = self.expected[:, None]
         near = -np.log(np.abs(values - f - self.leaning) + NEARBY)
         return np.where(whole > TOLERANCE, np.stack([odd, first, first * 2 * f / (1 + np.abs(f)), near]), 0.0)
-
-    @property
-    def _differences(self) -> Array:
-        return np.zeros(len(self.old)) if self.expected is None else self.expected
 
     @property
     def alarm_after(self) -> int | None:
@@ -187,7 +183,7 @@ class Drift:
 
     def _line(self, values: Array) -> tuple[Array, Array, Array]:
         """The least-squares line of values (n,) on f: its two coefficients, their standard errors, the residuals."""
-        f = self._differences
+        f = self.expected
         design = np.column_stack([np.ones(len(f)), f]) if np.std(f) > 0 else np.ones((len(f), 1))
         found, *_ = np.linalg.lstsq(design, values, rcond=None)
         left = values - design @ found

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,9 +83,9 @@ class Clusters:
     second: Codes
     context: Codes
 
-    def take(self, rows: NDArray[np.bool_] | Codes) -> Clusters:
+    def take(self, rows: NDArray[np.bool_] | Codes) -> Self:
         """Some of the observations, by their numbers or a mask (V,)."""
-        return Clusters(self.pair[rows], self.first[rows], self.second[rows], self.context[rows])
+        return type(self)(**{name: column[rows] for name, column in vars(self).items()})
 
 
 def share_of(y: Array, clusters: Clusters, level: float = 0.95) -> Share:
@@ -125,22 +125,20 @@ def _codes(labels: Codes) -> tuple[NDArray[np.intp], int]:
 
 
 @dataclass(frozen=True, eq=False)
-class Votes:
-    """V votes of people on pairs that a judge answered too.
+class Votes(Clusters):
+    """V votes of people on pairs that a judge answered too, each with its pair, texts and context.
 
     Parameters
     ----------
     person : The code of the person, shape (V,).
     said, judged : The verdict of the person and of the judge: 1 for the first item, −1 for the second, 0 a tie, (V,).
     fair : P(the first item is better) of the judge without its position bias, shape (V,).
-    clusters : The pair, the texts and the context of each vote.
     """
 
     person: NDArray[np.int32]
     said: NDArray[np.int64]
     judged: NDArray[np.int64]
     fair: Array
-    clusters: Clusters
 
     def __len__(self) -> int:
         return len(self.said)
@@ -149,11 +147,6 @@ class Votes:
     def decided(self) -> NDArray[np.bool_]:
         """Where neither the person nor the judge called a tie, shape (V,)."""
         return np.asarray((self.said != 0) & (self.judged != 0))
-
-    def take(self, rows: NDArray[np.bool_]) -> Votes:
-        """Some of the votes, by a mask (V,)."""
-        clusters = self.clusters.take(rows)
-        return Votes(self.person[rows], self.said[rows], self.judged[rows], self.fair[rows], clusters)
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,7 +221,13 @@ class Panel:
         rows = np.flatnonzero(np.isin(verdicts.judge, self.people) & ~np.isnan(answers[0, verdicts.pair]))
         pair = verdicts.pair[rows]
         judged, fair = answers[:, pair]
-        return Votes(verdicts.judge[rows], verdicts.said[rows], judged.astype(np.int64), fair, self.clusters(pair))
+        return Votes(
+            **vars(self.clusters(pair)),
+            person=verdicts.judge[rows],
+            said=verdicts.said[rows],
+            judged=judged.astype(np.int64),
+            fair=fair,
+        )
 
     def shares(self) -> tuple[Array, Array]:
         """How many people judged each pair, and the mean of their p for the first item, a tie being ½: (M,)."""

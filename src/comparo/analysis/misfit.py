@@ -27,6 +27,7 @@ from comparo.ranking.criteria_ranking import expected_answers, in_logits
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import Columns
 from comparo.ranking.votes import find_voted
+from comparo.rounding import TIES, merge_ties
 from comparo.types import Array, Mask
 
 UNLIKELY = 0.05  # the chance that any judge or text that fits is named, as far as the draws can show it (Bonferroni)
@@ -104,7 +105,7 @@ def misfit(ranking: Ranking, by: Literal["judge", "item"], rng: np.random.Genera
     else:
         columns = {by: ranking.items} | columns
         columns = columns if ranking.context is None else {"context": ranking.context} | columns
-    order = np.argsort(-surprise, kind="stable")
+    order = np.argsort(-merge_ties(surprise), kind="stable")
     order = order[answers[order] > 0]
     return {name: column[order] for name, column in columns.items()}
 
@@ -162,7 +163,8 @@ def disagreements(ranking: Ranking, votes: Comparisons, most: int = MOST) -> Col
     -------
     Columns
         Columns context (where there are any), chosen (by most votes), other, votes, people (the share of the votes for
-        `chosen`) and machine (its probability that `chosen` is better, below ½), the largest difference first.
+        `chosen`) and machine (its probability that `chosen` is better, below ½), the largest difference first; of
+        equal ones, that with more votes.
 
     Examples
     --------
@@ -184,11 +186,12 @@ def disagreements(ranking: Ranking, votes: Comparisons, most: int = MOST) -> Col
         chosen, other = pair if share > 0.5 else pair[::-1]
         (context, item), (_, against) = labels[chosen], labels[other]
         machine = judged.probability(item, against, context)
-        if share != 0.5 and machine < 0.5:
+        if share != 0.5 and machine < 0.5 - TIES:
             rows.append((context, item, against, len(given), max(share, 1 - share), machine))
-    rows.sort(key=lambda row: (row[5] - row[4], -row[3]))
+    apart = merge_ties(np.array([row[5] - row[4] for row in rows]))
+    order = np.lexsort((np.array([-row[3] for row in rows]), apart))[:most].tolist()
     names = ("context", "chosen", "other", "votes", "people", "machine")
-    columns = {name: _column([row[place] for row in rows[:most]]) for place, name in enumerate(names)}
+    columns = {name: _column([rows[row][place] for row in order]) for place, name in enumerate(names)}
     return {name: columns[name] for name in names[judged.context is None :]}
 
 

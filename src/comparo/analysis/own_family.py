@@ -35,6 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
+from comparo.data.columns import look_up
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
 from comparo.rounding import merge_ties
@@ -200,20 +201,9 @@ def own_family(data: Comparisons, family: Mapping[Any, str], *, level: float = 0
         others[judge] = np.nan
         known = ~np.isnan(scores[judge]) & ~np.isnan(others).all(axis=0)
         rows.append(_effect(scores[judge, known], others[:, known], is_own[judge, known], level))
+    families = np.array([family[names[judge]] for judge in judges.tolist()], dtype=object)
     effect, low, high, probability, own, others = (np.array(column) for column in zip(*rows, strict=True))
-    return OwnFamily(
-        data.judges[judges],
-        np.array([family[names[judge]] for judge in judges.tolist()], dtype=object),
-        effect,
-        low,
-        high,
-        probability,
-        own,
-        others,
-        data,
-        is_own,
-        level,
-    )
+    return OwnFamily(data.judges[judges], families, effect, low, high, probability, own, others, data, is_own, level)
 
 
 def _effect(values: Array, others: Array, mine: Mask, level: float) -> tuple[float, float, float, float, int, int]:
@@ -276,9 +266,8 @@ def _scores(votes: Comparisons) -> Array:
             replace(votes, contexts=None, context=None, judges=None, judge=None), "poe-bt", bias="joint"
         )
         component = ranking.graph.component
-        place = {name: number for number, name in enumerate(votes.items.tolist())}
-        for node in np.flatnonzero(component == np.argmax(np.bincount(component))).tolist():
-            found[place[ranking.items[node]]] = ranking.scores[node]
+        largest = component == np.argmax(np.bincount(component))
+        found[look_up(ranking.items[largest].tolist(), votes.items.tolist())] = ranking.scores[largest]
     return found
 
 

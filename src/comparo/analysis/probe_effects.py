@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from scipy.special import digamma, polygamma
 from scipy.stats import false_discovery_control
 from scipy.stats import t as student
@@ -114,18 +115,8 @@ def moderated(variance: Array, freedom: Array) -> tuple[Array, Array]:
     every = float(freedom.sum())
     if beyond <= 0:  # the samples do not tell the variances apart
         return np.full(len(variance), variance[seen] @ freedom[seen] / every), np.full(len(variance), every)
-    prior = 2 * _inverse_trigamma(beyond)
+    # ψ′(x) = `beyond` (Smyth 2004); ψ′(x) is between 1/x and 1/x + 1/x².
+    prior = 2 * float(brentq(lambda x: float(polygamma(1, x)) - beyond, 1 / beyond, 1 + 1 / beyond))
     scale = np.exp(np.mean(centred) + digamma(prior / 2) - np.log(prior / 2))
     total = prior + freedom
     return np.asarray((prior * scale + freedom * variance) / total), np.minimum(total, every)
-
-
-def _inverse_trigamma(value: float) -> float:
-    """The x with ψ′(x) = value, by Newton's method on 1/ψ′, which is convex (Smyth 2004, appendix)."""
-    x = 0.5 + 1 / value
-    for _ in range(50):
-        step = polygamma(1, x) * (1 - polygamma(1, x) / value) / polygamma(2, x)
-        x += step
-        if abs(step) < 1e-10 * x:
-            break
-    return float(x)

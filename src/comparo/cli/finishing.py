@@ -36,7 +36,7 @@ from comparo.ranking.display import control_sentences, tie_sentences
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import unexplained_flips
 from comparo.run.audition import Trial
-from comparo.run.budget import dollars
+from comparo.run.budget import dollars, price_words
 from comparo.run.criteria_run import CriteriaRun
 from comparo.run.loop import Run
 from comparo.run.plan import Plan, first_question, given_words, longest_prompt_words
@@ -94,13 +94,13 @@ def expense_words(task: Task) -> str:
     expense = task.expense
     writing = [(voice, voice.judge.writes(voice.prompt)) for voice in task.voices if hasattr(voice.judge, "writes")]
     if not writing:
-        return f"about {expense.tokens:,} tokens, {_price('about', expense.cost)}"
+        return f"about {expense.tokens:,} tokens, {price_words('about', expense.cost)}"
     read = f"about {expense.tokens:,} tokens read"
     known = {voice.name: one.tokens for voice, one in writing if one is not None}
     if len(known) < len(writing):
         return (
-            f"{read} for {_price('about', expense.cost)}; how many are written is not known before a probe: the model "
-            "reasons as long as it likes, unless the option max_tokens=N sets a limit"
+            f"{read} for {price_words('about', expense.cost)}; how many are written is not known before a probe: the "
+            "model reasons as long as it likes, unless the option max_tokens=N sets a limit"
         )
     is_seen = all(one.probed for _, one in writing)
     much, why = ("about", "as a probe by a few words saw") if is_seen else ("at most", "as many as the settings allow")
@@ -113,7 +113,7 @@ def expense_words(task: Task) -> str:
         more = 0.0 if price is None or tokens is None else (tokens - task.replies[voice.name]) * price[1] / 1e6
         dearest = max(dearest, expense.costs[voice.name] + more)
     cost = math.nan if math.isnan(expense.cost) else min(expense.calls * dearest, task.budget.dollars)
-    return f"{read} and {much} {expense.calls * each:,} written ({each:,} a call, {why}), {_price(much, cost)}"
+    return f"{read} and {much} {expense.calls * each:,} written ({each:,} a call, {why}), {price_words(much, cost)}"
 
 
 def equal_words(task: Task) -> str:
@@ -134,10 +134,6 @@ def equal_words(task: Task) -> str:
     bare = len(prompt.text(Question("", "").with_texts([""] * other)))
     calls = task.expense.tokens * CHARACTERS / (bare + task.mean_length(other))
     return f"The same tokens are {calls:,.0f} calls about {'pairs' if other == 2 else 'line-ups of four (lineup=4)'}"
-
-
-def _price(much: str, cost: float) -> str:
-    return "price not known (set it by `price`)" if math.isnan(cost) else f"{much} {dollars(cost)}"
 
 
 def price_sentences(judges: Sequence[Judge]) -> Iterator[str]:

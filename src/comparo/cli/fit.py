@@ -42,11 +42,11 @@ from comparo.cli.printing import (
 )
 from comparo.cli.settings import command_line
 from comparo.data.comparisons import Comparisons
-from comparo.data.documents import table_workbook
+from comparo.data.documents import workbook
 from comparo.data.joining import read_several
 from comparo.data.writing import csv_text
 from comparo.methods import Method, quiet_fit
-from comparo.model.estimators.bradley_terry import PriorPairs
+from comparo.model.estimators.baselines import PriorPairs
 from comparo.model.estimators.panel_members import pooled
 from comparo.model.estimators.poe import Bias
 from comparo.model.observations import mixes_kinds
@@ -57,7 +57,6 @@ from comparo.ranking.leaderboard import Over
 from comparo.ranking.powered import Powered, powered
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.scale import Scaled
-from comparo.ranking.tabular import json_rows
 from comparo.ranking.votes import rank_votes, shared_ids, with_votes
 from comparo.run.audit_card import audited, audited_terms
 from comparo.run.criteria_run import concluded
@@ -232,12 +231,13 @@ def fit_command(
     if are_votes:
         own = shared_ids(chosen) if folder_of(files) is None else own_groups(files)
         fitted = partial(rank_votes, groups=groups or own, level=level)
-    linked = None
     if both is not None and there is not None:
-        linked = link(chosen, there, both, fitted, has_groups=estimates)
-    ranking = fitted(chosen) if linked is None else linked.ranking
-    if votes:
-        ranking = with_votes(ranking, read_several(votes))
+        ranking = link(chosen, there, both, fitted, has_groups=estimates)
+    else:
+        ranking = fitted(chosen)
+    people_said = read_several(votes) if votes else None
+    if people_said is not None:
+        ranking = with_votes(ranking, people_said)
     if leaderboard:
         ranking = replace(ranking, group=group_codes(ranking.comparisons, ranking.graph, groups or "items"))
         board = ranking.groups(contexts=over)  # says what is wrong where items cannot be compared
@@ -250,24 +250,21 @@ def fit_command(
     known = known if anchors is None else read_anchors(anchors, ranking)
     if known or grades is not None:
         scaled = ranking.on_scale(known, grades)
-    more = None if linked is None else {"link": {"error": linked.error, "common": json_rows(linked.common)}}
-    print_ranking(scaled or ranking, output, top, more)
-    if linked is not None:
-        if output == "table" and ranking.grown is not None:
-            print_moved(ranking, ranking.grown)
-        say(linked.sentence)
-        print_notes(linked.notes)
+    print_ranking(scaled or ranking, output, top)
+    if output == "table" and ranking.grown is not None:
+        print_moved(ranking, ranking.grown)
     if voice or folder_of(files) is not None:
         say(_fitted(chosen, files, ranking.method) + (f" to the criterion {criterion}" if criterion else ""))
     print_notes((*ranking.notes, *(board.notes if leaderboard else ()), *(scaled.notes if scaled else ())))
     told = () if ranking.people is None else (ranking.people.sentence,)
     if report is not None:
         from comparo.report.page import render, save_page
-        from comparo.report.record import Fitted, fitted_record, read_why
+        from comparo.report.record import Fitted, fitted_record, read_why, shown_items
 
-        again = Fitted(bias or ("joint" if estimates else None), fitted)
-        record = fitted_record(ranking, again, _named(files), command_line(context))
         folder = folder_of(files)
+        shown = None if folder is None or people_said is None else shown_items(folder)
+        again = Fitted(bias or ("joint" if estimates else None), fitted, people_said, shown)
+        record = fitted_record(ranking, again, _named(files), command_line(context), *only_voice(files))
         record = replace(record, graded=scaled, why=None if folder is None else read_why(folder))
         is_list = report.suffix.lower() in LISTS
         save_page(
@@ -314,7 +311,7 @@ def _class_list(scaled: Scaled, feedback: Mapping[tuple[str, str], str] | None, 
     columns = scaled.class_list(feedback)
     if path.suffix.lower() == ".csv":
         return csv_text(columns)
-    return table_workbook({name: column.tolist() for name, column in columns.items()}, ["feedback"])
+    return workbook({name: column.tolist() for name, column in columns.items()}, ["feedback"])
 
 
 def _check_page(path: Path, files: Iterable[Path], has_list: bool) -> None:

@@ -16,7 +16,7 @@ from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, run_folder
 from comparo.cli.printing import Console, cost_words, print_text, say, watched
 from comparo.cli.settings import command_line, name_of, options_of
 from comparo.data.columns import Table
-from comparo.data.documents import csv_line
+from comparo.data.documents import csv_lines
 from comparo.data.injection import injection_sentence
 from comparo.data.items import Items
 from comparo.data.prompts import Question
@@ -124,7 +124,7 @@ def judge_command(
     (judge,) = asked.make(texts, context)
     probes = probe_judges([judge]) if open_pairs else []
     if is_csv:
-        print_text(csv_line(header))
+        print_text(csv_lines([header]))
     done, progress = list[Judgement](), Progress(len(open_pairs))
     with watched(Console(stderr=True)) as show:
         for judgement in judge.judge(iter(open_pairs), prompt):
@@ -216,7 +216,7 @@ def line(row: Mapping[str, Any], columns: Sequence[str], is_csv: bool) -> str:
     '{"first": "ana", "p": null}\\n'
     """
     values = {name: None if row[name] != row[name] else row[name] for name in columns}
-    text = csv_line(values.values()) if is_csv else json.dumps(values, ensure_ascii=False) + "\n"
+    text = csv_lines([values.values()]) if is_csv else json.dumps(values, ensure_ascii=False) + "\n"
     text = text.replace("\0", "\ufffd")  # readers of CSV take no NUL
     return text.encode("utf-8", "replace").decode()
 

@@ -18,7 +18,7 @@ from comparo.run.budget import Budget
 from comparo.run.fit_policy import Scores
 from comparo.run.plan import Storage
 from comparo.run.rank import prepare_rank
-from comparo.run.resume import items_there
+from comparo.run.resume import items_before
 from comparo.run.task import DEFAULT_LEAST_MASS
 from comparo.run.voices import AUTO
 from comparo.selection.designs import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
@@ -108,6 +108,7 @@ def rank_command(
     asked: JudgeFlags,
     plan: Plan,
     audition: Annotated[Path | None, typer.Option(rich_help_panel=MUCH)] = None,
+    link: Annotated[Path | None, typer.Option(rich_help_panel=MUCH)] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", rich_help_panel=MUCH)] = False,
     batch: groups.Batch = None,
     how: How,
@@ -130,6 +131,7 @@ def rank_command(
     votes : People's votes about some texts, in a file or folder (docs/people.md): the ranking is then what they would
         say of all. May be repeated.
     audition : The folder of an audition; its answers count within the budget.
+    link : The folder of another run: all texts are ranked on its scale, by pairs of both (docs/grades.md).
     dry_run : Say calls, tokens, price and the first question; ask nothing.
     out : The run folder; new items are added to its run. Default: comparo-runs/TIME-NAME.
     fresh : Start anew; an old folder is kept.
@@ -142,7 +144,7 @@ def rank_command(
     """
     Budget.of(plan.budget)
     numbers = columns_in(audited_terms(how.control or ()))
-    old = None if fresh or out is None else items_there(out)
+    old = items_before(out, link, fresh)
     items = columns.read(data, group=group, numbers=numbers, old=old)
     if len({*items.anchors.values(), *(old.anchors.values() if old else ())}) == 1:
         raise ValueError("the column anchor has one score only; give texts of different quality, or drop the column")
@@ -155,8 +157,9 @@ def rank_command(
         **asdict(plan) | how.given | {"lineup": plan.texts},
         audition=audition,
         votes=read_several(votes) if votes else None,
+        link=link,
         weights=question.weights,
-        out=Storage(out, named(data), fresh, allow_changes, batch, {"command": command_line(context)}),
+        out=Storage(out, named(data), fresh, allow_changes, batch, notes={"command": command_line(context)}),
     )
     if dry_run:
         print_plan(prepared.base)

@@ -10,13 +10,13 @@ from comparo.cli import flags as groups
 from comparo.cli.finishing import complete, print_plan
 from comparo.cli.flags import JudgeFlags
 from comparo.cli.printing import Console, Format, cost_words, print_table, print_text
-from comparo.cli.settings import command_line
+from comparo.cli.settings import FLAGS, command_line, in_flags
 from comparo.data.sanitize import visible
 from comparo.data.writing import csv_text
-from comparo.ranking.why import DISCOVERY, Estimate
+from comparo.ranking.reason_effects import DISCOVERY, Estimate
 from comparo.report.record import read_record
 from comparo.report.why_page import write_why
-from comparo.run.why import FEEDBACK, TRIES, Explanation, prepare_why
+from comparo.run.why import FEEDBACK, Explanation, prepare_why
 
 SHOWN = 12  # reasons in the table, beside those that are found
 
@@ -72,7 +72,7 @@ def why_command(
         record.ranking,
         judge,
         because=because or (),
-        propose=0 if dry_run else propose,
+        propose=propose,
         budget=budget,
         votes=votes,
         between=between or (),
@@ -85,8 +85,8 @@ def why_command(
             print_text("no calls: all reasons are computed from the texts; --judge asks about more\n")
         else:
             print_plan(plan.base)
-        if propose:
-            print_text(f"before these, up to {TRIES * propose} calls about two texts each, for reasons of its own\n")
+        if plan.proposals is not None:
+            print_text(in_flags(f"before these, for reasons of its own: {plan.proposals.words}\n", FLAGS.get()))
         return
     console = Console(stderr=True, quiet=quiet)
     found = complete(plan, console)
@@ -111,32 +111,36 @@ def _print(found: Explanation, output: Format) -> None:
     rows: list[list[Any]] = []
     for number, one in enumerate(found.why.reasons):
         if number < SHOWN or one.verdict != "not shown":
-            ends = f"{one.beyond.effect:+.2f} ({one.beyond.low:+.2f} to {one.beyond.high:+.2f})"
-            rows.append([one.words, _share(one.alone), _share(one.beyond), ends, one.verdict])
+            effect, *ends = (one.sign * part for part in (one.beyond.effect, one.beyond.low, one.beyond.high))
+            logits = f"{effect:+.2f} ({min(ends):+.2f} to {max(ends):+.2f})"
+            rows.append([one.words, _share(one.alone), _share(one.beyond), logits, one.verdict])
     print_table(header, rows)
     if found.between:
-        ahead, behind = found.between
-        table = found.why.between(ahead, behind)
-        print_text(f"\nWhy {visible(ahead)} is ahead of {visible(behind)}, in logits:\n")
+        these, those = found.between
+        table = found.why.between(these, those, most=SHOWN // 2)
+        print_text(f"\nWhy {visible(these)} is {found.place} {visible(those)}, in logits:\n")
         lines = zip(table["words"], table["part"], table["low"], table["high"], strict=True)
         told = [
             [words, "" if part != part else f"{part:+.2f}", "" if low != low else f"{low:+.2f} to {high:+.2f}"]
             for words, part, low, high in lines
         ]
-        print_table(["reason", "part", "95% interval"], [*told[: SHOWN // 2], told[-1]])
+        print_table(["reason", "part", "95% interval"], told)
     if found.advice is not None:
         _print_advice(found.advice)
     if found.people is not None:
-        print_text("\nWhat moves the judge and people, in standard deviations of their scores:\n")
+        print_text(
+            "\nWhat moves the judge and people, in standard deviations of their scores (−: the opposite wins):\n"
+        )
         table = found.why.beside(found.people)
         said = [
-            [name, *(f"{table[who][k]:+.2f} ({table[f'{who}_low'][k]:+.2f} to {table[f'{who}_high'][k]:+.2f})"
+            [words, *(f"{table[who][k]:+.2f} ({table[f'{who}_low'][k]:+.2f} to {table[f'{who}_high'][k]:+.2f})"
                      for who in ("judge", "people")), "yes" if table["adjusted"][k] <= DISCOVERY else ""]
-            for k, name in enumerate(table["reason"])
+            for k, words in enumerate(table["words"])
         ]  # fmt: skip
         print_table(["reason", "judge", "people", "differ"], said)
     if found.stated:
-        print_text("\nPeople wrote most often: " + visible("; ".join(found.stated), lines=False) + "\n")
+        said_most = "; ".join(f"{words} ({count:,})" for words, count in found.stated.items())
+        print_text(f"\nPeople wrote most often: {visible(said_most, lines=False)}\n")
 
 
 def _share(one: Estimate) -> str:

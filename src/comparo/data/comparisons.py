@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from comparo.data.columns import Table, column_from_values, columns_from_frame, frame_from_columns, look_up, shown
 from comparo.data.layouts import LABELS, WANTED, fields_from_matrix, fields_from_table
-from comparo.data.lineups import columns_of, ordered
+from comparo.data.lineups import columns_of, ordered, position_effects
 from comparo.data.reading import columns_from_objects, read_columns
 from comparo.data.run_folder import database_of, judged
 from comparo.data.writing import write_columns
@@ -123,13 +123,8 @@ class Comparisons:
             raise Table({}).error(bad, None, f"{shown(rows[bad[0]])} is not {expected}. A matrix is a numpy array")
         if rows and all(isinstance(label, float) for row in rows for label in row[:2]):
             raise Table({}).error([0], None, f"{shown(rows[0])} has numbers for items. A matrix is a numpy array")
-        weighted = any(len(row) == 4 for row in rows)
-        return cls.from_columns(
-            [row[0] for row in rows],
-            [row[1] for row in rows],
-            [row[2] for row in rows],
-            [row[3] if len(row) == 4 else 1.0 for row in rows] if weighted else None,
-        )
+        names = ("first", "second", "p", "weight")[: max(map(len, rows), default=3)]
+        return cls.from_columns(**{name: [(*row, 1.0)[place] for row in rows] for place, name in enumerate(names)})
 
     @classmethod
     def from_matrix(cls, matrix: ArrayLike, items: Iterable[Any] | None = None) -> Comparisons:
@@ -154,10 +149,8 @@ class Comparisons:
         try:
             columns, others = columns_from_frame(frame, WANTED)
         except TypeError as error:
-            raise ComparisonsError(
-                f"a {type(frame).__name__} does not hold comparisons; accepted are Comparisons, the path of a file, "
-                "a square numpy matrix, a list or iterator of rows, and a pandas, polars or pyarrow frame"
-            ) from error
+            accepted = "Comparisons, a file, a square numpy matrix, rows, or a pandas, polars or pyarrow frame"
+            raise ComparisonsError(f"a {type(frame).__name__} does not hold comparisons; give {accepted}") from error
         return cls(**fields_from_table(Table(columns, others=others)))
 
     @classmethod
@@ -333,20 +326,12 @@ class Comparisons:
 
     @property
     def weights(self) -> NDArray[np.float64]:
-        """The weight of each comparison, 1 if there are none, shape (K,).
-
-        >>> Comparisons.from_rows([("ana", "bo", 0.7)]).weights
-        array([1.])
-        """
+        """The weight of each comparison, 1 if there are none, shape (K,)."""
         return np.ones(len(self)) if self.weight is None else self.weight
 
     @property
     def judged_by(self) -> NDArray[np.int32]:
-        """The code of each comparison's judge, 0 if there are none, shape (K,).
-
-        >>> Comparisons.from_rows([("ana", "bo", 0.7)]).judged_by
-        array([0], dtype=int32)
-        """
+        """The code of each comparison's judge, 0 if there are none, shape (K,)."""
         return np.zeros(len(self), dtype=np.int32) if self.judge is None else self.judge
 
     @property
@@ -368,11 +353,7 @@ class Comparisons:
 
     @property
     def positions(self) -> NDArray[np.int32]:
-        """The code of the position effect of each comparison among `slots`, (K,): of its judge, and of two slots.
-
-        >>> Comparisons.from_rows([{"items": "x|y|z", "best": "x"}]).positions
-        array([1, 2], dtype=int32)
-        """
+        """The code of the position effect of each comparison among `slots`, (K,): of its judge, and of two slots."""
         return self._positions[0]
 
     @property
@@ -386,15 +367,7 @@ class Comparisons:
 
     @cached_property
     def _positions(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        judges = np.arange(1 if self.judges is None else len(self.judges), dtype=np.int32)
-        slots = np.stack([judges, *(np.full_like(judges, part) for part in (2, 0, 1))], axis=1)
-        if self.lineup is None or not (apart := self.lineup["answer"] >= 0).any():
-            return self.judged_by, slots
-        names = [self.judged_by, *(self.lineup[name].astype(np.int32) for name in ("size", "low", "high"))]
-        found, code = np.unique(np.stack(names, axis=1)[apart], axis=0, return_inverse=True)
-        positions = self.judged_by.copy()
-        positions[apart] = len(slots) + code.ravel()
-        return positions, np.concatenate([slots, found])
+        return position_effects(self.lineup, self.judged_by, 1 if self.judges is None else len(self.judges))
 
     @property
     def position_freedom(self) -> NDArray[np.float64]:

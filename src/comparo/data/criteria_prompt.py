@@ -96,10 +96,7 @@ def criteria_prompt(
     check_names(criteria)
     form = wording_named(wording)
     if form.is_twice:
-        raise ValueError(
-            f"the wording {wording!r} asks before the texts too, and several criteria share the reading of the texts; "
-            "choose another wording, or rank by one criterion after another"
-        )
+        raise ValueError(f"the wording {wording!r} asks before the texts too, which criteria share; choose another one")
     parts = {name: criterion_prompt(words, kind, context, wording) for name, words in criteria.items()}
     first = next(iter(parts.values()))
     texts = first.template.rpartition("\n\n")[0]
@@ -126,14 +123,10 @@ def check_names(criteria: Mapping[str, str]) -> None:
     folded = [str(name).casefold() for name in criteria]
     for name, words in criteria.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > LONGEST:
-            raise ValueError(
-                f"{name!r} cannot name a criterion: a name has letters, digits, - and _, begins with a letter or a "
-                f"digit, and has at most {LONGEST} characters"
-            )
+            allowed = f"at most {LONGEST} letters, digits, - and _, a letter or a digit first"
+            raise ValueError(f"{name!r} cannot name a criterion: a name has {allowed}")
         if not isinstance(words, str):
-            raise ValueError(
-                f"the criterion {name!r} is {words!r}; give the words that end a question: 'more coherent'"
-            )
+            raise ValueError(f"the criterion {name!r} is {words!r}; give words that end a question: 'more coherent'")
         if name.casefold() in map(str.casefold, LABELS):
             raise ValueError(f"a criterion cannot be named {name!r}, which names a text; give it another name")
         if folded.count(name.casefold()) > 1:

@@ -21,6 +21,7 @@ from typing import Any
 from xml.parsers import expat
 
 from comparo.data.columns import INSTALL
+from comparo.data.wordings import listed
 from comparo.errors import ComparisonsError, pip_install
 
 # A spreadsheet executes a cell that begins with one of these as a formula (OWASP, "CSV Injection"). A quote before it
@@ -54,20 +55,11 @@ def unguarded(cell: str) -> str:
     return cell[1:] if _GUARDED.match(cell) else cell
 
 
-def csv_line(values: Iterable[Any]) -> str:
-    r"""A line of CSV, guarded; what is missing is an empty field.
-
-    >>> csv_line(["=x", -1.5, None, float("nan"), "one\rtwo"])
-    '\'=x,-1.5,,,"one\rtwo"\n'
-    """
-    return csv_lines([values])
-
-
 def csv_lines(rows: Iterable[Iterable[Any]]) -> str:
-    r"""The lines of CSV of some rows, as `csv_line` writes them.
+    r"""Rows as lines of CSV, guarded; what is missing is an empty field.
 
-    >>> csv_lines([["item", "std"], ["ana", 0.5]])
-    'item,std\nana,0.5\n'
+    >>> csv_lines([["item", "std"], ["=x", -1.5], [None, float("nan")], ["one\rtwo", 1]])
+    'item,std\n\'=x,-1.5\n,\n"one\rtwo",1\n'
     """
     lines = _Lines()
     writer = csv.writer(lines)  # its lines end with \r\n: if they ended with \n alone, it would not quote \r
@@ -121,61 +113,44 @@ def _cell(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def workbook(columns: Mapping[str, Sequence[str]], wide: Collection[str], answer: str, words: Sequence[str]) -> bytes:
-    """An .xlsx file of text: `wide` columns are wrapped, and the cells of the column `answer` offer `words` to choose.
+def workbook(
+    columns: Mapping[str, Sequence[Any]], wide: Collection[str], answer: str | None = None, words: Sequence[str] = ()
+) -> bytes:
+    """An .xlsx file of a table, numbers as numbers; `wide` columns are 60 characters wide, others as their cells.
 
-    Every cell is a string: none is a formula or a link. A text that is longer than a cell can be is cut, and ends with
-    `CUT`.
+    All else is text: no cell is a formula or a link. A text that is longer than a cell can be is cut, and ends with
+    `CUT`. The cells of the column `answer` are empty and offer `words` to choose.
     """
-    import xlsxwriter
-
-    content = io.BytesIO()
-    with xlsxwriter.Workbook(content, {"in_memory": True}) as book:
-        sheet = book.add_worksheet("pairs")
-        look = {"valign": "top", "text_wrap": True}
-        plain, header = book.add_format(look), book.add_format({"bold": True, "bottom": 1})
-        marked = book.add_format({**look, "bg_color": "#FFF7D6", "border": 1, "border_color": "#BFBFBF"})
-        rows = len(next(iter(columns.values())))
-        for place, (name, cells) in enumerate(columns.items()):
-            longest = max(map(len, (name, *cells)))
-            sheet.set_column(place, place, 60 if name in wide else min(max(longest + 2, 10), 24))
-            sheet.write_string(0, place, name, header)
-            for row, cell in enumerate(cells, 1):
-                if name == answer:
-                    sheet.write_blank(row, place, None, marked)
-                else:
-                    sheet.write_string(row, place, _fitted(cell), plain)
-            if name == answer:
-                choice = {"validate": "list", "source": list(words), "error_title": "Which text is better?"}
-                offered = ", ".join(words[:-1]) + f" or {words[-1]}"
-                choice |= {"error_message": f"Choose {offered}, or leave the cell empty."}
-                sheet.data_validation(1, place, rows, place, choice)
-        sheet.freeze_panes(1, 0)
-    return content.getvalue()
-
-
-def table_workbook(columns: Mapping[str, Sequence[Any]], wide: Collection[str]) -> bytes:
-    """An .xlsx file of a table: numbers as numbers, all else as text and no formula; `wide` columns are wrapped."""
     if importlib.util.find_spec("xlsxwriter") is None:
         raise ComparisonsError(f".xlsx needs xlsxwriter: {INSTALL}; or name a file that ends in .csv")
     import xlsxwriter
 
     content = io.BytesIO()
     with xlsxwriter.Workbook(content, {"in_memory": True}) as book:
-        sheet = book.add_worksheet("list")
-        header, wrapped = book.add_format({"bold": True, "bottom": 1}), book.add_format({"text_wrap": True})
-        plain, share = book.add_format({"num_format": "0.0"}), book.add_format({"num_format": "0%"})
+        sheet = book.add_worksheet()
+        look = {"valign": "top", "text_wrap": True}
+        header, text = book.add_format({"bold": True, "bottom": 1}), book.add_format(look)
+        number, share = (book.add_format({"valign": "top", "num_format": form}) for form in ("0.0", "0%"))
+        marked = book.add_format({**look, "bg_color": "#FFF7D6", "border": 1, "border_color": "#BFBFBF"})
         for place, (name, cells) in enumerate(columns.items()):
             longest = max(len(str(cell)) for cell in (name, *cells) if not isinstance(cell, float))
-            sheet.set_column(place, place, 60 if name in wide else min(longest + 2, 40))
+            sheet.set_column(place, place, 60 if name in wide else min(max(longest + 2, 10), 40))
             sheet.write_string(0, place, name, header)
             for row, cell in enumerate(cells, 1):
-                if isinstance(cell, int | float) and cell == cell:
-                    look = share if name.startswith("p") else plain
-                    sheet.write_number(row, place, cell, look if isinstance(cell, float) else None)
-                elif not isinstance(cell, float):
-                    sheet.write_string(row, place, _fitted(str(cell)), wrapped if name in wide else None)
-        sheet.freeze_panes(1, 1)
+                if name == answer:
+                    sheet.write_blank(row, place, None, marked)
+                elif isinstance(cell, float):
+                    if cell == cell:
+                        sheet.write_number(row, place, cell, share if name.startswith("p") else number)
+                elif isinstance(cell, int):
+                    sheet.write_number(row, place, cell, text)
+                else:
+                    sheet.write_string(row, place, _fitted(str(cell)), text)
+            if name == answer:
+                choice = {"validate": "list", "source": list(words), "error_title": "Which text is better?"}
+                choice |= {"error_message": f"Choose {listed(words)}, or leave the cell empty."}
+                sheet.data_validation(1, place, len(cells), place, choice)
+        sheet.freeze_panes(1, 0)
         sheet.repeat_rows(0)
         sheet.fit_to_pages(1, 0)
     return content.getvalue()

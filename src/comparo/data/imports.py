@@ -17,7 +17,7 @@ from comparo.data.columns import Table, as_number, shown, winners
 from comparo.data.gathering import Gathering, Imported
 from comparo.data.layouts import WINNERS
 from comparo.data.promptfoo import RESULTS, read_results, results_table
-from comparo.data.reading import read_document
+from comparo.data.reading import read_columns
 from comparo.errors import ComparisonsError
 
 BATTLES = frozenset({"model_a", "model_b"})
@@ -247,8 +247,7 @@ def import_file(path: str | os.PathLike[str], source: Source | None = None) -> I
     """
     if source is not None and source not in get_args(Source):
         raise ValueError(f"the layout is one of {', '.join(get_args(Source))}, not {source!r}")
-    document = read_document(path)
-    table = document if isinstance(document, Table) else results_table(document, str(path))
+    table = results_table(read_columns(path))
     names = set(table.columns)
     fitting = [tool for tool, (needed, _) in SOURCES.items() if needed <= names]
     if not fitting or (source is not None and source not in fitting):

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from comparo.data.columns import Table, factorise, shown
 from comparo.data.control_terms import COMPUTED, Numbers, Term, columns_in
 from comparo.data.documents import is_image
-from comparo.data.item_columns import (
+from comparo.data.prompts import Question
+from comparo.data.sources import (
     check_characters,
     checked_numbers,
     checked_scores,
@@ -29,9 +30,8 @@ from comparo.data.item_columns import (
     column_of_numbers,
     column_of_role,
     context_codes,
+    table_of,
 )
-from comparo.data.prompts import Question
-from comparo.data.sources import table_of
 from comparo.errors import ComparisonsError
 
 

@@ -287,6 +287,28 @@ def ordered(rows: NDArray[Any], p: Array, weight: Array) -> tuple[NDArray[Any], 
     return found, weight * rows["left"] / found["left"]
 
 
+def position_effects(
+    rows: NDArray[Any] | None, judge: NDArray[np.int32], judges: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """The code of the position effect of each row (K,), and judge, size, lower and higher slot of each effect (F, 4).
+
+    The pairs of each judge (K,) have one effect, and so have each two slots of its line-ups of one size.
+
+    >>> _, rows = pairs_of(Table({"items": ["x|y|z"], "best": ["x"]}))
+    >>> position_effects(rows, np.zeros(2, dtype=np.int32), 1)[0]
+    array([1, 2], dtype=int32)
+    """
+    codes = np.arange(judges, dtype=np.int32)
+    slots = np.stack([codes, *(np.full_like(codes, part) for part in (2, 0, 1))], axis=1)
+    if rows is None or not (apart := rows["answer"] >= 0).any():
+        return judge, slots
+    names = [judge, *(rows[name].astype(np.int32) for name in ("size", "low", "high"))]
+    found, code = np.unique(np.stack(names, axis=1)[apart], axis=0, return_inverse=True)
+    positions = judge.copy()
+    positions[apart] = len(slots) + code.ravel()
+    return positions, np.concatenate([slots, found])
+
+
 def is_answer(said: str, size: int) -> bool:
     """Whether `said` holds log-probabilities of `size` labels or an order of them; of a pair it is empty.
 

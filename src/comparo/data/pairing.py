@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from comparo.data.columns import Table, is_missing, shown
-from comparo.data.item_columns import checked_texts, column_of_role, no_column
 from comparo.data.items import Items, identified
-from comparo.data.sources import table_of
+from comparo.data.sources import checked_texts, column_of_role, no_column, table_of
 from comparo.errors import ComparisonsError
 
 TOPIC = "topic"  # the column whose inputs are no independent observations, unless another is named

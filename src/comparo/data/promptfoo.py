@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from itertools import combinations
 from typing import Any
 
@@ -20,16 +19,18 @@ FAILED = 2  # failureReason of an output that could not be made
 Outputs = dict[str, tuple[int, str]]  # by item: the row, and the text
 
 
-def results_table(document: Mapping[str, Any], source: str) -> Table:
-    """The entries of a results file as a table; another object is a table of one row."""
-    results = document.get("results")
+def results_table(table: Table) -> Table:
+    """The entries of a results file, which is one object, as a table; another table as it is."""
+    held = table.columns.get("results", ())
+    results = held[0] if len(held) == 1 else None
     entries = results.get("results") if isinstance(results, dict) else results
     if not isinstance(entries, list):
-        return Table(columns_from_objects([document])[0], source)
+        return table
+    source = f"{table.source}, results"
     for number, entry in enumerate(entries, 1):
         if not isinstance(entry, dict):
-            raise ComparisonsError(f"{source}, results, row {number}: {shown(entry)} is not an object; write it again")
-    return Table(columns_from_objects(entries)[0], f"{source}, results")
+            raise ComparisonsError(f"{source}, row {number}: {shown(entry)} is not an object; write it again")
+    return Table(columns_from_objects(entries)[0], source)
 
 
 def read_results(table: Table) -> Imported:

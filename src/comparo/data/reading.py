@@ -15,7 +15,7 @@ import re
 import zlib
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
@@ -50,7 +50,11 @@ def read_columns(
     ...     read_columns(path, wanted=["first", "p"]).columns
     {'first': ['ana'], 'p': ['0.7']}
     """
-    path = _there(path)
+    path = Path(path)
+    if os.path.isdir(path):
+        raise ComparisonsError(f"{path} is a folder; name a file in it")
+    if not os.path.exists(path):
+        raise ComparisonsError(f"{path} does not exist; check the name (the working folder is {Path.cwd()})")
     ending, _ = split_ending(path, READ)
     with _opened(path) as file:
         table = _READERS[ending](file, str(path), wanted)
@@ -62,34 +66,6 @@ def read_columns(
         if name in labels
     }
     return replace(table, columns={**table.columns, **restored})
-
-
-def read_document(path: str | os.PathLike[str]) -> Table | dict[str, Any]:
-    """The object that a JSON file holds as a whole, or else the columns of a file, as `read_columns` reads them.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder, "results.json")
-    ...     _ = path.write_text('{"version": 3,\\n "results": []}')
-    ...     read_document(path)
-    {'version': 3, 'results': []}
-    """
-    path = _there(path)
-    with _opened(path) as file:
-        text = file.read().decode("utf-8-sig") if split_ending(path, READ)[0] == ".json" else ""
-    if text.lstrip().startswith("{"):
-        with suppress(ValueError, RecursionError):  # more than one object: lines of JSON
-            return dict(json.loads(text))
-    return read_columns(path)
-
-
-def _there(path: str | os.PathLike[str]) -> Path:
-    """The path of a file, which must be there."""
-    if os.path.isdir(path):
-        raise ComparisonsError(f"{path} is a folder; name a file in it")
-    if not os.path.exists(path):
-        raise ComparisonsError(f"{path} does not exist; check the name (the working folder is {Path.cwd()})")
-    return Path(path)
 
 
 @contextmanager
@@ -205,14 +181,22 @@ def _read_json_lines(file: Binary, source: str, wanted: Collection[str] | None) 
 
 
 def _read_json(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
-    """A list of objects, or one object per line."""
+    """A list of objects, one object, or one object per line."""
     content = file.read()
     text = content.decode("utf-8-sig")
-    if not text.lstrip().startswith("["):
-        return _read_json_lines(io.BytesIO(content), source, wanted)
-    columns, others = columns_from_objects(objects_of_list(text, source), wanted)
-    if not columns and not others:
+    try:
+        rows = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        if not text.lstrip().startswith("["):
+            return _read_json_lines(io.BytesIO(content), source, wanted)
+        raise ComparisonsError(f"{source} is not JSON ({error}); write it again") from error
+    rows = rows if isinstance(rows, list) else [rows]
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, dict):
+            raise ComparisonsError(f"{source}, row {number}: {row!r:.60} is not an object; each row must be one")
+    if not rows:
         raise ComparisonsError(f"{source} is empty; write its rows first")
+    columns, others = columns_from_objects(rows, wanted)
     return Table(columns, source, others=others)
 
 
@@ -289,15 +273,3 @@ def objects_of_lines(file: Binary, source: str, lines: array[int]) -> Iterator[M
                 )
             lines.append(number)
             yield value
-
-
-def objects_of_list(text: str, source: str) -> list[Mapping[str, Any]]:
-    """The objects of a JSON list."""
-    try:
-        rows = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ComparisonsError(f"{source} is not JSON ({error}); write it again") from error
-    for number, row in enumerate(rows, 1):
-        if not isinstance(row, dict):
-            raise ComparisonsError(f"{source}, row {number}: {row!r:.60} is not an object; each row must be one")
-    return list(rows)

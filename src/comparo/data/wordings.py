@@ -95,11 +95,8 @@ class Wording:
         if found := _HAS_BETTER.fullmatch(criterion):
             return found[1]
         if _NO_NOUN.match(criterion):
-            raise ValueError(
-                f"the wording {self.name!r} asks which text has the better …, and {criterion!r} does not end that "
-                "sentence; give a noun such as 'coherence' ('has better character' works for every noun), or choose "
-                "another wording"
-            )
+            remedy = "give a noun such as 'coherence', or 'has better coherence', or choose another wording"
+            raise ValueError(f"{criterion!r} does not end {self.name!r}: which text has the better …; {remedy}")
         return criterion
 
     def read(self, template: str) -> tuple[str, str, str] | None:

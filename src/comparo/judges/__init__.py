@@ -5,8 +5,15 @@ A judge is named provider/model, split at the first slash. A provider is a modul
 """
 
 from comparo.errors import JudgeError
-from comparo.judges.function import FunctionJudge, as_judge
-from comparo.judges.loading import PROVIDERS, accepted_options, load_judge, parse_judge, parse_options
+from comparo.judges.loading import (
+    PROVIDERS,
+    FunctionJudge,
+    accepted_options,
+    as_judge,
+    load_judge,
+    parse_judge,
+    parse_options,
+)
 from comparo.judges.protocol import Judge, Judgement, Probe, Writing
 from comparo.judges.ray import ray_judge
 

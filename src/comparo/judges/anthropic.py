@@ -4,21 +4,18 @@ Claude gives no log-probabilities, so p is from sampled verdicts (`votes`) or fr
 asked for in structured output, which goes with reasoning; a tool that must be called does not.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
-from urllib.parse import quote
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import comparo.judges.verdicts as verdicts
 from comparo.data.prompts import Prompt
-from comparo.errors import JudgeError
 from comparo.judges.batch_endpoints import AnthropicBatches
-from comparo.judges.batches import SHARE
 from comparo.judges.caller import Caller, Case, Said
 from comparo.judges.http import Answer, whole_characters
 from comparo.judges.prices import Usage, count
-from comparo.judges.probing import Findings, ListedJudge
 from comparo.judges.refusals import Complaint
+from comparo.judges.server_judge import ThinkingJudge
 from comparo.judges.settings import NONE, VERDICT, loader
 
 REASONING = 16_000  # tokens of a reply with reasoning, as in the examples of Anthropic's documentation
@@ -30,7 +27,7 @@ CUT = ("max_tokens", "model_context_window_exceeded")
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnthropicJudge(ListedJudge):
+class AnthropicJudge(ThinkingJudge):
     """Claude, with the key in the environment's ANTHROPIC_API_KEY.
 
     Each of the `votes` is one call. The temperature is only sent if it is given: recent models refuse it. `thinking` is
@@ -65,10 +62,6 @@ class AnthropicJudge(ListedJudge):
         super().check_options()
 
     @property
-    def listing(self) -> str:
-        return f"/v1/models/{quote(self.model, safe='')}"
-
-    @property
     def reply_tokens(self) -> int:
         if self.max_tokens is not None:
             return self.max_tokens
@@ -85,35 +78,6 @@ class AnthropicJudge(ListedJudge):
     def batches(self, prompt: Prompt) -> AnthropicBatches:
         """Batches of questions, which Anthropic answers within a day."""
         return AnthropicBatches(self, AnthropicCaller(self, prompt))
-
-    def at_batch_price(self) -> Self:
-        """The same judge, at what a batch costs."""
-        return self if self.price is None else replace(self, price=self.price.times(SHARE))
-
-    def check(self, listed: dict[str, Any]) -> Findings:
-        if listed.get("lifecycle") == "retired":
-            raise JudgeError(f"{self.name} is retired; {self.base_url} does not serve it any more")
-        most, able = listed.get("max_tokens"), listed.get("capabilities")
-        if isinstance(most, int) and self.reply_tokens > most:
-            raise JudgeError(f"{self.name} writes {most} tokens at most, not {self.reply_tokens}; lower max_tokens")
-        if not isinstance(able, dict):
-            return []
-        efforts = [level for level in self.efforts if _takes(able, "effort", level) is not False]
-        modes = {mode: _takes(able, "thinking", "types", mode) for mode in ("adaptive", "disabled", "enabled")}
-        if _takes(able, "effort") is False:
-            efforts = []
-        self.dialect.response_format = _takes(able, "structured_outputs") is not False
-        instead = f"use effort={_listed(efforts)}" if efforts else "drop effort"
-        if self.thinking is not None and modes["enabled"] is False:
-            raise JudgeError(f"{self.name} takes no number of tokens for its reasoning; drop thinking and {instead}")
-        if self.effort == NONE and modes["disabled"] is False:
-            raise JudgeError(f"{self.name} always reasons; {instead} in place of effort=none")
-        if self.effort not in (None, NONE) and (self.effort not in efforts or modes["adaptive"] is False):
-            if efforts and modes["adaptive"] is not False:
-                raise JudgeError(f"{self.name} has no effort={self.effort}; {instead}")
-            raise JudgeError(f"{self.name} has no levels of effort; use thinking=TOKENS, effort=none or neither")
-        taken = [mode for mode, is_taken in modes.items() if is_taken]
-        return [("levels of effort", ", ".join(efforts) or "none"), ("kinds of thinking", ", ".join(taken) or "none")]
 
 
 class AnthropicCaller(Caller):
@@ -172,18 +136,6 @@ class AnthropicCaller(Caller):
             case.form["response_format"] = False
             return True
         return False
-
-
-def _takes(able: Any, *path: str) -> bool | None:
-    """Whether the model is said to have an ability; None where nothing is said."""
-    for name in path:
-        able = able.get(name) if isinstance(able, dict) else None
-    said = able.get("supported") if isinstance(able, dict) else None
-    return said if isinstance(said, bool) else None
-
-
-def _listed(words: Sequence[str]) -> str:
-    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def _refusal(details: Any) -> str:

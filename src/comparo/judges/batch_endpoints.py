@@ -7,7 +7,7 @@ of ours: one whose creation was not confirmed is known by its time and its numbe
 the `custom_id` of its results.
 
 Requests are made, and answers read, by the code that asks one question at a time: its client is replaced by one that
-keeps the request, or that gives the answers of the batch.
+gives the answers of the batch.
 """
 
 import json
@@ -18,12 +18,12 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from comparo.data.prompts import Question
 from comparo.errors import JudgeError
 from comparo.judges.batches import WINDOW, BatchClient, GarbledError, Line, Refused, State
-from comparo.judges.caller import Caller
+from comparo.judges.caller import AnswerError, Caller, Case
 from comparo.judges.http import Answer, HttpClient, NoAnswerError, as_json
 from comparo.judges.prices import count
 from comparo.judges.protocol import Judgement
@@ -92,12 +92,13 @@ class Batches(ABC):
 
     def requests(self, question: Question) -> list[Any] | Judgement:
         """The requests that a question needs, one for each line; a failed judgement where it cannot be asked."""
-        recorder = _Recorder()
-        self._caller.client = recorder
-        failed = _now(self._caller.answer(question))
-        if recorder.body is None:
-            return failed if isinstance(failed, Judgement) else Judgement(question, error=str(failed))
-        return [recorder.body] * (1 if "n" in recorder.body else self._judge.samples(self._caller.prompt))
+        case, samples = Case(question), self._judge.samples(self._caller.prompt)
+        try:
+            self._caller.write_prompt(case, self._judge.window)
+        except AnswerError as problem:
+            return Judgement(question, error=str(problem))
+        _, body = self._caller.request(case, samples)
+        return [body] * (1 if "n" in body else samples)
 
     def read(self, question: Question, answers: Sequence[Line]) -> Judgement:
         """What the answers to all requests of a question say."""
@@ -275,21 +276,6 @@ class AnthropicBatches(Batches):
         return State(self._id(batch), status, is_over, total, done)
 
 
-class _Stop(BaseException):
-    """Ends the asking of a question: nothing is to be sent."""
-
-
-class _Recorder(HttpClient):
-    """Keeps the first request in place of sending it."""
-
-    def __init__(self) -> None:
-        self.body: Object | None = None
-
-    async def ask(self, method: str, route: str, body: Object | None = None) -> NoReturn:
-        self.body = body
-        raise _Stop
-
-
 class _Replayer(HttpClient):
     """Gives the answers of a batch, in place of sending requests."""
 
@@ -306,15 +292,13 @@ class _Replayer(HttpClient):
         return Answer(line.status, {}, text)
 
 
-def _now(asked: Coroutine[Any, Any, Value]) -> Value | None:
-    """What a coroutine returns that never waits; None where it was stopped."""
+def _now(asked: Coroutine[Any, Any, Value]) -> Value:
+    """What a coroutine returns that never waits."""
     try:
         asked.send(None)
     except StopIteration as end:
         value: Value = end.value
         return value
-    except _Stop:
-        return None
     raise RuntimeError("a batch is read without waiting")
 
 

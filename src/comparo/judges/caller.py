@@ -18,7 +18,7 @@ from comparo.data.wordings import LETTERS
 from comparo.errors import JudgeError
 from comparo.judges.http import Answer, HttpClient, NoAnswerError, whole_characters
 from comparo.judges.prices import Usage
-from comparo.judges.protocol import Judgement, mean_of, shared_call
+from comparo.judges.protocol import Judgement, Probe, mean_of, shared_call
 from comparo.judges.refusals import FILTERED, Complaint, bad_key, no_credit, read_complaint, spoken
 from comparo.judges.settings import Settings
 
@@ -89,6 +89,8 @@ class Caller(ABC):
     def __init__(self, judge: Settings, prompt: Prompt) -> None:
         headers, self.secrets = judge.access()
         self.judge, self.prompt, self.dialect = judge, judge.shown(prompt), judge.dialect
+        self.is_several = isinstance(self.prompt, CriteriaPrompt)
+        self.parts = self.prompt.parts if isinstance(self.prompt, CriteriaPrompt) else {ONLY: self.prompt}
         self.added, self.begun, self.graded = judge.adds(prompt), judge.begins(prompt), judge.graded
         self.words_asked: int | None = None  # tokens of a reply in the model's own words; None: a verdict is asked for
         self.was_cut = False  # whether a reply ended at the limit of its tokens, before the verdict
@@ -135,7 +137,7 @@ class Caller(ABC):
         p, mass, weight, error = math.nan, math.nan, 1.0, None
         each: verdicts.Found = {}
         try:
-            self._write(case, self.judge.window)
+            self.write_prompt(case, self.judge.window)
             while (missing := wanted - len(case.replies)) > 0:
                 replies = await self._ask(case, missing)
                 if self.asks_again(case, replies, missing):
@@ -166,10 +168,10 @@ class Caller(ABC):
             lineup=case.lineup,
             error=error,
         )
-        if not isinstance(self.prompt, CriteriaPrompt):
+        if not self.is_several:
             return whole
         missed = error or f"the reply {self.secrets.short(whole.reply)} has no verdict on it"
-        return shared_call(whole, {name: each.get(name) or missed for name in self.prompt.parts})
+        return shared_call(whole, {name: each.get(name) or missed for name in self.parts})
 
     def _tokens(self, case: Case) -> verdicts.Found:
         """p and mass where the reply names a label or, if it was begun, at its next token, by criterion."""
@@ -178,15 +180,14 @@ class Caller(ABC):
             self._unclear(case)
         if said.reasoned:  # the label may be one that its reasoning mentions
             raise self.without_logprobs("it reasons before it answers")
+        found: verdicts.Found = {}
         try:
             positions = verdicts.token_positions(said.logprobs)
-            if isinstance(self.prompt, CriteriaPrompt):
-                found = verdicts.read_lines(positions, self.prompt)
-            elif self.prompt.size > 2:
-                found = _line_up(case, verdicts.read_lineup(positions, self.prompt, begun=self.begun))
-            else:
-                read = verdicts.read_logprobs(positions, self.prompt, begun=self.begun)
-                found = {ONLY: None if read is None else (*read, 1.0)}
+            own = verdicts.part_positions(positions, self.parts) if self.is_several else {ONLY: positions}
+            for name in own:
+                if read := verdicts.read_logprobs(own[name], self.parts[name], begun=self.begun):
+                    p, mass, case.lineup = read
+                    found[name] = p, mass, 1.0
         except ValueError as problem:
             raise AnswerError(f"{problem}, of the reply {self.secrets.short(said.text)}") from None
         if not positions and said.text and not self.dialect.gives_logprobs:
@@ -199,13 +200,16 @@ class Caller(ABC):
         replies = [self.words(said) for said in case.replies]
         if not self.begun and any(replies) and not any(reply.lstrip().startswith("{") for reply in replies):
             self.dialect.adopt("response_format", False)
-        if isinstance(self.prompt, CriteriaPrompt):
-            return verdicts.read_votes(replies, self.prompt, self.graded)
         if self.prompt.size > 2:
-            order = verdicts.read_order(replies[0], self.prompt)
-            return _line_up(case, None if order is None else (float(order[0] == LETTERS[0]), 1.0, order))
+            case.lineup = verdicts.read_order(replies[0], self.prompt) or ""
+            return {ONLY: (float(case.lineup.startswith(LETTERS[0])), 1.0, 1.0)} if case.lineup else {}
         read = verdicts.read_grade if self.graded else verdicts.read_verdict
-        return {ONLY: verdicts.soften([read(reply, self.prompt) for reply in replies], self.graded)}
+        said = [verdicts.part_words(reply, self.parts) if self.is_several else {ONLY: reply} for reply in replies]
+        found = {
+            name: verdicts.soften([read(words.get(name, ""), part) for words in said], self.graded)
+            for name, part in self.parts.items()
+        }
+        return {name: verdict for name, verdict in found.items() if verdict is not None}
 
     def words(self, said: Said) -> str:
         """The words of a reply in which a verdict is looked for."""
@@ -226,15 +230,18 @@ class Caller(ABC):
             remedy = f", cut{at}; raise max_tokens{', or lower effort' if reasons else ''}"
         raise AnswerError(f"no verdict in the reply {reply}{remedy}")
 
-    async def write(self, text: str, tokens: int) -> str:
+    async def write(self, text: str, tokens: int) -> Probe:
         """A reply to a text in the model's own words; a JudgeError where there is none."""
         self.words_asked, self.added, self.begun = tokens, "", False
+        case = Case(Question(None, None), text)
         async with self.client:
             try:
-                (said, *_) = await self._ask(Case(Question(None, None), text), 1)
+                (said, *_) = await self._ask(case, 1)
             except AnswerError as problem:
                 raise JudgeError(self.secrets.scrub(str(problem))) from None
-        return self.secrets.scrub(said.text)
+        usage = case.usage
+        read = usage.tokens_in + usage.tokens_out
+        return Probe(self.secrets.scrub(said.text), {}, calls=1, tokens=read, cost=usage.cost(self.judge.price))
 
     async def _ask(self, case: Case, wanted: int) -> list[Said]:
         """The replies that the server gives; a form of the question that it accepts is used for all later ones."""
@@ -292,7 +299,7 @@ class Caller(ABC):
             if self.frees_room(status, complaint, case):
                 return None
             if status == 413 or complaint.too_long:
-                return self._write(case, int(most_tokens(case.text) * complaint.share) + self._overhead())
+                return self.write_prompt(case, int(most_tokens(case.text) * complaint.share) + self._overhead())
         if self.heed(answer, complaint, case, body):
             return None
         if status in (404, 405):
@@ -329,7 +336,7 @@ class Caller(ABC):
     def _overhead(self) -> int:
         return TEMPLATE + most_tokens(self.added + self.prompt.answer) + self.judge.reserved
 
-    def _write(self, case: Case, window: int | None) -> None:
+    def write_prompt(self, case: Case, window: int | None) -> None:
         """Write the prompt, cut to the window by an upper estimate of its tokens."""
         text = self.prompt.text(case.question)
         if window is not None:
@@ -343,14 +350,6 @@ class Caller(ABC):
 def most_tokens(text: str) -> int:
     """An upper estimate of the tokens of a text: one per three bytes; English has about one per four."""
     return -(-len(text.encode("utf-8", "replace")) // 3)
-
-
-def _line_up(case: Case, read: tuple[float, float, str] | None) -> verdicts.Found:
-    """p and mass of a line-up, whose answer is kept with the case."""
-    if read is None:
-        return {ONLY: None}
-    p, mass, case.lineup = read
-    return {ONLY: (p, mass, 1.0)}
 
 
 def _stored(reply: str) -> str:

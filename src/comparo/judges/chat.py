@@ -25,9 +25,8 @@ from comparo.judges.labels import (
     TokenPath,
     common_prefix,
     find_spellings,
+    label_probability,
     likeliest_path,
-    lineup_probability,
-    sequence_probability,
 )
 from comparo.judges.protocol import Judgement, Several, about
 
@@ -90,6 +89,10 @@ class PromptTokens(ABC):
     @abstractmethod
     def vocabulary(self) -> Sequence[str | None]:
         """The text of each token, by its id."""
+
+    @abstractmethod
+    def decode(self, path: TokenPath) -> str:
+        """The text of some tokens."""
 
     def plain(self, text: str) -> str:
         """A text whose special tokens are read as plain text."""
@@ -159,6 +162,35 @@ class PromptTokens(ABC):
             return tuple(self.tokens([label], bare=True)[0])
         return tuple(whole[len(before) :])
 
+    def read(
+        self,
+        likeliest: Mapping[TokenPath, Sequence[tuple[Any, float]]],
+        row: Encoded,
+        prompt: Prompt,
+        reply: TokenPath | None = None,
+    ) -> Judgement:
+        """The answer to a row, from the log-probabilities of the likeliest tokens after each node of the labels.
+
+        The `reply` is by default the likeliest of these tokens in sequence.
+        """
+        labels = self.spellings(prompt)
+        found = label_probability(likeliest, labels, prompt.size)
+        if reply is None:
+            reply = likeliest_path({node: max(tokens, key=itemgetter(1))[0] for node, tokens in likeliest.items()})
+        words = " or ".join(map(repr, prompt.labels))
+        p, mass, lineup = found or (math.nan, math.nan, "")
+        return Judgement(
+            row.question,
+            p=p,
+            mass=mass,
+            reply=self.decode(reply),
+            tokens_in=len(row.ids) - row.known + len(labels.begun),
+            tokens_out=len(reply),
+            cut=row.cut,
+            lineup=lineup,
+            error=None if found else f"the model's likeliest tokens do not begin {words}; use other labels",
+        )
+
 
 class Chat(PromptTokens):
     """A tokenizer of transformers, and how a prompt is written for its model.
@@ -214,6 +246,9 @@ class Chat(PromptTokens):
         known: list[str | None] = self.tokenizer.convert_ids_to_tokens(list(range(len(self.tokenizer))))
         return known
 
+    def decode(self, path: TokenPath) -> str:
+        return str(self.tokenizer.decode([*path]))
+
     def plain(self, text: str) -> str:
         """The text with a space inside every special token, which makes it plain text."""
         return self._special.sub(r"\g<0> ", text)
@@ -247,31 +282,6 @@ def answers_of(
             yield from answer(sorted(rows, key=lambda row: row.ids), chat.spellings(prompt), prompt)
 
     return gathered(each(), prompt)
-
-
-def read_labels(
-    read: Mapping[TokenPath, Sequence[tuple[Any, float]]],
-    row: Encoded,
-    labels: Spellings,
-    prompt: Prompt,
-    decode: Callable[[TokenPath], str],
-) -> Judgement:
-    """The answer to a row, from the log-probabilities of the likeliest tokens after each node of the labels."""
-    found = lineup_probability(read, labels, prompt.size) if prompt.size > 2 else sequence_probability(read, labels)
-    reply = likeliest_path({node: max(tokens, key=itemgetter(1))[0] for node, tokens in read.items()})
-    words = " or ".join(map(repr, prompt.labels))
-    p, mass, *lineup = found or (math.nan, math.nan)
-    return Judgement(
-        row.question,
-        p=p,
-        mass=mass,
-        reply=decode(reply),
-        tokens_in=len(row.ids) - row.known,
-        tokens_out=len(reply),
-        cut=row.cut,
-        lineup="".join(lineup),
-        error=None if found else f"the model's likeliest tokens do not begin {words}; use other labels",
-    )
 
 
 def gathered(answers: Iterable[Judgement], prompt: Prompt) -> Iterator[Judgement]:

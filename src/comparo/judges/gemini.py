@@ -16,8 +16,8 @@ from comparo.errors import JudgeError
 from comparo.judges.caller import AnswerError, Caller, Case, Said
 from comparo.judges.http import Answer, whole_characters
 from comparo.judges.prices import Usage, count
-from comparo.judges.probing import Findings, ListedJudge
 from comparo.judges.refusals import Complaint
+from comparo.judges.server_judge import ThinkingJudge
 from comparo.judges.settings import LABEL, NONE, TOP, VERDICT, loader
 
 CANDIDATES = 8  # replies to one request: the most that Gemini's API allows
@@ -29,7 +29,7 @@ PAUSE = re.compile(r'"retryDelay":\s*"([\d.]+)s"')  # the seconds to wait, which
 
 
 @dataclass(frozen=True, kw_only=True)
-class GeminiJudge(ListedJudge):
+class GeminiJudge(ThinkingJudge):
     """Gemini, with the key in the environment's GEMINI_API_KEY or GOOGLE_API_KEY.
 
     The temperature of votes is only sent if it is given. `thinking` is for models without levels of effort (2.5).
@@ -52,11 +52,6 @@ class GeminiJudge(ListedJudge):
     efforts: ClassVar[tuple[str, ...]] = ("minimal", "low", "medium", "high")
 
     @property
-    def listing(self) -> str:
-        name = self.model if "/" in self.model else f"models/{self.model}"
-        return f"/v1beta/{quote(name)}"
-
-    @property
     def reply_tokens(self) -> int | None:
         if self.max_tokens is not None or self.reasons:
             return self.max_tokens
@@ -67,19 +62,6 @@ class GeminiJudge(ListedJudge):
 
     def caller(self, prompt: Prompt) -> Caller:
         return GeminiCaller(self, prompt)
-
-    def check(self, listed: dict[str, Any]) -> Findings:
-        actions, most = listed.get("supportedGenerationMethods"), listed.get("outputTokenLimit")
-        if isinstance(actions, list) and actions and "generateContent" not in actions:
-            raise JudgeError(
-                f"{self.name} does not write texts (it has {', '.join(map(str, actions))}); use another model"
-            )
-        if isinstance(most, int) and (self.reply_tokens or 0) > most:
-            raise JudgeError(f"{self.name} writes {most} tokens at most, not {self.reply_tokens}; lower max_tokens")
-        reasons = listed.get("thinking")
-        if reasons is False and (self.thinking or self.effort not in (None, NONE)):
-            raise JudgeError(f"{self.name} does not reason; drop effort and thinking")
-        return [] if reasons is None else [("can reason", "yes" if reasons else "no")]
 
 
 class GeminiCaller(Caller):
@@ -108,7 +90,8 @@ class GeminiCaller(Caller):
             "contents": [{"parts": [{"text": case.text + self.added}], "role": "user"}],
             "generationConfig": {name: value for name, value in config.items() if value is not None},
         }
-        return f"{judge.listing}:generateContent", body
+        name = judge.model if "/" in judge.model else f"models/{judge.model}"
+        return f"/v1beta/{quote(name)}:generateContent", body
 
     def replies(self, answer: Any, case: Case) -> list[Said]:
         case.usage += _usage(answer.get("usageMetadata"))
@@ -145,6 +128,8 @@ class GeminiCaller(Caller):
         if "candidateCount" in body["generationConfig"] and complaint.about(asked, "candidate"):
             case.form["n"] = False
             return True
+        if judge.max_tokens is not None and complaint.about(asked, "max_output_tokens", "maxoutputtokens"):
+            raise self.unwanted("max_tokens", answer, "set another max_tokens")
         vague = not self.dialect.serves and "contains an invalid argument" in complaint.words
         if judge.effort is not None and (vague or complaint.about(asked, "thinking", "budget")):
             raise self.unwanted("effort", answer, "use another one, thinking=TOKENS, or neither")

@@ -82,7 +82,7 @@ def label_masses(
     for path in sorted(read, key=len):
         if path not in reached:  # its last token is not among the likeliest
             continue
-        total, least, unnumbered = 0.0, 1.0, set()
+        total, least, unnumbered, outer = 0.0, 1.0, set(), inner_label(path, spelling)
         for token, logprob in read[path]:
             if -math.inf < logprob <= UNLISTED:
                 continue
@@ -95,7 +95,6 @@ def label_masses(
             probability *= reached[path]
             if longer in read:
                 reached[longer] = reached.get(longer, 0.0) + probability
-            outer = inner_label(path, spelling)
             if number is not None and number != outer:
                 masses[number] += probability
                 found[number] = True
@@ -115,56 +114,34 @@ def label_masses(
     return masses if sum(masses) > 0 else None
 
 
-def sequence_probability(
-    read: Mapping[TokenPath, Sequence[tuple[Any, float]]], spelling: Words | Spellings
-) -> tuple[float, float] | None:
-    """p = P(A) / (P(A) + P(B)) and the mass P(A) + P(B); None without any label.
+def label_probability(
+    read: Mapping[TokenPath, Sequence[tuple[Any, float]]], spelling: Words | Spellings, count: int = 2
+) -> tuple[float, float, str] | None:
+    """p = P(A) / ΣP of the first of `count` labels, the mass ΣP of all, and `Judgement.lineup`; None without any label.
 
-    They come from the log-probabilities of the likeliest tokens after each path.
+    They come from the log-probabilities of the likeliest tokens after each path. A line-up holds log(P / ΣP) of each
+    label, none of them below `-SUREST`; of two labels it is empty.
 
     >>> read = {(): [(" ", math.log(0.9)), ("1", math.log(0.05))], (" ",): [("1", math.log(0.6)), ("2", math.log(0.4))]}
-    >>> p, mass = sequence_probability(read, Words(("1", "2")))
-    >>> round(p, 6), round(mass, 6)
-    (0.621053, 0.95)
-    >>> sequence_probability({(): [("A", math.log(0.9)), ("The", math.log(0.06))]}, Words(("A", "B")))
-    (0.957..., 0.94...)
-    >>> sequence_probability({(): [("A", math.log(0.1)), ("B", -math.inf), ("The", math.log(0.5))]}, Words("AB"))
-    (0.2..., 0.5)
-    >>> sequence_probability({(): [("The", -0.1)]}, Words(("A", "B")))
-    """
-    masses = label_masses(read, spelling, 2)
-    if masses is None:
-        return None
-    mass = sum(masses)
-    return min(masses[0] / mass, 1.0), min(mass, 1.0)
-
-
-def lineup_probability(
-    read: Mapping[TokenPath, Sequence[tuple[Any, float]]], spelling: Words | Spellings, count: int
-) -> tuple[float, float, str] | None:
-    """`lineup_answer` from the log-probabilities of the likeliest tokens after each path; None without any label.
-
+    >>> [round(found, 6) for found in label_probability(read, Words(("1", "2")))[:2]]
+    [0.621053, 0.95]
+    >>> label_probability({(): [("A", math.log(0.9)), ("The", math.log(0.06))]}, Words(("A", "B")))
+    (0.957..., 0.94..., '')
+    >>> label_probability({(): [("A", math.log(0.1)), ("B", -math.inf), ("The", math.log(0.5))]}, Words("AB"))
+    (0.2..., 0.5, '')
+    >>> label_probability({(): [("The", -0.1)]}, Words(("A", "B")))
     >>> read = {(): [("A", math.log(0.75)), ("The", math.log(0.125)), ("C", math.log(0.0625))]}
-    >>> lineup_probability(read, Words("ABC"), 3)
+    >>> label_probability(read, Words("ABC"), 3)
     (0.857..., 0.87..., '-0.15...|-2.63...|-2.63...')
     """
     masses = label_masses(read, spelling, count)
-    return None if masses is None else lineup_answer([math.log(max(mass, TINY)) for mass in masses])
-
-
-def lineup_answer(logs: Sequence[float]) -> tuple[float, float, str]:
-    """p of the first label, the mass ΣP of all, and log(P / ΣP) of each as `Judgement.lineup`, from log P of each.
-
-    No log is below `-SUREST`, that of a label of probability 0 neither. p is nan where a number is.
-
-    >>> p, mass, lineup = lineup_answer([math.log(0.5), math.log(0.25), math.log(0.25)])
-    >>> round(p, 6), round(mass, 6), [round(float(part), 3) for part in lineup.split("|")]
-    (0.5, 1.0, [-0.693, -1.386, -1.386])
-    """
-    most = max(logs)
-    total = most + math.log(sum(math.exp(log - most) for log in logs))
-    shares = [max(log - total, -SUREST) for log in logs]
-    return math.exp(shares[0]), min(math.exp(total), 1.0), "|".join(map(repr, shares))
+    if masses is None:
+        return None
+    mass = sum(masses)
+    if count == 2:
+        return min(masses[0] / mass, 1.0), min(mass, 1.0), ""
+    shares = [max(math.log(max(each / mass, TINY)), -SUREST) for each in masses]
+    return math.exp(shares[0]), min(mass, 1.0), "|".join(map(repr, shares))
 
 
 def reply_paths(
@@ -177,9 +154,8 @@ def reply_paths(
     log-probability.
 
     >>> said = [("Fir", [("Fir", math.log(0.6)), ("Sec", math.log(0.3))]), ("st", [("st", 0.0)])]
-    >>> p, mass = sequence_probability(*reply_paths(said, ("First", "Second")))
-    >>> round(p, 6), round(mass, 6)
-    (0.666667, 0.9)
+    >>> [round(found, 6) for found in label_probability(*reply_paths(said, ("First", "Second")))[:2]]
+    [0.666667, 0.9]
     """
     words = Words(labels)
     path: TokenPath = ()
@@ -235,8 +211,6 @@ def common_prefix(sequences: Iterable[list[int]]) -> int:
     return min(len(ordered[0]), len(ordered[-1]))
 
 
-Ends = tuple[list[int], list[int]]  # numbers of nodes, and a token after each
-
 _SPACES = str.maketrans("▁Ġ", "  ")  # how vocabularies write a space
 
 
@@ -250,8 +224,8 @@ class Spellings:
     >>> digits = find_spellings(("1", "2"), ((7, 3), (7, 4)), ["", "", "", "1", "2", "x", "x1", "Ġ"])
     >>> digits.nodes, digits.paths, digits.ends
     (((), (7,)), ((7,),), {(3,): 0, (7, 3): 0, (4,): 1, (7, 4): 1})
-    >>> digits.label((7, 4)), digits.begins((7,), 1)
-    (1, True)
+    >>> digits.label((7, 4)), digits.begins((7,), 1), digits.wanted
+    (1, True, [(0, [3]), (1, [3]), (0, [4]), (1, [4]), (0, [7])])
     """
 
     whole: tuple[TokenPath, ...]
@@ -281,30 +255,12 @@ class Spellings:
         ]
 
     @cached_property
-    def steps(self) -> list[tuple[int, int]]:
-        """For each node but the first the number of the one before it, and its last token."""
-        return [(self.nodes.index(node[:-1]), node[-1]) for node in self.nodes[1:]]
-
-    @cached_property
-    def tokens(self) -> list[Ends]:
-        """For each label where its spellings end: the numbers of the nodes, and the tokens after them."""
-        return [
-            self._ends(path for path, label in self.ends.items() if label == number)
-            for number in range(len(self.whole))
-        ]
-
-    @cached_property
-    def inside(self) -> dict[int, Ends]:
-        """By label what to subtract from it: where the spellings of other labels end that begin with one of its own."""
-        outer: defaultdict[int, list[TokenPath]] = defaultdict(list)
-        for path in self.ends:
-            if (number := inner_label(path[:-1], self)) is not None:
-                outer[number].append(path)
-        return {number: self._ends(paths) for number, paths in outer.items()}
-
-    def _ends(self, paths: Iterable[TokenPath]) -> Ends:
-        ends = [(self.nodes.index(path[:-1]), path[-1]) for path in paths]
-        return [node for node, _ in ends], [token for _, token in ends]
+    def wanted(self) -> list[tuple[int, list[int]]]:
+        """Numbers of nodes, and tokens after each whose probabilities are summed: ends of a label, or ways to nodes."""
+        groups: defaultdict[Any, list[TokenPath]] = defaultdict(list)
+        for path in dict.fromkeys([*self.ends, *self.nodes[1:]]):
+            groups[(path,) if path in self.nodes else (path[:-1], self.ends[path])].append(path)
+        return [(self.nodes.index(paths[0][:-1]), [path[-1] for path in paths]) for paths in groups.values()]
 
 
 def likeliest_path(likeliest: Mapping[TokenPath, int]) -> TokenPath:

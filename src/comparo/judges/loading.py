@@ -1,16 +1,30 @@
-"""A judge by its name, provider/model, and its options, from this package or another."""
+"""A judge of what a user gives for one: its name, provider/model, with options, or a plain function of two texts."""
 
+import hashlib
 import inspect
+import math
 import re
-from collections.abc import Callable, Iterable
+import reprlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from importlib import import_module
 from importlib.metadata import entry_points
+from types import CodeType
 from typing import Any
 
-from comparo.judges.protocol import Judge
+from comparo.data.criteria_prompt import CriteriaPrompt
+from comparo.data.prompts import Prompt, Question
+from comparo.errors import JudgeError
+from comparo.judges.protocol import Judge, Judgement, shared_call
 
 PROVIDERS = ("local", "hf", "openai", "anthropic", "gemini", "vllm", "simulated", "replay")
 RAY = ("replicas", "gpus", "cpus", "address")  # options of every judge with engine=ray
+MEANT = (
+    "a judge is provider/model, an object with name, settings, ahead and judge, or a function of the two texts that "
+    "returns the probability that the first is better"
+)
 _SEPARATOR = re.compile(r"\s*(?:;|,(?=\s*[\w-]+\s*=))\s*")
 
 
@@ -110,3 +124,139 @@ def _provider(name: str) -> Callable[..., Judge]:
     others = sorted(point.name for point in entry_points(group="comparo.judges"))
     known = ", ".join([*PROVIDERS, *others])
     raise ValueError(f"there is no judge {name!r}; a judge is provider/model, and the providers are {known}")
+
+
+@dataclass(frozen=True)
+class FunctionJudge:
+    """Asks a function, which is called according to the number of arguments that it requires:
+
+    - one: `function(question)`, a `Question` with names, texts and context;
+    - two: `function(first_text, second_text)`;
+    - three: `function(first_text, second_text, context_text)`, where context_text is None without one.
+
+    It returns P(first is better), a number from 0 to 1, or True or False; where there are several criteria, a mapping
+    from the name of each to such a number. Any other value and any exception is a failed judgement, never a tie; a
+    `JudgeError` ends the run. The prompt is not used. A function is identified by its module, its name and its code.
+
+    Examples
+    --------
+    >>> judge = FunctionJudge(lambda first, second: 0.9 if len(first) > len(second) else 0.1)
+    >>> [answer.p for answer in judge.judge([Question("ana", "bo", first_text="A story.", second_text="Hm.")])]
+    [0.9]
+    """
+
+    function: Callable[..., Any]
+
+    ahead = 1
+    several = True
+    cacheable = False  # an answer may depend on what the function reads besides its arguments
+
+    def __post_init__(self) -> None:
+        if inspect.iscoroutinefunction(self.function):
+            raise TypeError(f"{self._named} is asynchronous; give a function that returns the probability itself")
+        if not 1 <= self._arguments <= 3:
+            allowed = "of a question, of the two texts, or of these and their context"
+            raise TypeError(f"{self._named} requires {self._arguments} arguments; a judge is a function {allowed}")
+
+    @property
+    def name(self) -> str:
+        return f"function/{self._named}"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What changes an answer: the function's code, where it has any to look at."""
+        code = getattr(self._whose, "__code__", None)
+        return {} if code is None else {"code": hashlib.sha256(_told(code).encode()).hexdigest()[:16]}
+
+    def judge(self, questions: Iterable[Question], prompt: Prompt | None = None) -> Iterator[Judgement]:
+        for question in questions:
+            begin, answer, raised = time.perf_counter(), None, None
+            try:
+                answer = self._ask(question)
+            except JudgeError:
+                raise
+            except Exception as error:  # whatever a user's function raises
+                raised = f"{self._named} raised {type(error).__name__}: {error}"
+            seconds = time.perf_counter() - begin
+            whole = Judgement(question, error=raised or self._problem(answer, prompt), seconds=seconds)
+            p = None if raised else _probability(answer)
+            if isinstance(prompt, CriteriaPrompt):
+                given = answer if isinstance(answer, Mapping) else {}
+                found = {name: _probability(given.get(name)) for name in prompt.parts}
+                said = {name: whole.error or "" if p is None else (p, math.nan, 1.0) for name, p in found.items()}
+                yield shared_call(whole, said)
+            else:
+                yield whole if p is None else replace(whole, p=p, error=None)
+
+    def _problem(self, answer: Any, prompt: Prompt | None) -> str:
+        wanted = "a mapping from every criterion to " if isinstance(prompt, CriteriaPrompt) else ""
+        return f"{self._named} returned {reprlib.repr(answer)}, which is not {wanted}a probability from 0 to 1"
+
+    def _ask(self, question: Question) -> Any:
+        if self._arguments == 1:
+            return self.function(question)
+        texts = (question.first_text, question.second_text, question.context_text)
+        return self.function(*texts[: self._arguments])
+
+    @cached_property
+    def _arguments(self) -> int:
+        """How many arguments the function requires; two where that is unknown."""
+        try:
+            parameters = inspect.signature(self.function).parameters.values()
+        except (TypeError, ValueError):
+            return 2
+        positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        required = sum(one.kind in positional and one.default is inspect.Parameter.empty for one in parameters)
+        return required or (2 if any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in parameters) else 0)
+
+    @property
+    def _whose(self) -> Any:
+        """The function itself, where it is wrapped or an object that is called."""
+        function = self.function
+        while isinstance(function, partial):
+            function = function.func
+        return function if hasattr(function, "__qualname__") else type(function).__call__
+
+    @property
+    def _named(self) -> str:
+        return f"{self._whose.__module__}.{self._whose.__qualname__}"
+
+
+def as_judge(judge: Any) -> Judge:
+    """A judge of whatever was given for one: a judge itself, or a function of two texts.
+
+    >>> as_judge(max).name
+    'function/builtins.max'
+    >>> as_judge(7)
+    Traceback (most recent call last):
+    TypeError: 7 is not a judge: a judge is provider/model, an object with name, settings, ahead and judge, or ...
+    """
+    if isinstance(judge, type):
+        raise TypeError(f"{judge.__name__} is a class: give a judge made of it, {judge.__name__}(…)")
+    if callable(getattr(judge, "judge", None)):
+        found: Judge = judge
+        return found
+    if not callable(judge):
+        raise TypeError(f"{reprlib.repr(judge)} is not a judge: {MEANT}")
+    return FunctionJudge(judge)
+
+
+def _probability(answer: Any) -> float | None:
+    if isinstance(answer, str | bytes):
+        return None
+    try:
+        p = float(answer)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return p if 0 <= p <= 1 else None
+
+
+def _told(code: CodeType) -> str:
+    """Code as text that is the same in every process: a constant set has no order, and inner code has an address."""
+    constants = [
+        _told(value)
+        if isinstance(value, CodeType)
+        else repr(sorted(map(repr, value)) if isinstance(value, frozenset) else value)
+        for value in code.co_consts
+    ]
+    return repr((code.co_code, code.co_names, constants))

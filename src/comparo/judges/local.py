@@ -22,9 +22,9 @@ from urllib.request import ProxyHandler, Request, build_opener
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError, pip_install
 from comparo.judges import hf
-from comparo.judges.chat import Encoded, PromptTokens, answers_of, digest_of, read_labels
+from comparo.judges.chat import Encoded, PromptTokens, answers_of, digest_of
 from comparo.judges.labels import Spellings, TokenPath
-from comparo.judges.protocol import Judge, Judgement
+from comparo.judges.protocol import Judge, Judgement, Probe
 
 Runtime = Literal["auto", "llama.cpp", "transformers"]
 
@@ -132,20 +132,20 @@ class LlamaCpp:
             raise JudgeError(f"{self.name}: llama.cpp does not answer ({problem})") from problem
         yield from answers_of(self.chat, questions, prompt, self.ahead, self._answer)
 
-    def write(self, text: str, tokens: int) -> str:
+    def write(self, text: str, tokens: int) -> Probe:
         """A reply to a text in the model's own words, of at most so many tokens."""
         asked = {"prompt": self.chat.written(text, ""), "max_tokens": tokens, "temperature": 0}
         reply: dict[str, Any] = self.server.handle_completions(asked)
         if "choices" not in reply:
             raise JudgeError(_complaint(reply))
-        return str(reply["choices"][0]["text"])
+        return Probe(str(reply["choices"][0]["text"]), {}, calls=1)
 
     def _answer(self, rows: list[Encoded], labels: Spellings, prompt: Prompt) -> Iterator[Judgement]:
         for row in rows:
             start = time.perf_counter()
             try:
                 for top in (TOP, ALL):
-                    answer = read_labels(self._read(row, labels, top), row, labels, prompt, self.chat.decode)
+                    answer = self.chat.read(self._read(row, labels, top), row, prompt)
                     if not answer.failed:
                         break
             except FAULTS as problem:

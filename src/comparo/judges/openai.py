@@ -10,27 +10,29 @@ from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
 
 import comparo.judges.verdicts as verdicts
-from comparo.data.prompts import Prompt
+from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges.batch_endpoints import OpenAIBatches
-from comparo.judges.batches import SHARE
 from comparo.judges.caller import AnswerError, Caller, Case, Said
 from comparo.judges.http import Answer, whole_characters
 from comparo.judges.prices import Usage, count
-from comparo.judges.probing import AskedJudge
+from comparo.judges.protocol import Judgement, Probe
 from comparo.judges.refusals import FILTERED, Complaint
-from comparo.judges.settings import LABEL, NONE, ROOM, VERDICT, loader
+from comparo.judges.server_judge import COUNTING, PROMPT, QUESTION, Findings, ServerJudge, goes_on
+from comparo.judges.settings import LABEL, NONE, ROOM, VERDICT, Dialect, loader
 
 ROUTE = "/chat/completions"
+EFFORTS = ("none", "low")  # those that decide what a judge can do; the others differ in cost
 HALVINGS = 5  # of the room for reasoning, before a prompt is cut: to 781 tokens
 
 
 @dataclass(frozen=True, kw_only=True)
-class OpenAIJudge(AskedJudge):
+class OpenAIJudge(ServerJudge):
     """A model behind OpenAI's API or one like it, with the key in the environment's OPENAI_API_KEY.
 
     The temperature is 1 for votes. `effort` is none, low, medium, high, or what else the server takes; without it
-    "none" is asked for where log-probabilities need that. A model that reasons may write 25,000 tokens.
+    "none" is asked for where log-probabilities need that. A model that reasons may write 25,000 tokens. With `prefill`
+    the beginning of the reply is sent too, where the server can go on with it.
 
     >>> judge = load("gpt-6-luna", votes=5)
     >>> judge.name, judge.price.written, judge.settings["temperature"]
@@ -51,6 +53,8 @@ class OpenAIJudge(AskedJudge):
     priced: ClassVar[str] = "openai"
     named: ClassVar[str] = "model base_url votes graded prefill window temperature"
 
+    prefill: bool = False
+
     @classmethod
     def checked(cls, **options: Any) -> Self:
         judge = super().checked(**options)
@@ -63,10 +67,16 @@ class OpenAIJudge(AskedJudge):
         if effort is not None and not (isinstance(effort, str) and effort.isidentifier()):
             raise ValueError(f"effort = {effort!r} is not a word such as none, low, medium, high")
         if effort not in (None, NONE) and not self.votes:
-            raise ValueError(
-                f"effort = {effort} goes with verdicts, because a model that reasons gives no log-probabilities of its "
-                "answer; add votes=5 (or graded=True), or use effort='none'"
-            )
+            remedy = "add votes=5 (or graded=True), or use effort='none'"
+            raise ValueError(f"effort = {effort} is for verdicts: who reasons gives no log-probabilities; {remedy}")
+
+    @property
+    def several(self) -> bool:
+        """Whether several criteria can be asked in one call: a reply that is begun for the model answers one."""
+        return not self.prefill
+
+    def begins(self, prompt: Prompt) -> bool:
+        return self.prefill and bool(prompt.answer)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -121,9 +131,51 @@ class OpenAIJudge(AskedJudge):
         """Batches of questions, which a server answers within a day."""
         return OpenAIBatches(self, OpenAICaller(self, prompt), f"/v1{ROUTE}")
 
-    def at_batch_price(self) -> Self:
-        """The same judge, at what a batch costs."""
-        return self if self.price is None else replace(self, price=self.price.times(SHARE))
+    def findings(self) -> Findings:
+        limit, temperature = self.dialect.max_tokens, self.dialect.temperature
+        found = [(limit, f"{self.reply_tokens:,}")]
+        found.append(("temperature", f"{self.temperature:g}" if temperature else "the server's own"))
+        return super().findings() + found
+
+    def survey(self) -> tuple[Findings, Probe]:
+        """All that can be found about a model: names and findings, and what it took."""
+        self.ready()
+        plain = replace(self, votes=0, graded=False, prefill=False, effort=None, temperature=0.0, max_tokens=None)
+        soft = replace(plain, dialect=Dialect())
+        voting = replace(plain, votes=1, temperature=1.0, dialect=Dialect())
+        answers: list[Judgement] = []
+
+        def tried(asked: OpenAIJudge, prompt: Prompt = PROMPT, question: Question = QUESTION) -> str:
+            try:
+                answers.append(asked.ask_once(prompt, question)[0])
+            except JudgeError as error:
+                if not asked.dialect.answers:
+                    raise
+                return str(error)
+            return answers[-1].error or ""
+
+        refused = tried(soft)
+        gives = soft.dialect.gives_logprobs
+        effort = f" with effort {soft.dialect.effort}" if soft.dialect.effort else ""
+        found = [("log-probabilities", f"of {soft.dialect.top_logprobs} tokens{effort}" if gives else f"no: {refused}")]
+        if gives:
+            begun = tried(replace(soft, prefill=True), COUNTING, Question("", ""))
+            states = {True: "goes on with it", False: "no", None: f"not clear{f': {begun}' if begun else ''}"}
+            found.append(("a reply that was begun", states[None if begun else goes_on(answers[-1])]))
+        trouble = tried(voting)
+        spoken = voting.dialect
+        found.append(
+            ("structured output", f"no verdict: {trouble}" if trouble else "yes" if spoken.response_format else "no")
+        )
+        found.append(("reasons if not told otherwise", "yes" if spoken.reasons else "no"))
+        for level in EFFORTS:
+            problem = tried(replace(voting, effort=level, dialect=replace(spoken)))
+            found.append((f"effort {level}", f"no: {problem}" if problem else "not refused"))
+        found.append(("limit of tokens", spoken.max_tokens))
+        is_taken = soft.dialect.temperature and gives
+        found.append(("temperature", f"taken{effort}" if is_taken else "only the server's own"))
+        found += self.listed_price()
+        return found, self.probed(found, answers)
 
 
 class OpenAICaller(Caller):

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 import re
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from datetime import date
 from functools import cache
 from importlib.resources import files
@@ -51,9 +52,7 @@ class Price(NamedTuple):
         ((0.5, 1.0, 0.05), 'as given, 50% of that for a batch')
         """
         cached, stored = (None if amount is None else share * amount for amount in (self.cached, self.stored))
-        return self._replace(
-            read=share * self.read, written=share * self.written, cached=cached, stored=stored, share=share * self.share
-        )
+        return type(self)(share * self.read, share * self.written, cached, stored, self.day, share * self.share)
 
     def sentence(self, today: date | None = None) -> str:
         """The price in words, and how old it is."""
@@ -101,7 +100,7 @@ def read_price(value: object) -> Price:
     >>> read_price("cheap")
     Traceback (most recent call last):
     ValueError: price = 'cheap' is not two numbers, USD per million tokens read and written, such as 0.15,0.60 (a third
-    is for tokens from the server's cache)
+    is for cached tokens)
     """
     parts = value.split(",") if isinstance(value, str) else value
     try:
@@ -110,10 +109,8 @@ def read_price(value: object) -> Price:
         read = written = math.nan
         rest = []
     if len(rest) > 1 or not all(0 <= amount < math.inf for amount in (read, written, *rest)):
-        raise ValueError(
-            f"price = {value!r} is not two numbers, USD per million tokens read and written, such as 0.15,0.60 (a "
-            "third is for tokens from the server's cache)"
-        )
+        meant = "USD per million tokens read and written, such as 0.15,0.60 (a third is for cached tokens)"
+        raise ValueError(f"price = {value!r} is not two numbers, {meant}")
     return Price(read, written, cached=rest[0] if rest else None)
 
 
@@ -153,14 +150,8 @@ class Usage:
     counted: bool = True
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.tokens_in + other.tokens_in,
-            self.tokens_out + other.tokens_out,
-            self.cached + other.cached,
-            self.stored + other.stored,
-            self.reasoning + other.reasoning,
-            self.counted and other.counted,
-        )
+        sums = map(operator.add, astuple(self)[:-1], astuple(other)[:-1])
+        return replace(Usage(*sums), counted=self.counted and other.counted)
 
     def cost(self, price: Price | None) -> float:
         """What the tokens cost in USD; nan where not all of them were counted."""

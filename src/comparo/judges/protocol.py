@@ -79,7 +79,8 @@ class Judgement:
 class Probe:
     """What a judge was found to accept and to give before it is asked anything, and what finding it took.
 
-    `found` is what the judge's `learn` takes, as values that JSON can hold; `sentence` says it to people.
+    `found` is what the judge's `learn` takes, as values that JSON can hold; `sentence` says it to people. A reply in
+    the judge's own words (`write`) has nothing else than a sentence.
     """
 
     sentence: str
@@ -127,7 +128,8 @@ class Judge(Protocol):
       key.
     - `probe()` and `learn(found)`: asks the server little to find out what it accepts, raises a JudgeError with the
       remedy where the settings cannot work, and returns a `Probe`; `learn` takes over what a probe found before.
-    - `write(text, tokens)`: a reply in its own words, of at most so many tokens; `comparo why --propose` needs it.
+    - `write(text, tokens)`: a reply in its own words, of at most so many tokens, as the sentence of a `Probe`;
+      `comparo why --propose` needs it.
     - `price`: what a million tokens cost, as a `Price`.
     - `writes(prompt)`: how many tokens a call writes, as a `Writing`; None where neither a probe nor a limit states it.
     """
@@ -217,14 +219,13 @@ def shared_call(whole: Judgement, found: Mapping[str, tuple[float, float, float]
     return Several.of(each)
 
 
-def mean_of(found: Mapping[str, tuple[float, float, float] | None]) -> tuple[float, float, float] | None:
+def mean_of(found: Mapping[str, tuple[float, float, float]]) -> tuple[float, float, float] | None:
     """The means of p, mass and weight over the criteria that have an answer; None where none has.
 
-    >>> mean_of({"wit": (0.9, 1.0, 1.0), "length": (0.5, 0.5, 1.0), "style": None})
+    >>> mean_of({"wit": (0.9, 1.0, 1.0), "length": (0.5, 0.5, 1.0)})
     (0.7, 0.75, 1.0)
     """
-    known = [verdict for verdict in found.values() if verdict is not None]
-    if not known:
+    if not found:
         return None
-    p, mass, weight = (sum(column) / len(known) for column in zip(*known, strict=True))
+    p, mass, weight = (sum(column) / len(found) for column in zip(*found.values(), strict=True))
     return p, mass, weight

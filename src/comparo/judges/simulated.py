@@ -31,6 +31,8 @@ class Simulated:
     >>> judge = Simulated(scores={"ana": 1.0, "bo": 0.0}, noise=0.0)
     >>> [round(answer.p, 3) for answer in judge.judge([Question("ana", "bo"), Question("bo", "ana")])]
     [0.731, 0.269]
+    >>> load("hard", seed=3).name
+    'simulated/hard'
     """
 
     answers: Answers = "soft"
@@ -45,6 +47,13 @@ class Simulated:
     ahead = 64
     several = lines_up = True
     cacheable = False  # an answer costs nothing, and depends on the items' names
+
+    def __post_init__(self) -> None:
+        if self.answers not in get_args(Answers):
+            raise ValueError(f"there is no judge simulated/{self.answers}; there are simulated/soft and simulated/hard")
+        for name in ("noise", "effect", "seconds"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} = {getattr(self, name)} is not a number from 0 up")
 
     @property
     def name(self) -> str:
@@ -127,40 +136,4 @@ class Simulated:
         return math.sqrt(-2 * math.log(self._uniform(1, *key))) * math.cos(2 * math.pi * self._uniform(2, *key))
 
 
-def load(
-    model: str,
-    *,
-    scores: Mapping[Any, Any] | None = None,
-    strength: float = 1.0,
-    noise: float = 0.5,
-    bias: float = 0.0,
-    effect: float = 0.0,
-    seed: int = 0,
-    seconds: float = 0.0,
-) -> Simulated:
-    """A judge that draws its answers at random around known scores.
-
-    Parameters
-    ----------
-    model
-        "soft" answers with probabilities, "hard" with decisions.
-    scores, strength, noise, bias, effect, seed, seconds
-        As in `Simulated`.
-
-    Raises
-    ------
-    ValueError
-        There is no such model, or a number is outside its range.
-
-    Examples
-    --------
-    >>> load("hard", seed=3).name
-    'simulated/hard'
-    """
-    if model not in get_args(Answers):
-        raise ValueError(f"there is no judge simulated/{model}; there are simulated/soft and simulated/hard")
-    for name, value in (("noise", noise), ("effect", effect), ("seconds", seconds)):
-        if not value >= 0:
-            raise ValueError(f"{name} = {value} is not a number from 0 up")
-    answers: Answers = "hard" if model == "hard" else "soft"
-    return Simulated(answers, dict(scores or {}), strength, noise, bias, effect, seed, seconds)
+load = Simulated

@@ -15,18 +15,18 @@ where its line names a label, given the lines before it: an answer may depend on
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate, pairwise, permutations
 from typing import Any
 
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt
 from comparo.data.wordings import LETTERS
-from comparo.judges.labels import AROUND, Words, lineup_probability, reply_paths, sequence_probability, spells
+from comparo.judges.labels import AROUND, Words, label_probability, reply_paths, spells
 
 Row = tuple[Any, Any, list[tuple[Any, Any]]]  # a token, its log-probability, and the likeliest tokens with theirs
 Positions = list[tuple[str, list[tuple[str, float]]]]
-Found = dict[str, tuple[float, float, float] | None]  # p, mass and weight by criterion
+Found = dict[str, tuple[float, float, float]]  # p, mass and weight by criterion
 
 # p of each grade, first to second, as in "A>>B". By convention: a quarter from the tie, and near certainty.
 GRADES = {">>": 0.95, ">": 0.75, "=": 0.5, "<": 0.25, "<<": 0.05}
@@ -83,32 +83,18 @@ def token_positions(rows: Iterable[Row]) -> Positions:
     return positions
 
 
-def read_logprobs(positions: Positions, prompt: Prompt, *, begun: bool = False) -> tuple[float, float] | None:
-    """p and mass where the reply first names a label or, if it was begun, where it goes on; None without labels.
+def read_logprobs(positions: Positions, prompt: Prompt, *, begun: bool = False) -> tuple[float, float, str] | None:
+    """`label_probability` where the reply first names a label or, if it was begun, goes on; None without a label.
 
     >>> read_logprobs([("A", [("A", -0.5), ("B", -1.5)])], Prompt("{first}{second}"))  # doctest: +ELLIPSIS
-    (0.731..., 0.829...)
-    """
-    read = _label_paths(positions, prompt, begun)
-    return None if read is None else sequence_probability(*read)
-
-
-def read_lineup(positions: Positions, prompt: Prompt, *, begun: bool = False) -> tuple[float, float, str] | None:
-    """p of the first label, mass and log-probabilities of all labels, where `read_logprobs` finds one.
-
+    (0.731..., 0.829..., '')
     >>> prompt = Prompt("{first}{second}{third}", ("A", "B", "C"))
-    >>> read_lineup([("B", [("B", -0.5), ("A", -1.5), ("C", -2.5)])], prompt)  # doctest: +ELLIPSIS
+    >>> read_logprobs([("B", [("B", -0.5), ("A", -1.5), ("C", -2.5)])], prompt)  # doctest: +ELLIPSIS
     (0.244..., 0.911..., '-1.407...|-0.407...|-2.407...')
     """
-    read = _label_paths(positions, prompt, begun)
-    return None if read is None else lineup_probability(*read, len(prompt.labels))
-
-
-def _label_paths(positions: Positions, prompt: Prompt, begun: bool) -> tuple[Any, Words] | None:
     for number in range(len(positions)):
-        end = number + 1 if begun else _label_end(positions, number, prompt)
-        if end is not None:
-            return reply_paths(positions[number:], prompt.labels)
+        if begun or _label_end(positions, number, prompt) is not None:
+            return label_probability(*reply_paths(positions[number:], prompt.labels), len(prompt.labels))
     return None
 
 
@@ -339,24 +325,8 @@ def _order(left: str, sign: str) -> float:
     return grade if left == _FIRST else round(1 - grade, 2)
 
 
-def read_lines(positions: Positions, prompt: CriteriaPrompt) -> Found:
-    """p and mass of each criterion from the log-probabilities of a reply; a ValueError where no line names one."""
-    own = part_positions(positions, prompt.parts)
-    if positions and not own:
-        raise ValueError(f"no line begins with {' or '.join(f'{name}:' for name in prompt.parts)}")
-    found = {name: read_logprobs(own[name], part) for name, part in prompt.each if name in own}
-    return {name: None if read is None else (*read, 1.0) for name, read in found.items()}
-
-
-def read_votes(replies: Iterable[str], prompt: CriteriaPrompt, graded: bool) -> Found:
-    """p, mass and weight of each criterion from sampled replies, each a verdict on every criterion."""
-    read = read_grade if graded else read_verdict
-    said = [part_words(reply, prompt.parts) for reply in replies]
-    return {name: soften([read(words.get(name, ""), part) for words in said], graded) for name, part in prompt.each}
-
-
-def part_positions(positions: Positions, names: Iterable[str]) -> dict[str, Positions]:
-    """The tokens of a reply that follow the name of each criterion, up to the next name.
+def part_positions(positions: Positions, names: Collection[str]) -> dict[str, Positions]:
+    """The tokens of a reply that follow the name of each criterion, up to the next name; a ValueError without a name.
 
     >>> reply = [(token, []) for token in ("co", "herence", ":", " A", "\\n", "fluency", ": B")]
     >>> {name: [token for token, _ in own] for name, own in part_positions(reply, ["coherence", "fluency"]).items()}
@@ -367,6 +337,8 @@ def part_positions(positions: Positions, names: Iterable[str]) -> dict[str, Posi
     for name, (begin, end) in _spans("".join(token for token, _ in positions), names).items():
         inside = [number for number, stop in enumerate(ends) if begin < stop and stop - len(positions[number][0]) < end]
         found[name] = [positions[number] for number in inside]
+    if positions and not found:
+        raise ValueError(f"no line begins with {' or '.join(f'{name}:' for name in names)}")
     return found
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError, pip_install
-from comparo.judges.chat import Chat, Encoded, answers_of, digest_of, first_line, read_labels
-from comparo.judges.labels import Spellings, TokenPath
+from comparo.judges.chat import Chat, Encoded, answers_of, digest_of, first_line
+from comparo.judges.labels import Spellings
 from comparo.judges.protocol import Judgement
 
 LIKELIEST = 20  # tokens; vLLM's default limit, max_logprobs
@@ -126,7 +126,4 @@ class VllmJudge:
                 node: [(token, entry.logprob) for token, entry in output.outputs[0].logprobs[0].items()]
                 for node, output in zip(labels.nodes, remaining, strict=False)
             }
-            yield replace(read_labels(read, row, labels, prompt, self._decode), seconds=seconds)
-
-    def _decode(self, path: TokenPath) -> str:
-        return str(self._chat.tokenizer.decode([*path]))
+            yield replace(self._chat.read(read, row, prompt), seconds=seconds)

@@ -128,11 +128,6 @@ def without(columns: Array, held: Array) -> Array:
     return np.asarray(found)
 
 
-def residual(features: Array, columns: Array) -> Array:
-    """Features (n, D) less what the columns (n, M) explain of them by least squares."""
-    return np.asarray(features - columns @ np.linalg.lstsq(columns, features, rcond=None)[0])
-
-
 @dataclass(frozen=True, eq=False)
 class Design:
     """What is known of the n candidates, in the order of `Graph.build`.
@@ -182,7 +177,9 @@ class Shared:
         if control is not None:
             flat, held = control.columns(graph, group), graph.centre(control.values)
         if features is not None and features.shape[1]:
-            found["style"] = graph.centre(features) if control is None else residual(graph.centre(features), flat)
+            found["style"] = style = graph.centre(features)
+            if control is not None:  # less what its columns explain of them
+                found["style"] = style - flat @ np.linalg.lstsq(flat, style, rcond=None)[0]
         columns = np.concatenate([flat, *found.values()], axis=1)
         kind = np.repeat(np.arange(len(found)), [block.shape[1] for block in found.values()])
         return cls(tuple(found), np.concatenate([np.full(flat.shape[1], -1), kind]), columns, group, held)

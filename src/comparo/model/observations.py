@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.inference.position import pairs
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import System
 from comparo.model.tuning import LEAST_CAP, LIMITS, Limits
@@ -55,11 +54,6 @@ class Observations:
     sum_freedom: int
     freedom: Array
     position_freedom: Array
-
-    @property
-    def all_pairs(self) -> bool:
-        """Whether γ cancels in every observation."""
-        return bool(np.all(self.judge == self.sums.shape[1]))
 
     @property
     def sum_variance(self) -> float:
@@ -143,12 +137,8 @@ def observe(comparisons: Comparisons, graph: Graph, y: Array, saturated: NDArray
     (array([0.9 , 0.85]), array([2., 1.]), array([1, 0], dtype=int32), array([[0.49]]))
     """
     judges = len(comparisons.slots)
-    pair, _ = pairs(comparisons, graph)
-    turned = graph.first > graph.second
-    count = int(pair.max(initial=-1)) + 1
-    slot = 2 * pair + turned
-    lead = np.zeros(count, dtype=np.intp)
-    lead[pair[::-1]] = np.arange(len(pair))[::-1]  # the first row of each pair
+    _, lead, pair = np.unique(comparisons.pair_keys(), return_index=True, return_inverse=True)
+    count, slot = len(lead), 2 * pair + (graph.first > graph.second)
     low, high = (edge(graph.first, graph.second)[lead] for edge in (np.minimum, np.maximum))
     judge, context = comparisons.positions[lead], graph.position[low]
 

@@ -167,15 +167,13 @@ def difference_variances(laplacian: Laplacian) -> Array:
             rows = slice(batch.rows.start, None)
             found[rows] = _on_a_tree(laplacian)[rows]
             break
-        size, width = batch.size, batch.size + pattern.judges
         inverse = np.linalg.inv(laplacian.dense(batch))
         first, second = pattern.first[batch.rows], pattern.second[batch.rows]
         which = pattern.context[first] - batch.begin
         start = pattern.graph.starts[pattern.context[first]]
         ends = [(first - start, 1.0), (second - start, -1.0)]
         if pattern.judge is not None:
-            ends.append((size + pattern.judge[batch.rows], -1.0))
-        assert inverse.shape[-1] == width
+            ends.append((batch.size + pattern.judge[batch.rows], -1.0))
         for i, sign in ends:
             for j, other in ends:
                 found[batch.rows] += sign * other * inverse[which, i, j]

@@ -34,8 +34,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from comparo.data.columns import look_up
+from comparo.model.likelihoods import is_logit
 from comparo.model.likelihoods.davidson import answer_moments
-from comparo.model.likelihoods.experts import is_logit
 from comparo.model.linalg.graph import Batch, Pattern
 from comparo.model.posterior import Covariance
 from comparo.ranking.display import comparison_ties

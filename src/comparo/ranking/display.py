@@ -51,6 +51,8 @@ def notes(ranking: Scores) -> tuple[str, ...]:
     found += _prior_notes(ranking if ranking.controlled is None else ranking.controlled)
     if ranking.panel is not None:
         found += _member_notes(ranking.panel, for_people=ranking.estimate == "consensus" and ranking.validity != 1.0)
+    if ranking.grown is not None and ranking.grown.link is not None:
+        found += ranking.grown.link.notes
     return (*found, *(() if ranking.people is None else ranking.people.notes))
 
 
@@ -288,6 +290,7 @@ def growth_sentences(ranking: Scores, grown: Grown | None) -> list[str]:
     names = [f"{item} (rank {rank:,})" for item, rank in zip(new["item"].tolist(), new["rank"].tolist(), strict=True)]
     is_new = f"{count:,} {'item is' if count == 1 else 'items are'} new"
     found = [f"{is_new} beside {old:,} that were there before{_listed(names)}", *_precision(ranking, grown)]
+    found += [] if grown.link is None else [grown.link.sentence]
     steps = zip(moved["item"].tolist(), moved["score_before"].tolist(), moved["score"].tolist(), strict=True)
     names = [f"{item} ({before:.2f} to {now:.2f})" for item, before, now in steps]
     found.append(

@@ -18,8 +18,8 @@ from comparo.model.estimators.panel import panel
 from comparo.model.estimators.poe import Product
 from comparo.model.estimators.votes import Voted
 from comparo.model.inference.random_effects import Predicted
+from comparo.model.likelihoods import is_logit
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
-from comparo.model.likelihoods.experts import is_logit
 from comparo.model.linalg.graph import Graph
 from comparo.model.posterior import Covariance
 from comparo.ranking.display import DOUBLING

@@ -17,7 +17,7 @@ from comparo.data.items import Items
 from comparo.data.reasons import LIBRARY, computed_reasons
 from comparo.data.sanitize import visible
 from comparo.data.wordings import LETTERS
-from comparo.model.likelihoods.experts import is_logit
+from comparo.model.likelihoods import is_logit
 from comparo.ranking.display import (
     consensus_sentence,
     control_columns,
@@ -414,6 +414,8 @@ class Ranking(Scores, Tabular):
             tables = {"new": new_columns(self, self.grown), "moved": moved_columns(self, self.grown)}
             document["growth"] = {name: json_rows(table) for name, table in tables.items()}
             document["growth"]["left_out"] = self.grown.left_out
+            if (link := self.grown.link) is not None:
+                document["link"] = {"error": plain(link.error), "common": json_rows(link.common)}
         details = {
             "bias": None if self.product is None else self._bias_columns(),
             "voices": self.voices,

@@ -8,6 +8,9 @@ where b is the slope of the map. s are posterior means, so r includes their erro
 what the anchors scatter beyond b² V: τ² = max(0, s²_OLS − b² mean(diag V_AA)). β is the GLS estimate and φ its residual
 variance. The known score of another text then has a t distribution with k − 2 degrees of freedom around its best linear
 prediction from y. An anchor is predicted from the others.
+
+Where the anchors show a bend, X has a third column max(0, s − c), c being their median: a broken line, whose slope b is
+another above c. It is used if it rises or falls throughout.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from comparo.data.columns import shown
 from comparo.ranking.grades import Grading
 from comparo.ranking.ranks import components
 from comparo.ranking.tabular import Columns, Tabular, json_rows
-from comparo.rounding import merge_ties
+from comparo.rounding import TIES, merge_ties
 from comparo.types import Array, Mask
 
 if TYPE_CHECKING:
@@ -35,12 +38,12 @@ MISFIT = 0.05  # the chance that any anchor of a map is named although all fit (
 # Share of texts beyond the anchors that is noted: by anchors of the best 40%, 69% of intervals cover (docs/grades.md).
 BEYOND = 1 / 3
 ROUNDING = 1e-12  # residuals below this share of the variance of the anchors are 0
-CURVED = 15, 0.01  # a map has a curvature from so many anchors on, where it is 0 with at most this probability
+BENT = 15, 0.01  # a map may have a bend from so many anchors on, if none would show it with at most this probability
 
 
 @dataclass(frozen=True, eq=False)
 class ScaleMap:
-    """The map of one component: y = β₀ + β₁ s (+ β₂ s²), and what it predicts for the m texts of the component.
+    """The map of a component: y = β₀ + β₁ s (+ β₂ max(0, s − c)), and what it predicts for its m texts.
 
     Parameters
     ----------
@@ -50,6 +53,7 @@ class ScaleMap:
     score, std : The predicted score of each text and its standard error, shape (m,).
     degrees : The degrees of freedom of the predictive t distribution, shape (m,); 0 where there is no interval.
     misfit : (y − prediction)/std of each anchor, from the other anchors, shape (k,).
+    knot : c; NaN for a line.
     """
 
     coefficients: Array
@@ -59,6 +63,7 @@ class ScaleMap:
     std: Array
     degrees: NDArray[np.int64]
     misfit: Array
+    knot: float = np.nan
 
 
 def scale_map(scores: Array, variances: Array, shared: Array, anchors: NDArray[np.intp], known: Array) -> ScaleMap:
@@ -77,26 +82,26 @@ def scale_map(scores: Array, variances: Array, shared: Array, anchors: NDArray[n
     >>> found.coefficients.round(1), found.score.round(1)
     (array([60.3, 10. ]), array([52. , 60. , 61.3, 72. ]))
     """
-    linear, _ = _regression(scores, variances, shared, anchors, known, 1)
-    least, level = CURVED
+    linear, _ = _regression(scores, variances, shared, anchors, known, np.nan)
+    least, level = BENT
     if len(np.unique(merge_ties(scores[anchors]))) < least or linear.scatter == 0:
         return linear
-    curved, error = _regression(scores, variances, shared, anchors, known, 2)
-    _, one, two = curved.coefficients
-    slopes = one + 2 * two * np.array([scores.min(), scores.max()])
-    is_monotone = slopes[0] * slopes[1] > 0
-    has_bend = abs(two) >= stdtrit(len(known) - 3, 1 - level / 2) * error
-    return curved if is_monotone and has_bend else linear
+    bent, error = _regression(scores, variances, shared, anchors, known, float(np.median(scores[anchors])))
+    _, below, more = bent.coefficients
+    is_monotone = below * (below + more) > 0
+    has_bend = abs(more) >= stdtrit(len(known) - 3, 1 - level / 2) * error
+    return bent if is_monotone and has_bend else linear
 
 
 def _regression(
-    scores: Array, variances: Array, shared: Array, anchors: NDArray[np.intp], known: Array, degree: int
+    scores: Array, variances: Array, shared: Array, anchors: NDArray[np.intp], known: Array, knot: float
 ) -> tuple[ScaleMap, float]:
-    """The map of a degree, and the standard error of its highest coefficient."""
-    every = np.vander(scores, degree + 1, increasing=True)
-    design, free = every[anchors], len(known) - degree - 1
+    """The map with a bend at `knot`, a line where that is NaN, and the standard error of its last coefficient."""
+    bends = [] if np.isnan(knot) else [np.maximum(scores - knot, 0.0)]
+    every = np.column_stack([np.ones(len(scores)), scores, *bends])
+    design, free = every[anchors], len(known) - every.shape[1]
     first, *_ = np.linalg.lstsq(design, known, rcond=None)
-    slope = first[1] + (2 * first[2] * scores if degree == 2 else np.zeros(len(scores)))
+    slope = first[1] + sum((first[2] * (bend > TIES) for bend in bends), np.zeros(len(scores)))
     own = slope**2 * variances
     residual = np.sum((known - design @ first) ** 2) / free if free else 0.0
     extra = max(0.0, float(residual - np.mean(own[anchors])))
@@ -126,7 +131,7 @@ def _regression(
         misfit = np.divide(left_out, std[anchors], out=np.zeros(len(known)), where=std[anchors] > 0)
     errors = np.sqrt(phi * np.diagonal(uncertain))
     scatter = float(np.sqrt(phi * (np.mean(own[anchors]) + extra)))
-    found = ScaleMap(beta, scatter, float(errors[1]), score, std, degrees, misfit)
+    found = ScaleMap(beta, scatter, float(errors[1]), score, std, degrees, misfit, knot)
     return found, float(errors[-1])
 
 
@@ -142,7 +147,8 @@ class Scaled(Tabular):
         `ranking.level` for the score that a text would have as an anchor, shape (n,); NaN where no map is known. Of an
         anchor they come from the other anchors.
     is_misfit : Whether each is an anchor that does not fit the others, shape (n,).
-    maps : A table with a row per map: anchors, intercept, slope, curvature, and scatter around it.
+    maps : A table with a row per map: anchors, intercept, slope, its change (bend) at the knot, NaN for a line,
+        and scatter around it.
     grades : The names of the grades, best first; () where none were asked for.
     grade, near : The grade of each text, and another that is nearly as probable or more; "" where there is none.
     probability : The probability of each grade, shape (n, G).
@@ -226,7 +232,7 @@ def scaled(ranking: Ranking, anchor: Array, grades: str | None) -> Scaled:
         )
     n = len(ranking)
     score, std, degrees, is_misfit = np.full(n, np.nan), np.full(n, np.nan), np.zeros(n, int), np.zeros(n, bool)
-    maps: Columns = {name: np.zeros(0) for name in ("anchors", "intercept", "slope", "curvature", "scatter")}
+    maps: Columns = {name: np.zeros(0) for name in ("anchors", "intercept", "slope", "bend", "knot", "scatter")}
     rows, notes, missing = [], [], []
     for members, block in components(ranking.covariance) if is_known.any() else ():
         where = "" if ranking.context is None else f" of context {shown(ranking.context[members[0]])}"
@@ -243,9 +249,8 @@ def scaled(ranking: Ranking, anchor: Array, grades: str | None) -> Scaled:
         score[members], std[members], degrees[members] = found.score, found.std, found.degrees
         chance = 2 * len(nodes) * stdtr(np.maximum(found.degrees[chosen], 1), -np.abs(found.misfit))
         is_misfit[nodes] = chance <= MISFIT
-        rows.append(
-            (members[0], len(nodes), *found.coefficients, *[0.0] * (3 - len(found.coefficients)), found.scatter)
-        )
+        bend = [0.0] * (3 - len(found.coefficients))
+        rows.append((members[0], len(nodes), *found.coefficients, *bend, found.knot, found.scatter))
         notes += _map_notes(found, len(nodes), where)
         low, high = np.min(ranking.scores[nodes]), np.max(ranking.scores[nodes])
         beyond = int(np.sum((ranking.scores[members] < low) | (ranking.scores[members] > high)))
@@ -297,5 +302,5 @@ def _map_notes(found: ScaleMap, anchors: int, where: str) -> list[str]:
     if slope < 0:
         notes.append(f"the scale{where} falls where the ranking rises: better texts have lower scores")
     if len(found.coefficients) > 2:
-        notes.append(f"the anchors{where} show a bend, so the scale is curved")
+        notes.append(f"the anchors{where} show a bend, so the scale is a broken line")
     return notes

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
 from comparo.model.estimators.panel import Panel
 from comparo.model.estimators.poe import Product
@@ -18,10 +19,47 @@ from comparo.model.inference.soft import equality
 from comparo.model.linalg.graph import Graph
 from comparo.model.posterior import Covariance
 from comparo.ranking.ranks import ranks, tiers
+from comparo.ranking.tabular import Columns
+from comparo.rounding import merge_ties
 from comparo.types import Array, Index, Mask
 
 Estimate = Literal["judge", "consensus"]
 Whose = Literal["judge", "consensus", "people"]
+
+
+@dataclass(frozen=True, eq=False)
+class Link:
+    """What links two runs: the texts that were judged in both.
+
+    Parameters
+    ----------
+    common : A table of these: score in this run and in the other, what it moved beyond the others (in this run, less in
+        the other), z, and whether that is more than errors explain.
+    error : The standard error of the link: of the mean of the new texts on the scale of the other run, the largest of
+        all contexts; NaN where it is not known.
+    """
+
+    common: Columns
+    error: float
+
+    @property
+    def sentence(self) -> str:
+        """How the runs are linked, in words."""
+        error = "" if np.isnan(self.error) else f", with a standard error of {self.error:.2f} in every new score"
+        return f"linked by {len(self.common['item']):,} common texts{error}"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The common texts that moved, the farthest first, and whether there are too few to say so."""
+        rows = np.argsort(-merge_ties(np.abs(self.common["z"])), kind="stable")
+        found = [
+            f"the common text {shown(self.common['item'][row])} moved by {self.common['moved'][row]:+.2f} against the "
+            "others, more than errors explain; if it is not the same text, give it another id in one of the runs"
+            for row in rows[self.common["drifted"][rows]].tolist()
+        ]
+        if np.isnan(self.common["z"]).any():
+            found.append("one or two common texts do not show whether one of them moved; give three or more")
+        return tuple(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +72,7 @@ class Grown:
     score, low, high : The score of each before, and its interval, shape (n,); NaN for new ones.
     rank, rank_now : Its rank before and now, both among those that are in both rankings, shape (n,); 0 for new ones.
     left_out : How many judgements about changed or removed texts were left out.
+    link : What links it to another run; None where it is that run, with more texts.
     """
 
     new: Mask
@@ -43,6 +82,7 @@ class Grown:
     rank: NDArray[np.int64]
     rank_now: NDArray[np.int64]
     left_out: int = 0
+    link: Link | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,8 +166,7 @@ def rank_votes(
     if group is not None:
         effects = replace(effects, groups=found.variance * between)
     expert = BradleyTerry() if choices.nu is None else Davidson(choices.nu[votes.positions])
-    spread = float(np.sqrt(found.variance))
-    product = Product(votes, graph, expert, spread, scores, choices.gamma, point.laplacian, 1, True, effects)
+    product = Product(votes, graph, expert, scores, choices.gamma, point.laplacian, True, effects)
     return Ranking("votes", votes, graph, scores, found, level, product, group=group)
 
 

@@ -15,70 +15,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
-from comparo.model.estimators.coefficients import Coefficients, Evidence
+from comparo.model.estimators.coefficients import Evidence, on_one_scale
 from comparo.ranking.grouping import group_means
+from comparo.ranking.reason_effects import LEVELS, Found, adjusted, estimates, unexplained
 from comparo.ranking.tabular import Columns, Tabular, json_rows, plain
 from comparo.types import Array, Index
 
 if TYPE_CHECKING:
     from comparo.ranking.ranking import Ranking
 
-DISCOVERY = 0.05  # expected share of false discoveries
 SINGULAR = 1e-9  # of the variance of a number, which keeps the inverse of repeated numbers finite
-DRAWS = 4000  # of what is unexplained: the error of an end of its interval is below 1%
 FEWEST = 4  # texts beyond one per context, below which nothing can be said of variances
 NAMED = 3  # reasons in a summary
 TOLD = 2  # strongest and weakest reasons of a text
 BEST = 0.75  # quantile of the texts of a context that a text could reach
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """An effect in logits for one standard deviation of a reason, with its 95% interval, p, and share of the ranking.
-
-    `adjusted` is p adjusted for all reasons; `share`, `share_low` and `share_high` are of the variance of scores.
-    """
-
-    effect: float
-    low: float
-    high: float
-    p: float
-    adjusted: float
-    share: float
-    share_low: float
-    share_high: float
-
-    @property
-    def is_found(self) -> bool:
-        return self.adjusted <= DISCOVERY
-
-
-@dataclass(frozen=True)
-class Found:
-    """What is found of one reason: on its own (`alone`) and `beyond` the others.
-
-    `words` say it in the direction of its effect: beyond the others where that is found, else alone.
-    """
-
-    name: str
-    words: str
-    alone: Estimate
-    beyond: Estimate
-
-    @property
-    def verdict(self) -> str:
-        """ "matters" beyond the others; "goes with others", where it is found alone only; or "not shown"."""
-        if self.beyond.is_found:
-            return "matters"
-        return "goes with others" if self.alone.is_found else "not shown"
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +99,7 @@ class Why(Tabular):
         for one in self.reasons:
             told = {"reason": one.name, "words": one.words, "verdict": one.verdict}
             alone = {f"alone_{name}": value for name, value in asdict(one.alone).items()}
-            rows.append(told | asdict(one.beyond) | alone)
+            rows.append(told | asdict(one.beyond) | alone | {"more": one.more})
         return {name: np.array([row[name] for row in rows], dtype=object) for name in rows[0]}
 
     def to_dict(self) -> dict[str, Any]:
@@ -158,8 +115,9 @@ class Why(Tabular):
     @cached_property
     def _told(self) -> list[int]:
         """The reasons that texts are told about: those that matter, else those that are found alone."""
-        every = {verdict: [k for k, one in enumerate(self.reasons) if one.verdict == verdict] for verdict in VERDICTS}
-        return every["matters"] or every["goes with others"]
+        every = [one.verdict for one in self.reasons]
+        verdict = "matters" if "matters" in every else "goes with others"
+        return [k for k, own in enumerate(every) if own == verdict]
 
     @cached_property
     def parts(self) -> Array:
@@ -215,43 +173,61 @@ class Why(Tabular):
             "feedback": "; ".join(said) or "no reason was shown to matter",
         }
 
-    def between(self, one: Hashable, other: Hashable) -> Columns:
+    def between(self, one: Hashable, other: Hashable, most: int | None = None) -> Columns:
         """Why one group of texts, such as a system, beats another: differences of its mean reasons times their weights.
 
         A row per reason with the difference in standard deviations, its part of the difference of scores in logits
         and the interval; the last row is the rest that no reason explains, NaN where the ranking is not by the mixed
-        model: its scores have other units.
+        model: its scores have other units. Reasons beyond the `most` that count most are one row.
         """
-        group, (a, b) = numbers_of_groups(self.ranking, (one, other))
-        means = group_means(self.ranking.graph, group)[1]
-        apart = means[a] - means[b]
+        apart = self._apart(one, other)
         steps = apart @ self.values
         parts, errors = steps * self.beta, np.abs(steps) * np.sqrt(np.diag(self.covariance))
-        total = float("nan") if self.ranking.effects is None else float(apart @ self.ranking.scores)
+        total = float("nan") if self.ranking.effects is None else self.lead(one, other)
         order = np.argsort(-np.round(np.abs(parts), 9), kind="stable")
-        words = [self.reasons[k].words for k in order]
         reach = stdtrit(self.freedom, 0.975) * errors
-        low, high = parts - reach, parts + reach
+        rows: list[tuple[str, str, float, float, float, float]] = [
+            (self.reasons[k].name, self.reasons[k].words, steps[k], parts[k], parts[k] - reach[k], parts[k] + reach[k])
+            for k in order[:most].tolist()
+        ]
+        if most is not None and len(order) > most:
+            few = order[most:]
+            part = float(np.sum(parts[few]))
+            error = float(np.sqrt(steps[few] @ self.covariance[np.ix_(few, few)] @ steps[few]))
+            ends = (part + sign * stdtrit(self.freedom, 0.975) * error for sign in (-1, 1))
+            rows.append(("others", f"{len(few)} other reasons", np.nan, part, *ends))
         rest = total - float(np.sum(parts))
+        rows.append(("rest", "what no reason explains", np.nan, rest, np.nan, np.nan))
+        names = ("reason", "words", "difference", "part", "low", "high")
+        kinds = (object, object, float, float, float, float)
         return {
-            "reason": np.array([*(self.reasons[k].name for k in order), "rest"], dtype=object),
-            "words": np.array([*words, "what no reason explains"], dtype=object),
-            "difference": np.append(steps[order], np.nan),
-            "part": np.append(parts[order], rest),
-            "low": np.append(low[order], np.nan),
-            "high": np.append(high[order], np.nan),
+            name: np.array(column, dtype=kind)
+            for name, kind, column in zip(names, kinds, zip(*rows, strict=True), strict=True)
         }
+
+    def lead(self, one: Hashable, other: Hashable) -> float:
+        """How far the mean score of one group of texts is ahead of that of another."""
+        return float(self._apart(one, other) @ self.ranking.scores)
+
+    def _apart(self, one: Hashable, other: Hashable) -> Array:
+        """What takes scores to the difference of the means of two groups, (n,)."""
+        group, (a, b) = numbers_of_groups(self.ranking, (one, other))
+        means = group_means(self.ranking.graph, group)[1]
+        return np.asarray(means[a] - means[b])
 
     def beside(self, other: Why) -> Columns:
         """The effects of the same reasons here and in another `Why`, such as that of people, and their difference.
 
-        Effects are in standard deviations of the scores, since logits of people and judges differ in size. `adjusted`
-        is the p of the difference, adjusted for all reasons.
+        Effects are in standard deviations of the scores, since logits of people and judges differ in size; they are
+        positive where `words` win. `adjusted` is the p of the difference, adjusted for all reasons.
         """
         theirs = {one.name: k for k, one in enumerate(other.reasons)}
         own = [k for k, one in enumerate(self.reasons) if one.name in theirs]
         k, j = np.array(own, dtype=int), np.array([theirs[self.reasons[each].name] for each in own], dtype=int)
-        columns: Columns = {"reason": np.array([self.reasons[each].name for each in own], dtype=object)}
+        columns: Columns = {
+            "reason": np.array([self.reasons[each].name for each in own], dtype=object),
+            "words": np.array([self.reasons[each].more for each in own], dtype=object),
+        }
         sides = [
             (why.beta[at] / np.sqrt(why.variance), np.diag(why.covariance)[at] / why.variance, why.freedom)
             for why, at in ((self, k), (other, j))
@@ -263,19 +239,6 @@ class Why(Tabular):
             reach = stdtrit(own_freedom, 0.975) * np.sqrt(variance)
             columns |= {name: mean, f"{name}_low": mean - reach, f"{name}_high": mean + reach}
         return columns | {"adjusted": adjusted(2 * stdtr(freedom, -np.abs(here - there) / np.sqrt(one + two)))}
-
-
-def found_reasons(rows: Sequence[Mapping[str, Any]]) -> tuple[Found, ...]:
-    """The reasons from the rows of `Why.to_columns`, as JSON holds them."""
-    names = [each.name for each in fields(Estimate)]
-
-    def estimate(row: Mapping[str, Any], prefix: str) -> Estimate:
-        return Estimate(*(np.nan if row[prefix + name] is None else float(row[prefix + name]) for name in names))
-
-    return tuple(Found(row["reason"], row["words"], estimate(row, "alone_"), estimate(row, "")) for row in rows)
-
-
-VERDICTS = ("matters", "goes with others", "not shown")
 
 
 def explain(ranking: Ranking, numbers: Mapping[str, Array], words: Mapping[str, tuple[str, str]] | None = None) -> Why:
@@ -293,17 +256,23 @@ def explain(ranking: Ranking, numbers: Mapping[str, Array], words: Mapping[str, 
         raise ValueError("the texts of a context are alike in every reason; give reasons in which they differ")
     names, values = [list(numbers)[k] for k in kept], centred[:, kept] / scale[kept]
     group = None if ranking.group is None else ranking.group[0]
-    evidence = Evidence.of(judged.comparisons, values, group, judged.covariance.pattern.limits)
-    joint, square = evidence.fit(range(len(names))), values.T @ values / len(values)
-    left = _unexplained(joint, square)
-    total = float(np.mean(joint.unexplained)) / max(left[0], 1e-9)
+    data, panel = judged.comparisons, judged.panel
+    if panel is not None:
+        data = on_one_scale(data, dict(zip(panel.names, panel.scale.tolist(), strict=True)))
+    evidence = Evidence.of(data, values, group, judged.covariance.pattern.limits)
+    joint, square = evidence.fit(range(len(names)), LEVELS), values.T @ values / len(values)
+    (mean, covariance), left = joint.moments, unexplained(joint, square)
+    # β̂ᵀSβ̂ exceeds βᵀSβ by tr(S·Cov) in the mean.
+    explained = max(float(mean @ square @ mean - np.sum(square * covariance)), 0.0)
+    total = float(np.mean(joint.unexplained)) + explained
     inverse = np.linalg.inv(square + SINGULAR * np.eye(len(names)))
-    beyond = _estimates(joint.mean, np.diag(joint.covariance), joint.freedom, 1.0 / np.diag(inverse), total)
-    each = [evidence.fit([k]) for k in range(len(names))]
-    alone = _estimates(
-        np.array([one.mean[0] for one in each]),
-        np.array([one.covariance[0, 0] for one in each]),
-        float(np.mean([one.freedom for one in each])),
+    beyond = estimates(mean, np.diag(covariance), joint.freedom, 1.0 / np.diag(inverse), total)
+    single = [evidence.fit([k]) for k in range(len(names))]
+    each = [one.moments for one in single]
+    alone = estimates(
+        np.array([own[0] for own, _ in each]),
+        np.array([own[0, 0] for _, own in each]),
+        float(np.mean([one.freedom for one in single])),
         np.ones(len(names)),
         total,
     )
@@ -311,9 +280,9 @@ def explain(ranking: Ranking, numbers: Mapping[str, Array], words: Mapping[str, 
     for name, own, other in zip(names, alone, beyond, strict=True):
         meant, against = (words or {}).get(name, (name, f"not so: {name}"))
         effect = other.effect if other.is_found or not own.is_found else own.effect
-        found.append(Found(name, meant if effect >= 0 else against, own, other))
+        found.append(Found(name, meant if effect >= 0 else against, meant, own, other))
     order = np.argsort([-round(one.alone.share, 9) for one in found], kind="stable")
-    coefficients = joint.mean[order], joint.covariance[np.ix_(order, order)]
+    coefficients = mean[order], covariance[np.ix_(order, order)]
     reasons = tuple(found[k] for k in order)
     return Why(judged, reasons, *left, values[:, order], *coefficients, joint.freedom, total)
 
@@ -334,44 +303,3 @@ def numbers_of_groups(ranking: Ranking, names: Sequence[Hashable]) -> tuple[Inde
         if str(name) not in known:
             raise ValueError(f"there is no group {name!r}; there are {', '.join(known[:10])}")
     return group, [known.index(str(name)) for name in names]
-
-
-def _unexplained(joint: Coefficients, square: Array) -> tuple[float, float, float]:
-    """The share of the variance of scores that no reason explains, and its 95% interval.
-
-    β̂ᵀSβ̂ exceeds βᵀSβ by tr(S·Cov) in the mean, and a draw around β̂ by as much again; both are taken off.
-    """
-    excess = float(np.sum(square * joint.covariance))
-    rng = np.random.default_rng(0)  # the error of so many draws is below a rounded percent
-    values, vectors = np.linalg.eigh(joint.covariance)
-    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T  # symmetric: the signs of the vectors cancel
-    drawn = joint.mean + rng.standard_normal((DRAWS, len(joint.mean))) @ root
-    explained = np.maximum(np.einsum("ij,jk,ik->i", drawn, square, drawn) - 2 * excess, 0.0)
-    rest = joint.unexplained[rng.integers(len(joint.unexplained), size=DRAWS)]
-    low, high = np.quantile(rest / (rest + explained), [0.025, 0.975])
-    mean = max(float(joint.mean @ square @ joint.mean) - excess, 0.0)
-    own = float(np.mean(joint.unexplained))
-    return own / (own + mean), float(low), float(high)
-
-
-def _estimates(effect: Array, variance: Array, freedom: float, free: Array, total: float) -> list[Estimate]:
-    """Effects with their tests and shares, from variances (R,) and the variance of each number that is `free`, (R,)."""
-    error = np.sqrt(variance)
-    p = np.asarray(2 * stdtr(freedom, -np.abs(effect) / error), dtype=np.float64)
-    reach = stdtrit(freedom, 0.975) * error
-    low, high = effect - reach, effect + reach
-
-    def share(size: Array) -> NDArray[np.float64]:
-        return np.minimum(size**2 * free / total, 1.0)
-
-    near = np.where(low * high > 0, np.minimum(np.abs(low), np.abs(high)), 0.0)
-    shares = share(effect), share(near), share(np.maximum(np.abs(low), np.abs(high)))
-    columns = (effect, low, high, p, adjusted(p), *shares)
-    return [Estimate(*map(float, row)) for row in zip(*columns, strict=True)]
-
-
-def adjusted(p: Array) -> Array:
-    """p (m,) adjusted for all of them: the least expected share of false discoveries at which each is one."""
-    from scipy.stats import false_discovery_control  # whose import takes as long as all others together
-
-    return np.asarray(false_discovery_control(p))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from comparo.ranking.why import Estimate, Found
+from comparo.ranking.reason_effects import Estimate, Found
 from comparo.report.embed import label
 from comparo.report.measures import Outlook, convergence
 from comparo.report.record import Record

@@ -3,6 +3,7 @@
 import math
 import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from comparo.data.injection import injection_sentence
@@ -15,6 +16,7 @@ from comparo.ranking.scores import Whose
 from comparo.report.embed import label, listed, presentable
 from comparo.report.record import Record
 from comparo.run.budget import PROBES, dollars, paid_and_spent
+from comparo.run.store import LINK
 from comparo.run.task import PRICES
 from comparo.run.voices import tokens_sentence
 
@@ -94,6 +96,8 @@ def facts(record: Record) -> list[tuple[str, str]]:
     found = [("Judged by", _judges(record)), (record.words.calls.capitalize(), counted)]
     if not record.is_fitted and not record.is_voted:
         found.append(("Cost", _cost(record)))
+    if link := record.configuration.get(LINK):
+        found.append(("Linked to", label(PurePath(link["run"]).name, NAME)))
     if started := str(record.configuration.get("started", ""))[:10]:
         found.append(("Date", started))
     return found

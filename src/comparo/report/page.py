@@ -331,15 +331,16 @@ def _surprise(record: Record, place: int) -> dict[str, Any]:
 
 
 def _disagreements(record: Record) -> list[dict[str, Any]]:
-    """The pairs on which people's votes contradict the machine most, with both texts; none where there are no votes."""
-    votes = record.fitting.votes if isinstance(record.fitting, Fitting) else None
+    """The pairs on which people's votes contradict the machine most, with both texts where they are known."""
+    fitting, votes, found = record.fitting, record.fitting.votes, list[dict[str, Any]]()
     if votes is None:
         return []
-    found = []
+    items = record.items if isinstance(fitting, Fitting) else fitting.texts
     for row in rows_of(disagreements(record.ranking, votes), DISPUTED):
-        context, items = row.get("context"), (row["chosen"], row["other"])
-        texts = [excerpt(record.items.texts[record.items.row(context, item)], EXCERPT) for item in items]
-        sides = [(label(item), item == row["chosen"], *text) for item, text in zip(items, texts, strict=True)]
+        context, sides = row.get("context"), list[Any]()
+        if items is not None:
+            both = [(item, items.texts[items.row(context, item)]) for item in (row["chosen"], row["other"])]
+            sides = [(label(item), item == row["chosen"], *excerpt(text, EXCERPT)) for item, text in both]
         context = "" if context is None else record.context_name(context)
         found.append({**row, "sides": sides, "context": context, "machine": shares(row["machine"])})
     return found

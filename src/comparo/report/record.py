@@ -23,8 +23,8 @@ from comparo.model.estimators.poe import Bias
 from comparo.ranking.criteria_ranking import expected
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.ranks import places
+from comparo.ranking.reason_effects import found_reasons
 from comparo.ranking.scale import Scaled
-from comparo.ranking.why import found_reasons
 from comparo.report.embed import are_codes, label, snippet
 from comparo.rounding import merge_ties
 from comparo.run.criteria_run import criteria_of
@@ -66,10 +66,15 @@ RECORDED = Words("the judge", "judge", "judges", "comparisons", "answers")
 
 @dataclass(frozen=True)
 class Fitted:
-    """The position bias of a fit, and the function that fits other comparisons in the same way."""
+    """The position bias of a fit, and the function that fits other comparisons in the same way.
+
+    `votes` are people's, where the ranking is theirs, and `texts` those of the run folder that was fitted.
+    """
 
     bias: Bias | None
     fit: Callable[[Comparisons], Ranking]
+    votes: Comparisons | None = None
+    texts: Items | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,8 +284,7 @@ def read_record(folder: Path) -> Record:
             "and ranking-NAME.csv in the folder has the ranking by each"
         )
     configuration, judgements = checked(read_configuration(folder), folder), read_judgements(folder)
-    items = stored_items(folder)
-    items = replace(items, texts=tuple(IMAGE if is_image(text) else text for text in items.texts))
+    items = shown_items(folder)
     if all(judgement.failed for judgement in judgements):
         tried = f"; {len(judgements)} failed, the last with: {judgements[-1].error}" if judgements else ""
         raise StoreError(f"{folder} holds no answers yet{tried}. Run the same command again to go on")
@@ -288,6 +292,12 @@ def read_record(folder: Path) -> Record:
     found = json.loads((folder / AUDITION).read_text(encoding="utf-8")) if (folder / AUDITION).is_file() else None
     ranking = fitting.conclude(comparisons(judgements))
     return Record(configuration, items, judgements, ranking, fitting, audition=found, why=read_why(folder))
+
+
+def shown_items(folder: Path) -> Items:
+    """The items of a run folder, with a word in place of images."""
+    items = stored_items(folder)
+    return replace(items, texts=tuple(IMAGE if is_image(text) else text for text in items.texts))
 
 
 def read_why(folder: Path) -> dict[str, Any] | None:
@@ -338,7 +348,7 @@ def checked(configuration: Mapping[str, Any], folder: Path) -> Mapping[str, Any]
     )
 
 
-def fitted_record(ranking: Ranking, fitting: Fitted, source: str, command: str) -> Record:
+def fitted_record(ranking: Ranking, fitting: Fitted, source: str, command: str, judge: str = UNNAMED) -> Record:
     """The record of a ranking of recorded comparisons, for the same page as that of a run.
 
     Parameters
@@ -351,6 +361,8 @@ def fitted_record(ranking: Ranking, fitting: Fitted, source: str, command: str) 
         The name of the comparisons, the page's title.
     command
         The command that fits them again.
+    judge
+        The judge of comparisons that name none.
 
     Examples
     --------
@@ -369,7 +381,7 @@ def fitted_record(ranking: Ranking, fitting: Fitted, source: str, command: str) 
         Judgement(Question(labels[i][1], labels[j][1], labels[i][0], voice=judge), p=p, weight=weight)
         for i, j, judge, p, weight in rows
     ]
-    names = UNNAMED if data.judges is None else ", ".join(map(str, dict.fromkeys(judges)))
+    names = judge if data.judges is None else ", ".join(map(str, dict.fromkeys(judges)))
     configuration = {
         "identity": {"judge": names, "settings": {}},
         "command": command,

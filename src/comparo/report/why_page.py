@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from comparo.ranking.reason_effects import DISCOVERY
 from comparo.ranking.tabular import rows_of
-from comparo.ranking.why import DISCOVERY
 from comparo.report.charts import reason_rows
 from comparo.report.embed import SENTENCE, excerpt, label, presentable, signed
 from comparo.report.making import prompt_of, question
@@ -16,13 +16,14 @@ from comparo.run.why import Explanation
 PAGE = "why.html"
 TEXT = 600  # characters of each text of a pair
 TEXTS = 500  # texts with feedback on the page; why.csv has all
-ROWS = 8  # reasons in the comparison of two groups
+ROWS = 8  # reasons in the comparison of two groups, and those that are always in the table of all
 
 
 def write_why(folder: Path, found: Explanation, record: Record) -> Path:
     """Write why.html to a run folder, and return its path."""
     why, advice = found.why, found.advice
     feedback = rows_of(why.feedback(), TEXTS)
+    found_last = max((k for k, one in enumerate(why.reasons) if one.verdict != "not shown"), default=0)
     page = filled(
         "why.html.j2",
         title="Why did it win?",
@@ -30,9 +31,11 @@ def write_why(folder: Path, found: Explanation, record: Record) -> Path:
         question=label(question(prompt_of(presentable(record.configuration))), SENTENCE),
         facts=_facts(found),
         rows=reason_rows(why.reasons),
+        first=max(ROWS, found_last + 1),
         unexplained=(why.unexplained, why.unexplained_low, why.unexplained_high),
         between=[label(name) for name in found.between],
         parts=_parts(found),
+        place=found.place,
         people=_people(found),
         stated=[(label(words), count) for words, count in (found.stated or {}).items()],
         advice=advice,
@@ -54,14 +57,14 @@ def _parts(found: Explanation) -> list[tuple[str, str, str]]:
     """The reasons that count most between two groups, and the rest: words, part and interval."""
     if not found.between:
         return []
-    rows = rows_of(found.why.between(*found.between))
+    rows = rows_of(found.why.between(*found.between, most=ROWS))
     return [
         (
             row["words"],
             "" if row["part"] != row["part"] else signed(row["part"]),
             "" if row["low"] != row["low"] else f"{signed(row['low'])} to {signed(row['high'])}",
         )
-        for row in [*rows[:-1][:ROWS], rows[-1]]
+        for row in rows
     ]
 
 
@@ -75,5 +78,5 @@ def _people(found: Explanation) -> list[tuple[str, list[str], bool]]:
             f"{signed(row[who])} ({signed(row[f'{who}_low'])} to {signed(row[f'{who}_high'])})"
             for who in ("judge", "people")
         ]
-        told.append((row["reason"], sides, row["adjusted"] <= DISCOVERY))
+        told.append((row["words"], sides, row["adjusted"] <= DISCOVERY))
     return told

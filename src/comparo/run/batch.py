@@ -57,7 +57,7 @@ def check_batch(task: Task, has_folder: bool, mode: Mode = "wait") -> Task:
         raise ValueError("`batch` is for one criterion; give one, or leave it out")
     if task.budget.unit == TOKENS:
         raise ValueError("the budget of `batch` is in calls or dollars; give one such as 2n, or no batch")
-    if price is None:
+    if price is None or not hasattr(asked, "batches"):
         raise ValueError(f"{task.judge.name} takes no batches; openai/ and anthropic/ judges do. Leave `batch` out")
     if task.until is not None or task.strategy == "adaptive":
         what = (

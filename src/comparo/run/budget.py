@@ -19,7 +19,7 @@ _TIMES = {"": 1.0, "k": 1e3, "M": 1e6}
 TOKENS = " tokens"  # the unit
 _key = attrgetter("context", "first", "second", "voice")
 RECENT = 100  # calls whose prices set what is reserved: the next one is dearer than all of them with chance 1/101
-PROBES = "probes"  # where run.json holds what the judges were found to accept before the run (`probing`)
+PROBES = "probes"  # where run.json holds what the judges were found to accept before the run (`Probe`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +183,11 @@ def dollars(amount: float) -> str:
     if not 0 < rounded < 0.01:
         return f"${amount:,.2f}"
     return f"${rounded:.{1 - math.floor(math.log10(rounded))}f}"
+
+
+def price_words(much: str, cost: float) -> str:
+    """A price with how exact it is, or how to set one that is not known."""
+    return "price not known (set it by `price`)" if math.isnan(cost) else f"{much} {dollars(cost)}"
 
 
 def paid_and_spent(

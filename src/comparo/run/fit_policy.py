@@ -167,7 +167,15 @@ class Fitting:
         """The ranking of a whole run: that of its comparisons, or people's where they voted."""
         ranking = self.rank(data)
         ranking = ranking if self.votes is None else with_votes(ranking, self.votes)
-        return ranking if self.past is None else self.past.place(ranking, self._ranked)
+        if self.past is None:
+            return ranking
+        added = self.past.added(data) if self.past.is_linked else None
+        return self.past.place(ranking, self._ranked, None if added is None else self._alone.rank(added))
+
+    @cached_property
+    def _alone(self) -> Fitting:
+        """For a part of the comparisons that is ranked by itself."""
+        return replace(self, past=None, control=(), votes=None)
 
     def _ranked(self, state: State) -> Ranking:
         """The ranking of the run as it was, made as it is made now."""

@@ -12,7 +12,7 @@ from comparo.data.run_folder import DATABASE
 from comparo.errors import StoreError
 from comparo.run.batch_transport import how_far
 from comparo.run.files import free
-from comparo.run.store import CONFIGURATION, count_judgements, differences, read_configuration, reading
+from comparo.run.store import CONFIGURATION, LINK, count_judgements, differences, read_configuration, reading
 
 ROOT = Path("comparo-runs")
 
@@ -31,6 +31,7 @@ class Summary:
     failed: int
     ranked: bool
     batch: str = ""  # how far the server is with a batch that the run waits for
+    link: str = ""  # the run to whose scale it is linked
 
 
 def choose_folder(
@@ -75,7 +76,8 @@ def _summary(folder: Path) -> Summary:
         return Summary(folder, "", str(error), "", 0, 0, False)
     started, budget = (str(configuration.get(name, "")) for name in ("started", "budget"))
     judge = str(configuration["identity"].get("judge", ""))
-    return Summary(folder, started, judge, budget, answered, failed, (folder / "ranking.csv").exists(), batch)
+    is_ranked, link = (folder / "ranking.csv").exists(), str((configuration.get(LINK) or {}).get("run", ""))
+    return Summary(folder, started, judge, budget, answered, failed, is_ranked, batch, link)
 
 
 def waiting_for(folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""What a run held before it grew, and the scale of its ranking: that of the first one.
+"""What a run held before it grew, and the scale of its ranking: that of the first one (`comparo.run.linking`).
 
 Growth g = 1, 2, … of a run adds items, and may change or remove some (`comparo.run.resume`). The table growths has the
 number of the last judgement before each: a judgement belongs to the growth after whose mark it came, 0 for the first
@@ -18,71 +18,22 @@ from __future__ import annotations
 import sqlite3
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.data.run_folder import encode, named_rows, slot_labels, table_of_rows
 from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
-from comparo.ranking.scores import Grown
-from comparo.rounding import merge_ties
 from comparo.run.database import Label, numbered_judgements
-from comparo.run.store import reading
+from comparo.run.linking import drift, grown_from, labels_of, on_scale
+from comparo.run.store import LINK, read_configuration, reading
 from comparo.run.voices import comparisons
 from comparo.types import Array, Mask
-
-UNCENTRED = ("win-ratio", "avg-prob")  # methods whose scores are shares of all comparisons, and not differences
-
-
-def on_scale(ranking: Ranking, kept: Mask, reference: Array) -> Ranking:
-    """The ranking with the mean of its `kept` candidates (n,) at that of their `reference` scores (n,).
-
-    Components without such a candidate, and scores that are shares of wins, stay as they are.
-
-    >>> from comparo import fit
-    >>> ranking = fit([("a", "b", 0.8), ("b", "new", 0.7), ("new", "a", 0.1)])
-    >>> held = on_scale(ranking, ranking.items != "new", np.zeros(3))
-    >>> round(held["a"].score + held["b"].score, 9), round(held["a"].score - ranking["a"].score, 2)
-    (0.0, -0.51)
-    """
-    if ranking.method in UNCENTRED:
-        return ranking
-    component = ranking.graph.component
-    number = np.bincount(component, kept)
-    apart = np.bincount(component, np.where(kept, ranking.scores - reference, 0.0))
-    shift = np.divide(apart, number, out=np.zeros(len(number)), where=number > 0)
-    others = {name: getattr(ranking, name) for name in ("opinion", "controlled")}
-    held: dict[str, Any] = {
-        name: on_scale(other, kept, reference) for name, other in others.items() if other is not None
-    }
-    return replace(ranking, scores=ranking.scores - shift[component], **held)
-
-
-def _ranks(scores: Array, context: NDArray[np.integer], among: Mask) -> NDArray[np.int64]:
-    """The rank of each candidate among those of its context that are `among` (n,), 0 for the others."""
-    found = np.zeros(len(scores), dtype=np.int64)
-    rows = np.flatnonzero(among)
-    order = rows[np.lexsort((-merge_ties(scores[rows]), context[rows]))]
-    starts = np.flatnonzero(np.diff(context[order], prepend=-1))
-    sizes = np.diff(starts, append=len(order))
-    found[order] = np.arange(len(order)) - np.repeat(starts, sizes) + 1
-    return found
-
-
-def grown_from(before: Ranking, now: Ranking, old: Collection[Label], left_out: int = 0) -> Ranking:
-    """The ranking `now` with what its `old` candidates were `before`; the others are new."""
-    nodes = {label: node for node, label in enumerate(labels_of(before)) if label in old}
-    there = np.array([nodes.get(label, -1) for label in labels_of(now)])
-    new, context = there < 0, now.graph.context
-    score, low, high = (np.where(new, np.nan, values[there]) for values in (before.scores, before.low, before.high))
-    rank_then, rank_now = (_ranks(values, context, ~new) for values in (score, now.scores))
-    return replace(now, grown=Grown(new, score, low, high, rank_then, rank_now, left_out))
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,21 +55,33 @@ class Past:
         scale.
     first : The first run, where some of its items are gone or changed; None where all of them hold the scale.
     left_out : How many judgements the last growth left out.
+    is_linked : Whether it was another run, to whose scale this one is linked.
     """
 
     before: State
     since: Mapping[Label, int]
     first: State | None = None
     left_out: int = 0
+    is_linked: bool = False
 
-    def place(self, ranking: Ranking, rank: Callable[[State], Ranking]) -> Ranking:
-        """The ranking on the scale of the first one, with what it was before; `rank` is how it is made."""
+    def added(self, data: Comparisons) -> Comparisons | None:
+        """Those of the comparisons that were not there before; None where there are none."""
+        known = {*_pairs(self.before.data)}
+        is_new = np.array([pair not in known for pair in _pairs(data)])
+        return data.take(is_new).trimmed() if is_new.any() else None
+
+    def place(self, ranking: Ranking, rank: Callable[[State], Ranking], added: Ranking | None = None) -> Ranking:
+        """The ranking on the scale of the first one, with what it was before.
+
+        `rank` is how it is made; `added` the ranking by the comparisons that a linked run added.
+        """
         reference: dict[Label, float] = {}
         if self.first is not None:
             first = rank(self.first)
             reference = dict(zip(labels_of(first), first.scores.tolist(), strict=True))
         before, now = (self._held(each, reference) for each in (rank(self.before), ranking))
-        return grown_from(before, now, self.since, self.left_out)
+        common = None if added is None else drift(added.judged, before.judged)
+        return grown_from(before, now, self.since, self.left_out, common)
 
     def cohorts(self, labels: Sequence[tuple[Any, Any]]) -> dict[tuple[Any, Any], int]:
         """The growth that brought each item (context, id), −1 for the last."""
@@ -129,6 +92,15 @@ class Past:
         kept: Mask = np.array([self.since.get(label) == 0 for label in labels])
         known: Array = np.array([reference.get(label, 0.0) for label in labels])
         return on_scale(ranking, kept, known)
+
+
+def _pairs(data: Comparisons) -> list[tuple[Any, ...]]:
+    """The context, the texts and the judge of each comparison."""
+    nothing = [None] * len(data)
+    context = nothing if data.contexts is None else data.contexts[data.context].tolist()
+    judge = nothing if data.judges is None else data.judges[data.judge].tolist()
+    ends = (data.items[column].tolist() for column in (data.first, data.second))
+    return list(zip(context, *ends, judge, strict=True))
 
 
 def count_growths(connection: sqlite3.Connection) -> int | None:
@@ -144,12 +116,8 @@ def read_past(folder: Path) -> Past | None:
         if not count_growths(connection):
             return None
         history = History.read(connection, str(folder))
-    return history.past(history.growth, history.left_out)
-
-
-def labels_of(ranking: Ranking) -> list[Label]:
-    """The candidates of a ranking by their encoded labels."""
-    return [(encode(context), encode(item)) for context, item in ranking.graph.labels(ranking.comparisons)]
+    link = read_configuration(folder).get(LINK) or {}
+    return history.past(history.growth, history.left_out, is_linked=link.get("growth") == history.growth)
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,12 +179,12 @@ class History:
         items = Items.of(table_of_rows(rows, texts, self.source), has_images=True)
         return State(items, comparisons(self.answers(growth)))
 
-    def past(self, growth: int, left_out: int, gone: Collection[Label] = ()) -> Past:
+    def past(self, growth: int, left_out: int, gone: Collection[Label] = (), is_linked: bool = False) -> Past:
         """The run before a growth: its last one, or the next, which leaves out some judgements and items, `gone`."""
         now = self.since(self.growth)
         since = {label: came for label, came in now.items() if came < growth and label not in gone}
         is_whole = sum(came == 0 for came in since.values()) == len(self.since(0))
-        return Past(self.state(growth - 1), since, None if is_whole else self.state(0), left_out)
+        return Past(self.state(growth - 1), since, None if is_whole else self.state(0), left_out, is_linked)
 
     def _there(self, growth: int) -> list[Mapping[str, Any]]:
         return [row for row in self.rows if row["since"] <= growth < row.get("until", growth + 1)]
@@ -237,6 +205,8 @@ class Growth:
     mark : The number of the last judgement before.
     changed, removed : The items whose text is another now, and that are not there any more.
     configuration : That of the folder before the growth; None where the folder has grown already.
+    linked_to : The folder of another run, which stays as it is: its texts and answers are copied. None where the run
+        itself grows.
     """
 
     number: int
@@ -249,3 +219,4 @@ class Growth:
     changed: tuple[Label, ...] = ()
     removed: tuple[Label, ...] = ()
     configuration: Mapping[str, Any] | None = field(default=None, repr=False)
+    linked_to: Path | None = None

@@ -1,42 +1,48 @@
-"""Two runs on one scale by the texts that both have: last year and this year, one class and another.
+"""A ranking on the scale of another: a run that has grown, or two runs, last year and this year.
 
 All answers are fitted together, with the runs as groups: texts of one run may be better on average. Scores are on the
 scale of the other run, where the mean of its texts O is that of its own ranking, so with V the joint covariance
 
     Var(s_i − s̄_O) = V_ii − 2 V̄_iO + V̄_OO
 
-is the variance of a score, and includes the error of the link. Common texts C may have changed in the eyes of the
-judges. With the rankings of each run alone, a and b, and their covariances A and B,
+is the variance of a score, and includes the error of the link: that of s̄_N − s̄_O, with N the new texts. Common texts C
+may have changed in the eyes of the judges. With the rankings of each run alone, a and b, and their covariances A and B,
 
     d = a_C − b_C,    Ω = A_CC + B_CC,    P = Ω⁻¹ − Ω⁻¹11ᵀΩ⁻¹/(1ᵀΩ⁻¹1),    z_i = (P d)_i/√P_ii
 
-compares what text i moved with what the other common texts did: z_i is standard normal where none has changed.
+compares what text i moved with what the other common texts did: z_i is standard normal where none has changed. The one
+with the largest |z_i| is named and left out, and so on, as long as errors do not explain it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
+from comparo.data.run_folder import encode
 from comparo.errors import ComparisonsError
 from comparo.model.linalg.graph import Batch, Pattern
 from comparo.model.posterior import Covariance
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.ranks import components
 from comparo.ranking.scale import MISFIT
+from comparo.ranking.scores import Grown, Link
 from comparo.ranking.tabular import Columns
-from comparo.run.growth import UNCENTRED, grown_from, labels_of, on_scale
+from comparo.rounding import first_best, merge_ties
+from comparo.run.database import Label
 from comparo.types import Array, LongIndex, Mask
 
 FEW = 3  # common texts below which none can be said to have moved: of two, either may have
+UNCENTRED = ("win-ratio", "avg-prob")  # methods whose scores are shares of all comparisons, and not differences
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,46 +81,75 @@ class Recentred:
         return self.around.difference(one, other)
 
 
-@dataclass(frozen=True, eq=False)
-class Linked:
-    """Two runs on one scale.
+def on_scale(ranking: Ranking, kept: Mask, reference: Array) -> Ranking:
+    """The ranking with the mean of its `kept` candidates (n,) at that of their `reference` scores (n,).
 
-    Parameters
-    ----------
-    ranking : All texts on the scale of the other run; its `grown` says which are new.
-    common : A table of the common texts: score in this run and in the other, what it moved beyond the others (in this
-        run, less in the other), z, and whether that is more than errors explain.
-    error : The standard error of the link: of the shift between both runs, the largest where there are several.
+    Standard errors are those of differences from that mean. Components without such a candidate, and scores that are
+    shares of wins, stay as they are.
+
+    >>> from comparo import fit
+    >>> ranking = fit([("a", "b", 0.8), ("b", "new", 0.7), ("new", "a", 0.1)])
+    >>> held = on_scale(ranking, ranking.items != "new", np.zeros(3))
+    >>> round(held["a"].score + held["b"].score, 9), round(held["a"].score - ranking["a"].score, 2)
+    (0.0, -0.51)
     """
+    if ranking.method in UNCENTRED:
+        return ranking
+    component = ranking.graph.component
+    number = np.bincount(component, kept)
+    apart = np.bincount(component, np.where(kept, ranking.scores - reference, 0.0))
+    shift = np.divide(apart, number, out=np.zeros(len(number)), where=number > 0)
+    others = {name: getattr(ranking, name) for name in ("opinion", "controlled")}
+    held: dict[str, Any] = {
+        name: on_scale(other, kept, reference) for name, other in others.items() if other is not None
+    }
+    around = Recentred(ranking.covariance, kept)
+    return replace(ranking, scores=ranking.scores - shift[component], covariance=around, **held)
 
-    ranking: Ranking
-    common: Columns
-    error: float
 
-    @property
-    def sentence(self) -> str:
-        """How the runs are linked, in words."""
-        count = len(self.common["item"])
-        return f"linked by {count:,} common texts, with a standard error of {self.error:.2f} in every new score"
+def _ranks(scores: Array, context: NDArray[np.integer], among: Mask) -> NDArray[np.int64]:
+    """The rank of each candidate among those of its context that are `among` (n,), 0 for the others."""
+    found = np.zeros(len(scores), dtype=np.int64)
+    rows = np.flatnonzero(among)
+    order = rows[np.lexsort((-merge_ties(scores[rows]), context[rows]))]
+    starts = np.flatnonzero(np.diff(context[order], prepend=-1))
+    sizes = np.diff(starts, append=len(order))
+    found[order] = np.arange(len(order)) - np.repeat(starts, sizes) + 1
+    return found
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """The common texts that moved, the farthest first, and whether there are too few to say so."""
-        rows = np.argsort(-np.abs(self.common["z"]), kind="stable")
-        found = [
-            f"the common text {shown(self.common['item'][row])} moved by {self.common['moved'][row]:+.2f} against the "
-            "others, more than errors explain; if it is not the same text, give it another id in one of the runs"
-            for row in rows[self.common["drifted"][rows]].tolist()
-        ]
-        if np.isnan(self.common["z"]).any():
-            found.append(f"fewer than {FEW} common texts do not show whether one of them moved; give more")
-        return tuple(found)
+
+def grown_from(
+    before: Ranking, now: Ranking, old: Collection[Label], left_out: int = 0, common: Columns | None = None
+) -> Ranking:
+    """The ranking `now` with what its `old` candidates were `before`; the others are new.
+
+    `common` are the texts that link two runs, as `drift` returns them.
+    """
+    nodes = {label: node for node, label in enumerate(labels_of(before)) if label in old}
+    there = np.array([nodes.get(label, -1) for label in labels_of(now)])
+    new, context = there < 0, now.graph.context
+    score, low, high = (np.where(new, np.nan, values[there]) for values in (before.scores, before.low, before.high))
+    rank_then, rank_now = (_ranks(values, context, ~new) for values in (score, now.scores))
+    link = None if common is None else Link(common, _link_error(now.covariance, new))
+    return replace(now, grown=Grown(new, score, low, high, rank_then, rank_now, left_out, link))
+
+
+def _link_error(covariance: Covariance, new: Mask) -> float:
+    """The largest standard error of the mean of new candidates (n,) of a component, whose covariance is `Recentred`."""
+    blocks = ((block, np.flatnonzero(new[members])) for members, block in components(covariance))
+    found = [np.mean(block[np.ix_(rows, rows)]) for block, rows in blocks if block is not None and len(rows) > 0]
+    return float(np.sqrt(max(found, default=np.nan)))
+
+
+def labels_of(ranking: Ranking) -> list[Label]:
+    """The candidates of a ranking by their encoded labels."""
+    return [(encode(context), encode(item)) for context, item in ranking.graph.labels(ranking.comparisons)]
 
 
 def link(
     here: Comparisons, there: Comparisons, both: Comparisons, fit: Callable[..., Ranking], *, has_groups: bool
-) -> Linked:
-    """This run on the scale of the other.
+) -> Ranking:
+    """All texts of two runs on the scale of the other; `grown` of the ranking says which are new, and has the `link`.
 
     Parameters
     ----------
@@ -139,7 +174,7 @@ def link(
     >>> this = Comparisons.from_rows([("b", "c", 0.7), ("new", "b", 0.8), ("new", "c", 0.9)])
     >>> rows = Comparisons.from_rows([("a", "b", 0.8), ("b", "c", 0.7), ("a", "c", 0.9), ("new", "b", 0.8)])
     >>> found = link(this, last, rows, fit, has_groups=False)
-    >>> found.common["item"].tolist(), found.ranking["new"].score > found.ranking["b"].score
+    >>> found.grown.link.common["item"].tolist(), found["new"].score > found["b"].score
     (['b', 'c'], True)
     """
     one, other = fit(here), fit(there)
@@ -147,49 +182,52 @@ def link(
         raise ValueError(
             f"the shares of wins of {one.method} depend on whom a text met, so they link no runs; use mixed"
         )
-    here_at, there_at = ({label: node for node, label in enumerate(_labels(each))} for each in (one, other))
-    common = [label for label in here_at if label in there_at]
-    if missing := {context for context, _ in here_at} - {context for context, _ in common}:
+    known, old = _labels(one), {*_labels(other)}
+    if missing := {context for context, _ in known} - {context for context, item in known if (context, item) in old}:
         place = "" if missing == {None} else f" of context {shown(min(missing, key=str))}"
         raise ComparisonsError(
-            f"no text{place} is in both runs, so nothing links them; judge some texts again in this run, or add these "
-            "texts to the other run, which chooses pairs of both: comparo rank TEXTS --out RUN"
+            f"no text{place} is in both runs, so nothing links them; judge some texts again in this run, or rank these "
+            "texts by comparo rank TEXTS --link RUN, which asks pairs of both"
         )
-    cohort = {label: "there" if label in there_at else "here" for label in chain(there_at, here_at)}
+    cohort = {label: "there" if label in old else "here" for label in chain(_labels(other), known)}
     is_split = has_groups and len({*cohort.values()}) > 1
     joint = replace(fit(both, groups=cohort), group=None) if is_split else fit(both)
-    kept = np.array([label in there_at for label in _labels(joint)])
-    placed = grown_from(other, on_scale(joint, kept, np.zeros(len(joint))), labels_of(other))
-    nodes = np.array([(here_at[label], there_at[label]) for label in common])
-    drift, error = _drift(one, other, nodes)
-    return Linked(replace(placed, covariance=Recentred(placed.covariance, kept)), drift, error)
+    placed = on_scale(joint, np.array([label in old for label in _labels(joint)]), np.zeros(len(joint)))
+    return grown_from(other, placed, labels_of(other), common=drift(one, other))
 
 
 def _labels(ranking: Ranking) -> list[tuple[Any, Any]]:
     return ranking.graph.labels(ranking.comparisons)
 
 
-def _drift(one: Ranking, other: Ranking, nodes: LongIndex) -> tuple[Columns, float]:
-    """The table of common texts from their nodes in both rankings (k, 2), and the largest error of a shift."""
-    moved, z, errors = np.full(len(nodes), np.nan), np.full(len(nodes), np.nan), [0.0]
+def drift(one: Ranking, other: Ranking) -> Columns:
+    """The texts that two rankings of one method have in common, and how far each moved: a table as `Link.common`."""
+    here, there = ({label: node for node, label in enumerate(_labels(each))} for each in (one, other))
+    nodes = np.array([(node, there[label]) for label, node in here.items() if label in there]).reshape(-1, 2)
+    moved, z = np.full(len(nodes), np.nan), np.full(len(nodes), np.nan)
+    drifted = np.zeros(len(nodes), dtype=bool)
     parts = np.column_stack([ranking.graph.component[of] for ranking, of in zip((one, other), nodes.T, strict=True)])
     for part in np.unique(parts, axis=0):
         rows = np.flatnonzero(np.all(parts == part, axis=1))
-        apart = one.scores[nodes[rows, 0]] - other.scores[nodes[rows, 1]]
         omega = sum(_covariance(ranking, of) for ranking, of in zip((one, other), nodes[rows].T, strict=True))
-        precision = np.linalg.inv(omega + 1e-9 * np.trace(omega) / len(rows) * np.eye(len(rows)))
-        total = precision.sum()
-        errors.append(float(1 / np.sqrt(total)))
-        if len(rows) < FEW:
-            continue
-        projector = precision - np.outer(precision.sum(axis=1), precision.sum(axis=0)) / total
-        pull, alone = projector @ apart, np.diagonal(projector)
-        moved[rows], z[rows] = pull / alone, pull / np.sqrt(alone)
-    drifted = 2 * len(nodes) * ndtr(-np.abs(z)) <= MISFIT
+        omega = omega + 1e-9 * np.trace(omega) / len(rows) * np.eye(len(rows))
+        left = np.arange(len(rows))
+        while len(left) >= max(
+            FEW, len(rows) / 2
+        ):  # the farthest is left out, for it moves where the others seem to be
+            at = rows[left]
+            precision = np.linalg.inv(omega[np.ix_(left, left)])
+            projector = precision - np.outer(precision.sum(axis=1), precision.sum(axis=0)) / precision.sum()
+            pull = projector @ (one.scores[nodes[at, 0]] - other.scores[nodes[at, 1]])
+            moved[at], z[at] = pull / np.diagonal(projector), pull / np.sqrt(np.diagonal(projector))
+            farthest = int(first_best(np.abs(z[at])))
+            if 2 * len(nodes) * ndtr(-abs(z[at[farthest]])) > MISFIT:
+                break
+            drifted[at[farthest]] = True
+            left = np.delete(left, farthest)
     context: Columns = {} if one.context is None else {"context": one.context[nodes[:, 0]]}
     scores = {"here": one.scores[nodes[:, 0]], "there": other.scores[nodes[:, 1]]}
-    table = context | {"item": one.items[nodes[:, 0]]} | scores | {"moved": moved, "z": z, "drifted": drifted}
-    return table, max(errors)
+    return context | {"item": one.items[nodes[:, 0]]} | scores | {"moved": moved, "z": z, "drifted": drifted}
 
 
 def _covariance(ranking: Ranking, nodes: LongIndex) -> Array:

@@ -19,6 +19,7 @@ from comparo.data.items import Items
 from comparo.data.prompts import Question
 from comparo.data.run_folder import DATABASE, key_of
 from comparo.data.writing import csv_text
+from comparo.errors import WrongFolderError
 from comparo.judges import Judge, Judgement
 from comparo.ranking.ranking import Ranking
 from comparo.run.batch import BatchRun, Mode, check_batch
@@ -32,8 +33,8 @@ from comparo.run.folders import choose_folder
 from comparo.run.loop import Run
 from comparo.run.progress import Watch, watching
 from comparo.run.recalling import Recalling, head_of, key_of_answer, probe_judges
-from comparo.run.resume import grown, growth_sentence, merged, open_grown
-from comparo.run.store import CHANGED, VOTES, Store, read_configuration
+from comparo.run.resume import grown, growth_sentence, items_there, linked, merged, open_grown
+from comparo.run.store import CHANGED, LINK, VOTES, Store, read_configuration
 from comparo.run.task import Task
 from comparo.run.worker import Asking
 
@@ -54,6 +55,7 @@ class Storage:
     fresh : Whether an existing folder is renamed first.
     allow_changes : Whether texts may be changed or removed in a run that grows.
     batch : Whether questions go to the server as a batch, and what to do with it.
+    link : The folder of another run, to whose scale this one is linked; it is read only.
     notes : What is added to run.json.
     """
 
@@ -62,6 +64,7 @@ class Storage:
     fresh: bool = False
     allow_changes: bool = False
     batch: Mode | None = None
+    link: Path | None = None
     notes: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -117,7 +120,13 @@ class Plan:
         """How many calls check at most that the judges are those of the answers in the folder."""
         if self.storage.batch is not None or self.storage.fresh:
             return 0
-        return sum(calls_before(self.task, self.folder).values())
+        return sum(calls_before(self.task, self.source).values())
+
+    @property
+    def source(self) -> Path | None:
+        """The folder of the answers from before: its own, or that of the run to which it is linked."""
+        growth = self.task.growth
+        return self.folder if growth is None or growth.linked_to is None else growth.linked_to
 
     @contextmanager
     def started(self, watch: Watch = None, limit: Callable[[Run], None] | None = None) -> Iterator[Run]:
@@ -214,16 +223,29 @@ def prepare(task: Task, storage: Storage = IN_MEMORY) -> Plan:
     judges = task.judges
     if storage.batch is not None:
         task = check_batch(task, (storage.out or storage.name) is not None, storage.batch)
-    folder = storage.out
+    folder, joined = storage.out, task if storage.link is None else linked(task, storage.link)
     if folder is None and storage.name is not None:
-        folder = choose_folder(storage.name, task.identity, storage.fresh)
-    if task.grows and not storage.fresh:
+        folder = choose_folder(storage.name, joined.identity, storage.fresh)
+    is_begun = folder is not None and not storage.fresh and items_there(folder) is not None
+    if storage.link is not None and not is_begun:
+        task = task_after(joined, read_configuration(storage.link))
+    elif task.grows and not storage.fresh:
+        _check_link(folder, storage.link)
         task = grown(task, folder, storage.allow_changes)
     if folder is not None and (folder / DATABASE).is_file() and not storage.fresh:
         task = task_after(task, read_configuration(folder))
     if storage.batch is not None and task.growth is not None:
         raise ValueError("`batch` cannot place new items: each of their pairs goes by answers; leave it out")
     return Plan(task, task.expense, storage, folder, judges)
+
+
+def _check_link(folder: Path | None, link: Path | None) -> None:
+    """Raise a WrongFolderError where the run of a folder is not linked to the one that is named."""
+    if folder is not None and link is not None:
+        known = (read_configuration(folder).get(LINK) or {}).get("run")
+        if known != str(link.resolve()):
+            linked_to = "to no run" if known is None else f"to {known}"
+            raise WrongFolderError(f"the run in {folder} is linked {linked_to}, not to {link}; choose another `out`")
 
 
 def given_words(task: Task) -> str:

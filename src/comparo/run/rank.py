@@ -22,7 +22,7 @@ from comparo.run.fit_policy import Scores
 from comparo.run.pilot import AutoPlan, LineupPlan
 from comparo.run.plan import Plan, Storage, prepare
 from comparo.run.progress import Watch
-from comparo.run.resume import items_there
+from comparo.run.resume import items_before
 from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Task
 from comparo.run.voices import AUTO, Asked, check_lineup, listed, make_judges, make_prompts, voices_of
 from comparo.selection.designs import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, SYSTEM_GOALS, Orders, Strategy
@@ -51,6 +51,7 @@ def rank(
     lineup: int | Literal["auto"] = 2,
     audition: str | Path | Audition | None = None,
     votes: Any = None,
+    link: str | Path | None = None,
     out: str | Path | Storage | None = None,
     cache: str | Path | None = None,
     watch: Watch = None,
@@ -113,6 +114,10 @@ def rank(
     votes
         Comparisons by people about some of the texts, in any form that `Comparisons.of` reads, such as the folder of a
         vote. The ranking is then what people would say (`with_votes`); no call depends on them.
+    link
+        The folder of another run by the same judge and criterion, which is only read: all texts of both are ranked on
+        its scale, with the error of the link in every interval. The budget is for the new ones and for pairs with texts
+        of that run, which are chosen as for texts that are added to it (docs/grades.md).
     out
         A folder in which everything asked is stored; a call that was stopped continues there. Items that the run of the
         folder does not have are added to it, and the budget is then for them (docs/runs.md). A `Storage`
@@ -175,6 +180,7 @@ def prepare_rank(
     lineup: int | Literal["auto"] = 2,
     audition: str | Path | Audition | None = None,
     votes: Any = None,
+    link: str | Path | None = None,
     weights: Mapping[str, float] | None = None,
     out: str | Path | Storage | None = None,
     **how: Any,
@@ -191,7 +197,8 @@ def prepare_rank(
     control = [control] if isinstance(control, str) else list(control)
     held = audited_terms(control)
     storage = Storage.of(out)
-    old = None if storage.fresh or storage.out is None else items_there(storage.out)
+    storage = replace(storage, link=storage.link if link is None else Path(link))
+    old = items_before(storage.out, storage.link, storage.fresh)
     items = Items.of(data, **columns, numbers=columns_in(held), old=old)
     goal, is_auto = how.get("goal", DEFAULT_GOAL), listed(wording) == [AUTO]
     wordings = wording
@@ -201,6 +208,8 @@ def prepare_rank(
             raise ValueError("wording='auto' goes by answers, and `batch` asks before there are any; name a wording")
         if audition is not None:
             raise ValueError("wording='auto' makes an audition of its own; leave `audition` out, or name a wording")
+    if storage.link is not None and (is_auto or lineup == AUTO or audition is not None):
+        raise ValueError("a run with `link` asks as the other run did; leave `audition`, wording and lineup auto out")
     if goal in SYSTEM_GOALS and (is_auto or audition is not None):
         raise ValueError(f"answers of an audition do not count for goal={goal!r}; name a wording, and no `audition`")
     how_put = {"kind": kind, "context": columns["context"]}

@@ -68,9 +68,10 @@ def key_of_answer(head: str, question: Question) -> bytes:
     return hashlib.sha256(json.dumps([head, *texts]).encode()).digest()
 
 
-def key_of_probe(judge: Judge) -> bytes:
-    """The key of the findings of a probe: the name and settings of the judge, hashed."""
-    return hashlib.sha256(json.dumps([judge.name, dict(judge.settings)], sort_keys=True, default=str).encode()).digest()
+def key_of_probe(judge: Judge, *asked: object) -> bytes:
+    """The key of the findings of a probe: the name and settings of the judge, and what it was asked, hashed."""
+    determined = [judge.name, dict(judge.settings), *asked]
+    return hashlib.sha256(json.dumps(determined, sort_keys=True, default=str).encode()).digest()
 
 
 class Recalling:
@@ -93,7 +94,8 @@ class Recalling:
         if name.startswith("_") or name == "asked":  # copying looks for these before there is a judge
             raise AttributeError(name)
         own = getattr(self.asked, name)
-        return partial(self._probed, own) if name == "probe" else own
+        recalled: dict[str, Callable[..., Probe]] = {"probe": self._probed, "write": self._written}
+        return partial(recalled[name], own) if name in recalled else own
 
     def _probed(self, probe: Callable[[], Probe]) -> Probe:
         """What a probe found in an earlier run, or finds now."""
@@ -103,6 +105,14 @@ class Recalling:
             self.cache.keep(key, self.name, found)
         else:
             self.asked.learn(found.found)  # type: ignore[attr-defined]  # a judge with a probe has it
+        return found
+
+    def _written(self, write: Callable[[str, int], Probe], text: str, tokens: int) -> Probe:
+        """The reply to a text in an earlier run, or now."""
+        key = key_of_probe(self.asked, getattr(self.asked, "weights", None), text, tokens)
+        if (found := self.cache.found(key)) is None:
+            found = write(text, tokens)
+            self.cache.keep(key, self.name, found)
         return found
 
     def remember(self) -> None:

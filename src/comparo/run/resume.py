@@ -30,8 +30,10 @@ from comparo.judges import Judgement
 from comparo.run.budget import paid_and_spent
 from comparo.run.database import Label, as_objects, item_rows, stored_judgements, texts_of
 from comparo.run.growth import Growth, History, count_growths
-from comparo.run.store import KEPT, Store, differences, read_configuration, reading, stored_items
+from comparo.run.linking import UNCENTRED
+from comparo.run.store import CHANGED, KEPT, LINK, Store, differences, read_configuration, reading, stored_items
 from comparo.run.task import Task
+from comparo.selection.growing import MOST
 
 
 def merged(stored: Items, given: Items, left: Collection[Label]) -> Items:
@@ -115,15 +117,16 @@ class Change:
     removed: tuple[Label, ...]
 
     @classmethod
-    def between(cls, stored: Items, given: Items, last: frozenset[Label]) -> Change:
+    def between(cls, stored: Items, given: Items, last: frozenset[Label], is_linked: bool = False) -> Change:
         """The change from the stored items to those given; `last` are those that the last growth brought.
 
-        Where none of the stored items is given, or only those of the last growth are, the others stay.
+        Where none of the stored items is given, or only those of the last growth are, the others stay; so do those of
+        the run to which this one is linked.
         """
         old, new = texts_of(stored), texts_of(given)
         changed = tuple(label for label in old if label in new and old[label][1:] != new[label][1:])
         others = old.keys() - new.keys()
-        adds_only = others == old.keys() or (bool(last) and new.keys() == last and not changed)
+        adds_only = is_linked or others == old.keys() or (bool(last) and new.keys() == last and not changed)
         removed = () if adds_only else tuple(label for label in old if label in others)
         return cls(tuple(label for label in new if label not in old), changed, removed)
 
@@ -140,8 +143,10 @@ class Change:
         return " and ".join(parts)
 
 
-def grown(task: Task, folder: Path | None, allow_changes: bool = False) -> Task:
+def grown(task: Task, folder: Path | None, allow_changes: bool = False, is_linked: bool = False) -> Task:
     """The task of a folder with the items that are there and those that are given; the same task for another folder.
+
+    Where the run `is_linked` to that of the folder, it is stored in another one (`linked`).
 
     Raises
     ------
@@ -160,7 +165,8 @@ def grown(task: Task, folder: Path | None, allow_changes: bool = False) -> Task:
         before, now = configuration["identity"], json.loads(json.dumps(task.identity, default=str))
         if not growths and before.get("items") == now["items"]:
             return task
-    if before == now and len(stored_items(folder)) < len(task.items):  # damage took some, so that none of them is new
+    is_damaged = before == now and not is_linked and len(stored_items(folder)) < len(task.items)
+    if is_damaged:  # some items are lost, and none of them is new
         with closing(Store(folder, before, configuration)) as store:
             store.add_items(task.items)
     with reading(folder) as connection:
@@ -170,12 +176,20 @@ def grown(task: Task, folder: Path | None, allow_changes: bool = False) -> Task:
     since = history.since(history.growth)
     last = frozenset(label for label, growth in since.items() if growth == history.growth > 0)
     stored = stored_items(folder)
-    change = Change.between(stored, task.items, last)
-    if differing := differences(before, now, DIFFERS):
+    change = Change.between(stored, task.items, last, is_linked or LINK in configuration)
+    differing = differences(before, now, DIFFERS)
+    if differing and is_linked:
+        raise WrongFolderError(
+            f"`link` names a run of another kind, {folder}: {'; '.join(differing)}. Pairs of both need its judge, "
+            "criterion and options; else rank some of its texts among the new ones, and link both by comparo fit --link"
+        )
+    if differing:
         raise WrongFolderError(
             f"{folder} holds another run: {'; '.join(differing)}. To add items to it, give its judge, criterion and "
             "options; else choose another `out`, or start anew with fresh=True"
         )
+    if change.changed and is_linked:
+        raise WrongFolderError(f"{folder} has {change.described()}; give other texts other ids")
     if (change.changed or change.removed) and not allow_changes:
         raise WrongFolderError(
             f"{folder} has {change.described()}. Give them as they were; or add allow_changes=True, which leaves the "
@@ -201,20 +215,56 @@ def grown(task: Task, folder: Path | None, allow_changes: bool = False) -> Task:
             f"{folder} holds no answers to go by, so there is no ranking to add to; finish it with the items that it "
             "has, or start anew with fresh=True"
         )
-    number = history.growth + is_new
+    number, link = history.growth + is_new, configuration.get(LINK) or {}
+    was_linked = is_linked or link.get("growth") == number
     growth = Growth(
         number=number,
         digest=items.digest() if is_new else before["items"],
         new={context: counts[encode(context)] for context in items.contexts.tolist()},
         paid=paid_and_spent(one for _, one in kept),
         audition=before.get("audition"),
-        past=history.past(number, left if is_new else history.left_out, gone),
+        past=history.past(number, left if is_new else history.left_out, gone, was_linked),
         mark=mark,
         changed=change.changed,
         removed=change.removed,
         configuration=configuration if is_new else None,
+        linked_to=folder if is_linked else None,
     )
     return replace(task, items=items, given=given, growth=growth)
+
+
+def linked(task: Task, run: Path) -> Task:
+    """The task with the items and answers of another run, to whose scale the items that are given are linked.
+
+    Raises
+    ------
+    WrongFolderError
+        If that is no run of the same judge, prompt and way to choose pairs, or has another text under the same id.
+    ValueError
+        If no pairs can compare the items of both, or the scores of the method have no scale.
+    """
+    if (stored := items_there(run)) is None:
+        raise WrongFolderError(f"`link` names {run}, which is no folder of a run with texts; name that of comparo rank")
+    if not task.grows:
+        raise ValueError("`link` puts one ranking on a scale; leave it out, or ask one criterion")
+    if task.method in UNCENTRED:
+        raise ValueError(f"the scores of {task.method} depend on whom a text met; leave `link` or `method` out")
+    there = {*map(encode, stored.contexts.tolist())}
+    if apart := [name for name in task.items.contexts.tolist() if encode(name) not in there]:
+        name = "texts without a context" if apart == [None] else f"context {shown(apart[0])}"
+        raise ValueError(
+            f"nothing links {name} to {run}: only texts of one context are compared; give the contexts of that run"
+        )
+    found = grown(task, run, is_linked=True)
+    if found.growth is None or not sum(found.growth.new.values()):
+        raise ValueError(f"every text is in {run} already, so there is nothing to link; give new ones")
+    return found
+
+
+def items_before(out: Path | None, run: Path | None, fresh: bool) -> Items | None:
+    """The items to which those that are given are added: of the run in `out`, else of the linked one; None without."""
+    own = None if out is None or fresh else items_there(out)
+    return items_there(run) if own is None and run is not None else own
 
 
 def items_there(folder: Path) -> Items | None:
@@ -233,10 +283,15 @@ def open_grown(folder: Path | None, task: Task, notes: Mapping[str, Any]) -> Sto
     if growth is None or growth.configuration is None:
         return Store(folder, task.identity, now)
     before = dict(growth.configuration)
-    store = Store(folder, before.pop("identity"), before)
-    try:
+    identity = json.loads(json.dumps(task.identity, default=str))
+    if growth.linked_to is None:
         kept = {name: before[name] for name in KEPT if name in before}
-        identity = json.loads(json.dumps(task.identity, default=str))
+        store = Store(folder, before.pop("identity"), before)
+    else:
+        kept = {name: before[name] for name in (CHANGED,) if name in before}
+        kept[LINK] = {"run": str(growth.linked_to.resolve()), "growth": growth.number}
+        store = Store(folder, identity, now)
+    try:
         store.change(partial(_write, str(folder), growth, task.items), {"identity": identity, **now, **kept})
     except BaseException:
         store.close()
@@ -252,7 +307,11 @@ def growth_sentence(task: Task) -> str:
     new = sum(growth.new.values())
     gone = len(growth.changed) + len(growth.removed)
     left = f", {growth.past.left_out:,} judgements about {gone:,} changed or removed texts are left out" if gone else ""
-    return f"{new:,} of {len(task.items):,} items are new, {len(task.given):,} answers from before count{left}"
+    said = f"{new:,} of {len(task.items):,} items are new, {len(task.given):,} answers from before count{left}"
+    is_placed = task.strategy != "random" and task.prompt.size == 2 and max(growth.new.values()) <= MOST
+    if growth.past.is_linked and is_placed:  # as `pair_source` has it
+        return f"{said}; {new:,} or more pairs link both runs: each new text meets one of the other run first"
+    return said
 
 
 def _labels(judgement: Judgement) -> tuple[Label, ...]:
@@ -278,6 +337,12 @@ def answers_about(
 
 def _write(folder: str, growth: Growth, items: Items, connection: sqlite3.Connection) -> None:
     """Change the tables of a run; a StoreError where another process has changed them since they were read."""
+    if growth.linked_to is not None:
+        with reading(growth.linked_to) as other:
+            for table in ("contexts", "items", "judgements", "growths", "former"):
+                found = other.execute(f"SELECT * FROM {table}")
+                places = ", ".join("?" * len(found.description))
+                connection.executemany(f"INSERT INTO {table} VALUES ({places})", found)
     (mark,) = connection.execute("SELECT coalesce(max(number), 0) FROM judgements").fetchone()
     (growths,) = connection.execute("SELECT count(*) FROM growths").fetchone()
     if (mark, growths) != (growth.mark, growth.number - 1):

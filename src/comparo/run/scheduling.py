@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from comparo.analysis.confidence import expected_spearman, top_probability
-from comparo.analysis.evidence import SURE, log_evidence
+from comparo.analysis.sequential import SURE, log_evidence
 from comparo.data.comparisons import Comparisons
 from comparo.judges import Judgement
 from comparo.model.linalg.graph import Graph
@@ -198,7 +198,7 @@ def pair_source(
     if task.growth is None or not is_begun or strategy == "random" or new > MOST:
         return Selector(ids, **options, seed=rng), new
     own, other = rng.spawn(2)
-    return Placing(ids, Selector(ids, **options, seed=own), contrast, other), new
+    return Placing(ids, other, **options, seed=own), new
 
 
 LOOK_GROWTH = 1.25  # answers, relative to those at the last look, that make another one

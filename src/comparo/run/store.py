@@ -41,8 +41,9 @@ from comparo.run.files import explained, lock, make_private, sync, write_text
 CONFIGURATION = "run.json"
 VOTES = "votes.csv"
 CHANGED = "changed"  # in run.json: the voices of a judge before it changed (`comparo.run.check`)
+LINK = "link"  # in run.json: the run to whose scale this one is linked, and the growth that copied it
 # Of the first start, on which the questions depend.
-KEPT = ("started", "ahead", "alike", "versions", "probes", CHANGED)
+KEPT = ("started", "ahead", "alike", "versions", "probes", CHANGED, LINK)
 EXCERPT, AROUND = 80, 30  # characters of a setting that differs, and how many of them before the difference
 MOST_UNSYNCED, LONGEST_UNSYNCED = 64, 1.0  # judgements, and seconds, that a power cut may cost
 

@@ -15,7 +15,7 @@ by the most content among its copies (docs/panel.md). The next questions go, ste
 largest, or per question where the price of a voice is unknown.
 
 All voices are asked `PILOT` questions, and continue together until the answers of one of them are `SURE` times as
-probable if scores order the texts (`comparo.analysis.evidence`). Where prices differ, only the cheaper voices continue,
+probable if scores order the texts (`log_evidence`). Where prices differ, only the cheaper voices continue,
 until each shows it or has cost as much as the first questions to the dearest. Then, and whenever `GROWTH` times as much
 was spent, ρ, v and c are estimated from all answers (`panel`). A voice gets no more questions
 
@@ -43,7 +43,7 @@ from typing import Any, Protocol
 import numpy as np
 from scipy import sparse
 
-from comparo.analysis.evidence import SURE, either, log_evidence, log_pair_evidence
+from comparo.analysis.sequential import SURE, either, log_evidence, log_pair_evidence
 from comparo.data.comparisons import Comparisons
 from comparo.judges import Judgement
 from comparo.methods import quiet_fit

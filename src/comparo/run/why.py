@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -24,13 +23,13 @@ from comparo.data.columns import look_up
 from comparo.data.comparisons import Comparisons
 from comparo.data.criteria_prompt import CriteriaPrompt, criteria_prompt
 from comparo.data.items import Items
-from comparo.data.prompts import Prompt, criterion_prompt
+from comparo.data.prompts import Prompt
 from comparo.data.reading import read_columns
 from comparo.data.reasons import Reason, clustered, computed_reasons, judged_reasons, own_reasons
 from comparo.data.wordings import DEFAULT_WORDING, WORDINGS
 from comparo.data.writing import csv_text
 from comparo.errors import StoreError
-from comparo.judges import Judge, Judgement
+from comparo.judges import Judge
 from comparo.methods import quiet_fit
 from comparo.ranking.criteria_ranking import CriteriaRanking
 from comparo.ranking.ranking import Ranking
@@ -41,6 +40,7 @@ from comparo.run.budget import Budget
 from comparo.run.files import write_text
 from comparo.run.plan import Plan, Storage, prepare
 from comparo.run.progress import Watch
+from comparo.run.proposals import Proposals
 from comparo.run.rejudge import Repeated
 from comparo.run.store import read_configuration, read_judgements, stored_items
 from comparo.run.task import DEFAULT_LEAST_MASS
@@ -49,10 +49,6 @@ from comparo.types import Array, Index
 
 FEEDBACK = "why.csv"  # in the run folder
 REASON = "reason"  # the column of votes in which people say why
-PROPOSING = 60  # tokens of a reply that names a reason
-TRIES = 2  # proposals are asked about so many times as many pairs at most, as some replies name no reason
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -113,6 +109,11 @@ class Explanation:
         told = {"item": ranking.items[node], "text": self.text(node), "raise": best.words, "gain": gain}
         return told | {"pairs": pairs}
 
+    @property
+    def place(self) -> str:
+        """Where the first of two groups is."""
+        return "ahead of" if not self.between or self.why.lead(*self.between) >= 0 else "behind"
+
     def text(self, node: int) -> str:
         return self.items.texts[int(self._rows[node])]
 
@@ -142,7 +143,10 @@ class Explanation:
 
 @dataclass
 class WhyPlan:
-    """What is asked and computed; `base` is the plan of the calls, None where all reasons are computed."""
+    """What is asked and computed; `base` is the plan of the calls, None where all reasons are computed.
+
+    Where there are `proposals`, they are asked first, and `with_reasons` makes the plan with what they name and cost.
+    """
 
     folder: Path
     ranking: Ranking
@@ -153,9 +157,13 @@ class WhyPlan:
     stated: Mapping[str, int] | None = None
     between: Sequence[str] = ()
     node: int | None = None
+    proposals: Proposals | None = None
+    with_reasons: Callable[[Sequence[str], float], tuple[Sequence[Reason], Plan]] | None = None
 
     def run(self, watch: Watch = None) -> Explanation:
         """Ask about the reasons, and explain the ranking."""
+        if self.proposals is not None and self.with_reasons is not None:
+            self.asked, self.base = self.with_reasons(self.proposals.reasons(), self.proposals.cost)
         computed = computed_reasons(self.items)
         numbers = {reason.name: (reason, column) for reason, column in computed.items()}
         facts: dict[str, Any] = {}
@@ -167,6 +175,10 @@ class WhyPlan:
                 answered = [one for one in run.judgements if not one.failed]
                 facts = {"judge": self.base.task.judge.name, "calls": len(answered), "cost": run.progress.cost}
                 facts["cached"] = count_cached(answered)
+            for one in () if self.proposals is None else self.proposals.replies:
+                facts["calls"] += 1
+                facts["cached"] += not one.calls
+                facts["cost"] += one.cost if one.calls and one.cost > 0 else 0.0
             for reason in self.asked:
                 ranking = found.rankings[reason.name]
                 column = np.zeros(len(self.items))  # a text that was not asked about is as any other
@@ -206,7 +218,7 @@ def prepare_why(
     out: str | Path | None = None,
     notes: Mapping[str, Any] | None = None,
 ) -> WhyPlan:
-    """Check what is to be explained, and choose the reasons; nothing is asked but for proposals.
+    """Check what is to be explained, and choose the reasons; nothing is asked.
 
     Parameters
     ----------
@@ -247,17 +259,25 @@ def prepare_why(
         )
     configuration = read_configuration(folder)
     kind, heading, wording = _manner(configuration["identity"]["prompt"], configuration.get("wording"))
-    library = judged_reasons(heading is not None)
-    known = [reason.name for reason in library]
-    own_reasons(because)  # which says what is wrong before proposals are paid
-    proposed = _proposed(judge, folder, items, kind, heading, propose) if propose else []
-    reasons = [*library, *own_reasons([*because, *proposed], known)]
-    prompt = criteria_prompt({reason.name: reason.words for reason in reasons}, kind, heading, wording)
-    task = _task(folder, items, prompt, judge, Budget.of(budget))
-    # Other reasons are another question, whose answers have a folder of their own.
-    suffix = hashlib.sha256(json.dumps([judge.name, prompt.template]).encode()).hexdigest()[:6]
-    place = folder.with_name(f"{folder.name}-why-{suffix}") if out is None else Path(out)
-    return replace(plan, asked=reasons, base=prepare(task, Storage(place, notes=dict(notes or {}))))
+    library, limit = judged_reasons(heading is not None), Budget.of(budget)
+
+    def with_reasons(proposed: Sequence[str], paid: float) -> tuple[Sequence[Reason], Plan]:
+        reasons = [*library, *own_reasons([*because, *proposed], [reason.name for reason in library])]
+        prompt = criteria_prompt({reason.name: reason.words for reason in reasons}, kind, heading, wording)
+        left = replace(limit, number=limit.number - paid) if limit.unit == "$" and paid > 0 else limit
+        task = _task(folder, items, prompt, judge, left)
+        # Other reasons are another question, whose answers have a folder of their own.
+        suffix = hashlib.sha256(json.dumps([judge.name, prompt.template]).encode()).hexdigest()[:6]
+        place = folder.with_name(f"{folder.name}-why-{suffix}") if out is None else Path(out)
+        return reasons, prepare(task, Storage(place, notes=dict(notes or {})))
+
+    plan.asked, plan.base = with_reasons((), 0.0)
+    if propose:
+        plan.proposals = Proposals.of(judge, folder, items, kind, heading, propose)
+        plan.with_reasons = with_reasons
+        if not plan.proposals.most < limit.dollars and limit.unit == "$":
+            raise ValueError(f"the budget {budget} is not enough for `propose` alone: {plan.proposals.words}; raise it")
+    return plan
 
 
 def _node(ranking: Ranking, name: str) -> int:
@@ -314,45 +334,3 @@ def _read_votes(path: str | Path, items: Items) -> tuple[Ranking, dict[str, int]
     table = read_columns(path, [REASON])
     said = [part.strip() for text in table.columns.get(REASON, ()) if text for part in str(text).split(";")]
     return people, clustered(said)
-
-
-def _proposed(judge: Judge, folder: Path, items: Items, kind: str, heading: str | None, count: int) -> list[str]:
-    """Reasons that a judge names for the most decisive pairs of a run, alike ones as one."""
-    write = getattr(judge, "write", None)
-    if write is None:
-        raise ValueError(f"{judge.name} writes no words of its own; leave `propose` out, or give reasons by `because`")
-    answered = [one for one in read_judgements(folder) if not one.failed and len(one.question.items) == 2]
-    order = sorted(answered, key=lambda one: (-round(abs(one.p - 0.5), 9), str(one.question)))
-    said: list[str] = []
-    for one in order[: TRIES * count]:
-        if len(said) == count:
-            break
-        if (reason := _reason_in(write(_asking(one, items, kind, heading), PROPOSING))) is not None:
-            said.append(reason)
-    found = list(clustered(said))
-    logger.info("The judge proposes: %s", "; ".join(found) or "nothing that can be asked")
-    return found
-
-
-def _asking(one: Judgement, items: Items, kind: str, heading: str | None) -> str:
-    question = items.question(one.question.context, one.question.first, one.question.second)
-    winner = "A" if one.p > 0.5 else "B"
-    texts = Prompt(criterion_prompt("better", kind, heading).template.rpartition("\n\n")[0])
-    ask = (
-        f"{kind} {winner} was preferred. Name the one quality that most likely made it win, in two to six words that "
-        f'complete the sentence "{kind} {winner} is more …" or "{kind} {winner} gives …". Write the words alone.'
-    )
-    return f"{texts.text(question)}\n\n{ask}"
-
-
-def _reason_in(reply: str) -> str | None:
-    """The words of a reply that name a reason; None where it names none."""
-    line = next((line for line in reply.strip().splitlines() if line.strip()), "")
-    words = " ".join(line.strip(" \"'“”*.-•").split()[:8])
-    for begin in ("It is ", "It ", "is "):
-        words = words.removeprefix(begin)
-    try:
-        (found,) = own_reasons([words])
-    except ValueError:
-        return None
-    return found.words

@@ -96,14 +96,6 @@ def distinct(codes: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.asarray(ordered[np.diff(ordered, prepend=-1) != 0])
 
 
-def among(codes: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether each code (K,) is one of the `known`, which ascend."""
-    if not len(known):
-        return np.zeros(len(codes), dtype=bool)
-    place = np.minimum(np.searchsorted(known, codes), len(known) - 1)
-    return np.asarray(known[place] == codes)
-
-
 def check_number(items: int, pairs: int) -> None:
     """Raise where N items do not make so many pairs."""
     if items < 2:

@@ -307,7 +307,10 @@ class Resistance:
 
         A graph that is nearly a tree takes long to solve: there nothing is drawn.
         """
-        laplacian = _laplacian(pairs, c, ridge)
+        first, second = np.ascontiguousarray(pairs.T)
+        graph = Graph.build(Comparisons(np.arange(len(ridge)), first, second, np.full(len(pairs), 0.5)))
+        pattern = Pattern(graph)
+        laplacian = Laplacian(pattern, c[pattern.order], ridge)
         own = 1.0 / laplacian.diagonal
         if len(np.unique(np.sort(pairs, axis=1), axis=0)) < TREE * len(own):
             return cls(own, np.zeros((len(own), 1)))
@@ -326,13 +329,6 @@ class Resistance:
         """R_xy for items x and y of shape (M,)."""
         apart = self.drawn[x] - self.drawn[y]
         return np.asarray(self.own[x] + self.own[y] + np.einsum("mq,mq->m", apart, apart))
-
-
-def _laplacian(pairs: Pairs, c: Array, ridge: Array) -> Laplacian:
-    first, second = np.ascontiguousarray(pairs.T)
-    graph = Graph.build(Comparisons(np.arange(len(ridge)), first, second, np.full(len(pairs), 0.5)))
-    pattern = Pattern(graph)
-    return Laplacian(pattern, c[pattern.order], ridge)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ has c = σ(d)·σ(−d) at the difference d of two scores, and near items are mo
 whatever the items, φ being the variance of the noise of the old answers, as the fit takes it
 (`comparo.model.observations`).
 
-Once the new items are known as well as the old ones, pairs are chosen among all items as in any run (`Selector`).
+Once the new items are known as well as the old ones, pairs are chosen among all items as in any run.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.data.comparisons import Comparisons
+from comparo.data.columns import look_up
 from comparo.methods import quiet_fit
 from comparo.model.likelihoods.bradley_terry import logistic_curvature
 from comparo.model.observations import are_choices, residuals
 from comparo.rounding import first_best, merge_ties
-from comparo.selection.designs import Pairs, in_both_orders, orient
+from comparo.selection.designs import Pairs
 from comparo.selection.greedy import differences
 from comparo.selection.selector import Selector
 from comparo.selection.text_features import fitted_power
@@ -44,142 +44,97 @@ LEAST_SPREAD = 0.1  # logits, of old scores: where they hardly differ, new ones 
 USUAL_NOISE = 4.0  # variance, that of a choice between equals (1/c = 4), which counts like one more observation
 
 
-class Placing:
-    """Returns pairs that place new items in a ranking, and then those that `selector` chooses.
+class Placing(Selector):
+    """Returns pairs that place new items in a ranking, and then those that a `Selector` chooses.
 
     Parameters
     ----------
     items : The labels of all N items. Those that are in none of the comparisons observed before `next` are new.
-    selector : What chooses pairs of these items once the new ones are placed.
-    contrast : How much the two texts of each pair differ, (N, N), as in `Selector`; None: all pairs count the same.
     rng : It determines which new item meets which anchor, and decides among pairs of equal gain.
+    contrast, options : As in `Selector`.
 
     Examples
     --------
-    >>> items, rng = ["ana", "bo", "cy", "new"], np.random.default_rng(0)
-    >>> placing = Placing(items, Selector(items, seed=1), None, rng)
+    >>> placing = Placing(["ana", "bo", "cy", "new"], np.random.default_rng(0), seed=1)
     >>> placing.observe([("ana", "bo", 0.8), ("bo", "ana", 0.2), ("bo", "cy", 0.7), ("cy", "bo", 0.3)])
     >>> placing.next(2)  # the anchor is the middle of the old ranking
     [('new', 'bo'), ('bo', 'new')]
     """
 
     def __init__(
-        self, items: Sequence[Hashable], selector: Selector, contrast: Array | None, rng: np.random.Generator
+        self, items: Sequence[Hashable], rng: np.random.Generator, *, contrast: Array | None = None, **options: Any
     ) -> None:
-        self.selector, self.calls = selector, selector.calls
-        self._items, self._contrast, self._rng = list(items), contrast, rng
-        self._code = {item: code for code, item in enumerate(items)}
-        self._shuffled = rng.permutation(len(items))  # the order in which equals are taken
-        self._rows: Pairs = np.empty((0, 2), dtype=np.int32)  # asked, with an answer or without
-        self._known: list[tuple[int, int, float, float]] = []
+        super().__init__(items, contrast=contrast, **options)
+        code = look_up(list(items), self._items).astype(np.int64)
+        number = np.argsort(code, kind="stable")
+        self._apart = None if contrast is None else contrast[np.ix_(number, number)]
+        self._shuffled = code[rng.permutation(len(code))]  # the order in which equals are taken
         self._new: LongIndex | None = None
-        self._anchoring: list[tuple[int, int]] = []
-        self._queue: list[tuple[int, int]] = []
-        self._is_placed = self._is_fitted = False
+        self._anchoring: Pairs = np.empty((0, 2), dtype=np.int32)
+        self._is_placed = False
+        self._fitted = 0  # answers that `_view`, the scores of all items, is from
+        self._view = np.zeros(len(code))
         self._spread: float | None = None
         self._noise: float | None = None  # φ of soft answers; None for choices
-        self._worth: Array | None = contrast
+        self._informs: Array | None = None  # how much a call about two items counts
 
-    @property
-    def remaining(self) -> int | None:
-        """How many calls can still be asked; None where repeats are allowed."""
-        left = self.selector.remaining
-        return None if left is None else left + len(self._queue)
-
-    def observe(self, data: Any) -> None:
-        """Take comparisons into account, as `Comparisons.of` reads them."""
-        comparisons = Comparisons.of(data)
-        self.selector.observe(comparisons)
-        codes = np.array([self._code[item] for item in comparisons.items.tolist()], dtype=np.int32)
-        rows = np.column_stack([codes[comparisons.first], codes[comparisons.second]])
-        self._known += zip(*rows.T.tolist(), comparisons.p.tolist(), comparisons.weights.tolist(), strict=True)
-        asked = set(map(tuple, self._rows.tolist()))
-        self._rows = np.concatenate([self._rows, rows[[tuple(row) not in asked for row in rows.tolist()]]])
-        self._is_fitted = False
-
-    def next(self, batch: int) -> list[tuple[Any, Any]]:
-        """The next `batch` calls, each (item shown first, item shown second)."""
-        calls: list[tuple[Any, Any]] = []
-        while len(calls) < batch:
-            if not self._queue and not self._is_placed:
-                self._choose(-(-(batch - len(calls)) // self.calls))
-            if not self._queue:
-                self._is_placed = True
-                return calls + self.selector.next(batch - len(calls))
-            taken, self._queue = self._queue[: batch - len(calls)], self._queue[batch - len(calls) :]
-            calls += [(self._items[first], self._items[second]) for first, second in taken]
-        return calls
-
-    def _choose(self, wanted: int) -> None:
-        """Put at most `wanted` pairs into the queue, in the orders in which they are asked; none once all is placed."""
+    def _choose(self, wanted: int) -> Pairs:
         if self._new is None:
-            self._new = self._shuffled[~np.isin(self._shuffled, self._rows)]
-            if len(self._rows) and len(self._new):
+            self._new = self._shuffled[~np.isin(self._shuffled, self._asked.rows)]
+            self._is_placed = not (len(self._asked.rows) and len(self._new))
+            if not self._is_placed:
                 self._fit()
                 self._anchoring = self._anchors()
-        if self._anchoring:
+        if len(self._anchoring):
             pairs, self._anchoring = self._anchoring[:wanted], self._anchoring[wanted:]
-        elif len(self._rows) and len(self._new):
-            pairs = self._informative()[:wanted]
-        else:
-            pairs = []
-        if pairs:
-            self._ask(np.array(pairs, dtype=np.int32))
-
-    def _ask(self, pairs: Pairs) -> None:
-        first, second = (np.bincount(column, minlength=len(self._items)) for column in self._rows.T)
-        rows = in_both_orders(pairs) if self.calls == 2 else orient(pairs, first - second, self._rng)
-        self._rows = np.concatenate([self._rows, rows])
-        self._queue += map(tuple, rows.tolist())
-        ends = np.ascontiguousarray(rows.T)
-        names = np.array([*self._items, None], dtype=object)[:-1]  # labels that are tuples stay labels
-        self.selector.observe(Comparisons(names, ends[0], ends[1], np.full(len(rows), np.nan)))
+            return pairs
+        if not self._is_placed and len(pairs := self._informative()[:wanted]):
+            return pairs
+        self._is_placed = True
+        return super()._choose(wanted)
 
     def _fit(self) -> None:
         """Fit all scores to the answers; an item without any has the mean."""
-        first, second, p, weight = (np.array(column) for column in zip(*self._known, strict=True))
-        data = Comparisons(
-            np.arange(len(self._items)), first.astype(np.int32), second.astype(np.int32), p.astype(float), weight
-        )
+        data = self._answers()
         ranking = quiet_fit(data, "poe-bt", prior=self._spread, bias="joint" if self.calls == 1 else "none")
-        self._scores = np.zeros(len(self._items))
-        self._scores[ranking.items.astype(np.int64)] = ranking.scores
+        self._view = np.zeros(len(self._items))
+        self._view[ranking.items.astype(np.int64)] = ranking.scores
         if self._spread is None:
             self._spread = max(float(np.std(ranking.scores)), LEAST_SPREAD)
             if not are_choices(data):
                 _, squares, freedom = residuals(data)
                 self._noise = (float(np.sum(squares)) + USUAL_NOISE) / (freedom + 1.0)
-        if self._contrast is not None:
-            worth = self._contrast ** fitted_power(data, self._contrast[data.first, data.second])
-            self._worth = worth / np.mean(worth)
-        self._is_fitted = True
+        if self._apart is not None:
+            worth = self._apart ** fitted_power(data, self._apart[data.first, data.second])
+            self._informs = worth / np.mean(worth)
+        self._fitted = len(data)
 
-    def _anchors(self) -> list[tuple[int, int]]:
+    def _anchors(self) -> Pairs:
         """A pair of each new item and an old one; the old ones are spread evenly over their ranking."""
         assert self._new is not None
         old = self._old()
         places = ((np.arange(len(self._new)) + 0.5) / len(self._new) * len(old)).astype(np.int64)
-        return list(zip(self._new.tolist(), old[places].tolist(), strict=True))
+        return np.column_stack([self._new, old[places]]).astype(np.int32)
 
     def _old(self) -> LongIndex:
         """The old items, the lowest score first."""
         old = self._shuffled[~np.isin(self._shuffled, np.asarray(self._new))]
-        return np.asarray(old[np.argsort(merge_ties(self._scores[old]), kind="stable")])
+        return np.asarray(old[np.argsort(merge_ties(self._view[old]), kind="stable")])
 
     def _information(self, x: NDArray[np.integer], y: NDArray[np.integer]) -> Array:
         """c of a call about items x and y, of shapes that numpy broadcasts."""
-        apart = self._scores[x] - self._scores[y]
+        apart = self._view[x] - self._view[y]
         c = logistic_curvature(apart) if self._noise is None else np.full(apart.shape, 1.0 / self._noise)
-        return np.asarray(c if self._worth is None else c * self._worth[x, y])
+        return np.asarray(c if self._informs is None else c * self._informs[x, y])
 
-    def _informative(self) -> list[tuple[int, int]]:
+    def _informative(self) -> Pairs:
         """Disjoint pairs with new items that lower the sum of their variances most, the best first."""
         assert self._new is not None
         assert self._spread is not None
-        if not self._is_fitted:
+        if len(self._answers()) != self._fitted:
             self._fit()
         new, old = self._new, self._old()
-        first, second = self._rows.T
+        first, second = self._asked.rows.T
         c = self._information(first, second)
         known = np.bincount(first, c, len(self._items)) + np.bincount(second, c, len(self._items))
         variance = 1.0 / (known + self._spread**-2)
@@ -188,7 +143,7 @@ class Placing:
         one, other = place[first], place[second]
         covariance = self._covariance(one, other, c, variance[np.where(one < 0, first, second)])
         if np.mean(covariance.diagonal()) <= np.mean(variance[old]):
-            return []
+            return np.empty((0, 2), dtype=np.int32)
         taken = np.zeros((len(new), len(self._items)), dtype=bool)
         taken[one[one >= 0], second[one >= 0]] = taken[other[other >= 0], first[other >= 0]] = True
         anchors = old[np.linspace(0, len(old) - 1, min(ANCHORS, len(old))).round().astype(np.int64)]
@@ -225,11 +180,11 @@ class Placing:
         return np.asarray(np.linalg.inv(precision), dtype=np.float64)
 
 
-def _disjoint(gains: Array, pairs: LongIndex) -> list[tuple[int, int]]:
+def _disjoint(gains: Array, pairs: LongIndex) -> Pairs:
     """The pairs (P, 2) of nearly the best gain (`CLOSE`), each item in one of them, the best first; none without gain.
 
-    >>> _disjoint(np.array([2.9, 3.0, 2.8, 0.5]), np.array([[0, 1], [1, 2], [3, 4], [5, 6]]))
-    [(1, 2), (3, 4)]
+    >>> _disjoint(np.array([2.9, 3.0, 2.8, 0.5]), np.array([[0, 1], [1, 2], [3, 4], [5, 6]])).tolist()
+    [[1, 2], [3, 4]]
     """
     chosen: list[tuple[int, int]] = []
     used: set[int] = set()
@@ -238,4 +193,4 @@ def _disjoint(gains: Array, pairs: LongIndex) -> list[tuple[int, int]]:
         if x not in used and y not in used:
             chosen.append((x, y))
             used |= {x, y}
-    return chosen
+    return np.array(chosen, dtype=np.int32).reshape(-1, 2)

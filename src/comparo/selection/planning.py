@@ -25,10 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from comparo.analysis.correlations import spearman
+from comparo.analysis.correlations import spearman_within
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
-from comparo.selection.designs import DEFAULT_ORDERS, Orders, Strategy
+from comparo.selection.designs import DEFAULT_ORDERS, Orders, Strategy, check_number
 from comparo.selection.selector import Selector
 from comparo.types import Array, Seed, as_generator
 
@@ -159,8 +159,7 @@ def plan(
     >>> found.calls
     36
     """
-    if items < 2:
-        raise ValueError(f"there is nothing to compare: {items} items; give at least two")
+    check_number(items, 0)
     if not 0 < target < 1:
         raise ValueError(f"target is a correlation between 0 and 1, not {target!r}")
     if answers not in get_args(Answers):
@@ -208,11 +207,9 @@ def _reached(runs: list[_Run], calls: int) -> Array:
     first, second, p = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     data = Comparisons.from_columns(first, second, p, context=np.repeat(np.arange(len(runs)), calls))
     ranking = quiet_fit(data, bias="joint")
-    found = []
-    for number, run in enumerate(runs):
-        nodes = ranking.nodes_of(number)
-        found.append(float(spearman(ranking.scores[nodes], run.scores[ranking.items[nodes]])))
-    return np.array(found)
+    context = ranking.graph.context
+    true = np.array([run.scores for run in runs])[context, ranking.items]
+    return spearman_within(ranking.scores, true, context, len(runs))
 
 
 class _Run:

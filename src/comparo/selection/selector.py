@@ -28,7 +28,6 @@ from comparo.selection.designs import (
     Orders,
     Pairs,
     Strategy,
-    among,
     check_number,
     connect,
     default_strategy,
@@ -145,8 +144,7 @@ class Selector:
             raise ValueError(f"strategy is one of {', '.join(map(repr, get_args(Strategy)))}, not {strategy!r}")
         if orders not in get_args(Orders):
             raise ValueError(f"orders is 'one' or 'both', not {orders!r}")
-        if len(items) < 2:
-            raise ValueError(f"there is nothing to compare: {len(items)} items; give at least two")
+        check_number(len(items), 0)
         self.strategy = strategy
         self.calls = 2 if orders == "both" else 1
         self.top = top_of(goal, len(items), strategy)
@@ -218,7 +216,7 @@ class Selector:
                 f"comparison {place[0] + 1} is of {label!r}, which is not one of the {len(self._items)} items, such as "
                 f"{self._items[0]!r}"
             )
-        answered = np.isnan(self._asked.p) & among(self._codes(self._asked.rows), np.sort(self._codes(rows)))
+        answered = np.isnan(self._asked.p) & np.isin(self._codes(self._asked.rows), self._codes(rows))
         if self.strategy == "adaptive" or np.count_nonzero(answered) != len(rows):
             self._engine = None
         self._asked = self._asked.where(~answered).and_also(rows, comparisons.p, comparisons.weights)
@@ -257,14 +255,14 @@ class Selector:
         if self.calls == 1:
             return rows
         first, second = np.divmod(rows, len(self._items))
-        return rows[(first < second) & among(second * len(self._items) + first, rows)]
+        return rows[(first < second) & np.isin(second * len(self._items) + first, rows)]
 
     def _ask(self, pairs: Pairs) -> None:
         """Put the calls for `pairs` in the queue."""
         first, second = (np.bincount(column, minlength=len(self._items)) for column in self._asked.rows.T)
         rows = in_both_orders(pairs) if self.calls == 2 else orient(pairs, first - second, self.rng)
         if not self.repeats:
-            rows = rows[~among(self._rows(rows), np.sort(self._rows(self._asked.rows)))]
+            rows = rows[~np.isin(self._rows(rows), self._rows(self._asked.rows))]
         self._asked = self._asked.and_also(rows, np.full(len(rows), np.nan), np.ones(len(rows)))
         self._queue.extend(map(tuple, rows.tolist()))
 
@@ -296,7 +294,7 @@ class Selector:
     def _choose_of_many(self, wanted: int) -> Pairs:
         """Pairs from the matching planned last, or from a new one where all of it was asked."""
         taken, items = self._taken(), len(self._items)
-        self._planned = self._planned[~among(self._rows(self._planned), taken)]
+        self._planned = self._planned[~np.isin(self._rows(self._planned), taken)]
         if not len(self._planned):
             dispersion = self._refit()
             goal = Goal(self.calls)
@@ -346,6 +344,6 @@ class Selector:
         graph, expert = Graph.build(comparisons), BradleyTerry()
         problem = Problem.of(Pattern(graph), expert, comparisons, np.full(graph.nodes, WIDE**-2))
         solution = problem.maximise(graph.centre(self._scores[graph.item]))
-        product = product_at(comparisons, graph, expert, WIDE, solution)
+        product = product_at(comparisons, graph, expert, solution)
         self._scores[graph.item] = product.scores
         return product.dispersion

@@ -22,17 +22,16 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
 from comparo.model.estimators.votes import Expectation
 from comparo.model.likelihoods.bradley_terry import logistic_curvature
+from comparo.model.linalg.graph import Graph
 from comparo.model.tuning import SPREAD
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.votes import expected_of
 from comparo.rounding import first_best
-from comparo.selection.designs import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
 from comparo.selection.selector import Selector
 from comparo.types import Array, Index, Seed, as_generator
 
@@ -148,12 +147,9 @@ def next_pairs(
     calls: int,
     asked: Comparisons | None = None,
     *,
-    strategy: Strategy | None = None,
-    orders: Orders = DEFAULT_ORDERS,
-    goal: str = DEFAULT_GOAL,
-    repeats: bool = False,
     contrast: Mapping[Any, Array | None] | None = None,
     seed: Seed = None,
+    **options: Any,
 ) -> dict[str, list[Any]]:
     """The next calls in every context.
 
@@ -162,8 +158,9 @@ def next_pairs(
     items : The labels of the items of each context; the only context may be None.
     calls : How many calls to choose in every context.
     asked : The comparisons made so far.
-    strategy, orders, goal, repeats, seed : As in `Selector`.
-    contrast : As `contrast.contrasts` returns it, by context.
+    contrast : As `text_features.contrasts` returns it, by context.
+    seed : A whole number or a generator.
+    options : Of each `Selector`: strategy, orders, goal and repeats.
 
     Returns
     -------
@@ -178,27 +175,17 @@ def next_pairs(
     ['x', 'y']
     """
     parts = {} if asked is None else _by_context(asked, items)
-    columns: dict[str, list[Any]] = {"first": [], "second": [], "context": []}
+    rows: list[tuple[Any, Any, Any]] = []
     for (context, names), generator in zip(items.items(), as_generator(seed).spawn(len(items)), strict=True):
         try:
-            selector = Selector(
-                names,
-                strategy=strategy,
-                orders=orders,
-                goal=goal,
-                repeats=repeats,
-                contrast=None if contrast is None else contrast[context],
-                seed=generator,
-            )
+            own = None if contrast is None else contrast[context]
+            selector = Selector(names, contrast=own, seed=generator, **options)
             if context in parts:
                 selector.observe(parts[context])
-            rows = selector.next(calls)
+            rows += [(*pair, context) for pair in selector.next(calls)]
         except ValueError as error:
             raise error if context is None else ValueError(f"context {context!r}: {error}") from error
-        for first, second in rows:
-            columns["first"].append(first)
-            columns["second"].append(second)
-            columns["context"].append(context)
+    columns = {name: [row[place] for row in rows] for place, name in enumerate(("first", "second", "context"))}
     if list(items) == [None]:
         del columns["context"]
     return columns
@@ -241,25 +228,22 @@ def telling_pairs(ranking: Ranking, number: int, seed: Seed = None) -> list[tupl
     """
     judged, expectation = ranking.judged, expected_of(ranking)[0]
     rng = as_generator(seed)
-    first, second = rng.permutation(np.stack(_pairs(judged.graph.starts, rng)), axis=1)
+    first, second = rng.permutation(np.stack(_pairs(judged.graph, rng)), axis=1)
     chosen = _chosen(expectation, first, second, min(number, len(first)))
     labels = judged.graph.labels(judged.comparisons)
     return [(labels[int(first[k])][0], labels[int(first[k])][1], labels[int(second[k])][1]) for k in chosen]
 
 
-def _pairs(starts: NDArray[np.int64], rng: np.random.Generator) -> tuple[Index, Index]:
+def _pairs(graph: Graph, rng: np.random.Generator) -> tuple[Index, Index]:
     """Pairs of candidates of one context: all of them, or `MOST` at random."""
-    sizes = np.diff(starts)
+    sizes = np.diff(graph.starts)
     count = sizes * (sizes - 1) // 2
     if np.sum(count) <= MOST:
-        both = [np.triu_indices(size, 1) for size in sizes.tolist()]
-        ends = [[ij[end] + start for ij, start in zip(both, starts.tolist(), strict=False)] for end in (0, 1)]
-        first, second = (np.concatenate(end) for end in ends)
-        return first.astype(np.int32), second.astype(np.int32)
+        return graph.all_pairs()
     context = rng.choice(len(sizes), MOST, p=count / np.sum(count))
     first = rng.integers(sizes[context])
     second = (first + rng.integers(1, sizes[context])) % sizes[context]
-    pairs = np.unique(np.sort(np.column_stack([first, second]) + starts[context][:, None], axis=1), axis=0)
+    pairs = np.unique(np.sort(np.column_stack([first, second]) + graph.starts[context][:, None], axis=1), axis=0)
     return pairs[:, 0].astype(np.int32), pairs[:, 1].astype(np.int32)
 
 

@@ -29,13 +29,11 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
 from comparo.data.prompts import Rest
 from comparo.ranking.leaderboard import Leaderboard
 from comparo.rounding import first_best
-from comparo.selection.designs import Orders
+from comparo.selection.designs import Orders, merge
 from comparo.selection.greedy import Information, differences
 from comparo.selection.lineups import in_slots
 from comparo.types import Array, LongIndex
@@ -86,10 +84,10 @@ class Systems:
         """
         own = self._groups[context]
         group = np.array([self._code[group] for group in own.values()])
-        if size > 2:
-            self.slots = np.zeros((self.count, size)) if self.slots is None else self.slots
-            return Lineups(self, list(own), group, size, contrast, rng)
-        return Pairs(self, list(own), group, 2 if orders == "both" else 1, contrast, rng)
+        if size > 2 and self.slots is None:
+            self.slots = np.zeros((self.count, size))
+        kind, calls = (Pairs if size == 2 else Lineups), (2 if size == 2 and orders == "both" else 1)
+        return kind(self, list(own), group, calls, contrast, rng, size)
 
     def links(self, rows: Iterable[tuple[Any, Any, Any]]) -> bool:
         """Whether comparisons (context, item, item) link all groups, and some group has two texts among them."""
@@ -97,9 +95,7 @@ class Systems:
         ends = [[self._code[self._groups[context][item]] for context, item in pair] for pair in texts]
         if len({text for pair in texts for text in pair}) <= self.count:
             return False
-        one, other = np.array(ends).T
-        graph = sparse.coo_array((np.ones(len(one)), (one, other)), shape=(self.count, self.count))
-        return bool(connected_components(graph, directed=False)[0] == 1)
+        return bool(merge(np.arange(self.count), np.array(ends)).max() == 0)
 
     def learn(self, board: Leaderboard) -> None:
         """For the goal "best-system": weigh the leader's differences by their remaining uncertainty."""
@@ -128,6 +124,7 @@ class Pairs:
         calls: int,
         contrast: Array | None,
         rng: np.random.Generator,
+        size: int = 2,
     ) -> None:
         self._design, self._items, self._group, self.calls, self._contrast = design, items, group, calls, contrast
         self._asked = np.zeros(len(items), dtype=np.int64)
@@ -135,6 +132,9 @@ class Pairs:
         self._order = rng.permutation(len(items))
         alike = sum(size * (size - 1) // 2 for size in np.bincount(group).tolist())
         self.remaining: int = calls * (len(items) * (len(items) - 1) // 2 - alike)
+        if size > 2 and self.remaining:  # some texts are of different groups
+            self.remaining = math.perm(len(items), size)
+        self._size, self._rng, self._lineups = size, rng, set[tuple[int, ...]]()
         self._queue: deque[tuple[Any, Any]] = deque()
 
     def next(self, batch: int) -> list[tuple[Any, Any]]:
@@ -202,20 +202,6 @@ class Lineups(Pairs):
     >>> len({first, *rest})
     3
     """
-
-    def __init__(
-        self,
-        design: Systems,
-        items: list[Any],
-        group: LongIndex,
-        size: int,
-        contrast: Array | None,
-        rng: np.random.Generator,
-    ) -> None:
-        super().__init__(design, items, group, 1, contrast, rng)
-        self._size, self._rng, self._lineups = size, rng, set[tuple[int, ...]]()
-        if self.remaining:  # some texts are of different groups
-            self.remaining = math.perm(len(items), size)
 
     def _choose(self) -> None:
         """Put the line-up that is worth most in the queue."""

@@ -17,6 +17,8 @@ from math import ceil, comb
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from comparo.analysis.misfit import MOST as MOST_DISPUTED
 from comparo.analysis.misfit import disagreements
 from comparo.data.items import Items
@@ -27,8 +29,8 @@ from comparo.errors import JudgeError, StoreError, WrongFolderError
 from comparo.judges import Judgement
 from comparo.model.estimators.panel_members import OTHERS
 from comparo.report.record import read_record
+from comparo.rounding import merge_ties
 from comparo.run.budget import Budget
-from comparo.run.fit_policy import Fitting
 from comparo.run.folders import choose_folder, folders
 from comparo.run.resume import Change
 from comparo.run.store import (
@@ -318,20 +320,19 @@ def disputed_pairs(data: str, folder: Path) -> list[tuple[Any, Any, Any]]:
     if database is None or read_configuration(database.parent)["identity"].get("asked") == "people":
         raise ValueError(f"{data} is no run of a machine; name the folder of the run that people's votes are to check")
     record = read_record(database.parent)
-    given = [] if not isinstance(record.fitting, Fitting) or record.fitting.votes is None else [record.fitting.votes]
+    given = [] if record.fitting.votes is None else [record.fitting.votes]
     judgements = read_judgements(folder) if (folder / DATABASE).is_file() else []
     if any(not judgement.failed for judgement in judgements):
         given.append(comparisons(judgements))
     found = [disagreements(record.ranking, votes) for votes in given]
     contexts = [table.get("context", [None] * len(table["chosen"])) for table in found]
     rows = [
-        (apart, (context, chosen, other))
+        pair
         for table, of in zip(found, contexts, strict=True)
-        for context, chosen, other, apart in zip(
-            of, table["chosen"], table["other"], table["machine"] - table["people"], strict=True
-        )
+        for pair in zip(of, table["chosen"], table["other"], strict=True)
     ]
-    pairs = dict.fromkeys(pair for _, pair in sorted(rows, key=lambda row: float(row[0])))
+    apart = merge_ties(np.array([one for table in found for one in (table["machine"] - table["people"]).tolist()]))
+    pairs = dict.fromkeys(rows[row] for row in np.argsort(apart, kind="stable").tolist())
     if not pairs:
         raise ValueError(f"no vote contradicts the machine of {data}; vote first, without `only`")
     return list(pairs)[:MOST_DISPUTED]

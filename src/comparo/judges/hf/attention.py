@@ -33,14 +33,13 @@ class UnreadableError(ValueError):
 class Piece:
     """A reading on the device: the stretches of queries and keys, the bounds within them, the longest groups."""
 
-    queries: slice
-    keys: slice
-    query_bounds: torch.Tensor
-    key_bounds: torch.Tensor
-    longest_query: int
-    longest_key: int
     causal: bool
-    groups: list[tuple[slice, slice]]
+    queries: slice
+    query_bounds: torch.Tensor
+    longest_query: int
+    keys: slice
+    key_bounds: torch.Tensor
+    longest_key: int
 
 
 def register() -> None:
@@ -56,16 +55,12 @@ def place(readings: list[Reading], device: torch.device) -> list[Piece]:
 
     pieces = []
     for reading in readings:
-        sides = []
+        sides: list[Any] = []
         for bounds in (reading.query_bounds, reading.key_bounds):
-            counted = [bound - bounds[0] for bound in bounds]
-            groups = [slice(*pair) for pair in pairwise(counted)]
-            longest = max(group.stop - group.start for group in groups)
-            within = torch.tensor(counted, dtype=torch.int32, device=device)
-            sides.append((slice(bounds[0], bounds[-1]), within, longest, groups))
-        (queries, query_bounds, longest_query, ours), (keys, key_bounds, longest_key, theirs) = sides
-        pairs = [*zip(ours, theirs, strict=True)]
-        pieces.append(Piece(queries, keys, query_bounds, key_bounds, longest_query, longest_key, reading.causal, pairs))
+            within = torch.tensor([bound - bounds[0] for bound in bounds], dtype=torch.int32, device=device)
+            longest = max(end - begin for begin, end in pairwise(bounds))
+            sides += [slice(bounds[0], bounds[-1]), within, longest]
+        pieces.append(Piece(reading.causal, *sides))
     return pieces
 
 
@@ -121,7 +116,8 @@ def _by_hand(
     import torch
 
     output, total = torch.empty_like(q), q.new_empty(q.shape[1], q.shape[0], dtype=torch.float32)
-    for ours, theirs in piece.groups:
+    sides = (pairwise(bounds.tolist()) for bounds in (piece.query_bounds, piece.key_bounds))
+    for ours, theirs in ((slice(*one), slice(*other)) for one, other in zip(*sides, strict=True)):
         heads = (q[ours], *(states[theirs].repeat_interleave(q.shape[1] // k.shape[1], dim=1) for states in (k, v)))
         queries, keys, values = (states.transpose(0, 1) for states in heads)
         scores = (queries @ keys.transpose(1, 2)).float() * scale

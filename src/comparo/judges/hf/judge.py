@@ -27,17 +27,17 @@ from comparo.errors import JudgeError, pip_install
 from comparo.judges.chat import Chat, Encoded, digest_of, first_line, gathered, pulls
 from comparo.judges.hf.batching import DEEPEST, Batch, Batches, split
 from comparo.judges.hf.network import Network
-from comparo.judges.labels import Spellings, common_prefix, likeliest_path, lineup_answer
+from comparo.judges.labels import Spellings, TokenPath, common_prefix, likeliest_path
 from comparo.judges.protocol import Judgement
 
 if TYPE_CHECKING:
-    import torch
+    pass
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _logger = logging.getLogger(__name__)
 
-# A batch, what `Network.probabilities` gives for each row or why there are none, and the seconds that it took.
-_Done = tuple[Batch, list[list[float]] | str, float]
+# A batch, what `Network.log_probabilities` gives for it or why there are none, and when it was started.
+_Running = tuple[Batch, Any, float]
 
 
 def load(
@@ -176,12 +176,13 @@ class HfJudge:
         for rows, failed in pulls(self._chat, questions, prompt, self.ahead):
             yield from failed
             for batch in self._plan(rows, prompt):
-                done = [run.wait() for run in running]
-                running = [*self._start(batch, labels)]
+                started = [*self._start(batch, labels)]
+                yield from self._judgements(running, labels, prompt)
+                running = started
                 if not self._network.overlaps:
-                    done, running = [run.wait() for run in running], []
-                yield from self._judgements(done, labels, prompt)
-        yield from self._judgements([run.wait() for run in running], labels, prompt)
+                    yield from self._judgements(running, labels, prompt)
+                    running = []
+        yield from self._judgements(running, labels, prompt)
 
     def _plan(self, rows: list[Encoded], prompt: Prompt) -> Iterator[Batch]:
         is_several = isinstance(prompt, CriteriaPrompt)
@@ -235,16 +236,16 @@ class HfJudge:
         """
         started, size = time.perf_counter(), len(batch.rows)
         try:
-            found = self._network.probabilities(batch, labels)
+            found = self._network.log_probabilities(batch, labels)
         except (LookupError, RuntimeError, ValueError) as problem:
             if size == 1:
-                yield _Running(batch, f"the model failed: {first_line(problem)}", started)
+                yield batch, f"the model failed: {first_line(problem)}", started
             else:
                 for half in split(batch):
                     yield from self._start(half, labels)
             return
         if found is not None:
-            yield _Running(batch, found, started)
+            yield batch, found, started
             return
         longest = max(len(row.ids) for row in batch.rows)
         if size == 1:
@@ -256,42 +257,25 @@ class HfJudge:
         for half in self._batches.halve(batch):
             yield from self._start(half, labels)
 
-    def _judgements(self, done: list[_Done], labels: Spellings, prompt: Prompt) -> Iterator[Judgement]:
-        count, is_lineup = len(labels.whole), prompt.size > 2
-        for batch, found, seconds in done:
+    def _judgements(self, running: list[_Running], labels: Spellings, prompt: Prompt) -> Iterator[Judgement]:
+        for batch, found, started in running:
+            rows = found if isinstance(found, str) else found.tolist()  # which waits for the device
+            seconds = time.perf_counter() - started
             if isinstance(found, str):
                 yield from (Judgement(row.question, error=found, cut=row.cut, seconds=seconds) for row in batch.rows)
                 continue
-            for row, (p, mass, *rest) in zip(batch.rows, found, strict=True):
-                reply = likeliest_path(dict(zip(labels.nodes, map(int, rest[count:]), strict=True)))
-                lineup = ""
-                if is_lineup:
-                    p, mass, lineup = lineup_answer(rest[:count])
-                yield Judgement(
-                    row.question,
-                    p=p,
-                    mass=mass,
-                    reply=self._chat.tokenizer.decode([*reply]),
-                    tokens_in=len(row.ids) - row.known + len(labels.begun),
-                    tokens_out=len(reply),
-                    seconds=seconds / len(batch.rows),
-                    cut=row.cut,
-                    lineup=lineup if math.isfinite(p) else "",
-                    error=None if math.isfinite(p) else "the model's logits are not numbers; use dtype='float32'",
-                )
-
-
-@dataclass(frozen=True, slots=True)
-class _Running:
-    """A batch that the device computes, its results to come, and when it was started."""
-
-    batch: Batch
-    found: torch.Tensor | str
-    started: float
-
-    def wait(self) -> _Done:
-        found = self.found if isinstance(self.found, str) else self.found.tolist()
-        return self.batch, found, time.perf_counter() - self.started
+            for row, numbers in zip(batch.rows, rows, strict=True):
+                if any(map(math.isnan, numbers)):
+                    error = "the model's logits are not numbers; use dtype='float32'"
+                    answer = Judgement(row.question, error=error, cut=row.cut)
+                else:
+                    read: defaultdict[TokenPath, list[tuple[Any, float]]] = defaultdict(list)
+                    for (node, tokens), logprob in zip(labels.wanted, numbers, strict=False):
+                        read[labels.nodes[node]].append((tokens[0], logprob))  # which stands for all of them
+                    likeliest = map(int, numbers[len(labels.wanted) :])
+                    reply = likeliest_path(dict(zip(labels.nodes, likeliest, strict=True)))
+                    answer = self._chat.read(read, row, prompt, reply)
+                yield replace(answer, seconds=seconds / len(batch.rows))
 
 
 def _libraries() -> tuple[Any, Any]:

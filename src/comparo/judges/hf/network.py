@@ -1,4 +1,4 @@
-"""A transformers model as the hf/ judge needs it: from rows of tokens to the probabilities of the labels.
+"""A transformers model as the hf/ judge needs it: from rows of tokens to the probabilities of the next ones.
 
 Rows are padded on the right. In a causal model later tokens have no effect on earlier ones, so the padding needs no
 mask and no shifted positions; only the head needs to know where each row ends. The same holds after a shared prefix. A
@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 
 KEPT_PREFIXES = 8  # a 7B model in bfloat16 keeps 0.5 MB per token, 0.25 GB for a context of 500 tokens
 TREE_ERROR, TREE_ERROR_HALF = 1e-3, 0.1  # of the logits' size; rounding in 24 layers makes 1e-6, in bfloat16 0.02
+LEAST = -700.0  # log P of a token that the model excludes; e^−700 is above 0
 ONE_TOKEN = Spellings((), ((),), {})  # reads a row at its end alone
 _logger = logging.getLogger(__name__)
 
 
 class Network:
-    """The model itself: from rows of tokens to the probabilities of the labels."""
+    """The model itself: from rows of tokens to the probabilities of the next ones."""
 
     def __init__(self, model: Any) -> None:
         self._model = model.eval()
@@ -111,8 +112,8 @@ class Network:
         allowed = TREE_ERROR if self._model.dtype == torch.float32 else TREE_ERROR_HALF
         return None if apart < allowed else f"the logits would differ by {apart:.2g} of their size"
 
-    def probabilities(self, batch: Batch, labels: Spellings) -> torch.Tensor | None:
-        """p, mass, log P of each label and the likeliest token after each node per row, (R, 2 + S + N) on the device.
+    def log_probabilities(self, batch: Batch, labels: Spellings) -> torch.Tensor | None:
+        """log P of the W wanted groups of tokens, then the likeliest token after each node: (R, W + N) on the device.
 
         None where its memory does not hold them. A GPU may still be computing them.
         """
@@ -121,8 +122,7 @@ class Network:
         try:
             with torch.inference_mode():
                 # Copied before the model runs: a later copy would wait for the device.
-                whole = [tuple(map(self._tensor, ends)) for ends in labels.tokens]
-                inside = {number: tuple(map(self._tensor, ends)) for number, ends in labels.inside.items()}
+                wanted = [(node, self._tensor(tokens)) for node, tokens in labels.wanted]
                 if batch.tree:
                     count = len(labels.paths)
                     ends = batch.tree.places(
@@ -133,11 +133,10 @@ class Network:
                     logits = self._tree_logits(batch.tree, ends)
                 else:
                     logits = self._logits(batch.shared, [row.ids for row in batch.rows], labels, batch.outer)
-                logits = logits.reshape(len(batch.rows), len(labels.nodes), -1)
-                each = _label_logs(torch.log_softmax(logits, dim=-1), labels.steps, whole, inside)
-                p, mass = torch.softmax(each, dim=-1)[:, 0], each.exp().sum(dim=-1)
-                found = torch.stack([p.clamp(max=1.0), mass.clamp(max=1.0)], dim=-1)
-                return torch.cat([found, each, logits.argmax(dim=-1).double()], dim=-1)
+                logs = torch.log_softmax(logits.reshape(len(batch.rows), len(labels.nodes), -1), dim=-1)
+                sums = [logs[:, node, tokens].double().logsumexp(dim=-1) for node, tokens in wanted]
+                found = torch.stack(sums, dim=-1).clamp(min=LEAST)
+                return torch.cat([found, logs.argmax(dim=-1).double()], dim=-1)
         except torch.OutOfMemoryError:
             self._prefixes.clear()
             return None
@@ -195,33 +194,6 @@ class Network:
         import torch
 
         return torch.tensor(numbers, device=self._model.device)
-
-
-def _label_logs(
-    logs: torch.Tensor,
-    steps: list[tuple[int, int]],
-    whole: list[tuple[torch.Tensor, ...]],
-    inside: dict[int, tuple[torch.Tensor, ...]],
-) -> torch.Tensor:
-    """log P of each label, (R, S), from the log-probabilities after each node, (R, N, vocabulary).
-
-    `steps`, `whole` and `inside` are what `Spellings` calls steps, tokens and inside, with the ends as tensors.
-    """
-    import torch
-
-    reached = [torch.zeros_like(logs[:, 0, 0], dtype=torch.float64)]
-    for before, token in steps:
-        reached.append(reached[before] + logs[:, before, token].double())
-    paths = torch.stack(reached, dim=-1)
-
-    def total(nodes: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-        return torch.logsumexp(paths[:, nodes] + logs[:, nodes, tokens].double(), dim=-1)
-
-    each = [total(*ends) for ends in whole]
-    for number, ends in inside.items():
-        share = (total(*ends) - each[number]).exp()
-        each[number] = each[number] + torch.log1p(-share.clamp(max=1 - 1e-12))
-    return torch.stack(each, dim=-1)
 
 
 def _shared_cache() -> Any:

@@ -12,11 +12,14 @@ What the comparisons say about the scores is found once (`Soft`, `Choices`); the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit, logit
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.design import Design, Shared
@@ -29,38 +32,43 @@ from comparo.model.linalg.graph import Graph
 from comparo.model.linalg.spectrum import Moments
 from comparo.model.observations import are_choices, mixes_kinds
 from comparo.model.posterior import mixture_moments
-from comparo.model.tuning import LIMITS, PULL, SUREST, Limits
+from comparo.model.tuning import LIMITS, QUANTILES, SUREST, Limits
 from comparo.types import Array
 
-# Variances of coefficients from choices are wider by this: the Gaussians that stand for choices are a little too sure,
-# and without it 7 of 100 discoveries are false (docs/measurements/why.md).
-CHOICES = 1.15
+MOST_LOST = 0.75  # of the information about σ²: intervals twice as wide; more is lost where choices hardly form cycles
+LEAST_SCALE = 0.1  # of the largest scale of a judge: the answers of a judge without a view would be divided by 0
 
 
 @dataclass(frozen=True, eq=False)
 class Coefficients:
-    """Estimates in one model.
+    """Estimates in one model, at each of Q quantiles of the confidence in σ².
 
     Parameters
     ----------
-    mean, covariance : Of the coefficients, (M,) and (M, M), averaged over the confidence in σ².
-    unexplained : σ² + ω_g², the variance of scores that no number explains, at each quantile of its confidence, (Q,).
+    means, covariances : Of the coefficients, (Q, M) and (Q, M, M).
+    unexplained : σ² + ω_g², the variance of scores that no number explains, (Q,).
     freedom : Degrees of freedom: texts less contexts and the effective number of coefficients.
     """
 
-    mean: Array
-    covariance: Array
+    means: Array
+    covariances: Array
     unexplained: Array
     freedom: float
+
+    @cached_property
+    def moments(self) -> tuple[Array, Array]:
+        """Mean and covariance of the coefficients, (M,) and (M, M), averaged over the confidence in σ²."""
+        shares = np.full(len(self.means), 1.0 / len(self.means))
+        return mixture_moments(self.means, self.covariances, shares)
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What comparisons say about the coefficients of `columns` (n, R), which are centred in components.
+    """What comparisons, so many `choices` or 0, say about the coefficients of `columns` (n, R), centred in components.
 
     >>> rows = [("a", "b", 0.8), ("b", "c", 0.7), ("c", "d", 0.6), ("d", "a", 0.1), ("b", "d", 0.7)]
     >>> found = Evidence.of(Comparisons.from_rows(rows), np.array([[3.0], [2.0], [1.0], [0.0]]))
-    >>> bool(found.fit([0]).mean[0] > 0)
+    >>> bool(found.fit([0]).moments[0][0] > 0)
     True
     """
 
@@ -68,6 +76,7 @@ class Evidence:
     columns: Array
     variances: Variances
     groups: int
+    choices: float
 
     @classmethod
     def of(
@@ -82,32 +91,68 @@ class Evidence:
             model = Choices.of(data, graph, True, limits)
         else:
             model = Soft.of(data, graph, BradleyTerry(), True, limits)
-        _, variances, _, _ = model.settle(shared)
+        model, variances, _, _ = model.settle(shared)
         count = int(np.sum(shared.is_group))
-        return cls(graph, shared.columns[:, count:], _with_noise(variances), count)
+        choices = float(np.sum(model.weight)) if isinstance(model, Choices) else 0.0
+        return cls(graph, shared.columns[:, count:], _with_noise(variances), count, choices)
 
-    def fit(self, numbers: Sequence[int]) -> Coefficients:
-        """The coefficients in the model with some of the numbers."""
+    def fit(self, numbers: Sequence[int], quantiles: int = QUANTILES) -> Coefficients:
+        """The coefficients in the model with some of the numbers, at so many quantiles of σ²."""
         base, groups = self.variances, self.groups
         moments = base.spectrum.moments
         kept = np.array([*range(groups), *(groups + number for number in numbers), moments.matrices.shape[1] - 1])
         moments = Moments(moments.points, moments.matrices[:, kept[:, None], kept])
         kind = np.repeat([0, -1], [groups, len(numbers)])
-        # The noise of choices is known, and their term that keeps σ² from 0 would stretch the coefficients.
-        pull = 0.0 if base.has_known_noise else PULL
         spectrum = replace(base.spectrum, moments=moments)
-        found = estimate(spectrum, kind, base.observations, base.has_known_noise, pull=pull, flat=1.0)
+        # Without the term that keeps σ² from 0, which would stretch what is unexplained.
+        known = base.has_known_noise
+        found = estimate(spectrum, kind, base.observations, known, pull=0.0, flat=1.0, quantiles=quantiles)
         means, covariances, unexplained, taken = [], [], [], []
-        for a in found.quantiles.tolist():
+        for a in _quantiles(found, self.choices).tolist():
             (covariance, theta), noise = found.precision(a), found.noise(a)
             means.append(theta[groups:])
-            covariances.append(noise * covariance[groups:, groups:] * (CHOICES if base.has_known_noise else 1.0))
+            covariances.append(noise * covariance[groups:, groups:])
             unexplained.append(noise * (a + (found.shared[0] if groups else 0.0)))
             taken.append(float(np.sum(covariance * found.moments(a)[0])))
-        shares = np.full(len(means), 1.0 / len(means))
-        mean, covariance = mixture_moments(np.array(means), np.array(covariances), shares)
         freedom = self.graph.nodes - self.graph.components - float(np.mean(taken))
-        return Coefficients(mean, covariance, np.array(unexplained), max(freedom, 1.0))
+        each = np.array(means), np.array(covariances), np.array(unexplained)
+        return Coefficients(*each, max(freedom, 1.0))
+
+
+def _quantiles(found: Variances, choices: float) -> Array:
+    """The quantiles of a = σ²/φ, wider in log a where the observations stand for so many choices.
+
+    The Gaussians that stand for K choices settle at one σ², and would be larger with a larger one: their size is no
+    evidence. So of the information about log a, ½ Σ x² with x = aq/(1 + aq), that about a common factor of all
+    observations, (Σ x)²/(2K), is not there, as if φ were unknown.
+    """
+    if not choices:
+        return found.quantiles
+    aq = found.ratio * found.spectrum.trace_q
+    x, weight = aq / (1.0 + aq), found.spectrum.trace_weight
+    lost = float((weight @ x) ** 2 / (choices * max(float(weight @ x**2), np.finfo(float).tiny)))
+    middle = np.median(found.quantiles)
+    return np.asarray(middle * (found.quantiles / middle) ** (1.0 / np.sqrt(1.0 - min(lost, MOST_LOST))))
+
+
+def on_one_scale(data: Comparisons, scales: Mapping[Any, float]) -> Comparisons:
+    """The comparisons by judges on one scale: logit p over the scale a of the judge, with the weight a².
+
+    Decisions of a reversed judge, whose a is negative, are flipped; a judge without a scale has the mean of the others.
+
+    >>> rows = [{"first": "a", "second": "b", "p": 0.8, "judge": name} for name in ("ana", "bo")]
+    >>> on_one_scale(Comparisons.from_rows(rows), {"ana": 1.0, "bo": -1.0}).p.round(6)
+    array([0.8, 0.2])
+    """
+    assert data.judges is not None
+    mean, least = float(np.mean(list(scales.values()))), LEAST_SCALE * max(map(abs, scales.values()))
+    each = np.array([scales.get(name, mean) for name in data.judges.tolist()])
+    each = np.where(each < 0, -1.0, 1.0) * np.maximum(np.abs(each), least)
+    if are_choices(data) or mixes_kinds(data):
+        return replace(data, p=np.where(each[data.judged_by] < 0, 1.0 - data.p, data.p))
+    scale = each[data.judged_by]
+    with np.errstate(divide="ignore"):  # of p = 0 or 1
+        return replace(data, p=expit(logit(data.p) / scale), weight=data.weights * scale**2)
 
 
 def _alike(data: Comparisons) -> Comparisons:

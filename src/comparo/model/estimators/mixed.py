@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from scipy.linalg import block_diag
 from scipy.special import ndtri, stdtrit
 
 from comparo.data.comparisons import Comparisons
@@ -29,8 +30,8 @@ from comparo.model.inference.newton import Solution
 from comparo.model.inference.random_effects import Effects, Predicted, solve
 from comparo.model.inference.reml import Variances
 from comparo.model.inference.soft import Soft
+from comparo.model.likelihoods import Expert, is_logit
 from comparo.model.likelihoods.davidson import Davidson
-from comparo.model.likelihoods.experts import Expert, is_logit
 from comparo.model.linalg.graph import Graph
 from comparo.model.linalg.spectrum import Spectrum, System
 from comparo.model.observations import are_choices
@@ -67,16 +68,16 @@ def mixed(
         model: Choices | Soft = replace(choices, strength=0.0, is_narrow=is_narrow) if for_groups else choices
     else:
         model = Soft.of(comparisons, graph, expert, is_biased, limits)
-    model, variances, steps, converged = model.settle(shared)
+    model, variances, _, converged = model.settle(shared)
     peaks = None
     may_have_peaks = control is None and not for_groups
     if may_have_peaks and isinstance(model, Choices) and model.nu is None:
         peaks = find_peaks(model, variances, shared)
     if peaks is not None:
-        model, variances, steps = peaks.model, peaks.variances, steps + peaks.steps
+        model, variances = peaks.model, peaks.variances
     if isinstance(model, Choices) and "style" in shared.kinds and not for_groups:
-        model, variances, more, settled = with_style_inflation(model, variances, shared)
-        steps, converged = steps + more, converged and settled
+        model, variances, _, settled = with_style_inflation(model, variances, shared)
+        converged = converged and settled
     count = float(np.sum(model.observations.freedom)) if isinstance(model, Soft) else None
     scores, effects, solution, beta = _averaged(model.system, variances, shared, count, control)
     if peaks is not None:
@@ -88,11 +89,9 @@ def mixed(
         comparisons=comparisons,
         graph=graph,
         expert=expert,
-        prior=float(np.sqrt(effects.scores)),
         scores=graph.centre(scores),
         bias=bias,
         laplacian=solution.laplacian,
-        steps=steps,
         converged=converged,
         effects=replace(effects, bias=between, bias_error=error),
         held=None if control is None or shared.held is None else Held(control, *beta, np.mean(shared.held**2, axis=0)),
@@ -110,7 +109,7 @@ def _averaged(
     covariance is that of a normal distribution with the same central 95% as Student's t, with the degrees of freedom
     of the residuals. The means of groups have their own (`Predicted.freedom`), beside those of all observations.
     """
-    n, kind = system.nodes, shared.kind
+    n = system.nodes
     held = np.zeros((n, 0)) if shared.held is None else shared.held
     scores, noises, sizes, coefficients = [], [], [], []
     spectrum = variances.spectrum
@@ -149,9 +148,7 @@ def _averaged(
     if scatter.shape[1] > 1:
         spread = np.column_stack([spread, scatter])
         corner = np.eye(scatter.shape[1]) / (scatter.shape[1] * dispersion)
-        between = np.block(
-            [[between, np.zeros((len(theta), len(corner)))], [np.zeros((len(corner), len(theta))), corner]]
-        )
+        between = block_diag(between, corner)
     found = dict(zip(shared.kinds, (variances.shared * noise).tolist(), strict=True))
     inflation = 1.0 if system.inflation is None else float(np.mean(system.inflation))
     effects = Effects(dispersion, a * noise * inflation, noise, **found)
@@ -164,8 +161,6 @@ def _averaged(
             system.pattern.graph, shared.columns, shared.is_group, variances, system, pairs, float(widening) ** 2
         )
         effects = replace(effects, predicted=replace(predicted, held=held, control=control))
-    if "groups" in shared.kinds:
-        effects = replace(effects, means=theta[kind == shared.kinds.index("groups")])
     return mean, effects, solution, (beta, errors)
 
 

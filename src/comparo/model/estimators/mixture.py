@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import block_diag
 from scipy.special import expit, log_expit, logsumexp
 
 from comparo.model.design import Shared
@@ -53,7 +54,6 @@ class Peaks:
 
     model: Choices
     variances: Variances
-    steps: int
     gap: float
     error: float
     base: Array
@@ -65,8 +65,7 @@ class Peaks:
         column, corner = self.slope[:, None], np.full((1, 1), self.error**2 / effects.dispersion)
         if effects.spread is not None and effects.between is not None:
             column = np.column_stack([effects.spread, column])
-            size = len(effects.between)
-            corner = np.block([[effects.between, np.zeros((size, 1))], [np.zeros((1, size)), corner]])
+            corner = block_diag(effects.between, corner)
         total = effects.scores + self.spread
         return scores + self.base, replace(effects, scores=total, gap=self.gap, spread=column, between=corner)
 
@@ -102,8 +101,7 @@ def find_peaks(model: Choices, variances: Variances, shared: Shared) -> Peaks | 
     column = graph.centre(high.astype(float))
     base = second.gap * column + (gap - second.gap) * slope
     spread = gap**2 * float(np.mean(column**2))
-    steps = first.steps + second.steps
-    return Peaks(second.model, second.variances, steps, gap, error, base, slope, spread)
+    return Peaks(second.model, second.variances, gap, error, base, slope, spread)
 
 
 def _sorted(model: Choices, high: Bools, least: float) -> tuple[Bools, float, float]:
@@ -144,7 +142,6 @@ class _Settled:
 
     model: Choices
     variances: Variances
-    steps: int
     gap: float
     scores: Array
     height: float
@@ -156,14 +153,14 @@ def _settled(model: Choices, shared: Shared, graph: Graph, high: Bools, gap: flo
     pattern = model.pattern
     side = high[pattern.first].astype(float) - high[pattern.second]
     moved = replace(model, offset=gap * side, pull=model.pull - model.c * (gap * side - model.offset))
-    model, variances, steps, converged = moved.settle(shared)
+    model, variances, _, converged = moved.settle(shared)
     if not converged:
         return None
     solution, spread, between = solve(model.system, variances, shared)
     mean, variance = differences(solution, spread, between)
     scores = graph.centre(solution.x[: graph.nodes] + gap * high)
     slope = float(side @ model.gradient(mean))
-    return _Settled(model, variances, steps, gap, scores, model.evidence(variances.evidence, mean, variance), slope)
+    return _Settled(model, variances, gap, scores, model.evidence(variances.evidence, mean, variance), slope)
 
 
 def split(graph: Graph, scores: Array) -> tuple[Bools, float, float]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -68,13 +69,14 @@ class Panel(PanelMembers):
         """
         content = np.array([voice.content_around_mean for voice in self.voices])
         found: NDArray[np.bool_] = self.anchored | (content >= NEARLY * np.max(content))
-        is_enough = np.count_nonzero(found) > 1 and self.graph.only(found[self.voice]) is not None
+        is_enough = np.count_nonzero(found) > 1 and self.graph.is_connected_by(found[self.voice])
         return found if is_enough else np.ones(len(found), dtype=bool)
 
     def of_those_that_count(self) -> Panel:
         """The panel of the voices that count, by their comparisons alone."""
-        heard = None if self.counts.all() else self.only(self.counts)
-        return self if heard is None else _together(heard, self.shared, self.leans, self.opinion.panel_graph.limits)
+        if self.counts.all():
+            return self
+        return _together(self.only(self.counts), self.shared, self.leans, self.opinion.panel_graph.limits)
 
     @property
     def posterior(self) -> Posterior:
@@ -186,24 +188,15 @@ def _counted_once(voices: list[Voice], family: NDArray[np.intp], turn: Array) ->
     1 / (1 + Σ κ_rs·share_rs) over the copies s of r, with κ the correlation of their residuals on the pairs that both
     compared, and share the part of r's observations that these are.
     """
-    weight = np.ones(len(voices))
-    for k in np.unique(family):
-        members = np.flatnonzero(family == k)
-        if len(members) < 2:
-            continue
-        left = [turn[r] * voices[r].residuals for r in members]
-        keys = [voices[r].pairs for r in members]
-        for a, r in enumerate(members):
-            repeated = 0.0
-            for b in range(len(members)):
-                if b != a:
-                    _, mine, other = np.intersect1d(keys[a], keys[b], return_indices=True)
-                    one, two = left[a][mine], left[b][other]
-                    size = float(np.sqrt(np.sum(one**2) * np.sum(two**2)))
-                    alike = max(float(np.sum(one * two)) / size, 0.0) if size > 0 else 0.0
-                    repeated += alike * len(mine) / len(keys[a])
-            weight[r] = 1.0 / (1.0 + repeated)
-    return weight
+    repeated = np.zeros(len(voices))
+    for r, s in permutations(range(len(voices)), 2):
+        if family[r] == family[s]:
+            _, mine, other = np.intersect1d(voices[r].pairs, voices[s].pairs, return_indices=True)
+            one, two = turn[r] * voices[r].residuals[mine], turn[s] * voices[s].residuals[other]
+            size = float(np.sqrt(np.sum(one**2) * np.sum(two**2)))
+            alike = max(float(np.sum(one * two)) / size, 0.0) if size > 0 else 0.0
+            repeated[r] += alike * len(mine) / len(voices[r].pairs)
+    return np.asarray(1.0 / (1.0 + repeated))
 
 
 def _settled(

@@ -19,6 +19,7 @@ Contexts of up to `Limits.exact` candidates are dense; above, the covariance is 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -151,18 +152,14 @@ class PanelInformation:
         """W (B, size, size) and g (B, size) of the contexts of the pattern's batch of that number."""
         if number in self._kept:
             return self._kept[number]
-        batch, family = self.pattern.batches[number], self.panel_graph.family
+        batch = self.pattern.batches[number]
         count, size = batch.end - batch.begin, batch.size
         w, g = np.zeros((count, size, size)), np.zeros((count, size))
-        one = np.eye(size)
-        for k, tie in enumerate(self.ties.tolist()):
-            known, pulled = np.zeros((count, size, size)), np.zeros((count, size))
-            for r in np.flatnonzero(family == k):
-                voice, alpha = self.voices[r], self.scale[r]
-                known += alpha**2 * self._precision(number, int(r))
-                said = voice.laplacian.pattern.gather(voice.pull)[batch.nodes].reshape(count, size)
-                pulled += self.share[r] * alpha * said
-            shrink = tie * np.linalg.inv(known + tie * one)
+        for own, known, shrink in self._families(number):
+            pulled = np.zeros((count, size))
+            for r in own:
+                said = self.voices[r].laplacian.pattern.gather(self.voices[r].pull)[batch.nodes].reshape(count, size)
+                pulled += self.share[r] * self.scale[r] * said
             w += known @ shrink
             g += np.einsum("bij,bj->bi", shrink, pulled)
         if self.pattern.may_keep:
@@ -189,24 +186,25 @@ class PanelInformation:
 
     def _leans(self, number: int, held: Array) -> Array:
         """Σ e_k (Λ_k + e_k)⁻¹ α_r L_r x of each voice and column of x in `held` (n, D): (B, size, R·D)."""
-        batch, family = self.pattern.batches[number], self.panel_graph.family
-        count, size = batch.end - batch.begin, batch.size
-        x, one = held[batch.nodes].reshape(count, size, -1), np.eye(size)
-        found = np.zeros((count, size, len(self.voices) * x.shape[2]))
-        for k, tie in enumerate(self.ties.tolist()):
-            own = {r: self._precision(number, r) for r in np.flatnonzero(family == k).tolist()}
-            known = np.sum([self.scale[r] ** 2 * part for r, part in own.items()], axis=0)
-            shrink = tie * np.linalg.inv(known + tie * one)
-            for r, part in own.items():
-                found[:, :, r * x.shape[2] : (r + 1) * x.shape[2]] = shrink @ (self.scale[r] * part @ x)
-        return found
+        batch = self.pattern.batches[number]
+        x = held[batch.nodes].reshape(-1, batch.size, held.shape[1])
+        found = np.zeros((len(x), batch.size, len(self.voices), x.shape[2]))
+        for own, _, shrink in self._families(number):
+            for r, precision in own.items():
+                found[:, :, r] = shrink @ (self.scale[r] * precision @ x)
+        return found.reshape(len(x), batch.size, -1)
 
-    def _precision(self, number: int, r: int) -> Array:
-        """share·L_r of the contexts of the pattern's batch of that number, (B, size, size)."""
-        laplacian = self.voices[r].laplacian
-        own = laplacian.pattern.batches[number]
-        precision = laplacian.dense(own) - laplacian.constants(own) - np.eye(own.size) / self.voices[r].variance
-        return np.asarray(self.share[r] * precision)
+    def _families(self, number: int) -> Iterator[tuple[dict[int, Array], Array, Array]]:
+        """For each family share·L_r of its voices, Λ and e(Λ + e)⁻¹ in the contexts of a batch, all (B, size, size)."""
+        for k, tie in enumerate(self.ties.tolist()):
+            own = {}
+            for r in np.flatnonzero(self.panel_graph.family == k).tolist():
+                laplacian, prior = self.voices[r].laplacian, 1.0 / self.voices[r].variance
+                batch = laplacian.pattern.batches[number]
+                precision = laplacian.dense(batch) - laplacian.constants(batch) - prior * np.eye(batch.size)
+                own[r] = np.asarray(self.share[r] * precision)
+            known = np.sum([self.scale[r] ** 2 * precision for r, precision in own.items()], axis=0)
+            yield own, known, tie * np.linalg.inv(known + tie * np.eye(batch.size))
 
     def expecting(self, shared: Shared, held: Array | None = None) -> tuple[PanelInformation, Array]:
         """The information, and t (n,), where groups or style predict t with variances by restricted likelihood.

@@ -241,12 +241,10 @@ class PanelMembers:
         reach = -float(ndtri((1.0 - level) / 2)) * self.loading_error
         return np.maximum(self.loading - reach, -1.0), np.minimum(self.loading + reach, 1.0)
 
-    def only(self, kept: NDArray[np.bool_]) -> PanelMembers | None:
-        """Some of the voices (R,), with the same signs; None where they connect fewer candidates."""
+    def only(self, kept: NDArray[np.bool_]) -> PanelMembers:
+        """Some of the voices (R,), with the same signs, whose comparisons connect all candidates."""
         rows = kept[self.voice]
-        graph = self.graph.only(rows)
-        if graph is None:
-            return None
+        graph = replace(self.graph, first=self.graph.first[rows], second=self.graph.second[rows])
         names, voices = (tuple(part[r] for r in np.flatnonzero(kept)) for part in (self.names, self.voices))
         code, sign = (np.cumsum(kept) - 1)[self.voice[rows]], np.where(self.reversed, -1.0, 1.0)
         return _agreeing(graph, names, code, voices, self.anchored[kept], sign[kept])

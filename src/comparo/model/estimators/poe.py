@@ -12,7 +12,6 @@ has one maximum.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -28,9 +27,9 @@ from comparo.model.inference.ep import settle
 from comparo.model.inference.newton import Problem, Solution
 from comparo.model.inference.position import Biases, bias_variances, plug_in
 from comparo.model.inference.random_effects import Effects
+from comparo.model.likelihoods import Expert, derivatives, is_logit, of_rows
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.likelihoods.davidson import Davidson, answer_moments, first_parameters, next_parameters, tie_totals
-from comparo.model.likelihoods.experts import Expert, derivatives, is_logit, of_rows
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.posterior import Posterior
@@ -46,7 +45,7 @@ class Product:
     """The most probable scores and the curvature at them.
 
     `scores` (n,) are centred in each component of `graph`; `bias` (C, J) is γ of each context and judge, contexts in
-    the graph's order (J = 0 without a bias term); `laplacian` is H at the solution; `steps` counts Newton steps.
+    the graph's order (J = 0 without a bias term); `laplacian` is H at the solution.
     `effects` are the variances where the prior is estimated. `held` are the coefficients of a control, which
     the scores are without. `weight` (K,) are the weights of line-ups in their likelihood.
     """
@@ -54,11 +53,9 @@ class Product:
     comparisons: Comparisons
     graph: Graph
     expert: Expert
-    prior: float | Literal["first"]
     scores: Array
     bias: Array
     laplacian: Laplacian
-    steps: int
     converged: bool
     effects: Effects | None = None
     held: Held | None = None
@@ -77,16 +74,6 @@ class Product:
             context = np.searchsorted(graph.starts, graph.first[rows], side="right") - 1
             d -= self.bias[context, self.comparisons.positions[rows]]
         return d
-
-    def _sum(self, of: Callable[[Expert, Array, Array, Array | float, slice], list[float]]) -> Array:
-        """Σ of the results of `of` for expert, differences, probabilities and weights of each chunk of comparisons."""
-        parts, chunk = [], self.laplacian.pattern.limits.chunk
-        for begin in range(0, len(self.comparisons), chunk):
-            rows = slice(begin, begin + chunk)
-            weight = 1.0 if self.comparisons.weight is None else self.weights[rows]
-            expert = of_rows(self.expert, rows)
-            parts.append(of(expert, self.differences(rows), self.comparisons.p[rows], weight, rows))
-        return np.asarray(np.sum(parts, axis=0))
 
     @cached_property
     def dispersion(self) -> float:
@@ -108,16 +95,16 @@ class Product:
         freedom = rows - (self.graph.nodes - self.graph.components) - self._free_biases()
         if freedom < 1e-6:
             return 1.0
-
-        def information(expert: Expert, d: Array, p: Array, weight: Array | float, rows: slice) -> list[float]:
+        squares = curvatures = 0.0
+        for begin in range(0, len(self.comparisons), self.laplacian.pattern.limits.chunk):
+            some = slice(begin, begin + self.laplacian.pattern.limits.chunk)
+            d, weight = self.differences(some), 1.0 if self.comparisons.weight is None else self.weights[some]
             slope, curvature = np.empty((2, len(d)))
-            derivatives(expert, d, p, slope, curvature)
-            curvature = np.maximum(curvature, 0.0) * freedoms[rows]
-            return [float(np.sum(weight * slope**2)), float(np.sum(curvature))]
-
-        squares, curvature = self._sum(information)
+            derivatives(of_rows(self.expert, some), d, self.comparisons.p[some], slope, curvature)
+            squares += float(np.sum(weight * slope**2))
+            curvatures += float(np.sum(np.maximum(curvature, 0.0) * freedoms[some]))
         unknown = 1.0 / (1.0 + freedom)
-        return float((unknown + rows * squares / max(curvature, np.finfo(float).tiny)) / (unknown + freedom))
+        return float((unknown + rows * squares / max(curvatures, np.finfo(float).tiny)) / (unknown + freedom))
 
     @cached_property
     def posterior(self) -> Posterior:
@@ -144,16 +131,6 @@ class Product:
             return float(np.sum(self.comparisons.position_freedom)) if self.bias.size else 0.0
         free = 1.0 - self.laplacian.ridge[pattern.graph.nodes :] * bias_variances(self.laplacian)
         return float(np.sum(free * np.tile(self.comparisons.position_freedom, pattern.graph.contexts)))
-
-    @cached_property
-    def log_density(self) -> float:
-        """Σ_k w_k·ℓ(d_k; p_k) + log prior(s) at the solution: the product of experts before it is normalised."""
-        total = float(self._sum(lambda expert, d, p, weight, _: [float(np.sum(weight * expert.log_density(d, p)))])[0])
-        if self.prior == "first":
-            return total - 0.5 * self.graph.components * float(np.log(2 * np.pi))
-        mean = None if self.effects is None else self.effects.mean
-        from_mean = self.scores if mean is None else self.scores - mean
-        return total - 0.5 * float(np.sum((from_mean / self.prior) ** 2 + np.log(2 * np.pi * self.prior**2)))
 
 
 def multiply(
@@ -186,7 +163,7 @@ def multiply(
     def solved(state: _Weighed, _: int) -> tuple[_Weighed, tuple[Product, _Weighed], float]:
         weight, scaled = state
         product = _multiply(replace(comparisons, weight=weight), expert, scaled, bias, False, limits)
-        product = replace(product, comparisons=comparisons, weight=weight, prior=prior)
+        product = replace(product, comparisons=comparisons, weight=weight)
         new = luce_weights(rows, comparisons.p, whole, product.differences(slice(None)))
         moved = float(np.max(np.abs(new - weight)))
         if is_scaled and prior != "first":
@@ -230,7 +207,7 @@ def _multiply(
         else:
             problem = Problem.of(Pattern(graph, limits=limits), expert, comparisons, ridge)
         solution = problem.maximise(_start(problem))
-    product = product_at(comparisons, graph, expert, prior, solution)
+    product = product_at(comparisons, graph, expert, solution)
     if is_scaled and prior != "first":
         used = float(prior)
         for _ in range(limits.bias_rounds):
@@ -238,24 +215,19 @@ def _multiply(
             if abs(scaled / used - 1.0) < limits.last_step:
                 break
             used, product = scaled, _multiply(comparisons, expert, scaled, bias, False, limits)
-        product = replace(product, prior=prior)
     return product if bias != "plug-in" else replace(product, bias=np.tile(shift, (graph.contexts, 1)))
 
 
-def product_at(
-    comparisons: Comparisons, graph: Graph, expert: Expert, prior: float | Literal["first"], solution: Solution
-) -> Product:
+def product_at(comparisons: Comparisons, graph: Graph, expert: Expert, solution: Solution) -> Product:
     """The product at a solution, whose unknowns after the scores are the biases."""
     scores, gamma = np.split(solution.x, [graph.nodes])
     return Product(
         comparisons=comparisons,
         graph=graph,
         expert=expert,
-        prior=prior,
         scores=graph.centre(scores),
         bias=gamma.reshape(graph.contexts, -1),
         laplacian=solution.laplacian,
-        steps=solution.steps,
         converged=solution.converged,
     )
 
@@ -310,7 +282,7 @@ def _joint(pattern: Pattern, expert: Expert, comparisons: Comparisons, ridge: Ar
     problem = biases.applied(Problem.of(pattern, expert, comparisons, ridge), ridge, mean)
     solution = problem.maximise(np.zeros(pattern.unknowns))
     for _ in range(pattern.limits.bias_rounds if biases.shared.any() else 0):
-        biases = biases.learn(solution, product_at(comparisons, graph, expert, "first", solution).dispersion)
+        biases = biases.learn(solution, product_at(comparisons, graph, expert, solution).dispersion)
         solution = biases.applied(problem, ridge, mean).maximise(solution.x)
     return solution
 
@@ -320,17 +292,10 @@ TIE_CHANGE = 1e-6  # of log ν: far below its standard error
 TIE_STEPS = 50  # of log ν given the scores; Newton's method needs about five
 
 
-def davidson(
-    comparisons: Comparisons,
-    *,
-    prior: float | Literal["first"] = 10.0,
-    bias: Bias = "none",
-    is_scaled: bool = False,
-    limits: Limits = LIMITS,
-) -> Product:
+def davidson(comparisons: Comparisons, **options: Any) -> Product:
     """The product of Davidson's experts at its maximum, with ν by judge; p is 1, 0 or, for a tie, ½.
 
-    Arguments as for `comparo.model.estimators.poe.multiply`. Without ties it is the product of Bradley–Terry experts.
+    `options` are those of `multiply`. Without ties it is the product of Bradley–Terry experts.
 
     >>> rows = [("a", "b", 1.0), ("a", "b", 0.5), ("b", "a", 0.5), ("b", "a", 1.0)]
     >>> float(np.round(davidson(Comparisons.from_rows(rows)).expert.nu, 3))     # equals, half of whose answers are ties
@@ -339,11 +304,11 @@ def davidson(
     judge = comparisons.judged_by
     tied, asked = tie_totals(comparisons.p, comparisons.weights, judge, int(judge.max()) + 1)
     if not tied.any():
-        return multiply(comparisons, BradleyTerry(), prior=prior, bias=bias, is_scaled=is_scaled, limits=limits)
+        return multiply(comparisons, BradleyTerry(), **options)
 
     def solved(nu: Array, _: int) -> tuple[Array, tuple[Product, Array], float]:
         expert = Davidson(float(nu[0]) if len(nu) == 1 else nu[judge])
-        product = multiply(comparisons, expert, prior=prior, bias=bias, is_scaled=is_scaled, limits=limits)
+        product = multiply(comparisons, expert, **options)
         new, d = nu, product.differences(slice(None))
         for _ in range(TIE_STEPS):
             last, new = new, next_parameters(new, tied, answer_moments(d, new[judge])[2], comparisons.weights, judge)

@@ -28,9 +28,9 @@ from comparo.model.inference.choices import Choices
 from comparo.model.inference.ep import distance, settle
 from comparo.model.inference.newton import Solution
 from comparo.model.inference.random_effects import differences
-from comparo.model.linalg.determinant import log_det
 from comparo.model.linalg.graph import Graph
 from comparo.model.linalg.laplacian import Laplacian
+from comparo.model.linalg.spectrum import log_det
 from comparo.model.posterior import Posterior, mixture_moments
 from comparo.model.tuning import EQUAL, LIMITS, NARROWEST, SPREAD, SPREAD_ERROR, VARIES, WIDEST, Limits
 from comparo.types import Array, Index
@@ -179,38 +179,22 @@ def voted(votes: Comparisons, graph: Graph, expectation: Expectation, limits: Li
     >>> bool(np.corrcoef(found.scores, truth[graph.item])[0, 1] > np.corrcoef(machine, truth)[0, 1])
     True
     """
-    found = [(chance, _explored(votes, graph, way, limits)) for chance, way in expectation.ways]
-    log = np.array([np.log(chance) + way.log for chance, way in found])
+    ways = [(chance, way, *_explored(votes, graph, way, limits)) for chance, way in expectation.ways]
+    log = np.array([np.log(chance) + size for chance, _, _, size in ways])
     equal = _about_voted(votes, graph, expectation, limits)(np.log([NARROWEST])).evidence
     share = np.exp(log - np.max(log))
     share[share < RARE] = 0.0
     share /= np.sum(share)
-    return Voted.of(
-        tuple(
-            replace(point, share=float(part) / len(way.points))
-            for (_, way), part in zip(found, share, strict=True)
-            if part > 0
-            for point in way.of_all(votes, graph, limits)
-        ),
-        equal=float(expit(logit(EQUAL) + equal - np.logaddexp.reduce(log))),
-    )
+    points: list[Point] = []
+    for part, (_, way, places, _) in zip(share.tolist(), ways, strict=True):
+        if part > 0:
+            whole = _Posterior.of(votes, graph, way, limits)
+            points += [replace(whole.at(h), share=part / len(places)) for h in places]
+    return Voted.of(tuple(points), equal=float(expit(logit(EQUAL) + equal - np.logaddexp.reduce(log))))
 
 
-@dataclass(frozen=True, eq=False)
-class _Explored:
-    """Where the posterior of (log S, log ω², log σ²) has its mass: equally probable `points`, and `log` of its size."""
-
-    expectation: Expectation
-    points: list[Array]
-    log: float
-
-    def of_all(self, votes: Comparisons, graph: Graph, limits: Limits) -> list[Point]:
-        """The posterior of all texts at each point."""
-        whole = _Posterior.of(votes, graph, self.expectation, limits)
-        return [whole.at(h) for h in self.points]
-
-
-def _explored(votes: Comparisons, graph: Graph, expectation: Expectation, limits: Limits) -> _Explored:
+def _explored(votes: Comparisons, graph: Graph, expectation: Expectation, limits: Limits) -> tuple[list[Array], float]:
+    """Where the posterior of (log S, log ω², log σ²) has its mass: equally probable points, and log of its size."""
     at = _about_voted(votes, graph, expectation, limits)
     spread = np.log(SPREAD)
     has_groups = expectation.group is not None
@@ -241,7 +225,7 @@ def _explored(votes: Comparisons, graph: Graph, expectation: Expectation, limits
         reached.append(reach)
     deviations = np.reshape(reached, (2, -1)).mean(axis=0) / np.sqrt(len(usual))
     size = float(np.sum(np.log(deviations)))  # Laplace: relative to those of the prior
-    return _Explored(expectation, points, size - middle)
+    return points, size - middle
 
 
 def _about_voted(
@@ -333,7 +317,8 @@ class _Solved:
 
         log ∫ exp(−½ sᵀL s + bᵀs) = ½ [bᵀH⁻¹b + gᵀ Cov(θ) g − log det(H/λ) − log det(I + R C)].
 
-    `mean` and `variance` (M,) are those of the difference of every pair, in the pattern's order.
+    `rest` is the bracket without log det H. `mean` and `variance` (M,) are those of the difference of every pair, in
+    the pattern's order.
     """
 
     laplacian: Laplacian
@@ -341,17 +326,14 @@ class _Solved:
     follow: Array
     theta: Array
     error: Array
-    ridge: float
-    inner: Array
-    quadratic: float
+    rest: float
     mean: Array
     variance: Array
 
     @property
     def evidence(self) -> float:
         """The logarithm of the integral."""
-        total = log_det(self.laplacian) - len(self.scores) * np.log(self.ridge)
-        return float(0.5 * (self.quadratic - total - np.linalg.slogdet(self.inner).logabsdet))
+        return 0.5 * (self.rest - log_det(self.laplacian))
 
     @classmethod
     def of(cls, choices: Choices, columns: Array, within: float, prior: Array) -> _Solved:
@@ -363,8 +345,8 @@ class _Solved:
         inner = np.eye(len(prior)) + root[:, None] * known * root
         error = root[:, None] * np.linalg.inv(inner) * root
         theta = error @ pulled
-        quadratic = float(b @ start + pulled @ theta)
+        rest = float(b @ start + pulled @ theta + len(b) * np.log(ridge) - np.linalg.slogdet(inner).logabsdet)
         error = 0.5 * (error + error.T)
         solution = Solution(start + follow @ theta, laplacian, 1, True)
         apart = differences(solution, follow, error)
-        return cls(laplacian, solution.x, follow, theta, error, ridge, inner, quadratic, *apart)
+        return cls(laplacian, solution.x, follow, theta, error, rest, *apart)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.likelihoods.experts import Expert, derivatives, of_rows
+from comparo.model.likelihoods import Expert, derivatives, of_rows
 from comparo.model.linalg.graph import Pattern
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.types import Array

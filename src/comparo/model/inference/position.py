@@ -36,7 +36,7 @@ from scipy.special import ndtri
 from comparo.data.comparisons import Comparisons
 from comparo.model.inference.newton import Problem, Solution
 from comparo.model.inference.random_effects import apart, random_effects
-from comparo.model.likelihoods.experts import Expert
+from comparo.model.likelihoods import Expert
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.linalg.spectrum import System

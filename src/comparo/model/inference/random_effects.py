@@ -158,8 +158,8 @@ class Effects:
 
     `scores` is the variance of candidates around their prediction by group and style; `groups` and `style` those of
     the predictions, if given; `bias` that of γ between contexts, if there are several, and `bias_error` the standard
-    error of the mean γ. `noise` is the variance of one comparison around the difference of its scores. `means` (G,)
-    are the group means, `mean` (n,) the prediction for each candidate. The uncertainty of the predictions adds
+    error of the mean γ. `noise` is the variance of one comparison around the difference of its scores. `mean` (n,) is
+    the prediction for each candidate. The uncertainty of the predictions adds
     spread·between·spreadᵀ to H⁻¹, with `spread` (n, M) and `between` (M, M). `group` (n,) is the number of each
     candidate's group, and `columns` (n, M′) are the features with which mean = columns·θ; the first M′ of `between` are
     the covariance of θ before φ. `predicted` is what the answers say of θ. `gap` is the distance of two peaks of the
@@ -173,7 +173,6 @@ class Effects:
     bias_error: float | None = None
     groups: float | None = None
     style: float | None = None
-    means: Array | None = None
     mean: Array | None = None
     spread: Array | None = None
     between: Array | None = None

@@ -129,11 +129,13 @@ def estimate(
     unit: float = 1.0,
     pull: float = PULL,
     flat: float = FLAT,
+    quantiles: int = QUANTILES,
 ) -> Variances:
     """The variances for columns of these kinds (M,), numbered from 0; scores are in multiples of `unit` logits.
 
     Columns of kind −1 have coefficients whose variance is `flat` times that of scores, by default so many that it is no
     prior. φ is 1 where the noise is known. `pull` is the strength of the term that keeps the variance of scores from 0.
+    `quantiles` is the number of those of a.
 
     >>> rng = np.random.default_rng(0)
     >>> q = np.full(400, 4.0)
@@ -157,11 +159,11 @@ def estimate(
     best = Variances(spectrum, kind, observations, has_known_noise, a, shared, np.array([a]), search.flat)
     noise = best.noise(max(a, 0.0))
     low, high = (unit * NARROWEST) ** 2 / noise, (unit * WIDEST) ** 2 / noise
-    place = np.interp((np.arange(QUANTILES) + 0.5) / QUANTILES, confidence, np.arange(len(grid)))
-    quantiles = np.clip(np.interp(place, np.arange(len(grid)), grid), low, high)
-    if np.log(quantiles[-1] / quantiles[0]) < SURE:
-        quantiles = np.clip([a], low, high)
-    return replace(best, ratio=float(np.clip(a, low, high)), quantiles=np.asarray(quantiles))
+    place = np.interp((np.arange(quantiles) + 0.5) / quantiles, confidence, np.arange(len(grid)))
+    found = np.clip(np.interp(place, np.arange(len(grid)), grid), low, high)
+    if np.log(found[-1] / found[0]) < SURE:
+        found = np.clip([a], low, high)
+    return replace(best, ratio=float(np.clip(a, low, high)), quantiles=np.asarray(found))
 
 
 _Terms = tuple[Array, Array, Array, Array]

@@ -20,8 +20,8 @@ from comparo.model.inference.newton import Solution
 from comparo.model.inference.position import Biases, leaked_share
 from comparo.model.inference.random_effects import differences, shrunk, solve
 from comparo.model.inference.reml import LEAST_NOISE, Variances, estimate
+from comparo.model.likelihoods import Expert
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
-from comparo.model.likelihoods.experts import Expert
 from comparo.model.likelihoods.gaussian import Gaussian, Linear, censored_moments
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import Spectrum, System
@@ -59,7 +59,7 @@ class Soft:
             y, saturated = logits(comparisons.p)
         found = observe(comparisons, graph, y, saturated)
         graph = replace(graph, first=found.first, second=found.second)
-        has_bias = is_biased and not found.all_pairs
+        has_bias = is_biased and bool(np.any(found.judge < found.sums.shape[1]))  # elsewhere γ cancels
         pattern = Pattern(graph, found.judge if has_bias else None, limits)
         order = pattern.order
         biases = Biases.free(pattern, found.sums.shape[1]) if has_bias else None

@@ -52,15 +52,6 @@ class BradleyTerry:
         """
         return np.asarray(logit(_uncertain(p)))
 
-    def mean(self, p: Array) -> Array:
-        """−π·cot πp, the expected difference.
-
-        >>> np.round(BradleyTerry().mean(np.array([0.25])), 6)
-        array([-3.141593])
-        """
-        p = _uncertain(p)
-        return np.asarray(-np.pi * np.cos(np.pi * p) / np.sin(np.pi * p))
-
 
 def logistic_curvature(difference: Array) -> Array:
     """σ(d)·σ(−d) of score differences d, without loss of digits where |d| is large.

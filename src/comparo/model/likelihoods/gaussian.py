@@ -1,7 +1,4 @@
-"""The Gaussian expert, for any mean μ(p) and variance σ²(p), and the tilted moments of a censored answer.
-
-ℓ(d; p) = −(d − μ(p))² / 2σ²(p) − ½ log 2πσ²(p)
-"""
+"""Experts around a mean of d: Gaussian and Student's t, and the tilted moments of a censored answer."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.special import log_ndtr
+from scipy.special import gammaln, log1p, log_ndtr, logit
 
 from comparo.types import Array
 
@@ -80,6 +77,50 @@ class Gaussian:
 
     def curvature(self, d: Array, p: Array) -> Array:
         return np.asarray(1.0 / self.variance(p))
+
+
+@dataclass(frozen=True, slots=True)
+class StudentT:
+    """A robust expert: a Student-t distribution around logit(p), for judges with some answers that are far off.
+
+        ℓ(d; p) = −½(ν + 1) log(1 + r²/ν) + log Γ((ν+1)/2) − log Γ(ν/2) − ½ log(πν) − log τ,   r = (d − logit p)/τ
+
+    The further an answer is from what the others imply, the smaller its effect: the curvature is negative beyond
+    |r| = √ν.
+
+    Parameters
+    ----------
+    freedom, scale
+        ν and τ.
+    floor
+        p is kept inside [floor, 1 − floor]: a certain answer has a finite mode.
+
+    Examples
+    --------
+    >>> StudentT().curvature(np.zeros(1), np.array([0.5]))
+    array([1.25])
+    """
+
+    freedom: float = 4.0
+    scale: float = 1.0
+    floor: float = 0.01
+
+    def _residual(self, d: Array, p: Array) -> Array:
+        return np.asarray((d - logit(np.clip(p, self.floor, 1 - self.floor))) / self.scale)
+
+    def log_density(self, d: Array, p: Array) -> Array:
+        nu = self.freedom
+        constant = gammaln((nu + 1) / 2) - gammaln(nu / 2) - 0.5 * np.log(np.pi * nu) - np.log(self.scale)
+        return np.asarray(constant - 0.5 * (nu + 1) * log1p(self._residual(d, p) ** 2 / nu))
+
+    def slope(self, d: Array, p: Array) -> Array:
+        r = self._residual(d, p)
+        return np.asarray(-(self.freedom + 1) * r / ((self.freedom + r**2) * self.scale))
+
+    def curvature(self, d: Array, p: Array) -> Array:
+        r = self._residual(d, p)
+        nu = self.freedom
+        return np.asarray((nu + 1) * (nu - r**2) / ((nu + r**2) ** 2 * self.scale**2))
 
 
 def censored_moments(mean: Array, variance: Array, least: Array, noise: Array) -> tuple[Array, Array]:

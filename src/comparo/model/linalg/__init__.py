@@ -1,1 +1,1 @@
-"""The comparison graph and its Laplacian: solving, determinants and spectra."""
+"""The comparison graph and its Laplacian: solving and spectra."""

@@ -86,11 +86,9 @@ class Graph:
         """The position of each node's context among the contexts, shape (n,)."""
         return np.repeat(np.arange(self.contexts, dtype=np.int32), np.diff(self.starts))
 
-    def only(self, rows: NDArray[np.bool_]) -> Graph | None:
-        """The graph of the comparisons in `rows` (K,), with all nodes; None where these connect fewer of them."""
-        first, second = self.first[rows], self.second[rows]
-        connected = int(np.max(_components(first, second, self.nodes), initial=-1)) + 1 == self.components
-        return replace(self, first=first, second=second) if connected else None
+    def is_connected_by(self, rows: NDArray[np.bool_]) -> bool:
+        """Whether the comparisons in `rows` (K,) connect as many nodes as all do."""
+        return int(np.max(_components(self.first[rows], self.second[rows], self.nodes))) + 1 == self.components
 
     def whole(self) -> Graph:
         """The graph whose contexts are connected, for candidates that something else than comparisons connects."""
@@ -102,6 +100,13 @@ class Graph:
         named = [None] * self.nodes if contexts is None else contexts[self.context].tolist()
         return list(zip(named, comparisons.items[self.item].tolist(), strict=True))
 
+    def all_pairs(self) -> tuple[Index, Index]:
+        """Every two nodes of every context."""
+        ends = itertools.pairwise(self.starts.tolist())
+        parts = [np.add(np.triu_indices(end - start, 1), start) for start, end in ends]
+        first, second = np.concatenate(parts, axis=1).astype(np.int32)
+        return first, second
+
     def degrees(self) -> NDArray[np.int64]:
         """How many comparisons each node is in, shape (n,)."""
         n = self.nodes
@@ -111,10 +116,7 @@ class Graph:
         """`values` (n,) or (n, q) minus their mean in each component."""
         if self.components == 1:
             return np.asarray(values - np.mean(values, axis=0))
-        starts = np.flatnonzero(np.diff(self.component, prepend=-1))
-        sums = np.add.reduceat(values, starts, axis=0)
-        means = sums / np.diff(starts, append=self.nodes).reshape(-1, *[1] * (values.ndim - 1))
-        return values - means[self.component]
+        return self.balance(values, np.ones(self.nodes))
 
     def balance(self, values: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray[np.float64]:
         """`values` (n,) or (n, q) minus a multiple of `weight` (n,) in each component that makes their sum 0."""

@@ -223,21 +223,10 @@ class Tail:
             starts = pattern.row_starts[self.start :] - pattern.row_starts[self.start]
             self.half = sparse.csr_array((whole.c[rows], second, starts), shape=(nodes, nodes))
         self.other_half = self.half.T
-        self.border = sparse.csr_array((nodes, contexts * pattern.judges))
-        if pattern.judges:
-            self.border = self._border(whole, begin)
-        self.border_turned = self.border.T
-
-    def _border(self, whole: Laplacian, begin: int) -> sparse.csr_array:
-        """The part of H between scores and biases."""
-        pattern, graph = whole.pattern, whole.pattern.graph
-        contexts = graph.contexts - begin
-        border = whole.border[self.start :]
         column = (pattern.context[self.start : graph.nodes, None] - begin) * pattern.judges + np.arange(pattern.judges)
-        return sparse.csr_array(
-            (border.ravel(), column.ravel(), np.arange(self.nodes + 1) * pattern.judges),
-            shape=(self.nodes, contexts * pattern.judges),
-        )
+        entries = whole.border[self.start :].ravel(), column.ravel(), np.arange(nodes + 1) * pattern.judges
+        self.border = sparse.csr_array(entries, shape=(nodes, contexts * pattern.judges))  # of scores and biases
+        self.border_turned = self.border.T
 
     @cached_property
     def joined(self) -> sparse.csr_array:

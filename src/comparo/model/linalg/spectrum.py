@@ -6,16 +6,17 @@ groups and style expect of the scores), every term of the restricted likelihood 
 (`reml`). Where the variance of score i around what is expected is h_i times σ², all of this is of
 the scores divided by √h, of which it is σ²: of √h·L·√h, √h·b and M/√h. Contexts of up to `Limits.spectral` items are
 decomposed exactly. Above, a block Lanczos iteration from b and M gives a few hundred vectors that span what matters of
-them, and random vectors give the trace.
+them, and random vectors give the trace (stochastic Lanczos quadrature).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import eigh_tridiagonal
 
-from comparo.model.linalg.determinant import NEGLIGIBLE, quadrature
 from comparo.model.linalg.graph import Batch, Pattern
 from comparo.model.linalg.laplacian import Laplacian, Tail
 from comparo.types import Array
@@ -23,6 +24,7 @@ from comparo.types import Array
 ZERO = 1e-9  # eigenvalue relative to the largest of its context: below it is the null vector of a component
 LEAST = 0.95  # the smallest a that is tried is −LEAST/q of the largest q
 INTERVAL, POINTS = 1.0, 12  # length and Chebyshev points: (2π + √(4π² + 1))⁻¹² = 6e-14, the error of the interpolation
+NEGLIGIBLE = 1e-4  # product of the ratios β/α, which bounds what further steps would add, relative
 
 
 @dataclass(frozen=True)
@@ -269,3 +271,57 @@ def _krylov(tail: Tail, b: Array, columns: Array, root: Array) -> _Part:
     nodes, weight = quadrature(multiply, centred(tail.signs(limits.krylov_probes)[: tail.nodes]), limits.krylov_steps)
     scale = (tail.nodes - len(sizes)) / np.sum(weight)
     return q[kept], coordinates[kept, 0], coordinates[kept, 1:], nodes, weight * scale
+
+
+def quadrature(multiply: Callable[[Array], Array], probes: Array, steps: int) -> tuple[Array, Array]:
+    """Eigenvalues q and weights, both (steps·P,), such that Σ weight·f(q) estimates tr f(L) for smooth f.
+
+    Fewer steps are made where the eigenvalues are so close to each other that further ones would add nothing.
+
+    `multiply` is L on columns, and `probes` (n, P) are random signs, in the space in which the trace is taken.
+
+    >>> matrix = np.diag([1.0, 2.0, 3.0])
+    >>> q, weight = quadrature(lambda x: matrix @ x, np.ones((3, 1)), 3)
+    >>> round(float(np.sum(weight * q**2)), 6)
+    14.0
+    """
+    squares, left = np.sum(probes**2, axis=0), 1.0
+    z, previous = probes / np.sqrt(squares), np.zeros_like(probes)
+    alpha, beta = np.zeros((2, steps, probes.shape[1]))
+    for step in range(steps):
+        image = multiply(z)
+        alpha[step] = np.sum(z * image, axis=0)
+        image = image - alpha[step] * z - (beta[step - 1] * previous if step else 0.0)
+        beta[step] = np.linalg.norm(image, axis=0)
+        previous, z = z, image / np.maximum(beta[step], np.finfo(float).tiny)
+        left *= float(np.max(beta[step] / np.maximum(alpha[step], np.finfo(float).tiny)))
+        if left < NEGLIGIBLE:
+            break
+    steps, nodes, weights = step + 1, [], []
+    for column, square in enumerate(squares):
+        values, vectors = eigh_tridiagonal(alpha[:steps, column], beta[: steps - 1, column])
+        nodes.append(np.maximum(values, 0.0))
+        weights.append(vectors[0] ** 2 * square / len(squares))
+    return np.concatenate(nodes), np.concatenate(weights)
+
+
+def log_det(laplacian: Laplacian) -> float:
+    """log det H, with a ridge above 0 on every score.
+
+    Exact for contexts of up to `Limits.exact` items. Above, with D the diagonal of H, Σ log D + tr log(D^−½ H D^−½),
+    whose trace is that of `Limits.determinant_probes` random vectors (`quadrature`). With ten comparisons per item its
+    error is about 0.15% of |log det| for 600 items and falls with the square root of their number.
+    """
+    total, limits = 0.0, laplacian.pattern.limits
+    for batch in laplacian.pattern.batches:
+        if batch.size > limits.exact:
+            return total + _estimated(Tail(laplacian, batch.begin))
+        matrices = laplacian.dense(batch) - laplacian.constants(batch)
+        total += float(np.sum(np.linalg.slogdet(matrices).logabsdet))
+    return total
+
+
+def _estimated(tail: Tail) -> float:
+    root, probes = np.sqrt(tail.diagonal)[:, None], tail.signs(tail.limits.determinant_probes)
+    q, weight = quadrature(lambda x: tail.multiply(x / root) / root, probes, tail.limits.lanczos_steps)
+    return float(np.sum(np.log(tail.diagonal)) + np.sum(weight * np.log(np.maximum(q, 1e-12))))

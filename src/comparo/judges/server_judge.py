@@ -1,24 +1,37 @@
-"""A judge behind a server: many calls at a time, in a thread of their own."""
+"""A judge behind a server: many calls at a time, in a thread of their own, and a probe before the first.
+
+A probe is one question of a few words with the judge's own settings (and one more where the reply is begun). What the
+server refuses costs nothing, and changes the question as `caller` does.
+"""
 
 import asyncio
+import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import cycle
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Self
+from typing import ClassVar, Self
 
-from comparo.data.prompts import Prompt, Question
+from comparo.data.prompts import Prompt, Question, criterion_prompt
+from comparo.errors import JudgeError
+from comparo.judges.batches import SHARE
 from comparo.judges.caller import Caller
-from comparo.judges.protocol import Judgement
-from comparo.judges.settings import Settings
+from comparo.judges.protocol import Judgement, Probe
+from comparo.judges.settings import NONE, Settings
 
 SHARED = 8  # calls at once that share a client, whose every call searches all of its connections
 GRACE = 10.0  # seconds that calls in flight have after an error, as many as a stopped run gives them (run/loop.py)
+QUESTION = Question("7", "3", None, "This is number 7.", "This is number 3.")
+PROMPT = criterion_prompt("larger", kind="Number")
+# A model that goes on says "four"; one that does not see the beginning says it again.
+COUNTING = Prompt("Count from one to six in words.{first}{second}", ("four", "One"), "One, two, three,")
+CLEAR = 0.1  # mass of "four" and "One" below which it is not clear what the model does
 
+Findings = list[tuple[str, str]]  # a name and what was found
 Outcome = Judgement | Exception | None  # an answer, what ends the questions, or the end
 
 
@@ -134,6 +147,90 @@ class ServerJudge(Settings):
             (answer,) = calls.answers()
         return answer, caller.was_cut
 
-    def write(self, text: str, tokens: int) -> str:
+    def write(self, text: str, tokens: int) -> Probe:
         """Return a reply to a text in the model's own words, of about so many tokens; a JudgeError where none comes."""
         return asyncio.run(self.caller(Prompt("{first}{second}")).write(text, tokens))
+
+    def at_batch_price(self) -> Self:
+        """The same judge, at what a batch costs."""
+        return self if self.price is None else replace(self, price=self.price.times(SHARE))
+
+    def probe(self) -> Probe:
+        """Ask one or two questions of a few words, as the judge is set; a JudgeError names the remedy."""
+        self.ready()
+        if self.dialect.serves:  # it has answered in this process, such as in an audition
+            return self.probed(self.findings(), [])
+        answer, was_cut = replace(self, votes=min(self.votes, 1)).ask_once(PROMPT, QUESTION)
+        if was_cut and self.max_tokens is not None:
+            raise JudgeError(
+                f"{self.name} uses up max_tokens = {self.max_tokens} before it answers a question of a few words; "
+                "raise it, or leave it out"
+            )
+        self.dialect.written = answer.tokens_out or None
+        answers, found = [answer], self.findings()
+        if self.begins(COUNTING):
+            answers.append(self.ask_once(COUNTING, Question("", ""))[0])
+            if goes_on(answers[-1]) is False:
+                raise JudgeError(f"{self.base_url} does not go on with a reply that was begun; drop prefill")
+            found.append(("goes on with" if goes_on(answers[-1]) else "unclear with", "a reply that was begun"))
+        if answer.failed:
+            found.append(("trouble:", str(answer.error)))
+        return self.probed(found, answers)
+
+    def survey(self) -> tuple[Findings, Probe]:
+        """What can be found about a model, by name, and what finding it took."""
+        probe = self.probe()
+        return self.findings() + self.listed_price(), probe
+
+    def findings(self) -> Findings:
+        """What the answers so far have shown."""
+        dialect = self.dialect
+        if self.votes:
+            found = [("verdicts", "as structured output" if dialect.response_format else "as text")]
+        else:
+            found = [("log-probabilities", f"of {dialect.top_logprobs} tokens" if dialect.gives_logprobs else "none")]
+        if effort := self.effort or dialect.effort:
+            found.append(("effort", effort))
+        elif self.reasons:
+            found.append(("reasons", "before it answers"))
+        return found
+
+    def probed(self, found: Findings, answers: list[Judgement]) -> Probe:
+        """What was found as a sentence and as values, and what the answers took."""
+        costs = [answer.cost for answer in answers if answer.tokens_in or answer.tokens_out]
+        return Probe(
+            f"{self.name}: {', '.join(map(' '.join, found))}",
+            asdict(self.dialect),
+            len(answers),
+            sum(answer.tokens_in + answer.tokens_out for answer in answers),
+            math.nan if self.price is None else sum(costs),
+        )
+
+    def listed_price(self) -> Findings:
+        """The price in words, where it is known."""
+        return [] if self.price is None else [("price", self.price.sentence())]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThinkingJudge(ServerJudge):
+    """A model whose reasoning is limited by a level of effort or by `thinking`, its number of tokens."""
+
+    efforts: ClassVar[tuple[str, ...]]  # that the API knows; a model may have fewer
+
+    thinking: int | None = None
+
+    def check_options(self) -> None:
+        known = (NONE, *self.efforts)
+        if self.effort is not None and self.effort not in known:
+            raise ValueError(f"effort = {self.effort!r} is not one of {', '.join(known)}")
+        if self.effort is not None and self.thinking is not None:
+            raise ValueError("effort and thinking both set how long the model reasons; drop one of them")
+
+
+def goes_on(answer: Judgement) -> bool | None:
+    """Whether a model counted on from where its reply was begun; None where that is not clear.
+
+    >>> [goes_on(Judgement(Question("", ""), p=p, mass=0.9)) for p in (0.99, 0.01)]
+    [True, False]
+    """
+    return answer.p > 0.5 if answer.mass >= CLEAR else None

@@ -1,0 +1,129 @@
+"""The baselines: methods "bt", "win-ratio" and "avg-prob".
+
+"bt" is Bradley–Terry on decisions by maximum likelihood, with a prior in wins where one is asked for,
+
+    Σ_k w_k·[y_k·d_k − log(1 + e^d_k)],    d = s_first − s_second:
+
+e wins more for either side of a comparison are the decision (w·y + e)/(w + 2e) of weight w + 2e.
+
+"win-ratio" and "avg-prob" are the mean outcome of every item, Σ w·p / Σ w, with 1 − p where it is second. Its
+covariance is v·D⁻¹ L D⁻¹, with L the Laplacian of the weights, D its diagonal, and v the variance of an outcome of
+weight 1 around the means of its items.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+
+from comparo.data.comparisons import Comparisons
+from comparo.model.inference.newton import Problem
+from comparo.model.likelihoods.bradley_terry import BradleyTerry
+from comparo.model.linalg.graph import Batch, Graph, Pattern
+from comparo.model.linalg.laplacian import Laplacian
+from comparo.model.posterior import Posterior, Scored
+from comparo.model.tuning import LIMITS, WIDE, Limits
+from comparo.types import Array
+
+PriorPairs = Literal["none", "compared", "all"]
+MOST_PAIRS = 50_000_000  # 400 MB of node numbers
+
+
+def bradley_terry(comparisons: Comparisons, prior_pairs: PriorPairs = "none", limits: Limits = LIMITS) -> Scored:
+    """The scores that make the decisions most probable.
+
+    `prior_pairs` are the pairs with 1/(N − 1) more wins for either side, in a context of N items. With "none", scores
+    have a Gaussian prior of standard deviation `WIDE` in components without a maximum.
+
+    >>> rows = [("a", "b", 1.0)] * 3 + [("b", "a", 1.0)]
+    >>> bradley_terry(Comparisons.from_rows(rows)).scores.round(4)    # ± ½ log 3
+    array([ 0.5493, -0.5493])
+    """
+    graph = Graph.build(comparisons)
+    p, weight, ridge, played = comparisons.p, comparisons.weights, np.zeros(graph.nodes), graph
+    wins = 1.0 / np.maximum(np.diff(graph.starts) - 1.0, 1.0)[graph.position]
+    if prior_pairs == "none":
+        ridge = np.where(_has_maximum(graph, comparisons)[graph.component], 0.0, 1.0 / WIDE**2)
+    elif prior_pairs == "compared":
+        more = np.where(weight > 0, wins[graph.first], 0.0)
+        p, weight = (weight * p + more) / np.where(weight > 0, weight + 2.0 * more, 1.0), weight + 2.0 * more
+    else:
+        pairs = sum(size * (size - 1) // 2 for size in np.diff(graph.starts).tolist())
+        if pairs > MOST_PAIRS:
+            raise ValueError(
+                f"prior_pairs='all' would add {pairs:,} pairs; use prior_pairs='compared' for so many items"
+            )
+        first, second = graph.all_pairs()
+        p, weight = np.append(p, np.full(len(first), 0.5)), np.append(weight, 2.0 * wins[first])
+        graph = graph.whole()
+        played = replace(graph, first=np.append(graph.first, first), second=np.append(graph.second, second))
+    pattern = Pattern(played, limits=limits)
+    order, start = pattern.order, np.zeros(graph.nodes)
+    found = Problem(pattern, BradleyTerry(), p[order], weight[order], None, start, ridge).maximise(start)
+    return Scored(graph, graph.centre(found.x), Posterior((found.laplacian,)), found.converged)
+
+
+def _has_maximum(graph: Graph, comparisons: Comparisons) -> NDArray[np.bool_]:
+    """Whether the likelihood of Bradley–Terry has a maximum in each component (Ford 1957): strongly connected wins."""
+    won, lost = (comparisons.weights * share > 0 for share in (comparisons.p, 1.0 - comparisons.p))
+    winner, loser = (
+        np.concatenate([one[won], other[lost]])
+        for one, other in ((graph.first, graph.second), (graph.second, graph.first))
+    )
+    beat = sparse.coo_array((np.ones(len(winner)), (winner, loser)), shape=(graph.nodes, graph.nodes))
+    strong = connected_components(beat, directed=True, connection="strong")[1]
+    parts = np.unique(np.column_stack([graph.component, strong]), axis=0)[:, 0]
+    return np.asarray(np.bincount(parts) == 1)
+
+
+@dataclass(frozen=True)
+class MeanInverse:
+    """D⁻¹ L D⁻¹. An outcome p for the first is 1 − p for the second, hence the negative covariance of opponents."""
+
+    laplacian: Laplacian
+
+    @property
+    def pattern(self) -> Pattern:
+        return self.laplacian.pattern
+
+    def inverse(self, batch: Batch) -> Array:
+        weight = self.laplacian.diagonal[batch.nodes].reshape(-1, batch.size)
+        scale = 1.0 / np.where(weight > 0, weight, np.inf)
+        matrix = self.laplacian.dense(batch) - self.laplacian.constants(batch)
+        return np.asarray(scale[:, :, None] * matrix * scale[:, None, :])
+
+    def variances(self, begin: int) -> Array:
+        weight = self.laplacian.diagonal[begin:]
+        return np.asarray(1.0 / np.where(weight > 0, weight, np.nan))
+
+    def difference(self, one: int, other: int) -> float:
+        pattern, weight = self.pattern, self.laplacian.diagonal
+        ends = np.sort([pattern.first, pattern.second], axis=0)
+        between = np.all(ends == np.sort([one, other])[:, None], axis=0)
+        opposed = float(np.sum(self.laplacian.c[between])) / (weight[one] * weight[other])
+        return float(1 / weight[one] + 1 / weight[other] + 2 * opposed)
+
+
+def mean_outcome(comparisons: Comparisons, limits: Limits = LIMITS) -> Scored:
+    """The mean outcome of every item.
+
+    >>> mean_outcome(Comparisons.from_rows([("a", "b", 0.75), ("b", "c", 0.5)])).scores
+    array([0.75 , 0.375, 0.5  ])
+    """
+    graph = Graph.build(comparisons)
+    n, p, weight = graph.nodes, comparisons.p, comparisons.weights
+    pattern = Pattern(graph, limits=limits)
+    laplacian = Laplacian(pattern, weight[pattern.order], np.zeros(n))
+    total = laplacian.diagonal
+    won = np.bincount(graph.first, weight * p, n) + np.bincount(graph.second, weight * (1 - p), n)
+    scores = np.divide(won, total, out=np.full(n, 0.5), where=total > 0)
+    squares = np.sum(weight * ((p - scores[graph.first]) ** 2 + (1 - p - scores[graph.second]) ** 2))
+    freedom = max(0, 2 * len(p) - n)
+    unknown = 1.0 / (1.0 + freedom)  # weight of the variance of a coin, ¼, for very few comparisons
+    variance = float((0.25 * unknown + squares) / (unknown + freedom))
+    return Scored(graph, scores, Posterior((MeanInverse(laplacian),), scale=variance), True)

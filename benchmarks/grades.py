@@ -54,7 +54,7 @@ CUTS = np.array([60.0, 50.0, 40.0])
 GRADES, SHARES = "A>=60, B>=50, C>=40, D", "A:15%, B:35%, C:35%, D"
 LAST = np.array([0.15, 0.5, 0.85])  # where the shares end
 LINKS = (("poe-bt", False, 20), ("poe-bt", False, 60), ("poe-bt", True, 20), ("mixed", False, 20), ("mixed", True, 20))
-CROSSED = (("hard", True, 10), ("soft", False, 10), ("soft", True, 10), ("hard", False, 10), ("hard", False, 30))
+CROSSED = (("hard", False, 10), ("hard", False, 30), ("hard", True, 10), ("soft", False, 10), ("soft", True, 10))
 WRONG = 30.0  # what is added to the score of one anchor: three standard deviations of the texts
 
 

@@ -194,12 +194,13 @@ def test_standard_errors_on_the_scale_of_the_other_run_are_larger_by_the_error_o
 
 
 def test_a_linked_run_continues_is_reported_and_keeps_anchors(first, tmp_path):
-    out = tmp_path / "new"
+    out, first = tmp_path / "new", shutil.copytree(first, tmp_path / "old" / "run")
     whole = rank_linked(SECOND, first)
     with pytest.raises(comparo.JudgeError):
         rank_linked(SECOND, first, out=out, judge=Stopping("soft", QUALITY))
     part = len(read_judgements(out)) - len(read_judgements(first))
     assert 0 < part < 80
+    shutil.rmtree(first)  # the new folder has all of it
     again = rank_linked(SECOND, first, out=out)
     assert again.scores.tolist() == whole.scores.tolist()
     record = read_record(out)

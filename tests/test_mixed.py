@@ -26,7 +26,7 @@ from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.linalg.spectrum import LEAST, Moments, Spectrum, System
 from comparo.model.observations import are_choices, logits, observe, votes_of
 from comparo.model.posterior import difference_variances
-from comparo.model.tuning import LEAST_CAP, PULL, SUREST, UNTIL, Limits
+from comparo.model.tuning import LEAST_CAP, PULL, QUANTILES, SUREST, UNTIL, Limits
 from oracle import comparisons_of, incidence, simulate, weights
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -94,6 +94,20 @@ def test_many_columns_are_solved_as_one_column_is():
     rhs = np.random.default_rng(1).standard_normal((pattern.unknowns, 40))
     single = np.column_stack([laplacian.solve(column) for column in rhs.T])
     np.testing.assert_allclose(laplacian.solve(rhs), single, atol=1e-9)
+
+
+@pytest.mark.parametrize("sd", [0.0, 1.0])
+def test_without_a_pull_variances_are_quantiles_of_their_posterior(sd):
+    q, rng = np.full(30, 1.5), np.random.default_rng(3)
+    beta = np.sqrt(q * (1.0 + sd**2 * q)) * rng.standard_normal(30)
+    spectrum = Spectrum(q, beta, Moments.of(q, beta, np.zeros((30, 0))), q, np.ones(30), float(np.sum(beta**2 / q)))
+    found = estimate(spectrum, np.zeros(0, dtype=np.intp), 30, has_known_noise=True, pull=None)
+    a = np.linspace(0.0, 20.0, 200_001)
+    height = -15.0 * np.log1p(1.5 * a) + 0.5 * a * np.sum(beta**2) / (1.0 + 1.5 * a) - np.log1p(a / SUREST)
+    below = np.cumsum(np.exp(height - np.max(height)))
+    naive = np.interp((np.arange(QUANTILES) + 0.5) / QUANTILES, below / below[-1], a)
+    np.testing.assert_allclose(found.quantiles, naive, rtol=0.04)
+    assert found.ratio == pytest.approx(found.quantiles[QUANTILES // 2])
 
 
 @pytest.mark.parametrize("kinds", ["", "groups", "style", "groups style"])

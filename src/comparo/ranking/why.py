@@ -173,7 +173,7 @@ class Why(Tabular):
             "feedback": "; ".join(said) or "no reason was shown to matter",
         }
 
-    def between(self, one: Hashable, other: Hashable, most: int | None = None) -> Columns:
+    def between(self, one: Hashable, other: Hashable, *, most: int | None = None) -> Columns:
         """Why one group of texts, such as a system, beats another: differences of its mean reasons times their weights.
 
         A row per reason with the difference in standard deviations, its part of the difference of scores in logits
@@ -194,8 +194,8 @@ class Why(Tabular):
             few = order[most:]
             part = float(np.sum(parts[few]))
             error = float(np.sqrt(steps[few] @ self.covariance[np.ix_(few, few)] @ steps[few]))
-            ends = (part + sign * stdtrit(self.freedom, 0.975) * error for sign in (-1, 1))
-            rows.append(("others", f"{len(few)} other reasons", np.nan, part, *ends))
+            error *= float(stdtrit(self.freedom, 0.975))
+            rows.append(("others", f"{len(few)} other reasons", np.nan, part, part - error, part + error))
         rest = total - float(np.sum(parts))
         rows.append(("rest", "what no reason explains", np.nan, rest, np.nan, np.nan))
         names = ("reason", "words", "difference", "part", "low", "high")

@@ -57,7 +57,8 @@ def _parts(found: Explanation) -> list[tuple[str, str, str]]:
     """The reasons that count most between two groups, and the rest: words, part and interval."""
     if not found.between:
         return []
-    rows = rows_of(found.why.between(*found.between, most=ROWS))
+    one, other = found.between
+    rows = rows_of(found.why.between(one, other, most=ROWS))
     return [
         (
             row["words"],

@@ -223,11 +223,12 @@ def prepare(task: Task, storage: Storage = IN_MEMORY) -> Plan:
     judges = task.judges
     if storage.batch is not None:
         task = check_batch(task, (storage.out or storage.name) is not None, storage.batch)
-    folder, joined = storage.out, task if storage.link is None else linked(task, storage.link)
+    folder, joined = storage.out, task
+    if storage.link is not None and not _is_begun(folder, storage):  # else the folder has all that it needs
+        joined = linked(task, storage.link)
     if folder is None and storage.name is not None:
         folder = choose_folder(storage.name, joined.identity, storage.fresh)
-    is_begun = folder is not None and not storage.fresh and items_there(folder) is not None
-    if storage.link is not None and not is_begun:
+    if storage.link is not None and not _is_begun(folder, storage):
         task = task_after(joined, read_configuration(storage.link))
     elif task.grows and not storage.fresh:
         _check_link(folder, storage.link)
@@ -237,6 +238,11 @@ def prepare(task: Task, storage: Storage = IN_MEMORY) -> Plan:
     if storage.batch is not None and task.growth is not None:
         raise ValueError("`batch` cannot place new items: each of their pairs goes by answers; leave it out")
     return Plan(task, task.expense, storage, folder, judges)
+
+
+def _is_begun(folder: Path | None, storage: Storage) -> bool:
+    """Whether a run is continued that has items."""
+    return folder is not None and not storage.fresh and items_there(folder) is not None
 
 
 def _check_link(folder: Path | None, link: Path | None) -> None:

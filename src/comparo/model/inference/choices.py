@@ -68,7 +68,8 @@ class Choices:
     the variance of each, None where there is no γ. `information_share` (C, J) is the Fisher information about γ given
     unknown scores, relative to known scores. `offset` (M,) is added to the difference of the scores of each pair, 0
     unless scores have two peaks (`mixture`). `tied` (J,) is the weight of each judge's ties, and `nu` (J,) its ν; both
-    are None where no decision is a tie. `strength` is that of the term that keeps the variance of scores from 0.
+    are None where no decision is a tie. `strength` is that of the term that keeps the variance of scores from 0, None
+    for line-ups (`reml.estimate`).
     `is_narrow` fixes the variance of scores around their groups at its smallest, where means of groups are logits of
     win rates. `inflation` is that of the `system`. `slots` (J, 4) are `Comparisons.slots`; `lineup` (M,) are
     `lineups.ROWS` where choices are among several texts, and `whole` (2, M) their weights where all texts are equal,
@@ -90,7 +91,7 @@ class Choices:
     information_share: Array | float = 1.0
     tied: Array | None = None
     nu: Array | None = None
-    strength: float = PULL
+    strength: float | None = PULL
     is_narrow: bool = False
     inflation: Array | None = None
     slots: NDArray[np.int32] = field(default_factory=lambda: np.zeros((0, 4), dtype=np.int32))
@@ -119,7 +120,7 @@ class Choices:
         rows = None if comparisons.lineup is None else comparisons.lineup[lead][order]
         zero = np.zeros(len(asked))
         found = cls(pattern, p, weight, family, gamma, is_biased, asked / 4.0, pull, zero, slots=comparisons.slots)
-        found = replace(found, lineup=rows, whole=weight)
+        found = replace(found, lineup=rows, whole=weight, strength=PULL if rows is None else None)
         if comparisons.hard:
             tied, answers = tie_totals(comparisons.p, comparisons.weights, comparisons.positions, judges)
             if tied.any():

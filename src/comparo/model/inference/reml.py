@@ -17,8 +17,9 @@ and with d = 1 + aq, C = Σ q·ccᵀ/d, g = Σ β·c/d and R = diag(r)
 is about standard normal at the true a, so Φ(z) is a distribution of confidence of a. Scores are averaged over its
 quantiles: where the comparisons leave open whether items differ, the intervals say so. An estimate of 0, which would
 make all intervals empty, is avoided by a term that grows until σ² is about the variance of an estimated score,
-`PULL`·log((1 + aq̄)/(1 + aq̄/`UNTIL`)); these numbers were chosen by simulated judges (docs/soundness.md). An estimate
-of φ of 0, which a graph without cycles allows, is avoided by the term −log(1 + a/`SUREST`).
+`PULL`·log((1 + aq̄)/(1 + aq̄/`UNTIL`)); these numbers were chosen by simulated judges (docs/soundness.md). Choices
+among several texts are averaged over the posterior of a instead (`_Search.posterior`). An estimate of φ of 0, which a
+graph without cycles allows, is avoided by the term −log(1 + a/`SUREST`).
 """
 
 from __future__ import annotations
@@ -127,15 +128,16 @@ def estimate(
     observations: float,
     has_known_noise: bool,
     unit: float = 1.0,
-    pull: float = PULL,
+    pull: float | None = PULL,
     flat: float = FLAT,
     quantiles: int = QUANTILES,
 ) -> Variances:
     """The variances for columns of these kinds (M,), numbered from 0; scores are in multiples of `unit` logits.
 
     Columns of kind −1 have coefficients whose variance is `flat` times that of scores, by default so many that it is no
-    prior. φ is 1 where the noise is known. `pull` is the strength of the term that keeps the variance of scores from 0.
-    `quantiles` is the number of those of a.
+    prior. φ is 1 where the noise is known. `pull` is the strength of the term that keeps the variance of scores from 0;
+    with None, a is averaged over its posterior instead (`_Search.posterior`), whose median is the ratio. `quantiles` is
+    the number of those of a.
 
     >>> rng = np.random.default_rng(0)
     >>> q = np.full(400, 4.0)
@@ -150,7 +152,7 @@ def estimate(
     level = float(np.sum(spectrum.trace_q * spectrum.trace_weight) / max(np.sum(spectrum.trace_weight), 1.0))
     level = max(level, np.finfo(float).tiny)
     kinds = int(kind.max(initial=-1)) + 1
-    search = _Search(spectrum, kind, observations, has_known_noise, level, pull=pull)
+    search = _Search(spectrum, kind, observations, has_known_noise, level, pull=PULL if pull is None else pull)
     if np.any(kind < 0):
         search = replace(search, flat=flat * (1.0 + max(search.best_ratio(np.zeros(kinds))[0], 0.0)))
     starts = (0.0, 1.0 / level) if kinds else (0.0,)  # the likelihood may have one maximum with and one without them
@@ -159,6 +161,9 @@ def estimate(
     best = Variances(spectrum, kind, observations, has_known_noise, a, shared, np.array([a]), search.flat)
     noise = best.noise(max(a, 0.0))
     low, high = (unit * NARROWEST) ** 2 / noise, (unit * WIDEST) ** 2 / noise
+    if pull is None:
+        grid, confidence = search.posterior(shared, high)
+        a = float(np.interp(0.5, confidence, grid))
     place = np.interp((np.arange(quantiles) + 0.5) / quantiles, confidence, np.arange(len(grid)))
     found = np.clip(np.interp(place, np.arange(len(grid)), grid), low, high)
     if np.log(found[-1] / found[0]) < SURE:
@@ -236,6 +241,19 @@ class _Search:
         a, peak = _parabola(fine, height, top)
         root = np.sign(fine - a) * np.sqrt(np.maximum(2.0 * (peak - height), 0.0))
         return a, fine, ndtr(np.maximum.accumulate(root))
+
+    def posterior(self, shared: Array, most: float) -> tuple[Array, Array]:
+        """Values of a up to `most`, and the probability of a smaller one where all σ² were equally probable before.
+
+        With so few answers that any estimate of σ² may be near 0, this prior (Stein's) has intervals of scores cover as
+        they say (Morris and Tang 2011); the distribution of confidence has them too narrow.
+        """
+        likely = replace(self, pull=0.0)
+        grid = np.unique(np.clip(np.append(likely.best_ratio(shared)[1], 0.0), 0.0, most))
+        height = likely.likelihood(grid, shared)
+        share = np.exp(height - np.max(height))
+        below = np.append(0.0, np.cumsum(0.5 * (share[1:] + share[:-1]) * np.diff(grid)))
+        return grid, below / below[-1]
 
     def best_shared(self, a: float, shared: Array) -> Array:
         """The best r of each kind in turn, the others as they are."""

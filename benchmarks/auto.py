@@ -23,7 +23,7 @@ from comparo.data.wordings import WORDINGS
 from comparo.judges import Judgement
 from comparo.judges.replay import Replay, load
 from comparo.run.rank import rank
-from comparo.run.wording_choice import AUTO
+from comparo.run.voices import AUTO
 from comparo.types import Array
 
 SETS = (

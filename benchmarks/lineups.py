@@ -26,7 +26,7 @@ from comparo.data.layouts import fields_from_table
 from comparo.methods import quiet_fit
 from comparo.ranking.ranking import Ranking
 from comparo.run.fit_policy import Fitting
-from comparo.run.lineup_choice import SHOWN, chosen_size, rate
+from comparo.run.pilot import SHOWN, chosen_size, rate
 from comparo.selection.selector import Selector
 from comparo.selection.text_features import contrasts
 

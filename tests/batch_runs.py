@@ -15,8 +15,7 @@ from comparo.data.wordings import DEFAULT_WORDING
 from comparo.judges import Judgement, load_judge
 from comparo.ranking.ranking import Ranking
 from comparo.run.batch import BatchRun, check_batch
-from comparo.run.batch_store import BatchStore
-from comparo.run.batch_transport import Pauses
+from comparo.run.batch_transport import BatchStore, Pauses
 from comparo.run.budget import Budget
 from comparo.run.store import Store, read_judgements
 from comparo.run.task import Task

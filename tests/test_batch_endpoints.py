@@ -13,8 +13,7 @@ from batch_runs import CALLS, SIZE, answers, check_whole, go, task, texts, work
 from batch_server import jsonl
 from comparo.errors import JudgeError, PendingError, RunError
 from comparo.run.batch import check_batch
-from comparo.run.batch_store import waiting_for
-from comparo.run.folders import list_runs
+from comparo.run.folders import list_runs, waiting_for
 from comparo.run.plan import Storage
 from comparo.run.store import read_judgements
 from processes import CONTEXT

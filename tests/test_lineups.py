@@ -24,7 +24,7 @@ from comparo.model.inference.soft import Soft
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.linalg.graph import Graph
 from comparo.model.tuning import LIMITS
-from comparo.run.lineup_choice import rate
+from comparo.run.pilot import rate
 from comparo.run.repair import repair
 from comparo.selection.lineups import LineupSelector
 from pretenders import Crowded

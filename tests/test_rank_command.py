@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from comparo.cli.progress import progress_line
+from comparo.cli.printing import progress_line
 from comparo.run.budget import Budget
 from comparo.run.progress import Progress
 from comparo.run.store import read_judgements

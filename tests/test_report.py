@@ -537,13 +537,13 @@ def test_the_command_gives_the_same_prompt(prompt, tmp_path, monkeypatch):
     assert words[:3] == ["comparo", "rank", "ITEMS"]
     flags = dict(zip(words[3::2], words[4::2], strict=True))
     assert "--context" not in flags
-    names = ("criterion", "prompt", "kind", "heading", "labels", "answer")
+    names = ("criterion", "prompt", "kind", "labels", "answer")
     wording = [flags["--wording"]] if "--wording" in flags else None
     asked = QuestionFlags(**{name: flags[f"--{name}"] for name in names if f"--{name}" in flags}, wording=wording)
     assert asked.make(items, ColumnFlags(), flags["--judge"]) == [prompt]
     assert flags["--budget"] == "2n"
     assert flags["--until"] == "0.9"
-    assert flags["--bias"] == "joint"
+    assert flags["--method"] == "mixed; bias=joint"
 
 
 def test_a_command_that_was_kept_is_shown():

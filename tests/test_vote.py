@@ -321,7 +321,9 @@ def test_a_judge_stays_with_a_context_for_a_while(tmp_path):
         for k in range(6)
     ]
     (tmp_path / "items.json").write_text(json.dumps(items))
-    with Server(tmp_path / "items.json", tmp_path / "run", "--for", "ana,bo", "--heading", "Article") as server:
+    with Server(
+        tmp_path / "items.json", tmp_path / "run", "--for", "ana,bo", "--kind", "Text; heading=Article"
+    ) as server:
         seen = []
         ana = server.voter("ana")
         for _ in range(9):

@@ -23,7 +23,7 @@ from anyio import Lock, to_thread
 
 from comparo.data.prompts import Prompt, Question
 from comparo.judges import Judge, Judgement
-from comparo.run.plan import probe_judges
+from comparo.run.recalling import probe_judges
 from comparo.run.voices import Voice
 from comparo.run.worker import PATIENCE, Asking
 
@@ -143,11 +143,13 @@ def preferred(
     answer has the score 0, and one that is the reference ½, without a call.
     """
     from comparo.data.prompts import Question, choose_prompt
+    from comparo.judges import load_judge
     from comparo.run.task import DEFAULT_JUDGE
     from comparo.run.voices import make_judges
 
     asked = choose_prompt(criterion, prompt, kind=kind, heading=heading, wording=wording)
-    [found] = make_judges(DEFAULT_JUDGE if judge is None else judge, options, cache)
+    named = DEFAULT_JUDGE if judge is None else judge
+    [found] = make_judges(load_judge(named, **(options or {})) if isinstance(named, str) else named, cache)
     getattr(found, "ready", lambda: None)()  # without a key, say so before the model is asked anything
     desk = Desk(found, asked)
     before = None if baseline is None else {row["context_id"]: row["text"] for row in log_rows([baseline])}

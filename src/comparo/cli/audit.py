@@ -7,8 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from comparo.cli.finishing import complete, print_plan
-from comparo.cli.flags import ColumnFlags, QuestionFlags
-from comparo.cli.judge_flags import JudgeFlags
+from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, named
 from comparo.cli.printing import Console, Format, cost_words, print_table, print_text
 from comparo.cli.settings import command_line
 from comparo.data.sanitize import visible
@@ -65,7 +64,7 @@ def audit_command(
     limits = _limits(fail_if or [])
     items = columns.read(data)
     voices = voices_of(asked.make(items, context), question.spelled_out("all").make(items, columns, asked.reader))
-    name = f"{'stdin' if data == '-' else Path(data).stem}-audit"
+    name = f"{Path(named(data)).stem}-audit"
     storage = Storage(out, name, fresh, notes={"command": command_line(context)})
     plan = prepare_audit(items, voices, calls, storage, seed=seed, least_mass=least_mass)
     if dry_run:

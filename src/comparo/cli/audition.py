@@ -11,8 +11,7 @@ import typer
 
 from comparo.cli import flags as groups
 from comparo.cli.finishing import Shown, complete, print_plan
-from comparo.cli.flags import ColumnFlags, QuestionFlags
-from comparo.cli.judge_flags import JudgeFlags
+from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, named
 from comparo.cli.printing import cost_words, print_notes, print_table, print_text
 from comparo.cli.settings import command_line
 from comparo.data.lineups import MOST
@@ -70,7 +69,7 @@ def audition_command(
     sizes = lineup or [2]
     prompts = resized(question.make(items, columns, asked.reader), sizes)
     voices = voices_of(asked.make(items, context), prompts)
-    name = f"{'stdin' if data == '-' else data}-audition"
+    name = f"{named(data)}-audition"
     storage = Storage(out, name, notes={"command": command_line(context)})
     plan = prepare_audition(items, voices, pairs, storage, seed=seed, least_mass=least_mass)
     if dry_run:

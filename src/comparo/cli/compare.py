@@ -8,8 +8,7 @@ import typer
 
 from comparo.cli import flags as groups
 from comparo.cli.finishing import complete, fail_if_unreliable, print_plan
-from comparo.cli.flags import ColumnFlags, QuestionFlags
-from comparo.cli.judge_flags import JudgeFlags
+from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags
 from comparo.cli.printing import Console, cost_words, print_notes, print_table, print_text
 from comparo.cli.settings import command_line
 from comparo.data.pairing import pair_files, pair_groups
@@ -20,6 +19,7 @@ from comparo.report.record import run_record
 from comparo.run.compare import prepare_compare
 from comparo.run.compare_result import Duel
 from comparo.run.files import write_text
+from comparo.run.plan import Storage
 from comparo.run.task import DEFAULT_LEAST_MASS
 
 WORSE = 3  # the exit code of --fail-if-worse
@@ -102,8 +102,9 @@ def compare_command(
         if len(asked.judges) > 1 or len(prompts) > 1:
             raise ValueError("compare asks one judge in one wording; give one --judge and at most one --wording")
         (judge,) = asked.make(paired.items, context)  # which may take long to load
-        given = {"judge": judge, "prompt": prompts[0], "least_mass": least_mass, "out": out, "fresh": fresh}
-        given |= {"name": f"compare-{paired.one}-{paired.other}", "notes": {"command": command_line(context)}}
+        given = {"judge": judge, "prompt": prompts[0], "least_mass": least_mass}
+        name = f"compare-{paired.one}-{paired.other}"
+        given["out"] = Storage(out, name, fresh, notes={"command": command_line(context)})
     plan = prepare_compare(paired, budget=budget, level=level, stop=not all_inputs, seed=seed, **given)
     if dry_run and plan.base is not None:
         print_plan(plan.base)

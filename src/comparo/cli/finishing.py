@@ -1,6 +1,7 @@
 """What commands that ask a judge print: the plan (--dry-run), the ranking on stdout, and a report."""
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Protocol, TypeVar
 
@@ -8,46 +9,43 @@ import numpy as np
 import typer
 
 from comparo.analysis.correlations import agreement
-from comparo.cli.criteria_output import first_criteria, print_criteria
 from comparo.cli.flags import UNRELIABLE
 from comparo.cli.printing import (
     Console,
     Format,
+    calls_of,
+    how_it_went,
     print_board,
+    print_correlations,
     print_moved,
     print_notes,
     print_ranking,
     print_text,
+    say_interrupted,
+    watched,
     whose,
 )
-from comparo.cli.progress import calls_of, how_it_went, say_interrupted, watched
 from comparo.cli.settings import FLAGS, in_flags
 from comparo.data.criteria_prompt import CriteriaPrompt
-from comparo.data.prompts import Question
+from comparo.data.prompts import Prompt, Question
 from comparo.errors import PendingError
+from comparo.judges import Judge
+from comparo.judges.prices import Price
 from comparo.ranking.criteria_ranking import CriteriaRanking
 from comparo.ranking.display import control_sentences, tie_sentences
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import unexplained_flips
 from comparo.run.audition import Trial
-from comparo.run.budget import dollars
+from comparo.run.budget import dollars, price_words
 from comparo.run.criteria_run import CriteriaRun
-from comparo.run.lineup_choice import LineupPlan
 from comparo.run.loop import Run
-from comparo.run.plan import Plan, first_question, remember_probes
-from comparo.run.plan_text import (
-    equal_words,
-    expense_words,
-    given_words,
-    longest_prompt_words,
-    price_sentences,
-)
+from comparo.run.plan import Plan, first_question, given_words, longest_prompt_words
 from comparo.run.progress import Watch
+from comparo.run.recalling import remember_probes
 from comparo.run.resume import growth_sentence
 from comparo.run.scheduling import stop_sentence
-from comparo.run.task import Task
+from comparo.run.task import CHARACTERS, Task
 from comparo.run.voices import tokens_sentence
-from comparo.run.wording_choice import AutoPlan
 
 Result = TypeVar("Result", covariant=True)
 BEGIN = ("local", "hf", "vllm")  # providers whose models always go on with an answer that was begun
@@ -84,6 +82,82 @@ def print_plan(plan: Plan) -> None:
         sentences.append(f"The first question, as it is sent:\n\n{written_out(task, question)}")
     for sentence in filter(None, sentences):
         console.print(sentence)
+
+
+def expense_words(task: Task) -> str:
+    """The tokens that a run would read and write at most, how that is known, and their price.
+
+    Examples
+    --------
+        about 52,800 tokens read and at most 960 written (8 a call, as many as the settings allow), at most $0.0058
+    """
+    expense = task.expense
+    writing = [(voice, voice.judge.writes(voice.prompt)) for voice in task.voices if hasattr(voice.judge, "writes")]
+    if not writing:
+        return f"about {expense.tokens:,} tokens, {price_words('about', expense.cost)}"
+    read = f"about {expense.tokens:,} tokens read"
+    known = {voice.name: one.tokens for voice, one in writing if one is not None}
+    if len(known) < len(writing):
+        return (
+            f"{read} for {price_words('about', expense.cost)}; how many are written is not known before a probe: the "
+            "model reasons as long as it likes, unless the option max_tokens=N sets a limit"
+        )
+    is_seen = all(one.probed for _, one in writing)
+    much, why = ("about", "as a probe by a few words saw") if is_seen else ("at most", "as many as the settings allow")
+    if any(getattr(voice.judge, "reasons", False) for voice, _ in writing):
+        why = f"reasoning included, {why}"
+    each = max(known.values())
+    dearest = 0.0
+    for voice in task.voices:
+        price, tokens = getattr(voice.judge, "price", None), known.get(voice.name)
+        more = 0.0 if price is None or tokens is None else (tokens - task.replies[voice.name]) * price[1] / 1e6
+        dearest = max(dearest, expense.costs[voice.name] + more)
+    cost = math.nan if math.isnan(expense.cost) else min(expense.calls * dearest, task.budget.dollars)
+    return f"{read} and {much} {expense.calls * each:,} written ({each:,} a call, {why}), {price_words(much, cost)}"
+
+
+def equal_words(task: Task) -> str:
+    """How many calls about pairs or, in a run of pairs, about four texts the same tokens would be; "" if none can be.
+
+    Examples
+    --------
+        The same tokens are 263 calls about pairs
+    """
+    other = 2 if task.prompt.size > 2 else 4
+    can_ask = all(getattr(judge, "lines_up", False) for judge in task.judges)
+    if other > 2 and (not can_ask or min(map(len, task.items.names.values())) < other):
+        return ""
+    try:
+        prompt = task.prompt.resized(other)
+    except ValueError:  # a prompt of the user's own, or several criteria
+        return ""
+    bare = len(prompt.text(Question("", "").with_texts([""] * other)))
+    calls = task.expense.tokens * CHARACTERS / (bare + task.mean_length(other))
+    return f"The same tokens are {calls:,.0f} calls about {'pairs' if other == 2 else 'line-ups of four (lineup=4)'}"
+
+
+def price_sentences(judges: Sequence[Judge]) -> Iterator[str]:
+    """How old the list prices are by which costs are counted, if any are."""
+    prices = (getattr(judge, "price", None) for judge in judges)
+    for source in sorted(
+        {price.source() for price in prices if isinstance(price, Price) and (price.day or price.share < 1)}
+    ):
+        yield f"prices: {source}; `price` sets others"
+
+
+def first_criteria(prompt: Prompt, question: Question) -> str:
+    """The first question of a judge that reads the texts once and then asks about one criterion after the other."""
+    assert isinstance(prompt, CriteriaPrompt)
+    first, *others = prompt.parts
+    part = prompt.parts[first]
+    shared = part.template.rpartition("\n\n")[0]
+    asked = [
+        f"{name}: {prompt.parts[name].template.removeprefix(shared).strip()}".replace("{{", "{").replace("}}", "}")
+        for name in others
+    ]
+    return "\n".join(
+        [part.text(question), *(["\nand after the same texts, each by itself:\n"] if asked else []), *asked]
+    )
 
 
 def written_out(task: Task, question: Question) -> str:
@@ -147,9 +221,10 @@ def complete(plan: Prepared[Result], console: Console, shown: Shown | None = Non
         raise typer.Exit(getattr(stop, "code", 130)) from None
 
 
-def rank_by(plan: Plan | AutoPlan | LineupPlan, shown: Shown) -> Ranking:
+def rank_by(plan: Prepared[Ranking], shown: Shown) -> Ranking:
     """Run a plan, and print its ranking, on the scale of anchors too where there are any."""
-    ranking: Ranking = complete(plan, shown.console, shown)
+    ranking = complete(plan, shown.console, shown)
+    assert plan.base is not None
     assert plan.base.loop is not None
     print_result(ranking, plan.base.loop, shown)
     return ranking
@@ -161,6 +236,38 @@ def fail_if_unreliable(ranking: Ranking, console: Console) -> None:
     if any(unexplained_flips(one.judged.comparisons).are_many for one in each):
         console.print(f"the judge is unreliable: exit code {UNRELIABLE}", style="red")
         raise typer.Exit(UNRELIABLE)
+
+
+def print_criteria(
+    found: CriteriaRanking, run: CriteriaRun, console: Console, output: Format, top: int | None, is_finished: bool
+) -> None:
+    """Print the overall with the scores by each criterion, and write the report to the run folder."""
+    from comparo.report import write_report
+    from comparo.report.criteria_page import people_of
+    from comparo.report.record import run_record
+
+    page = write_report(str(run.store.folder), run_record(run, found))
+    print_ranking(found, output, top, {"calls": calls_of(run)})
+    if output == "table":
+        print_correlations(found)
+    if not console.quiet:
+        print_notes(found.notes)
+    possible = sum(len(ids) * (len(ids) - 1) for ids in run.task.items.names.values())
+    done = f"{run.progress.answered:,} of {possible:,} possible calls, each answered for {len(found.rankings)} criteria"
+    console.print(how_it_went(run, done))
+    weights = ", ".join(f"{name} {share:.0%}" for name, share in found.shares.items())
+    console.print(
+        f"overall: the weighted mean of the criteria ({weights}), each divided by the spread of its scores",
+    )
+    for name, ranking in found.rankings.items():
+        if run.task.until is not None and is_finished:
+            told = stop_sentence(run.task, ranking, run.rounds, run.progress.answered, run.progress.total)
+            console.print(f"{name}: {told}")
+        for own, each in people_of(run.task.items, ranking, name).items():
+            if not np.isnan(each).all():
+                value = f"{np.nanmean(each):.3f}"
+                console.print(f"{name}: Spearman correlation with {own}: {value}")
+    console.print(f"Report: {page}")
 
 
 def print_result(ranking: Ranking, run: Run, shown: Shown, is_finished: bool = True) -> None:

@@ -11,9 +11,11 @@ import numpy as np
 import typer
 
 from comparo.analysis.own_family import OwnFamily, own_family
-from comparo.cli.criteria_output import answers_to, check_criterion, criteria_in, print_criteria_fit
 from comparo.cli.fit_files import (
+    answers_to,
+    check_criterion,
     chosen_answers,
+    criteria_in,
     families_in,
     folder_of,
     groups_of,
@@ -23,6 +25,7 @@ from comparo.cli.fit_files import (
     own_groups,
     read_anchors,
     stored_anchors,
+    stored_answers,
     texts_of,
 )
 from comparo.cli.flags import names_in
@@ -30,6 +33,7 @@ from comparo.cli.printing import (
     Format,
     print_board,
     print_columns,
+    print_correlations,
     print_moved,
     print_notes,
     print_ranking,
@@ -55,6 +59,7 @@ from comparo.ranking.ranking import Ranking
 from comparo.ranking.scale import Scaled
 from comparo.ranking.votes import rank_votes, shared_ids, with_votes
 from comparo.run.audit_card import audited, audited_terms
+from comparo.run.criteria_run import concluded
 from comparo.run.linking import link
 from comparo.run.store import read_configuration
 
@@ -221,7 +226,7 @@ def fit_command(
     }
     fitted: Callable[[Comparisons], Ranking] = partial(quiet_fit, method=method, **how)
     if criteria and criterion is None:
-        print_criteria_fit(files[0], fitted, method, output, top)
+        _print_criteria(files[0], fitted, method, output, top)
         return
     if are_votes:
         own = shared_ids(chosen) if folder_of(files) is None else own_groups(files)
@@ -269,6 +274,24 @@ def fit_command(
         say(f"Report: {report}")
     for sentence in (*told, *tie_sentences(ranking.ties), *control_sentences(ranking.control)):
         say(sentence)
+
+
+def _print_criteria(
+    file: Path, fit: Callable[[Comparisons], Ranking], method: str, output: Format, top: int | None
+) -> None:
+    """Fit each criterion of a run folder alone, and print the overall with the scores by each, as the run does."""
+    judgements, weights = stored_answers(file)
+    found = concluded(fit, judgements, weights)
+    print_ranking(found, output, top)
+    if output == "table":
+        print_correlations(found)
+    answers = sum(not one.failed for one in judgements)
+    told = ", ".join(f"{name} {share:.0%}" for name, share in found.shares.items())
+    say(
+        f"fitted by {method}: {answers:,} answers to {len(weights)} criteria, each by itself; overall: their weighted "
+        f"mean ({told}); --criterion NAME is for one alone"
+    )
+    print_notes(found.notes)
 
 
 def _print_families(found: OwnFamily, output: Format) -> None:

@@ -15,9 +15,12 @@ from comparo.data.items import Items
 from comparo.data.joining import join, read_parts, read_several
 from comparo.data.reading import read_columns
 from comparo.data.run_folder import database_of
+from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
+from comparo.run.criteria_run import by_criterion, criteria_of, stored_criteria
 from comparo.run.fit_policy import Fitting
 from comparo.run.store import read_configuration, stored_items
+from comparo.run.voices import comparisons
 
 
 def joined_files(files: list[Path], other: Path) -> tuple[Comparisons, Comparisons, Comparisons]:
@@ -162,3 +165,43 @@ def _spelt(texts: Items, of_item: Mapping[tuple[Any, Any], Any]) -> dict[Any, An
     if len(set(texts.ids.tolist())) == len(texts):
         found |= {spelt: value for (_, b), value in of_item.items() for spelt in (b, str(b))}
     return found
+
+
+def criteria_in(files: Sequence[Path]) -> list[str]:
+    """The criteria of a run folder of several, [] for other files; a ValueError where it is not the only file."""
+    for file in files:
+        database = database_of(file)
+        names = [] if database is None else criteria_of(database.parent)
+        if names and len(files) > 1:
+            raise ValueError(f"{file} is of several criteria ({', '.join(names)}); fit it by itself")
+        if names:
+            return names
+    return []
+
+
+def check_criterion(
+    file: Path, names: Sequence[str], criterion: str | None, voices: Sequence[str] | None, single: Sequence[str]
+) -> None:
+    """A ValueError where flags do not fit to the criteria of a file; those of `single` are about one ranking."""
+    if criterion is not None and criterion not in names:
+        known = f"its criteria are {', '.join(names)}" if names else "it is not a run folder of several criteria"
+        raise ValueError(f"{file} has no criterion {criterion!r}: {known}")
+    if names and voices:
+        raise ValueError(f"{file} is of several criteria by one judge; choose one by --criterion in place of --voice")
+    if names and criterion is None and single:
+        raise ValueError(
+            f"--{single[0]} is about one ranking, and {file} is of several criteria; choose one by --criterion "
+            f"{' or '.join(names)}"
+        )
+
+
+def answers_to(file: Path, criterion: str) -> Comparisons:
+    """The answers of a run folder to one of its criteria, as those of a run by it alone."""
+    return comparisons(by_criterion(*stored_answers(file))[criterion].values())
+
+
+def stored_answers(file: Path) -> tuple[list[Judgement], dict[str, float]]:
+    """The judgements of a run folder of several criteria, and the share of each criterion."""
+    database = database_of(file)
+    assert database is not None
+    return stored_criteria(database.parent)

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from comparo.cli.settings import ROLES
+from comparo.data.criteria_prompt import read_criteria, split_weights
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt
 from comparo.data.run_folder import DATABASE, database_of
 from comparo.data.wordings import DEFAULT_WORDING, WORDINGS, all_wordings
-from comparo.judges import parse_judge
+from comparo.judges import Judge, accepted_options, load_judge, parse_judge, parse_options
 from comparo.judges.batches import WINDOW
 from comparo.run.batch import Mode
-from comparo.run.voices import make_prompt
+from comparo.run.cache import CACHE
+from comparo.run.recalling import Recalling, remembering
+from comparo.run.task import DEFAULT_JUDGE
+from comparo.run.voices import make_prompts, reader
 
 TEXTS = "What is compared: columns of the texts, and votes"  # where --help shows these flags
 GroupColumn = Annotated[
@@ -56,13 +61,12 @@ class QuestionFlags:
     Parameters
     ----------
     criterion : What makes a text better, to end "Which Text is …": "more coherent"; or "continues the story better".
-    kind : What the texts are, in the judge's question: Story, Answer.
-    heading : What stands above the context. Default: the name of its column.
+    kind : What the texts are, in the judge's question: Story, Answer; also with what stands above the context:
+        'Summary; heading=Article'.
     """
 
     criterion: str | None = None
     kind: str = "Text"
-    heading: str | None = None
     wording: Annotated[
         list[str] | None,
         typer.Option(
@@ -94,22 +98,11 @@ class QuestionFlags:
             raise ValueError(f"the labels of --prompt are two words with a comma between, not {own['labels']!r}")
         if self.wording and len(set(self.wording)) < len(self.wording):
             raise ValueError(f"--wording {', '.join(self.wording)}: one of them is there twice; give each once")
-        wordings: list[str | None] = list(self.wording) if self.wording else [None]
-        return [
-            make_prompt(
-                items,
-                self.criterion,
-                prompt,
-                judge,
-                kind=self.kind,
-                heading=self.heading,
-                context=columns.context_column,
-                wording=wording,
-                labels=labels,
-                answer=str(own["answer"]) if "answer" in own else None,
-            )
-            for wording in wordings
-        ]
+        kind, heading = split_kind(self.kind)
+        put = {"kind": kind, "heading": heading, "context": columns.context_column}
+        answer = str(own["answer"]) if "answer" in own else None
+        wordings = self.wording or None
+        return make_prompts(items, self.criterion, prompt, judge, wordings, **put, labels=labels, answer=answer)
 
 
 @dataclass(frozen=True)
@@ -149,6 +142,21 @@ class ColumnFlags:
         return Items.of(data, **self.names | more)
 
 
+def split_kind(text: str) -> tuple[str, str | None]:
+    """The kind of texts, and what stands above their context where it is given.
+
+    >>> split_kind("Summary; heading=Article"), split_kind("Text")
+    (('Summary', 'Article'), ('Text', None))
+    """
+    kind, _, heading = text.partition("; heading=")
+    return kind, heading or None
+
+
+def named(data: str) -> str:
+    """The name of texts, after which a run folder is named."""
+    return "stdin" if data == "-" else data
+
+
 def names_in(given: list[str] | None) -> list[str]:
     """The names of people in a flag that may be repeated, each with commas between names.
 
@@ -164,3 +172,132 @@ def run_folder(path: Path) -> Path:
     if database is None or not database.is_file():
         raise ValueError(f"{path} is not a run folder: it has no {DATABASE}; comparo runs lists those that there are")
     return database.parent
+
+
+@dataclass(frozen=True)
+class CriteriaFlags(QuestionFlags):
+    """What the judge is asked.
+
+    Parameters
+    ----------
+    criterion : What makes a text better, to end "Which Text is …": "more coherent". Several, in one call:
+        NAME='funnier', also with its weight: NAME='funnier; weight=2' (docs/criteria.md).
+    """
+
+    criterion: list[str] | None = None  # type: ignore[assignment]
+
+    @property
+    def resolved(self) -> QuestionFlags:
+        """The flags with one criterion as text, or with several by name."""
+        given: Any = read_criteria(self.criterion or ())
+        given = split_weights(given)[0] if isinstance(given, Mapping) else given
+        if isinstance(given, Mapping) and self.wording in (["all"], ["auto"]):
+            raise ValueError(
+                f"--wording {self.wording[0]} is not for several criteria in one call; name a wording, or rank by one "
+                "criterion after another"
+            )
+        others = {each.name: getattr(self, each.name) for each in fields(QuestionFlags) if each.name != "criterion"}
+        return QuestionFlags(given, **others)
+
+    @property
+    def weights(self) -> dict[str, float] | None:
+        """The weights that are given."""
+        given = read_criteria(self.criterion or ())
+        return split_weights(given)[1] if isinstance(given, Mapping) else None
+
+
+COMMON = ("base_url", "price")  # options of judges that are flags
+ENGINE = ("engine", "replicas", "gpus", "cpus", "address")  # options that every judge has
+
+
+@dataclass(frozen=True)
+class UncachedJudgeFlags:
+    """Who is asked.
+
+    Parameters
+    ----------
+    option : NAME=VALUE, for every judge (docs/judges.md); may be repeated.
+    base_url : The server of an API: http://localhost:8000/v1
+    price : Dollars for a million tokens in and out: 0.15,0.60
+    """
+
+    judge: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--judge",
+            help="provider/model: local/smollm2 (embedded), local/PATH.gguf, hf/NAME-OR-FOLDER, openai/MODEL (any "
+            "such server by --base-url), anthropic/MODEL, gemini/MODEL, vllm/MODEL, replay/FILE, simulated/soft. May "
+            f"be repeated, each with options: 'openai/MODEL; effort=low, price=0.15,0.60'. Default: {DEFAULT_JUDGE}",
+            show_default=False,
+        ),
+    ] = None
+    option: Annotated[list[str] | None, typer.Option("--option", "-o")] = None
+    base_url: str | None = None
+    price: str | None = None
+
+    @property
+    def judges(self) -> list[str]:
+        """The judges as they are written, with their own options."""
+        return self.judge or [DEFAULT_JUDGE]
+
+    @property
+    def reader(self) -> str:
+        """The name of a judge that reads prompts, if there is one."""
+        return reader([parse_judge(judge)[0] for judge in self.judges])
+
+    def load(self, items: Items | None, context: typer.Context) -> list[Judge]:
+        """The judges alone, each with its own options and with those for all judges that it has."""
+        common = {name: getattr(self, name) for name in COMMON}
+        common = {name: value for name, value in common.items() if value is not None} | parse_options(self.option or ())
+        parsed = [parse_judge(judge) for judge in self.judges]
+        known = [{*accepted_options(name), *ENGINE} for name, _ in parsed]
+        if len(parsed) > 1 and (alien := [name for name in common if not any(name in accepted for accepted in known)]):
+            raise ValueError(f"none of the judges has an option {alien[0]!r}; drop it")
+        made = []
+        for (name, own), accepted in zip(parsed, known, strict=True):
+            shared = {option: common[option] for option in common if len(parsed) == 1 or option in accepted}
+            judge = load_judge(name, **_with_scores(name, items, shared | own))
+            if hasattr(judge, "close"):
+                context.call_on_close(judge.close)
+            made.append(judge)
+        return made
+
+    def of_one(self, number: int) -> dict[str, Any]:
+        """The flags that ask one of the judges alone: its name, and of the options for all judges those that it has."""
+        judge = self.judges[number]
+        accepted = {*accepted_options(parse_judge(judge)[0]), *ENGINE}
+        own = [text for text in self.option or () if set(parse_options([text])) <= accepted]
+        named = {name: getattr(self, name) for name in COMMON if name in accepted}
+        return {**dict.fromkeys(COMMON), **named, "judge": [judge], "option": own}
+
+
+@dataclass(frozen=True)
+class JudgeFlags(UncachedJudgeFlags):
+    """Who is asked."""
+
+    cache: Annotated[
+        str | None,
+        typer.Option(
+            help=f"The file of answers that need not be asked again (docs/runs.md), or off. Default: {CACHE}",
+            show_default=False,
+        ),
+    ] = None
+
+    def make(self, items: Items, context: typer.Context) -> list[Judge]:
+        """The judges with their cache; the command closes them when it ends."""
+        judges = remembering(self.load(items, context), self.cache or CACHE)
+        for judge in judges:
+            if isinstance(judge, Recalling):
+                context.call_on_close(judge.cache.close)
+        return judges
+
+
+def _with_scores(name: str, items: Items | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a judge; the scores of a simulated one may be named after people's."""
+    given = dict(options)
+    if items is not None and name.startswith("simulated/") and isinstance(given.get("scores"), str):
+        wanted = given["scores"]
+        if wanted not in items.scores:
+            raise ValueError(f"the items have no scores {wanted!r}; they have {', '.join(items.scores) or 'none'}")
+        given["scores"] = dict(zip(items.labels, items.scores[wanted].tolist(), strict=True))
+    return given

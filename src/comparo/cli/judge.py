@@ -12,10 +12,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from comparo.cli.finishing import Shown, complete, print_plan, print_result
-from comparo.cli.flags import ColumnFlags, QuestionFlags, run_folder
-from comparo.cli.judge_flags import JudgeFlags
-from comparo.cli.printing import Console, cost_words, print_text, say
-from comparo.cli.progress import watched
+from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, run_folder
+from comparo.cli.printing import Console, cost_words, print_text, say, watched
 from comparo.cli.settings import command_line, name_of, options_of
 from comparo.data.columns import Table
 from comparo.data.documents import csv_lines
@@ -27,15 +25,16 @@ from comparo.data.run_folder import database_of
 from comparo.errors import ComparisonsError, JudgeError
 from comparo.judges import Judgement
 from comparo.run.budget import PROBES, dollars, paid_and_spent
-from comparo.run.plan import probe_judges
+from comparo.run.plan import Storage
 from comparo.run.progress import Progress
+from comparo.run.recalling import probe_judges
 from comparo.run.rejudge import Rejudged, prepare_rejudge
 from comparo.run.store import stored_items
 from comparo.run.voices import count_cached
 
 LABELS = ("context", "first", "second")
 OF_A_RUN = ("budget", "dry_run", "out", "top", "quiet")
-OF_PAIRS = ("items", "criterion", "prompt", "kind", "heading", "context_column", "columns")
+OF_PAIRS = ("items", "criterion", "prompt", "kind", "context_column", "columns")
 Key = tuple[Any, Any, Any]
 
 
@@ -134,7 +133,7 @@ def judge_command(
             progress.asked += 1
             progress.failed += judgement.failed
             progress.answered += not judgement.failed
-            progress.cost += judgement.spent if judgement.spent > 0 else 0.0
+            progress.pay(judgement)
             if show is not None:
                 show(progress)
     _summarise(done, {PROBES: probes})
@@ -153,8 +152,9 @@ def _judge_again(
 ) -> None:
     """Put the pairs of a run to another judge, and print the consensus and how far both agree."""
     (judge,) = asked.make(stored_items(run), context)
-    wording, notes = next(iter(question.wording or ()), None), {"command": command_line(context)}
-    plan = prepare_rejudge(run, judge, wording=wording, budget=again.budget, out=again.out, notes=notes)
+    storage = Storage(again.out, notes={"command": command_line(context)})
+    wording = next(iter(question.wording or ()), None)
+    plan = prepare_rejudge(run, judge, wording=wording, budget=again.budget, out=storage)
     if again.dry_run:
         print_plan(plan.base)
         return

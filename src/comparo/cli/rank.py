@@ -7,22 +7,20 @@ from typing import Annotated, Any, get_args
 import typer
 
 from comparo.cli import flags as groups
-from comparo.cli.criteria_output import CriteriaFlags
 from comparo.cli.finishing import Shown, fail_if_unreliable, print_plan, rank_by
-from comparo.cli.flags import ColumnFlags
-from comparo.cli.judge_flags import JudgeFlags
+from comparo.cli.flags import ColumnFlags, CriteriaFlags, JudgeFlags, named
 from comparo.cli.settings import command_line
 from comparo.data.control_terms import columns_in
 from comparo.data.joining import read_several
-from comparo.methods import Method
-from comparo.model.estimators.poe import Bias
+from comparo.methods import METHODS
 from comparo.run.audit_card import audited_terms
 from comparo.run.budget import Budget
 from comparo.run.fit_policy import Scores
+from comparo.run.plan import Storage
 from comparo.run.rank import prepare_rank
 from comparo.run.resume import items_before
 from comparo.run.task import DEFAULT_LEAST_MASS
-from comparo.run.wording_choice import AUTO
+from comparo.run.voices import AUTO
 from comparo.selection.designs import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
 
 MUCH, PRINTED = "How much is asked", "Output"  # where --help shows some flags
@@ -65,8 +63,6 @@ class How:
     orders : Ask each pair in both orders (two calls), or in one.
     seed : The same seed and answers give the same run.
     plain : As in the paper: texts not looked at, equal weights, method poe-bt.
-    method : As of comparo fit. Default: mixed; panel for several voices.
-    bias : Position bias, as of comparo fit.
     estimate : Whose ranking: judge; consensus, what people would say as far as a judge knows; auto: that where texts
         share groups; or a consensus by the share of the judge's view of single texts that people share, such as 0.5.
     control : Control for length, markup, opening, a column of numbers, or what an audit found, by its folder; may be
@@ -77,18 +73,25 @@ class How:
     orders: Orders = DEFAULT_ORDERS
     seed: Annotated[int, typer.Option(min=0)] = 0
     plain: bool = False
-    method: Method | None = None
-    bias: Bias | None = None
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help=f"As of comparo fit: {', '.join(METHODS)}; also with its position bias (none, plug-in, joint): 'poe-bt"
+            "; bias=joint'. Default: mixed; panel for several voices."
+        ),
+    ] = None
     estimate: str = "auto"
     control: list[str] | None = None
 
     @property
-    def whose(self) -> dict[str, Any]:
-        """The estimate, a number where --estimate is one."""
+    def given(self) -> dict[str, Any]:
+        """The flags as parameters of `rank`: the bias apart from the method, and a validity as a number."""
+        method, _, bias = (self.method or "").partition("; bias=")
+        given = asdict(self) | {"method": method or None, "bias": bias or None, "control": self.control or ()}
         if self.estimate in get_args(Scores):
-            return {"estimate": self.estimate}
+            return given
         try:
-            return {"estimate": float(self.estimate)}
+            return given | {"estimate": float(self.estimate)}
         except ValueError:
             known = ", ".join(get_args(Scores))
             raise ValueError(f"--estimate is {known} or a share from 0 to 1, not {self.estimate!r}") from None
@@ -151,17 +154,12 @@ def rank_command(
         prompt=prompts,
         wording=AUTO if question.wording == [AUTO] else None,
         judge=asked.make(items, context),
-        **asdict(plan) | asdict(how) | how.whose | {"control": how.control or (), "lineup": plan.texts},
+        **asdict(plan) | how.given | {"lineup": plan.texts},
         audition=audition,
         votes=read_several(votes) if votes else None,
         link=link,
         weights=question.weights,
-        out=out,
-        name="stdin" if data == "-" else data,
-        fresh=fresh,
-        batch=batch or False,
-        allow_changes=allow_changes,
-        notes={"command": command_line(context)},
+        out=Storage(out, named(data), fresh, allow_changes, batch, notes={"command": command_line(context)}),
     )
     if dry_run:
         print_plan(prepared.base)

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from comparo.cli.flags import ColumnFlags
-from comparo.cli.printing import print_text, say
-from comparo.cli.progress import stoppable
+from comparo.cli.flags import ColumnFlags, named, split_kind
+from comparo.cli.printing import print_text, say, stoppable
 from comparo.cli.settings import command_line
 from comparo.data.wordings import PAPER_WORDING
 from comparo.run.voices import make_prompt
@@ -100,7 +99,6 @@ def vote_command(
     data: str,
     criterion: Annotated[str, typer.Option()],
     kind: str = "Text",
-    heading: str | None = None,
     *,
     people: PeopleFlags,
     page: PageFlags,
@@ -121,8 +119,8 @@ def vote_command(
         .xlsx with columns id, text (and context), a .txt file with a text a line, or a run folder: of a judge's run,
         the pairs that show most about the judge come first.
     criterion : What makes a text better, to end "Which Text is …": "better argued", "more convincing".
-    kind : What the texts are, in the question to judges: Essay, Summary.
-    heading : What stands above the context: Article. Default: the name of its column.
+    kind : What the texts are, in the question to judges: Essay; also with what stands above the context, by default the
+        name of its column: 'Summary; heading=Article'.
     out : The run folder. Default: comparo-runs/TIME-NAME, or that of the same voting, to continue.
     fresh : Start anew; an existing folder is renamed and kept.
 
@@ -137,7 +135,7 @@ def vote_command(
         raise ValueError("--only disagreements is about pairs; leave --lineup out")
     people.ticked()
     items = columns.read(data, has_images=True)
-    column = columns.context_column
+    (kind, heading), column = split_kind(kind), columns.context_column
     prompt = make_prompt(items, criterion, None, kind=kind, heading=heading, context=column, wording=PAPER_WORDING)
     prompt = prompt.resized(people.lineup)
     is_free = people.lineup == 2 and people.only is None
@@ -145,7 +143,7 @@ def vote_command(
     if first:
         say(f"The first {len(first)} pairs are those that tell most about the judge of {data}; then the others.")
     voting = Voting(items, prompt, people.names(), people.twice, people.until, people.seed, first)
-    folder = voting.folder("stdin" if data == "-" else data, out, fresh)
+    folder = voting.folder(named(data), out, fresh)
     if folder.exists() and not fresh:
         voting.check_texts(folder)
     elif out is None and not fresh and (other := voting.before()):

@@ -8,7 +8,7 @@ import typer
 
 from comparo.cli import flags as groups
 from comparo.cli.finishing import complete, print_plan
-from comparo.cli.judge_flags import JudgeFlags
+from comparo.cli.flags import JudgeFlags
 from comparo.cli.printing import Console, Format, cost_words, print_table, print_text
 from comparo.cli.settings import FLAGS, command_line, in_flags
 from comparo.data.sanitize import visible

@@ -185,6 +185,8 @@ def command(configuration: Mapping[str, Any]) -> str:
         for wording in wordings["--wording" in words :]:
             words += ["--wording", wording]
     chosen = {name: _setting(configuration, name) for name in (*([] if voices else ["judge"]), *CHOSEN)}
+    if bias := chosen.pop("bias"):
+        chosen["method"] = f"{chosen['method']}; bias={bias}"
     if configuration.get("validity") is not None:
         chosen["estimate"] = configuration["validity"]
     for name, value in chosen.items():
@@ -200,7 +202,7 @@ def prompt_flags(prompt: Prompt) -> list[str]:
             kind, heading, does = map(_plain, found)
             criterion = does.removeprefix("is ")
             if criterion.strip(" ?.,") and criterion_prompt(criterion, kind, heading, name) == prompt:
-                flags = ["--criterion", criterion, "--kind", kind, *(["--heading", heading] if heading else [])]
+                flags = ["--criterion", criterion, "--kind", f"{kind}; heading={heading}" if heading else kind]
                 return flags if name == DEFAULT_WORDING else [*flags, "--wording", name]
     return []
 

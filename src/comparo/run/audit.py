@@ -29,13 +29,13 @@ from comparo.data.probes import OBEYS, ORIGINAL, RIVAL, TWIN, Probe, bases_of, p
 from comparo.data.prompts import Prompt
 from comparo.ranking.self_consistency import CLIPPED
 from comparo.run.audit_card import FILE, Audit, Card, Finding
-from comparo.run.budget import Budget
+from comparo.run.budget import Budget, Expense
 from comparo.run.compare import both_orders, preferred
 from comparo.run.files import write_text
 from comparo.run.loop import Run
 from comparo.run.plan import IN_MEMORY, Plan, Storage, prepare
 from comparo.run.progress import Watch
-from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Expense, Task
+from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Task
 from comparo.run.voices import Asked, Voice, count_cached, make_judges, make_prompts, voices_of
 from comparo.types import Array
 
@@ -57,20 +57,18 @@ def audit(
     wording: str | Sequence[str] | None = None,
     calls: int = CALLS,
     kind: str = "Text",
-    heading: str | None = None,
     prompt: str | Prompt | Sequence[Prompt] | None = None,
     seed: int = 0,
     least_mass: float = DEFAULT_LEAST_MASS,
-    out: str | Path | None = None,
+    out: str | Path | Storage | None = None,
     cache: str | Path | None = None,
-    options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     watch: Watch = None,
 ) -> Audit:
     """Measure what a judge is biased by, with variants of the texts whose worth is known by construction.
 
     Parameters
     ----------
-    data, criterion, kind, heading, prompt, judge, options, least_mass, out, cache, watch
+    data, criterion, kind, prompt, judge, least_mass, out, cache, watch
         As for `rank`. Every judge with every wording has a card of its own; with `out`, several have folders in it.
     wording
         Names of wordings.
@@ -98,10 +96,9 @@ def audit(
     ('bias', 'seen')
     """
     items = Items.of(data)
-    prompts = make_prompts(items, criterion, prompt, judge, wording, kind=kind, heading=heading)
-    voices = voices_of(make_judges(judge, options, cache, is_stored=out is not None), prompts)
-    storage = Storage(None if out is None else Path(out))
-    return prepare_audit(items, voices, calls, storage, seed=seed, least_mass=least_mass).run(watch)
+    prompts = make_prompts(items, criterion, prompt, judge, wording, kind=kind)
+    voices = voices_of(make_judges(judge, cache, is_stored=out is not None), prompts)
+    return prepare_audit(items, voices, calls, Storage.of(out), seed=seed, least_mass=least_mass).run(watch)
 
 
 @dataclass(frozen=True)
@@ -114,10 +111,6 @@ class AuditTask(Task):
     calls: int = CALLS
     probes: tuple[Probe, ...] = ()
     counts: tuple[int, ...] = ()
-
-    @property
-    def grows(self) -> bool:
-        return False
 
     @property
     def subject(self) -> str:
@@ -155,7 +148,7 @@ def prepare_audit(
             out = None if storage.out is None else storage.out / slug
             place = replace(storage, out=out, name=None if storage.name is None else f"{storage.name}-{slug}")
         plans.append(prepare(_task(items, voice, calls, seed, least_mass), place))
-    return AuditPlan(plans)
+    return AuditPlan(plans, plans[0])
 
 
 def _task(items: Items, voice: Voice, calls: int, seed: int, least_mass: float) -> AuditTask:
@@ -180,6 +173,7 @@ def _task(items: Items, voice: Voice, calls: int, seed: int, least_mass: float) 
     contexts = np.repeat(np.arange(len(labels), dtype=np.int32), 2)
     made = Items(np.array(ids, dtype=object), tuple(texts), np.array(labels, dtype=object), contexts, tuple(about))
     plain_fit: dict[str, Any] = {"plain": True, "estimate": "judge", "seed": seed, "least_mass": least_mass}
+    plain_fit["may_grow"] = False
     budget = Budget.of("100%")
     return AuditTask(made, voice.prompt, voice.judge, budget, **plain_fit, calls=calls, probes=probes, counts=counts)
 
@@ -201,17 +195,13 @@ class AuditPlan:
     """The plans of all voices, whose result is an `Audit`; `base` is the plan of the calls that are made now."""
 
     plans: Sequence[Plan]
-    current: int = 0
-
-    @property
-    def base(self) -> Plan:
-        return self.plans[self.current]
+    base: Plan
 
     def run(self, watch: Watch = None) -> Audit:
         """Ask every voice about its probes, one voice after the other."""
         cards = []
-        for number, plan in enumerate(self.plans):
-            self.current = number
+        for plan in self.plans:
+            self.base = plan
             with plan.started(watch) as run:
                 rounds = _Rounds(run)
                 run.may_begin = rounds.may_begin

@@ -16,6 +16,7 @@ from comparo.data.control_terms import COMPUTED, Term, combined
 from comparo.data.items import Items
 from comparo.data.probes import PROBES
 from comparo.ranking.tabular import plain
+from comparo.run.fit_policy import varies
 
 NAMED = 3  # biases in a summary
 USUAL = 1.96  # standard errors from the estimate to an end of a 95% interval
@@ -225,13 +226,7 @@ def audited(control: Sequence[str], judges: Sequence[tuple[str, str | None]]) ->
 
 def varying(control: Sequence[str], items: Items) -> tuple[str, ...]:
     """The terms but for those with a prior in which all texts of a context are alike."""
-
-    def varies(term: str) -> bool:
-        (numbers,) = items.held([term]).values()
-        values = np.array([len(one) if isinstance(one, str) else one for one in numbers.values()])
-        return any(np.ptp(values[rows]) > 0 for rows in items.groups.values())
-
-    return tuple(term for term in control if term == Term.of(term).name or varies(term))
+    return tuple(term for term in control if term == Term.of(term).name or varies(items, term))
 
 
 def check_limits(limits: Mapping[str, float]) -> None:

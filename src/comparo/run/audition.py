@@ -12,10 +12,8 @@ not asked again.
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +24,12 @@ from comparo.data.prompts import Prompt
 from comparo.data.wordings import all_wordings
 from comparo.run.audition_table import Answers, Audition, judged
 from comparo.run.budget import Budget, links_of, rounded
-from comparo.run.lineup_choice import check_lineup
 from comparo.run.plan import Plan, Storage, prepare
 from comparo.run.progress import Watch
 from comparo.run.scheduling import Pair
-from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Expense, Task
+from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Task
 from comparo.run.voice_allocation import Source
-from comparo.run.voices import Asked, Voice, listed, make_judges, make_prompts, voices_of
-from comparo.selection.designs import Orders
+from comparo.run.voices import Asked, Voice, check_lineup, listed, make_judges, make_prompts, voices_of
 from comparo.selection.lineups import LineupSelector
 from comparo.selection.selector import Selector
 
@@ -52,21 +48,18 @@ def audition(
     pairs: int = PAIRS,
     lineup: int | Sequence[int] = 2,
     kind: str = "Text",
-    heading: str | None = None,
     prompt: str | Prompt | Sequence[Prompt] | None = None,
     seed: int = 0,
     least_mass: float = DEFAULT_LEAST_MASS,
-    out: str | Path | None = None,
+    out: str | Path | Storage | None = None,
     cache: str | Path | None = None,
-    notes: Mapping[str, Any] | None = None,
-    options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     watch: Watch = None,
 ) -> Audition:
     """Ask every voice the same few pairs in both orders, and say which to use.
 
     Parameters
     ----------
-    data, criterion, kind, heading, prompt, judge, options, least_mass, out, cache, notes, watch
+    data, criterion, kind, prompt, judge, least_mass, out, cache, watch
         As for `rank`. Every judge with every wording is a voice.
     wording
         Names of wordings, or "all" for all that can put the criterion.
@@ -97,70 +90,20 @@ def audition(
     ('simulated/soft 2', ("'simulated/soft 1' answers mostly by position: 96% of an answer is about the order",))
     """
     items, wordings = Items.of(data), all_wordings(criterion) if wording == "all" else wording
-    prompts = make_prompts(items, criterion, prompt, judge, wordings, kind=kind, heading=heading)
-    judges = make_judges(judge, options, cache, is_stored=out is not None)
+    prompts = make_prompts(items, criterion, prompt, judge, wordings, kind=kind)
+    judges = make_judges(judge, cache, is_stored=out is not None)
     voices = voices_of(judges, resized(prompts, listed(lineup)))
-    storage = Storage(None if out is None else Path(out), notes=dict(notes or {}))
-    return prepare_audition(items, voices, pairs, storage, seed=seed, least_mass=least_mass).run(watch)
+    return prepare_audition(items, voices, pairs, Storage.of(out), seed=seed, least_mass=least_mass).run(watch)
 
 
 @dataclass(frozen=True)
 class Trial(Task):
-    """The task of an audition: some of the items, and the same `each` pairs, or line-ups, for every voice.
+    """The task of an audition: some of the items, and the same pairs, or line-ups, for every voice.
 
     Where it is the first part of a run, that makes up to `whole` calls in all.
     """
 
     whole: int = 0
-    each: int = PAIRS
-
-    @cached_property
-    def pairs(self) -> dict[Any, list[Pair]] | None:
-        """The questions to each voice by context, where some are about more than two texts; None where none is."""
-        if self.largest == 2:
-            return None
-        self.check_lineups({context: len(ids) for context, ids in self.items.names.items()})
-        asked: dict[Any, list[Pair]] = {}
-        names, rng = self.items.names, np.random.default_rng(self.seed)
-        texts = {context: 4 * self.each * len(ids) / len(self.items) for context, ids in names.items()}
-        for size in sorted({voice.prompt.size for voice in self.voices}):
-            voices = [voice.name for voice in self.voices if voice.prompt.size == size]
-            shown = 4 if size == 2 else size  # texts in both orders of a pair, or in a line-up
-            numbers = rounded({context: number / shown for context, number in texts.items()})
-            for context, ids in names.items():
-                number = max(numbers[context], links_of(len(ids), len(ids), size))
-                if size == 2:
-                    contrast = self.fitting.contrast[context] if self.weighs_pairs else None
-                    source: Source = Selector(ids, orders="both", contrast=contrast, seed=rng)
-                    number *= 2
-                else:
-                    source = LineupSelector(ids, size, seed=rng)
-                chosen = source.next(min(number, source.remaining or 0))
-                own = [(*one, voice) if voice else one for one in chosen for voice in voices]
-                asked.setdefault(context, []).extend(own)
-        return asked
-
-    @cached_property
-    def expense(self) -> Expense:
-        """The calls, tokens and dollars of the audition."""
-        if self.pairs is None:
-            return super().expense
-        voices = [voice.name for voice in self.voices]
-        counts = Counter(one[2] if len(one) > 2 else None for some in self.pairs.values() for one in some)
-        costs = {name: self._cost(name, self.mean_tokens[name]) for name in voices}
-        tokens, cost = (sum(counts[name] * each[name] for name in voices) for each in (self.mean_tokens, costs))
-        by_context: dict[Any, tuple[int, Orders]] = {
-            context: (len(some), "one") for context, some in self.pairs.items()
-        }
-        return Expense(by_context, counts.total(), round(tokens), cost, costs)
-
-    @property
-    def grows(self) -> bool:
-        return False
-
-    @property
-    def title(self) -> str:
-        return "An audition of the wordings: " if self.whole else ""
 
 
 @dataclass
@@ -202,12 +145,38 @@ def prepare_audition(
         least_mass=least_mass,
         estimate="judge",
         panel=voices if len(voices) > 1 else (),
+        may_grow=False,
+        title="An audition of the wordings: " if whole else "",
         whole=whole,
-        each=pairs,
     )
-    if trial.pairs is not None:
+    if trial.largest > 2:
+        trial = replace(trial, pairs=lineup_pairs(trial, pairs))
         trial = replace(trial, budget=Budget.of(trial.expense.calls))
     return AuditionPlan(prepare(trial, storage))
+
+
+def lineup_pairs(trial: Task, each: int) -> dict[Any, list[Pair]]:
+    """The questions to each voice by context: `each` pairs in both orders, or line-ups of as many texts."""
+    trial.check_lineups({context: len(ids) for context, ids in trial.items.names.items()})
+    asked: dict[Any, list[Pair]] = {}
+    names, rng = trial.items.names, np.random.default_rng(trial.seed)
+    texts = {context: 4 * each * len(ids) / len(trial.items) for context, ids in names.items()}
+    for size in sorted({voice.prompt.size for voice in trial.voices}):
+        voices = [voice.name for voice in trial.voices if voice.prompt.size == size]
+        shown = 4 if size == 2 else size  # texts in both orders of a pair, or in a line-up
+        numbers = rounded({context: number / shown for context, number in texts.items()})
+        for context, ids in names.items():
+            number = max(numbers[context], links_of(len(ids), len(ids), size))
+            if size == 2:
+                contrast = trial.fitting.contrast[context] if trial.weighs_pairs else None
+                source: Source = Selector(ids, orders="both", contrast=contrast, seed=rng)
+                number *= 2
+            else:
+                source = LineupSelector(ids, size, seed=rng)
+            chosen = source.next(min(number, source.remaining or 0))
+            own = [(*one, voice) if voice else one for one in chosen for voice in voices]
+            asked.setdefault(context, []).extend(own)
+    return asked
 
 
 def resized(prompts: Sequence[Prompt], sizes: Sequence[int]) -> list[Prompt]:

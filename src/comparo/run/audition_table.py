@@ -2,7 +2,7 @@
 
 Content is the share of an answer that is about the texts rather than about their order or noise. A call about k texts
 gives f observations of differences, and shows f·v/φ of the scores, with v the variance of the scores and φ that of the
-noise (`lineup_choice`).
+noise (`comparo.run.pilot`).
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from comparo.model.tuning import NEARLY
 from comparo.ranking.grouping import control_of
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import json_rows
+from comparo.run.database import texts_of
 from comparo.run.resume import answers_about
-from comparo.run.store import differences, read_configuration, read_judgements, stored_items, texts_of
+from comparo.run.store import differences, read_configuration, read_judgements, stored_items
 from comparo.run.task import Task
-from comparo.run.voices import Voice
+from comparo.run.voices import Voice, stored_voices
 from comparo.types import Array
 
 BLIND = 0.05  # content, at an end of its interval, of a voice that hardly sees the texts
@@ -55,8 +56,7 @@ class Answers:
         """The answers in the run folder of an audition; a StoreError where it is none."""
         folder = Path(folder)
         identity = read_configuration(folder)["identity"]
-        voices = identity.get("voices") or {None: {name: identity[name] for name in ("judge", "settings", "prompt")}}
-        return cls(str(folder), stored_items(folder), voices, read_judgements(folder))
+        return cls(str(folder), stored_items(folder), stored_voices(identity), read_judgements(folder))
 
     def given_to(self, items: Items, voices: Sequence[Voice]) -> tuple[Judgement, ...]:
         """The answers that count in a run of these items and voices, as questions of that run.

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from itertools import accumulate
 from math import inf, nan
 from typing import Any, Literal, get_args
 
@@ -27,8 +28,7 @@ from comparo.errors import JudgeError, PendingError, RunError
 from comparo.judges import Judge, Judgement
 from comparo.judges.batches import SHARE, WINDOW, LostError, SilentError, State
 from comparo.ranking.ranking import Ranking
-from comparo.run.batch_store import Batch
-from comparo.run.batch_transport import CANCELLED, CREATIONS, UNANSWERED, Courier, Pauses, StrangerError
+from comparo.run.batch_transport import CANCELLED, CREATIONS, UNANSWERED, Batch, Courier, Pauses, StrangerError
 from comparo.run.budget import TOKENS
 from comparo.run.loop import LOOK, Run, logger
 from comparo.run.progress import Watcher
@@ -45,21 +45,10 @@ WAITS = 12  # times, an hour in all, that a batch waits which should fit a serve
 ROOM = 0.9  # of the tokens that may wait at a server: ours are estimated from characters
 
 
-def mode_of(batch: bool | Mode) -> Mode | None:
-    """What is to be done with a batch, None without one.
-
-    >>> mode_of(True), mode_of("submit"), mode_of(False)
-    ('wait', 'submit', None)
-    """
-    if isinstance(batch, bool):
-        return "wait" if batch else None
-    if batch not in get_args(Mode):
-        raise ValueError(f"batch is True, False, {', '.join(map(repr, get_args(Mode)))}, not {batch!r}")
-    return batch
-
-
-def check_batch(task: Task, has_folder: bool) -> Task:
+def check_batch(task: Task, has_folder: bool, mode: Mode = "wait") -> Task:
     """The task at the price of batches; a ValueError where it cannot be asked by batches."""
+    if mode not in get_args(Mode):
+        raise ValueError(f"batch is one of {', '.join(map(repr, get_args(Mode)))}, not {mode!r}")
     asked = task.judge.asked if isinstance(task.judge, Recalling) else task.judge
     price = getattr(asked, "at_batch_price", None)
     if task.is_panel:
@@ -138,7 +127,7 @@ class BatchRun(Run):
         """Take up the batches of earlier starts, and choose what is still to be asked."""
         self._away = {batch.number: batch for batch in self._courier.resume()}
         under_way = [one for batch in self._away.values() for one, _ in batch.questions.values()]
-        for question in under_way if self._priced else ():
+        for question in under_way:
             self.spending.reserve(self._question(question))
         if self.mode == "cancel":
             self._is_cancelled = True
@@ -162,8 +151,7 @@ class BatchRun(Run):
             if found is None:
                 self._pool.append(question)
                 continue
-            if self._priced:
-                self.spending.reserve(question, times=1 / SHARE)
+            self.spending.reserve(question, times=1 / SHARE)
             self._keep([found])
 
     def _is_left(self, answers: list[Judgement]) -> bool:
@@ -203,11 +191,13 @@ class BatchRun(Run):
                 return
             self._prove()
             self._afford()
-            packed = self._courier.pack(self._pool, int(min(self._most, len(self._pool))), self._refuse)
+            packed = self._courier.pack(
+                self._pool, int(min(self._most, len(self._pool))), lambda refused: self._keep([refused])
+            )
             if packed is None:
                 continue
             questions = [one for one, _ in packed[0].questions.values()]
-            for question in questions if self._priced else ():
+            for question in questions:
                 self.spending.reserve(question)
             batch = self._courier.send(*packed)
             if batch is None:
@@ -228,8 +218,7 @@ class BatchRun(Run):
         failures = 0
         while self._pool and not self._is_proved:
             question = self._pool.popleft()
-            if self._priced:
-                self.spending.reserve(question, times=1 / SHARE)
+            self.spending.reserve(question, times=1 / SHARE)
             (answer,) = self.task.judge.judge([question], self.task.prompt)
             self._keep([replace(answer, cost=answer.cost / SHARE)])
             failures = failures + 1 if answer.failed else 0
@@ -239,15 +228,8 @@ class BatchRun(Run):
 
     def _afford(self) -> None:
         """Leave out the last questions of the pool that a budget in dollars does not allow."""
-        left = self.spending.left if self._priced else inf
-        allowed = 0
-        for question in self._pool if self._priced else ():
-            left -= self.spending.expected(question)
-            if left < 0:
-                break
-            allowed += 1
-        if self._priced:
-            self._pool = deque(list(self._pool)[:allowed])
+        left, costs = self.spending.left, accumulate(map(self.spending.expected, self._pool))
+        self._pool = deque(question for question, cost in zip(self._pool, costs, strict=True) if cost <= left)
 
     def _if_there(self, batch: Batch, do: Callable[[Batch], None]) -> None:
         """Do something with a batch; lost results give it up by "cancel", and are raised after the others else."""
@@ -320,12 +302,9 @@ class BatchRun(Run):
 
     def _return(self, questions: list[Question]) -> None:
         """Put questions back of which no batch was made."""
-        for question in questions if self._priced else ():
+        for question in questions:
             self.spending.settle(Judgement(question, error="not asked"))
         self._pool.extendleft(reversed(questions))
-
-    def _refuse(self, judgement: Judgement) -> None:
-        self._keep([judgement])
 
     def _keep(self, judgements: list[Judgement]) -> None:
         for kept in self.store.add(judgements):
@@ -333,14 +312,10 @@ class BatchRun(Run):
         self._check_health()
 
     def _take(self, judgement: Judgement) -> None:
-        if not (judgement.error or "").startswith(UNANSWERED):  # says nothing about the judge
-            super()._take(judgement)
-        else:
+        if (judgement.error or "").startswith(UNANSWERED):  # says nothing about the judge
             self._count(judgement)
-
-    def _count(self, judgement: Judgement, was_asked: bool = True) -> None:
-        self.progress.asked += was_asked
-        self._book(judgement)
+        else:
+            super()._take(judgement)
 
     def _check_health(self) -> None:
         if problem := self._health[None].problem:

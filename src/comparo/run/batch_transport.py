@@ -1,4 +1,4 @@
-"""Batches of questions between a run folder and a server, each step stored before the request that depends on it.
+"""Batches of questions, in a run folder and at a server: each step is stored before the request that depends on it.
 
     planned     the questions of the batch and its name are stored; nothing was requested
     uploaded    the server's id of the file is stored; nothing can have been created
@@ -13,22 +13,27 @@ from __future__ import annotations
 
 import os
 import re
+import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from comparo.data.prompts import Question
-from comparo.errors import JudgeError
+from comparo.data.run_folder import decode, encode
+from comparo.errors import JudgeError, StoreError
 from comparo.judges import Judgement
 from comparo.judges.batch_endpoints import Batches
 from comparo.judges.batches import Line, LostError, State
-from comparo.run.batch_store import Batch, BatchStore
+from comparo.run.database import insert
 from comparo.run.files import OWNER, explained
 from comparo.run.store import Store
 
+COLUMNS = "number, name, lines, file, sent, id, status, done, others"
 UNANSWERED = "unanswered in the batch: "  # begins the error of a question that can be asked again in another batch
 CREATIONS = 3  # requests for a batch that end without an answer, before it is given up
 CHUNK = 200  # judgements that are stored at once
@@ -48,6 +53,136 @@ class Pauses:
     longest: float = 60.0
     settle: float = 30.0
     full: float = 300.0
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch that is not closed, and of each of its questions without a judgement how many lines it has."""
+
+    number: int
+    name: str
+    lines: int
+    file: str
+    sent: float | None
+    id: str | None
+    status: str
+    done: int
+    others: tuple[str, ...]
+    questions: Mapping[int, tuple[Question, int]]
+
+    @property
+    def how_far(self) -> str:
+        return how_far(self.status, self.lines, self.done)
+
+
+def how_far(status: str, lines: int, done: int) -> str:
+    """How far a server is with a batch, in words."""
+    return f"{status.replace('_', ' ')}, {done:,} of {lines:,} done"
+
+
+class BatchStore:
+    """The batches of a run folder.
+
+    >>> batches = BatchStore(Store(None, {}))
+    >>> made = batches.plan("f00d", [(Question("ana", "bo"), 1)])
+    >>> [batch.how_far for batch in batches.open()]
+    ['planned, 0 of 1 done']
+    >>> batches.keep(made, [(0, Judgement(Question("ana", "bo"), p=0.7))])
+    [Judgement(question=Question(first='ana', second='bo', ...
+    >>> _ = batches.update(made, closed="2026-03-01", status="completed")
+    >>> batches.open()
+    []
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def open(self) -> list[Batch]:
+        """The batches that are not closed."""
+        with self.store.transaction() as connection:
+            rows = connection.execute(f"SELECT {COLUMNS} FROM batches WHERE closed IS NULL ORDER BY number").fetchall()
+            return [
+                Batch(*row[:-1], tuple(row[-1].split()), _asked(connection, row[0]))  # type: ignore[call-arg]
+                for row in rows
+            ]
+
+    def plan(self, name: str, questions: Sequence[tuple[Question, int]]) -> Batch:
+        """Store a batch of questions, each with the number of its lines."""
+        lines = sum(number for _, number in questions)
+        with self.store.transaction() as connection:
+            made = connection.execute("INSERT INTO batches (name, lines) VALUES (?, ?)", (name, lines)).lastrowid
+            connection.executemany(
+                "INSERT INTO batch_questions (batch, number, lines, context, first, second) VALUES (?, ?, ?, ?, ?, ?)",
+                (
+                    (made, number, own, encode(one.context), encode(one.first), encode(one.second))
+                    for number, (one, own) in enumerate(questions)
+                ),
+            )
+        self.store.flush()
+        return Batch(made or 0, name, lines, "", None, None, "planned", 0, (), dict(enumerate(questions)))
+
+    def update(self, batch: Batch, **values: Any) -> Batch:
+        """Store new values of a batch, which is on the disk when this returns."""
+        stored = {name: " ".join(value) if name == "others" else value for name, value in values.items()}
+        names = ", ".join(f"{name} = ?" for name in stored)
+        with self.store.transaction() as connection:
+            connection.execute(f"UPDATE batches SET {names} WHERE number = ?", (*stored.values(), batch.number))
+        self.store.flush()
+        return replace(batch, **{name: value for name, value in values.items() if hasattr(batch, name)})
+
+    def seen(self, batch: Batch, state: State) -> Batch:
+        """Store the server's id of the batch, and how far it is."""
+        return self.update(batch, id=state.id, status=state.status, done=state.done, seen=_now())
+
+    def keep(self, batch: Batch, judgements: Iterable[tuple[int, Judgement]]) -> list[Judgement]:
+        """Store the judgements of some questions of a batch, and that they are judged, in one piece."""
+        kept: list[Judgement] = []
+        with self.store.transaction() as connection:
+            for number, judgement in judgements:
+                kept += filter(None, [insert(connection, judgement)])
+                connection.execute(
+                    "UPDATE batch_questions SET is_judged = 1 WHERE batch = ? AND number = ?", (batch.number, number)
+                )
+        return kept
+
+    def drop(self, batch: Batch) -> None:
+        """Forget a batch of which the server has nothing, or which it refused."""
+        with self.store.transaction() as connection:
+            connection.execute("DELETE FROM batch_questions WHERE batch = ?", (batch.number,))
+            connection.execute("DELETE FROM batches WHERE number = ?", (batch.number,))
+        self.store.flush()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _asked(connection: sqlite3.Connection, batch: int) -> dict[int, tuple[Question, int]]:
+    """The questions of a batch that are not judged, without their texts."""
+    rows = connection.execute(
+        "SELECT number, lines, context, first, second FROM batch_questions WHERE batch = ? AND NOT is_judged", (batch,)
+    )
+    return {
+        number: (Question(decode(first), decode(second), decode(context)), lines)
+        for number, lines, context, first, second in rows
+    }
+
+
+def had_batches(store: Store) -> bool:
+    """Whether some answers of a run came by batches."""
+    with store.transaction() as connection:
+        return connection.execute("SELECT 1 FROM batches LIMIT 1").fetchone() is not None
+
+
+def check_no_batch(store: Store) -> None:
+    """Raise a StoreError where a run waits for a batch, whose questions would be asked twice."""
+    waiting = [batch for batch in BatchStore(store).open() if batch.sent is not None]
+    if waiting:
+        lines = sum(batch.lines for batch in waiting)
+        raise StoreError(
+            f"{store.folder} waits for a batch of {lines:,} questions at the server; add batch='wait' to go on "
+            "with it, or batch='cancel' to end it early"
+        )
 
 
 class StrangerError(Exception):
@@ -191,7 +326,7 @@ class Courier:
                 f"With batch='cancel' the batch is given up: the same command then asks {len(left):,} questions "
                 "again, and pays for them again"
             )
-        self.batches.close(batch, state.status)
+        self.batches.update(batch, closed=_now(), status=state.status)
 
     def _collect(self, batch: Batch, state: State) -> Results:
         """Read the results of a batch; lines that are there twice count once, if they are the same."""

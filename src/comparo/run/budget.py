@@ -135,6 +135,23 @@ class Budget:
         return calls
 
 
+@dataclass(frozen=True, slots=True)
+class Expense:
+    """Calls and orders per context, calls in total, approximate tokens, and dollars (nan if unknown).
+
+    Of a run that grows, the calls per context contain those from before, and the total does not.
+    `costs` is what a call of each voice costs, in dollars. With several voices, `cost` is that of the dearest, and
+    `alike` how many of them can be asked each pair if the pairs are to connect all items.
+    """
+
+    by_context: Mapping[Any, tuple[int, Orders]]
+    calls: int
+    tokens: int
+    cost: float
+    costs: Mapping[str | None, float]
+    alike: int = 1
+
+
 def links_of(size: int, new: int, texts: int = 2) -> int:
     """How many calls about so many `texts` join the `new` items of a context of this size with the others."""
     return new if new < size else -(-(size - 1) // (texts - 1))
@@ -168,6 +185,11 @@ def dollars(amount: float) -> str:
     return f"${rounded:.{1 - math.floor(math.log10(rounded))}f}"
 
 
+def price_words(much: str, cost: float) -> str:
+    """A price with how exact it is, or how to set one that is not known."""
+    return "price not known (set it by `price`)" if math.isnan(cost) else f"{much} {dollars(cost)}"
+
+
 def paid_and_spent(
     judgements: Iterable[Judgement], configuration: Mapping[str, Any] | None = None
 ) -> tuple[float, float]:
@@ -196,7 +218,7 @@ def tokens_of(judgement: Judgement) -> float:
 
 
 class Spending:
-    """Limits a run to `limit` dollars, or whatever a call `took`.
+    """Limits a run to `limit` dollars, or whatever a call `took`; without a limit (infinity) it allows everything.
 
     The limit is exceeded by at most one call while prices scatter about the same level.
 
@@ -227,17 +249,19 @@ class Spending:
         self._expect, self._most = expect, most
         self._ratios, self._paid = deque[float](maxlen=RECENT), 0
         self._flying: dict[object, float] = {}
+        self._is_limited = math.isfinite(limit)
 
     @property
     def _ratio(self) -> float:
         return max([1.0, *self._ratios])
 
     def expected(self, question: Question) -> float:
-        return self._ratio * self._expect(question)
+        return self._ratio * self._expect(question) if self._is_limited else 0.0
 
     def allows(self, question: Question) -> bool:
         """Whether a question may be asked now."""
-        return len(self._flying) < min(self._paid + 1, self._most) and self.expected(question) <= self.left
+        has_room = not self._is_limited or len(self._flying) < min(self._paid + 1, self._most)
+        return has_room and self.expected(question) <= self.left
 
     @property
     def left(self) -> float:
@@ -246,14 +270,15 @@ class Spending:
 
     def reserve(self, question: Question, times: float = 1.0) -> None:
         """Reserve the expected cost of a question that is sent, so many times that of others."""
-        self._flying[_key(question)] = times * self._expect(question)
+        if self._is_limited:
+            self._flying[_key(question)] = times * self._expect(question)
 
     def settle(self, judgement: Judgement) -> None:
         """Book the cost of a judgement: if unknown, its expected cost; nothing for a failed call without a cost."""
         expected = self._flying.pop(_key(judgement.question), 0.0)  # a voice left out was not sent all its questions
         took = self._took(judgement)
         is_known = took >= 0
-        if judgement.failed and not is_known:
+        if not self._is_limited or (judgement.failed and not is_known):
             return
         if is_known and expected > 0:
             self._ratios.append(took / expected)

@@ -25,9 +25,9 @@ from comparo.data.prompts import Question
 from comparo.data.run_folder import VERSION, clean
 from comparo.errors import StoreError
 from comparo.judges import Judgement, Probe
+from comparo.run.database import BUSY, UNFIT, open_database, plain
 from comparo.run.files import DAMAGED, make_private
 from comparo.run.folders import ROOT
-from comparo.run.store import BUSY, UNFIT, open_database, plain
 
 CACHE = ROOT / "cache.sqlite"  # of all runs that name no other file
 APPLICATION = 0x636D7072  # "cmpr": SQLite's place for a number that says whose file it is
@@ -111,23 +111,13 @@ class Cache:
         """Keep an answer, which the run that asked for it does not get again; failures are not kept."""
         if judgement.failed:
             return
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        values = [plain(getattr(judgement, name)) for name in KEPT]
+        for name in TEXTS:
+            values[KEPT.index(name)] = clean(str(getattr(judgement, name)))
         with self._turn:
-            connection = self._open()
-            if connection is None or not self._writes:
-                return
-            now = datetime.now(UTC).isoformat(timespec="seconds")
-            values = [plain(getattr(judgement, name)) for name in KEPT]
-            for name in TEXTS:
-                values[KEPT.index(name)] = clean(str(getattr(judgement, name)))
-            try:
-                with connection:
-                    number = connection.execute(ADD, (key, clean(judge), now, *values)).lastrowid
-                self._used.setdefault(key, set()).add(int(number or 0))
-            except UNFIT:
-                return
-            except sqlite3.Error as error:
-                self._writes = False
-                self._warn(f"cannot be written to ({error})", "so further answers of this run are not added to it")
+            if (number := self._insert(ADD, (key, clean(judge), now, *values))) is not None:
+                self._used.setdefault(key, set()).add(number)
 
     def found(self, key: bytes) -> Probe | None:
         """What an earlier probe of a judge found, without a call, and what it cost then; None where there was none."""
@@ -142,17 +132,9 @@ class Cache:
 
     def keep(self, key: bytes, judge: str, probe: Probe) -> None:
         """Keep what a probe of a judge found."""
+        row = (key, clean(judge), clean(probe.sentence), json.dumps(dict(probe.found)), plain(probe.cost))
         with self._turn:
-            connection = self._open()
-            if connection is None or not self._writes:
-                return
-            row = (key, clean(judge), clean(probe.sentence), json.dumps(dict(probe.found)), plain(probe.cost))
-            try:
-                with connection:
-                    connection.execute("INSERT OR REPLACE INTO probes VALUES (?, ?, ?, ?, ?)", row)
-            except sqlite3.Error as error:
-                self._writes = False
-                self._warn(f"cannot be written to ({error})", "so answers of this run are not added to it")
+            self._insert("INSERT OR REPLACE INTO probes VALUES (?, ?, ?, ?, ?)", row)
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
@@ -176,6 +158,21 @@ class Cache:
                     f"cannot be opened ({getattr(error, 'strerror', None) or error})", "so this run asks without it"
                 )
         return self._connection
+
+    def _insert(self, statement: str, row: tuple[Any, ...]) -> int | None:
+        """Write a row and return its number; None where it cannot be written, which was said, or holds what cannot."""
+        connection = self._open()
+        if connection is None or not self._writes:
+            return None
+        try:
+            with connection:
+                return connection.execute(statement, row).lastrowid
+        except UNFIT:
+            return None
+        except sqlite3.Error as error:
+            self._writes = False
+            self._warn(f"cannot be written to ({error})", "so further answers of this run are not added to it")
+            return None
 
     def _select(self, query: str, key: bytes) -> list[Any]:
         """The rows of a key; none where they cannot be read, which was said."""

@@ -34,7 +34,7 @@ from comparo.model.observations import are_choices
 from comparo.run.recalling import Recalling
 from comparo.run.store import CHANGED, Store, differences, read_configuration, read_judgements, reading, stored_items
 from comparo.run.task import Task
-from comparo.run.voices import Voice, comparisons
+from comparo.run.voices import Voice, comparisons, stored_voices, with_texts, with_voice
 from comparo.types import Array
 
 CALLS = 40  # of a check that is asked for
@@ -125,8 +125,7 @@ def _predicted(pool: Sequence[Judgement], others: Sequence[Judgement]) -> tuple[
     """The difference of the texts of each question by other answers, (n,), 0 where it is unknown; and their bias."""
     if len(others) < FEWEST // 2:
         return np.zeros(len(pool)), 0.0
-    alone = [replace(one, question=replace(one.question, voice=None)) for one in others]
-    ranking = quiet_fit(comparisons(alone), "mixed")
+    ranking = quiet_fit(comparisons(map(with_voice, others)), "mixed")
     labels = ranking.graph.labels(ranking.comparisons)
     score = {(encode(c), encode(item)): s for (c, item), s in zip(labels, ranking.scores.tolist(), strict=True)}
 
@@ -186,13 +185,8 @@ def check(run: str | Path, judge: Judge, *, calls: int = CALLS, seed: int = 0) -
         raise StoreError(f"{folder} holds {len(asked)} answers by {judge.name}; a check needs {FEWEST} or more")
     if calls < 4:
         raise ValueError(f"calls = {calls} are too few for a check; {CALLS} is the usual number")
-    old = [replace(one, question=_with_texts(items, one)) for one in asked]
+    old = [replace(one, question=with_texts(items, one.question)) for one in asked]
     return Check(voices, old, calls, np.random.default_rng(seed)).ask()
-
-
-def _with_texts(items: Any, one: Judgement) -> Any:
-    question = one.question
-    return replace(items.question(question.context, question.first, question.second), voice=question.voice)
 
 
 def _voices(configuration: Mapping[str, Any], judge: Judge, folder: Path) -> list[Voice]:
@@ -202,8 +196,7 @@ def _voices(configuration: Mapping[str, Any], judge: Judge, folder: Path) -> lis
         raise StoreError(
             f"{folder} is of several criteria, whose judge cannot be checked; run it anew in another folder"
         )
-    own = judge.name if configuration.get(CHANGED) else None
-    stored = identity.get("voices") or {own: {name: identity[name] for name in ("judge", "settings", "prompt")}}
+    stored = stored_voices(identity, judge.name if configuration.get(CHANGED) else None)
     now = json.loads(json.dumps({"judge": judge.name, "settings": dict(judge.settings)}, default=str))
     apart = {name: differences({key: voice[key] for key in now}, now) for name, voice in stored.items()}
     found = [
@@ -223,7 +216,7 @@ def calls_before(task: Task, folder: Path | None) -> dict[int, int]:
 
     There is no check of a judge that cannot change (`may_change`), of answers of the last hours, or for a short run.
     """
-    if folder is None or not (folder / DATABASE).is_file() or not task.grows or hasattr(task, "pairs"):
+    if folder is None or not (folder / DATABASE).is_file() or not task.grows or task.pairs is not None:
         return {}
     found = {}
     for judge in filter(may_change, task.judges):
@@ -260,7 +253,7 @@ def check_before(task: Task, store: Store) -> tuple[Task, list[Judgement]]:
         voices = [voice for voice in task.voices if voice.judge is judge]
         names = {voice.name for voice in voices}
         last = (answers[-1] for key, answers in store.known().items() if key[-1] in names)
-        old = [replace(one, question=_with_texts(task.items, one)) for one in last if not one.failed]
+        old = [replace(one, question=with_texts(task.items, one.question)) for one in last if not one.failed]
         found = Check(voices, old, due[id(judge)], np.random.default_rng([task.seed, len(old)]))
         drift = found.ask()
         if not drift.is_changed:
@@ -272,15 +265,11 @@ def check_before(task: Task, store: Store) -> tuple[Task, list[Judgement]]:
             f"asked: comparo runs --cached --clear {judge.name} removes the old answers there"
         )
         former = _set_aside(store, judge.name, sorted(names, key=str), drift)
-        given = [_by(one, former.get(one.question.voice, one.question.voice)) for one in task.given]
+        given = [with_voice(one, former.get(one.question.voice, one.question.voice)) for one in task.given]
         task = task_after(replace(task, given=tuple(given)), store.configuration)
         paid += [one for one in found.paid if not any(one is kept for kept in found.answers)]
-        store.add(_by(one, one.question.voice or judge.name) for one in found.answers)
+        store.add(with_voice(one, one.question.voice or judge.name) for one in found.answers)
     return task, paid
-
-
-def _by(answer: Judgement, voice: str | None) -> Judgement:
-    return replace(answer, question=replace(answer.question, voice=voice))
 
 
 def _set_aside(store: Store, judge: str, names: Sequence[str | None], drift: Drift) -> dict[str | None, str]:

@@ -10,13 +10,12 @@ texts that are the same are not asked about: neither wins. `Duel` is the result.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from comparo.analysis.sequential import Bettors
 from comparo.data.items import Items
@@ -26,6 +25,7 @@ from comparo.errors import RunError
 from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
 from comparo.run.compare_result import Duel, preferences
+from comparo.run.database import as_objects
 from comparo.run.loop import Run
 from comparo.run.plan import Plan
 from comparo.run.progress import Watch
@@ -247,15 +247,7 @@ def _reordered(items: Items, order: Sequence[Any], most: int | None) -> Items:
     rows = np.concatenate([items.groups[key] for key in keys])
     texts = tuple(items.context_texts[code] for code in items.context[rows[::2]].tolist())
     context = np.repeat(np.arange(len(keys), dtype=np.int32), 2)
-    return Items(items.ids[rows], tuple(items.texts[row] for row in rows.tolist()), _column(keys), context, texts)
-
-
-def _column(values: Iterable[Any]) -> NDArray[Any]:
-    """Labels as an array of objects, also where they are tuples."""
-    every = list(values)
-    column = np.empty(len(every), dtype=object)
-    column[:] = every
-    return column
+    return Items(items.ids[rows], tuple(items.texts[row] for row in rows.tolist()), as_objects(keys), context, texts)
 
 
 def _duel(paired: Paired, order: Sequence[Any], run: Run | None, level: float, ranking: Ranking | None) -> Duel:
@@ -272,7 +264,7 @@ def _duel(paired: Paired, order: Sequence[Any], run: Run | None, level: float, r
     return Duel(
         one=paired.one,
         other=paired.other,
-        input=_column(answered),
+        input=as_objects(answered),
         first=answers[:, 0],
         second=answers[:, 1],
         planned=len(paired.inputs),
@@ -283,7 +275,7 @@ def _duel(paired: Paired, order: Sequence[Any], run: Run | None, level: float, r
         cost=0.0 if run is None else run.progress.cost,
         level=level,
         ranking=ranking,
-        cluster=None if paired.cluster is None else _column(map(paired.unit, answered)),
+        cluster=None if paired.cluster is None else as_objects(map(paired.unit, answered)),
         observations=paired.units,
         cached=0 if run is None else count_cached(run.judgements),
     )

@@ -8,7 +8,6 @@ has no answer is asked once more, and only that criterion's answer is kept of it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from comparo.ranking.criteria_ranking import CriteriaRanking, combine
 from comparo.ranking.ranking import Ranking
 from comparo.run.loop import Run
 from comparo.run.store import Store, read_configuration, read_judgements
-from comparo.run.voices import comparisons
+from comparo.run.voices import comparisons, with_voice
 from comparo.selection.designs import SYSTEM_GOALS
 
 WEIGHTS = "weights"  # of the criteria, in run.json
@@ -122,9 +121,7 @@ def concluded(
     rankings = {name: conclude(comparisons(own.values())) for name, own in answers.items()}
     first, *others = answers.values()
     common = [key for key in first if all(key in other for other in others)]
-    if all(len(own) == len(common) for own in answers.values()) and all(
-        list(own) == common for own in answers.values()
-    ):
+    if all(list(own) == common for own in answers.values()):
         return combine(rankings, weights)
     whole = {name: conclude(comparisons(own[key] for key in common)) for name, own in answers.items()}
     return combine(whole, weights, rankings)
@@ -135,8 +132,7 @@ def by_criterion(each: Iterable[Judgement], names: Iterable[str]) -> dict[str, d
     found: dict[str, dict[Any, Judgement]] = {name: {} for name in names}
     for one in each:
         if not one.failed and one.question.voice in found:
-            asked = replace(one.question, voice=None)
-            found[str(one.question.voice)].setdefault(_key(asked), replace(one, question=asked))
+            found[str(one.question.voice)].setdefault(_key(one.question), with_voice(one))
     return found
 
 

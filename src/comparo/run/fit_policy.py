@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from comparo.data.comparisons import Comparisons
+from comparo.data.control_terms import Term
 from comparo.data.items import Items
 from comparo.methods import Method, quiet_fit
 from comparo.model.estimators.poe import Bias
@@ -30,6 +31,13 @@ from comparo.selection.text_features import contrasts, fitted_power, styles
 from comparo.types import Array
 
 Scores = Literal["auto", "judge", "consensus"]
+
+
+def varies(items: Items, term: str) -> bool:
+    """Whether texts of a context differ in a term of a control."""
+    (numbers,) = items.held([term]).values()
+    values = np.array([len(one) if isinstance(one, str) else one for one in numbers.values()])
+    return any(np.ptp(values[rows]) > 0 for rows in items.groups.values())
 
 
 @dataclass(frozen=True)
@@ -68,7 +76,7 @@ class Fitting:
             raise ValueError(f"estimate is one of {', '.join(get_args(Scores))}, not {self.estimate!r}")
         check_validity(self.validity)
         if self.votes is not None:
-            find_voted(self.votes, self._labels)
+            find_voted(self.votes, self.items.labels)
         if self.control:
             self._check_control()
         if self.estimate == "judge" and self.validity is not None:
@@ -90,9 +98,9 @@ class Fitting:
             raise ValueError(
                 "`control` needs estimated variances; use method='mixed' (panel for several voices) without `plain`"
             )
-        for name, of_item in self.items.held(self.control).items():
-            values = np.array([len(each) if isinstance(each, str) else each for each in of_item.values()])
-            if not any(np.ptp(values[rows]) > 0 for rows in self.items.groups.values()):
+        for term in self.control:
+            if not varies(self.items, term):
+                name = Term.of(term).name
                 raise ValueError(f"control={name!r}: all texts of a context are alike in it; leave it out")
 
     @property
@@ -128,20 +136,16 @@ class Fitting:
         return dict.fromkeys(self.items.groups) if self.plain else contrasts(self.items)
 
     @cached_property
-    def _labels(self) -> list[tuple[Any, Any]]:
-        return list(zip(self.items.contexts[self.items.context].tolist(), self.items.ids.tolist(), strict=True))
-
-    @cached_property
     def _groups(self) -> Mapping[Any, Hashable] | Literal["items"] | None:
         if self.grouped and self.items.group is not None:
-            return dict(zip(self._labels, self.items.group.tolist(), strict=True))
+            return dict(zip(self.items.labels, self.items.group.tolist(), strict=True))
         different = len(set(self.items.ids.tolist()))
         return "items" if self.grouped and len(self.items.contexts) > 1 and len(self.items) >= 2 * different else None
 
     @cached_property
     def _features(self) -> Mapping[Any, Any] | None:
         style = styles(self.items)
-        return dict(zip(self._labels, style, strict=True)) if style.shape[1] else None
+        return dict(zip(self.items.labels, style, strict=True)) if style.shape[1] else None
 
     @cached_property
     def _held(self) -> Held:
@@ -178,7 +182,7 @@ class Fitting:
         if id(state) not in self._earlier:
             fitting = replace(self, items=state.items, past=None, control=())
             if self.votes is not None:
-                fitting = replace(fitting, votes=votes_about(self.votes, fitting._labels))
+                fitting = replace(fitting, votes=votes_about(self.votes, fitting.items.labels))
             self._earlier[id(state)] = fitting.conclude(state.data)
         return self._earlier[id(state)]
 
@@ -235,7 +239,7 @@ class Fitting:
         """
         if self.past is None or self._groups is not None:
             return None
-        came = self.past.cohorts(self._labels)
+        came = self.past.cohorts(self.items.labels)
         contexts = [None] * len(data) if data.contexts is None else data.contexts[data.context].tolist()
         ends = (data.items[column].tolist() for column in (data.first, data.second))
         across = any(came[c, one] != came[c, other] for c, one, other in zip(contexts, *ends, strict=True))

@@ -10,9 +10,9 @@ from typing import Any
 
 from comparo.data.run_folder import DATABASE
 from comparo.errors import StoreError
-from comparo.run.batch_store import waiting_for
+from comparo.run.batch_transport import how_far
 from comparo.run.files import free
-from comparo.run.store import CONFIGURATION, LINK, count_judgements, differences, read_configuration
+from comparo.run.store import CONFIGURATION, LINK, count_judgements, differences, read_configuration, reading
 
 ROOT = Path("comparo-runs")
 
@@ -78,3 +78,14 @@ def _summary(folder: Path) -> Summary:
     judge = str(configuration["identity"].get("judge", ""))
     is_ranked, link = (folder / "ranking.csv").exists(), str((configuration.get(LINK) or {}).get("run", ""))
     return Summary(folder, started, judge, budget, answered, failed, is_ranked, batch, link)
+
+
+def waiting_for(folder: Path) -> str:
+    """What a run folder waits for, as it was last seen: "in progress, 120 of 500 done"; "" where it does not wait."""
+    with reading(folder) as connection:
+        rows = connection.execute(
+            "SELECT status, sum(lines), sum(done), max(seen) FROM batches WHERE closed IS NULL AND sent IS NOT NULL "
+            "GROUP BY status ORDER BY min(number)"
+        ).fetchall()
+    seen = max((seen for *_, seen in rows if seen), default=None)
+    return "; ".join(how_far(*row[:3]) for row in rows) + (f" ({seen[:16].replace('T', ' ')} UTC)" if seen else "")

@@ -29,8 +29,9 @@ from comparo.data.items import Items
 from comparo.data.run_folder import encode, named_rows, slot_labels, table_of_rows
 from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
+from comparo.run.database import Label, numbered_judgements
 from comparo.run.linking import drift, grown_from, labels_of, on_scale
-from comparo.run.store import LINK, Label, numbered_judgements, read_configuration, reading
+from comparo.run.store import LINK, read_configuration, reading
 from comparo.run.voices import comparisons
 from comparo.types import Array, Mask
 

@@ -38,7 +38,7 @@ from comparo.ranking.scale import MISFIT
 from comparo.ranking.scores import Grown, Link
 from comparo.ranking.tabular import Columns
 from comparo.rounding import first_best, merge_ties
-from comparo.run.store import Label
+from comparo.run.database import Label
 from comparo.types import Array, LongIndex, Mask
 
 FEW = 3  # common texts below which none can be said to have moved: of two, either may have

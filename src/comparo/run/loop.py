@@ -15,14 +15,14 @@ from comparo.data.writing import csv_text
 from comparo.errors import JudgeError, RunError
 from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
-from comparo.run.batch_store import had_batches
+from comparo.run.batch_transport import had_batches
 from comparo.run.budget import TOKENS, Spending, paid_and_spent, tokens_of
 from comparo.run.progress import Progress, Watcher
 from comparo.run.scheduling import Given, Pair, Rounds, Stops, pair_source
 from comparo.run.store import Store
 from comparo.run.task import Task
 from comparo.run.voice_allocation import Allocation, Chorus
-from comparo.run.voices import comparisons, model_sentences
+from comparo.run.voices import comparisons, model_sentences, with_texts
 from comparo.run.worker import ENOUGH, PATIENCE, Asking, Health, is_excess, too_many
 
 LOOK = 0.5  # seconds between two looks at the clock, and between two reports of the progress
@@ -117,9 +117,8 @@ class Run:
         self._looked, self._pace = time.monotonic(), getattr(watch, "pace", LOOK)  # seconds between two reports
         # Whether a context is asked; None where that is not known yet.
         self.may_begin: Callable[[Any], bool | None] = lambda _: True
-        self._priced = task.budget.is_limit
         # The voice of pairs that name none, where a folder has answers of others too.
-        self._voice = None if task.is_panel or hasattr(task, "pairs") else task.voices[0].name
+        self._voice = None if task.is_panel or task.pairs is not None else task.voices[0].name
 
     def go(self) -> Ranking:
         """Ask all questions, repeat the failed ones once, and return the ranking."""
@@ -213,7 +212,7 @@ class Run:
         question = judgement.question
         self._open.pop(key_of(question), None)
         self.progress.asked += was_asked
-        if self._book(judgement):
+        if self._book(judgement) and question.context in self.rounds:  # batches have no rounds
             self.rounds[question.context].answer(self._pair(question), judgement)
             self._moved[question.context] = None
 
@@ -223,19 +222,17 @@ class Run:
         answers.append(judgement)
         is_new = len(answers) == 1
         self.progress.cut += judgement.cut > 0
-        self.progress.cost += judgement.spent if judgement.spent > 0 else 0.0
+        self.progress.pay(judgement)
         self.progress.failed += judgement.failed - (not is_new)
         self.progress.answered += not judgement.failed
-        if self._priced:
-            self.spending.settle(judgement)
+        self.spending.settle(judgement)
         return is_new
 
     def pay(self, calls: Iterable[Judgement]) -> None:
         """Count what calls beside the questions of the run have cost, such as those of a check."""
         for call in calls:
-            self.progress.cost += call.spent if call.spent > 0 else 0.0
-            if self._priced:
-                self.spending.settle(call)
+            self.progress.pay(call)
+            self.spending.settle(call)
 
     def _fill(self, asking: Asking) -> None:
         """Send the next rounds, and start new contexts while the judge has capacity; decide what a wave decides."""
@@ -282,11 +279,10 @@ class Run:
                 self._pending.popleft()
                 self._fail(question)
                 continue
-            if self._priced and not self.spending.allows(question):
+            if not self.spending.allows(question):
                 break
             self._pending.popleft()
-            if self._priced:
-                self.spending.reserve(question)
+            self.spending.reserve(question)
             self._open[key_of(question)] = question
             asking.ask(question)
         if self._pending and not asking.open:
@@ -347,9 +343,7 @@ class Run:
         return [answer.mass for answer in last if answer.mass == answer.mass]
 
     def _question(self, asked: Question) -> Question:
-        """A question of the store with its texts."""
-        question = self.task.items.question(asked.context, asked.first, asked.second)
-        return replace(question, voice=asked.voice)
+        return with_texts(self.task.items, asked)
 
     def _pair(self, question: Question) -> Pair:
         """The question as its rounds know it."""

@@ -5,13 +5,10 @@ task ─► prepare ─► Plan (folder, growth, expense, first question) ─►
 
 from __future__ import annotations
 
-import json
 import logging
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -22,27 +19,30 @@ from comparo.data.items import Items
 from comparo.data.prompts import Question
 from comparo.data.run_folder import DATABASE, key_of
 from comparo.data.writing import csv_text
-from comparo.errors import JudgeError, StoreError, WrongFolderError
-from comparo.judges import Judge, Judgement, Probe
+from comparo.errors import WrongFolderError
+from comparo.judges import Judge, Judgement
 from comparo.ranking.ranking import Ranking
 from comparo.run.batch import BatchRun, Mode, check_batch
-from comparo.run.batch_store import check_no_batch
-from comparo.run.budget import PROBES, dollars
+from comparo.run.batch_transport import check_no_batch
+from comparo.run.budget import PROBES, Expense
 from comparo.run.cache import Cache
 from comparo.run.check import calls_before, check_before, task_after
 from comparo.run.criteria_run import CriteriaRun, CriteriaStore
 from comparo.run.files import set_aside
 from comparo.run.folders import choose_folder
 from comparo.run.loop import Run
-from comparo.run.plan_text import given_words, warnings_of
 from comparo.run.progress import Watch, watching
-from comparo.run.recalling import Recalling, head_of, key_of_answer
+from comparo.run.recalling import Recalling, head_of, key_of_answer, probe_judges
 from comparo.run.resume import grown, growth_sentence, items_there, linked, merged, open_grown
-from comparo.run.store import CHANGED, LINK, VOTES, Store, count_judgements, read_configuration
-from comparo.run.task import Expense, Task
+from comparo.run.store import CHANGED, LINK, VOTES, Store, read_configuration
+from comparo.run.task import Task
 from comparo.run.worker import Asking
 
 logger = logging.getLogger(__name__)
+
+# Tokens that a hosted model reads at least, usually: 120 of the 142 models of OpenAI, Anthropic and Google whose
+# `context_window` genai-prices 0.2.1 states read 128,000 or more.
+USUAL_WINDOW = 128_000
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,12 @@ class Storage:
     batch: Mode | None = None
     link: Path | None = None
     notes: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, out: str | Path | Storage | None) -> Storage:
+        """The storage in a folder, with notes of its own."""
+        given = out if isinstance(out, Storage) else cls(None if out is None else Path(out))
+        return replace(given, out=None if given.out is None else Path(given.out), notes=dict(given.notes))
 
     def beside(self, suffix: str) -> Storage:
         """The storage of a first part of the run, in a folder beside it."""
@@ -216,7 +222,7 @@ def prepare(task: Task, storage: Storage = IN_MEMORY) -> Plan:
     """
     judges = task.judges
     if storage.batch is not None:
-        task = check_batch(task, (storage.out or storage.name) is not None)
+        task = check_batch(task, (storage.out or storage.name) is not None, storage.batch)
     folder, joined = storage.out, task
     if storage.link is not None and not _is_begun(folder, storage):  # else the folder has all that it needs
         joined = linked(task, storage.link)
@@ -246,6 +252,41 @@ def _check_link(folder: Path | None, link: Path | None) -> None:
         if known != str(link.resolve()):
             linked_to = "to no run" if known is None else f"to {known}"
             raise WrongFolderError(f"the run in {folder} is linked {linked_to}, not to {link}; choose another `out`")
+
+
+def given_words(task: Task) -> str:
+    """How many of a run's calls were answered before, to be put after their number."""
+    where = "in the audition" if task.growth is None else "before"
+    return f", {len(task.given):,} of them answered {where}" if task.given else ""
+
+
+def warnings_of(task: Task) -> list[str]:
+    """What to know before the first call: prompts that are too long for a judge, and texts that may address it."""
+    too_long = longest_prompt_words(task) if _window_warning(task) else ""
+    return [words for words in (too_long, task.injections) if words]
+
+
+def longest_prompt_words(task: Task) -> str:
+    """The approximate tokens of the longest prompt, and the judges whose context window may be too small for it.
+
+    Examples
+    --------
+        The longest prompt has about 1,000,034 tokens: too long for openai/gpt-6-luna (128,000 tokens, the usual ...
+    """
+    return f"The longest prompt has about {task.longest_prompt:,} tokens{_window_warning(task)}"
+
+
+def _window_warning(task: Task) -> str:
+    """Which judges may read only part of the longest prompt, "" if none; one without the setting `window` reads any."""
+    windows = {judge.name: judge.settings["window"] for judge in task.judges if "window" in judge.settings}
+    small = [
+        f"{name} ({window:,} tokens)" if window else f"{name} ({USUAL_WINDOW:,} tokens, the usual context window)"
+        for name, window in windows.items()
+        if task.longest_prompt > (window or USUAL_WINDOW)
+    ]
+    if not small:
+        return ""
+    return f": too long for {', '.join(small)}; texts that do not fit are cut, so shorten them or use another model"
 
 
 @contextmanager
@@ -303,84 +344,3 @@ class _Listener:
 
     def ask(self, question: Question) -> None:
         self.asked.append(question)
-
-
-def probe_judges(judges: Sequence[Judge], folder: Path | None = None) -> list[dict[str, Any]]:
-    """What the judges of a run accept and give, from its folder if it is there, else by asking them.
-
-    Of several judges, one that cannot be asked is named in a warning, and is left out when the run asks it.
-
-    Raises
-    ------
-    JudgeError
-        No judge can be asked with these settings; the message names the remedy.
-
-    Examples
-    --------
-    >>> from comparo.judges import load_judge
-    >>> probe_judges([load_judge("simulated/soft")])
-    []
-    """
-    asked = [judge for judge in judges if hasattr(judge, "probe") and hasattr(judge, "learn")]
-    known, begun = _kept(folder) if asked else ([], False)
-    probes, failed = [], []
-    for judge in asked:
-        about = _about(judge)
-        before = _those_of(about, known)
-        if before:
-            judge.learn(before[0]["found"])
-            probes.append(before[0])
-        elif not begun:
-            try:
-                probes.append({**about, **_probed(judge.probe())})
-            except JudgeError as error:
-                failed.append(error)
-                if len(failed) == len(judges):
-                    raise
-                logger.warning("%s was probed in vain: %s", judge.name, error)
-    return probes
-
-
-def remember_probes(judges: Sequence[Judge], folder: Path | None = None) -> None:
-    """Take over what earlier probes found, from a run folder or from the judges' caches; nothing is asked."""
-    asked = [judge for judge in judges if hasattr(judge, "probe") and hasattr(judge, "learn")]
-    known, _ = _kept(folder) if asked else ([], False)
-    for judge in asked:
-        getattr(judge, "remember", lambda: None)()
-        for one in _those_of(_about(judge), known):
-            judge.learn(one["found"])
-
-
-def _about(judge: Judge) -> dict[str, Any]:
-    """By what a probe in run.json is known."""
-    return dict(json.loads(json.dumps({"judge": judge.name, "settings": dict(judge.settings)}, default=str)))
-
-
-def _those_of(about: Mapping[str, Any], probes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [one for one in probes if {name: one.get(name) for name in about} == about]
-
-
-def _probed(probe: Probe) -> dict[str, Any]:
-    """Log a probe, and return it as run.json holds it."""
-    price = "price not known" if math.isnan(probe.cost) else dollars(probe.cost)
-    took = f"{probe.calls} call{'' if probe.calls == 1 else 's'}, {probe.tokens:,} tokens, {price}"
-    if probe.calls:
-        logger.warning("%s (a probe of %s)", probe.sentence, took)
-    return {
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "sentence": probe.sentence,
-        "found": dict(probe.found),
-        "calls": probe.calls,
-        "tokens": probe.tokens,
-        "cost": None if math.isnan(probe.cost) else probe.cost,
-    }
-
-
-def _kept(folder: Path | None) -> tuple[list[dict[str, Any]], bool]:
-    """The probes in a run folder, and whether it has answers; none where there is no such folder yet."""
-    if folder is None:
-        return [], False
-    try:
-        return list(read_configuration(folder).get(PROBES) or ()), any(count_judgements(folder))
-    except StoreError:  # not a run folder, or a damaged one, which is told where it is opened
-        return [], False

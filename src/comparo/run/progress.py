@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TextIO
 
 from comparo.data.sanitize import visible
+from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
 from comparo.run.budget import dollars
 
@@ -29,6 +30,10 @@ class Progress:
     started: float = field(default_factory=time.monotonic)
     ranking: Ranking | None = None
     batch: str = ""  # how far the server is with a batch, where the run waits for one
+
+    def pay(self, judgement: Judgement) -> None:
+        """Count what a call cost, where that is known."""
+        self.cost += judgement.spent if judgement.spent > 0 else 0.0
 
     @property
     def rate(self) -> float:

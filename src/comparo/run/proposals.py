@@ -15,7 +15,7 @@ from comparo.data.items import Items
 from comparo.data.prompts import Prompt, criterion_prompt
 from comparo.data.reasons import clustered, own_reasons
 from comparo.judges import Judge, Judgement, Probe
-from comparo.run.plan_text import price_words
+from comparo.run.budget import price_words
 from comparo.run.store import read_judgements
 from comparo.run.task import CHARACTERS
 

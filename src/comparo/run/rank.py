@@ -16,17 +16,15 @@ from comparo.model.estimators.poe import Bias
 from comparo.ranking.ranking import Ranking
 from comparo.run.audit_card import audited, audited_terms, varying
 from comparo.run.audition_table import Answers, Audition
-from comparo.run.batch import Mode, mode_of
 from comparo.run.budget import Budget
 from comparo.run.criteria_run import WEIGHTS, check_criteria
 from comparo.run.fit_policy import Scores
-from comparo.run.lineup_choice import LineupPlan, check_lineup
+from comparo.run.pilot import AutoPlan, LineupPlan
 from comparo.run.plan import Plan, Storage, prepare
 from comparo.run.progress import Watch
 from comparo.run.resume import items_before
 from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Task
-from comparo.run.voices import Asked, listed, make_judges, make_prompts, voices_of
-from comparo.run.wording_choice import AUTO, AutoPlan
+from comparo.run.voices import AUTO, Asked, check_lineup, listed, make_judges, make_prompts, voices_of
 from comparo.selection.designs import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, SYSTEM_GOALS, Orders, Strategy
 
 
@@ -162,8 +160,6 @@ def rank(
     given = {name: value for name, value in locals().items() if name not in ("watch", "columns")}
     if unknown := [name for name in columns if name not in COLUMNS]:
         raise TypeError(f"rank has no parameter {unknown[0]!r}; columns are named by {', '.join(COLUMNS)}")
-    if isinstance(out, Storage):
-        given |= vars(out) | {"batch": out.batch or False, "link": link or out.link}
     return prepare_rank(**given | columns).run(watch)
 
 
@@ -180,25 +176,18 @@ def prepare_rank(
     wording: str | Sequence[str] | None = None,
     prompt: str | Prompt | Sequence[Prompt] | None = None,
     kind: str = "Text",
-    heading: str | None = None,
     control: str | Sequence[str] = (),
     lineup: int | Literal["auto"] = 2,
     audition: str | Path | Audition | None = None,
     votes: Any = None,
     link: str | Path | None = None,
     weights: Mapping[str, float] | None = None,
-    out: str | Path | None = None,
-    name: str | None = None,
-    fresh: bool = False,
-    allow_changes: bool = False,
-    batch: bool | Mode = False,
-    notes: Mapping[str, Any] | None = None,
+    out: str | Path | Storage | None = None,
     **how: Any,
 ) -> Plan | AutoPlan | LineupPlan:
     """Check what `rank` is to do, with its parameters; nothing is asked.
 
-    Without `out`, the folder is one of comparo-runs named after `name`. The other parameters are names of columns and
-    fields of `Task`.
+    The other parameters are names of columns and fields of `Task`.
     """
     columns = {column: how.pop(column, None) for column in COLUMNS}
     if not isinstance(how.get("estimate", "auto"), str):
@@ -207,9 +196,10 @@ def prepare_rank(
         criterion, weights = split_weights(criterion)
     control = [control] if isinstance(control, str) else list(control)
     held = audited_terms(control)
-    folder, source = (None if path is None else Path(path) for path in (out, link))
-    items = Items.of(data, **columns, numbers=columns_in(held), old=items_before(folder, source, fresh))
-    storage = Storage(folder, name, fresh, allow_changes, mode_of(batch), source, dict(notes or {}))
+    storage = Storage.of(out)
+    storage = replace(storage, link=storage.link if link is None else Path(link))
+    old = items_before(storage.out, storage.link, storage.fresh)
+    items = Items.of(data, **columns, numbers=columns_in(held), old=old)
     goal, is_auto = how.get("goal", DEFAULT_GOAL), listed(wording) == [AUTO]
     wordings = wording
     if is_auto:
@@ -218,16 +208,16 @@ def prepare_rank(
             raise ValueError("wording='auto' goes by answers, and `batch` asks before there are any; name a wording")
         if audition is not None:
             raise ValueError("wording='auto' makes an audition of its own; leave `audition` out, or name a wording")
-    if source is not None and (is_auto or lineup == AUTO or audition is not None):
+    if storage.link is not None and (is_auto or lineup == AUTO or audition is not None):
         raise ValueError("a run with `link` asks as the other run did; leave `audition`, wording and lineup auto out")
     if goal in SYSTEM_GOALS and (is_auto or audition is not None):
         raise ValueError(f"answers of an audition do not count for goal={goal!r}; name a wording, and no `audition`")
-    how_put = {"kind": kind, "heading": heading, "context": columns["context"]}
+    how_put = {"kind": kind, "context": columns["context"]}
     prompts = make_prompts(items, criterion, prompt, judge, wordings, **how_put)
     if lineup != 2:
         check_lineup(lineup, {"wording": is_auto, "batch": storage.batch is not None, "audition": audition is not None})
         prompts = prompts if lineup == AUTO else [each.resized(int(lineup)) for each in prompts]
-    judges = make_judges(judge, cache=cache, is_stored=out is not None)
+    judges = make_judges(judge, cache=cache, is_stored=storage.out is not None)
     refused = {"wording='auto'": is_auto, "`audition`": audition is not None, "`votes`": votes is not None}
     if found := check_criteria(prompts, judges, weights, goal=goal, refused=refused):
         storage.notes[WEIGHTS] = found

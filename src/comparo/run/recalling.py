@@ -1,4 +1,6 @@
-"""A judge with a cache: an answer of an earlier run is not asked again. What determines an answer is its key:
+"""What is known of a judge before it is asked: what a probe found, and answers of earlier runs in a cache.
+
+An answer of an earlier run is not asked again. What determines an answer is its key:
 
     key = SHA-256 of [judge, settings, weights, template, labels, answer, what is added, first, second, context]
 
@@ -7,9 +9,12 @@ as JSON.
 
 import hashlib
 import json
+import logging
+import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -18,9 +23,14 @@ from typing import Any
 
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
+from comparo.errors import JudgeError, StoreError
 from comparo.judges import Judge, Judgement, Probe
 from comparo.judges.protocol import Several, about
+from comparo.run.budget import PROBES, dollars
 from comparo.run.cache import Cache
+from comparo.run.store import count_judgements, read_configuration
+
+logger = logging.getLogger(__name__)
 
 OFF = "off"
 Outcome = Judgement | BaseException | None  # an answer, what ended the judge, or the end
@@ -71,21 +81,14 @@ class Recalling:
     thread of its own. It is not started where every answer is in the cache.
     """
 
+    # Those of the judge, by `__getattr__`.
+    name: str
+    settings: Mapping[str, Any]
+    ahead: int
+
     def __init__(self, judge: Judge, cache: Cache) -> None:
         self.asked, self.cache = judge, cache
         self._heads: tuple[Prompt | None, str] = None, ""  # of the last prompt
-
-    @property
-    def name(self) -> str:
-        return self.asked.name
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        return self.asked.settings
-
-    @property
-    def ahead(self) -> int:
-        return self.asked.ahead
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name == "asked":  # copying looks for these before there is a judge
@@ -123,8 +126,35 @@ class Recalling:
         """The answers from the cache and those of the judge, as they come."""
         outcomes: SimpleQueue[Outcome] = SimpleQueue()
         stopped = threading.Event()
-        arguments = (questions, prompt, outcomes.put, stopped)
-        threading.Thread(target=self._work, args=arguments, name=f"{self.name} behind a cache", daemon=True).start()
+
+        def missing() -> Iterator[Question]:
+            for question in questions:
+                if stopped.is_set():
+                    return
+                if (found := self.find(question, prompt)) is None:
+                    yield question
+                else:
+                    outcomes.put(found)
+
+        def work() -> None:
+            """Put all answers, each in the cache before, and how it ended; after a stop, one more is taken."""
+            try:
+                rest = missing()
+                if (first := next(rest, None)) is not None:
+                    answers = self.asked.judge(chain([first], rest), prompt)
+                    try:
+                        for judgement in answers:
+                            self.keep(judgement, prompt)
+                            outcomes.put(judgement)
+                            if stopped.is_set():
+                                break
+                    finally:
+                        getattr(answers, "close", lambda: None)()
+            except BaseException as error:  # raised again below
+                outcomes.put(error)
+            outcomes.put(None)
+
+        threading.Thread(target=work, name=f"{self.name} behind a cache", daemon=True).start()
         try:
             while (outcome := outcomes.get()) is not None:
                 if isinstance(outcome, BaseException):
@@ -132,47 +162,6 @@ class Recalling:
                 yield outcome
         finally:
             stopped.set()
-
-    def _work(
-        self,
-        questions: Iterable[Question],
-        prompt: Prompt,
-        put: Callable[[Outcome], None],
-        stopped: threading.Event,
-    ) -> None:
-        """Put all answers, each in the cache before, and how it ended; after a stop, one more is taken."""
-        try:
-            missing = self._missing(questions, prompt, put, stopped)
-            if (first := next(missing, None)) is not None:
-                answers = self.asked.judge(chain([first], missing), prompt)
-                try:
-                    for judgement in answers:
-                        self.keep(judgement, prompt)
-                        put(judgement)
-                        if stopped.is_set():
-                            break
-                finally:
-                    getattr(answers, "close", lambda: None)()
-        except BaseException as error:  # raised again by `judge`
-            put(error)
-        put(None)
-
-    def _missing(
-        self,
-        questions: Iterable[Question],
-        prompt: Prompt,
-        put: Callable[[Outcome], None],
-        stopped: threading.Event,
-    ) -> Iterator[Question]:
-        """The questions whose answers are not in the cache; the answers of the others are put."""
-        for question in questions:
-            if stopped.is_set():
-                return
-            found = self.find(question, prompt)
-            if found is None:
-                yield question
-            else:
-                put(found)
 
     def keep(self, judgement: Judgement, prompt: Prompt) -> None:
         """Put an answer in the cache; of several criteria, each with the name of its criterion."""
@@ -217,3 +206,85 @@ def remembering(judges: Sequence[Judge], cache: str | Path | None) -> list[Judge
         judge if isinstance(judge, Recalling) or not getattr(judge, "cacheable", True) else Recalling(judge, shared)
         for judge in judges
     ]
+
+
+def probe_judges(judges: Sequence[Judge], folder: Path | None = None) -> list[dict[str, Any]]:
+    """What the judges of a run accept and give, from its folder if it is there, else by asking them.
+
+    Of several judges, one that cannot be asked is named in a warning, and is left out when the run asks it.
+
+    Raises
+    ------
+    JudgeError
+        No judge can be asked with these settings; the message names the remedy.
+
+    Examples
+    --------
+    >>> from comparo.judges import load_judge
+    >>> probe_judges([load_judge("simulated/soft")])
+    []
+    """
+    known, begun = _kept(folder)
+    probes, failed = [], []
+    for judge in _probing(judges):
+        if (before := _known(judge, known)) is not None:
+            judge.learn(before["found"])
+            probes.append(before)
+        elif not begun:
+            try:
+                probes.append({**_about(judge), **_probed(judge.probe())})
+            except JudgeError as error:
+                failed.append(error)
+                if len(failed) == len(judges):
+                    raise
+                logger.warning("%s was probed in vain: %s", judge.name, error)
+    return probes
+
+
+def remember_probes(judges: Sequence[Judge], folder: Path | None = None) -> None:
+    """Take over what earlier probes found, from a run folder or from the judges' caches; nothing is asked."""
+    known, _ = _kept(folder)
+    for judge in _probing(judges):
+        getattr(judge, "remember", lambda: None)()
+        if (before := _known(judge, known)) is not None:
+            judge.learn(before["found"])
+
+
+def _about(judge: Judge) -> dict[str, Any]:
+    """By what a probe in run.json is known."""
+    return dict(json.loads(json.dumps({"judge": judge.name, "settings": dict(judge.settings)}, default=str)))
+
+
+def _known(judge: Judge, probes: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    about = _about(judge)
+    return next((one for one in probes if {name: one.get(name) for name in about} == about), None)
+
+
+def _probing(judges: Sequence[Judge]) -> list[Any]:
+    return [judge for judge in judges if hasattr(judge, "probe") and hasattr(judge, "learn")]
+
+
+def _probed(probe: Probe) -> dict[str, Any]:
+    """Log a probe, and return it as run.json holds it."""
+    price = "price not known" if math.isnan(probe.cost) else dollars(probe.cost)
+    took = f"{probe.calls} call{'' if probe.calls == 1 else 's'}, {probe.tokens:,} tokens, {price}"
+    if probe.calls:
+        logger.warning("%s (a probe of %s)", probe.sentence, took)
+    return {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "sentence": probe.sentence,
+        "found": dict(probe.found),
+        "calls": probe.calls,
+        "tokens": probe.tokens,
+        "cost": None if math.isnan(probe.cost) else probe.cost,
+    }
+
+
+def _kept(folder: Path | None) -> tuple[list[dict[str, Any]], bool]:
+    """The probes in a run folder, and whether it has answers; none where there is no such folder yet."""
+    if folder is None:
+        return [], False
+    try:
+        return list(read_configuration(folder).get(PROBES) or ()), any(count_judgements(folder))
+    except StoreError:  # not a run folder, or a damaged one, which is told where it is opened
+        return [], False

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +28,8 @@ from comparo.run.plan import Plan, Storage, prepare
 from comparo.run.progress import Watch
 from comparo.run.scheduling import Pair
 from comparo.run.store import CHANGED, read_configuration, read_judgements, stored_items
-from comparo.run.task import DEFAULT_LEAST_MASS, Expense, Task
-from comparo.run.voices import Asked, Voice, comparisons, make_judges
+from comparo.run.task import DEFAULT_LEAST_MASS, Task
+from comparo.run.voices import Asked, Voice, comparisons, make_judges, stored_voices, with_voice
 from comparo.types import Array
 
 
@@ -41,12 +40,7 @@ class Repeated(Task):
     `stored` is the identity of the run that is rejudged.
     """
 
-    pairs: Mapping[Any, Sequence[Pair]] = field(default_factory=dict)
     stored: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def grows(self) -> bool:
-        return False
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -54,22 +48,6 @@ class Repeated(Task):
         (voice,) = self.voices
         voices = {**self.stored["voices"], voice.name: voice.identity}
         return {**self.stored, "judge": ", ".join(map(str, voices)), "settings": {}, "voices": voices}
-
-    @cached_property
-    def expense(self) -> Expense:
-        """The calls, tokens and dollars that the given questions take."""
-        (voice,) = self.voices
-        calls = sum(map(len, self.pairs.values()))
-        some = [(context, *pair[:2]) for context, pairs in self.pairs.items() for pair in pairs[:10]][:100]
-        asked = [replace(self.items.question(*each), voice=voice.name) for each in some]
-        cost = sum(map(self.price_of, asked)) / len(asked)
-        tokens = sum(map(self.tokens_of, asked)) / len(asked)
-        if self.budget.unit == "$" and not cost > 0:
-            raise ValueError("a budget in dollars needs the judge's price; give it by `price`, or a budget such as 500")
-        by_context = {context: (len(pairs), self.orders) for context, pairs in self.pairs.items()}
-        total = calls * cost
-        most = min(total, self.budget.dollars) if total == total else total
-        return Expense(by_context, calls, round(calls * tokens), most, {voice.name: cost})
 
 
 @dataclass(frozen=True)
@@ -102,8 +80,7 @@ def rejudge(
     *,
     wording: str | None = None,
     budget: str | int = "100%",
-    out: str | Path | None = None,
-    notes: Mapping[str, Any] | None = None,
+    out: str | Path | Storage | None = None,
     watch: Watch = None,
     cache: str | Path | None = None,
 ) -> Rejudged:
@@ -117,7 +94,7 @@ def rejudge(
         Who is asked, as for `rank`, and how the criterion is put; by default as in the run.
     budget
         How many of the run's questions are asked, in the order in which they were: a number, "5n", "50%", or "$2.50".
-    out, notes, watch, cache
+    out, watch, cache
         As for `rank`; without `out`, a folder beside that of the run. A call that was stopped continues there.
 
     Returns
@@ -144,7 +121,7 @@ def rejudge(
     (True, True, 56)
     """
     (asked,) = make_judges(judge, cache=cache, is_stored=True)
-    return prepare_rejudge(run, asked, wording=wording, budget=budget, out=out, notes=notes).run(watch)
+    return prepare_rejudge(run, asked, wording=wording, budget=budget, out=out).run(watch)
 
 
 @dataclass
@@ -168,17 +145,16 @@ def prepare_rejudge(
     *,
     wording: str | None = None,
     budget: str | int = "100%",
-    out: str | Path | None = None,
-    notes: Mapping[str, Any] | None = None,
+    out: str | Path | Storage | None = None,
 ) -> RejudgePlan:
     """Check what `rejudge` is to do, and choose the folder; nothing is asked."""
     folder = Path(run)
     task, before = _task(folder, judge, wording, Budget.of(budget))
     (voice,) = task.voices
     slug = "".join(sign if sign.isalnum() or sign in ".-" else "-" for sign in str(voice.name)).strip("-")
-    place = folder.with_name(f"{folder.name}-by-{slug}") if out is None else Path(out)
-    plan = prepare(task, Storage(place, notes=dict(notes or {})))
-    return RejudgePlan(replace(plan, given=before))
+    storage = Storage.of(out)
+    place = storage.out or folder.with_name(f"{folder.name}-by-{slug}")
+    return RejudgePlan(replace(prepare(task, replace(storage, out=place)), given=before))
 
 
 def _task(folder: Path, judge: Judge, wording: str | None, budget: Budget) -> tuple[Repeated, list[Judgement]]:
@@ -195,9 +171,7 @@ def _task(folder: Path, judge: Judge, wording: str | None, budget: Budget) -> tu
         )
     old = Prompt(stored["template"], tuple(stored["labels"]), stored["answer"], wordings)
     prompt = old if wording is None else _reworded(old, wording)
-    voices = identity.get("voices") or {
-        identity["judge"]: {name: identity[name] for name in ("judge", "settings", "prompt")}
-    }
+    voices = stored_voices(identity, identity["judge"])
     changed = configuration.get(CHANGED) or {}
     voices = voices | {name: voices[one["voice"]] for name, one in changed.items()}
     names = {name: name for name in voices}
@@ -206,9 +180,7 @@ def _task(folder: Path, judge: Judge, wording: str | None, budget: Budget) -> tu
         names[name], name = f"{name} · {old.wording}", f"{name} · {prompt.wording}"
     name = f"{name} again" if name in names.values() else name
     first_voice = next(iter(voices))
-    before = [
-        replace(one, question=replace(one.question, voice=names[one.question.voice or first_voice])) for one in answered
-    ]
+    before = [with_voice(one, names[one.question.voice or first_voice]) for one in answered]
     keys = list(dict.fromkeys((one.question.context, one.question.first, one.question.second) for one in before))
     most = {"": budget.number, "n": budget.number * len(items), "%": budget.number / 100 * len(keys)}
     pairs: dict[Any, list[Pair]] = {context: [] for context in items.names}
@@ -227,6 +199,7 @@ def _task(folder: Path, judge: Judge, wording: str | None, budget: Budget) -> tu
         least_mass=DEFAULT_LEAST_MASS,
         panel=(Voice(name, judge, prompt),),
         pairs=pairs,
+        may_grow=False,
         stored={**identity, "voices": {names[each]: voices[each] for each in voices}},
     )
     return task, before
@@ -252,10 +225,9 @@ def _compared(task: Repeated, ranking: Ranking, answered: Sequence[Judgement]) -
     both = [(mean[key], one.p) for key, one in new.items() if key in mean and 0.5 not in (mean[key], one.p)]
     agree = float(np.mean([(p > 0.5) == (q > 0.5) for p, q in both])) if both else math.nan
     single = replace(task.fitting, estimate="judge")
-    alone = [replace(one, question=replace(one.question, voice=None)) for one in new.values()]
     voices = {one.question.voice for one in old}
-    others = old if len(voices) > 1 else [replace(one, question=replace(one.question, voice=None)) for one in old]
-    answers = [comparisons(rows) for rows in (others, alone)]
+    others = old if len(voices) > 1 else map(with_voice, old)
+    answers = [comparisons(rows) for rows in (others, map(with_voice, new.values()))]
     before, after = map(single.rank, answers)
     earlier, later = (_scores(task, found) for found in (before, after))
     spearman = spearman_within(earlier, later, task.items.context, len(task.items.contexts))
@@ -275,6 +247,5 @@ def _compared(task: Repeated, ranking: Ranking, answered: Sequence[Judgement]) -
 def _scores(task: Repeated, ranking: Ranking) -> Array:
     """The score of each item of a task, (N,); nan for one that was not compared."""
     items = task.items
-    labels = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
-    row = look_up(labels, ranking.graph.labels(ranking.comparisons))
+    row = look_up(items.labels, ranking.graph.labels(ranking.comparisons))
     return np.asarray(np.where(row < 0, np.nan, ranking.scores[row]))

@@ -22,8 +22,9 @@ from comparo.data.items import Items
 from comparo.data.lineups import is_answer
 from comparo.data.run_folder import DATABASE, decode, slot_labels, slots_of, table_of_items
 from comparo.errors import ComparisonsError, StoreError, WrongFolderError
+from comparo.run.database import open_database
 from comparo.run.files import explained, free, lock, make_private, sync
-from comparo.run.store import open_database, write_configuration, written_configuration
+from comparo.run.store import write_configuration, written_configuration
 
 PAGE = 4096  # bytes: SQLite's default, which the databases of runs have
 MOST_ROWS = 400  # of one page: a row takes at least ten bytes

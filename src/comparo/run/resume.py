@@ -28,22 +28,10 @@ from comparo.data.run_folder import DATABASE, Key, clean, decode, encode, key_of
 from comparo.errors import StoreError, WrongFolderError
 from comparo.judges import Judgement
 from comparo.run.budget import paid_and_spent
+from comparo.run.database import Label, as_objects, item_rows, stored_judgements, texts_of
 from comparo.run.growth import Growth, History, count_growths
 from comparo.run.linking import UNCENTRED
-from comparo.run.store import (
-    CHANGED,
-    KEPT,
-    LINK,
-    Label,
-    Store,
-    differences,
-    item_rows,
-    read_configuration,
-    reading,
-    stored_items,
-    stored_judgements,
-    texts_of,
-)
+from comparo.run.store import CHANGED, KEPT, LINK, Store, differences, read_configuration, reading, stored_items
 from comparo.run.task import Task
 from comparo.selection.growing import MOST
 
@@ -87,13 +75,13 @@ def merged(stored: Items, given: Items, left: Collection[Label]) -> Items:
         return np.array([np.nan if found is None else found[row] for found, row in values])
 
     return Items(
-        _objects([names[id(of)][row] for of, row in rows]),
+        as_objects([names[id(of)][row] for of, row in rows]),
         tuple(of.texts[row] for of, row in rows),
-        _objects([of.contexts.tolist()[number] for of, number in contexts.values()]),
+        as_objects([of.contexts.tolist()[number] for of, number in contexts.values()]),
         np.array([code[context] for context, _ in places], dtype=np.int32),
         tuple(of.context_texts[number] for of, number in contexts.values()),
         {name: numbers(name, "scores") for name in dict.fromkeys([*given.scores, *stored.scores])},
-        None if given.group is None else _objects([of.group[row] for of, row in rows if of.group is not None]),
+        None if given.group is None else as_objects([of.group[row] for of, row in rows if of.group is not None]),
         {name: numbers(name, "numbers") for name in given.numbers},
         _anchors(stored, given, list(places)),
     )
@@ -114,12 +102,6 @@ def _check_alike(stored: Items, given: Items) -> None:
         raise ValueError(f"{has} have groups and {lack} have none; give all items in one file, with `group`")
     if missing := [name for name in given.numbers if name not in stored.numbers]:
         raise ValueError(f"the items of the run have no numbers {missing[0]!r}; give all items in one file")
-
-
-def _objects(labels: Sequence[Any]) -> NDArray[Any]:
-    found = np.empty(len(labels), dtype=object)
-    found[:] = labels
-    return found
 
 
 DIFFERS = ("items", "audition")  # in what the identity of a run that grows may differ from that of its folder

@@ -186,8 +186,8 @@ def pair_source(
     New items are placed in the ranking of the others (`Placing`) where some answers are there (`is_begun`), unless
     pairs are random or there are more than `MOST` new items.
     """
-    if (pairs := getattr(task, "pairs", None)) is not None:
-        return Given(pairs[context]), 0
+    if task.pairs is not None:
+        return Given(task.pairs[context]), 0
     if systems is not None:
         return systems.of_context(context, orders, rng, contrast, task.prompt.size), len(ids)
     strategy = task.strategy or "greedy"

@@ -30,7 +30,7 @@ from comparo.judges import Judge, Judgement
 from comparo.judges.prices import Price
 from comparo.methods import Method, quiet_fit
 from comparo.model.estimators.poe import Bias
-from comparo.run.budget import TOKENS, Budget, links_of
+from comparo.run.budget import TOKENS, Budget, Expense, links_of
 from comparo.run.fit_policy import Fitting, Scores
 from comparo.run.growth import Growth
 from comparo.run.voices import Voice
@@ -65,6 +65,8 @@ class Task:
     ranking is their consensus. Answers that are `given` (`auditioned`) are questions of the run that need not be asked;
     they count as calls within the budget. With `votes` of people the ranking is theirs; no call depends on them. Where
     items are added to a run (`growth`), the answers from before are given, and the budget is for what is asked now.
+    Questions that are known are `pairs`, by context: first, second and, of several voices, the voice. `title` stands
+    before the number of calls.
     """
 
     items: Items
@@ -87,6 +89,9 @@ class Task:
     given: tuple[Judgement, ...] = ()
     votes: Comparisons | None = None
     growth: Growth | None = None
+    pairs: Mapping[Any, Sequence[tuple[Any, ...]]] | None = None
+    may_grow: bool = True
+    title: str = ""
 
     def __post_init__(self) -> None:
         if self.strategy is None:
@@ -146,12 +151,7 @@ class Task:
     @property
     def grows(self) -> bool:
         """Whether items that are given are added to those of its folder."""
-        return not isinstance(self.prompt, CriteriaPrompt)
-
-    @property
-    def title(self) -> str:
-        """What stands before the number of calls."""
-        return ""
+        return self.may_grow and not isinstance(self.prompt, CriteriaPrompt)
 
     @property
     def subject(self) -> str:
@@ -260,10 +260,12 @@ class Task:
         sizes = {context: len(ids) for context, ids in self.items.names.items()}
         if self.items.alone.size:  # which new items of a run may be before they join the others
             raise ValueError(self.items.loneliness(int(self.items.alone[0])))
-        if not self.compares_groups:
-            top_of(self.goal, min(sizes.values()), str(self.strategy))
         tokens = self.mean_tokens
         costs = {voice.name: self._cost(voice.name, tokens[voice.name]) for voice in self.voices}
+        if self.pairs is not None:
+            return self._expense_of_pairs(self.pairs, tokens, costs)
+        if not self.compares_groups:
+            top_of(self.goal, min(sizes.values()), str(self.strategy))
         least = math.nan if any(map(math.isnan, costs.values())) else min(filter(None, costs.values()), default=0.0)
         groups = self.systems().count if self.compares_groups else None
         new, given = None, Counter[Any]()
@@ -284,6 +286,20 @@ class Task:
         cost = min(total * most, self.budget.dollars) if self.is_panel and most == most else total * most
         read = round(total * sum(tokens.values()) / len(tokens))
         return Expense(calls, total, read, cost, costs, min([*alike, len(self.voices)]))
+
+    def _expense_of_pairs(
+        self,
+        pairs: Mapping[Any, Sequence[tuple[Any, ...]]],
+        tokens: Mapping[str | None, float],
+        costs: Mapping[str | None, float],
+    ) -> Expense:
+        """The calls, tokens and dollars of questions that are known."""
+        counts = Counter(pair[2] if len(pair) > 2 else None for some in pairs.values() for pair in some)
+        read, cost = (sum(counts[name] * each[name] for name in costs) for each in (tokens, costs))
+        if self.budget.unit == "$" and not cost > 0:
+            raise ValueError("a budget in dollars needs the judge's price; give it by `price`, or a budget such as 500")
+        by_context = {context: (len(some), self.orders) for context, some in pairs.items()}
+        return Expense(by_context, counts.total(), round(read), min(cost, self.budget.dollars), costs)
 
     @cached_property
     def mean_tokens(self) -> dict[str | None, float]:
@@ -374,23 +390,6 @@ def fingerprint(given: Sequence[Judgement]) -> str:
     """
     rows = sorted([*map(str, key_of(one.question)), repr(float(one.p)), repr(float(one.weight))] for one in given)
     return f"{len(rows)} answers, {hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]}"
-
-
-@dataclass(frozen=True, slots=True)
-class Expense:
-    """Calls and orders per context, calls in total, approximate tokens, and dollars (nan if unknown).
-
-    Of a run that grows, the calls per context contain those from before, and the total does not.
-    `costs` is what a call of each voice costs, in dollars. With several voices, `cost` is that of the dearest, and
-    `alike` how many of them can be asked each pair if the pairs are to connect all items.
-    """
-
-    by_context: Mapping[Any, tuple[int, Orders]]
-    calls: int
-    tokens: int
-    cost: float
-    costs: Mapping[str | None, float]
-    alike: int = 1
 
 
 def prices_of(judges: Sequence[Judge]) -> dict[str, dict[str, Any]]:

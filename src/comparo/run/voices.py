@@ -16,8 +16,8 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.criteria_prompt import criteria_prompt
 from comparo.data.items import Items
 from comparo.data.layouts import fields_from_table
-from comparo.data.lineups import lineup_columns
-from comparo.data.prompts import Prompt, choose_prompt
+from comparo.data.lineups import MOST, lineup_columns
+from comparo.data.prompts import Prompt, Question, choose_prompt
 from comparo.data.wordings import DEFAULT_WORDING
 from comparo.judges import Judge, Judgement, as_judge, load_judge
 from comparo.judges.protocol import Several
@@ -87,24 +87,32 @@ def named_voices(asked: Sequence[tuple[Judge, Prompt]]) -> tuple[Voice, ...]:
 def comparisons(judgements: Iterable[Judgement]) -> Comparisons:
     """Convert the answered judgements to comparisons; a run of several voices has them as judges."""
     answered = [judgement for judgement in judgements if not judgement.failed]
-    questions = [judgement.question for judgement in answered]
-    if any(judgement.lineup for judgement in answered):
-        ends = [question.first for question in questions], [question.second for question in questions]
-        said = lineup_columns(*ends, [one.p for one in answered], [one.lineup for one in answered])
-        context, voice = ([getattr(one, name) for one in questions] for name in ("context", "voice"))
-        said |= {"weight": [one.weight for one in answered], "context": context, "judge": voice}
+    names = ("first", "second", "context", "voice")
+    first, second, context, voice = ([getattr(one.question, name) for one in answered] for name in names)
+    p, weight = ([getattr(one, name) for one in answered] for name in ("p", "weight"))
+    if any(one.lineup for one in answered):
+        said = lineup_columns(first, second, p, [one.lineup for one in answered])
+        said |= {"weight": weight, "context": context, "judge": voice}
         kept = {name: column for name, column in said.items() if any(value is not None for value in column)}
         return Comparisons(**fields_from_table(Table(kept)))
-    return Comparisons.from_columns(
-        [question.first for question in questions],
-        [question.second for question in questions],
-        np.array([judgement.p for judgement in answered]),
-        np.array([judgement.weight for judgement in answered]) if any(one.weight != 1 for one in answered) else None,
-        None
-        if all(question.context is None for question in questions)
-        else [question.context for question in questions],
-        None if all(question.voice is None for question in questions) else [question.voice for question in questions],
-    )
+    weights = np.array(weight) if any(each != 1 for each in weight) else None
+    labels = (None if all(label is None for label in column) else column for column in (context, voice))
+    return Comparisons.from_columns(first, second, np.array(p), weights, *labels)
+
+
+def with_texts(items: Items, asked: Question) -> Question:
+    """A question of a run folder with its texts."""
+    return replace(items.question(asked.context, asked.first, asked.second), voice=asked.voice)
+
+
+def with_voice(answer: Judgement, voice: str | None = None) -> Judgement:
+    """An answer as that of another voice; None where there is only one."""
+    return replace(answer, question=replace(answer.question, voice=voice))
+
+
+def stored_voices(identity: Mapping[str, Any], alone: str | None = None) -> dict[str | None, dict[str, Any]]:
+    """The identity of each voice of a run by its name, which is `alone` where there is only one."""
+    return identity.get("voices") or {alone: {name: identity[name] for name in ("judge", "settings", "prompt")}}
 
 
 def observed(answers: Sequence[Judgement]) -> list[Any]:
@@ -126,9 +134,7 @@ def by_ranking(answers: Sequence[Judgement]) -> list[list[Judgement]]:
     calls = [answer.each for answer in answers if isinstance(answer, Several)]
     if len(calls) < len(answers) or not calls:
         return [list(answers)]
-    return [
-        [replace(one, question=replace(one.question, voice=None)) for one in own] for own in zip(*calls, strict=True)
-    ]
+    return [list(map(with_voice, own)) for own in zip(*calls, strict=True)]
 
 
 def count_cached(judgements: Iterable[Judgement]) -> int:
@@ -137,28 +143,25 @@ def count_cached(judgements: Iterable[Judgement]) -> int:
 
 
 Asked = str | Judge | Callable[..., float]
+AUTO = "auto"  # the wording, or the number of texts, that the first calls choose
 NO_READERS = ("simulated/", "replay/")  # judges that read no prompt
 
 
 def make_judges(
-    judge: Asked | Sequence[Asked], options: Any = None, cache: str | Path | None = None, is_stored: bool = False
+    judge: Asked | Sequence[Asked], cache: str | Path | None = None, is_stored: bool = False
 ) -> list[Judge]:
-    """The judges that are given by name, as judges or as functions, with one mapping of options each or for all.
+    """The judges that are given by name, as judges or as functions.
 
     With a `cache`, they look for answers there before they are asked. By default, that is so for judges that are given
     by name, where the run `is_stored`.
 
-    >>> [judge.name for judge in make_judges(["simulated/soft", "simulated/hard"], {"seed": 3})]
+    >>> [judge.name for judge in make_judges(["simulated/soft; seed=3", "simulated/hard"])]
     ['simulated/soft', 'simulated/hard']
     """
     judges = listed(judge)
-    given = listed(options) if isinstance(options, list | tuple) else [options] * len(judges)
-    if not judges or len(given) != len(judges):
-        raise ValueError(f"{len(given)} mappings of options for {len(judges)} judges; give one each, or one for all")
-    made = [
-        load_judge(each, **(own or {})) if isinstance(each, str) else as_judge(each)
-        for each, own in zip(judges, given, strict=True)
-    ]
+    if not judges:
+        raise ValueError("there is no judge; name one, such as judge='openai/gpt-6-luna'")
+    made = [load_judge(each) if isinstance(each, str) else as_judge(each) for each in judges]
     if cache is not None or not is_stored:
         return remembering(made, cache)
     return [
@@ -237,6 +240,15 @@ def make_prompts(
         for each in listed(prompt)
         for way in listed(wording)
     ]
+
+
+def check_lineup(lineup: int | str, used: Mapping[str, bool]) -> None:
+    """Raise a ValueError where `lineup` is no number of texts, or does not go with an option that is used."""
+    if lineup != AUTO and not (isinstance(lineup, int) and 2 <= lineup <= MOST):
+        raise ValueError(f"lineup is a number of texts from 2 to {MOST} or 'auto', not {lineup!r}")
+    if lineup == AUTO and any(used.values()):
+        name = next(name for name, is_used in used.items() if is_used)
+        raise ValueError(f"lineup='auto' goes by answers of its own and not with {name}=…; give a number of texts")
 
 
 def tokens_sentence(judgements: Sequence[Judgement]) -> str:

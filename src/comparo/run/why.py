@@ -316,7 +316,7 @@ def _task(folder: Path, items: Items, prompt: CriteriaPrompt, judge: Judge, budg
         pairs[context].append(tuple(pair))
     # Plain: scores that know the texts would carry their computed numbers into the judge's.
     how: dict[str, Any] = {"method": "mixed", "bias": "joint", "plain": True, "estimate": "judge"}
-    return ReasonTask(items, prompt, judge, budget, **how, least_mass=DEFAULT_LEAST_MASS, pairs=pairs)
+    return ReasonTask(items, prompt, judge, budget, **how, least_mass=DEFAULT_LEAST_MASS, pairs=pairs, may_grow=False)
 
 
 def _read_votes(path: str | Path, items: Items) -> tuple[Ranking, dict[str, int]]:

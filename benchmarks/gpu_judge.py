@@ -11,6 +11,7 @@ downloaded. Every way of asking goes through the judge, so that writing and toke
 from __future__ import annotations
 
 import copy
+import gc
 import random
 import sys
 import tempfile
@@ -135,6 +136,12 @@ def build(configuration: Any, dtype: Any, device: str = "cuda") -> Any:
         return AutoModelForCausalLM.from_config(configuration, dtype=dtype)
 
 
+def copied(transformer: Any) -> Any:
+    """The model again, after the copies of earlier judges are freed, whose hooks refer back to them."""
+    gc.collect()
+    return copy.deepcopy(transformer)
+
+
 def by_hand(transformer: Any, tokenizer: Any, asked: list[Question]) -> Timed:
     """Plain transformers, one prompt at a time, the output head in the type of the body."""
     import torch
@@ -171,14 +178,14 @@ def timed(judge: HfJudge, asked: list[Question]) -> Timed:
 def table(transformer: Any, tokenizer: Any, *, count: int, shared: bool) -> None:
     """A line for each way: comparisons a second, that over one at a time, and how far p is from float32's."""
     asked = [*questions(count, shared=shared)]
-    precise = copy.deepcopy(transformer).float()
+    precise = copied(transformer).float()
     exact = by_hand(precise, tokenizer, asked[:COMPARED]).p
     alone = by_hand(transformer, tokenizer, asked[: count // 16])
     results = {"transformers, one at a time": alone}
     for way, options in WAYS.items():
         if options["reuse"] is True and not shared:
             continue
-        judge = hf.judge_with(copy.deepcopy(transformer), tokenizer, "random", **options)
+        judge = hf.judge_with(copied(transformer), tokenizer, "random", **options)
         results[way] = timed(judge, asked[: count // 16] if options.get("batch") == 1 else asked)
     for way, result in results.items():
         print(f"  {way:28}{result.rate:8.1f} a second{result.rate / alone.rate:7.2f} x   {apart(result.p, exact)}")
@@ -205,7 +212,7 @@ def lineups(transformer: Any, tokenizer: Any, contexts: int = 8) -> None:
                 second = shown[1] if size == 2 else Rest(shown[1:])
                 question = Question(shown[0], second, (context, number // CANDIDATES), context_text=shared[context])
                 asked.append(question.with_texts([texts[context][place] for place in shown]))
-        judge = hf.judge_with(copy.deepcopy(transformer), tokenizer, "random")
+        judge = hf.judge_with(copied(transformer), tokenizer, "random")
         for _ in judge.judge(asked[: judge.ahead], prompt):
             pass
         begin = time.perf_counter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sqlite3
 from contextlib import closing
@@ -187,8 +188,8 @@ def test_slot_effects_are_found(kind, error):
     gamma = dict(zip(map(tuple, found.comparisons.slots.tolist()), found.product.bias.mean(axis=0), strict=True))
     for low, high in combinations(range(4), 2):
         assert gamma[0, 4, low, high] == pytest.approx(slots[high] - slots[low], abs=error)
-    table = found._bias_columns()
-    assert set(table["slots"].tolist()) >= {"AB of 4", "CD of 4"}
+    table = json.loads(found.to_json())["bias"]
+    assert {row["slots"] for row in table} >= {"AB of 4", "CD of 4"}
     known = [truth[label] for label in zip(found.context.tolist(), found.items.tolist(), strict=True)]
     assert np.corrcoef(found.scores, known)[0, 1] > (0.9 if kind == "soft" else 0.6)
 

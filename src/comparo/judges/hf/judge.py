@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
@@ -30,14 +30,11 @@ from comparo.judges.hf.network import Network
 from comparo.judges.labels import Spellings, TokenPath, common_prefix, likeliest_path
 from comparo.judges.protocol import Judgement
 
-if TYPE_CHECKING:
-    pass
-
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _logger = logging.getLogger(__name__)
 
-# A batch, what `Network.log_probabilities` gives for it or why there are none, and when it was started.
-_Running = tuple[Batch, Any, float]
+# A batch, what `Network.log_probabilities` gives for it or an error, and when it was started or how long it took.
+_Batch = tuple[Batch, Any, float]
 
 
 def load(
@@ -172,17 +169,16 @@ class HfJudge:
 
     def _answers(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
         labels = self._chat.spellings(prompt)
-        running: list[_Running] = []
+        running: list[_Batch] = []
         for rows, failed in pulls(self._chat, questions, prompt, self.ahead):
             yield from failed
             for batch in self._plan(rows, prompt):
-                started = [*self._start(batch, labels)]
-                yield from self._judgements(running, labels, prompt)
-                running = started
+                done = _waited(running)  # before the device has more to do, which it would finish first
+                running = [*self._start(batch, labels)]
                 if not self._network.overlaps:
-                    yield from self._judgements(running, labels, prompt)
-                    running = []
-        yield from self._judgements(running, labels, prompt)
+                    done, running = _waited(running), []
+                yield from self._judgements(done, labels, prompt)
+        yield from self._judgements(_waited(running), labels, prompt)
 
     def _plan(self, rows: list[Encoded], prompt: Prompt) -> Iterator[Batch]:
         is_several = isinstance(prompt, CriteriaPrompt)
@@ -229,7 +225,7 @@ class HfJudge:
         sequences = [row.ids for row in [*group, *bare] if isinstance(row, Encoded)]
         return min(common_prefix(sequences), min(len(row.ids) for row in group) - 1)
 
-    def _start(self, batch: Batch, labels: Spellings) -> Iterator[_Running]:
+    def _start(self, batch: Batch, labels: Spellings) -> Iterator[_Batch]:
         """Start the batch or, where the device's memory does not hold it, its halves one after the other.
 
         A question that the model cannot read is found in the same way, and the others are still answered.
@@ -257,14 +253,12 @@ class HfJudge:
         for half in self._batches.halve(batch):
             yield from self._start(half, labels)
 
-    def _judgements(self, running: list[_Running], labels: Spellings, prompt: Prompt) -> Iterator[Judgement]:
-        for batch, found, started in running:
-            rows = found if isinstance(found, str) else found.tolist()  # which waits for the device
-            seconds = time.perf_counter() - started
+    def _judgements(self, done: list[_Batch], labels: Spellings, prompt: Prompt) -> Iterator[Judgement]:
+        for batch, found, seconds in done:
             if isinstance(found, str):
                 yield from (Judgement(row.question, error=found, cut=row.cut, seconds=seconds) for row in batch.rows)
                 continue
-            for row, numbers in zip(batch.rows, rows, strict=True):
+            for row, numbers in zip(batch.rows, found, strict=True):
                 if any(map(math.isnan, numbers)):
                     error = "the model's logits are not numbers; use dtype='float32'"
                     answer = Judgement(row.question, error=error, cut=row.cut)
@@ -276,6 +270,15 @@ class HfJudge:
                     reply = likeliest_path(dict(zip(labels.nodes, likeliest, strict=True)))
                     answer = self._chat.read(read, row, prompt, reply)
                 yield replace(answer, seconds=seconds / len(batch.rows))
+
+
+def _waited(running: list[_Batch]) -> list[_Batch]:
+    """What the device found for each batch, in lists, and the seconds that it took."""
+    done = []
+    for batch, found, started in running:
+        rows = found if isinstance(found, str) else found.tolist()
+        done.append((batch, rows, time.perf_counter() - started))
+    return done
 
 
 def _libraries() -> tuple[Any, Any]:

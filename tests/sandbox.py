@@ -11,8 +11,10 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,8 @@ from typing import Any
 from documented import Documented
 from guides import Step
 from named_files import RUNS, TABLES, VOTED, Row, recorded_set, write
-from voting import Server, essays
+from processes import Forked
+from voting import PATIENCE, Server, essays
 from workbooks import fill
 
 SERVER = "http://localhost:8000/v1"  # the server of a reader's own, on the pages
@@ -99,6 +102,8 @@ class Sandbox:
     def call(self, arguments: list[str], where: str) -> str:
         if arguments[0] == "vote":
             return self.vote(arguments)
+        if "--watch" in arguments:
+            return self.watch(arguments)
         done = self.start(self.folder, arguments, **self.variables)
         assert not done.returncode, f"{where}\nended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
         if "--sheet" in arguments:
@@ -159,3 +164,19 @@ class Sandbox:
             printed, _ = server.stop()
             assert server.process.returncode == 0
         return str(printed)
+
+    def watch(self, arguments: list[str]) -> str:
+        """A command that shows something until it is interrupted."""
+        process = Forked(
+            [sys.executable, "-m", "comparo.cli", *arguments],
+            env=dict(os.environ),
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+        )
+        end = time.monotonic() + PATIENCE
+        while not process.printed() and time.monotonic() < end:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        printed, _ = process.communicate()
+        assert process.returncode == 0
+        return printed

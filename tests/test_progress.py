@@ -1,4 +1,4 @@
-"""Long work: lines in a log, the list of runs meanwhile, a bar, and why a run ended."""
+"""Long work: lines in a log, a list of runs that is shown again and again, a bar, and why a run ended."""
 
 import io
 import json
@@ -9,9 +9,9 @@ import pytest
 
 from comparo import load_judge, rank, rejudge
 from comparo.cli.printing import Console, watched
+from comparo.cli.runs import watch_runs
 from comparo.errors import JudgeError
 from comparo.judges.simulated import Simulated
-from comparo.run.folders import list_runs
 from comparo.run.progress import Bar, Progress
 from comparo.run.rank import prepare_rank
 from comparo.run.scheduling import stop_sentence
@@ -46,12 +46,36 @@ def test_judgements_reach_a_file_whether_or_not_the_progress_is_on_a_terminal(ru
     assert ("calls" in done.stderr) == is_terminal
 
 
-def test_the_list_of_runs_is_right_while_a_run_goes_on(tmp_path):
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_the_list_of_runs_is_shown_while_a_run_goes_on_until_interrupted(tmp_path, capfd, is_terminal):
+    console = Console(file=io.StringIO(), force_terminal=True, width=200) if is_terminal else log()
+    waits = []
+
+    def wait(seconds):
+        """There are more answers at the third look than at the second, while the run holds its folder."""
+        waits.append(seconds)
+        if len(waits) == 3:
+            raise KeyboardInterrupt
+        if len(waits) == 2:
+            run.finish()
+
     judge = load_judge("simulated/soft", scores=QUALITY)
     with prepare_rank(ROWS, "better", judge=judge, budget="5n", out=tmp_path / "run").base.started() as run:
-        assert [one.answered for one in list_runs(tmp_path)] == [0]
-        run.finish()
-        assert [one.answered for one in list_runs(tmp_path)] == [60]
+        watch_runs(tmp_path, console, wait)
+    said = console.file.getvalue() if is_terminal else capfd.readouterr().out
+    assert waits == [2.0 if is_terminal else 60.0] * 3
+    assert [int(number) for number in re.findall(r"5n +(\d+)", said)][:3] == [0, 0, 60]
+
+
+def test_watching_an_empty_folder_and_a_wrong_format(run, tmp_path, capfd):
+    def stop(_):
+        raise KeyboardInterrupt
+
+    watch_runs(tmp_path, log(), stop)
+    assert "answered" in capfd.readouterr().out
+    done = run(tmp_path, ["runs", ".", "--watch", "--format", "csv"])
+    assert done.returncode == 2
+    assert "leave --format csv out" in done.stderr
 
 
 class Calm(Simulated):

@@ -132,8 +132,16 @@ def print_columns(columns: Mapping[str, Any]) -> None:
 
 
 def print_table(header: Iterable[str], rows: Iterable[Sequence[Any]]) -> None:
-    """A table for people on stdout, numbers to the right, as wide as it needs to be where that is no terminal."""
-    table, console = Table(box=None, pad_edge=False, header_style="bold"), Console()
+    """A table for people on stdout, as wide as it needs to be where that is no terminal."""
+    table, console = rich_table(header, rows), Console()
+    if not console.is_terminal:
+        console.width = console.measure(table, options=console.options.update(max_width=1_000_000)).maximum
+    console.print(table)
+
+
+def rich_table(header: Iterable[str], rows: Iterable[Sequence[Any]]) -> Table:
+    """A table for people, numbers to the right."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
     columns = list(zip(header, *rows, strict=True))
     for name, *values in columns:
         number = name != "item" and all(isinstance(value, int | float) for value in values)
@@ -143,9 +151,7 @@ def print_table(header: Iterable[str], rows: Iterable[Sequence[Any]]) -> None:
         )
     for row in zip(*(values for _, *values in columns), strict=True):
         table.add_row(*(Text(_cell(value)) for value in row))
-    if not console.is_terminal:
-        console.width = console.measure(table, options=console.options.update(max_width=1_000_000)).maximum
-    console.print(table)
+    return table
 
 
 def _cell(value: Any) -> str:

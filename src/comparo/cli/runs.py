@@ -1,13 +1,18 @@
 """comparo runs: what was run and what is cached; a run's page made again, its database repaired, its judge checked."""
 
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import fields
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+from rich.live import Live
 
 from comparo.cli.flags import UncachedJudgeFlags, run_folder
-from comparo.cli.printing import print_table, print_text, say
+from comparo.cli.printing import MINUTE, Console, print_table, print_text, rich_table, say
 from comparo.data.sanitize import visible
 from comparo.data.writing import csv_text
 from comparo.run.budget import dollars
@@ -19,11 +24,13 @@ from comparo.run.repair import repair
 from comparo.run.store import stored_items
 
 DRIFTED = 6  # the exit code of --check where the judge has changed
+REFRESH = 2.0  # seconds between two looks at the folders, on a terminal
 
 
 def runs_command(
     context: typer.Context,
     path: Annotated[Path, typer.Argument(metavar="[PATH]")] = ROOT,
+    is_watched: Annotated[bool, typer.Option("--watch")] = False,
     is_reported: Annotated[bool, typer.Option("--report")] = False,
     is_repaired: Annotated[bool, typer.Option("--repair")] = False,
     is_checked: Annotated[bool, typer.Option("--check")] = False,
@@ -44,6 +51,8 @@ def runs_command(
     Parameters
     ----------
     path : The folder that holds the run folders; for --report, --repair and --check a run folder, for --cached a file.
+    is_watched : Show the list again and again, until interrupted, also while runs are going on; elsewhere than on a
+        terminal once a minute.
     is_reported : Make the page of a run again, report.html in its folder.
     is_repaired : Of a run whose judgements.db is damaged, keep every judgement that can still be read. The damaged
         database is kept beside.
@@ -55,7 +64,7 @@ def runs_command(
 
     Examples
     --------
-    `comparo runs --report comparo-runs/20260301-120000-stories`; `comparo runs --cached --clear
+    `comparo runs --watch`; `comparo runs --report comparo-runs/20260301-120000-stories`; `comparo runs --cached --clear
     openai/gpt-4o-mini`; `comparo runs --check comparo-runs/20260301-120000-stories --judge openai/gpt-6-luna`
     """
     if removed is not None and not is_cached:
@@ -72,14 +81,16 @@ def runs_command(
         _check(run_folder(path), asked, calls, context)
     elif path != ROOT and not path.is_dir():
         raise ValueError(f"{path} is not a folder; name the one that holds the run folders")
+    elif is_watched:
+        if output == "csv":
+            raise ValueError("--watch shows a table; leave --format csv out")
+        watch_runs(path, Console())
     elif not (runs := list_runs(path)):
         say(f"There are no runs in {path}.")
+    elif output == "csv":
+        print_text(csv_text(_columns(runs)))
     else:
-        columns = {field.name: [getattr(run, field.name) for run in runs] for field in fields(Summary)}
-        if output == "csv":
-            print_text(csv_text(columns))
-        else:
-            print_table(columns, zip(*columns.values(), strict=True))
+        _print_runs(runs)
 
 
 def _print_cache(path: Path, removed: str | None) -> None:
@@ -112,3 +123,27 @@ def _repair(run: Path) -> None:
     more = "; more may be lost: the file is cut short, or its length is unknown" if found.may_lack_more else ""
     items = "" if found.has_items else "; some items are lost, which the command of the run restores"
     print_text(f"{found.kept:,} judgements are kept{lost}{more}{items}; the damaged database is {found.aside}\n")
+
+
+def watch_runs(root: Path, console: Console, wait: Callable[[float], None] = time.sleep) -> None:
+    """Show the runs in a folder until interrupted, and `wait` some seconds between; runs may go on meanwhile."""
+    with suppress(KeyboardInterrupt):
+        if not console.is_terminal:
+            while True:
+                print_text(f"{datetime.now():%Y-%m-%d %H:%M:%S}\n")
+                _print_runs(list_runs(root))
+                wait(MINUTE)
+        with Live(console=console, auto_refresh=False) as live:
+            while True:
+                columns = _columns(list_runs(root))
+                live.update(rich_table(columns, zip(*columns.values(), strict=True)), refresh=True)
+                wait(REFRESH)
+
+
+def _print_runs(runs: Sequence[Summary]) -> None:
+    columns = _columns(runs)
+    print_table(columns, zip(*columns.values(), strict=True))
+
+
+def _columns(runs: Sequence[Summary]) -> dict[str, list[Any]]:
+    return {field.name: [getattr(run, field.name) for run in runs] for field in fields(Summary)}

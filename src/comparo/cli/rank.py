@@ -85,9 +85,8 @@ class How:
 
     @property
     def given(self) -> dict[str, Any]:
-        """The flags as parameters of `rank`: the bias apart from the method, and a validity as a number."""
-        method, _, bias = (self.method or "").partition("; bias=")
-        given = asdict(self) | {"method": method or None, "bias": bias or None, "control": self.control or ()}
+        """The flags as parameters of `rank`, a validity as a number."""
+        given = asdict(self) | {"control": self.control or ()}
         if self.estimate in get_args(Scores):
             return given
         try:

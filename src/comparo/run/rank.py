@@ -12,7 +12,6 @@ from comparo.data.items import Items
 from comparo.data.prompts import Prompt
 from comparo.data.wordings import all_wordings
 from comparo.methods import Method
-from comparo.model.estimators.poe import Bias
 from comparo.ranking.ranking import Ranking
 from comparo.run.audit_card import audited, audited_terms, varying
 from comparo.run.audition_table import Answers, Audition
@@ -41,8 +40,7 @@ def rank(
     prompt: str | Prompt | Sequence[Prompt] | None = None,
     strategy: Strategy | None = None,
     orders: Orders = DEFAULT_ORDERS,
-    method: Method | None = None,
-    bias: Bias | None = None,
+    method: Method | str | None = None,
     seed: int = 0,
     plain: bool = False,
     estimate: Scores | float = "auto",
@@ -88,12 +86,13 @@ def rank(
         probability that it is).
     strategy, orders, plain, seed
         How pairs are chosen. A plain run follows the paper: the choice of pairs and the scores ignore the texts, and
-        the default of method and bias is "poe-bt" and "joint".
-    method, bias
+        the default method is "poe-bt; bias=joint".
+    method
         How comparisons become scores. Default: "mixed", or "panel" where there are several voices, with the bias
-        "joint". Both also use the texts: comparisons of similar texts count less, and texts of the same group or of
-        similar style inform each other. Every other method is that of `fit`, with its default bias: the scores are
-        those of `fit(out, method)`. In a plain run "mixed" and "panel" are those of `fit` too.
+        "joint"; another bias (`fit`) is named as in "mixed; bias=none". Both also use the texts: comparisons of similar
+        texts count less, and texts of the same group or of similar style inform each other. Every other method is that
+        of `fit`, with its default bias: the scores are those of `fit(out, method)`. In a plain run "mixed" and "panel"
+        are those of `fit` too.
     estimate
         Whose ranking it is: "judge", or "consensus", an estimate of what people would say. "auto" is a
         consensus where texts share groups (a column group, or the same ids in several contexts), else the judge's. A
@@ -192,6 +191,8 @@ def prepare_rank(
     columns = {column: how.pop(column, None) for column in COLUMNS}
     if not isinstance(how.get("estimate", "auto"), str):
         how |= {"estimate": "auto", "validity": how["estimate"]}
+    method, _, bias = (how.get("method") or "").partition("; bias=")
+    how |= {"method": method or None, "bias": bias or None}
     if weights is None and isinstance(criterion, Mapping):
         criterion, weights = split_weights(criterion)
     control = [control] if isinstance(control, str) else list(control)

@@ -71,11 +71,11 @@ def work(url: str, folder: Path, variables: dict[str, str], moment: str | None =
     courier.CHUNK = 7
     if moment is not None:
         when, name, number = moment.split()
-        method = "update" if name in ("uploaded", "sent") else name  # else the status that is stored
+        method = "update" if name in ("uploaded", "sent", "close") else name  # else the status that is stored
         step, calls = getattr(BatchStore, method), []
 
         def stored(*arguments: Any, **values: Any) -> Any:
-            if method == name or values["status"] == name:
+            if method == name or ("closed" in values if name == "close" else values.get("status") == name):
                 calls.append(name)
             is_due = len(calls) == int(number)
             if when == "before" and is_due:

@@ -186,6 +186,7 @@ RUNS = {
     "comparo-runs/20260301-120000-answers": RANKED,
     "comparo-runs/20260301-120000-stories": TOLD,
     "panel.md FOLDER": f"{HEARD} --wording all --out",
+    "grades.md FOLDER": "rank stories.jsonl --criterion 'more surprising' --judge openai/gpt-6-luna --out",
     "audition": f"{HEARD} --judge openai/MODEL --out",
 }
 VOTED = {

@@ -250,6 +250,8 @@ class _Search:
         """
         likely = replace(self, pull=0.0)
         grid = np.unique(np.clip(np.append(likely.best_ratio(shared)[1], 0.0), 0.0, most))
+        if len(grid) == 1:  # the likelihood falls from a = 0 on
+            return grid, np.ones(1)
         height = likely.likelihood(grid, shared)
         share = np.exp(height - np.max(height))
         below = np.append(0.0, np.cumsum(0.5 * (share[1:] + share[:-1]) * np.diff(grid)))

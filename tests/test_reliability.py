@@ -151,8 +151,8 @@ def test_a_judge_that_leaves_questions_unanswered_is_named():
     ("options", "message"),
     [
         ({"method": "foo"}, "method is one of"),
-        ({"method": "bt", "bias": "joint"}, "'bt' has no bias term"),
-        ({"bias": "sideways"}, "bias is one of"),
+        ({"method": "bt; bias=joint"}, "'bt' has no bias term"),
+        ({"method": "mixed; bias=sideways"}, "bias is one of"),
         ({"goal": "top-1", "strategy": "greedy"}, "needs answers to go by"),
         ({"goal": "top-12"}, "decides nothing among 12 items"),
         ({"orders": "three"}, "orders is one of"),

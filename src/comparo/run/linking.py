@@ -212,9 +212,8 @@ def drift(one: Ranking, other: Ranking) -> Columns:
         omega = sum(_covariance(ranking, of) for ranking, of in zip((one, other), nodes[rows].T, strict=True))
         omega = omega + 1e-9 * np.trace(omega) / len(rows) * np.eye(len(rows))
         left = np.arange(len(rows))
-        while len(left) >= max(
-            FEW, len(rows) / 2
-        ):  # the farthest is left out, for it moves where the others seem to be
+        # The farthest text is left out: it moves where the others seem to be.
+        while len(left) >= max(FEW, len(rows) / 2):
             at = rows[left]
             precision = np.linalg.inv(omega[np.ix_(left, left)])
             projector = precision - np.outer(precision.sum(axis=1), precision.sum(axis=0)) / precision.sum()

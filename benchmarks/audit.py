@@ -115,7 +115,7 @@ def predict(name: str, count: int, calls: int) -> None:
     rows = []
     print("| wording | style | by the card | on RM-Bench | biases of the card |\n| --- | --- | ---: | ---: | --- |")
     for wording in WORDINGS:
-        how: dict[str, Any] = {"kind": "Answer", "heading": "Question", "wording": wording, "least_mass": 0.0}
+        how: dict[str, Any] = {"kind": "Answer; heading=Question", "wording": wording, "least_mass": 0.0}
         found = audit(items, "more helpful", judge=judge, calls=calls, **how).cards[0]
         real, told = real_effects(judge, wording, prompts), predicted_effects(found, prompts)
         named = ", ".join(one.probe for one in found.biases) or "none"

@@ -98,8 +98,7 @@ class QuestionFlags:
             raise ValueError(f"the labels of --prompt are two words with a comma between, not {own['labels']!r}")
         if self.wording and len(set(self.wording)) < len(self.wording):
             raise ValueError(f"--wording {', '.join(self.wording)}: one of them is there twice; give each once")
-        kind, heading = split_kind(self.kind)
-        put = {"kind": kind, "heading": heading, "context": columns.context_column}
+        put = {"kind": self.kind, "context": columns.context_column}
         answer = str(own["answer"]) if "answer" in own else None
         wordings = self.wording or None
         return make_prompts(items, self.criterion, prompt, judge, wordings, **put, labels=labels, answer=answer)
@@ -140,16 +139,6 @@ class ColumnFlags:
 
     def read(self, data: str, **more: Any) -> Items:
         return Items.of(data, **self.names | more)
-
-
-def split_kind(text: str) -> tuple[str, str | None]:
-    """The kind of texts, and what stands above their context where it is given.
-
-    >>> split_kind("Summary; heading=Article"), split_kind("Text")
-    (('Summary', 'Article'), ('Text', None))
-    """
-    kind, _, heading = text.partition("; heading=")
-    return kind, heading or None
 
 
 def named(data: str) -> str:

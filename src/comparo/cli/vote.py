@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from comparo.cli.flags import ColumnFlags, named, split_kind
+from comparo.cli.flags import ColumnFlags, named
 from comparo.cli.printing import print_text, say, stoppable
 from comparo.cli.settings import command_line
 from comparo.data.wordings import PAPER_WORDING
-from comparo.run.voices import make_prompt
+from comparo.run.voices import make_prompt, split_kind
 from comparo.vote.booth import Booth, opened
 from comparo.vote.server import HOST, LOCAL, check_installed, is_local, open_socket, origin_of
 from comparo.vote.session import Links, Voting, disputed_pairs, informative_pairs, parse_names, split_reasons
@@ -135,8 +135,7 @@ def vote_command(
         raise ValueError("--only disagreements is about pairs; leave --lineup out")
     people.ticked()
     items = columns.read(data, has_images=True)
-    (kind, heading), column = split_kind(kind), columns.context_column
-    prompt = make_prompt(items, criterion, None, kind=kind, heading=heading, context=column, wording=PAPER_WORDING)
+    prompt = make_prompt(items, criterion, None, kind=kind, context=columns.context_column, wording=PAPER_WORDING)
     prompt = prompt.resized(people.lineup)
     is_free = people.lineup == 2 and people.only is None
     first = informative_pairs(data, people.seed) if is_free else []
@@ -159,8 +158,7 @@ def vote_command(
     try:
         notes = {"command": command_line(context)}
         with opened(voting, folder, notes, fresh=fresh and out is not None, place=place.open) as booth:
-            shown = (heading or columns.context_column or "context").replace("_", " ").capitalize()
-            _serve(_pages(booth, voting, people, place, kind, shown), place)
+            _serve(_pages(booth, voting, people, place, *split_kind(kind, columns.context_column)), place)
     finally:
         place.close()
 

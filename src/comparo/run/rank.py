@@ -64,12 +64,13 @@ def rank(
         `context`, `context_id`, `group` and `scores` name its columns.
     criterion, kind, wording
         The judge is asked which of two texts is `criterion` ("more coherent"). `kind` is what the texts are called
-        ("Summary"); the name of its column stands above the context. `wording` is the name of the way to put the
-        question, such as "between"; by default the paper's. "auto": the first calls of the budget are an audition of
-        all wordings (or of the prompts in a list), and each judge is then asked in the one that shows most. Several
-        criteria by name, {"coherence": "more coherent; weight=2", "fluency": "more fluent"}, are asked in one call
-        about each pair (docs/criteria.md), and the result is a `CriteriaRanking`: the overall ranking, with that of
-        each criterion. A weight counts in the overall only, so that a finished run is weighed again without calls.
+        ("Summary"); the name of its column stands above the context, or what "Summary; heading=Article" says. `wording`
+        is the name of the way to put the question, such as "between"; by default the paper's. "auto": the first calls
+        of the budget are an audition of all wordings (or of the prompts in a list), and each judge is then asked in the
+        one that shows most. Several criteria by name, {"coherence": "more coherent; weight=2", "fluency": "more
+        fluent"}, are asked in one call about each pair (docs/criteria.md), and the result is a `CriteriaRanking`: the
+        overall ranking, with that of each criterion. A weight counts in the overall only, so that a finished run is
+        weighed again without calls.
     prompt
         Instead of a criterion: a template with {first} and {second}, a file that holds one, the name of one of the
         paper's prompts, or a `Prompt`, which also has the labels of the texts and how the judge's answer begins.

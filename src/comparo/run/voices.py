@@ -191,7 +191,6 @@ def make_prompt(
     judge: str = "",
     *,
     kind: str = "Text",
-    heading: str | None = None,
     context: str | None = None,
     wording: str | None = None,
     labels: tuple[str, str] | None = None,
@@ -199,13 +198,14 @@ def make_prompt(
 ) -> Prompt:
     """The prompt for some items: a criterion, a template, or the path of one.
 
-    Several criteria are given by name. A simulated or recorded judge reads no prompt, so it needs neither.
+    `kind` is what the texts are, also with what stands above their context, by default the name of its column:
+    "Summary; heading=Article". Several criteria are given by name. A simulated or recorded judge reads no prompt, so
+    it needs neither.
     """
+    kind, heading = split_kind(kind, context)
     if criterion is None and prompt is None and judge.startswith(NO_READERS):
         criterion = "better"
     has_contexts = any(text is not None for text in items.context_texts)
-    if has_contexts and heading is None:
-        heading = (context or "context").replace("_", " ").capitalize()
     if isinstance(criterion, Mapping):
         if prompt is not None or labels is not None or answer is not None:
             raise ValueError("several criteria have a prompt of their own; leave `prompt` out")
@@ -223,6 +223,16 @@ def make_prompt(
         labels=labels,
         answer=answer,
     )
+
+
+def split_kind(kind: str, context: str | None = None) -> tuple[str, str]:
+    """What the texts are, and what stands above their context: by default the name of its column.
+
+    >>> split_kind("Summary; heading=Article"), split_kind("Text", "source_text")
+    (('Summary', 'Article'), ('Text', 'Source text'))
+    """
+    kind, _, heading = kind.partition("; heading=")
+    return kind, heading or (context or "context").replace("_", " ").capitalize()
 
 
 def make_prompts(

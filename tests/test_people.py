@@ -168,7 +168,7 @@ def test_a_mixture_has_the_mean_and_the_covariance_of_its_points(example):
     for point, share in zip(found.points, shares, strict=True):
         scores, root = point.scores[own], point.root[own]
         mean += share * scores
-        covariance += share * (point.laplacian.inverse(batch)[0] + root @ root.T + np.outer(scores, scores))
+        covariance += share * (point.laplacian.block(batch)[0] + root @ root.T + np.outer(scores, scores))
     assert uneven.scores[own] == pytest.approx(mean)
     assert uneven.block(batch)[0] == pytest.approx(covariance)
 

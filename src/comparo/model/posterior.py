@@ -2,8 +2,9 @@
 
     Cov(s) = scale·(Σ_k share_k·H_k⁻¹ + R Rᵀ)
 
-H⁻¹ is the inverse of a curvature (`Inverse`); a mixture has several. R (n, K) is a low-rank part: estimated means of
-groups and styles, and the scatter of the means of a mixture.
+H⁻¹ is the inverse of a curvature (`Laplacian`), or what stands for one; a mixture has several. R (n, K) is a low-rank
+part: estimated means of groups and styles, and the scatter of the means of a mixture. Weighted means of several
+rankings, and a consensus, have the same form, with the covariances of other rankings as parts.
 """
 
 from __future__ import annotations
@@ -19,19 +20,18 @@ from comparo.model.linalg.laplacian import Laplacian
 from comparo.types import Array
 
 
-class Covariance(Protocol):
-    """The covariance of the scores around the mean of their component; contexts are independent."""
+class Part(Protocol):
+    """A part of the covariance of the scores around the mean of their component; contexts are independent."""
 
     @property
     def pattern(self) -> Pattern: ...
 
-    @property
-    def std(self) -> Array:
-        """Standard error of every score, shape (n,); NaN where an item was never compared."""
+    def block(self, batch: Batch) -> Array:
+        """The covariance in each context of `batch`, shape (B, size, size)."""
         ...
 
-    def block(self, batch: Batch) -> Array:
-        """The covariance of each context of `batch`, shape (B, size, size)."""
+    def variances(self, begin: int) -> Array:
+        """Its diagonal at the nodes from `begin` on, for contexts too large for `block`."""
         ...
 
     def difference(self, one: int, other: int) -> float:
@@ -39,30 +39,21 @@ class Covariance(Protocol):
         ...
 
 
-class Inverse(Protocol):
-    """The inverse of a curvature of the scores, centred in each component: a `Laplacian`, or what stands for one."""
+class Covariance(Part, Protocol):
+    """The covariance of the scores of a ranking."""
 
     @property
-    def pattern(self) -> Pattern: ...
-
-    def inverse(self, batch: Batch) -> Array:
-        """Its block for each context of `batch`, shape (B, size, size)."""
-        ...
-
-    def variances(self, begin: int) -> Array:
-        """Its diagonal at the nodes from `begin` on, for contexts too large for `inverse`."""
-        ...
-
-    def difference(self, one: int, other: int) -> float:
-        """xᵀH⁻¹x for the difference x of two nodes of one component, without `inverse`."""
+    def std(self) -> Array:
+        """Standard error of every score, shape (n,); NaN where an item was never compared."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """The `Covariance` scale·(Σ share·H⁻¹ + roots·rootsᵀ), with `roots` (n, K).
+    """The `Covariance` scale·(Σ share·part + ½(roots·othersᵀ + others·rootsᵀ) + own·C), with `roots` (n, K).
 
-    Contexts of up to `Limits.exact` items are exact; above, the diagonal of H⁻¹ is estimated.
+    `others` (n, K) are the roots, unless given. C = I − 1/items centres in each component: `own` is an error of each
+    text. Contexts of up to `Limits.exact` items are exact; above, the diagonals of the parts are estimated.
 
     >>> from comparo.data.comparisons import Comparisons
     >>> from comparo.model.linalg.graph import Graph
@@ -72,18 +63,21 @@ class Posterior:
     (array([0.408, 0.408]), 0.667)
     """
 
-    inverses: tuple[Inverse, ...]
+    parts: tuple[Part, ...]
     shares: tuple[float, ...] = (1.0,)
     scale: float = 1.0
     roots: Array | None = None
+    others: Array | None = None
+    own: float = 0.0
 
     @property
     def pattern(self) -> Pattern:
-        return self.inverses[0].pattern
+        return self.parts[0].pattern
 
     @cached_property
-    def _roots(self) -> Array:
-        return np.zeros((self.pattern.graph.nodes, 0)) if self.roots is None else self.roots
+    def _roots(self) -> tuple[Array, Array]:
+        roots = np.zeros((self.pattern.graph.nodes, 0)) if self.roots is None else self.roots
+        return roots, roots if self.others is None else self.others
 
     def _mean(self, of: list[Array]) -> Array:
         return np.asarray(np.tensordot(self.shares, np.array(of), axes=1))
@@ -95,9 +89,13 @@ class Posterior:
     def block(self, batch: Batch) -> Array:
         if batch.begin in self._kept:
             return self._kept[batch.begin]
-        own = self._mean([part.inverse(batch) for part in self.inverses])
-        roots = self._roots[batch.nodes].reshape(len(own), batch.size, -1)
-        block = np.asarray(self.scale * (own + roots @ roots.transpose(0, 2, 1)))
+        block = self._mean([part.block(batch) for part in self.parts])
+        roots, others = (of[batch.nodes].reshape(len(block), batch.size, -1) for of in self._roots)
+        half = 0.5 * roots @ others.transpose(0, 2, 1)
+        block = block + half + half.transpose(0, 2, 1)
+        if self.own:
+            block += self.own * self.pattern.centring(batch)
+        block *= self.scale
         if self.pattern.may_keep:
             self._kept[batch.begin] = block
         return block
@@ -105,24 +103,30 @@ class Posterior:
     @cached_property
     def std(self) -> Array:
         graph, variance = self.pattern.graph, np.empty(self.pattern.graph.nodes)
+        items = np.bincount(graph.component)[graph.component]
         for batch in self.pattern.batches:
             if batch.size > self.pattern.limits.exact:
                 begin = batch.nodes.start
-                own = self._mean([part.variances(begin) for part in self.inverses])
-                variance[begin:] = self.scale * (own + np.sum(self._roots[begin:] ** 2, axis=1))
+                known = self._mean([part.variances(begin) for part in self.parts])
+                roots, others = (of[begin:] for of in self._roots)
+                known = known + np.sum(roots * others, axis=1) + self.own * (1.0 - 1.0 / items[begin:])
+                variance[begin:] = self.scale * known
                 break
             variance[batch.nodes] = np.einsum("bii->bi", self.block(batch)).ravel()
-        compared = np.bincount(graph.component)[graph.component] > 1
-        return np.where(compared, np.sqrt(np.maximum(variance, 0.0)), np.nan)
+        return np.where(items > 1, np.sqrt(np.maximum(variance, 0.0)), np.nan)
+
+    def variances(self, begin: int) -> Array:
+        return np.asarray(self.std[begin:] ** 2)
 
     def difference(self, one: int, other: int) -> float:
         batch = next(batch for batch in self.pattern.batches if one < batch.nodes.stop)
         if batch.size <= self.pattern.limits.exact:
             context, a = divmod(one - batch.nodes.start, batch.size)
-            own, b = self.block(batch)[context], (other - batch.nodes.start) % batch.size
-            return float(own[a, a] + own[b, b] - 2 * own[a, b])
-        apart = self._mean([np.array(part.difference(one, other)) for part in self.inverses])
-        return self.scale * float(apart + np.sum((self._roots[one] - self._roots[other]) ** 2))
+            block, b = self.block(batch)[context], (other - batch.nodes.start) % batch.size
+            return float(block[a, a] + block[b, b] - 2 * block[a, b])
+        apart = self._mean([np.array(part.difference(one, other)) for part in self.parts])
+        roots, others = (of[one] - of[other] for of in self._roots)
+        return self.scale * float(apart + roots @ others + 2.0 * self.own * (one != other))
 
 
 @dataclass(frozen=True, eq=False)

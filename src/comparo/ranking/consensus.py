@@ -13,7 +13,6 @@ people's scores (`usual_validity`; docs/validity.md). Without groups, m is the s
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from numbers import Real
 from typing import Literal
 
@@ -23,8 +22,7 @@ from comparo.model.estimators.panel import Panel
 from comparo.model.estimators.panel_covariance import PanelInformation
 from comparo.model.estimators.poe import Product
 from comparo.model.inference.random_effects import Effects
-from comparo.model.linalg.graph import Batch, Pattern
-from comparo.model.posterior import Covariance
+from comparo.model.posterior import Posterior
 from comparo.ranking.grouping import group_means
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import orders_correlation
@@ -82,6 +80,7 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
     """The ranking that people would give, estimated from a judge's ranking with estimated variances.
 
         t = m + k·(s − m),    own error: max(1.2·Var(m), k·σ²) − k²·σ²
+        Cov(t) = k²·Cov(s) + k(1 − k)·[Cov(s, m) + Cov(m, s)] + (1 − k)²·Cov(m) + own error
 
     σ² is the variance of the judge's true scores within groups. Its part k·σ² is what people see too, or 1.2·Var(m),
     which is usual among people, where that is larger; k·(s − m) explains k²·σ² of it. Validity 1 is the judge's own
@@ -133,8 +132,8 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
         return replace(judged, validity=k, opinion=judged, controlled=equal)
     scores = judged.graph.centre(k * counted.scores + (1.0 - k) * parts.expected)
     own = max(PEOPLE * parts.between, k * parts.within) - k**2 * parts.within
-    added = k * (1.0 - k) * parts.joint + 0.5 * (1.0 - k) ** 2 * parts.columns @ parts.spread
-    covariance = ConsensusCovariance(counted.covariance, k, max(own, 0.0), parts.columns, added)
+    roots = 2.0 * k * (1.0 - k) * parts.joint + (1.0 - k) ** 2 * parts.columns @ parts.spread
+    covariance = Posterior((counted.covariance,), (k**2,), roots=roots, others=parts.columns, own=max(own, 0.0))
     return replace(judged, scores=scores, covariance=covariance, validity=k, opinion=judged, controlled=equal)
 
 
@@ -272,50 +271,3 @@ def _of_panel_style(opinion: PanelInformation) -> Parts | None:
         square * variances.ratio,
         PANEL_STYLE,
     )
-
-
-@dataclass(frozen=True, eq=False)
-class ConsensusCovariance:
-    """Cov(t) of t = k·s + (1 − k)·e, e = P z, with P (n, M) the centred `columns`, and an `own` error of each text.
-
-        Cov(t) = k²·Cov(s) + Y Pᵀ + P Yᵀ + own·C,    Y = k(1 − k)·Cov(s, z) + ½(1 − k)²·P Cov(z)
-
-    C = I − 1/items centres in each component; `added` is Y. All is exact, given Cov(s). Contexts share the uncertainty
-    of z, which differences within a context take into account, as nothing here compares two contexts.
-    """
-
-    judged: Covariance
-    share: float
-    own: float
-    columns: Array
-    added: Array
-
-    @property
-    def pattern(self) -> Pattern:
-        return self.judged.pattern
-
-    @cached_property
-    def _items(self) -> Array:
-        """How many nodes the component of each node has, shape (n,)."""
-        component = self.pattern.graph.component
-        return np.bincount(component)[component].astype(float)
-
-    @cached_property
-    def std(self) -> Array:
-        added = 2.0 * np.sum(self.added * self.columns, axis=1) + self.own * (1.0 - 1.0 / self._items)
-        return np.asarray(np.sqrt(np.maximum(self.share**2 * self.judged.std**2 + added, 0.0)))
-
-    def block(self, batch: Batch) -> Array:
-        shape, graph = (batch.end - batch.begin, batch.size), self.pattern.graph
-        columns, added = (of[batch.nodes].reshape(*shape, -1) for of in (self.columns, self.added))
-        half = added @ columns.transpose(0, 2, 1)
-        component = graph.component[batch.nodes].reshape(shape)
-        together = component[:, :, None] == component[:, None, :]
-        centre = np.eye(batch.size) - together / self._items[batch.nodes].reshape(*shape, 1)
-        return np.asarray(self.share**2 * self.judged.block(batch) + half + half.transpose(0, 2, 1) + self.own * centre)
-
-    def difference(self, one: int, other: int) -> float:
-        if one == other:
-            return 0.0
-        apart = (self.added[one] - self.added[other]) @ (self.columns[one] - self.columns[other])
-        return float(self.share**2 * self.judged.difference(one, other) + 2.0 * apart + 2.0 * self.own)

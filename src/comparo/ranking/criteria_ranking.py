@@ -26,7 +26,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -36,8 +35,7 @@ from scipy.special import expit
 from comparo.data.columns import look_up
 from comparo.model.likelihoods import is_logit
 from comparo.model.likelihoods.davidson import answer_moments
-from comparo.model.linalg.graph import Batch, Pattern
-from comparo.model.posterior import Covariance
+from comparo.model.posterior import Posterior
 from comparo.ranking.display import comparison_ties
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import json_rows
@@ -78,30 +76,6 @@ def in_logits(ranking: Ranking) -> bool:
 
 
 METHOD = "weighted mean of criteria"
-
-
-@dataclass(frozen=True)
-class SumCovariance:
-    """Σ_c κ_c Cov(s_c): the covariance of a weighted mean of scores of the same candidates."""
-
-    parts: tuple[Covariance, ...]
-    kappa: tuple[float, ...]
-
-    @property
-    def pattern(self) -> Pattern:
-        return self.parts[0].pattern
-
-    @cached_property
-    def std(self) -> Array:
-        squares = [kappa * part.std**2 for kappa, part in zip(self.kappa, self.parts, strict=True)]
-        return np.asarray(np.sqrt(np.sum(squares, axis=0)))
-
-    def block(self, batch: Batch) -> Array:
-        blocks = [kappa * part.block(batch) for kappa, part in zip(self.kappa, self.parts, strict=True)]
-        return np.asarray(np.sum(blocks, axis=0))
-
-    def difference(self, one: int, other: int) -> float:
-        return sum(kappa * part.difference(one, other) for kappa, part in zip(self.kappa, self.parts, strict=True))
 
 
 @dataclass(frozen=True)
@@ -225,7 +199,7 @@ def combine(
         replace(first.comparisons, p=np.clip(mean, 0.0, 1.0)),
         first.graph,
         np.asarray(a @ scores),
-        SumCovariance(tuple(ranking.covariance for ranking in parts), tuple(kappa.tolist())),
+        Posterior(tuple(ranking.covariance for ranking in parts), tuple(kappa.tolist())),
         first.level,
         converged=all(ranking.converged for ranking in parts),
         rankings=dict(rankings if shown is None else shown),

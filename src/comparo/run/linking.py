@@ -77,6 +77,9 @@ class Recentred:
         to_zero = np.eye(batch.size) - weight
         return np.asarray(to_zero @ own @ to_zero.transpose(0, 2, 1))
 
+    def variances(self, begin: int) -> Array:
+        return np.asarray(self.std[begin:] ** 2)
+
     def difference(self, one: int, other: int) -> float:
         return self.around.difference(one, other)
 

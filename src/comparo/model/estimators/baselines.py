@@ -91,7 +91,7 @@ class MeanInverse:
     def pattern(self) -> Pattern:
         return self.laplacian.pattern
 
-    def inverse(self, batch: Batch) -> Array:
+    def block(self, batch: Batch) -> Array:
         weight = self.laplacian.diagonal[batch.nodes].reshape(-1, batch.size)
         scale = 1.0 / np.where(weight > 0, weight, np.inf)
         matrix = self.laplacian.dense(batch) - self.laplacian.constants(batch)

@@ -115,7 +115,7 @@ class PanelGraph:
 
 @dataclass(frozen=True)
 class PanelInformation:
-    """What the voices say of the consensus, in units of `unit` logits; an `Inverse` of `comparo.model.posterior`.
+    """What the voices say of the consensus, in units of `unit` logits; a `Part` of a `Posterior`.
 
     `spread` (n, M) has the covariance spread·spreadᵀ of the predictions by groups and style; `variance` is σ²,
     `expected` the variance of the predictions, and `predicted` their estimate. With a control, `errors` (R·D, R·D) is a
@@ -259,7 +259,7 @@ class PanelInformation:
     def posterior(self) -> Posterior:
         return Posterior((self,), scale=self.unit**2, roots=self.spread)
 
-    def inverse(self, batch: Batch) -> Array:
+    def block(self, batch: Batch) -> Array:
         """(W + 1/σ²)⁻¹ of the consensus in each context of `batch`, (B, size, size)."""
         number = self.pattern.batches.index(batch)
         return self.pattern.centred(batch, self._inverse(self.information(number)[0]))

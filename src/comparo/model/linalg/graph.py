@@ -252,11 +252,15 @@ class Pattern:
         n = self.graph.nodes
         return np.concatenate([self.graph.centre(x[:n]), x[n:]])
 
-    def centred(self, batch: Batch, blocks: Array) -> Array:
-        """The covariances (B, size, size) of scores in the contexts of `batch`, for scores centred in components."""
+    def centring(self, batch: Batch) -> Array:
+        """The matrices (B, size, size) that centre the scores of each context of `batch` in components."""
         component = self.graph.component[batch.nodes].reshape(-1, batch.size)
         same = (component[:, :, None] == component[:, None, :]).astype(float)
-        centre = np.eye(batch.size) - same / np.sum(same, axis=2, keepdims=True)
+        return np.asarray(np.eye(batch.size) - same / np.sum(same, axis=2, keepdims=True))
+
+    def centred(self, batch: Batch, blocks: Array) -> Array:
+        """The covariances (B, size, size) of scores in the contexts of `batch`, for scores centred in components."""
+        centre = self.centring(batch)
         return np.asarray(centre @ blocks @ centre)
 
 

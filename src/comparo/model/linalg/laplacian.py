@@ -142,7 +142,7 @@ class Laplacian:
         mean = np.mean(self.diagonal[batch.nodes].reshape(-1, batch.size), axis=1)
         return np.where(mean > 0, mean, 1.0)
 
-    def inverse(self, batch: Batch) -> Array:
+    def block(self, batch: Batch) -> Array:
         """The scores' part of H⁻¹, centred in each component, for the contexts of `batch`: shape (B, size, size)."""
         matrix, size = self.dense(batch), batch.size
         if len(matrix) == 1:

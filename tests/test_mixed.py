@@ -15,16 +15,14 @@ from comparo.methods import quiet_fit
 from comparo.model.design import Design, Shared
 from comparo.model.estimators.mixed import mixed
 from comparo.model.inference.ep import sites_from
-from comparo.model.inference.position import bias_given, pairs
 from comparo.model.inference.random_effects import random_effects
 from comparo.model.inference.reml import estimate
-from comparo.model.likelihoods.bradley_terry import BradleyTerry
-from comparo.model.likelihoods.davidson import Asked, choice_moments
+from comparo.model.likelihoods.bradley_terry import Asked, BradleyTerry, choice_moments
 from comparo.model.likelihoods.gaussian import Gaussian, censored_moments
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.linalg.spectrum import LEAST, Moments, Spectrum, System
-from comparo.model.observations import are_choices, logits, observe, votes_of
+from comparo.model.observations import Pairs, are_choices, logits, observe, votes_of
 from comparo.model.posterior import difference_variances
 from comparo.model.tuning import LEAST_CAP, PULL, QUANTILES, SUREST, UNTIL, Limits
 from oracle import comparisons_of, incidence, simulate, weights
@@ -482,19 +480,6 @@ def test_styles_that_explain_the_scores_are_found():
     assert styled.product.effects.style > 5 * styled.product.effects.scores
 
 
-def test_gamma_given_the_scores_is_the_root_of_its_slopes():
-    rng = np.random.default_rng(9)
-    data, truth = simulate(rng, 10, 30, gamma=np.array([0.7, -0.3]), contexts=2)
-    difference = truth[data.context, data.first] - truth[data.context, data.second]
-    gamma, variance = bias_given(BradleyTerry(), data, data.context, difference)
-    for context in range(2):
-        rows = data.context == context
-        d = difference[rows] - gamma[context]
-        assert np.sum(data.p[rows] - expit(d)) == pytest.approx(0.0, abs=1e-7)
-        assert variance[context] == pytest.approx(1 / np.sum(expit(d) * expit(-d)), rel=1e-6)
-    np.testing.assert_allclose(gamma, [0.7, -0.3], atol=0.2)
-
-
 def test_the_spread_of_biases_is_found_from_few_decisions_per_context():
     """γ of a context has an error of 0.5; the true variance of γ is 0.25, the mean of eight judges."""
     ring = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (0, 3), (1, 4)]
@@ -511,12 +496,12 @@ def test_the_spread_of_biases_is_found_from_few_decisions_per_context():
     assert 0.15 < np.mean(found) < 0.35
 
 
-def test_pairs_are_numbered_whatever_their_order():
+def test_comparisons_are_summed_by_pair_and_order():
     rows = [("a", "b", 0.6), ("b", "c", 0.5), ("b", "a", 0.6), ("b", "c", 0.7), ("c", "a", 0.1)]
     data = Comparisons.from_rows(rows)
-    number, both = pairs(data, Graph.build(data))
-    assert number.tolist() == [0, 2, 0, 2, 1]
-    assert both.tolist() == [True, False, True, False, False]
+    found = Pairs.of(data, Graph.build(data))
+    assert found.row.tolist() == [0, 4, 1]
+    assert found.total(data.p) == pytest.approx(np.array([[0.6, 0.6], [0.0, 0.1], [1.2, 0.0]]))
 
 
 def test_a_few_pairs_in_one_order_are_freed_of_the_bias():

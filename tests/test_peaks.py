@@ -13,8 +13,7 @@ from comparo.model.estimators.mixed import mixed
 from comparo.model.estimators.mixture import split
 from comparo.model.inference.choices import Choices
 from comparo.model.inference.random_effects import differences, solve
-from comparo.model.likelihoods.bradley_terry import BradleyTerry
-from comparo.model.likelihoods.davidson import Asked, choice_evidence
+from comparo.model.likelihoods.bradley_terry import Asked, BradleyTerry, choice_evidence
 from comparo.model.linalg.graph import Graph
 from comparo.model.linalg.spectrum import Spectrum
 from comparo.model.tuning import LIMITS, Limits

@@ -15,8 +15,13 @@ from comparo import Comparisons, fit
 from comparo.model.estimators.mixed import mixed
 from comparo.model.estimators.poe import multiply
 from comparo.model.likelihoods import Davidson, derivatives
-from comparo.model.likelihoods.bradley_terry import BradleyTerry
-from comparo.model.likelihoods.davidson import Asked, answer_moments, averaged_moments, choice_moments
+from comparo.model.likelihoods.bradley_terry import (
+    Asked,
+    BradleyTerry,
+    answer_moments,
+    averaged_moments,
+    choice_moments,
+)
 from comparo.model.tuning import TIE_PRIOR
 from comparo.ranking.criteria_ranking import expected
 

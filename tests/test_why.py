@@ -14,7 +14,7 @@ from comparo.data.reasons import LIBRARY, clustered, computed_reasons, judged_re
 from comparo.errors import ComparoError
 from comparo.judges import Probe
 from comparo.judges.loading import FunctionJudge
-from comparo.ranking.reason_effects import adjusted
+from comparo.model.estimators.coefficients import adjusted
 from comparo.report.record import read_record
 from comparo.report.why_page import write_why
 from comparo.run.why import prepare_why

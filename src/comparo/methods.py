@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import wraps
 from inspect import unwrap
 from numbers import Real
@@ -29,7 +29,7 @@ from comparo.ranking.consensus import check_validity, consensus
 from comparo.ranking.grouping import Held, control_of, named_traits
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.scores import Estimate
-from comparo.ranking.votes import rank_votes, shared_ids
+from comparo.ranking.votes import check_people, rank_votes, shared_ids
 from comparo.types import check_level
 
 Method = Literal["win-ratio", "bt", "avg-prob", "poe-bt", "poe-g", "poe-g-hard", "davidson", "mixed", "panel"]
@@ -38,38 +38,18 @@ METHODS: tuple[str, ...] = get_args(Method)
 P = ParamSpec("P")
 
 
-@dataclass(frozen=True)
-class _Options:
-    """The arguments of all estimators."""
-
-    expert: Expert
-    prior: Any
-    bias: Bias
-    is_scaled: bool
-    design: Design
-    people: Collection[Hashable]
-    prior_pairs: PriorPairs
-    limits: Limits
-
-    @property
-    def product(self) -> dict[str, Any]:
-        return {"prior": self.prior, "bias": self.bias, "is_scaled": self.is_scaled, "limits": self.limits}
-
-
-def _poe(data: Comparisons, how: _Options) -> Product:
-    return multiply(data, how.expert, **how.product)
-
-
-ESTIMATORS: dict[str, Callable[[Comparisons, _Options], Scored | Product | Panel]] = {
-    "win-ratio": lambda data, how: mean_outcome(data, how.limits),
-    "avg-prob": lambda data, how: mean_outcome(data, how.limits),
-    "bt": lambda data, how: bradley_terry(data, how.prior_pairs, how.limits),
-    "poe-bt": _poe,
-    "poe-g": _poe,
-    "poe-g-hard": _poe,
-    "davidson": lambda data, how: davidson(data, **how.product),
-    "mixed": lambda data, how: mixed(data, how.expert, how.design, limits=how.limits),
-    "panel": lambda data, how: panel(data, how.design, how.people, how.limits),
+# From the name of a method to its function and those of the arguments that it takes beside comparisons and limits.
+PRODUCT = ("expert", "prior", "bias", "is_scaled")
+ESTIMATORS: dict[str, tuple[Callable[..., Scored | Product | Panel], tuple[str, ...]]] = {
+    "win-ratio": (mean_outcome, ()),
+    "avg-prob": (mean_outcome, ()),
+    "bt": (bradley_terry, ("prior_pairs",)),
+    "poe-bt": (multiply, PRODUCT),
+    "poe-g": (multiply, PRODUCT),
+    "poe-g-hard": (multiply, PRODUCT),
+    "davidson": (davidson, PRODUCT[1:]),
+    "mixed": (mixed, ("expert", "design")),
+    "panel": (panel, ("design", "people")),
 }
 DECIDED = ("win-ratio", "bt", "poe-g-hard", "davidson")  # methods that use who won, not p
 
@@ -193,7 +173,9 @@ def fit(
         bias, prior = bias or "joint", prior or "estimated"
     bias = "none" if bias is None else bias
     _check(method, bias, prior, prior_pairs, level)
-    _check_people(method, comparisons, people)
+    check_people(comparisons, people)
+    if people and method != "panel":
+        raise ValueError("`people` belong to method='panel'; add that, or leave them out")
     if prior != "estimated" and (groups is not None or features is not None):
         raise ValueError("`groups` and `features` belong to prior='estimated'; add that, or leave them out")
     if prior != "estimated" and control is not None:
@@ -211,24 +193,26 @@ def fit(
         expert = method
     elif method.startswith("poe-g"):
         expert = Gaussian()
-    is_scaled = prior is not None
+    prior_is_given = prior is not None
     if prior is None:
         prior = "first" if isinstance(expert, Gaussian) else WIDE if comparisons.hard else WIDER
     title = method if isinstance(method, str) else type(method).__name__
-    estimator = ESTIMATORS.get(title, _poe)
+    estimator, wanted = ESTIMATORS.get(title, ESTIMATORS["poe-bt"])
     design = Design(is_biased=bias == "joint")
     group = None
     if prior == "estimated":
         is_mixture = method == "mixed" and mixes_kinds(pooled(comparisons))
         is_panel = is_mixture or (method == "panel" and len(np.unique(comparisons.judged_by)) > 1)
         title = "panel" if is_mixture else title
-        estimator = ESTIMATORS["panel" if is_panel else "mixed"]
+        estimator, wanted = ESTIMATORS["panel" if is_panel else "mixed"]
         group, features_of = named_traits(comparisons, groups, features)
         design = replace(design, groups=None if group is None else group[0], features=features_of)
-    how = _Options(expert, prior, bias, is_scaled, design, people, prior_pairs, limits)
+    given = {"expert": expert, "prior": prior, "bias": bias, "is_scaled": prior_is_given, "people": people}
+    given |= {"prior_pairs": prior_pairs}
 
-    def ranked(how: _Options) -> Ranking:
-        fitted = estimator(comparisons, how)
+    def ranked(design: Design) -> Ranking:
+        every = given | {"design": design}
+        fitted = estimator(comparisons, limits=limits, **{name: every[name] for name in wanted})
         product = fitted if isinstance(fitted, Product) else None
         return Ranking(
             title,
@@ -243,13 +227,13 @@ def fit(
             group=group,
         )
 
-    found = ranked(how)
+    found = ranked(design)
     if control is not None:
         numbers = control_of(comparisons, control)
         if not (varies := numbers.varies(found.graph)).all():
             name = numbers.names[int(np.argmin(varies))]
             raise ValueError(f"control={name!r}: all texts of a context are alike in it; leave it out")
-        found = replace(found, controlled=ranked(replace(how, design=replace(design, control=numbers))))
+        found = replace(found, controlled=ranked(replace(design, control=numbers)))
     return found if estimate == "judge" else consensus(found, validity)
 
 
@@ -284,16 +268,6 @@ def _check(method: object, bias: str, prior: Any, prior_pairs: str, level: float
             raise ValueError(f"'{method}' takes no prior on the scores; use method='poe-bt' with `prior={prior!r}`")
     if method != "bt" and prior_pairs != "none":
         raise ValueError("`prior_pairs` belongs to method='bt'")
-
-
-def _check_people(method: object, comparisons: Comparisons, people: Collection[Hashable]) -> None:
-    if isinstance(people, str):
-        raise TypeError(f"people is a list of judges, such as [{people!r}], not a single name")
-    if people and method != "panel":
-        raise ValueError("`people` belong to method='panel'; add that, or leave them out")
-    known = [] if comparisons.judges is None else comparisons.judges.tolist()
-    if missing := [name for name in people if name not in known]:
-        raise ValueError(f"the comparisons have no judge {missing[0]!r}; their judges are {', '.join(map(str, known))}")
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -15,6 +15,7 @@ from comparo.types import Array
 # Relative, and for values that are merged absolute. Rounding has 1e-16; a covariance that is updated hundreds of times,
 # and scores from p with errors of 1e-13, stay below 1e-11 (tests/test_determinism.py).
 TIES = 1e-9
+TINY = float(np.finfo(float).tiny)  # keeps a denominator or the argument of a logarithm above 0
 
 
 def first_best(values: Array, axis: int | None = None) -> NDArray[np.intp]:

@@ -13,7 +13,7 @@ from comparo.cli.printing import Console, Format, cost_words, print_table, print
 from comparo.cli.settings import FLAGS, command_line, in_flags
 from comparo.data.sanitize import visible
 from comparo.data.writing import csv_text
-from comparo.ranking.reason_effects import DISCOVERY, Estimate
+from comparo.model.estimators.coefficients import DISCOVERY, Estimate
 from comparo.report.record import read_record
 from comparo.report.why_page import write_why
 from comparo.run.why import FEEDBACK, Explanation, prepare_why

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comparo.model.linalg.graph import Graph
-from comparo.types import Array, Index
+from comparo.types import Array, Index, Mask
 
 LEAST = 1e-9  # variation of x within or between groups, relative to all of it, below which it is rounding
 
@@ -70,7 +70,7 @@ class Control:
         """
         held = graph.centre(self.values)
         if group is None:
-            return np.asarray(held)
+            return held
         member = graph.centre(np.eye(int(group.max()) + 1)[group])
         between = member @ np.linalg.lstsq(member, held, rcond=None)[0]
         within = held - between
@@ -78,7 +78,7 @@ class Control:
         within, between = (np.where(np.sqrt(np.mean(part**2, axis=0)) > least, part, 0.0) for part in (within, between))
         return np.column_stack([within, between])
 
-    def varies(self, graph: Graph) -> NDArray[np.bool_]:
+    def varies(self, graph: Graph) -> Mask:
         """Whether some texts of a context differ in each number, (D,)."""
         return np.asarray(np.ptp(graph.centre(self.values), axis=0) > 0)
 
@@ -97,7 +97,7 @@ class Held:
 
     @property
     def std(self) -> Array:
-        return np.asarray(np.sqrt(np.diagonal(self.covariance)))
+        return np.sqrt(np.diagonal(self.covariance))
 
     @property
     def surprise(self) -> Array:
@@ -125,7 +125,7 @@ def without(columns: Array, held: Array) -> Array:
     """
     found = columns.copy()
     found[:, : held.shape[1]] -= held
-    return np.asarray(found)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +185,7 @@ class Shared:
         return cls(tuple(found), np.concatenate([np.full(flat.shape[1], -1), kind]), columns, group, held)
 
     @property
-    def is_group(self) -> NDArray[np.bool_]:
+    def is_group(self) -> Mask:
         """Which of the columns are groups, (M,)."""
         number = self.kinds.index("groups") if "groups" in self.kinds else len(self.kinds)
         return np.asarray(self.kind == number)

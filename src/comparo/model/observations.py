@@ -22,7 +22,8 @@ from comparo.data.comparisons import Comparisons
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import System
 from comparo.model.tuning import LEAST_CAP, LIMITS, Limits
-from comparo.types import Array, Index
+from comparo.rounding import TINY
+from comparo.types import Array, Index, Mask
 
 WHOLE = 1e-6  # distance from a whole number: p in files often has six digits
 STEPS = (0.25, 0.2, 0.1, 0.05, 0.025, 0.02, 0.01)  # of rounded p; below 0.01, `LEAST_CAP` is as far
@@ -47,7 +48,7 @@ class Observations:
     y: Array
     weight: Array
     judge: Index
-    censored: NDArray[np.bool_]
+    censored: Mask
     sums: Array
     sum_weight: Array
     sum_square: float
@@ -81,8 +82,8 @@ def votes_of(comparisons: Comparisons) -> tuple[Array, Array] | None:
     return None
 
 
-def _is_whole(values: Array) -> NDArray[np.bool_]:
-    return np.asarray(np.abs(values - np.round(values)) < WHOLE)
+def _is_whole(values: Array) -> Mask:
+    return np.abs(values - np.round(values)) < WHOLE
 
 
 def are_choices(comparisons: Comparisons) -> bool:
@@ -107,7 +108,7 @@ def mixes_kinds(comparisons: Comparisons) -> bool:
     return len({are_choices(comparisons.take(judge == each)) for each in np.unique(judge)}) > 1
 
 
-def logits(p: Array) -> tuple[Array, NDArray[np.bool_]]:
+def logits(p: Array) -> tuple[Array, Mask]:
     """logit p (K,), and which are saturated: 0 and 1 within rounding.
 
     Saturated answers have the largest size of all others. Where all p are multiples of a step h, 1 is at least 1 − h/2.
@@ -125,7 +126,36 @@ def logits(p: Array) -> tuple[Array, NDArray[np.bool_]]:
     return np.where(saturated, np.sign(p - 0.5) * cap, logit(np.where(saturated, 0.5, p))), saturated
 
 
-def observe(comparisons: Comparisons, graph: Graph, y: Array, saturated: NDArray[np.bool_]) -> Observations:
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Comparisons of the same two candidates by the same judge: M pairs.
+
+    `row` (M,) is one comparison of each pair, `low` and `high` (M,) are its nodes, and `slot` (K,) is 2·pair for the
+    comparisons that showed the lower node first and 2·pair + 1 for the others.
+
+    >>> data = Comparisons.from_rows([("a", "b", 0.8), ("b", "a", 0.4), ("b", "c", 0.7)])
+    >>> Pairs.of(data, Graph.build(data)).total(data.p)
+    array([[0.8, 0.4],
+           [0.7, 0. ]])
+    """
+
+    row: NDArray[np.intp]
+    low: Index
+    high: Index
+    slot: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, comparisons: Comparisons, graph: Graph) -> Pairs:
+        _, row, pair = np.unique(comparisons.pair_keys(), return_index=True, return_inverse=True)
+        low, high = (edge(graph.first, graph.second)[row] for edge in (np.minimum, np.maximum))
+        return cls(row, low, high, 2 * pair + (graph.first > graph.second))
+
+    def total(self, values: Array) -> Array:
+        """Sums of values (K,) over each pair and order, (M, 2)."""
+        return np.bincount(self.slot, values, 2 * len(self.row)).astype(float).reshape(-1, 2)
+
+
+def observe(comparisons: Comparisons, graph: Graph, y: Array, saturated: Mask) -> Observations:
     """The observations from y (K,), one for each pair, context and judge, or one for each order that was asked alone.
 
     Repeated answers are averaged by weight. With weights w and w′ of the two orders, half of their difference has the
@@ -136,57 +166,40 @@ def observe(comparisons: Comparisons, graph: Graph, y: Array, saturated: NDArray
     >>> found.y.round(2), found.weight, found.judge, found.sums.round(2)
     (array([0.9 , 0.85]), array([2., 1.]), array([1, 0], dtype=int32), array([[0.49]]))
     """
-    judges = len(comparisons.slots)
-    _, lead, pair = np.unique(comparisons.pair_keys(), return_index=True, return_inverse=True)
-    count, slot = len(lead), 2 * pair + (graph.first > graph.second)
-    low, high = (edge(graph.first, graph.second)[lead] for edge in (np.minimum, np.maximum))
+    judges, pairs = len(comparisons.slots), Pairs.of(comparisons, graph)
+    lead, low, high = pairs.row, pairs.low, pairs.high
     judge, context = comparisons.positions[lead], graph.position[low]
-
-    def total(values: Array) -> Array:
-        return np.bincount(slot, values, 2 * count).astype(float).reshape(-1, 2)
-
-    weight = total(comparisons.weights)
-    mean = np.divide(total(comparisons.weights * y), weight, out=np.zeros((count, 2)), where=weight > 0)
-    cut = total(saturated.astype(float)) > 0
+    weight = pairs.total(comparisons.weights)
+    mean = pairs.total(comparisons.weights * y) / np.where(weight > 0, weight, 1.0)
+    cut = pairs.total(saturated.astype(float)) > 0
     asked = weight > 0
     both = asked.all(axis=1)
     half = 4.0 / np.sum(1.0 / np.where(asked, weight, 1.0), axis=1)
-    parts = [
-        (
-            lead[both],
-            low[both],
-            high[both],
-            (mean[both, 0] - mean[both, 1]) / 2,
-            half[both],
-            np.full(np.count_nonzero(both), judges),
-        )
-    ]
-    cuts = [cut[both].any(axis=1)]
-    for order, (first, second) in enumerate(((low, high), (high, low))):
-        alone = asked[:, order] & ~both
-        parts.append((lead[alone], first[alone], second[alone], mean[alone, order], weight[alone, order], judge[alone]))
-        cuts.append(cut[alone, order])
-    row, first, second, values, weights, family = (np.concatenate(column) for column in zip(*parts, strict=True))
-    family, censored = family.astype(np.int32), np.concatenate(cuts)
-    swap = censored & (values < 0) & (family == judges)  # a pair may be turned round so that its y is positive
-    first, second = np.where(swap, second, first), np.where(swap, first, second)
+    case = np.where(both, 0, np.where(asked[:, 0], 1, 2 + ~asked[:, 1]))  # 3: without weight, left out
+    rows = np.argsort(case, kind="stable")[: np.count_nonzero(asked.any(axis=1))]
+    y = np.choose(case, [(mean[:, 0] - mean[:, 1]) / 2, mean[:, 0], mean[:, 1], 0.0])
+    censored = np.asarray(cut.any(axis=1))
+    turned = (case == 2) | (both & censored & (y < 0))  # a pair may be turned round so that its y is positive
+    y = np.where(both & turned, -y, y)
+    first, second = np.where(turned, high, low), np.where(turned, low, high)
+    weights = np.where(both, half, np.sum(weight, axis=1))
     key, each = context[both] * judges + judge[both], mean[both].mean(axis=1)
     groups = graph.contexts * judges
     sum_weight = np.bincount(key, half[both], groups).astype(float)
-    sums = np.bincount(key, half[both] * each, groups) / np.maximum(sum_weight, np.finfo(float).tiny)
+    sums = np.bincount(key, half[both] * each, groups) / np.maximum(sum_weight, TINY)
     return Observations(
-        row,
-        first.astype(np.int32),
-        second.astype(np.int32),
-        np.where(swap, -values, values),
-        weights,
-        family,
-        censored,
+        lead[rows],
+        first[rows],
+        second[rows],
+        y[rows],
+        weights[rows],
+        np.where(both, judges, judge)[rows].astype(np.int32),
+        censored[rows],
         sums.reshape(-1, judges),
         sum_weight.reshape(-1, judges),
         float(np.sum(half[both] * (each - sums[key]) ** 2)),
         int(len(key) - np.count_nonzero(sum_weight)),
-        comparisons.freedom[row],
+        comparisons.freedom[lead[rows]],
         comparisons.position_freedom,
     )
 
@@ -207,7 +220,7 @@ def power(squares: Array, size: Array, freedom: float, powers: Array, usual: flo
     (0.0, 2.0)
     """
     total = np.array([float(np.sum(squares * size**a)) for a in powers])
-    fits = powers * float(np.mean(np.log(size))) - np.log(np.maximum(total, np.finfo(float).tiny))
+    fits = powers * float(np.mean(np.log(size))) - np.log(np.maximum(total, TINY))
     return float(powers[np.argmax(0.5 * freedom * fits - 0.5 * ((powers - usual) / sure) ** 2)])
 
 

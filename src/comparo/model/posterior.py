@@ -17,6 +17,7 @@ import numpy as np
 
 from comparo.model.linalg.graph import Batch, Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
+from comparo.rounding import TINY
 from comparo.types import Array
 
 
@@ -80,7 +81,7 @@ class Posterior:
         return roots, roots if self.others is None else self.others
 
     def _mean(self, of: list[Array]) -> Array:
-        return np.asarray(np.tensordot(self.shares, np.array(of), axes=1))
+        return np.tensordot(self.shares, np.array(of), axes=1)
 
     @cached_property
     def _kept(self) -> dict[int, Array]:
@@ -116,7 +117,7 @@ class Posterior:
         return np.where(items > 1, np.sqrt(np.maximum(variance, 0.0)), np.nan)
 
     def variances(self, begin: int) -> Array:
-        return np.asarray(self.std[begin:] ** 2)
+        return self.std[begin:] ** 2
 
     def difference(self, one: int, other: int) -> float:
         batch = next(batch for batch in self.pattern.batches if one < batch.nodes.stop)
@@ -186,11 +187,11 @@ def difference_variances(laplacian: Laplacian) -> Array:
 
 def _on_a_tree(laplacian: Laplacian) -> Array:
     pattern, n = laplacian.pattern, laplacian.pattern.graph.nodes
-    first, second, c = pattern.first, pattern.second, np.maximum(laplacian.c, np.finfo(float).tiny)
+    first, second, c = pattern.first, pattern.second, np.maximum(laplacian.c, TINY)
     to_first, to_second = c.copy(), c.copy()
     for _ in range(STEPS):
         total = laplacian.ridge[:n] + np.bincount(first, to_first, n) + np.bincount(second, to_second, n)
-        without_first = np.maximum(total[first] - to_first, np.finfo(float).tiny)
-        without_second = np.maximum(total[second] - to_second, np.finfo(float).tiny)
+        without_first = np.maximum(total[first] - to_first, TINY)
+        without_second = np.maximum(total[second] - to_second, TINY)
         to_first, to_second = 1.0 / (1.0 / c + 1.0 / without_second), 1.0 / (1.0 / c + 1.0 / without_first)
-    return np.asarray(1.0 / (c + 1.0 / (1.0 / without_first + 1.0 / without_second)))
+    return 1.0 / (c + 1.0 / (1.0 / without_first + 1.0 / without_second))

@@ -34,11 +34,11 @@ from scipy.special import expit
 
 from comparo.data.columns import look_up
 from comparo.model.likelihoods import is_logit
-from comparo.model.likelihoods.davidson import answer_moments
+from comparo.model.likelihoods.bradley_terry import answer_moments
 from comparo.model.posterior import Posterior
 from comparo.ranking.display import comparison_ties
 from comparo.ranking.ranking import Ranking
-from comparo.ranking.tabular import json_rows
+from comparo.ranking.tabular import json_rows, json_text
 from comparo.rounding import mean_ranks
 from comparo.types import Array
 
@@ -57,7 +57,7 @@ def expected_answers(ranking: Ranking, equal: bool = False) -> tuple[Array, Arra
     ranking = ranking.judged
     graph, product = ranking.graph, ranking.product
     between = ranking.scores[graph.first] - ranking.scores[graph.second]
-    d = between if product is None else product.differences(slice(None))
+    d = between if product is None else product.differences
     if ranking.panel is not None:
         d, between = ranking.panel.differences()
     d = d - between if equal else d
@@ -162,7 +162,7 @@ class CriteriaRanking(Ranking):
             "ranking": json_rows(self.to_columns()),
             "criteria": {name: json.loads(ranking.to_json()) for name, ranking in self.rankings.items()},
         }
-        return json.dumps(document, ensure_ascii=False, default=str, allow_nan=False)
+        return json_text(document)
 
     def __repr__(self) -> str:
         return f"<CriteriaRanking of {self.graph.nodes} candidates by {', '.join(self.rankings)}>"

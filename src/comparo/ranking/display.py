@@ -14,7 +14,7 @@ from comparo.model.design import Held
 from comparo.model.estimators.panel import Panel
 from comparo.model.inference.choices import Choices
 from comparo.model.likelihoods import is_logit
-from comparo.model.likelihoods.davidson import Davidson
+from comparo.model.likelihoods.bradley_terry import Davidson
 from comparo.ranking.scores import Grown, Scores
 from comparo.ranking.self_consistency import unexplained_flips
 from comparo.ranking.tabular import Columns

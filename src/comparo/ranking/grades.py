@@ -19,7 +19,8 @@ from scipy.special import ndtr, stdtr
 
 from comparo.data.columns import as_number
 from comparo.ranking.ranks import components, places
-from comparo.types import Array
+from comparo.rounding import TINY
+from comparo.types import Array, LongIndex
 
 if TYPE_CHECKING:
     from comparo.ranking.ranking import Ranking
@@ -90,7 +91,7 @@ class Grading:
             raise ValueError(f"grades={text!r} names a grade twice; give each its own name")
         return cls(tuple(names), tuple(limits.tolist()), is_shares, boundaries)
 
-    def by_cuts(self, score: Array, std: Array, degrees: NDArray[np.int64]) -> tuple[NDArray[Any], Array]:
+    def by_cuts(self, score: Array, std: Array, degrees: LongIndex) -> tuple[NDArray[Any], Array]:
         """The grade of each score (n,), and the probability of each grade (n, G), by predictive t distributions.
 
         They are "" and NaN where the score is NaN; the probability is NaN where `std` is.
@@ -99,7 +100,7 @@ class Grading:
         >>> grade.tolist(), probability.round(2).tolist()
         (['A'], [[0.83, 0.17]])
         """
-        cuts, width = np.array(self.limits), np.maximum(std, np.finfo(float).tiny)[:, None]
+        cuts, width = np.array(self.limits), np.maximum(std, TINY)[:, None]
         with np.errstate(over="ignore"):
             above = stdtr(np.maximum(degrees, 1)[:, None], (score[:, None] - cuts) / width)
         place = np.where(np.isnan(score), len(self.names), np.sum(score[:, None] < cuts, axis=1))
@@ -144,7 +145,7 @@ class Grading:
 
     def _reached(
         self, ranking: Ranking, members: NDArray[np.intp], block: Array | None, at: NDArray[np.intp]
-    ) -> tuple[Array, NDArray[np.int64]]:
+    ) -> tuple[Array, LongIndex]:
         """P(each text of a component reaches each grade), (m, G − 1), and the place of its grade, (m,).
 
         `at` are the boundary texts. That each is better than the next is known, so draws in which they are not count
@@ -163,7 +164,7 @@ class Grading:
             raise ValueError(f"the boundary texts {names} are not in this order, the best first; check the grades")
         gain = np.linalg.solve(between + 1e-9 * np.trace(between) * np.eye(len(at)), shared.T)
         mean = score + (drawn - score[at]) @ gain
-        std = np.sqrt(np.maximum(own - np.sum(shared * gain.T, axis=1), np.finfo(float).tiny))
+        std = np.sqrt(np.maximum(own - np.sum(shared * gain.T, axis=1), TINY))
         above = np.stack([np.mean(ndtr((mean - limit[:, None]) / std), axis=0) for limit in drawn.T], axis=1)
         place = np.sum(score[:, None] < drawn.mean(axis=0), axis=1)
         above[at, np.arange(len(at))], place[at] = 0.5, np.arange(len(at))
@@ -194,7 +195,7 @@ def _posterior(ranking: Ranking, members: NDArray[np.intp]) -> tuple[Array, Arra
     s, v = ranking.scores[members], ranking.std[members] ** 2
     if ranking.effects is not None or ranking.panel is not None:
         return np.ones(len(members)), s
-    spread = max(float(np.var(s) - np.mean(v)), LEAST * float(np.mean(v)), np.finfo(float).tiny)
+    spread = max(float(np.var(s) - np.mean(v)), LEAST * float(np.mean(v)), TINY)
     rho = spread / (spread + v)
     return rho, np.mean(s) + rho * (s - np.mean(s))
 

@@ -25,8 +25,7 @@ from comparo.ranking.display import DOUBLING
 from comparo.ranking.leaderboard import Leaderboard, Over, win_probability
 from comparo.ranking.ranks import places
 from comparo.ranking.scores import Scores
-from comparo.rounding import merge_ties
-from comparo.types import Array, Index
+from comparo.types import Array, Index, Mask
 
 Groups = Mapping[Any, Hashable] | Literal["items"]
 SINGLE = (
@@ -116,29 +115,18 @@ def leaderboard(ranked: Scores, group: Index, names: NDArray[Any], contexts: Ove
         freedom = predicted.freedom(is_new)
     count = len(names)
     centre = np.eye(count) - 1.0 / count
-    order = np.argsort(-merge_ties(score), kind="stable")
-    cov = (centre @ cov @ centre)[np.ix_(order, order)]
     best = np.where(is_single[graph.position], _observed_best(ranked), places(scores, covariance, ranked.level)[2])
-    won = np.bincount(group, best, count).astype(np.float64)
-    return Leaderboard(
-        group=names[order],
-        score=(centre @ score)[order],
-        covariance=cov,
-        freedom=freedom,
-        level=ranked.level,
-        over=contexts,
-        wins=_wins(graph, group, scores, covariance, count)[np.ix_(order, order)],
-        won=won[order],
-        notes=tuple(notes),
-        **{name: numbers[order] for name, numbers in group_counts(graph, group, count).items()},
-    )
+    columns = {"group": names, "won": np.bincount(group, best, count)} | group_counts(graph, group, count)
+    wins = _wins(graph, group, scores, covariance, count)
+    how: dict[str, Any] = {"freedom": freedom, "level": ranked.level, "over": contexts, "notes": tuple(notes)}
+    return Leaderboard.ordered(centre @ score, centre @ cov @ centre, wins, columns, **how)
 
 
-def _are_single(ranked: Scores) -> NDArray[np.bool_]:
+def _are_single(ranked: Scores) -> Mask:
     """Whether every choice in a context is the only link of two texts, (C,): none confirms another."""
     graph = ranked.graph
     choices = np.bincount(graph.position[graph.first], ranked.comparisons.weights, graph.contexts)
-    return np.asarray(choices <= np.diff(graph.starts) - 1)
+    return choices <= np.diff(graph.starts) - 1
 
 
 def _are_confounded(ranked: Scores, group: Index) -> bool:
@@ -270,7 +258,7 @@ def _wins(graph: Graph, group: Index, scores: Array, covariance: Covariance, cou
         number += np.bincount(pair, minlength=count**2)
     found = np.divide(total, number, out=np.full_like(total, np.nan), where=number > 0).reshape(count, count)
     np.fill_diagonal(found, 0.5)
-    return np.asarray(found)
+    return found
 
 
 def _met_means(group: Index, score: Array, std: Array, count: int) -> tuple[Array, Array]:

@@ -7,7 +7,6 @@ includes the variance of a group's texts from context to context, and the uncert
 
 from __future__ import annotations
 
-import json
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +18,8 @@ from scipy.special import expit, stdtr, stdtrit
 
 from comparo.model.tuning import NARROWEST, WIDEST
 from comparo.ranking.ranks import tier_numbers
-from comparo.ranking.tabular import Tabular, json_rows, table_html, table_text
+from comparo.ranking.tabular import Columns, Tabular, json_rows, json_text, table_html, table_text
+from comparo.rounding import merge_ties
 from comparo.types import Array, LongIndex
 
 Over = Literal["new", "these"]
@@ -73,6 +73,14 @@ class Leaderboard(Tabular):
     calls: LongIndex
     notes: tuple[str, ...] = ()
 
+    @classmethod
+    def ordered(cls, scores: Array, covariance: Array, wins: Array, columns: Columns, **others: Any) -> Leaderboard:
+        """The leaderboard of G groups in any order: their scores, (G, G) matrices and further columns (G,) by name."""
+        order = np.argsort(-merge_ties(scores), kind="stable")
+        covariance, wins = (matrix[np.ix_(order, order)] for matrix in (covariance, wins))
+        each: dict[str, Any] = {name: column[order] for name, column in columns.items()}
+        return cls(score=scores[order], covariance=covariance, wins=wins, **each, **others)
+
     def __len__(self) -> int:
         return len(self.group)
 
@@ -88,12 +96,12 @@ class Leaderboard(Tabular):
     @property
     def low(self) -> Array:
         """Lower end of each mean score's interval."""
-        return np.asarray(self.score - self._reach(2) * self.std)
+        return self.score - self._reach(2) * self.std
 
     @property
     def high(self) -> Array:
         """Upper end of each mean score's interval."""
-        return np.asarray(self.score + self._reach(2) * self.std)
+        return self.score + self._reach(2) * self.std
 
     @cached_property
     def _error(self) -> Array:
@@ -189,7 +197,7 @@ class Leaderboard(Tabular):
         document: dict[str, Any] = {"contexts": self.over, "level": self.level}
         document |= {"groups": json_rows(self.to_columns()), "wins": wins}
         document |= {"notes": list(self.notes)} if self.notes else {}
-        return json.dumps(document, ensure_ascii=False, default=str, allow_nan=False)
+        return json_text(document)
 
     def __repr__(self) -> str:
         return f"<Leaderboard of {len(self)} groups over {self.over} contexts: {', '.join(map(str, self.group[:3]))}>"
@@ -207,4 +215,4 @@ def win_probability(difference: Array, variance: Array) -> Array:
     >>> win_probability(np.array([0.0, 1.0, 1.0]), np.array([1.0, 0.0, 4.0])).round(3)
     array([0.5  , 0.731, 0.651])
     """
-    return np.asarray(expit(difference / np.sqrt(1.0 + np.pi / 8.0 * variance)))
+    return expit(difference / np.sqrt(1.0 + np.pi / 8.0 * variance))

@@ -23,6 +23,7 @@ from comparo.model.estimators.prediction_powered import powered as estimated
 from comparo.model.linalg.graph import Graph
 from comparo.ranking.grouping import Groups, group_codes, group_counts
 from comparo.ranking.leaderboard import Leaderboard, Over
+from comparo.ranking.votes import check_people
 from comparo.types import Array, Index, Mask, check_level
 
 LEAST = 1.5  # votes per group of the board, the fewest of the simulation in docs/powered.md
@@ -178,10 +179,10 @@ def _powered(
             raise ComparisonsError("all votes are about one pair of texts; add votes about others")
         raise ComparisonsError("all votes are about one context; add votes about others, or use contexts='these'")
     count, clusters = len(labels), int(cluster.max()) + 1
-    own = fitted(_some(answers, is_vote), count, clusters, is_reduced=True)
+    own = fitted(answers.take(is_vote), count, clusters, is_reduced=True)
     asked = np.unique(judge[~is_vote]).tolist()
     names, by = [names[machine] for machine in asked], [judge == machine for machine in asked]
-    fits = [fitted(_some(answers, rows), count, clusters) for rows in by]
+    fits = [fitted(answers.take(rows), count, clusters) for rows in by]
     matched = int(np.sum(np.isin(pair[is_vote], pair[~is_vote])))
     if not matched:
         raise ComparisonsError(
@@ -194,19 +195,9 @@ def _powered(
     alone, left = own.covariance(own.robust), float(np.trace(found.covariance))
 
     def board(fit: Fit, score: Array, covariance: Array, rows: Mask) -> Leaderboard:
-        order = np.argsort(-score, kind="stable")
-        ordered = score[order]
-        return Leaderboard(
-            group=labels[order],
-            score=ordered,
-            covariance=covariance[np.ix_(order, order)],
-            freedom=fit.freedom,
-            level=level,
-            over=over,
-            wins=np.asarray(expit(ordered[:, None] - ordered)),
-            won=np.full(len(order), np.nan),
-            **{name: values[order] for name, values in group_counts(graph, group, count, rows).items()},
-        )
+        columns = {"group": labels, "won": np.full(count, np.nan)} | group_counts(graph, group, count, rows)
+        wins, freedom = expit(score[:, None] - score), fit.freedom
+        return Leaderboard.ordered(score, covariance, wins, columns, freedom=freedom, level=level, over=over)
 
     return Powered(
         board=board(own, found.scores, found.covariance, is_vote),
@@ -224,16 +215,11 @@ def _powered(
 
 def _by_judge(data: Comparisons, votes: Any, people: Collection[Hashable]) -> tuple[Comparisons, Index, list[Any]]:
     """All comparisons without judges, the code of who answered each (`PEOPLE`, or a machine), and the machines."""
-    if isinstance(people, str):
-        raise TypeError(f"people is a list of judges, such as [{people!r}], not a single name")
+    check_people(data if votes is None else None, people)
     if votes is not None and people:
         raise ValueError("people are the judges of one table that holds their votes too; leave people or votes out")
     if votes is None:
         known = [] if data.judges is None else data.judges.tolist()
-        if missing := [name for name in people if name not in known]:
-            raise ValueError(
-                f"the comparisons have no judge {missing[0]!r}; their judges are {', '.join(map(str, known)) or 'none'}"
-            )
         if not people or len(set(people)) == len(known):
             raise ValueError("give votes, or say which of several judges are people, such as people=['human']")
         names = [name for name in known if name not in people]
@@ -287,14 +273,9 @@ def _compared(first: Index, second: Index, labels: NDArray[Any]) -> Mask:
     return kept
 
 
-def _some(answers: Answers, rows: Mask) -> Answers:
-    names = ("first", "second", "p", "weight", "cluster")
-    return Answers(**{name: getattr(answers, name)[rows] for name in names})
-
-
 def _about_votes(answers: Answers, pair: Index, is_vote: Mask, rows: Mask) -> Answers:
     """The answers in `rows` to pairs with votes; for each pair they weigh as much as its votes."""
     voted, asked = (np.bincount(pair, answers.weight * some) for some in (is_vote, rows))
     rows = rows & (voted[pair] > 0)
-    some = _some(answers, rows)
+    some = answers.take(rows)
     return replace(some, weight=some.weight * voted[pair[rows]] / asked[pair[rows]])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -31,7 +30,7 @@ from comparo.ranking.leaderboard import Leaderboard, Over
 from comparo.ranking.ranks import Candidate, places
 from comparo.ranking.scale import Scaled, scaled
 from comparo.ranking.scores import Scores
-from comparo.ranking.tabular import Columns, Tabular, json_rows, plain, table_html, table_text
+from comparo.ranking.tabular import Columns, Tabular, json_rows, json_text, plain, table_html, table_text
 from comparo.ranking.why import Why, explain
 
 
@@ -322,6 +321,7 @@ class Ranking(Scores, Tabular):
     def to_json(self) -> str:
         """The table with method, estimate, level, notes, bias, variances and the leaderboard, as one JSON object.
 
+        >>> import json
         >>> from comparo import fit
         >>> json.loads(fit([("a", "b", 0.8)], method="poe-g").to_json())["ranking"][0]["item"]
         'a'
@@ -351,7 +351,7 @@ class Ranking(Scores, Tabular):
             "ranking": self.to_columns(),
         }
         document |= {name: json_rows(table) for name, table in details.items() if table is not None}
-        return json.dumps(document, ensure_ascii=False, default=str, allow_nan=False)
+        return json_text(document)
 
     def bias_frame(self, backend: str | None = None) -> Any:
         """`bias` as a frame with columns context, judge (where there are such), gamma and, as in JSON, first_wins."""

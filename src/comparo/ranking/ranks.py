@@ -18,8 +18,8 @@ from scipy.special import ndtr, ndtri
 
 from comparo.model.linalg.graph import Batch, Graph
 from comparo.model.posterior import Covariance
-from comparo.rounding import merge_ties
-from comparo.types import Array, LongIndex
+from comparo.rounding import TINY, merge_ties
+from comparo.types import Array, LongIndex, Mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def beats(difference: Array, variance: Array) -> Array:
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = difference / np.sqrt(np.maximum(variance, 0.0))
-    return np.asarray(np.where(difference == 0, 0.5, ndtr(ratio)))
+    return np.where(difference == 0, 0.5, ndtr(ratio))
 
 
 def ranks(graph: Graph, scores: Array) -> LongIndex:
@@ -59,10 +59,10 @@ def ranks(graph: Graph, scores: Array) -> LongIndex:
     begin = graph.component.astype(np.int64) * (len(scores) + 1)
     key = begin + len(scores) - code
     ordered = np.sort(key)
-    return np.asarray(np.searchsorted(ordered, key) - np.searchsorted(ordered, begin) + 1)
+    return np.searchsorted(ordered, key) - np.searchsorted(ordered, begin) + 1
 
 
-def tier_numbers(count: int, sure: Callable[[int], NDArray[np.bool_]]) -> LongIndex:
+def tier_numbers(count: int, sure: Callable[[int], Mask]) -> LongIndex:
     """The tier of each of `count` candidates that are sorted best first, from 1.
 
     A tier ends before the first candidate that is surely worse than the best of the tier: `sure(best)` says that of
@@ -95,12 +95,12 @@ def tiers(scores: Array, covariance: Covariance, level: float) -> LongIndex:
     return tier
 
 
-def _beaten(scores: Array, variance: Array, shared: Array | None, level: float, best: int) -> NDArray[np.bool_]:
+def _beaten(scores: Array, variance: Array, shared: Array | None, level: float, best: int) -> Mask:
     """Whether the candidate at `best` surely beats each of those from it on, by scores (m,) that fall."""
     both = 0.0 if shared is None else shared[best, best:]
     sure = beats(scores[best] - scores[best:], variance[best] + variance[best:] - 2 * both) >= level
     sure[0] = False
-    return np.asarray(sure)
+    return sure
 
 
 def places(scores: Array, covariance: Covariance, level: float, k: int = 1) -> tuple[LongIndex, LongIndex, Array]:
@@ -157,7 +157,7 @@ def _drawn_ranks(scores: Array, covariance: Covariance) -> Iterator[tuple[slice,
             block = blocks[begin : begin + step]
             nodes = slice(batch.nodes.start + begin * size, batch.nodes.start + (begin + len(block)) * size)
             # The covariance of centred scores is singular; a small diagonal term makes it positive definite.
-            jitter = 1e-10 * np.maximum(np.max(np.einsum("bii->bi", block), axis=1), np.finfo(float).tiny)
+            jitter = 1e-10 * np.maximum(np.max(np.einsum("bii->bi", block), axis=1), TINY)
             root = np.linalg.cholesky(block + jitter[:, None, None] * np.eye(size))
             errors = root @ rng.standard_normal((len(block), size, limits.rank_draws))
             drawn = scores[nodes].reshape(-1, size, 1) + errors

@@ -27,9 +27,9 @@ from scipy.special import stdtr, stdtrit
 from comparo.data.columns import shown
 from comparo.ranking.grades import Grading
 from comparo.ranking.ranks import components
-from comparo.ranking.tabular import Columns, Tabular, json_rows
+from comparo.ranking.tabular import Columns, Tabular, json_rows, json_text
 from comparo.rounding import TIES, merge_ties
-from comparo.types import Array, Mask
+from comparo.types import Array, LongIndex, Mask
 
 if TYPE_CHECKING:
     from comparo.ranking.ranking import Ranking
@@ -61,7 +61,7 @@ class ScaleMap:
     slope_error: float
     score: Array
     std: Array
-    degrees: NDArray[np.int64]
+    degrees: LongIndex
     misfit: Array
     knot: float = np.nan
 
@@ -217,7 +217,7 @@ class Scaled(Tabular):
         named = {name: column[shown_rows] for name, column in self.ranking.table(misfits).items()}
         document["scale"] = {"maps": json_rows(self.maps), "misfits": json_rows(named), "notes": list(self.notes)}
         document["ranking"] = json_rows(self.to_columns())
-        return json.dumps(document, ensure_ascii=False, default=str, allow_nan=False)
+        return json_text(document)
 
 
 def scaled(ranking: Ranking, anchor: Array, grades: str | None) -> Scaled:

@@ -22,7 +22,7 @@ from comparo.model.posterior import Covariance
 from comparo.ranking.ranks import beats, ranks, tiers
 from comparo.ranking.tabular import Columns
 from comparo.rounding import merge_ties
-from comparo.types import Array, Index, Mask
+from comparo.types import Array, Index, LongIndex, Mask
 
 Estimate = Literal["judge", "consensus"]
 Whose = Literal["judge", "consensus", "people"]
@@ -80,8 +80,8 @@ class Grown:
     score: Array
     low: Array
     high: Array
-    rank: NDArray[np.int64]
-    rank_now: NDArray[np.int64]
+    rank: LongIndex
+    rank_now: LongIndex
     left_out: int = 0
     link: Link | None = None
 
@@ -172,7 +172,7 @@ class Scores:
     @property
     def items(self) -> NDArray[Any]:
         """The label of each candidate."""
-        return np.asarray(self.comparisons.items[self.graph.item])
+        return self.comparisons.items[self.graph.item]
 
     @property
     def context(self) -> NDArray[Any] | None:
@@ -193,31 +193,31 @@ class Scores:
     @property
     def low(self) -> Array:
         """Lower end of each score's interval of coverage `level`."""
-        return np.asarray(self.scores + ndtri((1 - self.level) / 2) * self.std)
+        return self.scores + ndtri((1 - self.level) / 2) * self.std
 
     @property
     def high(self) -> Array:
         """Upper end of each score's interval of coverage `level`."""
-        return np.asarray(self.scores - ndtri((1 - self.level) / 2) * self.std)
+        return self.scores - ndtri((1 - self.level) / 2) * self.std
 
     @cached_property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> LongIndex:
         """How many comparisons each candidate is in."""
         return self.graph.degrees()
 
     @cached_property
-    def component(self) -> NDArray[np.int32]:
+    def component(self) -> Index:
         """The connected component of each candidate, numbered from 1 in its context."""
         first_of_context = self.graph.component[self.graph.starts[:-1]]
-        return np.asarray(self.graph.component - np.repeat(first_of_context, np.diff(self.graph.starts)) + 1)
+        return self.graph.component - np.repeat(first_of_context, np.diff(self.graph.starts)) + 1
 
     @cached_property
-    def rank(self) -> NDArray[np.int64]:
+    def rank(self) -> LongIndex:
         """1 for the best of each component; equal scores share a rank."""
         return ranks(self.graph, self.scores)
 
     @cached_property
-    def tier(self) -> NDArray[np.int64]:
+    def tier(self) -> LongIndex:
         """1 for the best tier of each component; items that cannot be distinguished share one.
 
         A tier ends before the first item that its best item beats with a probability of at least `level`. Contexts of
@@ -264,7 +264,7 @@ class Scores:
         return None if self.product is None else self.product.effects
 
     @cached_property
-    def _order(self) -> NDArray[np.int64]:
+    def _order(self) -> LongIndex:
         """Best first, in the comparisons' order of contexts and then of components."""
         return np.lexsort((-merge_ties(self.scores), self.graph.component, self.graph.context))
 

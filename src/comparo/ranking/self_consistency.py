@@ -17,15 +17,13 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import logit, ndtri
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.inference.position import pairs
 from comparo.model.linalg.graph import Graph
-from comparo.model.observations import are_choices
-from comparo.types import Array, Index
+from comparo.model.observations import Pairs, are_choices
+from comparo.types import Array, Index, LongIndex
 
 NEAR = 1e-9  # distance from ½ below which a mean of answers is a tie: rounding
 # Share of flips above which rankings are poor, measured by `python -m benchmarks.bounds`: there the Spearman
@@ -168,16 +166,11 @@ def _both(comparisons: Comparisons, graph: Graph) -> tuple[Index, Index, Array, 
     """The nodes of each pair (and judge) asked in both orders; half the difference and half the sum of its answers."""
     p = comparisons.p
     y = p if are_choices(comparisons) else logit(np.clip(p, CLIPPED, 1 - CLIPPED))
-    number, both = pairs(comparisons, graph)
-    slot = 2 * number[both] + (graph.first > graph.second)[both]
-    size = 2 * (int(number.max()) + 1)
-    asked = np.bincount(slot, minlength=size)
-    mean = (np.bincount(slot, y[both], size) / np.maximum(asked, 1)).reshape(-1, 2)
-    ends = np.zeros((2, size // 2), dtype=np.int32)
-    ends[:, number] = np.minimum(graph.first, graph.second), np.maximum(graph.first, graph.second)
-    kept = asked[::2] > 0
-    one, other = mean[kept].T
-    return ends[0, kept], ends[1, kept], (one - other) / 2, (one + other) / 2
+    pairs = Pairs.of(comparisons, graph)
+    asked = pairs.total(np.ones(len(y)))
+    kept = asked.all(axis=1)
+    one, other = (pairs.total(y)[kept] / asked[kept]).T
+    return pairs.low[kept], pairs.high[kept], (one - other) / 2, (one + other) / 2
 
 
 def _explained(first: Index, second: Index, values: Array, sign: int, context: Index | None) -> Array:
@@ -194,7 +187,7 @@ def _explained(first: Index, second: Index, values: Array, sign: int, context: I
     shape = (len(values), width)
     design = sparse.csr_array((entries, (np.tile(rows, len(columns)), places)), shape=shape)
     found = lsmr(design, values, atol=1e-8, btol=1e-8)[0][:groups]
-    return np.asarray(found[first] + sign * found[second])
+    return found[first] + sign * found[second]
 
 
 STEPS = 20_000_000  # walks of three comparisons that are counted, at most: about a second
@@ -263,6 +256,6 @@ def _apart(comparisons: Comparisons) -> Comparisons:
     return replace(comparisons, contexts=labels, context=code.astype(np.int32), judges=None, judge=None)
 
 
-def _closed(matrix: sparse.csr_array, rows: NDArray[np.int64]) -> float:
+def _closed(matrix: sparse.csr_array, rows: LongIndex) -> float:
     """Closed walks of three steps that begin at `rows`, the diagonal of A³."""
     return float((matrix[rows] @ matrix).multiply(sparse.csr_array(matrix.T)[rows]).sum())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -100,6 +101,11 @@ def rows_of(columns: Mapping[str, NDArray[Any]], most: int | None = None) -> lis
 def json_rows(columns: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
     """A table as JSON holds it: one object per row, null for what is not finite."""
     return [{name: plain(value) for name, value in row.items()} for row in rows_of(columns)]
+
+
+def json_text(document: Mapping[str, Any]) -> str:
+    """A document as JSON, in which labels of any type are text."""
+    return json.dumps(document, ensure_ascii=False, default=str, allow_nan=False)
 
 
 def plain(value: Any) -> Any:

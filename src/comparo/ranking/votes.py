@@ -13,7 +13,7 @@ on recorded judges beside people's scores (docs/people.md); votes overrule them.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -25,8 +25,7 @@ from comparo.errors import ComparisonsError
 from comparo.model.estimators.poe import Product
 from comparo.model.estimators.votes import Expectation, Voted, mixture, voted
 from comparo.model.inference.random_effects import Effects
-from comparo.model.likelihoods.bradley_terry import BradleyTerry
-from comparo.model.likelihoods.davidson import Davidson
+from comparo.model.likelihoods.bradley_terry import BradleyTerry, Davidson
 from comparo.model.linalg.graph import Graph
 from comparo.model.tuning import LIMITS, Limits
 from comparo.ranking.consensus import PEOPLE, parts_of
@@ -241,6 +240,17 @@ def _validity(found: Voted, sizes: Array, level: float) -> tuple[float, float, f
         ratio = np.where(drawn[:, 0] > 0, drawn[:, 1] / drawn[:, 0], np.copysign(np.inf, drawn[:, 1]))
     low, middle, high = np.quantile(ratio, [(1 - level) / 2, 0.5, (1 + level) / 2], method="nearest")
     return float(middle), float(low), float(high)
+
+
+def check_people(comparisons: Comparisons | None, people: Collection[Hashable]) -> None:
+    """Raise an error where `people` are no list of judges, or not among those of the comparisons."""
+    if isinstance(people, str):
+        raise TypeError(f"people is a list of judges, such as [{people!r}], not a single name")
+    if comparisons is not None:
+        known = [] if comparisons.judges is None else comparisons.judges.tolist()
+        if missing := [name for name in people if name not in known]:
+            judges = ", ".join(map(str, known)) or "none"
+            raise ValueError(f"the comparisons have no judge {missing[0]!r}; their judges are {judges}")
 
 
 def votes_about(votes: Comparisons, known: Sequence[tuple[Any, Any]]) -> Comparisons | None:

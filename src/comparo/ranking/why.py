@@ -13,19 +13,25 @@ which do not attenuate β (Berkson's errors); what they leave out is unexplained
 
 from __future__ import annotations
 
-import json
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-from comparo.model.estimators.coefficients import Evidence, on_one_scale
+from comparo.model.estimators.coefficients import (
+    LEVELS,
+    Estimate,
+    Evidence,
+    adjusted,
+    estimates,
+    on_one_scale,
+    unexplained,
+)
 from comparo.ranking.grouping import group_means
-from comparo.ranking.reason_effects import LEVELS, Found, adjusted, estimates, unexplained
-from comparo.ranking.tabular import Columns, Tabular, json_rows, plain
+from comparo.ranking.tabular import Columns, Tabular, json_rows, json_text, plain
 from comparo.types import Array, Index
 
 if TYPE_CHECKING:
@@ -36,6 +42,46 @@ FEWEST = 4  # texts beyond one per context, below which nothing can be said of v
 NAMED = 3  # reasons in a summary
 TOLD = 2  # strongest and weakest reasons of a text
 BEST = 0.75  # quantile of the texts of a context that a text could reach
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is found of one reason: on its own (`alone`) and `beyond` the others.
+
+    `words` say it in the direction of its effect: beyond the others where that is found, else alone. `more` say it in
+    the direction of a positive effect.
+    """
+
+    name: str
+    words: str
+    more: str
+    alone: Estimate
+    beyond: Estimate
+
+    @property
+    def sign(self) -> int:
+        """1 where `words` are those of a positive effect, else −1."""
+        return 1 if self.words == self.more else -1
+
+    @property
+    def verdict(self) -> str:
+        """ "matters" beyond the others; "goes with others", where it is found alone only; or "not shown"."""
+        if self.beyond.is_found:
+            return "matters"
+        return "goes with others" if self.alone.is_found else "not shown"
+
+
+def found_reasons(rows: Sequence[Mapping[str, Any]]) -> tuple[Found, ...]:
+    """The reasons from the rows of `Why.to_columns`, as JSON holds them."""
+    names = [each.name for each in fields(Estimate)]
+
+    def estimate(row: Mapping[str, Any], prefix: str) -> Estimate:
+        return Estimate(*(np.nan if row[prefix + name] is None else float(row[prefix + name]) for name in names))
+
+    return tuple(
+        Found(row["reason"], row["words"], row.get("more", row["words"]), estimate(row, "alone_"), estimate(row, ""))
+        for row in rows
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +156,7 @@ class Why(Tabular):
         return told | {"feedback": json_rows(self.feedback())}
 
     def to_json(self) -> str:
-        return json.dumps(self.to_dict(), ensure_ascii=False, default=str, allow_nan=False)
+        return json_text(self.to_dict())
 
     @cached_property
     def _told(self) -> list[int]:
@@ -180,30 +226,26 @@ class Why(Tabular):
         and the interval; the last row is the rest that no reason explains, NaN where the ranking is not by the mixed
         model: its scores have other units. Reasons beyond the `most` that count most are one row.
         """
-        apart = self._apart(one, other)
-        steps = apart @ self.values
-        parts, errors = steps * self.beta, np.abs(steps) * np.sqrt(np.diag(self.covariance))
+        steps = self._apart(one, other) @ self.values
         total = float("nan") if self.ranking.effects is None else self.lead(one, other)
-        order = np.argsort(-np.round(np.abs(parts), 9), kind="stable")
-        reach = stdtrit(self.freedom, 0.975) * errors
-        rows: list[tuple[str, str, float, float, float, float]] = [
-            (self.reasons[k].name, self.reasons[k].words, steps[k], parts[k], parts[k] - reach[k], parts[k] + reach[k])
-            for k in order[:most].tolist()
-        ]
-        if most is not None and len(order) > most:
-            few = order[most:]
-            part = float(np.sum(parts[few]))
-            error = float(np.sqrt(steps[few] @ self.covariance[np.ix_(few, few)] @ steps[few]))
-            error *= float(stdtrit(self.freedom, 0.975))
-            rows.append(("others", f"{len(few)} other reasons", np.nan, part, part - error, part + error))
-        rest = total - float(np.sum(parts))
-        rows.append(("rest", "what no reason explains", np.nan, rest, np.nan, np.nan))
+        order = np.argsort(-np.round(np.abs(steps * self.beta), 9), kind="stable")
+        named = order[:most].tolist()
+        rows = [(self.reasons[k].name, self.reasons[k].words, steps[k], [k]) for k in named]
+        if others := order[len(named) :].tolist():
+            rows.append(("others", f"{len(others)} other reasons", np.nan, others))
+        found = [(*row, *self._part(steps, few)) for *row, few in rows]
+        rest = total - float(steps @ self.beta)
+        found.append(("rest", "what no reason explains", np.nan, rest, np.nan, np.nan))
         names = ("reason", "words", "difference", "part", "low", "high")
-        kinds = (object, object, float, float, float, float)
-        return {
-            name: np.array(column, dtype=kind)
-            for name, kind, column in zip(names, kinds, zip(*rows, strict=True), strict=True)
-        }
+        columns = zip(names, zip(*found, strict=True), strict=True)
+        return {name: np.array(column, dtype=object if name in names[:2] else float) for name, column in columns}
+
+    def _part(self, steps: Array, few: list[int]) -> tuple[float, float, float]:
+        """What some reasons together are worth in logits for differences (R,), and its interval."""
+        part = float(steps[few] @ self.beta[few])
+        variance = float(steps[few] @ self.covariance[np.ix_(few, few)] @ steps[few])
+        reach = float(stdtrit(self.freedom, 0.975)) * np.sqrt(variance)
+        return part, part - reach, part + reach
 
     def lead(self, one: Hashable, other: Hashable) -> float:
         """How far the mean score of one group of texts is ahead of that of another."""

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from comparo.ranking.reason_effects import Estimate, Found
+from comparo.model.estimators.coefficients import Estimate
+from comparo.ranking.why import Found
 from comparo.report.embed import label
 from comparo.report.measures import Outlook, convergence
 from comparo.report.record import Record

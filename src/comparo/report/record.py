@@ -23,8 +23,8 @@ from comparo.model.estimators.poe import Bias
 from comparo.ranking.criteria_ranking import expected
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.ranks import places
-from comparo.ranking.reason_effects import found_reasons
 from comparo.ranking.scale import Scaled
+from comparo.ranking.why import found_reasons
 from comparo.report.embed import are_codes, label, snippet
 from comparo.rounding import merge_ties
 from comparo.run.criteria_run import CriteriaRun, criteria_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from comparo.ranking.reason_effects import DISCOVERY
+from comparo.model.estimators.coefficients import DISCOVERY
 from comparo.ranking.tabular import rows_of
 from comparo.report.charts import reason_rows
 from comparo.report.embed import SENTENCE, excerpt, label, presentable, signed

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
@@ -28,7 +27,7 @@ from comparo.model.linalg.graph import Batch, Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.posterior import Posterior, Scored
 from comparo.model.tuning import LIMITS, WIDE, Limits
-from comparo.types import Array
+from comparo.types import Array, Mask
 
 PriorPairs = Literal["none", "compared", "all"]
 MOST_PAIRS = 50_000_000  # 400 MB of node numbers
@@ -68,7 +67,7 @@ def bradley_terry(comparisons: Comparisons, prior_pairs: PriorPairs = "none", li
     return Scored(graph, graph.centre(found.x), Posterior((found.laplacian,)), found.converged)
 
 
-def _has_maximum(graph: Graph, comparisons: Comparisons) -> NDArray[np.bool_]:
+def _has_maximum(graph: Graph, comparisons: Comparisons) -> Mask:
     """Whether the likelihood of Bradley–Terry has a maximum in each component (Ford 1957): strongly connected wins."""
     won, lost = (comparisons.weights * share > 0 for share in (comparisons.p, 1.0 - comparisons.p))
     winner, loser = (
@@ -95,11 +94,11 @@ class MeanInverse:
         weight = self.laplacian.diagonal[batch.nodes].reshape(-1, batch.size)
         scale = 1.0 / np.where(weight > 0, weight, np.inf)
         matrix = self.laplacian.dense(batch) - self.laplacian.constants(batch)
-        return np.asarray(scale[:, :, None] * matrix * scale[:, None, :])
+        return scale[:, :, None] * matrix * scale[:, None, :]
 
     def variances(self, begin: int) -> Array:
         weight = self.laplacian.diagonal[begin:]
-        return np.asarray(1.0 / np.where(weight > 0, weight, np.nan))
+        return 1.0 / np.where(weight > 0, weight, np.nan)
 
     def difference(self, one: int, other: int) -> float:
         pattern, weight = self.pattern, self.laplacian.diagonal

@@ -15,6 +15,7 @@ in σ² (`reml`). No weight and no variance is made from the answer that it weig
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -31,7 +32,7 @@ from comparo.model.inference.random_effects import Effects, Predicted, solve
 from comparo.model.inference.reml import Variances
 from comparo.model.inference.soft import Soft
 from comparo.model.likelihoods import Expert, is_logit
-from comparo.model.likelihoods.davidson import Davidson
+from comparo.model.likelihoods.bradley_terry import Davidson
 from comparo.model.linalg.graph import Graph
 from comparo.model.linalg.spectrum import Spectrum, System
 from comparo.model.observations import are_choices
@@ -149,19 +150,16 @@ def _averaged(
         spread = np.column_stack([spread, scatter])
         corner = np.eye(scatter.shape[1]) / (scatter.shape[1] * dispersion)
         between = block_diag(between, corner)
-    found = dict(zip(shared.kinds, (variances.shared * noise).tolist(), strict=True))
     inflation = 1.0 if system.inflation is None else float(np.mean(system.inflation))
-    effects = Effects(dispersion, a * noise * inflation, noise, **found)
+    found: dict[str, Any] = dict(zip(shared.kinds, (variances.shared * noise).tolist(), strict=True))
     if spread.shape[1]:
-        effects = replace(effects, spread=spread, between=between)
+        found |= {"spread": spread, "between": between}
     if shared.kinds:
-        columns, pairs = without(shared.columns, held), count or len(system.c)
-        effects = replace(effects, mean=columns @ theta, columns=columns, group=shared.group)
-        predicted = Predicted(
-            system.pattern.graph, shared.columns, shared.is_group, variances, system, pairs, float(widening) ** 2
-        )
-        effects = replace(effects, predicted=replace(predicted, held=held, control=control))
-    return mean, effects, solution, (beta, errors)
+        columns, graph = without(shared.columns, held), system.pattern.graph
+        found |= {"mean": columns @ theta, "columns": columns, "group": shared.group}
+        known = (graph, shared.columns, shared.is_group, variances, system, count or len(system.c))
+        found["predicted"] = Predicted(*known, widening=float(widening) ** 2, held=held, control=control)
+    return mean, Effects(dispersion, a * noise * inflation, noise, **found), solution, (beta, errors)
 
 
 def _size(spectrum: Spectrum, a: float) -> float:

@@ -22,7 +22,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import block_diag
 from scipy.special import expit, log_expit, logsumexp
 
@@ -32,10 +31,10 @@ from comparo.model.inference.random_effects import Effects, differences, solve
 from comparo.model.inference.reml import Variances
 from comparo.model.linalg.graph import Graph
 from comparo.model.tuning import CLEAR, GAP, RARE, UNIFORM, WIDEST
-from comparo.rounding import merge_ties
-from comparo.types import Array
+from comparo.rounding import TINY, merge_ties
+from comparo.types import Array, Mask
 
-Bools = NDArray[np.bool_]
+Bools = Mask
 
 GRID = np.linspace(0.0, 2 * WIDEST, 401)  # gaps that are tried; above, the density is below e⁻⁸ of that at 0
 APART = 0.3  # least distance of the two gaps at which log Z is derived, where rates differ by a third
@@ -91,7 +90,7 @@ def find_peaks(model: Choices, variances: Variances, shared: Shared) -> Peaks | 
     second = _settled(first.model, shared, graph, high, gap)
     if second is None:
         return None
-    rate = max((first.slope - second.slope) / (np.exp(-first.gap) - np.exp(-second.gap)), np.finfo(float).tiny)
+    rate = max((first.slope - second.slope) / (np.exp(-first.gap) - np.exp(-second.gap)), TINY)
     other = max(rate * np.exp(-second.gap) - second.slope, 0.0)
     gap, error, mass = _posterior(rate, other)
     height = second.height + rate * np.exp(-second.gap) + other * second.gap + mass

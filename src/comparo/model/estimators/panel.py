@@ -33,7 +33,7 @@ from comparo.model.inference.ep import distance, settle
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.posterior import Posterior, difference_variances
 from comparo.model.tuning import LIMITS, NEARLY, Limits
-from comparo.types import Array, Index
+from comparo.types import Array, Index, LongIndex, Mask
 
 ACCURACY = 1e-6  # of the solution, relative: far below any standard error
 
@@ -61,14 +61,14 @@ class Panel(PanelMembers):
     leans: Array | None
 
     @cached_property
-    def counts(self) -> NDArray[np.bool_]:
+    def counts(self) -> Mask:
         """Which voices count for what people would say, (R,): people, and those with at least `NEARLY` of the content.
 
         The content is that around the mean answer, since a constant bias is taken out. All voices count where fewer
         than two would be left, or where those left connect fewer candidates.
         """
         content = np.array([voice.content_around_mean for voice in self.voices])
-        found: NDArray[np.bool_] = self.anchored | (content >= NEARLY * np.max(content))
+        found: Mask = self.anchored | (content >= NEARLY * np.max(content))
         is_enough = np.count_nonzero(found) > 1 and self.graph.is_connected_by(found[self.voice])
         return found if is_enough else np.ones(len(found), dtype=bool)
 
@@ -83,7 +83,7 @@ class Panel(PanelMembers):
         return self.opinion.posterior
 
     @property
-    def calls(self) -> NDArray[np.int64]:
+    def calls(self) -> LongIndex:
         """How many answers each voice gave, (R,)."""
         return np.array([voice.answers for voice in self.voices])
 
@@ -179,7 +179,7 @@ def _coefficient_errors(voices: list[Voice], loading: Array) -> Array:
     alike = np.outer(loading, loading)
     np.fill_diagonal(alike, 1.0)
     wide = np.kron(np.linalg.cholesky(alike), np.eye(len(roots[0])))
-    return np.asarray(block_diag(*roots) @ wide)
+    return block_diag(*roots) @ wide
 
 
 def _counted_once(voices: list[Voice], family: NDArray[np.intp], turn: Array) -> Array:
@@ -196,7 +196,7 @@ def _counted_once(voices: list[Voice], family: NDArray[np.intp], turn: Array) ->
             size = float(np.sqrt(np.sum(one**2) * np.sum(two**2)))
             alike = max(float(np.sum(one * two)) / size, 0.0) if size > 0 else 0.0
             repeated[r] += alike * len(mine) / len(voices[r].pairs)
-    return np.asarray(1.0 / (1.0 + repeated))
+    return 1.0 / (1.0 + repeated)
 
 
 def _settled(

@@ -20,7 +20,7 @@ Contexts of up to `Limits.exact` candidates are dense; above, the covariance is 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -132,7 +132,7 @@ class PanelInformation:
     variance: float = 1.0
     expected: float = 0.0
     spread: Array | None = None
-    errors: Array | None = None
+    errors: Array = field(default_factory=lambda: np.zeros((0, 0)))
     predicted: Predicted | None = None
 
     @property
@@ -168,31 +168,26 @@ class PanelInformation:
 
     def with_coefficient_errors(self, held: Array) -> PanelInformation:
         """Add the uncertainty of the voices' coefficients of the control, numbers `held` (n, D)."""
-        found = self.laplacian.solve(np.column_stack([self._lean(r, held) for r in range(len(self.voices))]))
-        return replace(self, spread=self._spread(found[self.panel_graph.consensus]))
+        star, count = self.panel_graph, len(self.voices)
+        patterns, known = [voice.pattern for voice in self.voices], [voice.c for voice in self.voices]
+        apart = np.concatenate([held[pattern.first] - held[pattern.second] for pattern in patterns])
+        pulls = apart * (np.concatenate(known) * self.share[star.voice])[:, None]
+        own = (star.voice[:, None] == np.arange(count))[:, :, None] * pulls[:, None, :]
+        found = self.laplacian.solve(
+            np.column_stack([star.rhs(column, self.scale) for column in own.reshape(len(own), -1).T])
+        )
+        return replace(self, spread=self.graph.centre(found[star.consensus]) @ self.errors)
 
-    def _lean(self, r: int, held: Array) -> Array:
-        """What `held` in all observations of voice r would say of all nodes of the star, (m, D)."""
-        begin = sum(len(voice.c) for voice in self.voices[:r])
-        pattern, pulls = self.voices[r].pattern, np.zeros((len(self.panel_graph.first), held.shape[1]))
-        apart = held[pattern.first] - held[pattern.second]
-        pulls[begin : begin + len(apart)] = self.share[r] * self.voices[r].c[:, None] * apart
-        return np.column_stack([self.panel_graph.rhs(column, self.scale) for column in pulls.T])
-
-    def _spread(self, found: Array) -> Array:
-        """Columns (n, K) whose square is the covariance that coefficients with the effects `found` (n, R·D) add."""
-        assert self.errors is not None
-        return self.graph.centre(found @ self.errors)
-
-    def _leans(self, number: int, held: Array) -> Array:
-        """Σ e_k (Λ_k + e_k)⁻¹ α_r L_r x of each voice and column of x in `held` (n, D): (B, size, R·D)."""
-        batch = self.pattern.batches[number]
-        x = held[batch.nodes].reshape(-1, batch.size, held.shape[1])
-        found = np.zeros((len(x), batch.size, len(self.voices), x.shape[2]))
-        for own, _, shrink in self._families(number):
-            for r, precision in own.items():
-                found[:, :, r] = shrink @ (self.scale[r] * precision @ x)
-        return found.reshape(len(x), batch.size, -1)
+    def _pulls_of(self, held: Array) -> Array:
+        """Σ e_k (Λ_k + e_k)⁻¹ α_r L_r x of each voice and column of x in `held` (n, D): (n, R·D)."""
+        found = np.zeros((self.graph.nodes, len(self.voices), held.shape[1]))
+        for number, batch in enumerate(self.pattern.batches):
+            x = held[batch.nodes].reshape(-1, batch.size, held.shape[1])
+            for own, _, shrink in self._families(number):
+                for r, precision in own.items():
+                    pulled = shrink @ (self.scale[r] * precision @ x)
+                    found[batch.nodes, r] = pulled.reshape(-1, held.shape[1])
+        return found.reshape(len(found), -1)
 
     def _families(self, number: int) -> Iterator[tuple[dict[int, Array], Array, Array]]:
         """For each family share·L_r of its voices, Λ and e(Λ + e)⁻¹ in the contexts of a batch, all (B, size, size)."""
@@ -211,7 +206,7 @@ class PanelInformation:
 
         `held` (n, D) are the numbers of the control, whose coefficients make t uncertain too.
         """
-        parts, leans = [], []
+        parts = []
         for number, batch in enumerate(self.pattern.batches):
             w, g = self.information(number)
             q, vectors = np.linalg.eigh(0.5 * (w + w.transpose(0, 2, 1)))
@@ -219,41 +214,21 @@ class PanelInformation:
             columns = turned @ shared.columns[batch.nodes].reshape(len(q), batch.size, -1)
             beta = np.einsum("bij,bj->bi", turned, g)
             parts.append((q.ravel(), beta.ravel(), columns.reshape(q.size, -1)))
-            if held is not None:
-                leans.append((turned @ self._leans(number, held)).reshape(q.size, -1))
         q, beta, columns = (np.concatenate(part) for part in zip(*parts, strict=True))
         spectrum = Spectrum(q, beta, Moments.of(q, beta, columns), q, np.ones(len(q)), 0.0)
         variances = estimate(spectrum, shared.kind, len(q), has_known_noise=True)
         between, theta = variances.precision(variances.ratio)
         values, vectors = np.linalg.eigh(between)
-        found = replace(self, variance=variances.ratio, expected=float(np.sum(variances.shared)))
-        moved = np.zeros((self.graph.nodes, 0))
-        if held is not None:  # what is expected of t moves with the coefficients too
-            seen = np.concatenate(leans) / (1.0 + variances.ratio * q)[:, None]
-            moved = shared.columns @ (between @ (columns.T @ seen))
-        width = shared.columns.shape[1]
-        scores, follow = np.empty(self.graph.nodes), np.empty((self.graph.nodes, width + moved.shape[1]))
-        for number, batch in enumerate(self.pattern.batches):
-            w, g = self.information(number)
-            inverse = found._inverse(w)
-            towards = np.column_stack([shared.columns @ theta, shared.columns, moved])
-            towards = towards[batch.nodes].reshape(*g.shape, -1)
-            towards = towards / variances.ratio
-            towards[..., 0] += g
-            if held is not None:
-                towards[..., -moved.shape[1] :] += self._leans(number, held)
-            solved = (inverse @ towards).reshape(g.size, -1)
-            scores[batch.nodes], follow[batch.nodes] = solved[:, 0], solved[:, 1:]
-        follow = self.graph.centre(follow)
+        pulls = np.zeros((self.graph.nodes, 0)) if held is None else self._pulls_of(held)
+        start, solved = self.given(variances.ratio, shared.columns, pulls)
+        follow, moved = np.split(self.graph.centre(solved), [shared.columns.shape[1]], axis=1)
+        # The prediction of t moves with the coefficients too.
+        moved = moved + follow @ (between @ (shared.columns.T @ moved)) / variances.ratio
+        lean = moved @ self.errors
         predicted = Predicted(self.graph, shared.columns, shared.is_group, variances, self, len(q), unit=self.unit)
-        spread = follow[:, :width] @ (vectors * np.sqrt(np.maximum(values, 0.0)))
-        if held is not None:
-            lean = self._spread(follow[:, width:])
-            spread, predicted = np.column_stack([spread, lean]), replace(predicted, lean=lean)
-        return replace(found, spread=spread, predicted=predicted), scores
-
-    def _inverse(self, w: Array) -> Array:
-        return np.asarray(np.linalg.inv(w + np.eye(w.shape[-1]) / self.variance), dtype=float)
+        spread = np.column_stack([follow @ (vectors * np.sqrt(np.maximum(values, 0.0))), lean])
+        found = replace(self, variance=variances.ratio, expected=float(np.sum(variances.shared)), spread=spread)
+        return replace(found, predicted=replace(predicted, lean=lean)), start + follow @ theta
 
     @property
     def posterior(self) -> Posterior:
@@ -262,10 +237,11 @@ class PanelInformation:
     def block(self, batch: Batch) -> Array:
         """(W + 1/σ²)⁻¹ of the consensus in each context of `batch`, (B, size, size)."""
         number = self.pattern.batches.index(batch)
-        return self.pattern.centred(batch, self._inverse(self.information(number)[0]))
+        precision = self.information(number)[0] + np.eye(batch.size) / self.variance
+        return self.pattern.centred(batch, np.asarray(np.linalg.inv(precision), dtype=float))
 
     def variances(self, begin: int) -> Array:
-        return np.asarray(self.laplacian.variances(0)[self.panel_graph.consensus][begin:])
+        return self.laplacian.variances(0)[self.panel_graph.consensus][begin:]
 
     def difference(self, one: int, other: int) -> float:
         return self.laplacian.difference(int(self.panel_graph.consensus[one]), int(self.panel_graph.consensus[other]))

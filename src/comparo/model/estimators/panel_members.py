@@ -47,7 +47,8 @@ from comparo.model.tuning import (
     USUAL_LOADING,
     Limits,
 )
-from comparo.types import Array
+from comparo.rounding import TINY
+from comparo.types import Array, Mask
 
 PROBES = 16  # random vectors for traces, which have a relative error of √(2/(16·n)): 2% for 257 candidates
 EXACT = 256  # candidates up to which traces are exact
@@ -100,7 +101,7 @@ def copies(agreement: Agreement) -> NDArray[np.intp]:
     >>> copies(Agreement(correlation, np.full((3, 3), 200.0))), copies(Agreement(correlation, np.full((3, 3), 20.0)))
     (array([0, 0, 1]), array([0, 1, 2]))
     """
-    error = 1.0 / np.sqrt(np.maximum(agreement.precision, np.finfo(float).tiny))
+    error = 1.0 / np.sqrt(np.maximum(agreement.precision, TINY))
     size = np.abs(agreement.correlation)
     same = (size >= COPY) & (size - error >= SURE_COPY)
     np.fill_diagonal(same, True)
@@ -111,7 +112,7 @@ def copies(agreement: Agreement) -> NDArray[np.intp]:
     return family
 
 
-def signs(agreement: Agreement, anchored: NDArray[np.bool_]) -> Array:
+def signs(agreement: Agreement, anchored: Mask) -> Array:
     """Return −1 for each reversed voice and +1 for every other, shape (R,).
 
     A voice is reversed if its correlation with the sum of the others is negative by a one-sided test of level
@@ -142,7 +143,7 @@ def signs(agreement: Agreement, anchored: NDArray[np.bool_]) -> Array:
     while True:
         turned = np.outer(sign, sign) * c
         deviation = np.sqrt(np.maximum(np.einsum("rs,st,rt->r", root, turned, root), np.sum(t, axis=1)))
-        z = np.where(anchored, 0.0, np.sum(turned * t, axis=1) / np.maximum(deviation, np.finfo(float).tiny))
+        z = np.where(anchored, 0.0, np.sum(turned * t, axis=1) / np.maximum(deviation, TINY))
         reversed_ = int(np.argmin(z.round(ROUNDED)))
         if z[reversed_] >= level:
             break
@@ -154,7 +155,7 @@ def signs(agreement: Agreement, anchored: NDArray[np.bool_]) -> Array:
     return sign
 
 
-def loadings(agreement: Agreement, anchored: NDArray[np.bool_], content: Array) -> tuple[Array, Array, Array]:
+def loadings(agreement: Agreement, anchored: Mask, content: Array) -> tuple[Array, Array, Array]:
     """The best ρ of families with aligned signs, its mean below 1, and its standard error, all (F,).
 
     `content` (F,) is that of the families. Anchored ones, such as people, are the consensus: their ρ is `MOST_LOADING`.
@@ -167,7 +168,7 @@ def loadings(agreement: Agreement, anchored: NDArray[np.bool_], content: Array) 
     if len(agreement.correlation) == 1:
         return np.full(1, MOST_LOADING), np.full(1, MOST_LOADING), np.zeros(1)
     precision, c, even = agreement.precision, agreement.correlation, 1.0 / LOADING_SPREAD**2
-    mean = np.sum(precision * c) / max(float(np.sum(precision)), np.finfo(float).tiny)
+    mean = np.sum(precision * c) / max(float(np.sum(precision)), TINY)
     height = np.sqrt(content)
     height = height / np.mean(height)
 
@@ -229,10 +230,10 @@ class PanelMembers:
     loading: Array
     loading_error: Array
     shrunk_loading: Array
-    anchored: NDArray[np.bool_]
+    anchored: Mask
 
     @property
-    def reversed(self) -> NDArray[np.bool_]:
+    def reversed(self) -> Mask:
         """Which voices are significantly reversed: their answers are sign-flipped, (R,)."""
         return self.shrunk_loading < 0
 
@@ -241,7 +242,7 @@ class PanelMembers:
         reach = -float(ndtri((1.0 - level) / 2)) * self.loading_error
         return np.maximum(self.loading - reach, -1.0), np.minimum(self.loading + reach, 1.0)
 
-    def only(self, kept: NDArray[np.bool_]) -> PanelMembers:
+    def only(self, kept: Mask) -> PanelMembers:
         """Some of the voices (R,), with the same signs, whose comparisons connect all candidates."""
         rows = kept[self.voice]
         graph = replace(self.graph, first=self.graph.first[rows], second=self.graph.second[rows])
@@ -276,7 +277,7 @@ def _agreeing(
     names: tuple[Any, ...],
     code: NDArray[np.intp],
     voices: tuple[Voice, ...],
-    anchored: NDArray[np.bool_],
+    anchored: Mask,
     sign: Array | None = None,
 ) -> PanelMembers:
     """How far voices agree; `sign` (R,) where it is known which of them are reversed."""

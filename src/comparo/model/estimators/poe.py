@@ -27,13 +27,20 @@ from comparo.model.inference.ep import settle
 from comparo.model.inference.newton import Problem, Solution
 from comparo.model.inference.position import Biases, bias_variances, plug_in
 from comparo.model.inference.random_effects import Effects
-from comparo.model.likelihoods import Expert, derivatives, is_logit, of_rows
-from comparo.model.likelihoods.bradley_terry import BradleyTerry
-from comparo.model.likelihoods.davidson import Davidson, answer_moments, first_parameters, next_parameters, tie_totals
+from comparo.model.likelihoods import Expert, derivatives, is_logit
+from comparo.model.likelihoods.bradley_terry import (
+    BradleyTerry,
+    Davidson,
+    answer_moments,
+    first_parameters,
+    next_parameters,
+    tie_totals,
+)
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.posterior import Posterior
 from comparo.model.tuning import LIMITS, Limits
+from comparo.rounding import TINY
 from comparo.types import Array
 
 Bias = Literal["none", "plug-in", "joint"]
@@ -66,13 +73,13 @@ class Product:
         """The weight of each comparison in the product, (K,); of line-ups that of `luce_weights`."""
         return self.comparisons.weights if self.weight is None else self.weight
 
-    def differences(self, rows: slice) -> Array:
-        """d = s_first − s_second − γ of the comparisons in `rows`."""
+    @property
+    def differences(self) -> Array:
+        """d = s_first − s_second − γ of each comparison, (K,)."""
         graph = self.graph
-        d: Array = self.scores[graph.first[rows]] - self.scores[graph.second[rows]]
+        d: Array = self.scores[graph.first] - self.scores[graph.second]
         if self.bias.size:
-            context = np.searchsorted(graph.starts, graph.first[rows], side="right") - 1
-            d -= self.bias[context, self.comparisons.positions[rows]]
+            d -= self.bias[graph.position[graph.first], self.comparisons.positions]
         return d
 
     @cached_property
@@ -95,16 +102,12 @@ class Product:
         freedom = rows - (self.graph.nodes - self.graph.components) - self._free_biases()
         if freedom < 1e-6:
             return 1.0
-        squares = curvatures = 0.0
-        for begin in range(0, len(self.comparisons), self.laplacian.pattern.limits.chunk):
-            some = slice(begin, begin + self.laplacian.pattern.limits.chunk)
-            d, weight = self.differences(some), 1.0 if self.comparisons.weight is None else self.weights[some]
-            slope, curvature = np.empty((2, len(d)))
-            derivatives(of_rows(self.expert, some), d, self.comparisons.p[some], slope, curvature)
-            squares += float(np.sum(weight * slope**2))
-            curvatures += float(np.sum(np.maximum(curvature, 0.0) * freedoms[some]))
+        slope, curvature = np.empty((2, len(self.comparisons)))
+        derivatives(self.expert, self.differences, self.comparisons.p, slope, curvature)
+        squares = float(np.sum(self.weights * slope**2))
+        curvatures = float(np.sum(np.maximum(curvature, 0.0) * freedoms))
         unknown = 1.0 / (1.0 + freedom)
-        return float((unknown + rows * squares / max(curvatures, np.finfo(float).tiny)) / (unknown + freedom))
+        return float((unknown + rows * squares / max(curvatures, TINY)) / (unknown + freedom))
 
     @cached_property
     def posterior(self) -> Posterior:
@@ -164,7 +167,7 @@ def multiply(
         weight, scaled = state
         product = _multiply(replace(comparisons, weight=weight), expert, scaled, bias, False, limits)
         product = replace(product, comparisons=comparisons, weight=weight)
-        new = luce_weights(rows, comparisons.p, whole, product.differences(slice(None)))
+        new = luce_weights(rows, comparisons.p, whole, product.differences)
         moved = float(np.max(np.abs(new - weight)))
         if is_scaled and prior != "first":
             last, scaled = float(scaled), float(prior / np.sqrt(product.dispersion))
@@ -272,13 +275,14 @@ def _start(problem: Problem) -> Array:
     scores = graph.centre(logit(mean))
     context = pattern.context
     variance = np.bincount(context, scores**2) / sizes
-    return np.asarray(scores / np.sqrt(1.0 - np.minimum(variance / 2.9, 0.8))[context])
+    return scores / np.sqrt(1.0 - np.minimum(variance / 2.9, 0.8))[context]
 
 
 def _joint(pattern: Pattern, expert: Expert, comparisons: Comparisons, ridge: Array) -> Solution:
     """Scores and one γ for each context and judge, γ ~ N(m, τ²) with m and τ² from the data (`Biases`)."""
     graph, mean = pattern.graph, np.zeros(pattern.graph.nodes)
-    biases = Biases.of(pattern, expert, comparisons)
+    common = plug_in(expert, comparisons) if graph.contexts > 1 else np.zeros(pattern.judges)
+    biases = Biases.of(pattern, common)
     problem = biases.applied(Problem.of(pattern, expert, comparisons, ridge), ridge, mean)
     solution = problem.maximise(np.zeros(pattern.unknowns))
     for _ in range(pattern.limits.bias_rounds if biases.shared.any() else 0):
@@ -309,12 +313,12 @@ def davidson(comparisons: Comparisons, **options: Any) -> Product:
     def solved(nu: Array, _: int) -> tuple[Array, tuple[Product, Array], float]:
         expert = Davidson(float(nu[0]) if len(nu) == 1 else nu[judge])
         product = multiply(comparisons, expert, **options)
-        new, d = nu, product.differences(slice(None))
+        new, d = nu, product.differences
         for _ in range(TIE_STEPS):
             last, new = new, next_parameters(new, tied, answer_moments(d, new[judge])[2], comparisons.weights, judge)
             if np.max(np.abs(new - last)) <= TIE_CHANGE * np.max(new):
                 break
-        return nu, (product, new), float(np.max(np.abs(new - nu) / np.maximum(nu, np.finfo(float).tiny)))
+        return nu, (product, new), float(np.max(np.abs(new - nu) / np.maximum(nu, TINY)))
 
     start = first_parameters(tied, asked)
     _, (product, _), _, converged = settle(start, solved, lambda _, found, __: found[1], TIE_CHANGE, TIE_ROUNDS)

@@ -12,8 +12,9 @@ machine's answer to the same pair is surprising too, and their difference varies
 powered inference (Angelopoulos et al. 2023, arXiv 2311.01453) to first order; since the surprise is about the machine's
 own fit, people and machine may be asked about different mixes of pairs.
 
-λ minimises the sum of the variances of all θ. They come from what each cluster of answers (a context) adds to θ, with
-the answers of people and machines about the same context in the same cluster.
+λ minimises the sum of the variances of all θ; it is 0 for a machine that was asked little else than people. The
+variances come from what each cluster of answers (a context) adds to θ, with the answers of people and machines about
+the same context in the same cluster.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -31,6 +34,7 @@ from comparo.model.inference.newton import Problem
 from comparo.model.likelihoods.bradley_terry import BradleyTerry, logistic_curvature
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.tuning import EXPECTED, NOTHING_NEW, WIDE
+from comparo.rounding import TINY
 from comparo.types import Array, Index
 
 ROUNDS, SETTLED = 50, 1e-4  # of pseudo-votes, until no score moves by more (logits)
@@ -48,6 +52,14 @@ class Answers:
 
     def __len__(self) -> int:
         return len(self.p)
+
+    def take(self, rows: Any) -> Answers:
+        """Some of the answers."""
+        return Answers(**{name: column[rows] for name, column in vars(self).items()})
+
+    def apart(self, x: Array) -> Array:
+        """d of each answer."""
+        return np.asarray(x[self.first] - x[self.second] - x[-1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +79,7 @@ class Fit:
     @property
     def scores(self) -> Array:
         """θ (G,), with mean 0."""
-        return np.asarray(self.x[:-1] - np.mean(self.x[:-1]))
+        return self.x[:-1] - np.mean(self.x[:-1])
 
     @property
     def gain(self) -> Array:
@@ -114,13 +126,13 @@ class Fit:
         groups = len(own)
         centre = np.eye(groups) - 1.0 / groups
         expected = self.gain[:, :-1] @ centre
-        total = max(float(np.trace(own)), np.finfo(float).tiny)  # 0 where every vote is a tie
+        total = max(float(np.trace(own)), TINY)  # 0 where every vote is a tie
         expected *= max(total / float(np.trace(expected)), self.dispersion) * float(np.trace(robust)) / total
         met = np.concatenate([self.answers.first, self.answers.second]).astype(np.int64)
         pairs = np.unique(met * self.pulls.shape[0] + np.tile(self.answers.cluster, 2)) // self.pulls.shape[0]
         share = EXPECTED / (EXPECTED + np.bincount(pairs, minlength=groups))
         mixed = np.sqrt(np.outer(1 - share, 1 - share)) * robust + np.sqrt(np.outer(share, share)) * expected
-        return np.asarray(centre @ mixed @ centre)
+        return centre @ mixed @ centre
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,12 +157,11 @@ def fitted(answers: Answers, groups: int, clusters: int, is_reduced: bool = Fals
     [5.1, 2.4]
     """
     cells = Cells.of(answers, groups)
-    x, more = cells.maximum(np.zeros(groups + 1), np.zeros(len(cells.weight)))
+    x, more = cells.maximum(np.zeros(groups + 1), np.zeros(len(cells.answers)))
     if is_reduced:
         x, more = cells.reduced(x, float(np.sum(answers.weight**2) / np.sum(answers.weight)))
         x, more = cells.reduced(x, cells.dispersion(answers, x))
-    inverse = _inverse(cells.curvature(x, cells.weight + more) + np.diag(cells.ridge))
-    return Fit(answers, x, inverse, _pulls(answers, x, groups, clusters), cells.dispersion(answers, x))
+    return Fit(answers, x, cells.inverse(x, more), _pulls(answers, x, groups, clusters), cells.dispersion(answers, x))
 
 
 def powered(people: Fit, machines: Sequence[tuple[Fit, Answers]]) -> Estimate:
@@ -163,44 +174,37 @@ def powered(people: Fit, machines: Sequence[tuple[Fit, Answers]]) -> Estimate:
     >>> first, second = np.zeros(400, int), np.ones(400, int)
     >>> texts, one = rng.normal(0.5, 2.0, 400), np.ones(400)
     >>> machine = Answers(first, second, expit(texts - 1.0), one, np.arange(400))
-    >>> votes = Answers(*(part[:40] for part in (first, second, (texts > 0).astype(float), one, np.arange(400))))
-    >>> asked = replace(votes, p=machine.p[:40])
+    >>> asked = machine.take(slice(40))
+    >>> votes = replace(asked, p=(texts[:40] > 0).astype(float))
     >>> people = fitted(votes, 2, 400, is_reduced=True)
     >>> found = powered(people, [(fitted(machine, 2, 400), asked)])
     >>> bool(np.trace(found.covariance) < 0.5 * np.trace(people.covariance(people.robust)))
     True
     """
-    size, count = len(people.x), len(machines)
-    gain = people.correction * people.gain
-    parts, ways, shifts = [people.pulls], np.zeros((count + 1, size - 1, (2 * count + 1) * size)), []
-    ways[0, :, :size] = gain
-    for number, (machine, asked) in enumerate(machines):
+    size, gain = len(people.x), people.correction * people.gain
+    adds, shifts, is_new = [people.pulls @ gain.T], [], []
+    for machine, asked in machines:
         pulls = _pulls(asked, machine.x, size - 1, people.pulls.shape[0])
-        d = machine.x[asked.first] - machine.x[asked.second] - machine.x[-1]
-        seen = _squares(asked.first, asked.second, asked.weight * logistic_curvature(d), size - 1)
-        begin = (2 * number + 1) * size
-        ways[number + 1, :, begin : begin + size] = gain @ seen @ machine.inverse
-        ways[number + 1, :, begin + size : begin + 2 * size] = -gain
-        parts += [machine.pulls, pulls]
+        seen = _squares(asked, asked.weight * logistic_curvature(asked.apart(machine.x)), size - 1)
+        voted = pulls @ gain.T
+        adds.append(machine.pulls @ (gain @ seen @ machine.inverse).T - voted)
         shifts.append(-people.gain @ np.asarray(pulls.sum(axis=0)))
-    stacked = sparse.hstack(parts, format="csr")
-    gram = (stacked.T @ stacked).toarray()
-    traces = np.einsum("agm,mn,bgn->ab", ways, gram, ways, optimize=True)
-    weight = _weights(traces, ways, gram, size)
-    way = ways[0] + np.tensordot(weight, ways[1:], 1)
-    shift = np.tensordot(weight, np.array(shifts).reshape(count, size - 1), 1)
-    return Estimate(people.scores + shift, people.covariance(way @ gram @ way.T), weight)
+        is_new.append(np.sum(adds[-1] ** 2) > NOTHING_NEW * np.sum(voted**2))
+    weight, used = np.zeros(len(machines)), np.flatnonzero(is_new)
+    if len(used):
+        parts = np.array([adds[number + 1].ravel() for number in used])
+        weight[used] = -np.linalg.lstsq(parts @ parts.T, parts @ adds[0].ravel())[0]
+    total = adds[0] + sum(own * part for own, part in zip(weight.tolist(), adds[1:], strict=True))
+    scores = people.scores + sum(own * shift for own, shift in zip(weight.tolist(), shifts, strict=True))
+    return Estimate(scores, people.covariance(total.T @ total), weight)
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """The answers as a table: the `weight` of all that show group `first` before `second`, and what the first `won`."""
+    """The `answers` with those that show group `first` before `second` as one, with their mean p."""
 
+    answers: Answers
     pattern: Pattern
-    first: Index
-    second: Index
-    weight: Array
-    won: Array
     ridge: Array
 
     @classmethod
@@ -211,79 +215,57 @@ class Cells:
         nodes = np.arange(groups, dtype=np.int32)
         graph = Graph(nodes, 0 * nodes, np.array([0, groups]), 0 * nodes, first, second)  # the prior connects all
         pattern = Pattern(graph, np.zeros(len(cell), dtype=np.int32))
-        return cls(pattern, first, second, weight, won, np.full(groups + 1, WIDE**-2))
+        return cls(Answers(first, second, won / weight, weight, first), pattern, np.full(groups + 1, WIDE**-2))
 
     def maximum(self, start: Array, more: Array) -> tuple[Array, Array]:
         """The most probable x with `more` votes in each cell, half of them for each side; and these."""
-        weight = self.weight + more
-        data = Comparisons(self.pattern.graph.item, self.first, self.second, (self.won + more / 2) / weight, weight)
+        cells, weight = self.answers, self.answers.weight + more
+        p = (cells.weight * cells.p + more / 2) / weight
+        data = Comparisons(self.pattern.graph.item, cells.first, cells.second, p, weight)
         return Problem.of(self.pattern, BradleyTerry(), data, self.ridge).maximise(start).x, more
 
     def reduced(self, x: Array, dispersion: float) -> tuple[Array, Array]:
         """The most probable x with dispersion·leverage more votes in each cell; and these."""
         for _ in range(ROUNDS):
-            inverse = _inverse(self.curvature(x, self.weight) + np.diag(self.ridge))
-            leverage = self.weight * logistic_curvature(self.apart(x)) * _forms(inverse, self.first, self.second)
+            information = self.answers.weight * logistic_curvature(self.answers.apart(x))
+            leverage = information * _forms(self.inverse(x, 0.0), self.answers)
             before, (x, more) = x, self.maximum(x, dispersion * leverage)
             if np.max(np.abs(x - before)) < SETTLED:
                 break
         return x, more
 
-    def apart(self, x: Array) -> Array:
-        """d of each cell."""
-        return np.asarray(x[self.first] - x[self.second] - x[-1])
-
-    def curvature(self, x: Array, weight: Array) -> Array:
-        """Σ weight·σ(d)σ(−d)·x xᵀ, (G + 1, G + 1)."""
-        return _squares(self.first, self.second, weight * logistic_curvature(self.apart(x)), len(x) - 1)
+    def inverse(self, x: Array, more: Array | float) -> Array:
+        """(Σ weight·σ(d)σ(−d)·x xᵀ + ridge)⁻¹ with `more` votes in each cell, (G + 1, G + 1)."""
+        information = (self.answers.weight + more) * logistic_curvature(self.answers.apart(x))
+        squares = _squares(self.answers, information, len(x) - 1)
+        return np.asarray(np.linalg.inv(squares + np.diag(self.ridge)), dtype=np.float64)
 
     def dispersion(self, answers: Answers, x: Array) -> float:
         """φ: the variance of the answers, relative to that of coin flips; below 1 for ties and probabilities."""
-        expected = expit(x[answers.first] - x[answers.second] - x[-1])
-        squares = float(np.sum((answers.weight * (answers.p - expected)) ** 2))
-        information = float(np.sum(self.weight * logistic_curvature(self.apart(x))))
+        squares = float(np.sum((answers.weight * (answers.p - expit(answers.apart(x)))) ** 2))
+        information = float(np.sum(self.answers.weight * logistic_curvature(self.answers.apart(x))))
         return squares / information * len(answers) / max(len(answers) - len(x) + 1, 1)
-
-
-def _weights(traces: Array, ways: Array, gram: Array, size: int) -> Array:
-    """λ (J,), which minimises the trace of the covariance; 0 for a machine that was asked little else than people."""
-    weight = np.zeros(len(traces) - 1)
-    used = []
-    for number in range(len(weight)):
-        own = slice((2 * number + 2) * size, (2 * number + 3) * size)
-        voted = ways[number + 1, :, own]
-        if traces[number + 1, number + 1] > NOTHING_NEW * np.sum((voted @ gram[own, own]) * voted):
-            used.append(number + 1)
-    if used:
-        weight[np.array(used) - 1] = -np.linalg.lstsq(traces[np.ix_(used, used)], traces[used, 0])[0]
-    return weight
 
 
 def _pulls(answers: Answers, x: Array, groups: int, clusters: int) -> sparse.csr_array:
     """Σ w·x·(p − σ(d)) over the answers of each cluster, (C, G + 1)."""
-    left = answers.weight * (answers.p - expit(x[answers.first] - x[answers.second] - x[-1]))
+    left = answers.weight * (answers.p - expit(answers.apart(x)))
     columns = np.concatenate([answers.first, answers.second, np.full(len(answers), groups)])
     entries = np.concatenate([left, -left, -left]), (np.tile(answers.cluster, 3), columns)
     return sparse.csr_array(entries, shape=(clusters, groups + 1))
 
 
-def _squares(first: Index, second: Index, c: Array, groups: int) -> Array:
-    """Σ c·x xᵀ, (G + 1, G + 1)."""
-    size = groups + 1
-    signed = [(first.astype(np.int64), c), (second.astype(np.int64), -c), (np.full(len(c), groups), -c)]
-    total = np.zeros(size**2)
-    for column, own in signed:
-        for other, sign in zip((first, second, groups), (1.0, -1.0, -1.0), strict=True):
-            total += np.bincount(column * size + other, sign * own, size**2)
-    return total.reshape(size, size)
+def _squares(answers: Answers, c: Array, groups: int) -> Array:
+    """Σ c·x xᵀ of the rows x of the design, (G + 1, G + 1)."""
+    total = np.zeros((groups + 1, groups + 1))
+    ends = ((answers.first, 1.0), (answers.second, -1.0), (np.full(len(c), groups), -1.0))
+    for (column, sign), (other, its) in product(ends, ends):
+        np.add.at(total, (column, other), sign * its * c)
+    return total
 
 
-def _forms(matrix: Array, first: Index, second: Index) -> Array:
+def _forms(matrix: Array, answers: Answers) -> Array:
     """xᵀ·matrix·x for each row x of the design, where `matrix` is symmetric."""
-    own = np.diagonal(matrix)
+    first, second, own = answers.first, answers.second, np.diagonal(matrix)
     crossed = matrix[first, second] + matrix[first, -1] - matrix[second, -1]
     return np.asarray(np.where(first == second, own[-1], own[first] + own[second] + own[-1] - 2 * crossed))
-
-
-def _inverse(matrix: Array) -> Array:
-    return np.asarray(np.linalg.inv(matrix), dtype=np.float64)

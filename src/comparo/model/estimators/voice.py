@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.design import PLAIN, Design, Held, Shared, without
@@ -23,7 +22,8 @@ from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.observations import are_choices
 from comparo.model.tuning import Limits
-from comparo.types import Array
+from comparo.rounding import TINY
+from comparo.types import Array, Index, LongIndex
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Voice:
     variance: float
     noise: float
     bias: Array
-    positions: NDArray[np.int32]
+    positions: Index
     answers: int
     bias_error: float
     position: float
@@ -140,10 +140,10 @@ class Voice:
             return pull
         judge = self.model.observations.judge[self.pattern.order]
         gamma = np.column_stack([self.bias, np.zeros(len(self.bias))])  # the last where it cancels
-        return np.asarray(pull + self.c * gamma[self.pattern.graph.position[self.pattern.first], judge])
+        return pull + self.c * gamma[self.pattern.graph.position[self.pattern.first], judge]
 
     @cached_property
-    def pairs(self) -> NDArray[np.int64]:
+    def pairs(self) -> LongIndex:
         """A number for the pair of candidates of each observation, equal for all voices, (M,)."""
         low, high = (edge(self.pattern.first, self.pattern.second) for edge in (np.minimum, np.maximum))
         return low.astype(np.int64) * self.pattern.graph.nodes + high
@@ -151,7 +151,7 @@ class Voice:
     @cached_property
     def residuals(self) -> Array:
         """What is observed less the difference of the voice's scores, for the lower candidate of each pair, (M,)."""
-        first, second, known = self.pattern.first, self.pattern.second, np.maximum(self.c, np.finfo(float).tiny)
+        first, second, known = self.pattern.first, self.pattern.second, np.maximum(self.c, TINY)
         left = self.pull / known - (self.scores[first] - self.scores[second])
         return np.where(first < second, left, -left)
 
@@ -176,4 +176,4 @@ class Voice:
     def seen(self, z: Array) -> Array:
         """A·z = (L + 1/v)⁻¹L z for z (n, q): how much of a view z the voice's scores show."""
         centred = self.laplacian.pattern.centre(z)
-        return np.asarray(centred - self.laplacian.solve(centred / self.variance, accuracy=1e-3))
+        return centred - self.laplacian.solve(centred / self.variance, accuracy=1e-3)

@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
@@ -33,7 +32,7 @@ from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.linalg.spectrum import log_det
 from comparo.model.posterior import Posterior, mixture_moments
 from comparo.model.tuning import EQUAL, LIMITS, NARROWEST, SPREAD, SPREAD_ERROR, VARIES, WIDEST, Limits
-from comparo.types import Array, Index
+from comparo.types import Array, Index, Mask
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,7 +257,7 @@ class _Posterior:
     choices: Choices
     expectation: Expectation
     columns: Array
-    is_group: NDArray[np.bool_]
+    is_group: Mask
 
     @classmethod
     def of(cls, votes: Comparisons, graph: Graph, expectation: Expectation, limits: Limits) -> _Posterior:

@@ -32,12 +32,13 @@ from comparo.data.lineups import luce_excess, luce_weights
 from comparo.model.design import Shared
 from comparo.model.inference.ep import distance, settle, sites_from, without_site
 from comparo.model.inference.newton import Solution
-from comparo.model.inference.position import information_share, pairs, slot_effects
+from comparo.model.inference.position import information_share, slot_effects
 from comparo.model.inference.random_effects import differences, random_effects, shrunk, solve
 from comparo.model.inference.reml import Variances, estimate
-from comparo.model.likelihoods.bradley_terry import LOGISTIC, attenuation
-from comparo.model.likelihoods.davidson import (
+from comparo.model.likelihoods.bradley_terry import (
+    LOGISTIC,
     Asked,
+    attenuation,
     averaged_moments,
     choice_evidence,
     choice_moments,
@@ -47,8 +48,9 @@ from comparo.model.likelihoods.davidson import (
 )
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import Spectrum, System
-from comparo.model.observations import votes_of
+from comparo.model.observations import Pairs, votes_of
 from comparo.model.tuning import NARROWEST, PULL, UNSURE, WIDEST, Limits
+from comparo.rounding import TINY
 from comparo.types import Array, Index
 
 FREE, DAMPED = 20, 0.5  # rounds after which sites move by half: what has not settled then mostly goes to and fro
@@ -94,7 +96,7 @@ class Choices:
     strength: float | None = PULL
     is_narrow: bool = False
     inflation: Array | None = None
-    slots: NDArray[np.int32] = field(default_factory=lambda: np.zeros((0, 4), dtype=np.int32))
+    slots: Index = field(default_factory=lambda: np.zeros((0, 4), dtype=np.int32))
     lineup: NDArray[Any] | None = None
     whole: Array | None = None
 
@@ -103,33 +105,40 @@ class Choices:
         judges = len(comparisons.slots)
         votes = votes_of(comparisons)
         p, weight = (comparisons.p, comparisons.weights) if votes is None else votes
-        pair, _ = pairs(comparisons, graph)
-        count = int(pair.max()) + 1
-        slot = pair + count * (graph.first > graph.second)
-        total = np.bincount(slot, weight, 2 * count).astype(float)
-        share = np.bincount(slot, weight * p, 2 * count) / np.maximum(total, np.finfo(float).tiny)
-        _, lead = np.unique(pair, return_index=True)
-        ends = [edge(graph.first, graph.second)[lead] for edge in (np.minimum, np.maximum)]
-        pattern = Pattern(replace(graph, first=ends[0], second=ends[1]), limits=limits)
-        order = pattern.order
-        p, weight = (part.reshape(2, -1)[:, order] for part in (share, total))
-        family = (graph.position[ends[0]] * judges + comparisons.positions[lead])[order].astype(np.int32)
-        asked = np.sum(weight, axis=0)
-        pull = weight[0] * (p[0] - 0.5) - weight[1] * (p[1] - 0.5)
-        gamma = np.zeros((graph.contexts, judges))
-        rows = None if comparisons.lineup is None else comparisons.lineup[lead][order]
-        zero = np.zeros(len(asked))
-        found = cls(pattern, p, weight, family, gamma, is_biased, asked / 4.0, pull, zero, slots=comparisons.slots)
-        found = replace(found, lineup=rows, whole=weight, strength=PULL if rows is None else None)
+        pairs = Pairs.of(comparisons, graph)
+        pattern = Pattern(replace(graph, first=pairs.low, second=pairs.high), limits=limits)
+        lead = pairs.row[pattern.order]
+        won, weight = (pairs.total(of)[pattern.order].T for of in (weight * p, weight))
+        p = won / np.maximum(weight, TINY)
+        family = (graph.position[pattern.first] * judges + comparisons.positions[lead]).astype(np.int32)
+        asked, zero = np.sum(weight, axis=0), np.zeros(weight.shape[1])
+        lineup, tied, nu = None if comparisons.lineup is None else comparisons.lineup[lead], None, None
         if comparisons.hard:
-            tied, answers = tie_totals(comparisons.p, comparisons.weights, comparisons.positions, judges)
-            if tied.any():
-                found = replace(found, tied=tied, nu=first_parameters(tied, answers))
+            ties, answers = tie_totals(comparisons.p, comparisons.weights, comparisons.positions, judges)
+            if ties.any():
+                tied, nu = ties, first_parameters(ties, answers)
+        found = cls(
+            pattern,
+            p,
+            weight,
+            family,
+            gamma=np.zeros((graph.contexts, judges)),
+            is_biased=is_biased,
+            c=asked / 4.0,
+            pull=weight[0] * (p[0] - 0.5) - weight[1] * (p[1] - 0.5),
+            offset=zero,
+            tied=tied,
+            nu=nu,
+            strength=PULL if lineup is None else None,
+            slots=comparisons.slots,
+            lineup=lineup,
+            whole=weight,
+        )
         if not is_biased:
             return found
         if not found.determines_biases:
             return found.with_plain_biases()
-        return found._with_biases(np.zeros(len(asked)), np.full(len(asked), 1e-9))
+        return found._with_biases(zero, zero + 1e-9)
 
     @property
     def system(self) -> System:
@@ -187,17 +196,13 @@ class Choices:
     def _asked(self) -> Asked:
         """The choices about each pair, with γ and ν."""
         variance = None if self.gamma_variance is None else self.gamma_variance.ravel()[self.family]
-        return Asked(self.p, self.weight, self.gamma.ravel()[self.family], self._pair_ties, variance)
+        nu = 0.0 if self.nu is None else self.nu[self._judge]
+        return Asked(self.p, self.weight, self.gamma.ravel()[self.family], nu, variance)
 
     @property
     def _judge(self) -> Index:
         """The judge of each pair, (M,)."""
         return np.asarray(self.family % self.gamma.shape[1])
-
-    @property
-    def _pair_ties(self) -> Array | None:
-        """ν of the judge of each pair, (M,)."""
-        return None if self.nu is None else self.nu[self._judge]
 
     def _tie_change(self, before: Choices) -> float:
         """The largest change of a log ν."""
@@ -228,21 +233,20 @@ class Choices:
         """The derivative of the evidence by `offset` (M,), from the mean of each difference where the sites settled."""
         return self.pull - self.c * mean
 
-    def _chances(self, mean: Array, variance: Array) -> Array:
-        """P(the item shown first is chosen) in both orders (2, M); a difference of `variance` is less certain."""
+    def _moments(self, mean: Array, variance: Array) -> tuple[Array, Array, Array]:
+        """E p, the information about γ and P(tie) in both orders, each (2, M), with a difference of this `variance`."""
         shown = np.array([[1.0], [-1.0]]) * mean - self.gamma.ravel()[self.family]
-        return np.asarray(expit(shown * attenuation(variance)))
-
-    def _tie_moments(self, mean: Array, variance: Array, nu: Array) -> tuple[Array, Array, Array]:
-        """E p, Var p and P(tie) in both orders, with ν of each judge (J,), each (2, M)."""
-        shown = np.array([[1.0], [-1.0]]) * mean - self.gamma.ravel()[self.family]
-        return averaged_moments(shown, np.tile(variance, (2, 1)), np.tile(nu[self._judge], (2, 1)))
+        if self.nu is not None:
+            return averaged_moments(shown, np.tile(variance, (2, 1)), np.tile(self.nu[self._judge], (2, 1)))
+        less = attenuation(variance)
+        chance = expit(shown * less)
+        return chance, chance * (1.0 - chance) * less, np.zeros_like(chance)
 
     def _with_ties(self, mean: Array, variance: Array) -> Choices:
         """A Newton step for log ν of each judge."""
         if self.nu is None or self.tied is None:
             return self
-        chance = self._tie_moments(mean, variance, self.nu)[2]
+        chance = self._moments(mean, variance)[2]
         judge = np.tile(self._judge, 2)
         return replace(self, nu=next_parameters(self.nu, self.tied, chance.ravel(), self.weight.ravel(), judge))
 
@@ -268,25 +272,20 @@ class Choices:
 
     def _with_biases(self, mean: Array, variance: Array) -> Choices:
         """A Newton step for γ of each context and judge, shrunk towards the judge's mean."""
-        if self.nu is None:
-            chance = self._chances(mean, variance)
-            curvature = np.sum(self.weight * chance * (1.0 - chance), axis=0) * attenuation(variance)
-        else:
-            chance, flips, _ = self._tie_moments(mean, variance, self.nu)
-            curvature = np.sum(self.weight * flips, axis=0)
-        excess = np.sum(self.weight * (self.p - chance), axis=0)
+        chance, flips, _ = self._moments(mean, variance)
         information, total = (
-            np.bincount(self.family, values, self.gamma.size).astype(float).reshape(self.gamma.shape)
-            for values in (curvature, excess)
+            np.bincount(self.family, np.sum(self.weight * each, axis=0), self.gamma.size).astype(float)
+            for each in (flips, self.p - chance)
         )
-        information = information * self.information_share
+        shape = self.gamma.shape
+        information, total = information.reshape(shape) * self.information_share, total.reshape(shape)
         several = self.slots[:, 1] > 2
         known = (information > 1e-9) & ~several
         error = 1.0 / np.where(known, information, 1.0)
         step = np.clip(total * error, -LONGEST, LONGEST)
         gamma, between = shrunk(self.gamma - step, error, known)
         precision = np.sum(known / (error + (between or 0.0)), axis=0)
-        spread = 1.0 / np.maximum(precision, np.finfo(float).tiny)  # of the mean of each judge
+        spread = 1.0 / np.maximum(precision, TINY)  # of the mean of each judge
         variance = error
         if between is not None:
             unknown = error / (error + between)  # the share of a γ that is the mean of all
@@ -370,4 +369,4 @@ def style_inflation(variances: Variances, shared: Shared, choices: float) -> Arr
     own = np.array([kind == "style" for kind in shared.kinds])[shared.kind] & (shared.kind >= 0)
     expected = shared.columns[:, own] @ theta[own]
     total = variances.ratio + float(np.mean((shared.columns @ theta) ** 2)) + LOGISTIC / choices
-    return np.asarray(1.0 + expected**2 / total)
+    return 1.0 + expected**2 / total

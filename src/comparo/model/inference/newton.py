@@ -16,6 +16,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.model.likelihoods import Expert, derivatives, of_rows
 from comparo.model.linalg.graph import Pattern
 from comparo.model.linalg.laplacian import Laplacian
+from comparo.rounding import TINY
 from comparo.types import Array
 
 log = logging.getLogger(__name__)
@@ -89,7 +90,7 @@ class Problem:
         largest = float(np.max(np.abs(gradient), initial=0.0))
         for steps in range(limits.newton_steps):
             allowed = limits.accuracy * laplacian.diagonal + rounding
-            excess = float(np.max(np.abs(gradient) / np.maximum(allowed, np.finfo(float).tiny), initial=0.0))
+            excess = float(np.max(np.abs(gradient) / np.maximum(allowed, TINY), initial=0.0))
             if excess <= 1 and (self._is_even(c) or self._is_close(laplacian, gradient)):
                 return Solution(x, self._final(laplacian, c), steps, True)
             share = float(np.max(np.abs(gradient))) / largest

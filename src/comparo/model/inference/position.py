@@ -27,9 +27,9 @@ the place of Σ c·l·d; the share is the mean over the k − 1 directions of A.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
@@ -41,7 +41,8 @@ from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.linalg.spectrum import System
 from comparo.model.tuning import CLEARLY, LEAST_SHARE, SLOTS
-from comparo.types import Array, Index
+from comparo.rounding import TINY
+from comparo.types import Array, Index, LongIndex, Mask
 
 WEAK = 1e-6  # ridge on a bias without a shared prior, relative to a curvature of ¼ per comparison
 LEAST_SPREAD = 1e-4  # variance of slot effects between contexts that is taken for 0: a hundredth of a logit
@@ -53,23 +54,13 @@ def plug_in(expert: Expert, comparisons: Comparisons) -> Array:
 
     For Bradley–Terry this is −logit(mean p), for the linear Gaussian it makes β the mean p.
     """
-    return bias_given(expert, comparisons, comparisons.positions)[0]
-
-
-def bias_given(
-    expert: Expert, comparisons: Comparisons, family: NDArray[np.int32], difference: Array | None = None
-) -> tuple[Array, Array]:
-    """γ of each family of comparisons, given the differences of scores (K,), 0 if None; and its variance before φ.
-
-    The root of Σ w·slope(difference − γ; p) over the family, and 1 / Σ w·curvature there: both of shape (F,).
-    """
-    # A graph of two nodes per family: its only unknown, the difference of their scores, is −γ.
-    nodes = np.arange(2 * (int(family.max()) + 1), dtype=np.int32)
-    graph = Graph(nodes, nodes // 2, np.arange(0, len(nodes) + 1, 2), nodes // 2, 2 * family, 2 * family + 1)
-    offset = None if difference is None else -difference
-    problem = Problem.of(Pattern(graph), expert, comparisons, np.full(len(nodes), 1e-9), offset)
-    solution = problem.maximise(np.zeros(len(nodes)))
-    return solution.x[1::2] - solution.x[::2], 1.0 / solution.laplacian.diagonal[::2]
+    # A graph of two nodes per judge: its only unknown, the difference of their scores, is −γ.
+    judge = comparisons.positions
+    nodes = np.arange(2 * (int(judge.max()) + 1), dtype=np.int32)
+    graph = Graph(nodes, nodes // 2, np.arange(0, len(nodes) + 1, 2), nodes // 2, 2 * judge, 2 * judge + 1)
+    problem = Problem.of(Pattern(graph), expert, comparisons, np.full(len(nodes), 1e-9))
+    x = problem.maximise(np.zeros(len(nodes))).x
+    return x[1::2] - x[::2]
 
 
 def bias_variances(laplacian: Laplacian) -> Array:
@@ -92,32 +83,27 @@ class Biases:
     The ridge of the first round keeps the estimate of a judge with few comparisons finite.
     """
 
-    family: NDArray[np.int64]
-    asked: NDArray[np.bool_]
-    shared: NDArray[np.bool_]
+    family: LongIndex
+    asked: Mask
+    shared: Mask
     mean: Array
     ridge: Array
 
     @classmethod
-    def of(cls, pattern: Pattern, expert: Expert, comparisons: Comparisons) -> Biases:
-        """The start of the rounds: each judge's own γ over all contexts."""
-        contexts, judges = pattern.graph.contexts, pattern.judges
-        family = np.tile(np.arange(judges), contexts) if contexts > 1 else np.zeros(judges, dtype=np.int64)
-        asked = np.bincount(pattern.bias_index, minlength=pattern.unknowns)[pattern.graph.nodes :] > 0
-        shared = (np.bincount(family[asked], minlength=int(family.max()) + 1) > 1)[family]
-        common = plug_in(expert, comparisons) if contexts > 1 else np.zeros(1)
-        return cls(family, asked, shared, np.where(shared, common[family], 0.0), np.where(shared, 1.0, WEAK))
+    def of(cls, pattern: Pattern, common: Array, is_zero: Mask | None = None) -> Biases:
+        """The start of the rounds, with each judge's `common` γ over all contexts (J,).
 
-    @classmethod
-    def free(cls, pattern: Pattern, judges: int) -> Biases:
-        """The start for observations in logits: any γ; that of the judge numbered `judges`, where γ cancels, is 0."""
+        Where some γ are known to be 0, `is_zero` (J,), any other is possible at first.
+        """
         contexts, width = pattern.graph.contexts, pattern.judges
         family = np.tile(np.arange(width), contexts) if contexts > 1 else np.zeros(width, dtype=np.int64)
         asked = np.bincount(pattern.bias_index, minlength=pattern.unknowns)[pattern.graph.nodes :] > 0
-        is_zero = np.tile(np.arange(width) == judges, contexts)
-        asked &= ~is_zero
-        shared = (np.bincount(family[asked], minlength=int(family.max()) + 1) > 1)[family] & ~is_zero
-        return cls(family, asked, shared, np.zeros(len(family)), np.where(is_zero, ZERO, WEAK))
+        zero = np.tile(np.zeros(width, dtype=bool) if is_zero is None else is_zero, contexts)
+        asked &= ~zero
+        shared = (np.bincount(family[asked], minlength=int(family.max()) + 1) > 1)[family] & ~zero
+        start = np.where(shared & (is_zero is None), 1.0, WEAK)
+        mean = np.where(shared, np.tile(common, contexts), 0.0)
+        return cls(family, asked, shared, mean, np.where(zero, ZERO, start))
 
     def spread(self, dispersion: float) -> float | None:
         """τ², the mean over the families that share one; None if there is none."""
@@ -152,18 +138,11 @@ class Biases:
         return replace(self, mean=mean, ridge=np.where(self.shared, dispersion / between, self.ridge))
 
 
-def pairs(comparisons: Comparisons, graph: Graph) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """The number of each comparison's pair and judge from 0, whatever its order, and whether both orders were asked."""
-    number = np.unique(comparisons.pair_keys(), return_inverse=True)[1]
-    orders = np.bincount(number * 2 + (graph.first > graph.second), minlength=2 * int(number.max()) + 2)
-    return number, np.min(orders.reshape(-1, 2), axis=1)[number] > 0
-
-
 LEAST_RIDGE = 1e-9  # ridge relative to a comparison, for texts without observations that are used
 ACCURACY = 1e-4  # of the residuals: far below the error of a variance
 
 
-def leaked_share(system: System, used: NDArray[np.bool_]) -> float:
+def leaked_share(system: System, used: Mask) -> float:
     """The variance that reaches the scores, as a share of that of residuals; 1 where no effect of texts is clear.
 
     Only the observations in `used` (M,) count. T is known exactly where contexts have at most `Limits.batched` items,
@@ -190,9 +169,9 @@ def leaked_share(system: System, used: NDArray[np.bool_]) -> float:
     def both(values: Array) -> Array:
         """|B|ᵀ·values, (n,)."""
         first, second = pattern.ends(values)
-        return np.asarray((first + second)[:n])
+        return (first + second)[:n]
 
-    biases, by_bias = _biases(system)
+    biases = 0 if pattern.judge is None else int(np.count_nonzero(np.bincount(pattern.bias_index, c)))
     rank = n - graph.components
     freedom = int(np.count_nonzero(c)) - rank - biases
     if freedom < 1:
@@ -201,10 +180,10 @@ def leaked_share(system: System, used: NDArray[np.bool_]) -> float:
     shown = probes[pattern.first] + probes[pattern.second]
     rhs = np.column_stack([system.rhs, *(pattern.gather(c * column) for column in shown.T)])
     fitted = apart(pattern, laplacian.solve(rhs, accuracy=ACCURACY))
-    left = system.pull / np.maximum(c, np.finfo(float).tiny) - fitted[:, 0]
+    left = system.pull / np.maximum(c, TINY) - fitted[:, 0]
     square, effects = float(np.sum(c * left**2)), float(np.sum(both(c * left) ** 2))
     reached = share * float(np.sum(c[:, None] * shown * (fitted[:, 1:] - _by_bias(system, shown))))
-    trace = 2.0 * float(np.sum(c)) - reached - by_bias
+    trace = 2.0 * float(np.sum(c)) - share * float(np.sum(c[:, None] * shown * fitted[:, 1:]))
     second = share * sum(float(np.sum(both(c * column) ** 2)) for column in (shown - fitted[:, 1:]).T)
     total = square / freedom
     clear = second - trace**2 / freedom
@@ -216,27 +195,14 @@ def leaked_share(system: System, used: NDArray[np.bool_]) -> float:
     return min((noise + variance * reached / rank) / total, 1.0)
 
 
-def _biases(system: System) -> tuple[int, float]:
-    """How many biases there are, and tr |B|ᵀWP_γ|B| = Σ (Σ W of a text)² / Σ W over the texts of each bias."""
-    pattern, c, width = system.pattern, system.c, system.pattern.judges
-    if pattern.judge is None:
-        return 0, 0.0
-    texts = np.zeros(system.nodes * width)
-    for node in (pattern.first, pattern.second):
-        texts += np.bincount(node.astype(np.int64) * width + pattern.judge, c, len(texts))
-    bias = (pattern.context[: system.nodes, None] * width + np.arange(width)).ravel()
-    squares, sums = np.bincount(bias, texts**2), 0.5 * np.bincount(bias, texts)
-    return int(np.count_nonzero(sums)), float(np.sum(squares[sums > 0] / sums[sums > 0]))
-
-
 def _by_bias(system: System, values: Array) -> Array:
     """P_γ·values (M, q): the mean of the values with the same bias."""
     pattern, c = system.pattern, system.c
     if pattern.judge is None:
         return np.zeros_like(values)
-    total = np.maximum(np.bincount(pattern.bias_index, c), np.finfo(float).tiny)
+    total = np.maximum(np.bincount(pattern.bias_index, c), TINY)
     sums = [np.bincount(pattern.bias_index, c * column) for column in values.T]
-    return np.asarray((np.array(sums) / total).T[pattern.bias_index])
+    return (np.array(sums) / total).T[pattern.bias_index]
 
 
 def _probes(system: System) -> tuple[Array, float]:
@@ -277,30 +243,27 @@ def slot_effects(slots: Index, gamma: Array, information: Array, excess: Array) 
         own = np.flatnonzero((slots[:, 0] == judge) & (slots[:, 1] == size))
         ends = np.eye(size)[slots[own, 3]] - np.eye(size)[slots[own, 2]]
         known, said = np.einsum("cj,ja,jb->cab", information[:, own], ends, ends), pull[:, own] @ ends
-        one, prior = np.eye(size), ends.T @ ends / SLOTS**2
-
-        def given(
-            spread: float, known: Array = known, said: Array = said, one: Array = one, prior: Array = prior
-        ) -> tuple[Array, Array, Array, Array, float]:
-            """(I + τ²A)⁻¹, ē and its covariance, (I + τ²A)⁻¹(r − A·ē), and the slope of the likelihood in τ²."""
-            shrink = np.linalg.inv(one + spread * known)
-            weight = shrink @ known
-            covariance = np.linalg.pinv(np.sum(weight, axis=0) + prior, rcond=1e-9, hermitian=True)
-            mean = covariance @ np.einsum("cab,cb->a", shrink, said)
-            left = np.einsum("cab,cb->ca", shrink, said - known @ mean)
-            expected = np.einsum("caa->", weight) - np.einsum("ab,cbd,cda->", covariance, weight, weight)
-            slope = float(np.sum(left**2) - expected)
-            return np.asarray(shrink), np.asarray(mean), np.asarray(covariance), np.asarray(left), slope
-
-        spread = 0.0
+        given, spread = partial(_slots_given, known, said, ends.T @ ends / SLOTS**2), 0.0
         if len(gamma) > 1 and given(LEAST_SPREAD)[-1] > 0.0:
             is_wide = given(SLOTS**2)[-1] > 0.0
-            spread = SLOTS**2 if is_wide else float(brentq(lambda x: given(x)[-1], LEAST_SPREAD, SLOTS**2))
+            spread = SLOTS**2 if is_wide else float(brentq(lambda x, given=given: given(x)[-1], LEAST_SPREAD, SLOTS**2))
         shrink, mean, covariance, left, _ = given(spread)
         found[:, own] = (mean + spread * left) @ ends.T
         variance[:, own] = np.einsum("ja,cab,jb->cj", ends, spread * shrink + shrink @ covariance @ shrink, ends)
         between[own], error[own] = 2.0 * spread, np.einsum("ja,ab,jb->j", ends, covariance, ends)
     return found, variance, between, error
+
+
+def _slots_given(known: Array, said: Array, prior: Array, spread: float) -> tuple[Array, Array, Array, Array, float]:
+    """(I + τ²A)⁻¹, ē and its covariance, (I + τ²A)⁻¹(r − A·ē), and the slope of the likelihood in τ²."""
+    shrink = np.linalg.inv(np.eye(len(prior)) + spread * known)
+    weight = shrink @ known
+    covariance = np.linalg.pinv(np.sum(weight, axis=0) + prior, rcond=1e-9, hermitian=True)
+    mean = covariance @ np.einsum("cab,cb->a", shrink, said)
+    left = np.einsum("cab,cb->ca", shrink, said - known @ mean)
+    expected = np.einsum("caa->", weight) - np.einsum("ab,cbd,cda->", covariance, weight, weight)
+    slope = float(np.sum(left**2) - expected)
+    return np.asarray(shrink), np.asarray(mean), np.asarray(covariance), np.asarray(left), slope
 
 
 def information_share(
@@ -314,7 +277,7 @@ def information_share(
     """
     pattern, judges = solution.laplacian.pattern, len(slots)
     share = np.ones((pattern.graph.contexts, judges))
-    leaning = c * (weight[0] - weight[1]) / np.maximum(np.sum(weight, axis=0), np.finfo(float).tiny)
+    leaning = c * (weight[0] - weight[1]) / np.maximum(np.sum(weight, axis=0), TINY)
     if not leaning.any():
         return share
     context, effect = np.divmod(family, judges)

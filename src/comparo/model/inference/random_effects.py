@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from comparo.model.design import Control, Shared, without
@@ -27,7 +26,8 @@ from comparo.model.inference.reml import Variances
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import System
 from comparo.model.posterior import difference_variances, mixture_moments
-from comparo.types import Array, Index
+from comparo.rounding import TINY
+from comparo.types import Array, Index, Mask
 
 
 def solve(system: System, variances: Variances, shared: Shared) -> tuple[Solution, Array, Array]:
@@ -50,13 +50,13 @@ def differences(solution: Solution, spread: Array, between: Array) -> tuple[Arra
     if spread.shape[1]:
         columns = apart(pattern, spread)
         variance = variance + np.sum((columns @ between) * columns, axis=1)
-    return apart(pattern, solution.x), np.maximum(variance, np.finfo(float).tiny)
+    return apart(pattern, solution.x), np.maximum(variance, TINY)
 
 
 def apart(pattern: Pattern, values: Array) -> Array:
     """x_first − x_second − γ of every observation, for scores and biases x (n + C·J,) or columns of them."""
     found = values[pattern.first] - values[pattern.second]
-    return np.asarray(found - values[pattern.bias_index] if pattern.judges else found)
+    return found - values[pattern.bias_index] if pattern.judges else found
 
 
 NEGLIGIBLE = 1e-10  # an eigenvalue of a precision, relative to the largest: the mean of all groups is not determined
@@ -81,7 +81,7 @@ class Predicted:
 
     graph: Graph
     columns: Array
-    is_group: NDArray[np.bool_]
+    is_group: Mask
     variances: Variances
     solver: Solver
     observations: float
@@ -104,8 +104,8 @@ class Predicted:
         return float("inf") if is_new else float(self.observations - (nodes - components))
 
     @property
-    def _is_free(self) -> NDArray[np.bool_]:
-        return np.asarray(self.is_group | (self.variances.kind < 0))
+    def _is_free(self) -> Mask:
+        return self.is_group | (self.variances.kind < 0)
 
     def _equal(self, columns: Array) -> Array:
         """Columns (n, M) of θ at equal x."""
@@ -207,7 +207,7 @@ def random_effects(estimate: Array, variance: Array) -> tuple[float, float]:
     return centre(between), between
 
 
-def shrunk(gamma: Array, variance: Array, asked: NDArray[np.bool_]) -> tuple[Array, float | None]:
+def shrunk(gamma: Array, variance: Array, asked: Mask) -> tuple[Array, float | None]:
     """γ (C, J) of each judge shrunk towards its mean, and the variance between contexts; 0 where nothing was asked."""
     gamma, spreads = np.where(asked, gamma, 0.0), []
     for judge in range(gamma.shape[1]):

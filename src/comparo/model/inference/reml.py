@@ -34,6 +34,7 @@ from scipy.special import ndtr
 
 from comparo.model.linalg.spectrum import LEAST, Spectrum
 from comparo.model.tuning import NARROWEST, PULL, QUANTILES, SHARED_PULL, SUREST, UNTIL, WIDEST
+from comparo.rounding import TINY
 from comparo.types import Array
 
 LEAST_NOISE = 1e-12  # φ of answers without noise: a millionth of a logit
@@ -76,7 +77,7 @@ class Variances:
         if self.has_known_noise:
             return 1.0
         square, freedom = self.residual(a)
-        found, profiled = square / freedom, _form(self.spectrum, a, self.ratios) / self.observations
+        found, profiled = square / freedom, _form(self.spectrum, a, self.ratios)[0] / self.observations
         share = min(max(profiled / max(found, LEAST_NOISE) - 2.0, 0.0), 1.0)
         return max(found + share * (profiled - found), LEAST_NOISE)
 
@@ -96,7 +97,7 @@ class Variances:
         fitted = float(np.sum(spectrum.trace_weight * aq / (1.0 + aq)))
         fitted += float(np.sum(covariance * c))
         most = max(self.observations, float(np.sum(spectrum.trace_weight)))  # scores take no more than there is
-        return square, max(most - fitted, np.finfo(float).tiny)
+        return square, max(most - fitted, TINY)
 
     def moments(self, a: float) -> tuple[Array, Array]:
         """C (M, M) and g (M,)."""
@@ -106,12 +107,10 @@ class Variances:
     @property
     def evidence(self) -> float:
         """log ∫ exp(−½ Σ c·d² + Σ c·y·d) of all observations over scores with the best variances, where φ is 1."""
-        spectrum, ratio = self.spectrum, self.shared[self.kind]
-        (c,), _ = spectrum.moments.at(np.array([self.ratio]))
-        root = np.sqrt(ratio)
+        spectrum = self.spectrum
+        left, logdet = _form(spectrum, self.ratio, self.shared[self.kind])
         total = float(np.log1p(self.ratio * spectrum.trace_q) @ spectrum.trace_weight)
-        total += float(np.linalg.slogdet(np.eye(len(root)) + root[:, None] * c * root).logabsdet)
-        return 0.5 * (spectrum.square - _form(spectrum, self.ratio, ratio) - total)
+        return 0.5 * (spectrum.square - left - total - logdet)
 
     def precision(self, a: float) -> tuple[Array, Array]:
         """(C + R⁻¹)⁻¹, which is Cov(θ)/φ, shape (M, M), and the mean of θ (M,)."""
@@ -150,7 +149,7 @@ def estimate(
     (True, True)
     """
     level = float(np.sum(spectrum.trace_q * spectrum.trace_weight) / max(np.sum(spectrum.trace_weight), 1.0))
-    level = max(level, np.finfo(float).tiny)
+    level = max(level, TINY)
     kinds = int(kind.max(initial=-1)) + 1
     search = _Search(spectrum, kind, observations, has_known_noise, level, pull=PULL if pull is None else pull)
     if np.any(kind < 0):
@@ -203,10 +202,10 @@ class _Search:
         root = np.sqrt(_of_columns(shared, self.kind, self.flat))
         form, logdet = _factored(np.eye(len(root)) + root[:, None] * c * root, root * g)
         height = -0.5 * (logs + logdet) - 0.5 * self._fit(residual - form)
-        return np.asarray(height + _pull(a * self.level, self.pull) - np.log1p(np.maximum(a, 0.0) / SUREST))
+        return height + _pull(a * self.level, self.pull) - np.log1p(np.maximum(a, 0.0) / SUREST)
 
     def _fit(self, q: Array) -> Array:
-        return q if self.has_known_noise else self.observations * np.log(np.maximum(q, np.finfo(float).tiny))
+        return q if self.has_known_noise else self.observations * np.log(np.maximum(q, TINY))
 
     def settle(self, shared: Array) -> tuple[float, Array]:
         """log L and r when a and the r of each kind are found in turn, from the given r."""
@@ -264,7 +263,7 @@ class _Search:
         base = float(_residual(spectrum, np.array([a]))[0])
         for number in range(len(shared)):
             own = self.kind == number
-            level = max(float(np.mean(np.diagonal(c)[own])), np.finfo(float).tiny)
+            level = max(float(np.mean(np.diagonal(c)[own])), TINY)
             grid = np.concatenate([[0.0], np.exp(np.linspace(np.log(1e-3), np.log(1e5), COARSE_STEPS)) / level])
             for _ in range(2):
                 every = np.where(own, grid[:, None], _of_columns(shared, self.kind, self.flat))
@@ -287,7 +286,7 @@ def _of_columns(shared: Array, kind: NDArray[np.intp], flat: float) -> Array:
 
 
 def _pull(x: Array, strength: float) -> Array:
-    return np.asarray(strength * np.log((1.0 + x) / (1.0 + x / UNTIL)))
+    return strength * np.log((1.0 + x) / (1.0 + x / UNTIL))
 
 
 def _residual(spectrum: Spectrum, a: Array) -> Array:
@@ -295,12 +294,12 @@ def _residual(spectrum: Spectrum, a: Array) -> Array:
     return np.asarray(spectrum.square - np.sum(a[:, None] * spectrum.beta**2 / (1.0 + a[:, None] * spectrum.q), axis=1))
 
 
-def _form(spectrum: Spectrum, a: float, ratio: Array) -> float:
-    """Q for one a and the r of every column (M,)."""
+def _form(spectrum: Spectrum, a: float, ratio: Array) -> tuple[float, float]:
+    """Q and log det(I + R^½ C R^½) for one a and the r of every column (M,)."""
     c, g = spectrum.moments.at(np.array([a]))
     root = np.sqrt(ratio)
-    form, _ = _factored(np.eye(len(root)) + root[:, None] * c * root, root * g)
-    return float((_residual(spectrum, np.array([a])) - form)[0])
+    form, logdet = _factored(np.eye(len(root)) + root[:, None] * c * root, root * g)
+    return float((_residual(spectrum, np.array([a])) - form)[0]), float(logdet[0])
 
 
 def _factored(matrix: Array, pulled: Array) -> tuple[Array, Array]:

@@ -27,7 +27,8 @@ from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import Spectrum, System
 from comparo.model.observations import Observations, are_choices, logits, observe
 from comparo.model.tuning import CLEARLY, LIMITS, SURELY, TWICE, Limits
-from comparo.types import Array
+from comparo.rounding import TINY
+from comparo.types import Array, Mask
 
 FREE = 4  # rounds in which sums may become noise again
 DAMPING = 0.5  # share of the way to new sites or noise: answers far from all others would otherwise swing
@@ -62,7 +63,8 @@ class Soft:
         has_bias = is_biased and bool(np.any(found.judge < found.sums.shape[1]))  # elsewhere γ cancels
         pattern = Pattern(graph, found.judge if has_bias else None, limits)
         order = pattern.order
-        biases = Biases.free(pattern, found.sums.shape[1]) if has_bias else None
+        codes = np.arange(pattern.judges)  # the last is that of observations in which γ cancels
+        biases = Biases.of(pattern, np.zeros(len(codes)), codes == found.sums.shape[1]) if has_bias else None
         unit = expert.mean.alpha / 4.0 if isinstance(expert, Gaussian) and isinstance(expert.mean, Linear) else 1.0
         c = found.weight[order]
         noise = found.sum_variance if np.any(found.sum_weight) else 1.0
@@ -88,7 +90,7 @@ class Soft:
         return System(self.pattern, self.c, self.pull, ridge, mean)
 
     @cached_property
-    def censored(self) -> NDArray[np.bool_]:
+    def censored(self) -> Mask:
         """Which answers are saturated, in the pattern's order (M,)."""
         return self.observations.censored[self.pattern.order]
 
@@ -97,7 +99,7 @@ class Soft:
         """The number of observations about scores and noise: all that are not saturated, less one for each γ."""
         return self.effective_count(~self.censored)
 
-    def effective_count(self, used: NDArray[np.bool_]) -> float:
+    def effective_count(self, used: Mask) -> float:
         """How many observations are `used` (M,), less the share Σ c / (Σ c + ridge) of each γ."""
         used, taken = used & (self.c > 0), 0.0
         freedom = self.observations.freedom[self.pattern.order]
@@ -123,7 +125,7 @@ class Soft:
         width, judges = self.pattern.judges, self.observations.sums.shape[1]
         alone = np.bincount(self.pattern.bias_index, self.c, self.pattern.unknowns)[self.pattern.graph.nodes :]
         both = self.observations.sum_weight
-        return float(np.max(both / np.maximum(both + alone.reshape(-1, width)[:, :judges], np.finfo(float).tiny)))
+        return float(np.max(both / np.maximum(both + alone.reshape(-1, width)[:, :judges], TINY)))
 
     def settle(self, shared: Shared) -> tuple[Soft, Variances, int, bool]:
         """Once; γ and saturated answers are found in rounds with the variances."""
@@ -202,7 +204,7 @@ class Soft:
             return bias, self.biases.spread(self.noise), self.biases.error(solution, self.noise)
         if not self.is_biased or not np.any(found.sum_weight):
             return np.zeros((contexts, 0)), None, None
-        variance = found.sum_variance / np.maximum(found.sum_weight, np.finfo(float).tiny)
+        variance = found.sum_variance / np.maximum(found.sum_weight, TINY)
         gamma, between = shrunk(-found.sums, variance, found.sum_weight > 0)
         total = (variance + (between or 0.0))[found.sum_weight > 0]
         return gamma, between, float(1.0 / np.sqrt(np.sum(1.0 / total)))

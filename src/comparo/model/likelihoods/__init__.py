@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from comparo.model.likelihoods.bradley_terry import CERTAIN, BradleyTerry
-from comparo.model.likelihoods.davidson import Davidson, answer_moments
+from comparo.model.likelihoods.bradley_terry import CERTAIN, BradleyTerry, Davidson, answer_moments
 from comparo.model.likelihoods.gaussian import Gaussian, StudentT
 from comparo.types import Array
 

@@ -1,8 +1,21 @@
-"""Bradley–Terry: P(first wins) = σ(d), and its soft form for a judge's probability p.
+"""Bradley–Terry, P(first wins) = σ(d), its soft form for a judge's probability p, and Davidson's model with ties.
 
     ℓ(d; p) = p·d − log(1 + e^d) − log(π / sin πp)
 
-The tilted moments of choices are those of Davidson's likelihood without ties (`davidson`).
+With d = s_first − s_second − γ, a judge that says "first", "equal" or "second" does so with probabilities in the ratio
+
+    e^{d/2} : ν : e^{−d/2},        P(tie) = ν / (2·cosh(d/2) + ν),
+
+where e^d are still the odds of a win against a loss, and ν is how readily the judge calls a tie: between equals it
+does so with probability ν/(2 + ν). ν = 0 is Bradley–Terry. With p = 1, ½ or 0 for the three answers,
+
+    ℓ(d; p) = (p − ½)·d − A(d) + [p = ½]·log ν,    A(d) = log(2·cosh(d/2) + ν),
+
+A′ = sinh(d/2)/(2·cosh(d/2) + ν) is E p − ½, and A″ = (1 + ½ν·cosh(d/2))/(2·cosh(d/2) + ν)² is Var p. What an answer
+says about scores depends on p alone, so all answers to a pair may be replaced by their mean; ν depends on how many ties
+there are: at its maximum Σ P(tie) is their number. Few answers in which the better text never lost would let ν and the
+scores grow together without end; so each judge that calls ties has a prior of `TIE_PRIOR` ties and as many decisions
+between two equal texts. All is written with h = e^{−|d|/2}, which cannot overflow.
 """
 
 from __future__ import annotations
@@ -10,8 +23,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit, logit
+from numpy.typing import NDArray
+from scipy.special import expit, logit, logsumexp
 
+from comparo.model.tuning import TIE_PRIOR
+from comparo.rounding import TINY
 from comparo.types import Array
 
 # A certain answer (p = 0 or 1) has its mode at infinity; with this distance from 0 and 1 it is at ±20.7.
@@ -50,7 +66,7 @@ class BradleyTerry:
         >>> BradleyTerry().mode(np.array([0.5]))
         array([0.])
         """
-        return np.asarray(logit(_uncertain(p)))
+        return logit(_uncertain(p))
 
 
 def logistic_curvature(difference: Array) -> Array:
@@ -60,13 +76,236 @@ def logistic_curvature(difference: Array) -> Array:
     array([0.25])
     """
     loses = expit(-np.abs(difference))
-    return np.asarray(loses * (1.0 - loses))
+    return loses * (1.0 - loses)
 
 
 def attenuation(variance: Array) -> Array:
     """κ with E σ(d) ≈ σ(κ·mean) where d has this `variance`."""
-    return np.asarray(1.0 / np.sqrt(1.0 + np.pi * variance / 8.0))
+    return 1.0 / np.sqrt(1.0 + np.pi * variance / 8.0)
 
 
 def _uncertain(p: Array) -> Array:
     return np.clip(p, CERTAIN, 1 - CERTAIN)
+
+
+# Nodes and weights of Gauss and Hermite for an integral with the normal density.
+TIE_NODES, TIE_SHARES = np.polynomial.hermite_e.hermegauss(21)
+TIE_SHARES = TIE_SHARES / np.sum(TIE_SHARES)
+NODES, SHARES = np.polynomial.hermite_e.hermegauss(33)
+SHARES = SHARES / np.sum(SHARES)
+WIDER = 1.3  # of the points than the curvature at the maximum says, since the likelihood of a choice has a long tail
+NEWTON = 60  # most steps to the maximum between its bounds: bisection alone takes 30 from 1e6 to 1e-3
+NEAR = 1e-6  # of its distance, in standard deviations, at which the maximum is found
+STEP = 1.0  # of log ν in one round
+
+
+@dataclass(frozen=True, slots=True)
+class Davidson:
+    """Davidson's expert for decisions with ties, p = 1, ½ or 0.
+
+        ℓ(d; p) = (p − ½)·d − log(2·cosh(d/2) + ν) + [p = ½]·log ν
+
+    A tie says that two texts are near to each other, the more so the smaller ν is. `fit(data, "davidson")` estimates ν
+    of each judge; ν = 0 is Bradley–Terry.
+
+    Parameters
+    ----------
+    nu
+        ν, from 0 up: one number, or one for each comparison, shape (K,).
+
+    Examples
+    --------
+    >>> Davidson(1.0).slope(np.zeros(2), np.array([1.0, 0.5]))
+    array([0.5, 0. ])
+    """
+
+    nu: float | Array = 1.0
+
+    @property
+    def pooled(self) -> bool:
+        return np.ndim(self.nu) == 0
+
+    def log_density(self, d: Array, p: Array) -> Array:
+        readily = np.log(np.maximum(self.nu, TINY))
+        return (p - 0.5) * d - log_partition(d, self.nu) + np.where(p == 0.5, readily, 0.0)
+
+    def slope(self, d: Array, p: Array) -> Array:
+        return p - answer_moments(d, self.nu)[0]
+
+    def curvature(self, d: Array, p: Array) -> Array:
+        return answer_moments(d, self.nu)[1]
+
+    def take(self, rows: slice | NDArray[np.integer]) -> Davidson:
+        """The expert of some of the comparisons."""
+        return self if np.ndim(self.nu) == 0 else Davidson(np.asarray(self.nu)[rows])
+
+
+def log_partition(d: Array, nu: Array | float) -> Array:
+    """A(d) = log(2·cosh(d/2) + ν).
+
+    >>> log_partition(np.zeros(1), 2.0).round(4)    # log 4
+    array([1.3863])
+    """
+    h = np.exp(-0.5 * np.abs(d))
+    return 0.5 * np.abs(d) + np.log1p(h * (h + nu))
+
+
+def answer_moments(d: Array, nu: Array | float) -> tuple[Array, Array, Array]:
+    """E p, Var p and P(tie) at the difference d; all of the shape of d and ν together.
+
+    >>> [part.round(4).tolist() for part in answer_moments(np.zeros(1), 2.0)]
+    [[0.5], [0.125], [0.5]]
+    """
+    h = np.exp(-0.5 * np.abs(d))
+    total = 1.0 + h * (h + nu)
+    mean = 0.5 + 0.5 * np.sign(d) * (1.0 - h * h) / total
+    variance = h * (h + 0.25 * nu * (1.0 + h * h)) / total**2
+    return np.asarray(mean), np.asarray(variance), np.asarray(nu * h / total)
+
+
+def averaged_moments(mean: Array, variance: Array, nu: Array) -> tuple[Array, Array, Array]:
+    """E p, Var p and P(tie) where d ~ N(mean, variance), with ν, all of one shape.
+
+    >>> [part.round(3).tolist() for part in averaged_moments(np.zeros(1), np.full(1, 4.0), np.full(1, 2.0))]
+    [[0.5], [0.147], [0.413]]
+    """
+    d = mean[..., None] + np.sqrt(variance)[..., None] * TIE_NODES
+    each, own, tied = answer_moments(d, nu[..., None])
+    chance = each @ TIE_SHARES
+    return np.asarray(chance), np.asarray((own + each**2) @ TIE_SHARES - chance**2), np.asarray(tied @ TIE_SHARES)
+
+
+def tie_totals(p: Array, weight: Array, judge: NDArray[np.integer], judges: int) -> tuple[Array, Array]:
+    """The weight of the ties of each judge, and that of all its answers, (J,).
+
+    >>> tie_totals(np.array([0.5, 1.0, 0.5]), np.ones(3), np.array([0, 0, 1]), 2)
+    (array([1., 1.]), array([2., 1.]))
+    """
+    asked = np.bincount(judge, weight, judges).astype(float)
+    return np.bincount(judge, np.where(p == 0.5, weight, 0.0), judges).astype(float), asked
+
+
+def first_parameters(tied: Array, asked: Array) -> Array:
+    """ν of each judge as if all texts were equal, (J,): from ν/(2 + ν), the share of ties; 0 without ties.
+
+    >>> first_parameters(np.array([0.0, 5.0]), np.array([10.0, 10.0]))
+    array([0., 2.])
+    """
+    return np.where(tied > 0, 2.0 * (tied + TIE_PRIOR) / (asked - tied + TIE_PRIOR), 0.0)
+
+
+def next_parameters(nu: Array, tied: Array, chance: Array, weight: Array, judge: NDArray[np.integer]) -> Array:
+    """ν of each judge (J,) after a Newton step of log ν towards Σ P(tie) = the number of ties, with the prior.
+
+    `chance` and `weight` (K,) are P(tie) and the weight of each answer, `judge` (K,) its judge.
+
+    >>> next_parameters(np.full(1, 2.0), np.array([5.0]), np.full(10, 0.5), np.ones(10), np.zeros(10, dtype=int))
+    array([2.])
+    """
+    equals = nu / (2.0 + nu)
+    expected = np.bincount(judge, weight * chance, len(nu)) + 2.0 * TIE_PRIOR * equals
+    known = np.bincount(judge, weight * chance * (1.0 - chance), len(nu)) + 2.0 * TIE_PRIOR * equals * (1.0 - equals)
+    step = (tied + TIE_PRIOR - expected) / np.maximum(known, TINY)
+    return np.asarray(nu * np.exp(np.clip(np.where(tied > 0, step, 0.0), -STEP, STEP)))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The choices about M pairs.
+
+    `p` and `weight` (2, M) are those with the first item shown first, d − γ, and with it shown second, where p is that
+    of the second item and the difference −d − γ; a weight of 0 means not asked. `bias` (M,) is the mean of γ and
+    `bias_variance` (M,) its variance, over which the likelihood is averaged; None: γ is known. `nu` (M,) is Davidson's
+    ν of the judge; 0: no judge says that two texts are equal.
+    """
+
+    p: Array
+    weight: Array
+    bias: Array
+    nu: Array | float = 0.0
+    bias_variance: Array | None = None
+
+
+def choice_moments(mean: Array, variance: Array, asked: Asked) -> tuple[Array, Array]:
+    """Mean and variance of d, N(mean, variance) before a pair was judged, shape (M,), given the choices in both orders.
+
+    >>> once = np.array([[1.0], [0.0]])
+    >>> mean, variance = choice_moments(np.zeros(1), np.ones(1), Asked(once, once, np.zeros(1)))
+    >>> mean.round(3), variance.round(3)
+    (array([0.413]), array([0.829]))
+    """
+    x, log_density, _ = _points(mean, variance, asked)
+    share = SHARES * np.exp(log_density - np.max(log_density, axis=1, keepdims=True))
+    share /= np.sum(share, axis=1, keepdims=True)
+    centre = np.sum(share * x, axis=1)
+    # No posterior is narrower than with the largest curvature, ¼ of the weight; a sum over few points could be.
+    least = 1.0 / (1.0 / variance + 0.25 * np.sum(asked.weight, axis=0))
+    return centre, np.maximum(np.sum(share * (x - centre[:, None]) ** 2, axis=1), least)
+
+
+def choice_evidence(mean: Array, variance: Array, asked: Asked) -> Array:
+    """log ∫ N(d; mean, variance)·Π exp w·(p·d − log(1 + e^d)) dd (M,), of the choices in both orders.
+
+    With ν that of Davidson's likelihood, without the factor ν of each tie.
+
+    >>> once = np.array([[1.0], [0.0]])
+    >>> np.exp(choice_evidence(np.zeros(1), np.ones(1), Asked(once, once, np.zeros(1)))).round(3)
+    array([0.5])
+    """
+    _, log_density, width = _points(mean, variance, asked)
+    return logsumexp(log_density, b=SHARES, axis=1) + np.log(width / np.sqrt(variance))
+
+
+def _points(mean: Array, variance: Array, asked: Asked) -> tuple[Array, Array, Array]:
+    """Points d (M, 33) around the maximum of the density of d given the choices, its logarithm there, and their scale.
+
+    To the logarithm, log N(0, 1) of the nodes is not yet added. A likelihood e^ℓ averaged over γ ~ N(γ̂, v) is
+
+        log ∫ e^ℓ(γ) N(γ; γ̂, v) dγ ≈ ℓ(γ̂) + ½·v·ℓ′²/(1 − v·ℓ″) − ½·log(1 − v·ℓ″),
+
+    which is exact for a quadratic ℓ.
+    """
+    p, weight, bias = asked.p, asked.weight, asked.bias
+    nu = np.asarray(asked.nu)
+    sign = np.array([[1.0], [-1.0]])
+    d, reach = mean.copy(), variance * np.sum(weight, axis=0)
+    low, high, moved = mean - reach, mean + reach, 2.0 * reach
+    for _ in range(NEWTON):
+        chance, flips = _chances(sign * d - bias, nu)
+        slope = np.sum(sign * weight * (p - chance), axis=0) - (d - mean) / variance
+        low, high = np.where(slope > 0, d, low), np.where(slope > 0, high, d)
+        curvature = 1.0 / variance + np.sum(weight * flips, axis=0)
+        step = slope / curvature
+        is_near = np.abs(step) * np.sqrt(curvature) < NEAR
+        # Newton's method goes to and fro where the curvature is small: then the bounds are halved.
+        is_short = (np.abs(step) < 0.5 * moved) & (d + step > low) & (d + step < high)
+        before, d = d, np.where(is_near | is_short, d + step, 0.5 * (low + high))
+        moved = np.abs(d - before)
+        if is_near.all():
+            break
+    _, flips = _chances(sign * d - bias, nu)
+    width = WIDER / np.sqrt(1.0 / variance + np.sum(weight * flips, axis=0))
+    x = d[:, None] + width[:, None] * NODES
+    log_density = 0.5 * (NODES**2 - (x - mean[:, None]) ** 2 / variance[:, None])
+    slope, curvature = np.zeros((2, *x.shape))  # of the likelihood in γ
+    for way, share, times in zip((1.0, -1.0), p[:, :, None], weight[:, :, None], strict=True):
+        shown = way * x - bias[:, None]
+        # Where no judge calls ties, log(1 + e^d) takes less time than the same by A(d).
+        total = 0.5 * shown + log_partition(shown, nu[..., None]) if nu.any() else np.logaddexp(0.0, shown)
+        log_density += times * (share * shown - total)
+        if asked.bias_variance is not None:
+            chance, flips = _chances(shown, nu[..., None])
+            slope -= times * (share - chance)
+            curvature += times * flips
+    if asked.bias_variance is not None:
+        v = asked.bias_variance[:, None]
+        log_density += 0.5 * (v * slope**2 / (1.0 + v * curvature) - np.log1p(v * curvature))
+    return x, log_density, width
+
+
+def _chances(d: Array, nu: Array) -> tuple[Array, Array]:
+    """The mean and the variance of p at the differences d."""
+    if nu.any():
+        return answer_moments(d, nu)[:2]
+    chance = expit(d)
+    return chance, chance * (1.0 - chance)

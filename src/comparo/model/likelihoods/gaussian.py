@@ -70,13 +70,13 @@ class Gaussian:
 
     def log_density(self, d: Array, p: Array) -> Array:
         variance = self.variance(p)
-        return np.asarray(-0.5 * ((d - self.mean(p)) ** 2 / variance + np.log(2 * np.pi * variance)))
+        return -0.5 * ((d - self.mean(p)) ** 2 / variance + np.log(2 * np.pi * variance))
 
     def slope(self, d: Array, p: Array) -> Array:
-        return np.asarray((self.mean(p) - d) / self.variance(p))
+        return (self.mean(p) - d) / self.variance(p)
 
     def curvature(self, d: Array, p: Array) -> Array:
-        return np.asarray(1.0 / self.variance(p))
+        return 1.0 / self.variance(p)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class StudentT:
     floor: float = 0.01
 
     def _residual(self, d: Array, p: Array) -> Array:
-        return np.asarray((d - logit(np.clip(p, self.floor, 1 - self.floor))) / self.scale)
+        return (d - logit(np.clip(p, self.floor, 1 - self.floor))) / self.scale
 
     def log_density(self, d: Array, p: Array) -> Array:
         nu = self.freedom
@@ -115,12 +115,12 @@ class StudentT:
 
     def slope(self, d: Array, p: Array) -> Array:
         r = self._residual(d, p)
-        return np.asarray(-(self.freedom + 1) * r / ((self.freedom + r**2) * self.scale))
+        return -(self.freedom + 1) * r / ((self.freedom + r**2) * self.scale)
 
     def curvature(self, d: Array, p: Array) -> Array:
         r = self._residual(d, p)
         nu = self.freedom
-        return np.asarray((nu + 1) * (nu - r**2) / ((nu + r**2) ** 2 * self.scale**2))
+        return (nu + 1) * (nu - r**2) / ((nu + r**2) ** 2 * self.scale**2)
 
 
 def censored_moments(mean: Array, variance: Array, least: Array, noise: Array) -> tuple[Array, Array]:

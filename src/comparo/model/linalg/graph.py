@@ -13,13 +13,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.tuning import LIMITS, Limits
-from comparo.types import Array, Index
+from comparo.types import Array, Index, LongIndex, Mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class Graph:
 
     item: Index
     context: Index
-    starts: NDArray[np.int64]
+    starts: LongIndex
     component: Index
     first: Index
     second: Index
@@ -86,7 +85,7 @@ class Graph:
         """The position of each node's context among the contexts, shape (n,)."""
         return np.repeat(np.arange(self.contexts, dtype=np.int32), np.diff(self.starts))
 
-    def is_connected_by(self, rows: NDArray[np.bool_]) -> bool:
+    def is_connected_by(self, rows: Mask) -> bool:
         """Whether the comparisons in `rows` (K,) connect as many nodes as all do."""
         return int(np.max(_components(self.first[rows], self.second[rows], self.nodes))) + 1 == self.components
 
@@ -107,26 +106,26 @@ class Graph:
         first, second = np.concatenate(parts, axis=1).astype(np.int32)
         return first, second
 
-    def degrees(self) -> NDArray[np.int64]:
+    def degrees(self) -> LongIndex:
         """How many comparisons each node is in, shape (n,)."""
         n = self.nodes
         return np.bincount(self.first, minlength=n) + np.bincount(self.second, minlength=n)
 
-    def centre(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def centre(self, values: Array) -> Array:
         """`values` (n,) or (n, q) minus their mean in each component."""
         if self.components == 1:
             return np.asarray(values - np.mean(values, axis=0))
         return self.balance(values, np.ones(self.nodes))
 
-    def balance(self, values: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray[np.float64]:
+    def balance(self, values: Array, weight: Array) -> Array:
         """`values` (n,) or (n, q) minus a multiple of `weight` (n,) in each component that makes their sum 0."""
         starts = np.flatnonzero(np.diff(self.component, prepend=-1))
         sums = np.add.reduceat(values, starts, axis=0)
         factor = (sums.T / np.add.reduceat(weight, starts)).T[self.component]
-        return np.asarray(values - (factor.T * weight).T)
+        return values - (factor.T * weight).T
 
 
-def _components(first: Index, second: Index, nodes: int) -> NDArray[np.int32]:
+def _components(first: Index, second: Index, nodes: int) -> Index:
     """The connected component of each node; if there are many comparisons, a sample of them is tried first."""
     stride = max(1, len(first) // (8 * nodes))
     for step in dict.fromkeys((stride, 1)):
@@ -180,7 +179,7 @@ class Pattern:
         return np.concatenate([self.graph.position, biases])
 
     @cached_property
-    def bias_index(self) -> NDArray[np.int64]:
+    def bias_index(self) -> LongIndex:
         """The unknown that is the bias of each comparison, shape (K,)."""
         assert self.judge is not None
         return self.graph.nodes + self.context[self.first].astype(np.int64) * self.judges + self.judge
@@ -202,10 +201,10 @@ class Pattern:
         return tuple(batches)
 
     @cached_property
-    def _entries(self) -> dict[int, NDArray[np.int64]]:
+    def _entries(self) -> dict[int, LongIndex]:
         return {batch.begin: self._entry(batch) for batch in self.batches if self.is_batched(batch)}
 
-    def entries(self, batch: Batch) -> NDArray[np.int64]:
+    def entries(self, batch: Batch) -> LongIndex:
         """Where each comparison of `batch` lies in its flattened (B, m, m) matrices."""
         return self._entries[batch.begin] if self.is_batched(batch) else self._entry(batch)
 
@@ -213,7 +212,7 @@ class Pattern:
         """Whether the contexts of `batch` are solved as dense matrices."""
         return batch.size + self.judges <= self.limits.batched
 
-    def _entry(self, batch: Batch) -> NDArray[np.int64]:
+    def _entry(self, batch: Batch) -> LongIndex:
         width = batch.size + self.judges
         first = self.first[batch.rows].astype(np.int64)
         which = self.context[first] - batch.begin
@@ -261,7 +260,7 @@ class Pattern:
     def centred(self, batch: Batch, blocks: Array) -> Array:
         """The covariances (B, size, size) of scores in the contexts of `batch`, for scores centred in components."""
         centre = self.centring(batch)
-        return np.asarray(centre @ blocks @ centre)
+        return centre @ blocks @ centre
 
 
 def _counting_sort(key: Index, values: int) -> tuple[Index, Index]:

@@ -21,6 +21,7 @@ from scipy.linalg import lapack
 from scipy.sparse.linalg import SuperLU, splu
 
 from comparo.model.linalg.graph import Batch, Pattern
+from comparo.rounding import TINY
 from comparo.types import Array
 
 # Unknowns per column up to which a dense factorisation of a context is faster than conjugate gradients for all columns.
@@ -246,7 +247,7 @@ class Tail:
     def multiply(self, x: Array) -> Array:
         """H·x for x (m,) or (m, q)."""
         if x.ndim == 2 and x.shape[1] >= SEVERAL:
-            return np.asarray(self.joined @ x)
+            return self.joined @ x
         scores, biases = x[: self.nodes], x[self.nodes :]
         result = (self.diagonal * x.T).T
         result[: self.nodes] -= np.asarray(self.half @ scores + self.other_half @ scores)
@@ -261,7 +262,7 @@ class Tail:
         if x is not None:
             return x
         self.thin = True
-        return np.asarray(self.factor.solve(rhs))
+        return self.factor.solve(rhs)
 
     def iterate(self, rhs: Array, accuracy: float) -> Array | None:
         """Conjugate gradients, preconditioned by the diagonal; None where `Limits.gradient_steps` are not enough."""
@@ -276,30 +277,23 @@ class Tail:
             if np.all(energy <= goal):
                 return x
             image = self.multiply(direction)
-            length = energy / np.maximum(_dot(direction, image), np.finfo(float).tiny)
+            length = energy / np.maximum(_dot(direction, image), TINY)
             x += length * direction
             residual -= length * image
             step = (residual.T / scale).T
             before, energy = energy, _dot(residual, step)
-            direction *= energy / np.maximum(before, np.finfo(float).tiny)
+            direction *= energy / np.maximum(before, TINY)
             direction += step
         return None
 
     @cached_property
     def factor(self) -> SuperLU[np.float64]:
-        """A sparse factorisation of H; without a ridge plus `grounding` at the first node of each component."""
+        """A sparse factorisation of H; a component without a ridge is grounded at its first node."""
         diagonal = self.diagonal.copy()
-        grounded, grounding = self.grounding
-        diagonal[grounded] += grounding
-        return splu(
-            sparse.csc_array(self._joined(diagonal)), permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True}
-        )
-
-    @cached_property
-    def grounding(self) -> tuple[NDArray[np.intp], Array]:
-        """The first node of each component without a ridge, and what is added there to make H invertible."""
         grounded = np.flatnonzero((np.diff(self.component, prepend=-1) > 0) & (self.ridge[: self.nodes] == 0))
-        return grounded, np.where(self.diagonal[grounded] > 0, self.diagonal[grounded], 1.0)
+        diagonal[grounded] += np.where(diagonal[grounded] > 0, diagonal[grounded], 1.0)
+        joined = sparse.csc_array(self._joined(diagonal))
+        return splu(joined, permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True})
 
 
 def _dot(a: Array, b: Array) -> Array:

@@ -19,6 +19,7 @@ from scipy.linalg import eigh_tridiagonal
 
 from comparo.model.linalg.graph import Batch, Pattern
 from comparo.model.linalg.laplacian import Laplacian, Tail
+from comparo.rounding import TINY
 from comparo.types import Array
 
 ZERO = 1e-9  # eigenvalue relative to the largest of its context: below it is the null vector of a component
@@ -45,7 +46,7 @@ class System:
     @property
     def square(self) -> float:
         """Σ c·y²."""
-        return float(np.sum(self.pull**2 / np.maximum(self.c, np.finfo(float).tiny)))
+        return float(np.sum(self.pull**2 / np.maximum(self.c, TINY)))
 
     def laplacian(self, ridge: float) -> Laplacian:
         """H with this ridge on every score, divided by its inflation."""
@@ -55,7 +56,7 @@ class System:
     def towards(self, ridge: float, expected: Array) -> Array:
         """What a prior with this ridge around `expected` (n,) or (n, q) adds to b: the level of a component is free."""
         if self.inflation is None:
-            return np.asarray(ridge * expected)
+            return ridge * expected
         own = ridge / self.inflation
         return self.pattern.graph.balance((expected.T * own).T, own)
 
@@ -218,7 +219,7 @@ def _exact(laplacian: Laplacian, batch: Batch, b: Array, columns: Array, biases:
         scores = scores - (border / diagonal[:, None]) @ border.transpose(0, 2, 1)
     own = root[batch.nodes].reshape(-1, size)
     q, vectors = np.linalg.eigh(own[:, :, None] * scores * own[:, None, :])
-    kept = q > ZERO * np.maximum(q[:, -1:], np.finfo(float).tiny)
+    kept = q > ZERO * np.maximum(q[:, -1:], TINY)
     beta = np.einsum("bij,bi->bj", vectors, b[batch.nodes].reshape(-1, size))
     parts = vectors.transpose(0, 2, 1) @ columns[batch.nodes].reshape(len(q), size, -1)
     return q[kept], beta[kept], parts[kept], q[kept], np.ones(np.count_nonzero(kept))
@@ -256,10 +257,10 @@ def _krylov(tail: Tail, b: Array, columns: Array, root: Array) -> _Part:
             image -= basis @ (basis.T @ image)
         block, triangle = np.linalg.qr(image)
         size = np.abs(np.diagonal(triangle))
-        sound = size > 1e-10 * max(float(np.max(np.abs(triangle))), np.finfo(float).tiny)
+        sound = size > 1e-10 * max(float(np.max(np.abs(triangle))), TINY)
         if not sound.any():
             break
-        left *= float(np.max(size)) / max(float(np.mean(tail.diagonal[: tail.nodes])), np.finfo(float).tiny)
+        left *= float(np.max(size)) / max(float(np.mean(tail.diagonal[: tail.nodes])), TINY)
         if left < NEGLIGIBLE:
             break
         blocks.append(slice(blocks[-1].stop, blocks[-1].stop + int(np.count_nonzero(sound))))
@@ -293,8 +294,8 @@ def quadrature(multiply: Callable[[Array], Array], probes: Array, steps: int) ->
         alpha[step] = np.sum(z * image, axis=0)
         image = image - alpha[step] * z - (beta[step - 1] * previous if step else 0.0)
         beta[step] = np.linalg.norm(image, axis=0)
-        previous, z = z, image / np.maximum(beta[step], np.finfo(float).tiny)
-        left *= float(np.max(beta[step] / np.maximum(alpha[step], np.finfo(float).tiny)))
+        previous, z = z, image / np.maximum(beta[step], TINY)
+        left *= float(np.max(beta[step] / np.maximum(alpha[step], TINY)))
         if left < NEGLIGIBLE:
             break
     steps, nodes, weights = step + 1, [], []

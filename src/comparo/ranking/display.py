@@ -211,7 +211,7 @@ def control_columns(ranking: Scores, level: float) -> Columns | None:
     reach = -float(ndtri((1.0 - level) / 2))
     spread = float(np.mean(ranking.graph.centre(ranking.scores) ** 2))
     rows = []
-    for judge, held in _held(ranking):
+    for judge, held in held_of(ranking):
         parts = held.coefficient**2 * held.varied
         for name, unit, beta, error, part in zip(
             held.control.names, held.control.unit, held.coefficient, held.std, parts, strict=True
@@ -225,7 +225,7 @@ def control_columns(ranking: Scores, level: float) -> Columns | None:
     return {name: np.array(column, dtype=float if name in names[3:] else object) for name, column in columns}
 
 
-def _held(ranking: Scores) -> list[tuple[str, Held]]:
+def held_of(ranking: Scores) -> list[tuple[str, Held]]:
     """The coefficients of each judge's control, with its name."""
     if ranking.panel is not None:
         every = [(str(name), voice.held) for name, voice in zip(ranking.panel.names, ranking.panel.voices, strict=True)]
@@ -241,7 +241,7 @@ def _prior_notes(ranking: Scores) -> list[str]:
     return [
         f"the answers contradict the prior of {column}: {_named(judge)} gives {beta:.2f} logits for a step of it, "
         f"{abs(moved):.0f} errors from the prior; audit the judge on texts like these, or leave the prior out"
-        for judge, held in _held(ranking)
+        for judge, held in held_of(ranking)
         for column, beta, moved in zip(held.control.names, held.coefficient, held.surprise, strict=True)
         if abs(moved) > CONTRADICTED
     ]

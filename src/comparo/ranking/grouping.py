@@ -21,7 +21,7 @@ from comparo.model.likelihoods import is_logit
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.linalg.graph import Graph
 from comparo.model.posterior import Covariance
-from comparo.ranking.display import DOUBLING
+from comparo.ranking.display import DOUBLING, held_of
 from comparo.ranking.leaderboard import Leaderboard, Over, win_probability
 from comparo.ranking.ranks import places
 from comparo.ranking.scores import Scores
@@ -197,8 +197,7 @@ def _model(judged: Scores, group: Index, is_biased: bool) -> tuple[Array, Covari
     limits = judged.covariance.pattern.limits
     fitted = several.group if several is not None else None if effects is None else effects.group
     is_ours = fitted is not None and np.array_equal(fitted, group)
-    holds = several is not None and any(voice.held is not None for voice in several.voices)
-    holds = holds or (product is not None and product.held is not None)
+    holds = bool(held_of(judged))
     if holds and not is_ours:
         raise ValueError("what is held equal was found without these groups; give fit groups=… together with control=…")
     if several is not None:

@@ -25,10 +25,8 @@ from scipy.special import chndtr, expit, logit, stdtr, stdtrit
 from comparo.data.comparisons import Comparisons
 from comparo.model.design import Design, Shared
 from comparo.model.estimators.panel_members import pooled
-from comparo.model.inference.choices import Choices
+from comparo.model.inference.choices import Choices, model_of
 from comparo.model.inference.reml import Variances, estimate
-from comparo.model.inference.soft import Soft
-from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.linalg.graph import Graph
 from comparo.model.linalg.spectrum import Moments
 from comparo.model.observations import are_choices, mixes_kinds
@@ -91,12 +89,7 @@ class Evidence:
         data = _alike(pooled(data))
         graph = Graph.build(data)
         shared = Shared.of(graph, Design(groups=groups, features=numbers), limits.shared_entries)
-        model: Choices | Soft
-        if are_choices(data):
-            model = Choices.of(data, graph, True, limits)
-        else:
-            model = Soft.of(data, graph, BradleyTerry(), True, limits)
-        model, variances, _, _ = model.settle(shared)
+        model, variances, _, _ = model_of(data, graph, True, limits).settle(shared)
         count = int(np.sum(shared.is_group))
         choices = float(np.sum(model.weight)) if isinstance(model, Choices) else 0.0
         return cls(graph, shared.columns[:, count:], _with_noise(variances), count, choices)

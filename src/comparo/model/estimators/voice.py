@@ -14,13 +14,12 @@ import numpy as np
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.design import PLAIN, Design, Held, Shared, without
-from comparo.model.inference.choices import Choices
+from comparo.model.inference.choices import Choices, model_of
 from comparo.model.inference.random_effects import solve
 from comparo.model.inference.soft import Soft
-from comparo.model.likelihoods.bradley_terry import LOGISTIC, BradleyTerry
+from comparo.model.likelihoods.bradley_terry import LOGISTIC
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
-from comparo.model.observations import are_choices
 from comparo.model.tuning import Limits
 from comparo.rounding import TINY
 from comparo.types import Array, Index, LongIndex
@@ -65,10 +64,7 @@ class Voice:
         if control is not None:
             columns = control.columns(graph, design.groups)
             shared = Shared((), np.full(columns.shape[1], -1), columns, None, graph.centre(control.values))
-        if are_choices(comparisons):
-            model: Choices | Soft = Choices.of(comparisons, graph, is_biased, limits)
-        else:
-            model = Soft.of(comparisons, graph, BradleyTerry(), is_biased, limits)
+        model = model_of(comparisons, graph, is_biased, limits)
         model, variances, _, converged = model.settle(shared)
         solution, _, errors = solve(model.system, variances, shared)
         bias, between, error = model.bias(solution)

@@ -35,9 +35,11 @@ from comparo.model.inference.newton import Solution
 from comparo.model.inference.position import information_share, slot_effects
 from comparo.model.inference.random_effects import differences, random_effects, shrunk, solve
 from comparo.model.inference.reml import Variances, estimate
+from comparo.model.inference.soft import Soft
 from comparo.model.likelihoods.bradley_terry import (
     LOGISTIC,
     Asked,
+    BradleyTerry,
     attenuation,
     averaged_moments,
     choice_evidence,
@@ -48,7 +50,7 @@ from comparo.model.likelihoods.bradley_terry import (
 )
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import Spectrum, System
-from comparo.model.observations import Pairs, votes_of
+from comparo.model.observations import Pairs, are_choices, votes_of
 from comparo.model.tuning import NARROWEST, PULL, UNSURE, WIDEST, Limits
 from comparo.rounding import TINY
 from comparo.types import Array, Index
@@ -370,3 +372,10 @@ def style_inflation(variances: Variances, shared: Shared, choices: float) -> Arr
     expected = shared.columns[:, own] @ theta[own]
     total = variances.ratio + float(np.mean((shared.columns @ theta) ** 2)) + LOGISTIC / choices
     return 1.0 + expected**2 / total
+
+
+def model_of(comparisons: Comparisons, graph: Graph, is_biased: bool, limits: Limits) -> Choices | Soft:
+    """The model of answers in logits: `Choices` of decisions and votes, `Soft` of probabilities."""
+    if are_choices(comparisons):
+        return Choices.of(comparisons, graph, is_biased, limits)
+    return Soft.of(comparisons, graph, BradleyTerry(), is_biased, limits)

@@ -173,9 +173,9 @@ def fit(
         bias, prior = bias or "joint", prior or "estimated"
     bias = "none" if bias is None else bias
     _check(method, bias, prior, prior_pairs, level)
-    check_people(comparisons, people)
     if people and method != "panel":
         raise ValueError("`people` belong to method='panel'; add that, or leave them out")
+    check_people(comparisons, people)
     if prior != "estimated" and (groups is not None or features is not None):
         raise ValueError("`groups` and `features` belong to prior='estimated'; add that, or leave them out")
     if prior != "estimated" and control is not None:

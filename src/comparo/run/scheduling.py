@@ -177,9 +177,8 @@ def pair_source(
     ids: list[Any],
     orders: Orders,
     rng: np.random.Generator,
-    contrast: Array | None,
-    systems: Systems | None,
-    is_begun: bool,
+    systems: Systems | None = None,
+    is_begun: bool = False,
 ) -> tuple[Source, int]:
     """What chooses the pairs of a context, and of how many items they are: in a run that grows, of the new ones.
 
@@ -188,6 +187,7 @@ def pair_source(
     """
     if task.pairs is not None:
         return Given(task.pairs[context]), 0
+    contrast = task.fitting.contrast[context] if task.weighs_pairs else None
     if systems is not None:
         return systems.of_context(context, orders, rng, contrast, task.prompt.size), len(ids)
     strategy = task.strategy or "greedy"

@@ -327,16 +327,17 @@ def stop_sentence(task: Task, ranking: Ranking, rounds: Mapping[Any, Rounds], ca
         "systems": "the expected correlation of the order of systems",
         "best-system": "the probability that the best system is right",
     }.get(task.goal, "the probability that the best are right")
-    value = "unknown" if np.isnan(found).all() else f"{np.nanmean(found):.3f}"
-    if len(found) > 1 and not np.isnan(found).all():
-        value += f" on average, {np.nanmin(found):.3f} at least"
-    said, sure = f"{name} is {value}", sum(one.is_sure for one in rounds.values())
+    known = found[~np.isnan(found)]
+    value = f"{np.mean(known):.3f}" if len(known) else "unknown"
+    if len(known) > 1:
+        value += f" on average, {np.min(known):.3f} at least"
+    until, said, sure = f"`until={task.until:g}`", f"{name} is {value}", sum(one.is_sure for one in rounds.values())
     if sure == len(rounds):
-        return f"stopped by `until={task.until:g}` after {calls:,} of at most {most:,} calls: {said}"
+        return f"stopped by {until} after {calls:,} of at most {most:,} calls: {said}"
     if sure:
-        return f"`until={task.until:g}` stopped {sure:,} of {len(rounds):,} contexts; over all of them, {said}"
+        return f"{until} stopped {sure:,} of {len(rounds):,} contexts; over all of them, {said}"
     if not np.all(found >= (task.until or 1.0)):
-        return f"not stopped by `until={task.until:g}`, as it was not reached: {said}; a larger `budget` goes on"
+        return f"not stopped by {until}, as it was not reached: {said}; a larger `budget` goes on"
     if not task.compares_groups and log_evidence(ranking.comparisons) < math.log(SURE):
-        return f"not stopped by `until={task.until:g}`: {said}, but so few answers may be chance"
-    return f"not stopped by `until={task.until:g}` before the last call: {said}"
+        return f"not stopped by {until}: {said}, but so few answers may be chance"
+    return f"not stopped by {until} before the last call: {said}"

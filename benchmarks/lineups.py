@@ -1,6 +1,6 @@
 """Line-ups against pairs on recorded judgements: the tables of docs/lineups.md.
 
-    python -m benchmarks.lineups [--draws 5] [--sets summeval.coherence …]
+    python -m benchmarks.lineups [--draws 5] [--auto] [--sets summeval.coherence …]
 
 Spearman × 100 with people's scores, the mean over contexts, of Qwen2.5-Coder-1.5B at equal prompt tokens: those of n,
 2n and 4n pairs. A call reads the context and its texts; tokens are counted as characters, which does for a ratio. All
@@ -26,6 +26,7 @@ from comparo.data.layouts import fields_from_table
 from comparo.methods import quiet_fit
 from comparo.ranking.ranking import Ranking
 from comparo.run.fit_policy import Fitting
+from comparo.run.pilot import SHOWN, chosen_size, rate
 from comparo.selection.selector import Selector
 from comparo.selection.text_features import contrasts
 
@@ -33,6 +34,7 @@ SETS = tuple(f"summeval.{name}" for name in ("coherence", "consistency", "fluenc
     f"topicalchat.{name}" for name in ("coherence", "engagingness", "naturalness")
 )
 SIZES = (3, 4, 6)
+HALVES = 2000  # random halves of the contexts
 TIMES = (1, 2, 4)  # tokens, as so many calls about pairs for each text
 
 
@@ -111,6 +113,41 @@ class Recorded:
                 found[ranking.context[begin]] = 100 * float(np.nan_to_num(spearman(ranking.scores[begin:end], human)))
         return found
 
+    def chosen(self, rng: np.random.Generator) -> int:
+        """The number of texts that `lineup="auto"` takes, by pilots of as many answers of one context or two."""
+        some = rng.permutation(len(self.pairs.contexts))[: 1 if len(self.items) > 12 * len(self.pairs.contexts) else 2]
+        rates = {}
+        for size in (2, *SIZES):
+            data = self.pairs if size == 2 else self.lineups[size]
+            own = np.flatnonzero(np.isin(data.context, some))
+            number = own if size == 2 else data.lineup["answer"][own]
+            asked = np.unique(number)
+            kept = rng.choice(asked, min(SHOWN // size, len(asked)), replace=False)
+            tokens = np.mean([self.tokens(context, size) for context in data.contexts[some].tolist()])
+            rates[size] = rate(data.take(own[np.isin(number, kept)]), float(tokens))
+        return chosen_size(rates)
+
+
+def automatic(name: str, draws: int) -> dict[str, float]:
+    """At the tokens of 2n pairs: the best k in hindsight, the best by people's scores of half of the contexts, auto."""
+    recorded, rng, sizes = Recorded(name), np.random.default_rng(1), (2, *SIZES)
+    table = []  # of each size and context
+    for size in sizes:
+        fresh, found = np.random.default_rng(0), []
+        for _ in range(5 if size > 2 else 1):
+            data = recorded.some_lineups(size, 2, fresh) if size > 2 else recorded.some_pairs(2, fresh)
+            found.append(recorded.correlations(recorded.rank(data, False)))
+        table.append([np.mean([one[context] for one in found]) for context in sorted(found[0])])
+    values, halves, split = np.array(table), [], np.random.default_rng(2)
+    for _ in range(HALVES):
+        some = split.permutation(values.shape[1]) < values.shape[1] // 2
+        halves.append(np.mean(values[np.argmax(np.mean(values[:, some], axis=1))][~some]))
+    means = np.mean(values, axis=1)
+    chosen = [recorded.chosen(rng) for _ in range(draws)]
+    result = {"best k": float(np.max(means)), "best k by half of the contexts": float(np.mean(halves))}
+    result["auto"] = float(np.mean([means[sizes.index(k)] for k in chosen]))
+    return result | {f"chose {k}": chosen.count(k) / draws for k in sizes}
+
 
 def measured(name: str, draws: int) -> dict[str, float]:
     """The mean over draws of every way at every number of tokens."""
@@ -153,10 +190,11 @@ def picture(means: Mapping[str, float], path: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=5)
+    parser.add_argument("--auto", action="store_true", help="what lineup='auto' chooses, and what it is worth")
     parser.add_argument("--sets", nargs="+", default=list(SETS))
     parser.add_argument("--image", help="draw accuracy against tokens into this file")
     given = parser.parse_args()
-    found = {name: measured(name, given.draws) for name in given.sets}
+    found = {name: (automatic if given.auto else measured)(name, given.draws) for name in given.sets}
     print("| way | " + " | ".join(given.sets) + " | mean |")
     print("| --- |" + " ---: |" * (len(found) + 1))
     for way in next(iter(found.values())):

@@ -26,6 +26,7 @@ from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.linalg.graph import Graph
 from comparo.model.tuning import LIMITS
 from comparo.run.folders import repair
+from comparo.run.pilot import rate
 from comparo.selection.lineups import LineupSelector
 from pretenders import Crowded
 from split import one_short
@@ -417,12 +418,39 @@ def test_several_voices_share_line_ups():
         ({"lineup": 1}, "lineup"),
         ({"lineup": 4, "judge": max}, "lineup=2"),
         ({"lineup": 4, "budget": 3}, "at least 7"),
+        ({"lineup": "auto", "budget": "2n"}, "lineup='auto'"),
         ({"lineup": 3, "criterion": {"wit": "funnier", "length": "shorter"}}, "lineup=2"),
     ],
 )
 def test_what_cannot_be_asked_is_said_first(options, said):
     with pytest.raises(ValueError, match=said):
         comparo.rank(TEXTS, **{"criterion": "better", "judge": simulated(), **options})
+
+
+@pytest.mark.parametrize(
+    ("noise", "chosen"),
+    one_short([({2: 0.3, 3: 1.5, 4: 2.5, 6: 4.0}, {2}), (dict.fromkeys((2, 3, 4, 6), 0.5), {6})]),
+)
+def test_auto_takes_what_shows_most(noise, chosen, tmp_path):
+    ranking = comparo.rank(
+        TEXTS, "better", judge=Crowded(simulated(), noise), lineup="auto", budget=320, out=tmp_path / "run"
+    )
+    lineup = ranking.comparisons.lineup
+    size = 2 if lineup is None else int(lineup["size"].max())
+    assert size in chosen
+    kept = comparo.run.store.read_configuration(tmp_path / "run")["lineup"]
+    assert kept["texts"] == size
+    assert kept["rates"][str(size)] >= 0.5 * max(kept["rates"].values())
+
+
+def test_rates_do_not_depend_on_the_scale():
+    rows = [(a, b) for a, b in combinations("abcdef", 2)]
+    logit = np.random.default_rng(0).standard_normal(len(rows))
+    one, other = (
+        rate(Comparisons.from_columns(*zip(*rows, strict=True), 1 / (1 + np.exp(-scale * logit))), 99.0)
+        for scale in (0.5, 1.0)
+    )
+    assert one == pytest.approx(other, rel=0.05)
 
 
 def test_a_budget_of_tokens_counts_what_calls_read():

@@ -33,7 +33,7 @@ class Plan:
     Parameters
     ----------
     budget : Calls: 500, 10n (per item) or 5% (of all pairs); or 300k tokens, or $2.50.
-    lineup : How many texts a call is about, 2 to 8 (docs/lineups.md).
+    lineup : How many texts a call is about, 2 to 8 (docs/lineups.md); auto: by a pilot.
     until : Stop once the goal is this sure: the expected Spearman correlation with the true order, or the probability
         that the best are right.
     goal : ranking, top-K (who is among the best K), systems (distinguish groups) or best-system (find the best group).
@@ -41,10 +41,15 @@ class Plan:
     """
 
     budget: str = DEFAULT_BUDGET
-    lineup: int = 2
+    lineup: str = "2"
     until: float | None = None
     goal: str = DEFAULT_GOAL
     least_mass: float = DEFAULT_LEAST_MASS
+
+    @property
+    def texts(self) -> int | str:
+        """The number of texts, or auto."""
+        return int(self.lineup) if self.lineup.isdecimal() else self.lineup
 
 
 @dataclass(frozen=True)
@@ -148,7 +153,7 @@ def rank_command(
         prompt=prompts,
         wording=AUTO if question.wording == [AUTO] else None,
         judge=asked.make(items, context),
-        **asdict(plan) | how.given,
+        **asdict(plan) | how.given | {"lineup": plan.texts},
         audition=audition,
         votes=read_several(votes) if votes else None,
         link=link,

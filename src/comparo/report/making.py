@@ -158,9 +158,12 @@ def settings(
 
 
 def _texts(configuration: Mapping[str, Any]) -> str | None:
-    """How many texts a call is about, where these are more than two."""
+    """How many texts a call is about, where these are more than two, and why, where a pilot chose."""
     size = len(configuration["identity"].get("prompt", {}).get("labels", ()))
-    return str(size) if size > 2 else None
+    rates = (configuration.get("lineup") or {}).get("rates", {})
+    shown = ", ".join(f"{k} texts {value / max(rates.values()):.0%}" for k, value in rates.items())
+    why = f", by a pilot of what a token shows of the scores: {shown}" if rates else ""
+    return f"{size}{why}" if size > 2 or rates else None
 
 
 def command(configuration: Mapping[str, Any]) -> str:

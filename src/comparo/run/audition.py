@@ -182,7 +182,7 @@ def lineup_pairs(trial: Task, each: int) -> dict[Any, list[Pair]]:
 def resized(prompts: Sequence[Prompt], sizes: Sequence[int]) -> list[Prompt]:
     """Every prompt about each of these numbers of texts; a ValueError where one is not from 2 to 8, or there twice."""
     for size in sizes:
-        check_lineup(size)
+        check_lineup(size, {"audition": True})
     if len({*sizes}) < len(sizes):
         raise ValueError(f"lineup={', '.join(map(str, sizes))}: one of them is there twice; give each once")
     return [prompt.resized(size) for prompt in prompts for size in sizes]

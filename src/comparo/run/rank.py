@@ -1,16 +1,9 @@
-"""comparo.rank: the whole job in one call, from texts to a ranking.
+"""comparo.rank: the whole job in one call, from texts to a ranking."""
 
-With wording="auto" the first calls choose the wording: an audition of all wordings, in a folder beside that of the run.
-Its number of pairs does not depend on the budget: a larger budget continues with the same questions.
-"""
-
-from __future__ import annotations
-
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from comparo.data.comparisons import Comparisons
 from comparo.data.control_terms import columns_in
@@ -21,31 +14,17 @@ from comparo.data.wordings import all_wordings
 from comparo.methods import Method
 from comparo.ranking.ranking import Ranking
 from comparo.run.audit_card import audited, audited_terms, varying
-from comparo.run.audition import PAIRS, prepare_audition
 from comparo.run.audition_table import Answers, Audition
-from comparo.run.budget import Budget, dollars
+from comparo.run.budget import Budget
 from comparo.run.criteria_run import WEIGHTS, check_criteria
 from comparo.run.fit_policy import Scores
+from comparo.run.pilot import AutoPlan, LineupPlan
 from comparo.run.plan import Plan, Storage, prepare
 from comparo.run.progress import Watch
 from comparo.run.resume import items_before
 from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Task
-from comparo.run.voices import (
-    AUTO,
-    Asked,
-    Voice,
-    check_lineup,
-    listed,
-    make_judges,
-    make_prompts,
-    named_voices,
-    voices_of,
-)
+from comparo.run.voices import AUTO, Asked, check_lineup, listed, make_judges, make_prompts, voices_of
 from comparo.selection.designs import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, SYSTEM_GOALS, Orders, Strategy
-
-LARGEST_SHARE = 0.5  # of the budget for the audition: the ranking is made of what is left
-
-logger = logging.getLogger(__name__)
 
 
 def rank(
@@ -67,7 +46,7 @@ def rank(
     estimate: Scores | float = "auto",
     control: str | Sequence[str] = (),
     least_mass: float = DEFAULT_LEAST_MASS,
-    lineup: int = 2,
+    lineup: int | Literal["auto"] = 2,
     audition: str | Path | Audition | None = None,
     votes: Any = None,
     link: str | Path | None = None,
@@ -124,7 +103,8 @@ def rank(
         What `Ranking.controlled` controls for: "length", or the names of columns of numbers (docs/control.md).
     lineup
         How many texts one call is about, 2 to 8 (docs/lineups.md): a call about four to six texts gives more than its
-        tokens spent on pairs.
+        tokens spent on pairs. "auto" asks a few texts in pairs and in line-ups first, and takes the largest line-up
+        whose tokens show at least half as much of the scores as the best.
     least_mass
         The run stops early if the judge's first answers put less than this share of its probability on the labels.
     audition
@@ -197,14 +177,14 @@ def prepare_rank(
     prompt: str | Prompt | Sequence[Prompt] | None = None,
     kind: str = "Text",
     control: str | Sequence[str] = (),
-    lineup: int = 2,
+    lineup: int | Literal["auto"] = 2,
     audition: str | Path | Audition | None = None,
     votes: Any = None,
     link: str | Path | None = None,
     weights: Mapping[str, float] | None = None,
     out: str | Path | Storage | None = None,
     **how: Any,
-) -> Plan | AutoPlan:
+) -> Plan | AutoPlan | LineupPlan:
     """Check what `rank` is to do, with its parameters; nothing is asked.
 
     The other parameters are names of columns and fields of `Task`.
@@ -230,15 +210,15 @@ def prepare_rank(
             raise ValueError("wording='auto' goes by answers, and `batch` asks before there are any; name a wording")
         if audition is not None:
             raise ValueError("wording='auto' makes an audition of its own; leave `audition` out, or name a wording")
-    if storage.link is not None and (is_auto or audition is not None):
-        raise ValueError("a run with `link` asks as the other run did; leave `audition` and wording auto out")
+    if storage.link is not None and (is_auto or lineup == AUTO or audition is not None):
+        raise ValueError("a run with `link` asks as the other run did; leave `audition`, wording and lineup auto out")
     if goal in SYSTEM_GOALS and (is_auto or audition is not None):
         raise ValueError(f"answers of an audition do not count for goal={goal!r}; name a wording, and no `audition`")
     how_put = {"kind": kind, "context": columns["context"]}
     prompts = make_prompts(items, criterion, prompt, judge, wordings, **how_put)
     if lineup != 2:
-        check_lineup(lineup)
-        prompts = [each.resized(lineup) for each in prompts]
+        check_lineup(lineup, {"wording": is_auto, "batch": storage.batch is not None, "audition": audition is not None})
+        prompts = prompts if lineup == AUTO else [each.resized(int(lineup)) for each in prompts]
     judges = make_judges(judge, cache=cache, is_stored=storage.out is not None)
     refused = {"wording='auto'": is_auto, "`audition`": audition is not None, "`votes`": votes is not None}
     if found := check_criteria(prompts, judges, weights, goal=goal, refused=refused):
@@ -260,95 +240,10 @@ def prepare_rank(
     )
     if is_auto:
         return AutoPlan(task, voices, storage)
+    if lineup == AUTO:
+        return LineupPlan(task, storage)
     if audition is not None:
         known = audition.answers if isinstance(audition, Audition) else Answers.read(audition)
         task = replace(task, given=known.given_to(items, voices))
         storage.notes["audition"] = known.taken(task.given)
     return prepare(task, storage)
-
-
-class AutoPlan:
-    """The plan of an audition, and then of a run that asks each judge in its wording of most content.
-
-    `planned` is the task with the first wording of each judge and the whole budget, `voices` are all judges with all
-    wordings, and `base` is the plan of the calls.
-
-    Raises
-    ------
-    ValueError
-        If there is nothing to choose, or the audition takes more than half of the budget.
-    """
-
-    def __init__(self, planned: Task, voices: tuple[Voice, ...], storage: Storage) -> None:
-        if len(voices) == len(planned.voices):
-            raise ValueError("wording='auto' chooses among the wordings of a criterion, and there is only one prompt")
-        self.planned, self.voices, self.storage, aside = planned, voices, storage, storage.beside("audition")
-        how: dict[str, Any] = {"seed": planned.seed, "least_mass": planned.least_mass}
-        self.audition = prepare_audition(planned.items, voices, PAIRS, aside, **how, whole=planned.expense.calls)
-        self.base = self.audition.base
-        self._check_share()
-
-    def _check_share(self) -> None:
-        """Raise a ValueError if the audition takes too much of the budget, or the rest cannot connect the items."""
-        expense, calls, planned = self.base.expense, self.planned.expense.calls, self.planned
-        asked = (
-            f"wording='auto' asks {2 * PAIRS} questions of each of {len(self.voices)} voices, {expense.calls:,} calls"
-        )
-        if expense.cost > LARGEST_SHARE * planned.budget.dollars:
-            raise ValueError(
-                f"{asked} at about {dollars(expense.cost)}, which is more than half of the budget; allow more, or name "
-                "one wording"
-            )
-        if expense.calls > LARGEST_SHARE * calls:
-            least = -(-expense.calls // (LARGEST_SHARE * len(planned.items)))
-            raise ValueError(
-                f"{asked}, which is more than half of the {calls:,} that the budget allows; allow more, such as "
-                f"budget='{least:.0f}n', or name one wording"
-            )
-        others = expense.calls - expense.calls * len(planned.voices) // len(self.voices)
-        prepare(replace(planned, budget=self._left(others, 0.0)))
-
-    def run(self, watch: Watch = None) -> Ranking:
-        """Hold the audition, and rank by the wordings that it chose."""
-        found, planned = self.audition.run(watch), self.planned
-        wordings = len(self.voices) // len(planned.voices)
-        best = [_best(found, self.voices[k : k + wordings]) for k in range(0, len(self.voices), wordings)]
-        chosen = named_voices([(voice.judge, voice.prompt) for voice in best if voice is not None])
-        given = found.answers.given_to(planned.items, chosen)
-        answered = [one for one in found.answers.judgements if not one.failed]
-        for voice in chosen:
-            logger.warning(
-                "The wording%s is %s: of %d that were asked the same %d pairs, the largest share of what it says is "
-                "about the texts.",
-                "" if voice.name is None else f" of {voice.judge.name}",
-                voice.prompt.wording,
-                wordings,
-                PAIRS,
-            )
-        asked, kept = map(planned.budget.took, (found.answers.judgements, given))
-        task = replace(
-            planned,
-            prompt=chosen[0].prompt,
-            judge=chosen[0].judge,
-            panel=chosen if len(chosen) > 1 else (),
-            method="mixed" if planned.method == "panel" and len(chosen) == 1 else planned.method,
-            budget=self._left(len(answered) - len(given), asked - kept),
-            given=given,
-        )
-        audition = {**found.answers.taken(given), "calls": len(answered)}
-        notes = {"budget": planned.configuration["budget"], "audition": audition}
-        self.base = prepare(task, replace(self.storage, notes={**self.storage.notes, **notes}))
-        return self.base.run(watch)
-
-    def _left(self, made: int, paid: float) -> Budget:
-        """What is left of the budget after calls that were made, and paid, for answers that do not count."""
-        return self.planned.budget.less(made, paid, self.planned.expense.calls)
-
-
-def _best(found: Audition, voices: Sequence[Voice]) -> Voice | None:
-    """The voice of most content that is not reversed, of those of one judge; None where none of them answered."""
-    table = found.table
-    rows = [row for row, name in enumerate(table["judge"].tolist()) if any(voice.name == name for voice in voices)]
-    upright = [row for row in rows if not table["agreement_high"][row] < 0]
-    name = next((str(table["judge"][row]) for row in upright or rows), None)
-    return next((voice for voice in voices if voice.name == name), None)

@@ -143,7 +143,7 @@ def count_cached(judgements: Iterable[Judgement]) -> int:
 
 
 Asked = str | Judge | Callable[..., float]
-AUTO = "auto"  # the wording that the first calls choose
+AUTO = "auto"  # the wording, or the number of texts, that the first calls choose
 NO_READERS = ("simulated/", "replay/")  # judges that read no prompt
 
 
@@ -252,10 +252,13 @@ def make_prompts(
     ]
 
 
-def check_lineup(lineup: int) -> None:
-    """Raise a ValueError where `lineup` is no number of texts."""
-    if not (isinstance(lineup, int) and 2 <= lineup <= MOST):
-        raise ValueError(f"lineup is a number of texts from 2 to {MOST}, not {lineup!r}")
+def check_lineup(lineup: int | str, used: Mapping[str, bool]) -> None:
+    """Raise a ValueError where `lineup` is no number of texts, or does not go with an option that is used."""
+    if lineup != AUTO and not (isinstance(lineup, int) and 2 <= lineup <= MOST):
+        raise ValueError(f"lineup is a number of texts from 2 to {MOST} or 'auto', not {lineup!r}")
+    if lineup == AUTO and any(used.values()):
+        name = next(name for name, is_used in used.items() if is_used)
+        raise ValueError(f"lineup='auto' goes by answers of its own and not with {name}=…; give a number of texts")
 
 
 def tokens_sentence(judgements: Sequence[Judgement]) -> str:

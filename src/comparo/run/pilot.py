@@ -1,0 +1,251 @@
+"""A run whose first calls choose how the others are asked, in folders beside its own.
+
+In which wording: an audition of all wordings, and then each judge is asked in its wording of most content. The number
+of pairs does not depend on the budget: a larger budget continues with the same questions.
+
+How many texts a call is about: a pilot asks some texts in pairs and in line-ups. For each number k of texts, the mixed
+model of the pilot's answers has the variance v of the scores and the noise φ of the difference of two texts, after slot
+effects are taken out. A call about k texts gives f observations of such differences (`Comparisons.freedom`: 1 for a
+pair, k − 1 for the log-probabilities of k labels), so that
+
+    f·v / (φ·tokens)
+
+is how much of the scores a token shows: `rate`. v/φ does not depend on the scale of the answers, which differs with k.
+The rates of a pilot have errors of a quarter and more, and at equal rates more texts agree better with people
+(docs/measurements/lineups.md): so the largest line-up is taken whose rate is at least `ENOUGH` of the best.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from comparo.data.comparisons import Comparisons
+from comparo.data.items import Items
+from comparo.data.run_folder import key_of
+from comparo.judges import Judgement
+from comparo.methods import quiet_fit
+from comparo.model.likelihoods.bradley_terry import LOGISTIC
+from comparo.model.observations import are_choices
+from comparo.ranking.ranking import Ranking
+from comparo.run.audition import PAIRS, prepare_audition
+from comparo.run.audition_table import Audition
+from comparo.run.budget import Budget, dollars
+from comparo.run.plan import Plan, Storage, prepare
+from comparo.run.progress import Watch
+from comparo.run.task import Task
+from comparo.run.voices import Voice, comparisons, named_voices
+
+SIZES = (2, 3, 4, 6)  # numbers of texts that a pilot tries
+SHOWN = 120  # texts that each number of texts shows in the pilot: 60 pairs, 30 line-ups of four
+# Texts in the pilot, in as few contexts as hold them: log rates then have errors of 0.25, of choices 0.7 (simulated).
+PILOT = 12
+ENOUGH = 0.5  # of the best rate: with errors of 0.35 in the logarithm of a ratio, equal rates fall below in 2.5%
+LARGEST_SHARE = 0.5  # of the budget for the first part: the ranking is made of what is left
+USUAL_WINDOW = 4096  # tokens that every current model reads
+
+logger = logging.getLogger(__name__)
+
+
+class FirstPart:
+    """A run of a `planned` task, with its whole budget, that begins with another; `base` is the plan of the calls."""
+
+    base: Plan
+
+    def __init__(self, planned: Task, storage: Storage) -> None:
+        self.planned, self.storage = planned, storage
+
+    def _left(self, made: int, paid: float) -> Budget:
+        """What is left of the budget after calls that were made, and paid, for answers that do not count."""
+        return self.planned.budget.less(made, paid, self.planned.expense.calls)
+
+    def _go_on(self, task: Task, notes: Mapping[str, Any], watch: Watch) -> Ranking:
+        self.base = prepare(task, replace(self.storage, notes={**self.storage.notes, **notes}))
+        return self.base.run(watch)
+
+
+class AutoPlan(FirstPart):
+    """The plan of an audition, and then of a run that asks each judge in its wording of most content.
+
+    `planned` is the task with the first wording of each judge, `voices` are all judges with all wordings.
+
+    Raises
+    ------
+    ValueError
+        If there is nothing to choose, or the audition takes more than half of the budget.
+    """
+
+    def __init__(self, planned: Task, voices: tuple[Voice, ...], storage: Storage) -> None:
+        super().__init__(planned, storage)
+        if len(voices) == len(planned.voices):
+            raise ValueError("wording='auto' chooses among the wordings of a criterion, and there is only one prompt")
+        self.voices, aside = voices, storage.beside("audition")
+        how: dict[str, Any] = {"seed": planned.seed, "least_mass": planned.least_mass}
+        self.audition = prepare_audition(planned.items, voices, PAIRS, aside, **how, whole=planned.expense.calls)
+        self.base = self.audition.base
+        self._check_share()
+
+    def _check_share(self) -> None:
+        """Raise a ValueError if the audition takes too much of the budget, or the rest cannot connect the items."""
+        expense, calls, planned = self.base.expense, self.planned.expense.calls, self.planned
+        asked = (
+            f"wording='auto' asks {2 * PAIRS} questions of each of {len(self.voices)} voices, {expense.calls:,} calls"
+        )
+        if expense.cost > LARGEST_SHARE * planned.budget.dollars:
+            raise ValueError(
+                f"{asked} at about {dollars(expense.cost)}, which is more than half of the budget; allow more, or name "
+                "one wording"
+            )
+        if expense.calls > LARGEST_SHARE * calls:
+            least = -(-expense.calls // (LARGEST_SHARE * len(planned.items)))
+            raise ValueError(
+                f"{asked}, which is more than half of the {calls:,} that the budget allows; allow more, such as "
+                f"budget='{least:.0f}n', or name one wording"
+            )
+        others = expense.calls - expense.calls * len(planned.voices) // len(self.voices)
+        prepare(replace(planned, budget=self._left(others, 0.0)))
+
+    def run(self, watch: Watch = None) -> Ranking:
+        """Hold the audition, and rank by the wordings that it chose."""
+        found, planned = self.audition.run(watch), self.planned
+        wordings = len(self.voices) // len(planned.voices)
+        best = [_best(found, self.voices[k : k + wordings]) for k in range(0, len(self.voices), wordings)]
+        chosen = named_voices([(voice.judge, voice.prompt) for voice in best if voice is not None])
+        given = found.answers.given_to(planned.items, chosen)
+        answered = [one for one in found.answers.judgements if not one.failed]
+        for voice in chosen:
+            logger.warning(
+                "The wording%s is %s: of %d that were asked the same %d pairs, the largest share of what it says is "
+                "about the texts.",
+                "" if voice.name is None else f" of {voice.judge.name}",
+                voice.prompt.wording,
+                wordings,
+                PAIRS,
+            )
+        asked, kept = map(planned.budget.took, (found.answers.judgements, given))
+        task = replace(
+            planned,
+            prompt=chosen[0].prompt,
+            judge=chosen[0].judge,
+            panel=chosen if len(chosen) > 1 else (),
+            method="mixed" if planned.method == "panel" and len(chosen) == 1 else planned.method,
+            budget=self._left(len(answered) - len(given), asked - kept),
+            given=given,
+        )
+        audition = {**found.answers.taken(given), "calls": len(answered)}
+        return self._go_on(task, {"budget": planned.configuration["budget"], "audition": audition}, watch)
+
+
+def _best(found: Audition, voices: Sequence[Voice]) -> Voice | None:
+    """The voice of most content that is not reversed, of those of one judge; None where none of them answered."""
+    table = found.table
+    rows = [row for row, name in enumerate(table["judge"].tolist()) if any(voice.name == name for voice in voices)]
+    upright = [row for row in rows if not table["agreement_high"][row] < 0]
+    name = next((str(table["judge"][row]) for row in upright or rows), None)
+    return next((voice for voice in voices if voice.name == name), None)
+
+
+class LineupPlan(FirstPart):
+    """A pilot for each number of texts, and then a run with the one that it chose.
+
+    `planned` is the task about pairs.
+
+    Raises
+    ------
+    ValueError
+        If there is nothing to choose, or the pilot takes more than half of the budget.
+    """
+
+    def __init__(self, planned: Task, storage: Storage) -> None:
+        super().__init__(planned, storage)
+        items = some_contexts(planned.items, np.random.default_rng(planned.seed))
+        smallest = min(map(len, planned.items.groups.values()))
+        can_line_up = all(getattr(judge, "lines_up", False) for judge in planned.judges)
+        tasks = {k: self._pilot(k, items) for k in SIZES if k <= smallest and (k == 2 or can_line_up)}
+        room = min([judge.settings.get("window") or USUAL_WINDOW for judge in planned.judges])
+        self.pilots = {
+            k: prepare(task, storage.beside(f"pilot-{k}"))
+            for k, task in tasks.items()
+            if k == 2 or task.longest_prompt <= room
+        }
+        if len(self.pilots) == 1:
+            raise ValueError(
+                "lineup='auto' chooses among pairs and line-ups, and only pairs can be asked here: too few texts in a "
+                "context, texts too long, or a judge of pairs alone; use lineup=2"
+            )
+        self.base = self.pilots[2]
+        calls = sum(plan.expense.calls for plan in self.pilots.values())
+        if calls > LARGEST_SHARE * planned.expense.calls:
+            raise ValueError(
+                f"lineup='auto' asks {calls:,} questions first, more than half of the {planned.expense.calls:,} that "
+                f"the budget allows; allow more, such as budget={2 * calls}, or use lineup=4"
+            )
+
+    def _resized(self, k: int, **changes: Any) -> Task:
+        """The planned task about k texts, with other changes."""
+        voices = tuple(replace(voice, prompt=voice.prompt.resized(k)) for voice in self.planned.panel)
+        return replace(self.planned, prompt=self.planned.prompt.resized(k), panel=voices, **changes)
+
+    def _pilot(self, k: int, items: Items) -> Task:
+        aside: dict[str, Any] = {"may_grow": False, "title": f"A pilot of {k} texts a call: "}
+        aside |= {"until": None, "votes": None, "control": ()}
+        # In one order: more pairs, which tell noise from scores.
+        return self._resized(k, items=items, budget=Budget.of(SHOWN // k), orders="one", **aside)
+
+    def run(self, watch: Watch = None) -> Ranking:
+        """Ask the pilots, and rank with the number of texts that they chose."""
+        rates, answers = {}, dict[int, list[Judgement]]()
+        for k, plan in self.pilots.items():
+            self.base = plan
+            with plan.started(watch) as run:
+                run.go()
+            answers[k] = [one for one in run.judgements if not one.failed]
+            rates[k] = rate(comparisons(answers[k]), plan.expense.tokens / plan.expense.calls)
+        best = chosen_size(rates)
+        shown = ", ".join(f"{k} texts {rates[k] / max(rates.values()):.0%}" for k in rates)
+        logger.warning("Calls are about %d texts, by what a token shows of the scores: %s.", best, shown)
+        others = [one for k, some in answers.items() for one in some if k != best]
+        budget = self._left(len(others), self.planned.budget.took(others))
+        given = tuple(sorted(answers[best], key=lambda one: repr(key_of(one.question))))
+        notes = {"lineup": {"texts": best, "rates": {str(k): rates[k] for k in rates}}}
+        return self._go_on(self._resized(best, budget=budget, given=given), notes, watch)
+
+
+def chosen_size(rates: Mapping[int, float]) -> int:
+    """The largest number of texts whose rate is at least `ENOUGH` of the best.
+
+    >>> chosen_size({2: 1.0, 3: 0.8, 4: 0.6, 6: 0.4})
+    4
+    """
+    return max(k for k in rates if rates[k] >= ENOUGH * max(rates.values()))
+
+
+def rate(data: Comparisons, tokens: float) -> float:
+    """f·v / (φ·tokens), the mean over voices, from the answers about some texts, with so many tokens a call.
+
+    >>> rows = [("a", "b", 0.8), ("b", "c", 0.71), ("c", "a", 0.09), ("b", "a", 0.25), ("c", "b", 0.3), ("a", "c", 0.9)]
+    >>> rate(Comparisons.from_rows(rows), 100.0) > rate(Comparisons.from_rows(rows), 200.0) > 0.0
+    True
+    """
+    found = []
+    for judge in np.unique(data.judged_by):
+        own = data.take(data.judged_by == judge)
+        effects = quiet_fit(replace(own, judges=None, judge=None), "mixed").effects
+        assert effects is not None
+        noise = LOGISTIC if are_choices(own) else effects.noise
+        found.append(float(np.sum(own.freedom)) / own.answers * effects.scores / (noise * tokens))
+    return float(np.mean(found))
+
+
+def some_contexts(items: Items, rng: np.random.Generator) -> Items:
+    """Up to `PILOT` texts of as few contexts as hold them."""
+    rows: list[np.ndarray[Any, Any]] = []
+    for place in rng.permutation(len(items.contexts)).tolist():
+        if sum(map(len, rows)) >= PILOT:
+            break
+        rows.append(np.sort(rng.permutation(list(items.groups.values())[place])[:PILOT]))
+    return items.take(np.sort(np.concatenate(rows)))

@@ -42,12 +42,12 @@ def count_sequences(texts: Sequence[str]) -> sparse.csr_array:
     >>> count_sequences(["Oh, oh", "oh"]).toarray().astype(int).tolist()
     [[2, 1, 1, 1, 1], [1, 0, 0, 1, 0]]
     """
-    found = [np.unique(_numbers(text), return_counts=True) for text in texts]
-    columns = np.unique(np.concatenate([numbers for numbers, _ in found]))
-    indices = np.concatenate([np.searchsorted(columns, numbers).astype(np.int32) for numbers, _ in found])
-    counts = np.concatenate([times for _, times in found]).astype(np.float64)
-    starts = np.cumsum([0, *(len(numbers) for numbers, _ in found)])
-    return sparse.csr_array((counts, indices, starts), shape=(len(texts), len(columns)))
+    found = [np.stack(np.unique(_numbers(text), return_counts=True)) for text in texts]
+    numbers, counts = np.concatenate([np.empty((2, 0), dtype=np.int64), *found], axis=1)
+    columns = np.unique(numbers)
+    indices = np.searchsorted(columns, numbers).astype(np.int32)
+    starts = np.cumsum([0, *(each.shape[1] for each in found)])
+    return sparse.csr_array((counts.astype(np.float64), indices, starts), shape=(len(texts), len(columns)))
 
 
 def rarities(counts: sparse.csr_array) -> Array:

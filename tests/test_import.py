@@ -272,7 +272,10 @@ def test_outputs_are_named_after_prompts_where_there_are_several_and_after_colum
         ),
         (results(output(0, 0, 1, provider={})), "results, row 1, column 'provider': "),
         (results(7), "results, row 1: 7 is not an object"),
-        ([{"first": "a", "second": "b", "p": 0.5}], "file.json is of no known layout (promptfoo: prompt, promptIdx, provider"),
+        (
+            [{"first": "a", "second": "b", "p": 0.5}],
+            "file.json is of no known layout (promptfoo: prompt, promptIdx, provider",
+        ),
         ({"hello": 1}, "file.json is of no known layout"),
     ],
 )

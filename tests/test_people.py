@@ -23,8 +23,7 @@ from comparo.report.page import render
 from comparo.report.record import read_record
 from comparo.selection.lineups import LineupSelector
 from comparo.selection.sharing import telling_pairs
-from comparo.vote.ballots import Ballot
-from comparo.vote.dealing import Dealer
+from comparo.vote.dealing import Ballot, Dealer
 from comparo.vote.session import disputed_pairs, informative_pairs
 from voting import Server
 

@@ -39,9 +39,8 @@ from comparo.run.folders import list_runs
 from comparo.run.repair import repair
 from comparo.run.store import Store, read_configuration, read_judgements
 from comparo.vote.app import PATIENCE, serve
-from comparo.vote.ballots import Ballot
 from comparo.vote.booth import Booth
-from comparo.vote.dealing import Dealer
+from comparo.vote.dealing import Ballot, Dealer
 from comparo.vote.pages import MARKDOWN, as_markdown, differences, shown_text
 from comparo.vote.server import HOST, open_socket
 from comparo.vote.session import Links, Voting

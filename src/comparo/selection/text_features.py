@@ -127,7 +127,7 @@ def _overlaps(counts: sparse.csr_array, rarity: Array) -> Array:
     """o of every two of n texts, (n, n), from the `counts` (n, S) of their sequences and r (S,) of each sequence."""
     used, column = np.unique(counts.indices, return_inverse=True)
     has = sparse.csr_array((np.ones(len(column)), column, counts.indptr), shape=(counts.shape[0], len(used)))
-    shared = ((has * rarity[used]) @ has.T).toarray()
+    shared = np.asarray((has @ sparse.diags_array(rarity[used]) @ has.T).todense())
     own = shared.diagonal()
     total = own[:, None] + own
     return np.asarray(np.divide(2.0 * shared, total, out=np.zeros_like(total), where=total > 0))

@@ -25,8 +25,8 @@ from comparo.data.wordings import LETTERS
 from comparo.ranking.tabular import rows_of
 from comparo.report.making import question
 from comparo.report.page import environment
-from comparo.vote.ballots import Ballot
 from comparo.vote.booth import Booth
+from comparo.vote.dealing import Ballot
 from comparo.vote.session import LONGEST
 from comparo.vote.standing import Live, Standing, members_of
 

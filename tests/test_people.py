@@ -12,7 +12,7 @@ from scipy.special import expit
 import comparo
 from comparo import Comparisons, Items, fit, with_votes
 from comparo.analysis.confidence import expected_spearman
-from comparo.data.writing import csv_text
+from comparo.data.formats import csv_text
 from comparo.errors import ComparisonsError
 from comparo.model.estimators.votes import Expectation, Voted, _Posterior, _Solved, voted
 from comparo.model.inference.choices import Choices

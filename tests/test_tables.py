@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 
 from comparo.data.columns import Table, frame_from_columns
 from comparo.data.documents import guarded, unguarded
-from comparo.data.reading import CHUNK, columns_from_text, read_columns
-from comparo.data.writing import csv_text, write_columns
+from comparo.data.formats import CHUNK, columns_from_text, csv_text, read_columns, write_columns
 from comparo.errors import ComparisonsError
 from workbooks import write_workbook
 

@@ -11,8 +11,8 @@ from comparo.analysis.own_family import families_of
 from comparo.data.columns import as_number, shown
 from comparo.data.comparisons import Comparisons
 from comparo.data.control_terms import Numbers, columns_in
+from comparo.data.formats import read_columns
 from comparo.data.items import Items
-from comparo.data.reading import read_columns
 from comparo.data.run_folder import database_of
 from comparo.data.sheets import join, read_parts, read_several
 from comparo.judges import Judgement

@@ -7,8 +7,8 @@ import typer
 
 from comparo.cli import flags as groups
 from comparo.cli.printing import print_text, say
+from comparo.data.formats import write_columns
 from comparo.data.imports import Imported, Source, import_file
-from comparo.data.writing import write_columns
 from comparo.export import CONTEXT, Format, export_run
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comparo.errors import ComparisonsError, pip_install
+from comparo.types import Array, Index, LongIndex
 
 Column = Sequence[Any] | NDArray[Any]
 Library = Literal["pandas", "polars", "pyarrow"]
@@ -126,7 +127,7 @@ class Table:
         return replace(self, columns=columns, lines=lines)
 
 
-def factorise(table: Table, *names: str) -> tuple[NDArray[Any], tuple[NDArray[np.int32], ...]]:
+def factorise(table: Table, *names: str) -> tuple[NDArray[Any], tuple[Index, ...]]:
     """The distinct labels of some columns, and each column (K,) as codes into them.
 
     Integers are in ascending order, other labels in the order of their first appearance.
@@ -157,7 +158,7 @@ def factorise(table: Table, *names: str) -> tuple[NDArray[Any], tuple[NDArray[np
     return labels, tuple(np.ascontiguousarray(codes) for codes in flat.reshape(-1, len(columns)).T)
 
 
-def look_up(labels: Iterable[Any], known: Iterable[Any]) -> NDArray[np.int32]:
+def look_up(labels: Iterable[Any], known: Iterable[Any]) -> Index:
     """The code of each label (K,) among the `known` ones, −1 where it is not one of them.
 
     >>> look_up(["bo", "ana", "zoe"], ["ana", "bo"]).tolist()
@@ -167,7 +168,7 @@ def look_up(labels: Iterable[Any], known: Iterable[Any]) -> NDArray[np.int32]:
     return np.array([code.get(label, -1) for label in labels], dtype=np.int32)
 
 
-def _factorise_integers(columns: list[NDArray[np.int64]]) -> tuple[NDArray[Any], tuple[NDArray[np.int32], ...]]:
+def _factorise_integers(columns: list[LongIndex]) -> tuple[NDArray[Any], tuple[Index, ...]]:
     low, high = min(int(column.min()) for column in columns), max(int(column.max()) for column in columns)
     if high - low > 4 * len(columns[0]):
         labels, codes = np.unique(np.stack(columns), return_inverse=True)
@@ -191,7 +192,7 @@ def _label_array(labels: list[Any]) -> NDArray[Any]:
     return np.fromiter(labels, dtype=object, count=len(labels))
 
 
-def numbers(table: Table, name: str, most: float, meaning: str) -> NDArray[np.float64]:
+def numbers(table: Table, name: str, most: float, meaning: str) -> Array:
     """A column as floats from 0 to `most`, not copied if it is that already."""
     column = table.columns[name]
     if isinstance(column, np.ndarray) and column.dtype.kind in "fiub":
@@ -210,7 +211,7 @@ def numbers(table: Table, name: str, most: float, meaning: str) -> NDArray[np.fl
     return values
 
 
-def winners(table: Table, words: Mapping[str, float], first: str, second: str) -> NDArray[np.float64]:
+def winners(table: Table, words: Mapping[str, float], first: str, second: str) -> Array:
     """The column `winner` as numbers: 1 for the item in the column `first`, 0 for that in `second`.
 
     A winner is named by its own label or by one of `words`, which map to numbers. Spaces around it do not matter, nor

@@ -55,14 +55,16 @@ def unguarded(cell: str) -> str:
     return cell[1:] if _GUARDED.match(cell) else cell
 
 
-def csv_lines(rows: Iterable[Iterable[Any]]) -> str:
+def csv_lines(rows: Iterable[Iterable[Any]], delimiter: str = ",") -> str:
     r"""Rows as lines of CSV, guarded; what is missing is an empty field.
 
     >>> csv_lines([["item", "std"], ["=x", -1.5], [None, float("nan")], ["one\rtwo", 1]])
     'item,std\n\'=x,-1.5\n,\n"one\rtwo",1\n'
     """
     lines = _Lines()
-    writer = csv.writer(lines)  # its lines end with \r\n: if they ended with \n alone, it would not quote \r
+    writer = csv.writer(
+        lines, delimiter=delimiter
+    )  # its lines end with \r\n: if they ended with \n alone, it would not quote \r
     writer.writerows(("" if value is None or value != value else guarded(value) for value in row) for row in rows)
     return "".join(f"{line[:-2]}\n" for line in lines)
 

@@ -19,8 +19,8 @@ from typing import Any, Literal, get_args
 
 from comparo.data.columns import Column, Table, as_number, is_blank, shown, winners
 from comparo.data.comparisons import Comparisons
+from comparo.data.formats import columns_from_objects, read_columns
 from comparo.data.layouts import WINNERS
-from comparo.data.reading import columns_from_objects, read_columns
 from comparo.errors import ComparisonsError
 
 UNKNOWN = "unknown"  # a judge that a row does not name, where others do

@@ -33,6 +33,7 @@ from comparo.data.sources import (
     table_of,
 )
 from comparo.errors import ComparisonsError
+from comparo.types import Array, Index, LongIndex
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,12 +62,12 @@ class Items:
     ids: NDArray[Any]
     texts: tuple[str, ...] = field(repr=False)
     contexts: NDArray[Any]
-    context: NDArray[np.int32]
+    context: Index
     context_texts: tuple[str | None, ...] = field(repr=False)
-    scores: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    scores: Mapping[str, Array] = field(default_factory=dict)
     group: NDArray[Any] | None = None
-    numbers: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
-    anchor: NDArray[np.float64] | None = None
+    numbers: Mapping[str, Array] = field(default_factory=dict)
+    anchor: Array | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -162,7 +163,7 @@ class Items:
         return found
 
     @cached_property
-    def groups(self) -> dict[Any, NDArray[np.int64]]:
+    def groups(self) -> dict[Any, LongIndex]:
         """The rows of each context, in order.
 
         >>> Items.of([{"text": letter, "context_id": "xyx"[k % 2]} for k, letter in enumerate("abcd")]).groups
@@ -173,7 +174,7 @@ class Items:
         return dict(zip(self.contexts.tolist(), rows, strict=True))
 
     @property
-    def alone(self) -> NDArray[np.int64]:
+    def alone(self) -> LongIndex:
         """The rows of items that are the only one in their context, with nothing to compare them with."""
         return np.flatnonzero(np.bincount(self.context)[self.context] == 1)
 

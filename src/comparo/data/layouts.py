@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from comparo.data.columns import Table, column_from_values, factorise, is_missing, numbers, shown, winners
 from comparo.data.lineups import SAID, is_lineup, pairs_of
 from comparo.errors import ComparisonsError
+from comparo.types import Mask
 
 LAYOUTS = (
     ("first", "second", "p"),
@@ -111,7 +112,7 @@ def _answered(table: Table) -> Table:
     return replace(table, columns=columns).take(kept)
 
 
-def _judged(table: Table, column: Mapping[str, str]) -> tuple[Table, NDArray[np.bool_]]:
+def _judged(table: Table, column: Mapping[str, str]) -> tuple[Table, Mask]:
     """The table without the rows that are blank, and which of the others have a winner, or a p."""
     said = table.columns[column["p"]]
     if column["p"] != "winner":

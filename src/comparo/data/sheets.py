@@ -24,12 +24,11 @@ import numpy as np
 from comparo.data.columns import INSTALL, is_missing
 from comparo.data.comparisons import Comparisons
 from comparo.data.documents import workbook
+from comparo.data.formats import csv_text, read_columns, whole
 from comparo.data.items import Items
 from comparo.data.layouts import LABELS, WANTED, judged_fields
 from comparo.data.lineups import PAIR, ROWS
-from comparo.data.reading import read_columns
 from comparo.data.run_folder import database_of, judged
-from comparo.data.writing import csv_text, whole
 from comparo.errors import ComparisonsError
 
 WINNER = "winner"

@@ -25,13 +25,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.model.observations import are_choices, power, residuals
-from comparo.types import Array
+from comparo.types import Array, LongIndex
 
 BITS = 21  # of a code point
 
@@ -60,7 +59,7 @@ def rarities(counts: sparse.csr_array) -> Array:
     return np.asarray(np.log((counts.shape[0] + 1) / (texts + 0.5)))
 
 
-def _numbers(text: str) -> NDArray[np.int64]:
+def _numbers(text: str) -> LongIndex:
     """The number of each sequence of a text, in the text's order."""
     letters = f" {' '.join(text.lower().split())} "
     points = np.frombuffer(letters.encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.int64)

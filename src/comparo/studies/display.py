@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from comparo.data.writing import csv_text
+from comparo.data.formats import csv_text
 from comparo.errors import pip_install
 from comparo.plots.rankings import plot_difference_given_p, plot_efficiency, plot_joint, plot_position_bias
 from comparo.studies.draws import ENOUGH

@@ -1,6 +1,5 @@
 """comparo import: small files in the layouts of other tools, written by hand, and what they become."""
 
-import csv
 import gzip
 import json
 import re
@@ -9,7 +8,6 @@ import pandas
 import pytest
 
 from comparo import Comparisons, Items, import_file
-from comparo.errors import ComparisonsError
 
 
 @pytest.fixture
@@ -137,27 +135,6 @@ def test_longer_talks_are_told_whole(write):
     assert [row[-1] for row in rows_of(found)] == ["expert_1", "unknown"]
     text = found.items["text"][found.items["context_id"].index("82")]
     assert text == "Assistant: assistant 1\n\nUser: user 2\n\nAssistant: assistant 2"
-
-
-def test_the_table_of_the_kaggle_competition(tmp_path):
-    path = tmp_path / "train.csv"
-    marks = [(1, 0, 0), (0, 1, 0), (0, 0, 1), (0, 0, 0)]
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(
-            "id model_a model_b prompt response_a response_b winner_model_a winner_model_b winner_tie".split()
-        )
-        for number, each in enumerate(marks):
-            talk = [json.dumps([f"Ask {number}", "And?"]), json.dumps(["Yes.", "\ud83d"]), json.dumps(["No.", None])]
-            writer.writerow([number, "koala", "vicuna", *talk, *each])
-    found = import_file(path)
-    assert rows_of(found) == [("0", "koala", "vicuna", 1), ("1", "koala", "vicuna", 0), ("2", "koala", "vicuna", 0.5)]
-    assert found.left_out == {"without a winner": 1}
-    assert found.items["text"][0] == "Assistant: Yes.\n\nUser: And?\n\nAssistant: ?"
-    assert found.items["context"][0] == "Ask 0"
-    path.write_text(path.read_text().replace(",0,0,1\n", ",0,1,1\n"))
-    with pytest.raises(ComparisonsError, match=r"train.csv, row 3 \(line 4\), column 'winner_model_a': "):
-        import_file(path)
 
 
 def output(test, column, score, *, text="An answer.", components=(), prompt="Say {{topic}}", **more):

@@ -27,7 +27,7 @@ def import_command(
     Parameters
     ----------
     file : Results of promptfoo (results.json or .jsonl), annotations of AlpacaEval (annotations.json), or
-        battles of Chatbot Arena (JSON, JSONL, Parquet, or the CSV of Kaggle); also gzipped.
+        battles of Chatbot Arena (JSON, JSONL or Parquet); also gzipped.
     source : Whose file it is. Default: by what is in it.
     out : The file of comparisons: .csv, .jsonl or .parquet. Default: FILE-comparisons.csv, in the working folder.
     items : The file of the texts, written where FILE holds them: .jsonl, .csv or .parquet. Default: FILE-items.jsonl,

@@ -224,18 +224,16 @@ def winners(table: Table, words: Mapping[str, float], first: str, second: str) -
     array([1., 0.])
     """
     column = table.columns["winner"]
-    said = list(map(_spelt, column))
-    meaning = {word: words.get(word.lower(), np.nan) for word in set(said)}
-    by_word = np.fromiter(map(meaning.__getitem__, said), np.float64, len(said))
-    won, lost = (
-        np.fromiter((word == _spelt(name) for word, name in zip(said, table.columns[side], strict=True)), bool)
-        for side in (first, second)
-    )
-    for row in np.flatnonzero(np.isnan(by_word) & ~won & ~lost).tolist():
-        ends = [_spelt(table.columns[side][row]).casefold() for side in (first, second)]
-        won[row], lost[row] = (ends.count(said[row].casefold()) == 1 and end == said[row].casefold() for end in ends)
-    by_name = np.where(won, 1.0, np.where(lost, 0.0, np.nan))
-    worded, named = ~np.isnan(by_word), won | lost
+    by_word, by_name = np.full((2, len(column)), np.nan)
+    spelt = (map(_spelt, values) for values in (column, table.columns[first], table.columns[second]))
+    for row, (word, *ends) in enumerate(zip(*spelt, strict=True)):
+        if word.lower() in words:
+            by_word[row] = words[word.lower()]
+        elif word not in ends:
+            word, ends = word.casefold(), [end.casefold() for end in ends]
+        if ends.count(word) == 1:
+            by_name[row] = 1.0 - ends.index(word)
+    worded, named = ~np.isnan(by_word), ~np.isnan(by_name)
     bad = np.flatnonzero(~(worded | named))
     if bad.size:
         known = f"{', '.join(words)}, or the name of one of the two"

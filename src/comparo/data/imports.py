@@ -12,7 +12,7 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Literal, get_args
@@ -148,20 +148,19 @@ def _clean(text: str) -> str:
 
 
 BATTLES = frozenset({"model_a", "model_b"})
-MARKS = {"winner_model_a": 1.0, "winner_model_b": 0.0, "winner_tie": 0.5}
 
 
 def read_battles(table: Table) -> Imported:
-    """Battles of Chatbot Arena: the cleaned battles, and the table of the Kaggle competition.
+    """Battles of Chatbot Arena.
 
-    The battles hold model_a (shown on the left, or above), model_b and winner (model_a, model_b, tie, or tie
-    (bothbad)), and where they were kept question_id, judge, and conversation_a and conversation_b, lists of messages
-    with role and content. The table has id, model_a, model_b, prompt, response_a and response_b, each a JSON list with
-    a text per turn, and three columns of 0 and 1 for the winner. A battle is a context, or its question where several
-    battles are about one.
+    They hold model_a (shown on the left, or above), model_b and winner (model_a, model_b, tie, or tie (bothbad)), and
+    where they were kept question_id, judge, and conversation_a and conversation_b, lists of messages with role and
+    content. A battle is a context, or its question where several battles are about one.
     """
     found = Gathering(table)
-    p = _marked(found) if MARKS.keys() <= set(table.columns) else _named(found)
+    kept = [row.number for row in found if row["winner"] is not None]
+    said = winners(table.take(kept), WINNERS["model_b"], "model_a", "model_b").tolist() if kept else []
+    p = dict(zip(kept, said, strict=True))
     column = "question_id" if "question_id" in table.columns else "id"
     for row in found:
         one, other = (row.name(f"model_{side}") for side in "ab")
@@ -172,65 +171,24 @@ def read_battles(table: Table) -> Imported:
         found.compare(context, one, other, p[row.number], row["judge"])
         if context is not None:
             for side, item in (("a", one), ("b", other)):
-                question, text = _conversation(row, side)
+                question, text = _conversation(row, f"conversation_{side}")
                 found.add_text(context, item, text, question)
     return found.finish("arena")
 
 
-def _named(found: Gathering) -> dict[int, float]:
-    """P(model_a is better) of each row that has a winner."""
-    kept = [row.number for row in found if row["winner"] is not None]
-    if not kept:
-        return {}
-    return dict(zip(kept, winners(found.table.take(kept), WINNERS["model_b"], "model_a", "model_b"), strict=True))
-
-
-def _marked(found: Gathering) -> dict[int, float]:
-    """The same from three columns, of which one is 1."""
-    p = {}
-    for row in found:
-        marks = {column: 0.0 if row[column] is None else as_number(row[column]) for column in MARKS}
-        if sorted(marks.values()) == [0.0, 0.0, 1.0]:
-            p[row.number] = MARKS[max(marks, key=marks.__getitem__)]
-        elif any(marks.values()):
-            raise row.error(
-                next(iter(MARKS)), f"{shown(list(marks.values()))} is not one 1 and two 0 in {', '.join(MARKS)}"
-            )
-    return p
-
-
-def _conversation(row: Row, side: str) -> tuple[str | None, str | None]:
+def _conversation(row: Row, column: str) -> tuple[str | None, str | None]:
     """What was asked first, and what followed: an answer, or all that was said where there was more."""
-    messages = row[f"conversation_{side}"]
-    if messages is not None:
-        said = [_content(row, f"conversation_{side}", message) for message in _list(messages)]
-    else:
-        turns = zip(_list(row["prompt"]), _list(row[f"response_{side}"]), strict=False)
-        said = [str(each or "") for turn in turns for each in turn]
+    said = []
+    for message in () if row[column] is None else row[column]:
+        if not isinstance(message, dict) or "content" not in message:
+            raise row.error(column, f"{shown(message)} is not a message with role and content; correct it")
+        said.append(str(message["content"] or ""))
     if len(said) < 2:
         return None, None
     if len(said) == 2:
         return said[0], said[1]
     rest = (f"{'User' if place % 2 == 0 else 'Assistant'}: {text}" for place, text in enumerate(said) if place)
     return said[0], "\n\n".join(rest)
-
-
-def _content(row: Row, column: str, message: Any) -> str:
-    if not isinstance(message, dict) or "content" not in message:
-        raise row.error(column, f"{shown(message)} is not a message with role and content; correct it")
-    return str(message["content"] or "")
-
-
-def _list(value: Any) -> Sequence[Any]:
-    """A list, also one that is written as JSON; a text is a list of one."""
-    if isinstance(value, str) and value.lstrip().startswith("["):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return [value]
-    if isinstance(value, str):
-        return [value]
-    return [] if value is None else list(value)
 
 
 ANNOTATIONS = frozenset({"instruction", "output_1", "output_2", "preference"})
@@ -405,7 +363,7 @@ def import_file(path: str | os.PathLike[str], source: Source | None = None) -> I
     source
         - "promptfoo": results of `promptfoo eval -o results.json`;
         - "alpaca_eval": annotations.json;
-        - "arena": battles of Chatbot Arena, or the table of its Kaggle competition.
+        - "arena": battles of Chatbot Arena.
 
         By default the one whose columns the file has.
 

@@ -247,7 +247,7 @@ def test_a_write_leaves_no_other_file(tmp_path: Path) -> None:
     write_columns(tmp_path / "a.csv", COLUMNS)
     write_columns(tmp_path / "a.csv", {"first": ["bo"]})
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
-    assert (tmp_path / "a.csv").read_bytes() == b"first\r\nbo\r\n"
+    assert (tmp_path / "a.csv").read_bytes() == b"first\nbo\n"
 
 
 @pytest.mark.parametrize(

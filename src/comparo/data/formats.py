@@ -176,10 +176,14 @@ def _rows_of_csv(reader: Any, width: int, source: str, lines: array[int]) -> Ite
 
 def _read_json_lines(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
     lines = array("q")
-    columns, others = columns_from_objects(objects_of_lines(file, source, lines), wanted)
-    if not lines:
-        raise ComparisonsError(f"{source} is empty; write its rows first")
-    return Table(columns, source, lines, others)
+    columns, others = columns_from_objects(_objects_of_lines(file, source, lines), wanted)
+    return _not_empty(Table(columns, source, lines, others))
+
+
+def _not_empty(table: Table) -> Table:
+    if not table.columns and not table.others:
+        raise ComparisonsError(f"{table.source} is empty; write its rows first")
+    return table
 
 
 def _read_json(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
@@ -196,10 +200,8 @@ def _read_json(file: Binary, source: str, wanted: Collection[str] | None) -> Tab
     for number, row in enumerate(rows, 1):
         if not isinstance(row, dict):
             raise ComparisonsError(f"{source}, row {number}: {row!r:.60} is not an object; each row must be one")
-    if not rows:
-        raise ComparisonsError(f"{source} is empty; write its rows first")
     columns, others = columns_from_objects(rows, wanted)
-    return Table(columns, source, others=others)
+    return _not_empty(Table(columns, source, others=others))
 
 
 def _read_parquet(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
@@ -257,7 +259,7 @@ def stored_once(values: Iterable[Any], seen: dict[str, str]) -> list[Any]:
     return [seen.setdefault(value, value) if type(value) is str else value for value in values]
 
 
-def objects_of_lines(file: Binary, source: str, lines: array[int]) -> Iterator[Mapping[str, Any]]:
+def _objects_of_lines(file: Binary, source: str, lines: array[int]) -> Iterator[Mapping[str, Any]]:
     """The object on each line that is not blank; its number is added to `lines`."""
     with io.TextIOWrapper(file, encoding="utf-8-sig") as text:
         for number, line in enumerate(text, 1):

@@ -118,14 +118,16 @@ class Items:
         if not has_images and (bad := [row for row, text in enumerate(texts) if is_image(text)]):
             problem = "this is an image, which only people can read: comparo vote shows it; or recognise its text (OCR)"
             raise table.error(bad, column["id"], problem)
-        items = replace(_joined(table, column, old), texts=texts, scores=checked_scores(table, scores))
-        known = table.columns.get("anchor")
-        anchor = None if known is None else column_of_numbers(table, "anchor", known, "anchors")
-        items = replace(items, numbers=checked_numbers(table, numbers), anchor=anchor)
-        if column["group"] is None:
-            return items
-        labels, (codes,) = factorise(table, column["group"])
-        return replace(items, group=labels[codes])
+        known, shared = table.columns.get("anchor"), column["group"]
+        labels, (codes,) = (None, (None,)) if shared is None else factorise(table, shared)
+        return replace(
+            _joined(table, column, old),
+            texts=texts,
+            scores=checked_scores(table, scores),
+            numbers=checked_numbers(table, numbers),
+            anchor=None if known is None else column_of_numbers(table, "anchor", known, "anchors"),
+            group=None if labels is None else labels[codes],
+        )
 
     def take(self, rows: NDArray[np.integer]) -> Items:
         """Some of the items, by their numbers, with their contexts.

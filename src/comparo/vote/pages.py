@@ -190,7 +190,8 @@ def differences(one: str, other: str) -> tuple[Markup, Markup] | None:
     words = [list(_WORD.finditer(text)) for text in (one, other)]
     if max(map(len, words)) > WORDS:
         return None
-    blocks = SequenceMatcher(None, *([word[0] for word in each] for each in words)).get_matching_blocks()
+    left, right = ([word[0] for word in each] for each in words)
+    blocks = SequenceMatcher(None, left, right).get_matching_blocks()
     return (
         _marked(one, words[0], [(block.a, block.size) for block in blocks]),
         _marked(other, words[1], [(block.b, block.size) for block in blocks]),

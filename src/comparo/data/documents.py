@@ -155,11 +155,11 @@ def workbook(
 
 def _fitted(cell: Any) -> Any:
     """A value as a cell holds it: text of at most `CELL` UTF-16 units, and nothing where a number is missing."""
-    if not isinstance(cell, str):
-        return cell if isinstance(cell, int | float) and cell == cell else None if cell != cell else str(cell)
-    units = cell.encode("utf-16-le", "surrogatepass")
+    if isinstance(cell, int | float):
+        return None if cell != cell else cell
+    units = str(cell).encode("utf-16-le", "surrogatepass")
     if len(units) <= 2 * CELL:
-        return cell
+        return str(cell)
     return units[: 2 * (CELL - len(CUT))].decode("utf-16-le", "ignore") + CUT
 
 

@@ -12,6 +12,7 @@ import io
 import json
 import os
 import re
+import sys
 import zlib
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -146,11 +147,11 @@ def _table(
     columns: dict[str, list[Any]] = {name: [] for name in header if wanted is None or name in wanted}
     if twice := [name for name in columns if header.count(name) > 1]:
         raise ComparisonsError(f"{source}, line 1: there are two columns {twice[0]!r}; rename one")
-    rows, seen = iter(rows), dict[str, str]()
+    rows = iter(rows)
     while chunk := list(islice(rows, CHUNK)):
         for name, cells in zip(header, zip(*chunk, strict=True), strict=True):
             if name in columns:
-                columns[name].extend(stored_once(cells, seen))
+                columns[name].extend(map(_stored_once, cells))
     return Table(dict(columns), source, lines, tuple(name for name in header if name not in columns))
 
 
@@ -238,7 +239,6 @@ def columns_from_objects(
     """
     columns: dict[str, list[Any]] = {}
     others: dict[str, None] = {}
-    seen: dict[str, str] = {}
     objects, rows = iter(objects), 0
     while chunk := list(islice(objects, CHUNK)):
         for name in dict.fromkeys(chain.from_iterable(chunk)):
@@ -247,16 +247,14 @@ def columns_from_objects(
             elif name not in columns:
                 columns[name] = [None] * rows
         for name, column in columns.items():
-            column.extend(stored_once((row.get(name) for row in chunk), seen))
+            column.extend(_stored_once(row.get(name)) for row in chunk)
         rows += len(chunk)
     return dict(columns), tuple(others)
 
 
-def stored_once(values: Iterable[Any], seen: dict[str, str]) -> list[Any]:
-    """The values with equal strings stored once: labels repeat, and a string per row would take most of the memory."""
-    if len(seen) > 100_000:
-        seen.clear()
-    return [seen.setdefault(value, value) if type(value) is str else value for value in values]
+def _stored_once(value: Any) -> Any:
+    """A value, a string as one object with all that are equal: labels repeat, and would take most of the memory."""
+    return sys.intern(value) if type(value) is str else value
 
 
 def _objects_of_lines(file: Binary, source: str, lines: array[int]) -> Iterator[Mapping[str, Any]]:

@@ -139,7 +139,7 @@ class Prompt:
     @property
     def size(self) -> int:
         """How many texts are compared."""
-        return sum(match[1] in PLACES for match in _BRACES.finditer(self.template))
+        return sum(place in PLACES for place in _places(self.template))
 
     def resized(self, size: int) -> "Prompt":
         """The prompt of the same criterion and wording about `size` texts, 2 to 8.
@@ -175,7 +175,7 @@ class Prompt:
     @property
     def has_context(self) -> bool:
         """Whether the template shows the context."""
-        return any(match[1] == "context" for match in _BRACES.finditer(self.template))
+        return "context" in _places(self.template)
 
     @property
     def instruction(self) -> str:
@@ -197,7 +197,7 @@ class Prompt:
         Half a surrogate pair becomes a question mark. `clean` is applied to each text.
         """
         given = question.context_text or "", *question.texts
-        places = [match[1] for match in _BRACES.finditer(self.template)]
+        places = _places(self.template)
         texts = {name: clean(defuse(text)) for name, text in zip(TEXTS, given, strict=False) if name in places}
         if "delimiter" in places:
             texts["delimiter"] = _delimiter(list(texts.values()))
@@ -240,6 +240,11 @@ class Prompt:
         raise ValueError(f"a window of {room} tokens does not hold the question itself; use a model with a larger one")
 
 
+def _places(template: str) -> list[str | None]:
+    """The placeholders of a template in their order, None for a brace that is meant as one."""
+    return [match[1] for match in _BRACES.finditer(template)]
+
+
 def delimited(template: str) -> str:
     """A template whose texts stand between delimiters that it declares first; one that has {delimiter} as it is.
 
@@ -258,7 +263,7 @@ def delimited(template: str) -> str:
     <BLANKLINE>
     Which is clearer?
     """
-    if any(match[1] == "delimiter" for match in _BRACES.finditer(template)):
+    if "delimiter" in _places(template):
         return template
     fenced = _BRACES.sub(lambda match: f"{OPEN}{match[0]}{CLOSE}" if match[1] in TEXTS else match[0], template)
     return DECLARATION + fenced.replace(f" {OPEN}", OPEN)

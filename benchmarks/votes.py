@@ -23,8 +23,7 @@ from benchmarks.efficiency import DATA
 from comparo import Comparisons, Items, fit
 from comparo.analysis.confidence import expected_spearman
 from comparo.run.fit_policy import Fitting
-from comparo.vote.ballots import Ballot
-from comparo.vote.dealing import Dealer
+from comparo.vote.dealing import Ballot, Dealer
 
 RUNS = 20
 SCENES = (  # texts, judges, of whom so many click at random, votes in all

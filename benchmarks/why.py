@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import expit
 
 from comparo import Comparisons, Items, Ranking, fit
-from comparo.data.reading import read_columns
+from comparo.data.formats import read_columns
 from comparo.data.reasons import computed_reasons
 from comparo.ranking.why import Why
 

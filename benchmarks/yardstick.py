@@ -23,10 +23,10 @@ from comparo.data.items import Items
 from comparo.ranking.ranking import Ranking
 from comparo.run.fit_policy import Fitting
 from comparo.selection.selector import Selector
+from comparo.studies.display import Table, reaching
 from comparo.studies.draws import Draws, calls_in, draw
 from comparo.studies.recorded import Opened, Recorded
 from comparo.studies.sweep import Fit, correlate, evaluate, everything, placed, spread
-from comparo.studies.tables import Table, reaching
 from comparo.types import Array
 
 KEPT = 0.95

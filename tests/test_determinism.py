@@ -25,9 +25,9 @@ from comparo.selection import selector as selector_module
 from comparo.selection.growing import Placing
 from comparo.selection.sharing import telling_pairs
 from comparo.selection.systems import Systems, sureness
+from comparo.studies.display import correlations_table, retention_table
 from comparo.studies.recorded import Recorded
 from comparo.studies.sweep import Way, sweep
-from comparo.studies.tables import correlations_table, retention_table
 from comparo.vote.dealing import BASE, Deck
 
 SOURCE = Path(comparo.__file__).parent

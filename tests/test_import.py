@@ -1,6 +1,5 @@
 """comparo import: small files in the layouts of other tools, written by hand, and what they become."""
 
-import csv
 import gzip
 import json
 import re
@@ -9,7 +8,6 @@ import pandas
 import pytest
 
 from comparo import Comparisons, Items, import_file
-from comparo.errors import ComparisonsError
 
 
 @pytest.fixture
@@ -129,75 +127,14 @@ def test_battles_without_questions_compare_models_directly(write):
     assert not found.items
 
 
-def test_turns_of_one_question_are_contexts_and_longer_talks_are_told_whole(write):
+def test_longer_talks_are_told_whole(write):
     talk = [{"role": role, "content": f"{role} {k}"} for k in (1, 2) for role in ("user", "assistant")]
-    rows = [battle("model_a", 81, judge="expert_1"), battle("model_b", 81, turn=2, conversation_a=talk, judge=None)]
+    rows = [battle("model_a", 81, judge="expert_1"), battle("model_b", 82, turn=2, conversation_a=talk, judge=None)]
     found = import_file(write(rows))
-    assert [row[0] for row in rows_of(found)] == ["81 turn 1", "81 turn 2"]
+    assert [row[0] for row in rows_of(found)] == ["81", "82"]
     assert [row[-1] for row in rows_of(found)] == ["expert_1", "unknown"]
-    text = found.items["text"][found.items["context_id"].index("81 turn 2")]
+    text = found.items["text"][found.items["context_id"].index("82")]
     assert text == "Assistant: assistant 1\n\nUser: user 2\n\nAssistant: assistant 2"
-
-
-def test_the_table_of_the_kaggle_competition(tmp_path):
-    path = tmp_path / "train.csv"
-    marks = [(1, 0, 0), (0, 1, 0), (0, 0, 1), (0, 0, 0)]
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(
-            "id model_a model_b prompt response_a response_b winner_model_a winner_model_b winner_tie".split()
-        )
-        for number, each in enumerate(marks):
-            talk = [json.dumps([f"Ask {number}", "And?"]), json.dumps(["Yes.", "\ud83d"]), json.dumps(["No.", None])]
-            writer.writerow([number, "koala", "vicuna", *talk, *each])
-    found = import_file(path)
-    assert rows_of(found) == [("0", "koala", "vicuna", 1), ("1", "koala", "vicuna", 0), ("2", "koala", "vicuna", 0.5)]
-    assert found.left_out == {"without a winner": 1}
-    assert found.items["text"][0] == "Assistant: Yes.\n\nUser: And?\n\nAssistant: ?"
-    assert found.items["context"][0] == "Ask 0"
-    path.write_text(path.read_text().replace(",0,0,1\n", ",0,1,1\n"))
-    with pytest.raises(ComparisonsError, match=r"train.csv, row 3 \(line 4\), column 'winner_model_a': "):
-        import_file(path)
-
-
-def game(one, other, **more):
-    return {
-        "question_id": 81,
-        "model_1": "alpaca-13b",
-        "model_2": "gpt-4",
-        "g1_winner": one,
-        "g2_winner": other,
-        "judge": ["gpt-4", "pair-v2"],
-        "g1_user_prompt": "…",
-        "g1_judgment": "[[B]]",
-        "g2_user_prompt": "…",
-        "g2_judgment": "[[A]]",
-        "turn": 1,
-        "tstamp": 1687222222.2,
-        **more,
-    }
-
-
-def test_judgements_of_mt_bench_are_both_orders(write):
-    rows = [
-        game("model_2", "model_2"),
-        game("model_1", "tie", turn=2),
-        game("error", "model_1"),
-        game("model_1", "model_1", m1_score=8, m2_score=6, turn=None),
-    ]
-    found = import_file(write(rows, "gpt-4_pair.jsonl"))
-    assert found.source == "mt_bench"
-    judge = "gpt-4 · pair-v2"
-    assert rows_of(found) == [
-        ("81", "alpaca-13b", "gpt-4", 0.0, judge),
-        ("81", "gpt-4", "alpaca-13b", 1.0, judge),
-        ("81 turn 2", "alpaca-13b", "gpt-4", 1.0, judge),
-        ("81 turn 2", "gpt-4", "alpaca-13b", 0.5, judge),
-        ("81", "gpt-4", "alpaca-13b", 0.0, judge),
-        ("81", "alpaca-13b", "gpt-4", 1.0, judge),
-    ]
-    assert found.left_out == {"games without a verdict": 1}
-    assert not found.items
 
 
 def output(test, column, score, *, text="An answer.", components=(), prompt="Say {{topic}}", **more):
@@ -294,17 +231,6 @@ def test_outputs_are_named_after_prompts_where_there_are_several_and_after_colum
     assert [(count, "single" in why) for why, count in found.left_out.items()] == [(1, True)]  # the repeat
 
 
-def test_a_file_of_an_older_version_has_no_numbers_of_test_cases(write):
-    entries = [output(test, column, column) for test in (0, 1) for column in (0, 1)]
-    for entry in entries:
-        del entry["testIdx"], entry["promptIdx"]
-        entry["prompt"] = {"raw": "Say", "display": "Say {{topic}}"}
-    found = import_file(write({"results": {"version": 2, "results": entries, "table": {}}}))
-    assert [row[:4] for row in rows_of(found)] == [
-        (f'{{"topic": "topic {test}"}}', "openai:model-0", "openai:model-1", 0.0) for test in (0, 1)
-    ]
-
-
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
@@ -316,14 +242,17 @@ def test_a_file_of_an_older_version_has_no_numbers_of_test_cases(write):
         ([{"model_a": "x", "model_b": "y"}], "(1 without a winner)"),
         ([battle("tie", model_a="")], "row 1, column 'model_a': there is no name"),
         ([battle("tie", conversation_a=["hello", "you"])], "row 1, column 'conversation_a': 'hello' "),
-        ([game("model_1", "A")], "row 1, column 'g2_winner': 'A' "),
+        (results(output(0, 0, 1), output(None, 1, 1)), "results, row 2, column 'testIdx': "),
         (
             results(output(0, 0, 1), {**output(0, 1, 1), "score": "1"}),
             "results, row 2, column 'score': '1' is not a number",
         ),
         (results(output(0, 0, 1, provider={})), "results, row 1, column 'provider': "),
         (results(7), "results, row 1: 7 is not an object"),
-        ([{"first": "a", "second": "b", "p": 0.5}], "file.json is of no known layout (promptfoo: prompt, provider"),
+        (
+            [{"first": "a", "second": "b", "p": 0.5}],
+            "file.json is of no known layout (promptfoo: prompt, promptIdx, provider",
+        ),
         ({"hello": 1}, "file.json is of no known layout"),
     ],
 )

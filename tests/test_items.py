@@ -24,9 +24,9 @@ from hypothesis import strategies as st
 from benchmarks.paper.prompts import paper_prompt
 from comparo import ComparisonsError
 from comparo.data.documents import MOST
+from comparo.data.formats import write_columns
 from comparo.data.items import Items, read_items
 from comparo.data.prompts import Question
-from comparo.data.writing import write_columns
 from comparo.run.store import Store
 from workbooks import write_workbook
 

@@ -13,8 +13,8 @@ import pytest
 from comparo import Comparisons, rank
 from comparo.cli.demo import WORDS
 from comparo.data.criteria_prompt import criteria_prompt
-from comparo.data.injection import find_injections
 from comparo.data.items import Items
+from comparo.data.probes import find_injections
 from comparo.data.prompts import Prompt, Question, Rest, criterion_prompt
 from comparo.errors import JudgeError
 from comparo.judges import Judgement, load_judge

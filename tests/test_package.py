@@ -137,7 +137,7 @@ def test_files_import_each_other_in_no_circle():
 
 
 def test_rooms_of_studies_import_only_rooms_above():
-    order = "recorded draws sweep tables figures".split()
+    order = "recorded draws sweep display".split()
     folder = ROOT / "src" / "comparo" / "studies"
     assert {file.stem for file in folder.glob("*.py")} == {"__init__", *order}
     for number, room in enumerate(order):

@@ -12,7 +12,7 @@ from scipy.special import expit
 import comparo
 from comparo import Comparisons, Items, fit, with_votes
 from comparo.analysis.confidence import expected_spearman
-from comparo.data.writing import csv_text
+from comparo.data.formats import csv_text
 from comparo.errors import ComparisonsError
 from comparo.model.estimators.votes import Expectation, Voted, _Posterior, _Solved, voted
 from comparo.model.inference.choices import Choices
@@ -23,8 +23,7 @@ from comparo.report.page import render
 from comparo.report.record import read_record
 from comparo.selection.lineups import LineupSelector
 from comparo.selection.sharing import telling_pairs
-from comparo.vote.ballots import Ballot
-from comparo.vote.dealing import Dealer
+from comparo.vote.dealing import Ballot, Dealer
 from comparo.vote.session import disputed_pairs, informative_pairs
 from voting import Server
 

@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from benchmarks.powered import Setting, drawn, outcome
 from comparo import Comparisons, ComparisonsError
-from comparo.data.writing import csv_text
+from comparo.data.formats import csv_text
 from comparo.model.estimators.prediction_powered import Answers, Cells, fitted
 from comparo.model.estimators.prediction_powered import powered as estimated
 from comparo.model.tuning import WIDE

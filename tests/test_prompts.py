@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from benchmarks.paper.prompts import PAPER, paper_prompt
 from comparo import rank
-from comparo.data.injection import find_injections, injection_sentence
 from comparo.data.items import Items
+from comparo.data.probes import find_injections, injection_sentence
 from comparo.data.prompts import Prompt, Question, choose_prompt, criterion_prompt, defuse
 from comparo.data.wordings import WORDINGS
 from comparo.judges import Judgement

@@ -11,7 +11,7 @@ from scipy import stats
 
 import comparo
 from benchmarks import grades as benchmark
-from comparo.data.reading import read_columns
+from comparo.data.formats import read_columns
 from comparo.ranking.grades import Grading
 from comparo.ranking.scale import scale_map
 

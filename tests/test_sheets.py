@@ -14,11 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from comparo.data.annotator_sheets import sheet_columns, write_sheets
 from comparo.data.comparisons import Comparisons
 from comparo.data.documents import CELL
 from comparo.data.items import Items
-from comparo.data.joining import read_several
+from comparo.data.sheets import read_several, sheet_columns, write_sheets
 from comparo.errors import ComparisonsError
 from comparo.methods import fit
 from comparo.selection.sharing import next_pairs, share_out

@@ -22,11 +22,8 @@ from benchmarks.paper.experiments import METHODS, Plan, experiment
 from benchmarks.paper.page import _figures, render
 from comparo import Comparisons, ComparisonsError, Items, fit
 from comparo.cli.app import main
-from comparo.studies.draws import calls_in, draw, reaches
-from comparo.studies.figures import DPI
-from comparo.studies.recorded import Opened, Recorded, open_set
-from comparo.studies.sweep import Cell, Fit, Results, Way, correlate, evaluate, everything, score, sweep
-from comparo.studies.tables import (
+from comparo.studies.display import (
+    DPI,
     Entry,
     Table,
     attributes_table,
@@ -34,6 +31,9 @@ from comparo.studies.tables import (
     correlations_table,
     retention_table,
 )
+from comparo.studies.draws import calls_in, draw, reaches
+from comparo.studies.recorded import Opened, Recorded, open_set
+from comparo.studies.sweep import Cell, Fit, Results, Way, correlate, evaluate, everything, score, sweep
 from oracle import design_log_det
 
 ROOT = Path(__file__).parents[1]

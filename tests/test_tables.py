@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 
 from comparo.data.columns import Table, frame_from_columns
 from comparo.data.documents import guarded, unguarded
-from comparo.data.reading import CHUNK, columns_from_text, read_columns
-from comparo.data.writing import csv_text, write_columns
+from comparo.data.formats import CHUNK, columns_from_text, csv_text, read_columns, write_columns
 from comparo.errors import ComparisonsError
 from workbooks import write_workbook
 
@@ -248,7 +247,7 @@ def test_a_write_leaves_no_other_file(tmp_path: Path) -> None:
     write_columns(tmp_path / "a.csv", COLUMNS)
     write_columns(tmp_path / "a.csv", {"first": ["bo"]})
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
-    assert (tmp_path / "a.csv").read_bytes() == b"first\r\nbo\r\n"
+    assert (tmp_path / "a.csv").read_bytes() == b"first\nbo\n"
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,8 @@ import numpy as np
 from benchmarks.paper.downloads import fetch
 from benchmarks.paper.prompts import PAPER
 from comparo.data.columns import Column, Table, as_number, shown
+from comparo.data.formats import read_columns
 from comparo.data.items import Items
-from comparo.data.reading import read_columns
 from comparo.errors import ComparisonsError
 from comparo.studies.recorded import Opened, open_set
 

@@ -20,9 +20,18 @@ from benchmarks.paper.experiments import PAPER_WHOLE, PLANS, SELECTED, Experimen
 from comparo.analysis.correlations import moments, true_differences
 from comparo.plots.rankings import plot_difference_given_p, plot_joint
 from comparo.report.page import environment
-from comparo.studies.figures import efficiency, panels, save
+from comparo.studies.display import (
+    NONE,
+    Entry,
+    attributes_table,
+    correlations_table,
+    efficiency,
+    entry,
+    panels,
+    retention_table,
+    save,
+)
 from comparo.studies.sweep import Results
-from comparo.studies.tables import NONE, Entry, attributes_table, correlations_table, entry, retention_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -23,11 +23,10 @@ from numpy.typing import NDArray
 
 from comparo.data.columns import Column, look_up
 from comparo.data.comparisons import Comparisons
+from comparo.data.formats import split_ending, write_columns
 from comparo.data.items import Items
 from comparo.data.lineups import joined, lineup_columns
-from comparo.data.reading import split_ending
 from comparo.data.wordings import PLACES
-from comparo.data.writing import write_columns
 from comparo.errors import StoreError
 from comparo.judges import Judgement
 from comparo.model.linalg.graph import Graph

@@ -28,7 +28,7 @@ from scipy.special import stdtrit
 
 from comparo.analysis.correlations import mean_known
 from comparo.data.comparisons import Comparisons
-from comparo.data.reading import read_columns
+from comparo.data.formats import read_columns
 from comparo.data.run_folder import database_of, masses
 from comparo.model.estimators.panel_members import PanelMembers, fit_members
 from comparo.ranking.ranking import Ranking

@@ -13,10 +13,10 @@ from comparo.cli import flags as groups
 from comparo.cli.printing import print_table, print_text
 from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
+from comparo.data.formats import read_columns
 from comparo.data.items import Items
-from comparo.data.joining import join, read_parts
-from comparo.data.reading import read_columns
 from comparo.data.run_folder import database_of
+from comparo.data.sheets import join, read_parts
 from comparo.errors import ComparisonsError
 
 

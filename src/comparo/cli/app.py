@@ -160,7 +160,7 @@ COMMANDS = {
     "plan": "How many calls a ranking will take, by simulation; or, by --next, which pairs to ask. No judge is asked.",
     "study": "How few comparisons are enough, and by which method? From recorded judgements.",
     "why": "Why texts win: how much of a ranking each reason explains, and what would raise a text.",
-    "import": "Comparisons, and texts if any, from files of promptfoo, AlpacaEval, Chatbot Arena and MT-Bench.",
+    "import": "Comparisons, and texts if any, from files of promptfoo, AlpacaEval and Chatbot Arena.",
     "export": "What a run found as a file for other tools: comparisons, or preference pairs to train on.",
     "runs": "The runs in a folder, the oldest first: judge, budget, how many judgements were answered and failed.",
 }

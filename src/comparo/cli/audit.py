@@ -10,8 +10,8 @@ from comparo.cli.finishing import complete, print_plan
 from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, named
 from comparo.cli.printing import Console, Format, cost_words, print_table, print_text
 from comparo.cli.settings import command_line
+from comparo.data.formats import csv_text
 from comparo.data.sanitize import visible
-from comparo.data.writing import csv_text
 from comparo.report import write_report
 from comparo.run.audit import CALLS, prepare_audit
 from comparo.run.audit_card import Audit, check_limits

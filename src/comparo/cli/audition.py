@@ -14,8 +14,8 @@ from comparo.cli.finishing import Shown, complete, print_plan
 from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, named
 from comparo.cli.printing import cost_words, print_notes, print_table, print_text
 from comparo.cli.settings import command_line
+from comparo.data.formats import csv_text
 from comparo.data.lineups import MOST
-from comparo.data.writing import csv_text
 from comparo.run.audition import PAIRS, prepare_audition, resized
 from comparo.run.audition_table import Audition
 from comparo.run.budget import paid_and_spent

@@ -43,8 +43,8 @@ from comparo.cli.printing import (
 from comparo.cli.settings import command_line
 from comparo.data.comparisons import Comparisons
 from comparo.data.documents import workbook
-from comparo.data.joining import read_several
-from comparo.data.writing import csv_text
+from comparo.data.formats import csv_text
+from comparo.data.sheets import read_several
 from comparo.methods import Method, quiet_fit
 from comparo.model.estimators.baselines import PriorPairs
 from comparo.model.estimators.panel_members import pooled

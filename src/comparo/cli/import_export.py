@@ -7,9 +7,8 @@ import typer
 
 from comparo.cli import flags as groups
 from comparo.cli.printing import print_text, say
-from comparo.data.gathering import Imported
-from comparo.data.imports import Source, import_file
-from comparo.data.writing import write_columns
+from comparo.data.formats import write_columns
+from comparo.data.imports import Imported, Source, import_file
 from comparo.export import CONTEXT, Format, export_run
 
 
@@ -20,16 +19,15 @@ def import_command(
     items: Path | None = None,
     force: bool = False,
 ) -> None:
-    """Comparisons, and texts if any, from files of promptfoo, AlpacaEval, Chatbot Arena and MT-Bench.
+    """Comparisons, and texts if any, from files of promptfoo, AlpacaEval and Chatbot Arena.
 
     A system is an item, and a question a context. Prints the paths of the files that it wrote. Rows that hold no
     comparison are left out and counted; a malformed row is an error that names it, and nothing is written.
 
     Parameters
     ----------
-    file : Results of promptfoo (results.json or .jsonl), annotations of AlpacaEval (annotations.json), battles of
-        Chatbot Arena (JSON, JSONL, Parquet, or the CSV of Kaggle), or pairwise judgements of MT-Bench
-        (gpt-4_pair.jsonl); also gzipped.
+    file : Results of promptfoo (results.json or .jsonl), annotations of AlpacaEval (annotations.json), or
+        battles of Chatbot Arena (JSON, JSONL or Parquet); also gzipped.
     source : Whose file it is. Default: by what is in it.
     out : The file of comparisons: .csv, .jsonl or .parquet. Default: FILE-comparisons.csv, in the working folder.
     items : The file of the texts, written where FILE holds them: .jsonl, .csv or .parquet. Default: FILE-items.jsonl,

@@ -17,10 +17,10 @@ from comparo.cli.printing import Console, cost_words, print_text, say, watched
 from comparo.cli.settings import command_line, name_of, options_of
 from comparo.data.columns import Table
 from comparo.data.documents import csv_lines
-from comparo.data.injection import injection_sentence
+from comparo.data.formats import read_columns
 from comparo.data.items import Items
+from comparo.data.probes import injection_sentence
 from comparo.data.prompts import Question
-from comparo.data.reading import read_columns
 from comparo.data.run_folder import database_of
 from comparo.errors import ComparisonsError, JudgeError
 from comparo.judges import Judgement

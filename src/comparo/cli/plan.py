@@ -11,11 +11,10 @@ import typer
 from comparo.cli.flags import ColumnFlags, names_in
 from comparo.cli.judge import Names
 from comparo.cli.printing import print_table, print_text, say
-from comparo.data.annotator_sheets import write_sheets
 from comparo.data.comparisons import Comparisons
+from comparo.data.formats import csv_text
 from comparo.data.items import Items, read_items
-from comparo.data.joining import read_several
-from comparo.data.writing import csv_text
+from comparo.data.sheets import read_several, write_sheets
 from comparo.ranking.tabular import json_rows
 from comparo.selection.designs import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
 from comparo.selection.planning import Answers, Plan, plan

@@ -20,8 +20,8 @@ from rich.table import Table
 from rich.text import Text
 
 from comparo.cli.settings import FLAGS, in_flags
+from comparo.data.formats import csv_text
 from comparo.data.sanitize import visible
-from comparo.data.writing import csv_text
 from comparo.ranking.criteria_ranking import CriteriaRanking
 from comparo.ranking.display import growth_sentences, moved_columns
 from comparo.ranking.leaderboard import Leaderboard

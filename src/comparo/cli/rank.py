@@ -11,7 +11,7 @@ from comparo.cli.finishing import Shown, fail_if_unreliable, print_plan, rank_by
 from comparo.cli.flags import ColumnFlags, CriteriaFlags, JudgeFlags, named
 from comparo.cli.settings import command_line
 from comparo.data.control_terms import columns_in
-from comparo.data.joining import read_several
+from comparo.data.sheets import read_several
 from comparo.methods import METHODS
 from comparo.run.audit_card import audited_terms
 from comparo.run.budget import Budget

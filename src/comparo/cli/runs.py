@@ -13,8 +13,8 @@ from rich.live import Live
 
 from comparo.cli.flags import UncachedJudgeFlags, run_folder
 from comparo.cli.printing import MINUTE, Console, print_table, print_text, rich_table, say
+from comparo.data.formats import csv_text
 from comparo.data.sanitize import visible
-from comparo.data.writing import csv_text
 from comparo.run.budget import dollars
 from comparo.run.cache import CACHE, clear, contents
 from comparo.run.check import CALLS, check

@@ -11,10 +11,10 @@ from comparo.cli.printing import print_notes, print_table, print_text, say
 from comparo.methods import METHODS
 from comparo.model.estimators.poe import Bias
 from comparo.selection.designs import Orders
+from comparo.studies.display import Table, attributes_table, correlations_table, retention_table
 from comparo.studies.draws import Strategy
 from comparo.studies.recorded import open_set
 from comparo.studies.sweep import Results, Way, sweep
-from comparo.studies.tables import Table, attributes_table, correlations_table, retention_table
 
 Shown = Literal["table", "markdown", "latex", "csv"]
 Kind = Literal["spearman", "pearson", "retention"]
@@ -121,7 +121,7 @@ def _print(table: Table, output: Shown) -> None:
 
 def _write(results: Results, folder: Path) -> None:
     """All tables in all formats, and the figures."""
-    from comparo.studies.figures import efficiency_figure, judge_figure, save
+    from comparo.studies.display import efficiency_figure, judge_figure, save
 
     figures = {"efficiency": efficiency_figure(results), "judge": judge_figure(results.recorded)}
     tables = {kind: _table(results, kind) for kind in ("spearman", "pearson", "retention")}

@@ -11,8 +11,8 @@ from comparo.cli.finishing import complete, print_plan
 from comparo.cli.flags import JudgeFlags
 from comparo.cli.printing import Console, Format, cost_words, print_table, print_text
 from comparo.cli.settings import FLAGS, command_line, in_flags
+from comparo.data.formats import csv_text
 from comparo.data.sanitize import visible
-from comparo.data.writing import csv_text
 from comparo.model.estimators.coefficients import DISCOVERY, Estimate
 from comparo.report.record import read_record
 from comparo.report.why_page import write_why

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comparo.errors import ComparisonsError, pip_install
+from comparo.types import Array, Index, LongIndex
 
 Column = Sequence[Any] | NDArray[Any]
 Library = Literal["pandas", "polars", "pyarrow"]
@@ -126,7 +127,7 @@ class Table:
         return replace(self, columns=columns, lines=lines)
 
 
-def factorise(table: Table, *names: str) -> tuple[NDArray[Any], tuple[NDArray[np.int32], ...]]:
+def factorise(table: Table, *names: str) -> tuple[NDArray[Any], tuple[Index, ...]]:
     """The distinct labels of some columns, and each column (K,) as codes into them.
 
     Integers are in ascending order, other labels in the order of their first appearance.
@@ -157,7 +158,7 @@ def factorise(table: Table, *names: str) -> tuple[NDArray[Any], tuple[NDArray[np
     return labels, tuple(np.ascontiguousarray(codes) for codes in flat.reshape(-1, len(columns)).T)
 
 
-def look_up(labels: Iterable[Any], known: Iterable[Any]) -> NDArray[np.int32]:
+def look_up(labels: Iterable[Any], known: Iterable[Any]) -> Index:
     """The code of each label (K,) among the `known` ones, −1 where it is not one of them.
 
     >>> look_up(["bo", "ana", "zoe"], ["ana", "bo"]).tolist()
@@ -167,7 +168,7 @@ def look_up(labels: Iterable[Any], known: Iterable[Any]) -> NDArray[np.int32]:
     return np.array([code.get(label, -1) for label in labels], dtype=np.int32)
 
 
-def _factorise_integers(columns: list[NDArray[np.int64]]) -> tuple[NDArray[Any], tuple[NDArray[np.int32], ...]]:
+def _factorise_integers(columns: list[LongIndex]) -> tuple[NDArray[Any], tuple[Index, ...]]:
     low, high = min(int(column.min()) for column in columns), max(int(column.max()) for column in columns)
     if high - low > 4 * len(columns[0]):
         labels, codes = np.unique(np.stack(columns), return_inverse=True)
@@ -191,7 +192,7 @@ def _label_array(labels: list[Any]) -> NDArray[Any]:
     return np.fromiter(labels, dtype=object, count=len(labels))
 
 
-def numbers(table: Table, name: str, most: float, meaning: str) -> NDArray[np.float64]:
+def numbers(table: Table, name: str, most: float, meaning: str) -> Array:
     """A column as floats from 0 to `most`, not copied if it is that already."""
     column = table.columns[name]
     if isinstance(column, np.ndarray) and column.dtype.kind in "fiub":
@@ -210,7 +211,7 @@ def numbers(table: Table, name: str, most: float, meaning: str) -> NDArray[np.fl
     return values
 
 
-def winners(table: Table, words: Mapping[str, float], first: str, second: str) -> NDArray[np.float64]:
+def winners(table: Table, words: Mapping[str, float], first: str, second: str) -> Array:
     """The column `winner` as numbers: 1 for the item in the column `first`, 0 for that in `second`.
 
     A winner is named by its own label or by one of `words`, which map to numbers. Spaces around it do not matter, nor
@@ -223,18 +224,16 @@ def winners(table: Table, words: Mapping[str, float], first: str, second: str) -
     array([1., 0.])
     """
     column = table.columns["winner"]
-    said = list(map(_spelt, column))
-    meaning = {word: words.get(word.lower(), np.nan) for word in set(said)}
-    by_word = np.fromiter(map(meaning.__getitem__, said), np.float64, len(said))
-    won, lost = (
-        np.fromiter((word == _spelt(name) for word, name in zip(said, table.columns[side], strict=True)), bool)
-        for side in (first, second)
-    )
-    for row in np.flatnonzero(np.isnan(by_word) & ~won & ~lost).tolist():
-        ends = [_spelt(table.columns[side][row]).casefold() for side in (first, second)]
-        won[row], lost[row] = (ends.count(said[row].casefold()) == 1 and end == said[row].casefold() for end in ends)
-    by_name = np.where(won, 1.0, np.where(lost, 0.0, np.nan))
-    worded, named = ~np.isnan(by_word), won | lost
+    by_word, by_name = np.full((2, len(column)), np.nan)
+    spelt = (map(_spelt, values) for values in (column, table.columns[first], table.columns[second]))
+    for row, (word, *ends) in enumerate(zip(*spelt, strict=True)):
+        if word.lower() in words:
+            by_word[row] = words[word.lower()]
+        elif word not in ends:
+            word, ends = word.casefold(), [end.casefold() for end in ends]
+        if ends.count(word) == 1:
+            by_name[row] = 1.0 - ends.index(word)
+    worded, named = ~np.isnan(by_word), ~np.isnan(by_name)
     bad = np.flatnonzero(~(worded | named))
     if bad.size:
         known = f"{', '.join(words)}, or the name of one of the two"

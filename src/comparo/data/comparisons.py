@@ -2,7 +2,7 @@
 
 K comparisons of N items are columns of shape (K,): `first` and `second` are codes into `items`, `p` is P(first is
 better) as the judge saw it with `first` shown first. Labels become codes once, here; `layouts` checks what is read, and
-`joining` reads several files as one.
+`sheets` reads several files as one.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from comparo.data.columns import Table, column_from_values, columns_from_frame, frame_from_columns, look_up, shown
+from comparo.data.formats import columns_from_objects, read_columns, write_columns
 from comparo.data.layouts import LABELS, WANTED, fields_from_matrix, fields_from_table
 from comparo.data.lineups import columns_of, ordered, position_effects
-from comparo.data.reading import columns_from_objects, read_columns
 from comparo.data.run_folder import database_of, judged
-from comparo.data.writing import write_columns
 from comparo.errors import ComparisonsError
+from comparo.types import Array, Index, LongIndex, Mask
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,14 +51,14 @@ class Comparisons:
     """
 
     items: NDArray[Any]
-    first: NDArray[np.int32]
-    second: NDArray[np.int32]
-    p: NDArray[np.float64]
-    weight: NDArray[np.float64] | None = None
+    first: Index
+    second: Index
+    p: Array
+    weight: Array | None = None
     contexts: NDArray[Any] | None = None
-    context: NDArray[np.int32] | None = None
+    context: Index | None = None
     judges: NDArray[Any] | None = None
-    judge: NDArray[np.int32] | None = None
+    judge: Index | None = None
     voted: bool = False
     lineup: NDArray[Any] | None = None
 
@@ -275,7 +275,7 @@ class Comparisons:
         merged = replace(self.take(lead), p=np.where(both, (mean[:, 0] + 1 - mean[:, 1]) / 2, mean[:, 0]))
         return replace(merged, weight=np.sum(weight, axis=1))
 
-    def both_orders(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def both_orders(self) -> tuple[Array, Array]:
         """p_ij and p_ji of the M pairs that a judge compared in both orders, each the mean of its comparisons: (M,).
 
         >>> Comparisons.from_rows([("a", "b", 0.75), ("b", "a", 0.5), ("a", "c", 0.9)]).both_orders()
@@ -285,7 +285,7 @@ class Comparisons:
         first, second = mean[seen.all(axis=1)].T
         return first, second
 
-    def pair_keys(self) -> NDArray[np.int64]:
+    def pair_keys(self) -> LongIndex:
         """A number for each comparison, (K,): equal for the same two items, context and judge, in either order.
 
         >>> Comparisons.from_rows([("a", "b", 0.7), ("b", "a", 0.5), ("a", "c", 0.9)]).pair_keys()
@@ -303,7 +303,7 @@ class Comparisons:
             key[apart] = int(key.max(initial=0)) + 1 + np.arange(np.count_nonzero(apart))
         return key
 
-    def _orders(self) -> tuple[NDArray[np.intp], NDArray[np.bool_], NDArray[np.float64], NDArray[np.float64]]:
+    def _orders(self) -> tuple[NDArray[np.intp], Mask, Array, Array]:
         """The first row of each of M pairs (M,), and three arrays (M, 2) with the order of that row before the other.
 
         They say whether there are comparisons, their mean p (unweighted where the weights sum to 0), and the sum of
@@ -315,7 +315,7 @@ class Comparisons:
         pair = np.argsort(order, kind="stable")[pair]
         slot = 2 * pair + (self.first != self.first[lead][pair])
 
-        def total(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        def total(values: Array) -> Array:
             return np.bincount(slot, values, 2 * len(lead)).astype(np.float64, copy=False).reshape(-1, 2)
 
         weight = self.weights
@@ -325,17 +325,17 @@ class Comparisons:
         return lead, seen > 0, mean, weights
 
     @property
-    def weights(self) -> NDArray[np.float64]:
+    def weights(self) -> Array:
         """The weight of each comparison, 1 if there are none, shape (K,)."""
         return np.ones(len(self)) if self.weight is None else self.weight
 
     @property
-    def judged_by(self) -> NDArray[np.int32]:
+    def judged_by(self) -> Index:
         """The code of each comparison's judge, 0 if there are none, shape (K,)."""
         return np.zeros(len(self), dtype=np.int32) if self.judge is None else self.judge
 
     @property
-    def freedom(self) -> NDArray[np.float64]:
+    def freedom(self) -> Array:
         """How many observations each comparison counts for, (K,): 1, and 2/m as a row of a line-up (`lineups`)."""
         return np.ones(len(self)) if self.lineup is None else 2.0 / self.lineup["left"]
 
@@ -352,12 +352,12 @@ class Comparisons:
         return int(np.count_nonzero(number < 0)) + len(np.unique(number[number >= 0]))
 
     @property
-    def positions(self) -> NDArray[np.int32]:
+    def positions(self) -> Index:
         """The code of the position effect of each comparison among `slots`, (K,): of its judge, and of two slots."""
         return self._positions[0]
 
     @property
-    def slots(self) -> NDArray[np.int32]:
+    def slots(self) -> Index:
         """The judge, size, lower and higher slot of each of F position effects, (F, 4): pairs of each judge first.
 
         >>> Comparisons.from_rows([{"items": "x|y|z", "best": "x"}]).slots.tolist()
@@ -366,11 +366,11 @@ class Comparisons:
         return self._positions[1]
 
     @cached_property
-    def _positions(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    def _positions(self) -> tuple[Index, Index]:
         return position_effects(self.lineup, self.judged_by, 1 if self.judges is None else len(self.judges))
 
     @property
-    def position_freedom(self) -> NDArray[np.float64]:
+    def position_freedom(self) -> Array:
         """How many free parameters each position effect counts for, (F,): 1, and 2/k for two slots of a line-up.
 
         Of the k(k − 1)/2 effects of two slots only k − 1 are free, as many as an answer has observations.

@@ -55,14 +55,16 @@ def unguarded(cell: str) -> str:
     return cell[1:] if _GUARDED.match(cell) else cell
 
 
-def csv_lines(rows: Iterable[Iterable[Any]]) -> str:
+def csv_lines(rows: Iterable[Iterable[Any]], delimiter: str = ",") -> str:
     r"""Rows as lines of CSV, guarded; what is missing is an empty field.
 
     >>> csv_lines([["item", "std"], ["=x", -1.5], [None, float("nan")], ["one\rtwo", 1]])
     'item,std\n\'=x,-1.5\n,\n"one\rtwo",1\n'
     """
     lines = _Lines()
-    writer = csv.writer(lines)  # its lines end with \r\n: if they ended with \n alone, it would not quote \r
+    writer = csv.writer(
+        lines, delimiter=delimiter
+    )  # its lines end with \r\n: if they ended with \n alone, it would not quote \r
     writer.writerows(("" if value is None or value != value else guarded(value) for value in row) for row in rows)
     return "".join(f"{line[:-2]}\n" for line in lines)
 
@@ -126,7 +128,8 @@ def workbook(
     import xlsxwriter
 
     content = io.BytesIO()
-    with xlsxwriter.Workbook(content, {"in_memory": True}) as book:
+    as_text = {"strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False}
+    with xlsxwriter.Workbook(content, {"in_memory": True, **as_text}) as book:
         sheet = book.add_worksheet()
         look = {"valign": "top", "text_wrap": True}
         header, text = book.add_format({"bold": True, "bottom": 1}), book.add_format(look)
@@ -136,31 +139,27 @@ def workbook(
             longest = max(len(str(cell)) for cell in (name, *cells) if not isinstance(cell, float))
             sheet.set_column(place, place, 60 if name in wide else min(max(longest + 2, 10), 40))
             sheet.write_string(0, place, name, header)
-            for row, cell in enumerate(cells, 1):
-                if name == answer:
-                    sheet.write_blank(row, place, None, marked)
-                elif isinstance(cell, float):
-                    if cell == cell:
-                        sheet.write_number(row, place, cell, share if name.startswith("p") else number)
-                elif isinstance(cell, int):
-                    sheet.write_number(row, place, cell, text)
-                else:
-                    sheet.write_string(row, place, _fitted(str(cell)), text)
+            has_numbers = any(isinstance(cell, float) for cell in cells)
+            form = text if not has_numbers else share if name.startswith("p") else number
             if name == answer:
+                form = marked
                 choice = {"validate": "list", "source": list(words), "error_title": "Which text is better?"}
                 choice |= {"error_message": f"Choose {listed(words)}, or leave the cell empty."}
                 sheet.data_validation(1, place, len(cells), place, choice)
+            sheet.write_column(1, place, map(_fitted, cells), form)
         sheet.freeze_panes(1, 0)
         sheet.repeat_rows(0)
         sheet.fit_to_pages(1, 0)
     return content.getvalue()
 
 
-def _fitted(cell: str) -> str:
-    """The text as a cell holds it: at most `CELL` UTF-16 units."""
-    units = cell.encode("utf-16-le", "surrogatepass")
+def _fitted(cell: Any) -> Any:
+    """A value as a cell holds it: text of at most `CELL` UTF-16 units, and nothing where a number is missing."""
+    if isinstance(cell, int | float):
+        return None if cell != cell else cell
+    units = str(cell).encode("utf-16-le", "surrogatepass")
     if len(units) <= 2 * CELL:
-        return cell
+        return str(cell)
     return units[: 2 * (CELL - len(CUT))].decode("utf-16-le", "ignore") + CUT
 
 

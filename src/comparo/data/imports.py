@@ -1,7 +1,9 @@
 """Files of other tools as comparisons and items: a reader per layout, and `import_file`, which recognises the layout.
 
 A system that answers questions is an item in the context of each question: its name is the id, the question's the
-context. So `comparo fit --leaderboard` ranks systems over all questions.
+context. So `comparo fit --leaderboard` ranks systems over all questions. Rows without a comparison are counted by
+reason. The text of an item is the answer to the first message; where there were more turns, the whole conversation
+after that message.
 """
 
 from __future__ import annotations
@@ -10,148 +12,183 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any, Literal, get_args
 
-from comparo.data.columns import Table, as_number, shown, winners
-from comparo.data.gathering import Gathering, Imported
+from comparo.data.columns import Column, Table, as_number, is_blank, shown, winners
+from comparo.data.comparisons import Comparisons
+from comparo.data.formats import columns_from_objects, read_columns
 from comparo.data.layouts import WINNERS
-from comparo.data.promptfoo import RESULTS, read_results, results_table
-from comparo.data.reading import read_columns
 from comparo.errors import ComparisonsError
 
+UNKNOWN = "unknown"  # a judge that a row does not name, where others do
+
+
+@dataclass(frozen=True)
+class Imported:
+    """The comparisons of another tool's file.
+
+    Parameters
+    ----------
+    source : The tool.
+    comparisons : The comparisons; labels are text.
+    items : The texts as columns id, text, context_id and context; empty where the file holds no texts.
+    left_out : How many rows hold no comparison, by the reason.
+    """
+
+    source: str
+    comparisons: Comparisons
+    items: Mapping[str, Column]
+    left_out: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table, by its number from 0.
+
+    >>> row = Row(Table({"model_a": ["x"], "model_b": [None]}, "battles.json"), 0)
+    >>> row["model_a"], row["judge"]
+    ('x', None)
+    >>> row.name("model_b")
+    Traceback (most recent call last):
+    comparo.errors.ComparisonsError: battles.json, row 1, column 'model_b': there is no name; write it, or drop the row
+    """
+
+    table: Table
+    number: int
+
+    def __getitem__(self, column: str) -> Any:
+        """The value of a column; None where it is missing, or the file has no such column."""
+        values = self.table.columns.get(column)
+        return None if values is None or is_blank(values[self.number]) else values[self.number]
+
+    def field(self, column: str, *keys: str) -> Any:
+        """The value of the first key that an object in a column has; the value itself where it is no object."""
+        value = self[column]
+        return next(filter(None, map(value.get, keys)), None) if isinstance(value, dict) else value
+
+    def name(self, column: str, *keys: str) -> str:
+        """A name, which must be there."""
+        value = self.field(column, *keys)
+        if value is None or isinstance(value, list | dict):
+            raise self.error(column, "there is no name; write it, or drop the row")
+        return str(value).strip()
+
+    def error(self, column: str, problem: str) -> ComparisonsError:
+        return self.table.error([self.number], column, problem)
+
+
+@dataclass
+class Gathering:
+    """Comparisons and texts as they are read from the rows of a table."""
+
+    table: Table
+    left_out: Counter[str] = field(default_factory=Counter)
+    _compared: list[dict[str, Any]] = field(default_factory=list)
+    _texts: dict[str | None, dict[str, str]] = field(default_factory=dict)
+    _questions: dict[str | None, str | None] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[Row]:
+        rows = len(next(iter(self.table.columns.values()), ()))
+        return (Row(self.table, number) for number in range(rows))
+
+    def compare(
+        self, context: str | None, first: str, second: str, p: float, judge: Any = None, weight: float = 1.0
+    ) -> None:
+        """Add a comparison, unless it is that of a system with itself."""
+        if first == second:
+            self.left_out["of a system with itself"] += 1
+            return
+        labels = {"first": first, "second": second, "context": context}
+        self._compared.append({**labels, "p": p, "judge": None if judge is None else str(judge), "weight": weight})
+
+    def add_text(self, context: str | None, item: str, text: Any, question: Any) -> None:
+        """Add the text of an item and what it answers; of two texts of the same item, the first is kept."""
+        if not isinstance(text, str) or not text.strip():
+            return
+        known = self._texts.setdefault(context, {})
+        if known.setdefault(item, _clean(text)) != _clean(text):
+            self.left_out["texts that differ from an earlier one of the same name and question"] += 1
+        if self._questions.get(context) is None:
+            self._questions[context] = _clean(question) if isinstance(question, str) and question.strip() else None
+
+    def finish(self, source: str) -> Imported:
+        """All that was gathered; a ComparisonsError where there is no comparison."""
+        if not self._compared:
+            why = ", ".join(f"{count:,} {reason}" for reason, count in self.left_out.items())
+            raise ComparisonsError(f"{self.table.source} holds no comparison{f' ({why})' if why else ''}")
+        columns, _ = columns_from_objects(self._compared)
+        if None in columns["context"]:
+            del columns["context"]
+        if any(columns["judge"]):
+            columns["judge"] = [judge or UNKNOWN for judge in columns["judge"]]
+        else:
+            del columns["judge"]
+        if set(columns["weight"]) == {1.0}:
+            del columns["weight"]
+        return Imported(source, Comparisons.from_columns(**columns), self._items(), dict(self.left_out))
+
+    def _items(self) -> dict[str, Column]:
+        """The texts of contexts that have at least two: with one there is nothing to compare it with."""
+        rows = [
+            {"id": item, "text": text, "context_id": context, "context": self._questions[context]}
+            for context, known in self._texts.items()
+            for item, text in known.items()
+            if len(known) > 1
+        ]
+        columns, _ = columns_from_objects(rows)
+        return {name: column for name, column in columns.items() if any(value is not None for value in column)}
+
+
+def _clean(text: str) -> str:
+    """The text with half characters, which published files hold, replaced: they can be neither stored nor sent."""
+    return text.encode("utf-8", "replace").decode()
+
+
 BATTLES = frozenset({"model_a", "model_b"})
-MARKS = ("winner_model_a", "winner_model_b", "winner_tie")
 
 
 def read_battles(table: Table) -> Imported:
-    """Battles of Chatbot Arena: the cleaned battles, and the table of the Kaggle competition.
+    """Battles of Chatbot Arena.
 
-    The battles hold model_a (shown on the left, or above), model_b and winner (model_a, model_b, tie, or tie
-    (bothbad)), and where they were kept question_id, judge, turn, and conversation_a and conversation_b, lists of
-    messages with role and content. The human judgements of MT-Bench have the same columns. The table has id, model_a,
-    model_b, prompt, response_a and response_b, each a JSON list with a text per turn, and three columns of 0 and 1 for
-    the winner. A battle is a context, or its question where several battles are about one.
+    They hold model_a (shown on the left, or above), model_b and winner (model_a, model_b, tie, or tie (bothbad)), and
+    where they were kept question_id, judge, and conversation_a and conversation_b, lists of messages with role and
+    content. A battle is a context, or its question where several battles are about one.
     """
     found = Gathering(table)
-    p = _marked(found) if set(MARKS) <= set(table.columns) else _named(found)
-    for row, context in enumerate(_contexts(found)):
-        one, other = (found.name(row, f"model_{side}") for side in "ab")
-        if row not in p:
+    kept = [row.number for row in found if row["winner"] is not None]
+    said = winners(table.take(kept), WINNERS["model_b"], "model_a", "model_b").tolist() if kept else []
+    p = dict(zip(kept, said, strict=True))
+    column = "question_id" if "question_id" in table.columns else "id"
+    for row in found:
+        one, other = (row.name(f"model_{side}") for side in "ab")
+        if row.number not in p:
             found.left_out["without a winner"] += 1
             continue
-        found.compare(context, one, other, p[row], _judge(found.cell(row, "judge")))
-        for side, item in (("a", one), ("b", other)):
-            if context is not None:
-                question, text = _conversation(found, row, side)
+        context = None if row[column] is None else str(row[column])
+        found.compare(context, one, other, p[row.number], row["judge"])
+        if context is not None:
+            for side, item in (("a", one), ("b", other)):
+                question, text = _conversation(row, f"conversation_{side}")
                 found.add_text(context, item, text, question)
     return found.finish("arena")
 
 
-def _contexts(found: Gathering) -> list[str | None]:
-    """The question of each row, with its turn where one question is judged at several; None where it is not kept."""
-    column = "question_id" if "question_id" in found.table.columns else "id"
-    asked = [(found.cell(row, column), str(found.cell(row, "turn"))) for row in range(len(found))]
-    turns = Counter(str(question) for question, _ in {(str(question), turn): None for question, turn in asked})
-    names = (f"{question} turn {turn}" if turns[str(question)] > 1 else str(question) for question, turn in asked)
-    return [None if question is None else name for (question, _), name in zip(asked, names, strict=True)]
-
-
-def _named(found: Gathering) -> dict[int, float]:
-    """P(model_a is better) of each row that has a winner."""
-    kept = [row for row in range(len(found)) if found.cell(row, "winner") is not None]
-    if not kept:
-        return {}
-    return dict(zip(kept, winners(found.table.take(kept), WINNERS["model_b"], "model_a", "model_b"), strict=True))
-
-
-def _marked(found: Gathering) -> dict[int, float]:
-    """The same from three columns, of which one is 1."""
-    p = {}
-    for row in range(len(found)):
-        marks = [found.cell(row, column) for column in MARKS]
-        numbers = [0.0 if mark is None else as_number(mark) for mark in marks]
-        if sorted(numbers) == [0.0, 0.0, 1.0]:
-            p[row] = (1.0, 0.0, 0.5)[numbers.index(1.0)]
-        elif any(numbers):
-            raise found.error(row, MARKS[0], f"{shown(marks)} is not one 1 and two 0 in {', '.join(MARKS)}")
-    return p
-
-
-def _conversation(found: Gathering, row: int, side: str) -> tuple[str | None, str | None]:
+def _conversation(row: Row, column: str) -> tuple[str | None, str | None]:
     """What was asked first, and what followed: an answer, or all that was said where there was more."""
-    messages = found.cell(row, f"conversation_{side}")
-    if messages is not None:
-        said = [_content(found, row, f"conversation_{side}", message) for message in _list(messages)]
-    else:
-        asked, answered = (_list(found.cell(row, name)) for name in ("prompt", f"response_{side}"))
-        said = [str(each or "") for pair in zip(asked, answered, strict=False) for each in pair]
+    said = []
+    for message in () if row[column] is None else row[column]:
+        if not isinstance(message, dict) or "content" not in message:
+            raise row.error(column, f"{shown(message)} is not a message with role and content; correct it")
+        said.append(str(message["content"] or ""))
     if len(said) < 2:
         return None, None
     if len(said) == 2:
         return said[0], said[1]
-    speakers = ["User" if place % 2 == 0 else "Assistant" for place in range(len(said))]
-    rest = [f"{who}: {text}" for who, text in zip(speakers, said, strict=True)][1:]
+    rest = (f"{'User' if place % 2 == 0 else 'Assistant'}: {text}" for place, text in enumerate(said) if place)
     return said[0], "\n\n".join(rest)
-
-
-def _content(found: Gathering, row: int, column: str, message: Any) -> str:
-    if not isinstance(message, dict) or "content" not in message:
-        raise found.error(row, column, f"{shown(message)} is not a message with role and content; correct it")
-    return str(message["content"] or "")
-
-
-def _list(value: Any) -> Sequence[Any]:
-    """A list, also one that is written as JSON; a text is a list of one."""
-    if isinstance(value, str) and value.lstrip().startswith("["):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return [value]
-    if isinstance(value, str):
-        return [value]
-    return [] if value is None else list(value)
-
-
-GAMES = frozenset({"question_id", "model_1", "model_2", "g1_winner", "g2_winner"})
-GAME_WINNERS = {"model_1": 1.0, "model_2": 0.0, "tie": 0.5}
-ERROR = "error"
-
-
-def read_games(table: Table) -> Imported:
-    """Pairwise judgements of MT-Bench: FastChat's `model_judgment/gpt-4_pair.jsonl`.
-
-    A row holds question_id, model_1, model_2, judge (a model and the name of its prompt), turn, and two winners:
-    g1_winner of the game in which model_1 was shown first, g2_winner of that in which model_2 was. Each is model_1,
-    model_2, tie, or error where the reply held no verdict. A row is two comparisons, one in each order. A row with
-    m1_score and m2_score was made from scores that each answer got alone, and both winners are the same: it is one
-    comparison. The second turn of a question is another context.
-    """
-    found = Gathering(table)
-    for row in range(len(found)):
-        one, two = (found.name(row, f"model_{place}") for place in (1, 2))
-        judge = _judge(found.cell(row, "judge"))
-        turn = found.cell(row, "turn")
-        question = found.name(row, "question_id")
-        context = question if turn is None or str(turn) == "1" else f"{question} turn {turn}"
-        games = [("g1_winner", one, two), ("g2_winner", two, one)]
-        is_scored = found.cell(row, "m1_score") is not None
-        for column, first, second in games[:1] if is_scored else games:
-            winner = found.name(row, column)
-            if winner == ERROR:
-                found.left_out["games without a verdict"] += 1
-                continue
-            if winner not in GAME_WINNERS:
-                raise found.error(row, column, f"{shown(winner)} is not one of {', '.join(GAME_WINNERS)}, {ERROR}")
-            p = GAME_WINNERS[winner]
-            found.compare(context, first, second, p if first == one else 1 - p, judge)
-    return found.finish("mt_bench")
-
-
-def _judge(judge: Any) -> str | None:
-    """A model and its prompt, as comparo names a judge with its wording."""
-    parts = judge if isinstance(judge, list | tuple) else [judge]
-    return " · ".join(str(part) for part in parts if part is not None) or None
 
 
 ANNOTATIONS = frozenset({"instruction", "output_1", "output_2", "preference"})
@@ -171,38 +208,147 @@ def read_annotations(table: Table) -> Imported:
     """
     found = Gathering(table)
     number: dict[str, str] = {}
-    for row in range(len(found)):
-        question = found.cell(row, "instruction")
-        context = number.setdefault(str(question), str(len(number) + 1))
-        first, second = (found.name(row, f"generator_{place}") for place in (1, 2))
-        for place, item in ((1, first), (2, second)):
-            found.add_text(context, item, found.cell(row, f"output_{place}"), question)
-        p = _probability(found, row)
-        if p is None:
+    for row in found:
+        context = number.setdefault(str(row["instruction"]), str(len(number) + 1))
+        first, second = (row.name(f"generator_{place}") for place in (1, 2))
+        for item, text in ((first, row["output_1"]), (second, row["output_2"])):
+            found.add_text(context, item, text, row["instruction"])
+        preference = as_number(row["preference"]) or 1.5
+        if math.isnan(preference):
             found.left_out["without a preference"] += 1
+        elif 1 <= preference <= 2:
+            found.compare(context, first, second, 2 - preference, row["annotator"])
         else:
-            found.compare(context, first, second, p, _judge(found.cell(row, "annotator")))
+            problem = f"{shown(row['preference'])} is not a number from 1 to 2; correct it, or drop the row"
+            raise row.error("preference", problem)
     return found.finish("alpaca_eval")
 
 
-def _probability(found: Gathering, row: int) -> float | None:
-    said = found.cell(row, "preference")
-    preference = as_number(said)
-    if math.isnan(preference):
+RESULTS = frozenset({"provider", "prompt", "promptIdx", "testIdx", "vars", "score", "success"})
+SELECT = "select-best"
+LONGEST = 60  # characters of a prompt's label, or of a criterion, in a name
+FAILED = 2  # failureReason of an output that could not be made
+
+
+def results_table(table: Table) -> Table:
+    """The entries of promptfoo's results file, which is one object, as a table; another table as it is."""
+    held = table.columns.get("results", ())
+    results = held[0] if len(held) == 1 else None
+    entries = results.get("results") if isinstance(results, dict) else results
+    if not isinstance(entries, list):
+        return table
+    source = f"{table.source}, results"
+    for number, entry in enumerate(entries, 1):
+        if not isinstance(entry, dict):
+            raise ComparisonsError(f"{source}, row {number}: {shown(entry)} is not an object; write it again")
+    return Table(columns_from_objects(entries)[0], source)
+
+
+def read_results(table: Table) -> Imported:
+    """Results of promptfoo: `promptfoo eval -o results.json`, or results.jsonl.
+
+    The JSON file holds results.results, a list with an entry per output; the lines of a .jsonl file are these entries.
+    An entry holds testIdx and promptIdx (the test case, and the column of provider and prompt), provider, prompt, vars,
+    response.output, score, success, error, and gradingResult, whose componentResults name their assertion. An output is
+    an item, named after its provider, and after its prompt where there are several; a test case is a context.
+
+    A test case with a select-best assertion has a winner: the output whose component passes. It beats each of the
+    others, which is n − 1 comparisons of n outputs; the others are not compared. The scores are then no use, because
+    promptfoo overwrites that of every loser. In a test case without that assertion the higher score wins, and equal
+    scores are a tie: n (n − 1)/2 comparisons, each with the weight 2/n, so together they count as n − 1.
+    """
+    found = Gathering(table)
+    name, has_one_prompt = _names(found)
+    cases: dict[str, dict[str, Row]] = {}
+    times: Counter[tuple[Any, Any]] = Counter()
+    for row in found:
+        text = _output(row)
+        if text is None:
+            found.left_out["outputs that failed"] += 1
+            continue
+        case, item = as_number(row["testIdx"]), name[row.name("promptIdx")]
+        if not math.isfinite(case):
+            raise row.error("testIdx", f"{shown(row['testIdx'])} is not the number of a test case; correct it")
+        times[case, item] += 1
+        context = f"{case + 1:.0f}{f' repeat {times[case, item]}' if times[case, item] > 1 else ''}"
+        cases.setdefault(context, {})[item] = row
+        found.add_text(context, item, text, row.field("prompt", "raw") if has_one_prompt else _variables(row))
+    for context, outputs in cases.items():
+        if len(outputs) < 2:
+            found.left_out["test cases with a single output"] += 1
+        elif not _select(found, context, outputs):
+            _score(found, context, outputs)
+    return found.finish("promptfoo")
+
+
+def _names(found: Gathering) -> tuple[dict[str, str], bool]:
+    """The name of the item that each column of provider and prompt is, and whether all have one prompt."""
+    columns: dict[str, Row] = {}
+    for row in found:
+        columns.setdefault(row.name("promptIdx"), row)
+    prompt = {place: str(row.field("prompt", "label", "raw")) for place, row in columns.items()}
+    labels = list(dict.fromkeys(prompt.values()))
+    names = {}
+    for place, label in prompt.items():
+        names[place] = columns[place].name("provider", "label", "id")
+        if len(labels) > 1:
+            short = label if len(label) <= LONGEST else f"prompt {labels.index(label) + 1}"
+            names[place] = f"{names[place]} · {short}"
+    # Two columns may have the same name: the same provider with other settings.
+    alike = {name: [place for place in names if names[place] == name] for name in names.values()}
+    numbered = {place: f"{name} #{alike[name].index(place) + 1}" for place, name in names.items() if alike[name][1:]}
+    return names | numbered, len(labels) == 1
+
+
+def _output(row: Row) -> str | None:
+    """The text of an output; None where it could not be made."""
+    output = row["response"].get("output") if isinstance(row["response"], dict) else None
+    if row["failureReason"] == FAILED or output is None:
         return None
-    if preference == 0:
-        return 0.5
-    if not 1 <= preference <= 2:
-        raise found.error(row, "preference", f"{shown(said)} is not a number from 1 to 2; correct it, or drop the row")
-    return 2 - preference
+    return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
 
 
-Source = Literal["promptfoo", "alpaca_eval", "arena", "mt_bench"]
+def _variables(row: Row) -> str:
+    """The variables of a test case, one a line: what outputs of different prompts have in common."""
+    values = row["vars"] if isinstance(row["vars"], dict) else {}
+    texts = (value if isinstance(value, str) else json.dumps(value) for value in values.values())
+    return "\n".join(map(": ".join, zip(values, texts, strict=True)))
+
+
+def _select(found: Gathering, context: str, outputs: Mapping[str, Row]) -> bool:
+    """Compare the winner of each select-best assertion with the others, and return whether there is one."""
+    verdicts: dict[str, dict[str, bool]] = {}
+    for item, row in outputs.items():
+        grading = row["gradingResult"] if isinstance(row["gradingResult"], dict) else {}
+        for part in grading.get("componentResults") or [grading]:  # the whole where there is one assertion
+            assertion = part.get("assertion") if isinstance(part, dict) else None
+            if isinstance(assertion, dict) and assertion.get("type") == SELECT:
+                verdicts.setdefault(str(assertion.get("value")), {})[item] = bool(part.get("pass"))
+    for criterion, passed in verdicts.items():
+        if sum(passed.values()) != 1:
+            found.left_out["select-best assertions without one winner"] += 1
+            continue
+        for first, second in combinations(passed, 2):
+            if passed[first] or passed[second]:
+                found.compare(context, first, second, float(passed[first]), f"{SELECT} · {criterion:.{LONGEST}}")
+    return bool(verdicts)
+
+
+def _score(found: Gathering, context: str, outputs: Mapping[str, Row]) -> None:
+    """Compare every two outputs by their scores."""
+    for row in outputs.values():
+        if isinstance(row["score"], bool) or not isinstance(row["score"], int | float):
+            raise row.error("score", f"{shown(row['score'])} is not a number; write it, or drop the row")
+    for (first, one), (second, other) in combinations(outputs.items(), 2):
+        p = 0.5 if one["score"] == other["score"] else float(one["score"] > other["score"])
+        found.compare(context, first, second, p, "score", 2 / len(outputs))
+
+
+Source = Literal["promptfoo", "alpaca_eval", "arena"]
 # By the columns that a file of the tool always has, and its reader; the first that fits is taken.
 SOURCES: dict[Source, tuple[frozenset[str], Callable[[Table], Imported]]] = {
     "promptfoo": (RESULTS, read_results),
     "alpaca_eval": (ANNOTATIONS, read_annotations),
-    "mt_bench": (GAMES, read_games),
     "arena": (BATTLES, read_battles),
 }
 
@@ -217,8 +363,7 @@ def import_file(path: str | os.PathLike[str], source: Source | None = None) -> I
     source
         - "promptfoo": results of `promptfoo eval -o results.json`;
         - "alpaca_eval": annotations.json;
-        - "arena": battles of Chatbot Arena, or the table of its Kaggle competition;
-        - "mt_bench": FastChat's model_judgment/…_pair.jsonl.
+        - "arena": battles of Chatbot Arena.
 
         By default the one whose columns the file has.
 

@@ -33,6 +33,7 @@ from comparo.data.sources import (
     table_of,
 )
 from comparo.errors import ComparisonsError
+from comparo.types import Array, Index, LongIndex
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,12 +62,12 @@ class Items:
     ids: NDArray[Any]
     texts: tuple[str, ...] = field(repr=False)
     contexts: NDArray[Any]
-    context: NDArray[np.int32]
+    context: Index
     context_texts: tuple[str | None, ...] = field(repr=False)
-    scores: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    scores: Mapping[str, Array] = field(default_factory=dict)
     group: NDArray[Any] | None = None
-    numbers: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
-    anchor: NDArray[np.float64] | None = None
+    numbers: Mapping[str, Array] = field(default_factory=dict)
+    anchor: Array | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -117,14 +118,16 @@ class Items:
         if not has_images and (bad := [row for row, text in enumerate(texts) if is_image(text)]):
             problem = "this is an image, which only people can read: comparo vote shows it; or recognise its text (OCR)"
             raise table.error(bad, column["id"], problem)
-        items = replace(_joined(table, column, old), texts=texts, scores=checked_scores(table, scores))
-        known = table.columns.get("anchor")
-        anchor = None if known is None else column_of_numbers(table, "anchor", known, "anchors")
-        items = replace(items, numbers=checked_numbers(table, numbers), anchor=anchor)
-        if column["group"] is None:
-            return items
-        labels, (codes,) = factorise(table, column["group"])
-        return replace(items, group=labels[codes])
+        known, shared = table.columns.get("anchor"), column["group"]
+        labels, (codes,) = (None, (None,)) if shared is None else factorise(table, shared)
+        return replace(
+            _joined(table, column, old),
+            texts=texts,
+            scores=checked_scores(table, scores),
+            numbers=checked_numbers(table, numbers),
+            anchor=None if known is None else column_of_numbers(table, "anchor", known, "anchors"),
+            group=None if labels is None else labels[codes],
+        )
 
     def take(self, rows: NDArray[np.integer]) -> Items:
         """Some of the items, by their numbers, with their contexts.
@@ -162,7 +165,7 @@ class Items:
         return found
 
     @cached_property
-    def groups(self) -> dict[Any, NDArray[np.int64]]:
+    def groups(self) -> dict[Any, LongIndex]:
         """The rows of each context, in order.
 
         >>> Items.of([{"text": letter, "context_id": "xyx"[k % 2]} for k, letter in enumerate("abcd")]).groups
@@ -173,7 +176,7 @@ class Items:
         return dict(zip(self.contexts.tolist(), rows, strict=True))
 
     @property
-    def alone(self) -> NDArray[np.int64]:
+    def alone(self) -> LongIndex:
         """The rows of items that are the only one in their context, with nothing to compare them with."""
         return np.flatnonzero(np.bincount(self.context)[self.context] == 1)
 

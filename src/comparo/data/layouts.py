@@ -15,11 +15,12 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from comparo.data.columns import Table, column_from_values, factorise, is_missing, numbers, shown, winners
 from comparo.data.lineups import SAID, is_lineup, pairs_of
 from comparo.errors import ComparisonsError
+from comparo.types import Mask
 
 LAYOUTS = (
     ("first", "second", "p"),
@@ -111,7 +112,7 @@ def _answered(table: Table) -> Table:
     return replace(table, columns=columns).take(kept)
 
 
-def _judged(table: Table, column: Mapping[str, str]) -> tuple[Table, NDArray[np.bool_]]:
+def _judged(table: Table, column: Mapping[str, str]) -> tuple[Table, Mask]:
     """The table without the rows that are blank, and which of the others have a winner, or a p."""
     said = table.columns[column["p"]]
     if column["p"] != "winner":
@@ -148,7 +149,15 @@ def fields_from_matrix(matrix: ArrayLike, items: Iterable[Any] | None) -> dict[s
     size = len(entries)
     if size < 2:
         raise ComparisonsError(f"the matrix has shape {entries.shape}; at least two items are needed")
-    labels = np.arange(size) if items is None else _labels_of_matrix(items, size)
+    labels = np.arange(size)
+    if items is not None:
+        names, (codes,) = factorise(Table({"items": column_from_values("items", items)}), "items")
+        if len(codes) != size:
+            raise ComparisonsError(f"there are {len(codes)} items for a matrix of {size} rows")
+        if len(names) < size:
+            twice = shown(names[np.argmax(np.bincount(codes))])
+            raise ComparisonsError(f"two rows of the matrix are called {twice}; give each item a name of its own")
+        labels = names[codes]
     asked = ~np.isnan(entries)
     np.fill_diagonal(asked, False)
     first, second = np.nonzero(asked)
@@ -161,14 +170,3 @@ def fields_from_matrix(matrix: ArrayLike, items: Iterable[Any] | None) -> dict[s
     if not p.size:
         raise ComparisonsError("there are no comparisons in the matrix: every entry off its diagonal is NaN")
     return {"items": labels, "first": first.astype(np.int32), "second": second.astype(np.int32), "p": p}
-
-
-def _labels_of_matrix(items: Iterable[Any], size: int) -> NDArray[Any]:
-    table = Table({"items": column_from_values("items", items)})
-    if len(table.columns["items"]) != size:
-        raise ComparisonsError(f"there are {len(table.columns['items'])} items for a matrix of {size} rows")
-    labels, (codes,) = factorise(table, "items")
-    if len(labels) < size:
-        twice = labels[np.argmax(np.bincount(codes))]
-        raise ComparisonsError(f"two rows of the matrix are called {shown(twice)}; give each item a name of its own")
-    return labels[codes]

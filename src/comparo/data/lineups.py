@@ -26,7 +26,7 @@ from scipy.special import expit, log_expit, log_softmax, logit, softmax
 from comparo.data.columns import Table, as_number, is_blank, is_missing, shown
 from comparo.data.wordings import LETTERS
 from comparo.errors import ComparisonsError
-from comparo.types import Array
+from comparo.types import Array, Index
 
 MOST = len(LETTERS)  # texts of a line-up
 # `answer` numbers the line-ups, −1 for a pair; `size` is k, `left` is m; `low` and `high` are the slots of first and
@@ -287,9 +287,7 @@ def ordered(rows: NDArray[Any], p: Array, weight: Array) -> tuple[NDArray[Any], 
     return found, weight * rows["left"] / found["left"]
 
 
-def position_effects(
-    rows: NDArray[Any] | None, judge: NDArray[np.int32], judges: int
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def position_effects(rows: NDArray[Any] | None, judge: Index, judges: int) -> tuple[Index, Index]:
     """The code of the position effect of each row (K,), and judge, size, lower and higher slot of each effect (F, 4).
 
     The pairs of each judge (K,) have one effect, and so have each two slots of its line-ups of one size.

@@ -105,24 +105,19 @@ def pair_groups(
     """
     table = None if isinstance(data, Items) else table_of(data, header=True)
     items = Items.of(data if table is None else table, group=group, **columns)
-    labels = (items.ids if items.group is None else items.group).tolist()
-    names = [str(label) for label in labels]
+    names = list(map(str, items.ids if items.group is None else items.group))
     found: list[dict[Any, tuple[str, str | None]]] = []
     for side in (one, other):
-        rows = [row for row, name in enumerate(names) if name == side]
-        if not rows:
+        if side not in names:
             known = ", ".join(list(dict.fromkeys(names))[:8])
             raise ComparisonsError(f"no text is of {side!r}; there are {known}. Name the column by `group`")
         texts: dict[Any, tuple[str, str | None]] = {}
-        for row in rows:
-            code = int(items.context[row])
-            key = items.contexts[code]
+        for row in (row for row, name in enumerate(names) if name == side):
+            key = items.contexts[items.context[row]]
             if key in texts:
-                raise ComparisonsError(
-                    f"{side!r} has two texts in context {shown(key)}; name the column of the inputs by "
-                    "context_id='NAME'"
-                )
-            texts[key] = items.texts[row], items.context_texts[code]
+                problem = f"{side!r} has two texts in context {shown(key)}"
+                raise ComparisonsError(f"{problem}; name the column of the inputs by context_id='NAME'")
+            texts[key] = items.texts[row], items.context_texts[items.context[row]]
         found.append(texts)
     if not found[0].keys() & found[1].keys():
         raise ComparisonsError(f"{one!r} and {other!r} are never in the same context; give both a text on each input")

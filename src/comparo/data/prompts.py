@@ -139,7 +139,7 @@ class Prompt:
     @property
     def size(self) -> int:
         """How many texts are compared."""
-        return sum(match[1] in PLACES for match in _BRACES.finditer(self.template))
+        return sum(place in PLACES for place in _places(self.template))
 
     def resized(self, size: int) -> "Prompt":
         """The prompt of the same criterion and wording about `size` texts, 2 to 8.
@@ -175,7 +175,7 @@ class Prompt:
     @property
     def has_context(self) -> bool:
         """Whether the template shows the context."""
-        return any(match[1] == "context" for match in _BRACES.finditer(self.template))
+        return "context" in _places(self.template)
 
     @property
     def instruction(self) -> str:
@@ -197,7 +197,7 @@ class Prompt:
         Half a surrogate pair becomes a question mark. `clean` is applied to each text.
         """
         given = question.context_text or "", *question.texts
-        places = [match[1] for match in _BRACES.finditer(self.template)]
+        places = _places(self.template)
         texts = {name: clean(defuse(text)) for name, text in zip(TEXTS, given, strict=False) if name in places}
         if "delimiter" in places:
             texts["delimiter"] = _delimiter(list(texts.values()))
@@ -223,33 +223,26 @@ class Prompt:
         text = self.text(question, clean)
         if measure(text) <= room:
             return text, 0
+        context = (question.context_text or "") if self.has_context else ""
+        longest = max(1, *map(len, question.texts))
 
-        def fits(short: Question) -> bool:
-            return measure(self.text(short, clean)) <= room
+        def with_context(size: int) -> Question:
+            return replace(question, context_text=_cut(context, size))
 
-        context = question.context_text or ""
-        if self.has_context and context:
-            kept = _largest(len(context), lambda size: fits(replace(question, context_text=_cut(context, size))))
-            short = replace(question, context_text=_cut(context, max(kept, 0)))
-            if kept >= 0:
-                return self.text(short, clean), _lost(context, short.context_text)
-            question = short
-        else:
-            context = ""
-        texts = question.texts
-        whole = max(1, *map(len, texts))
+        def with_share(size: int) -> Question:
+            return with_context(0).with_texts([_cut(text, len(text) * size // longest) for text in question.texts])
 
-        def share(size: int) -> Question:
-            return question.with_texts([_cut(text, len(text) * size // whole) for text in texts])
+        for whole, shortened in ((len(context), with_context), (longest, with_share)):
+            fitting = _largest(whole, shortened, lambda short: measure(self.text(short, clean)) <= room)
+            if fitting is not None:
+                given, kept = (context, *question.texts), (fitting.context_text or "", *fitting.texts)
+                return self.text(fitting, clean), sum(map(_lost, given, kept))
+        raise ValueError(f"a window of {room} tokens does not hold the question itself; use a model with a larger one")
 
-        kept = _largest(whole, lambda size: fits(share(size)))
-        if kept < 0:
-            raise ValueError(
-                f"a window of {room} tokens does not hold the question itself; use a model with a larger one"
-            )
-        short = share(kept)
-        lost = sum(map(_lost, texts, short.texts))
-        return self.text(short, clean), len(context) + lost
+
+def _places(template: str) -> list[str | None]:
+    """The placeholders of a template in their order, None for a brace that is meant as one."""
+    return [match[1] for match in _BRACES.finditer(template)]
 
 
 def delimited(template: str) -> str:
@@ -270,7 +263,7 @@ def delimited(template: str) -> str:
     <BLANKLINE>
     Which is clearer?
     """
-    if any(match[1] == "delimiter" for match in _BRACES.finditer(template)):
+    if "delimiter" in _places(template):
         return template
     fenced = _BRACES.sub(lambda match: f"{OPEN}{match[0]}{CLOSE}" if match[1] in TEXTS else match[0], template)
     return DECLARATION + fenced.replace(f" {OPEN}", OPEN)
@@ -375,20 +368,20 @@ def _cut(text: str, size: int) -> str:
     return text if size >= len(text) else text[:size].rstrip() + "…" if size else ""
 
 
-def _lost(text: str, cut: str | None) -> int:
+def _lost(text: str, cut: str) -> int:
     """How many characters of a text are not in what `_cut` left of it."""
-    return 0 if cut == text else len(text) - max(len(cut or "") - 1, 0)
+    return 0 if cut == text else len(text) - max(len(cut) - 1, 0)
 
 
-def _largest(high: int, good: Callable[[int], bool]) -> int:
-    """The largest size in 0…high that is good, by bisection below twice that size; −1 where none is."""
-    if not good(0):
-        return -1
+def _largest(high: int, made: Callable[[int], Question], good: Callable[[Question], bool]) -> Question | None:
+    """What is made of the largest size in 0…high that is good, by bisection below twice that size; None without one."""
+    if not good(made(0)):
+        return None
     low, size = 0, 64
-    while size < high and good(size):
+    while size < high and good(made(size)):
         low, size = size, 2 * size
     high = min(high, size)
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if good(middle) else (low, middle - 1)
-    return low
+        low, high = (middle, high) if good(made(middle)) else (low, middle - 1)
+    return made(low)

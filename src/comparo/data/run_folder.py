@@ -182,13 +182,17 @@ def judged(database: Path) -> Table:
     if not rows:
         raise ComparisonsError(f"{database.parent} holds no answers yet; run its command again to go on")
     context, first, second, judge, p, weight, lineup = zip(*rows, strict=True)
-    columns: dict[str, Any] = {"first": _labels(first), "second": _labels(second), "p": np.array(p, dtype=np.float64)}
+    columns: dict[str, Any] = {
+        "first": [*map(decode, first)],
+        "second": [*map(decode, second)],
+        "p": np.array(p, dtype=np.float64),
+    }
     if any(lineup):
         columns = lineup_columns(columns["first"], columns["second"], columns["p"], lineup)
     if any(each != 1 for each in weight):
         columns["weight"] = np.array(weight, dtype=np.float64)
     if any(each != "null" for each in context):
-        columns["context"] = _labels(context)
+        columns["context"] = [*map(decode, context)]
     if any(each is not None for each in judge):
         columns["voter" if has_ballots else "judge"] = list(judge)
     return Table(columns, str(database.parent))
@@ -264,13 +268,13 @@ def named_rows(connection: sqlite3.Connection, query: str) -> list[dict[str, Any
 
 def table_of_rows(rows: Sequence[Mapping[str, Any]], texts: Mapping[str, str | None], source: str) -> Table:
     """Rows of the table of items, with the text of each context by its label; `source` names them in errors."""
-    columns: dict[str, Any] = {"id": _labels([row["id"] for row in rows]), "text": [row["text"] for row in rows]}
+    columns: dict[str, Any] = {"id": [decode(row["id"]) for row in rows], "text": [row["text"] for row in rows]}
     if any(row["context"] != "null" for row in rows):
-        columns["context_id"] = _labels([row["context"] for row in rows])
+        columns["context_id"] = [decode(row["context"]) for row in rows]
         columns["context"] = [texts[row["context"]] for row in rows]
     groups = [row["shared"] for row in rows]
     if all(group is not None for group in groups):
-        columns["group"] = _labels(groups)
+        columns["group"] = [*map(decode, groups)]
     scores = [json.loads(row["scores"]) for row in rows]
     for name in scores[0] if scores else ():
         columns["anchor" if name == ANCHOR else f"score_{name}"] = [row.get(name) for row in scores]
@@ -317,8 +321,3 @@ def _opened(path: Path, table: str, wanted: str) -> Iterator[sqlite3.Connection]
             yield connection
     except sqlite3.Error as error:
         raise ComparisonsError(f"{path} cannot be read as a run's database ({error}); check the name") from error
-
-
-def _labels(encoded: Any) -> list[Any]:
-    known = {text: decode(text) for text in set(encoded)}
-    return [known[text] for text in encoded]

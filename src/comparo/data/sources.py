@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 
 from comparo.data.columns import Column, Table, as_number, columns_from_frame, factorise, is_blank, shown
 from comparo.data.documents import docx_text, image_text, pdf_text
-from comparo.data.reading import columns_from_objects, columns_from_text, read_columns
+from comparo.data.formats import columns_from_objects, columns_from_text, read_columns
 from comparo.data.run_folder import database_of, items_of_run
 from comparo.data.sanitize import visible
 from comparo.errors import ComparisonsError
+from comparo.types import Array, Index
 
 STANDARD_INPUT = "standard input"
 TEXTS = (".txt", ".md", ".docx", ".pdf")  # files of a folder that are one text each
@@ -164,7 +165,7 @@ def no_column(table: Table, name: str, role: str) -> ComparisonsError:
 
 def context_codes(
     table: Table, rows: int, name: str | None, label_name: str | None
-) -> tuple[NDArray[Any], NDArray[np.int32], tuple[str | None, ...]]:
+) -> tuple[NDArray[Any], Index, tuple[str | None, ...]]:
     """The labels of the contexts (C,), the code of each row's (N,), and their texts (C,)."""
     values = [None if is_blank(value) else value for value in table.columns[name]] if name else []
     if label_name:
@@ -209,7 +210,7 @@ def checked_texts(table: Table, name: str | None) -> tuple[str, ...]:
     return tuple(column)
 
 
-def checked_scores(table: Table, chosen: str | Sequence[str] | None) -> dict[str, NDArray[np.float64]]:
+def checked_scores(table: Table, chosen: str | Sequence[str] | None) -> dict[str, Array]:
     """The scores (N,) by name, those that are chosen or else all that are marked as scores."""
     marked = [name for name in table.columns if name == "score" or name.startswith("score_")]
     found = {name.removeprefix("score_"): (name, table.columns[name]) for name in marked}
@@ -233,7 +234,7 @@ def checked_scores(table: Table, chosen: str | Sequence[str] | None) -> dict[str
     return {name: column_of_numbers(table, *place) for name, place in found.items()}
 
 
-def checked_numbers(table: Table, chosen: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+def checked_numbers(table: Table, chosen: Sequence[str]) -> dict[str, Array]:
     """The columns of numbers (N,) that are chosen by name; every row must have one."""
     found = {}
     for name in chosen:
@@ -245,7 +246,7 @@ def checked_numbers(table: Table, chosen: Sequence[str]) -> dict[str, NDArray[np
     return found
 
 
-def column_of_numbers(table: Table, name: str, column: Column, flag: str = "scores") -> NDArray[np.float64]:
+def column_of_numbers(table: Table, name: str, column: Column, flag: str = "scores") -> Array:
     """The numbers (N,) of a column, NaN where it is empty; an error names the parameter that chose it."""
     values = np.array([as_number(value) for value in column])
     if bad := np.flatnonzero(np.isinf(values)).tolist():

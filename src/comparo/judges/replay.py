@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from comparo.data.comparisons import Comparisons
+from comparo.data.formats import read_columns
 from comparo.data.prompts import Prompt, Question
-from comparo.data.reading import read_columns
 from comparo.data.wordings import LETTERS
 from comparo.judges.protocol import Judgement
 from comparo.model.observations import are_choices

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comparo.data.columns import frame_from_columns
+from comparo.data.formats import csv_text
 from comparo.data.sanitize import visible
-from comparo.data.writing import csv_text
 
 Columns = dict[str, NDArray[Any]]
 SHOWN = 100  # rows

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from comparo.data.injection import injection_sentence
 from comparo.data.items import Items
+from comparo.data.probes import injection_sentence
 from comparo.data.prompts import Prompt, criterion_prompt, delimited
 from comparo.data.wordings import DEFAULT_WORDING, PAPER_WORDING, WORDINGS
 from comparo.judges import Judgement

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from comparo.data.formats import csv_text
 from comparo.data.prompts import Question
 from comparo.data.run_folder import Key, encode, key_of
-from comparo.data.writing import csv_text
 from comparo.errors import JudgeError, RunError
 from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from comparo.data.criteria_prompt import CriteriaPrompt
+from comparo.data.formats import csv_text
 from comparo.data.items import Items
 from comparo.data.prompts import Question
 from comparo.data.run_folder import DATABASE, key_of
-from comparo.data.writing import csv_text
 from comparo.errors import WrongFolderError
 from comparo.judges import Judge, Judgement
 from comparo.ranking.ranking import Ranking

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from comparo.types import Seed, as_generator
+from comparo.types import Index, LongIndex, Seed, as_generator
 
-Pairs = NDArray[np.int32]
+Pairs = Index
 
 TRIES = 100  # sets that are drawn at most until one serves
 DRAWN = 1_000_000  # pairs drawn in all tries together
@@ -90,7 +90,7 @@ def in_both_orders(pairs: Pairs) -> Pairs:
     return np.stack([pairs, pairs[:, ::-1]], axis=1).reshape(-1, 2)
 
 
-def distinct(codes: NDArray[np.int64]) -> NDArray[np.int64]:
+def distinct(codes: LongIndex) -> LongIndex:
     """The different codes in ascending order; by sorting, which is several times as fast as hashing them."""
     ordered = np.sort(codes)
     return np.asarray(ordered[np.diff(ordered, prepend=-1) != 0])
@@ -108,7 +108,7 @@ def _tries(pairs: int) -> int:
     return min(TRIES, max(1, DRAWN // pairs))
 
 
-def draw(items: int, taken: NDArray[np.int64], pairs: int, rng: np.random.Generator) -> Pairs:
+def draw(items: int, taken: LongIndex, pairs: int, rng: np.random.Generator) -> Pairs:
     """Different pairs that are not taken, drawn uniformly; `taken` are sorted codes x·N + y with x < y."""
     if 4 * (pairs + len(taken)) > items * (items - 1) // 2:
         x, y = np.triu_indices(items, 1)
@@ -123,7 +123,7 @@ def draw(items: int, taken: NDArray[np.int64], pairs: int, rng: np.random.Genera
     return np.column_stack(np.divmod(codes[:pairs], items)).astype(np.int32)
 
 
-def merge(component: NDArray[np.integer], pairs: Pairs) -> NDArray[np.int32]:
+def merge(component: NDArray[np.integer], pairs: Pairs) -> Index:
     """The connected component of each item, numbered from 0, once `pairs` have joined those of before."""
     number = int(component.max()) + 1
     links = sparse.coo_array((np.ones(len(pairs), dtype=np.int8), component[pairs].T), shape=(number, number))
@@ -151,7 +151,7 @@ def _tree(component: NDArray[np.integer], rng: np.random.Generator) -> Pairs:
     return joining(component, walk)
 
 
-def connect(component: NDArray[np.integer], taken: NDArray[np.int64], pairs: int, rng: np.random.Generator) -> Pairs:
+def connect(component: NDArray[np.integer], taken: LongIndex, pairs: int, rng: np.random.Generator) -> Pairs:
     """Different pairs that are not taken and join all components, of which there are at most `pairs` + 1."""
     items = len(component)
     for _ in range(_tries(pairs)):
@@ -179,7 +179,7 @@ def forest(component: NDArray[np.integer], pairs: int, rng: np.random.Generator)
     return np.sort(np.concatenate([chosen, rest]), axis=1)
 
 
-def orient(pairs: Pairs, more_first: NDArray[np.int64], rng: np.random.Generator) -> Pairs:
+def orient(pairs: Pairs, more_first: LongIndex, rng: np.random.Generator) -> Pairs:
     """The pairs with either item first: of the pairs of one item, half to within one show it first.
 
     The ends of pairs at one item are mated two by two, and mates are opposites, one first and one second, as are the

@@ -33,14 +33,14 @@ from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.tuning import LIMITS, Limits
 from comparo.rounding import TIES, first_best, merge_ties
 from comparo.selection.designs import Pairs
-from comparo.types import Array, Mask
+from comparo.types import Array, Index, LongIndex, Mask
 
 SAMPLE = 8192  # pairs by which the gain of the last candidate is estimated
 SERIAL = 2**18  # multiplications that BLAS does in one thread; on busy cores its threads wait for each other
 WINDOW = 512  # items around the border between the top k and the others
 
 
-def inverse(first: NDArray[np.int32], second: NDArray[np.int32], c: Array, ridge: Array) -> Array:
+def inverse(first: Index, second: Index, c: Array, ridge: Array) -> Array:
     """A = (Xᵀ diag(c) X + diag(ridge))⁻¹ for N items and K comparisons: its upper triangle in an (N, N) array.
 
     >>> one, other = np.array([0], dtype=np.int32), np.array([1], dtype=np.int32)
@@ -59,7 +59,7 @@ def inverse(first: NDArray[np.int32], second: NDArray[np.int32], c: Array, ridge
     return np.asarray(triangle.T)
 
 
-def join(component: NDArray[np.int32], asked: NDArray[np.int32], worth: Array, most: int) -> list[tuple[int, int]]:
+def join(component: Index, asked: Index, worth: Array, most: int) -> list[tuple[int, int]]:
     """At most `most` pairs of N items, each joining two components: those of largest gain `worth`·R, one at a time.
 
     R is the variance of the difference given a prior of variance 1 and the pairs `asked` (K, 2), all counting by their
@@ -181,7 +181,7 @@ class Greedy:
         self.x, self.y, self.gains = (np.concatenate(parts) for parts in zip(*found, strict=True))
         self.c = self._weight(self.x, self.y)
 
-    def _weight(self, x: NDArray[np.int64], y: NDArray[np.int64]) -> Array:
+    def _weight(self, x: LongIndex, y: LongIndex) -> Array:
         weight = np.full(len(x), float(self.calls))
         if self.scores is not None:
             weight *= logistic_curvature(self.scores[x] - self.scores[y])
@@ -363,7 +363,7 @@ class Goal:
         return np.asarray(c * (near[x] + near[y]) / (1.0 + c * between))
 
 
-def matching(resistance: Resistance, goal: Goal, taken: NDArray[np.int64], rng: np.random.Generator) -> Pairs:
+def matching(resistance: Resistance, goal: Goal, taken: LongIndex, rng: np.random.Generator) -> Pairs:
     """Disjoint new pairs of high value, best first: shape (M, 2) with M ≤ N/2, the lower item first.
 
     `taken` are the sorted codes x·N + y, x < y, of pairs that may not be asked. Every item proposes `PARTNERS` others,

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from comparo.data.columns import look_up
 from comparo.methods import quiet_fit
@@ -166,18 +167,12 @@ class Placing(Selector):
         assert self._new is not None
         assert self._spread is not None
         m = len(self._new)
-        # The inverse of τ²·(I + 11ᵀ).
-        precision = (np.eye(m) - 1.0 / (1.0 + m)) / self._spread**2
-        both = (one >= 0) & (other >= 0)
-        np.subtract.at(precision, (one[both], other[both]), c[both])
-        np.subtract.at(precision, (other[both], one[both]), c[both])
-        ends = np.concatenate([one[both], other[both]])
-        own = np.zeros(m) + np.bincount(ends, np.tile(c[both], 2), m)  # float where nothing is counted, too
-        single = (one >= 0) != (other >= 0)
-        leant = c[single] / (1.0 + c[single] * variance[single])
-        own += np.bincount(np.maximum(one, other)[single], leant, m)
-        precision[np.diag_indices(m)] += own
-        return np.asarray(np.linalg.inv(precision), dtype=np.float64)
+        place, row = np.concatenate([one, other]), np.tile(np.arange(len(c)), 2)
+        sign, new = np.repeat([1.0, -1.0], len(c)), place >= 0
+        x = sparse.csr_array((sign[new], (row[new], place[new])), shape=(len(c), m))
+        weight = np.where((one >= 0) & (other >= 0), c, c / (1.0 + c * variance))
+        prior = (np.eye(m) - 1.0 / (1.0 + m)) / self._spread**2  # the inverse of τ²·(I + 11ᵀ)
+        return np.asarray(np.linalg.inv(prior + x.T @ sparse.diags_array(weight) @ x), dtype=np.float64)
 
 
 def _disjoint(gains: Array, pairs: LongIndex) -> Pairs:

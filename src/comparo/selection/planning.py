@@ -30,7 +30,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
 from comparo.selection.designs import DEFAULT_ORDERS, Orders, Strategy, check_number
 from comparo.selection.selector import Selector
-from comparo.types import Array, Seed, as_generator
+from comparo.types import Array, LongIndex, Seed, as_generator
 
 Answers = Literal["soft", "hard"]
 Answer = Callable[[Array, np.random.Generator], Array]  # of a judge to true differences (K,)
@@ -77,7 +77,7 @@ class Plan:
         return int(self._calls[reached[0]]) if reached.size else None
 
     @property
-    def _calls(self) -> NDArray[np.int64]:
+    def _calls(self) -> LongIndex:
         return np.rint(self.per_item * self.items).astype(np.int64)
 
     def to_columns(self) -> dict[str, NDArray[Any]]:
@@ -226,7 +226,7 @@ class _Run:
         self.p = np.empty(0)
         self.heard = 0
 
-    def until(self, calls: int) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+    def until(self, calls: int) -> tuple[LongIndex, LongIndex, Array]:
         """The first `calls` calls: the items shown first and second, and p."""
         while (made := len(self.rows)) < calls:
             adaptive = self.selector.strategy == "adaptive"

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from comparo.data.columns import look_up
 from comparo.data.comparisons import Comparisons
@@ -42,7 +41,7 @@ from comparo.selection.designs import (
 )
 from comparo.selection.greedy import Border, Goal, Greedy, Resistance, inverse, join, matching
 from comparo.selection.text_features import USUAL, fitted_power
-from comparo.types import Array, Seed, as_generator
+from comparo.types import Array, LongIndex, Mask, Seed, as_generator
 
 JITTER = 0.15  # standard deviation added to the logarithm of a contrast, so that another seed gives other pairs
 
@@ -92,7 +91,7 @@ class Asked:
         numbers = (np.concatenate(columns) for columns in ((self.p, p), (self.weight, weight)))
         return Asked(np.concatenate([self.rows, rows]), *numbers)
 
-    def where(self, kept: NDArray[np.bool_]) -> Asked:
+    def where(self, kept: Mask) -> Asked:
         return Asked(self.rows[kept], self.p[kept], self.weight[kept])
 
 
@@ -239,15 +238,15 @@ class Selector:
             mean = float(np.mean(worth[np.triu_indices(len(worth), 1)]))
             self._power, self._worth, self._engine = power, worth / mean if power else None, None
 
-    def _rows(self, rows: Pairs) -> NDArray[np.int64]:
+    def _rows(self, rows: Pairs) -> LongIndex:
         """A number for each row, different for the two orders of a pair."""
         return rows[:, 0] * np.int64(len(self._items)) + rows[:, 1]
 
-    def _codes(self, rows: Pairs) -> NDArray[np.int64]:
+    def _codes(self, rows: Pairs) -> LongIndex:
         """A number for each row, the same for both orders where a pair is asked in one of them."""
         return self._rows(rows) if self.calls == 2 else self._rows(np.sort(rows, axis=1))
 
-    def _taken(self) -> NDArray[np.int64]:
+    def _taken(self) -> LongIndex:
         """The sorted codes x·N + y, x < y, of pairs that may not be asked again."""
         if self.repeats:
             return np.empty(0, dtype=np.int64)

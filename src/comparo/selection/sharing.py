@@ -88,9 +88,8 @@ def share_out(
     had = _had(asked)
     number = round(twice * len(rows)) if len(names) > 1 else 0
     doubled = set(rng.permutation(len(rows))[:number].tolist())
-    load = dict.fromkeys(names, 0)
     balance = {name: dict[Any, int]() for name in names}  # how much more often a text was first than second
-    shared: dict[Any, dict[str, list[Any]]] = {name: {column: [] for column in pairs} for name in names}
+    shared: dict[Any, list[tuple[Any, Any, Any]]] = {name: [] for name in names}
     for row in sorted(range(len(rows)), key=lambda row: row not in doubled):  # two judges are harder to find than one
         first, second, context = rows[row]
         key = (frozenset((first, second)), context)
@@ -100,14 +99,10 @@ def share_out(
                 f"{'two judges are' if row in doubled else 'a judge is'} needed for {first!r} and {second!r}, and "
                 f"{', '.join(map(str, names))} had this pair before; name more judges, or leave `repeats` out"
             )
-        for name in sorted(free, key=load.__getitem__)[: 1 + (row in doubled)]:
-            load[name] += 1
+        for name in sorted(free, key=lambda name: len(shared[name]))[: 1 + (row in doubled)]:
             lead = _lead(balance[name], (context, first), (context, second), rng)
-            ends = (first, second) if lead else (second, first)
-            for column, value in zip(("first", "second", "context"), (*ends, context), strict=True):
-                if column in pairs:
-                    shared[name][column].append(value)
-    return {name: _shuffled(columns, rng) for name, columns in shared.items()}
+            shared[name].append((first, second, context) if lead else (second, first, context))
+    return {name: _columns(_shuffled(own, rng), "context" in pairs) for name, own in shared.items()}
 
 
 def _had(asked: Comparisons | None) -> dict[Any, set[Any]]:
@@ -131,15 +126,16 @@ def _lead(balance: dict[Any, int], first: Any, second: Any, rng: np.random.Gener
     return lead
 
 
-def _shuffled(columns: dict[str, list[Any]], rng: np.random.Generator) -> dict[str, list[Any]]:
+def _shuffled(rows: list[tuple[Any, Any, Any]], rng: np.random.Generator) -> list[tuple[Any, Any, Any]]:
     """The rows in an order of their own: contexts stay together, since reading a context takes time."""
-    order = rng.permutation(len(columns["first"])).tolist()
-    if "context" in columns:
-        place = {
-            context: number for number, context in enumerate(dict.fromkeys(columns["context"][row] for row in order))
-        }
-        order.sort(key=lambda row: place[columns["context"][row]])
-    return {name: [values[row] for row in order] for name, values in columns.items()}
+    mixed = [rows[number] for number in rng.permutation(len(rows)).tolist()]
+    place = {context: number for number, context in enumerate(dict.fromkeys(context for *_, context in mixed))}
+    return sorted(mixed, key=lambda row: place[row[2]])
+
+
+def _columns(rows: Sequence[tuple[Any, Any, Any]], has_contexts: bool) -> dict[str, list[Any]]:
+    names = ("first", "second", "context") if has_contexts else ("first", "second")
+    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
 
 def next_pairs(
@@ -185,10 +181,7 @@ def next_pairs(
             rows += [(*pair, context) for pair in selector.next(calls)]
         except ValueError as error:
             raise error if context is None else ValueError(f"context {context!r}: {error}") from error
-    columns = {name: [row[place] for row in rows] for place, name in enumerate(("first", "second", "context"))}
-    if list(items) == [None]:
-        del columns["context"]
-    return columns
+    return _columns(rows, list(items) != [None])
 
 
 def _by_context(asked: Comparisons, items: Mapping[Any, Sequence[Hashable]]) -> dict[Any, Comparisons]:

@@ -21,12 +21,10 @@ and the score of a text with few comparisons is then estimated also from texts o
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from comparo.data.comparisons import Comparisons
@@ -35,7 +33,6 @@ from comparo.model.observations import are_choices, power, residuals
 from comparo.types import Array, LongIndex
 
 BITS = 21  # of a code point
-LETTERS_AT_ONCE = 400_000  # letters: arrays of 3 MB
 
 
 def count_sequences(texts: Sequence[str]) -> sparse.csr_array:
@@ -44,13 +41,12 @@ def count_sequences(texts: Sequence[str]) -> sparse.csr_array:
     >>> count_sequences(["Oh, oh", "oh"]).toarray().astype(int).tolist()
     [[2, 1, 1, 1, 1], [1, 0, 0, 1, 0]]
     """
-    numbers, counts, sizes = zip(
-        *(_counted(texts[some]) for some in _batches([len(text) for text in texts], LETTERS_AT_ONCE)), strict=True
-    )
-    columns = np.unique(np.concatenate([np.unique(some) for some in numbers]))
-    indices = np.concatenate([np.searchsorted(columns, some).astype(np.int32) for some in numbers])
-    starts = np.cumsum(np.append(0, np.concatenate(sizes)))
-    return sparse.csr_array((np.concatenate(counts), indices, starts), shape=(len(texts), len(columns)))
+    found = [np.stack(np.unique(_numbers(text), return_counts=True)) for text in texts]
+    numbers, counts = np.concatenate([np.empty((2, 0), dtype=np.int64), *found], axis=1)
+    columns = np.unique(numbers)
+    indices = np.searchsorted(columns, numbers).astype(np.int32)
+    starts = np.cumsum([0, *(each.shape[1] for each in found)])
+    return sparse.csr_array((counts.astype(np.float64), indices, starts), shape=(len(texts), len(columns)))
 
 
 def rarities(counts: sparse.csr_array) -> Array:
@@ -63,25 +59,7 @@ def rarities(counts: sparse.csr_array) -> Array:
     return np.asarray(np.log((counts.shape[0] + 1) / (texts + 0.5)))
 
 
-def _batches(sizes: Sequence[int] | LongIndex, at_once: int) -> Iterator[slice]:
-    """Slices of consecutive entries whose sizes sum to about `at_once`."""
-    cuts = np.flatnonzero(np.diff(np.cumsum(sizes) // at_once)) + 1
-    for begin, end in itertools.pairwise([0, *cuts.tolist(), len(sizes)]):
-        yield slice(begin, end)
-
-
-def _counted(texts: Sequence[str]) -> tuple[LongIndex, Array, LongIndex]:
-    """The different sequences of each text in turn, how often each is there, and how many each text has, (T,)."""
-    found = [np.sort(_numbers(text)) for text in texts]
-    lengths = np.array([len(numbers) for numbers in found], dtype=np.int64)
-    numbers = np.concatenate([np.empty(0, dtype=np.int64), *found])
-    text = np.repeat(np.arange(len(texts)), lengths)
-    new = np.flatnonzero((np.diff(numbers, prepend=-1) != 0) | (np.diff(text, prepend=-1) != 0))
-    counts = np.diff(new, append=len(numbers)).astype(np.float64)
-    return numbers[new], counts, np.bincount(text[new], minlength=len(texts))
-
-
-def _numbers(text: str) -> NDArray[np.int64]:
+def _numbers(text: str) -> LongIndex:
     """The number of each sequence of a text, in the text's order."""
     letters = f" {' '.join(text.lower().split())} "
     points = np.frombuffer(letters.encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.int64)
@@ -95,7 +73,6 @@ def _numbers(text: str) -> NDArray[np.int64]:
 POWERS, USUAL, SURE = np.linspace(0.0, 3.0, 31), 1.0, 1.0  # of the contrast, and their prior
 LEAST = 0.05  # so that equal texts may be compared if no other pair is left
 MOST = 512  # items of a context; above it few of all pairs are nearly equal texts, and the matrix is not computed
-AT_ONCE = 4_000_000  # pairs of texts of all contexts that are compared together
 
 
 def fitted_power(data: Comparisons, contrast: Array) -> float:
@@ -122,7 +99,7 @@ def overlaps(texts: Sequence[str]) -> Array:
            [0., 0., 1.]])
     """
     counts = count_sequences(texts)
-    return _overlaps(counts, rarities(counts), np.array([len(texts)]))[0]
+    return _overlaps(counts, rarities(counts))
 
 
 def contrasts(items: Items) -> dict[Any, Array | None]:
@@ -137,42 +114,19 @@ def contrasts(items: Items) -> dict[Any, Array | None]:
     if not small:
         return found
     counts = count_sequences([items.texts[row] for rows in small.values() for row in rows.tolist()])
-    rarity, contexts = rarities(counts), list(small)
-    sizes = np.array([len(rows) for rows in small.values()])
-    starts = np.append(0, np.cumsum(sizes))
-    for some in _batches(sizes**2, AT_ONCE):
-        own = counts[starts[some.start] : starts[some.stop]]
-        for context, overlap in zip(contexts[some], _overlaps(own, rarity, sizes[some]), strict=True):
-            found[context] = np.maximum(1.0 - overlap, LEAST)
+    rarity, start = rarities(counts), 0
+    for context, rows in small.items():
+        overlap = _overlaps(counts[start : start + len(rows)], rarity)
+        found[context] = np.maximum(1.0 - overlap, LEAST)
+        start += len(rows)
     return found
 
 
-def _overlaps(counts: sparse.csr_array, rarity: Array, sizes: NDArray[np.int64]) -> list[Array]:
-    """o of every two texts of each context, each (n, n), for the r (S,) of each sequence.
-
-    `counts` (N, S) are those of some contexts of so many texts, one after the other. A sequence of one context is
-    another column than the same sequence of the next: one product of matrices serves all of them.
-    """
-    rows, columns = counts.shape
-    starts = np.cumsum(sizes) - sizes
-    context = np.repeat(np.arange(len(sizes)), sizes)
-    key = np.repeat(context, np.diff(counts.indptr)) * columns + counts.indices
-    used, column = np.unique(key, return_inverse=True)
-    has = sparse.csr_array((np.ones(len(column)), column, counts.indptr), shape=(rows, len(used)))
-    shared = sparse.coo_array((rows, rows))
-    if columns:
-        shared = (has @ sparse.diags_array(rarity[used % columns]) @ has.T).tocoo()
-    row, other = shared.coords
-    place = (np.cumsum(sizes**2) - sizes**2)[context[row]]
-    flat = np.zeros(int(np.sum(sizes**2)))
-    flat[place + (row - starts[context[row]]) * sizes[context[row]] + other - starts[context[row]]] = shared.data
-    return [
-        _share(block.reshape(n, n)) for block, n in zip(np.split(flat, np.cumsum(sizes**2)[:-1]), sizes, strict=True)
-    ]
-
-
-def _share(shared: Array) -> Array:
-    """o from the sums of r over what two texts share, (n, n)."""
+def _overlaps(counts: sparse.csr_array, rarity: Array) -> Array:
+    """o of every two of n texts, (n, n), from the `counts` (n, S) of their sequences and r (S,) of each sequence."""
+    used, column = np.unique(counts.indices, return_inverse=True)
+    has = sparse.csr_array((np.ones(len(column)), column, counts.indptr), shape=(counts.shape[0], len(used)))
+    shared = np.asarray((has @ sparse.diags_array(rarity[used]) @ has.T).todense())
     own = shared.diagonal()
     total = own[:, None] + own
     return np.asarray(np.divide(2.0 * shared, total, out=np.zeros_like(total), where=total > 0))

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
@@ -20,7 +19,7 @@ from comparo.selection.designs import Orders, merge
 from comparo.selection.greedy import Greedy, inverse
 from comparo.selection.selector import greedy_pairs
 from comparo.studies.recorded import Recorded
-from comparo.types import Index
+from comparo.types import Index, LongIndex, Mask
 
 Strategy = Literal["random", "greedy"]
 
@@ -40,9 +39,9 @@ class Group:
     recorded, up to the order of its items.
     """
 
-    contexts: NDArray[np.int64]
-    begins: NDArray[np.int32]
-    pairs: NDArray[np.int32]
+    contexts: LongIndex
+    begins: Index
+    pairs: Index
     items: int
     wanted: int
 
@@ -78,7 +77,7 @@ class Group:
         chosen: Index = (low * (2 * self.items - low - 1) // 2 + high - low - 1).astype(np.int32)
         return chosen.reshape(draws, contexts, -1)
 
-    def _covers(self, chosen: Index, context: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _covers(self, chosen: Index, context: LongIndex) -> Mask:
         """Whether each set (Q, m) of the pairs of its context (Q,) holds every item."""
         covered = np.zeros((len(chosen), self.items), dtype=bool)
         np.put_along_axis(covered, self.pairs[context[:, None], chosen].reshape(len(chosen), -1), True, axis=1)
@@ -144,8 +143,8 @@ class Draws:
     """
 
     recorded: Recorded
-    rows: NDArray[np.int32]
-    calls: NDArray[np.int64]
+    rows: Index
+    calls: LongIndex
     whole: bool = False
 
     def __len__(self) -> int:
@@ -171,7 +170,7 @@ class Draws:
         return replace(self.together(slice(draw, draw + 1)), contexts=self.recorded.contexts)
 
 
-def calls_in(recorded: Recorded, calls: int | str, orders: Orders = "both") -> NDArray[np.int64]:
+def calls_in(recorded: Recorded, calls: int | str, orders: Orders = "both") -> LongIndex:
     """How many calls each context has, shape (C,), for "48", "3n" (three per item) or "all"; at most those recorded.
 
     In both orders they are even: a pair has two.
@@ -196,7 +195,7 @@ def reaches(recorded: Recorded, calls: int | str, orders: Orders) -> bool:
     return bool(np.sum(np.minimum(wanted, most)) >= ENOUGH * np.sum(wanted))
 
 
-def _asked_for(recorded: Recorded, calls: int | str, orders: Orders) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _asked_for(recorded: Recorded, calls: int | str, orders: Orders) -> tuple[LongIndex, LongIndex]:
     """How many calls are asked for in each context, and how many were recorded, shape (C,) each."""
     found = re.fullmatch(r"([1-9]\d*)|(\d+(?:\.\d+)?)n|all", str(calls).strip().lower())
     if found is None or (found[2] and float(found[2]) == 0):
@@ -251,7 +250,7 @@ def draw(
     return Draws(recorded, seen.reshape(draws, -1), wanted)
 
 
-def _usable(recorded: Recorded, orders: Orders) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+def _usable(recorded: Recorded, orders: Orders) -> tuple[Index, LongIndex]:
     """The pairs (P, 2) recorded in these orders, and their number in each context (C,)."""
     pairs = recorded.pairs
     if orders == "both":
@@ -262,9 +261,9 @@ def _usable(recorded: Recorded, orders: Orders) -> tuple[NDArray[np.int32], NDAr
 
 def _check(
     recorded: Recorded,
-    pairs: NDArray[np.int32],
-    available: NDArray[np.int64],
-    wanted: NDArray[np.int64],
+    pairs: Index,
+    available: LongIndex,
+    wanted: LongIndex,
     orders: Orders,
 ) -> None:
     """Raise where a context has too few pairs, or an item none."""
@@ -289,9 +288,7 @@ def _check(
         )
 
 
-def _groups(
-    recorded: Recorded, pairs: NDArray[np.int32], available: NDArray[np.int64], wanted: NDArray[np.int64]
-) -> Iterator[Group]:
+def _groups(recorded: Recorded, pairs: Index, available: LongIndex, wanted: LongIndex) -> Iterator[Group]:
     """Groups of contexts with the same number of items, pairs and wanted pairs."""
     sizes, ends = np.diff(recorded.starts), np.cumsum(available)
     row = pairs.max(axis=1)

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from comparo.data.columns import Table, factorise, look_up, shown
 from comparo.data.comparisons import Comparisons
+from comparo.data.formats import READ
 from comparo.data.items import Items
-from comparo.data.reading import READ
 from comparo.errors import ComparisonsError
-from comparo.types import Array, Index
+from comparo.types import Array, Index, LongIndex, Mask
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class Recorded:
     items: NDArray[Any]
     contexts: NDArray[Any]
     item: Index
-    starts: NDArray[np.int64]
+    starts: LongIndex
     human: Array
     first: Index
     second: Index
@@ -106,13 +106,13 @@ class Recorded:
         return np.repeat(np.arange(len(self.contexts), dtype=np.int32), np.diff(self.starts))
 
     @cached_property
-    def has_spread(self) -> NDArray[np.bool_]:
+    def has_spread(self) -> Mask:
         """Whether people gave the items of a context different scores, shape (C,)."""
         lowest = np.fmin.reduceat(self.human, self.starts[:-1])
         return np.asarray(np.fmax.reduceat(self.human, self.starts[:-1]) > lowest)
 
     @cached_property
-    def pairs(self) -> NDArray[np.int32]:
+    def pairs(self) -> Index:
         """The rows of each pair, the one with the lower candidate first before the other, −1 where not asked: (P, 2).
 
         Pairs lie by context, and within one by their candidates.
@@ -152,7 +152,7 @@ def _notes(recorded: Recorded, items: int) -> Iterator[str]:
         yield f"{alike} of {contexts} contexts count in no mean: people gave all of their items the same score"
 
 
-def _matched(data: Comparisons, items: Items) -> NDArray[np.int64]:
+def _matched(data: Comparisons, items: Items) -> LongIndex:
     """The rows of `items` that are the first and the second of each comparison, shape (2, K)."""
     alone = len(items.contexts) == 1 and (data.contexts is None or len(data.contexts) == 1)
     if data.contexts is None and not alone:

@@ -28,7 +28,6 @@ from urllib.parse import urlsplit
 import h11
 import uvicorn
 from starlette.applications import Starlette
-from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -39,7 +38,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from comparo.data.sanitize import visible
 from comparo.errors import StoreError
-from comparo.vote.ballots import choices_of
+from comparo.vote.dealing import choices_of
 from comparo.vote.pages import FILES, HERE, REASON, Pages
 from comparo.vote.session import is_same
 from comparo.vote.standing import ranking_csv, votes_csv
@@ -103,7 +102,7 @@ def make_app(pages: Pages, hosts: Collection[str] | None = None) -> ASGIApp:
     def following(name: str) -> Response:
         """What the judge sees after a change that is stored."""
         try:
-            return JSONResponse({"html": pages.turn(name)}, background=BackgroundTask(booth.choose_ahead, name))
+            return JSONResponse({"html": pages.turn(name)})
         except StoreError as error:
             logger.error("%s", error)
             return JSONResponse({"error": NO_NEXT}, 507)
@@ -127,9 +126,7 @@ def make_app(pages: Pages, hosts: Collection[str] | None = None) -> ASGIApp:
         return JSONResponse({"path": f"/vote/{token}/"})
 
     gets: dict[str, Callable[[str, Request], Response]] = {
-        "vote/": lambda name, request: HTMLResponse(
-            pages.judge(_base(request), name), background=BackgroundTask(booth.choose_ahead, name)
-        ),
+        "vote/": lambda name, request: HTMLResponse(pages.judge(_base(request), name)),
         "vote/differences": differing,
         "join/": lambda _, request: HTMLResponse(pages.join(_base(request))),
         "organiser/": lambda _, request: HTMLResponse(pages.organiser(_base(request))),

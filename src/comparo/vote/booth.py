@@ -20,9 +20,8 @@ from comparo.errors import StoreError
 from comparo.run.files import set_aside
 from comparo.run.fit_policy import Fitting
 from comparo.run.store import Store
-from comparo.vote import ballots
-from comparo.vote.ballots import Ballot
-from comparo.vote.dealing import AHEAD, Dealer
+from comparo.vote import dealing
+from comparo.vote.dealing import Ballot, Dealer
 from comparo.vote.session import MAY_DIFFER, Links, Voting
 
 logger = logging.getLogger(__name__)
@@ -87,20 +86,20 @@ class Booth:
         """Store a vote; one on a ballot that was answered before, or in an earlier turn, changes nothing."""
         with self._step():
             if (ballot := self._open(voter, number, turn)) is not None:
-                self._know(ballots.answer(self.store, ballot, choice, _clamped(seconds, ballot), reason))
+                self._know(dealing.answer(self.store, ballot, choice, _clamped(seconds, ballot), reason))
 
     def skip(self, voter: str, number: int, turn: int, reason: str, seconds: float) -> None:
         """Store that a judge does not judge a pair, and why."""
         with self._step():
             if (ballot := self._open(voter, number, turn)) is not None:
-                self._know(ballots.skip(self.store, ballot, reason, _clamped(seconds, ballot)))
+                self._know(dealing.skip(self.store, ballot, reason, _clamped(seconds, ballot)))
 
     def undo(self, voter: str, judgement: int) -> None:
         """Take back a judge's own answer; one that was taken back before, or is another judge's, stays as it is."""
         with self._step():
             for ballot in list(self._own.get(voter, {}).values()):
                 if ballot.judgement == judgement:
-                    self._know(ballots.withdraw(self.store, ballot))
+                    self._know(dealing.withdraw(self.store, ballot))
 
     def ballot(self, voter: str, number: int) -> Ballot | None:
         """A judge's own ballot by its number."""
@@ -125,7 +124,7 @@ class Booth:
                 raise
 
     def _read(self) -> None:
-        for ballot in ballots.stored_ballots(self.store):
+        for ballot in dealing.stored_ballots(self.store):
             if self._own.get(ballot.voter, {}).get(ballot.number) != ballot:
                 self._know(ballot)
         self._is_unsure = False
@@ -143,18 +142,9 @@ class Booth:
         dealt = self._dealer.deal(voter, max(1, len(self.links.judges)))
         if dealt is None:
             return None
-        ballot = ballots.show(self.store, voter, *dealt)
+        ballot = dealing.show(self.store, voter, *dealt)
         self._know(ballot)
         return ballot
-
-    def choose_ahead(self, voter: str) -> None:
-        """Choose the next pairs of the context that a judge sees now: the next judge need not wait for them."""
-        with self._turn:
-            contexts = {ballot.context for ballot in self._own.get(voter, {}).values() if ballot.is_open}
-        ahead = AHEAD * max(1, len(self.links.judges))
-        for context in contexts:
-            if (deck := self._dealer.decks[context]).is_low(ahead):
-                deck.fill(ahead)
 
 
 def _clamped(seconds: float, ballot: Ballot) -> float:

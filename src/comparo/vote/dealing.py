@@ -1,4 +1,4 @@
-"""Which pair or line-up a judge sees next, and which text of it is in which slot.
+"""Which pair or line-up a judge sees next, in which slots, and the ballots that store what was shown and voted.
 
 1. A pair that needs another vote: a share `twice` of all pairs goes to two judges, to measure their agreement; one that
    was skipped goes to another judge once; and so does one that somebody opened and left.
@@ -14,16 +14,22 @@ is where the judge has seen it least often. Line-ups are dealt as pairs are, cho
 
 New pairs are chosen by `selection.Selector`: greedy for the first `BASE` votes per text, then adaptive on the votes of
 all judges. Scores from fewer votes are mostly chance, and pairs chosen by them would make the ranking look surer than
-it is. A choice takes up to 0.15 s for 1,000 texts, so it is made while earlier pairs are read (`Booth.choose_ahead`).
+it is. Some pairs are chosen at once (`AHEAD`): that takes up to 0.15 s for 1,000 texts.
+
+Each pair or line-up that is shown is a ballot, stored before it is shown. A ballot is answered once: a vote names its
+number and turn, and one that is posted twice counts once. A vote that is taken back is not deleted: it is withdrawn,
+and its ballot is open again, in the next turn.
 """
 
+from __future__ import annotations
+
 import math
-import threading
-from collections import Counter, deque
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import chain, combinations
+from itertools import chain, combinations, permutations
 from typing import Any
 
 import numpy as np
@@ -31,16 +37,156 @@ from scipy.optimize import linear_sum_assignment
 
 from comparo.data.items import Items
 from comparo.data.prompts import Question, Rest
+from comparo.data.run_folder import decode, encode
+from comparo.data.wordings import LETTERS
+from comparo.judges import Judgement
+from comparo.run.files import insert
+from comparo.run.store import Store
 from comparo.selection.designs import Strategy
 from comparo.selection.lineups import LineupSelector
 from comparo.selection.selector import Selector
-from comparo.vote.ballots import Ballot, Pair
 
 BASE = 3  # votes per text; docs/measurements/votes.md has what the ranking is worth after few and many votes
 LEFT = timedelta(minutes=30)  # after which an open ballot counts as left: several times what two long texts take
-AHEAD = 2  # pairs of a context per judge that are chosen ahead: the next one, and the one after
+AHEAD = 2  # pairs of a context per judge that are chosen at once
 TRIES = 20  # of a selector, for a line-up that was not chosen before
 Vote = Any  # a row of `Comparisons.from_rows`
+SKIPPED = "skipped: "
+
+Pair = tuple[Any, frozenset[Hashable]]  # the context, and two items or those of a line-up
+
+
+def choices_of(size: int) -> dict[str, float]:
+    """What may be voted about so many texts, and whether the first is the best: 1, 0, or ½ for a tie of two texts.
+
+    >>> choices_of(2), list(choices_of(3))[:2]
+    ({'A': 1.0, '=': 0.5, 'B': 0.0}, ['A>B>C', 'A>C>B'])
+    """
+    if size == 2:
+        return {"A": 1.0, "=": 0.5, "B": 0.0}
+    return {">".join(order): float(order[0] == "A") for order in permutations(LETTERS[:size])}
+
+
+@dataclass(frozen=True, slots=True)
+class Ballot:
+    """A pair as it is shown to a judge: `first` is A, on the left. `judgement` is the number of its answer.
+
+    In a line-up `second` is the `Rest`, and `order` the vote: "C>A>B".
+    """
+
+    number: int
+    voter: str
+    context: Any
+    first: Any
+    second: Any
+    shown: datetime
+    turn: int = 1
+    judgement: int | None = None
+    p: float | None = None
+    order: str = ""
+
+    @property
+    def items(self) -> tuple[Any, ...]:
+        """The labels in slot order."""
+        return Question(self.first, self.second).items
+
+    @property
+    def pair(self) -> Pair:
+        """The pair or the line-up, whichever text is on the left."""
+        return self.context, frozenset(self.items)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it waits for an answer."""
+        return self.judgement is None
+
+    @property
+    def is_skip(self) -> bool:
+        """Whether it was skipped."""
+        return self.judgement is not None and self.p is None
+
+    @property
+    def is_vote(self) -> bool:
+        """Whether it was answered, and not skipped."""
+        return self.p is not None
+
+
+def show(store: Store, voter: str, context: Any, first: Any, second: Any) -> Ballot:
+    """Store a new ballot.
+
+    >>> store = Store(None, {})
+    >>> ballot = show(store, "ana", None, "x", "y")
+    >>> vote = answer(store, ballot, "A", 3.5)
+    >>> vote.p, [one.reply for one in store.judgements()]
+    (1.0, ['A'])
+    >>> again = withdraw(store, vote)
+    >>> again.turn, again.is_open, list(store.judgements())
+    (2, True, [])
+    >>> answer(store, ballot, "B", 1.0) is None  # of a turn that is over
+    True
+    """
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    row = (voter, encode(context), encode(first), encode(second), now, 1)
+    with store.transaction() as connection:
+        number = connection.execute(
+            "INSERT INTO ballots (voter, context, first, second, shown, turn) VALUES (?, ?, ?, ?, ?, ?)", row
+        ).lastrowid
+    assert number is not None
+    return Ballot(number, voter, context, first, second, datetime.fromisoformat(now))
+
+
+def answer(store: Store, ballot: Ballot, choice: str, seconds: float, reason: str = "") -> Ballot | None:
+    """Store the vote of a ballot, one of `choices_of`; None where the ballot was answered before.
+
+    A reason is the second line of the reply.
+    """
+    size = len(ballot.items)
+    order = choice if size > 2 else ""
+    return _close(
+        store, ballot, p=choices_of(size)[choice], reply=f"{choice}\n{reason}".rstrip(), lineup=order, seconds=seconds
+    )
+
+
+def skip(store: Store, ballot: Ballot, reason: str, seconds: float) -> Ballot | None:
+    """Store that a ballot was skipped, a failed judgement and no tie; None where it was answered before."""
+    return _close(store, ballot, error=f"{SKIPPED}{reason}", seconds=seconds)
+
+
+def withdraw(store: Store, ballot: Ballot) -> Ballot:
+    """Take back the answer of a ballot, and open it again."""
+    with store.transaction() as connection:
+        connection.execute("UPDATE judgements SET withdrawn = 1 WHERE number = ?", (ballot.judgement,))
+        connection.execute(
+            "UPDATE ballots SET judgement = NULL, turn = turn + 1 WHERE number = ? AND turn = ?",
+            (ballot.number, ballot.turn),
+        )
+    return replace(ballot, judgement=None, p=None, order="", turn=ballot.turn + 1)
+
+
+def stored_ballots(store: Store) -> Iterator[Ballot]:
+    """All ballots in the order in which they were shown."""
+    columns = "ballots.number, voter, ballots.context, ballots.first, ballots.second, shown, turn, judgement, p, lineup"
+    with store.transaction() as connection:
+        rows = connection.execute(
+            f"SELECT {columns} FROM ballots LEFT JOIN judgements ON judgements.number = judgement ORDER BY 1"
+        ).fetchall()
+    for number, voter, context, first, second, shown, turn, judgement, p, order in rows:
+        labels = (decode(context), decode(first), decode(second))
+        yield Ballot(number, voter, *labels, datetime.fromisoformat(shown), turn, judgement, p, order or "")
+
+
+def _close(store: Store, ballot: Ballot, **answered: Any) -> Ballot | None:
+    """Store a judgement and which ballot it answers, both or neither."""
+    question = Question(ballot.first, ballot.second, ballot.context, voice=ballot.voter)
+    with store.transaction() as connection:
+        known = connection.execute(
+            "SELECT 1 FROM ballots WHERE number = ? AND turn = ? AND judgement IS NULL", (ballot.number, ballot.turn)
+        ).fetchone()
+        if known is None or insert(connection, Judgement(question, **answered)) is None:
+            return None
+        number = int(connection.execute("SELECT last_insert_rowid()").fetchone()[0])
+        connection.execute("UPDATE ballots SET judgement = ? WHERE number = ?", (number, ballot.number))
+    return replace(ballot, judgement=number, p=answered.get("p"), order=answered.get("lineup", ""))
 
 
 class Deck:
@@ -56,23 +202,19 @@ class Deck:
         self.ids, self.seed, self.size = list(ids), list(seed), size
         self.votes: dict[int, Vote] = {}
         self._news: list[Vote] = []
-        self._queue: deque[tuple[Any, ...]] = deque()
+        self._queue: list[tuple[Any, ...]] = []
         self._lineups: set[frozenset[Any]] = set()  # chosen so far
         self._selector: Selector | LineupSelector | None = None
-        self._is_exhausted = False
-        self._post, self._choice = threading.Lock(), threading.Lock()
 
     def vote(self, ballot: int, vote: Vote) -> None:
         """Take a vote into account in what is chosen next."""
-        with self._post:
-            self.votes[ballot] = vote
-            self._news.append(vote)
+        self.votes[ballot] = vote
+        self._news.append(vote)
 
     def withdraw(self, ballot: int) -> None:
         """Forget a vote: the next choice starts from the others, since a `Selector` forgets none."""
-        with self._post:
-            self.votes.pop(ballot, None)
-            self._selector = None
+        self.votes.pop(ballot, None)
+        self._selector = None
 
     def take(
         self, is_known: Callable[[tuple[Any, ...]], bool], ahead: int, seen: Callable[[Any], int] = lambda _: 0
@@ -81,48 +223,32 @@ class Deck:
 
         Of these it is the one whose texts were `seen` least often.
         """
-        while True:
-            with self._post:
-                self._queue = deque(pair for pair in self._queue if not is_known(pair))
-                if self._queue:
-                    pair = min(self._queue, key=lambda pair: sum(map(seen, pair)))
-                    self._queue.remove(pair)
-                    return pair
-            if not self.fill(ahead):
+        while not self._queue or all(map(is_known, self._queue)):
+            self._queue = self._chosen(ahead)
+            if not self._queue:
                 return None
+        self._queue = [pair for pair in self._queue if not is_known(pair)]
+        pair = min(self._queue, key=lambda pair: sum(map(seen, pair)))
+        self._queue.remove(pair)
+        return pair
 
-    def is_low(self, ahead: int) -> bool:
-        """Whether less than half of the pairs ahead are left."""
-        return 2 * len(self._queue) < ahead and not self._is_exhausted
-
-    def fill(self, ahead: int) -> bool:
-        """Choose pairs until there are `ahead` of them; whether there is one."""
-        with self._choice:
-            wanted = ahead - len(self._queue)
-            if wanted <= 0:
-                return True
-            with self._post:
-                selector, news = self._selector, self._news
-                strategy: Strategy = "greedy" if self.size > 2 or len(self.votes) < BASE * len(self.ids) else "adaptive"
-                if selector is None or selector.strategy != strategy:
-                    news = list(self.votes.values())
-                    rng = np.random.default_rng([*self.seed, len(news)])
-                    if self.size > 2:
-                        selector = LineupSelector(self.ids, self.size, strategy=strategy, seed=rng)
-                    else:
-                        selector = Selector(self.ids, strategy=strategy, orders="one", seed=rng)
-                self._selector, self._news = selector, []
-            if news:
-                selector.observe(news)
-            left = selector.remaining or 0
-            if isinstance(selector, LineupSelector):
-                chosen = [found for _ in range(wanted) if (found := self._unlike(selector))]
+    def _chosen(self, number: int) -> list[tuple[Any, ...]]:
+        """At most so many new pairs."""
+        news, self._news = self._news, []
+        strategy: Strategy = "greedy" if self.size > 2 or len(self.votes) < BASE * len(self.ids) else "adaptive"
+        if self._selector is None or self._selector.strategy != strategy:
+            news = list(self.votes.values())
+            rng = np.random.default_rng([*self.seed, len(news)])
+            if self.size > 2:
+                self._selector = LineupSelector(self.ids, self.size, strategy=strategy, seed=rng)
             else:
-                chosen = selector.next(min(wanted, left)) if left else []
-            with self._post:
-                self._queue.extend(chosen)
-            self._is_exhausted = len(chosen) in (left, *range(wanted))
-            return bool(self._queue)
+                self._selector = Selector(self.ids, strategy=strategy, orders="one", seed=rng)
+        if news:
+            self._selector.observe(news)
+        if isinstance(self._selector, LineupSelector):
+            return [found for _ in range(number) if (found := self._unlike(self._selector))]
+        left = self._selector.remaining or 0
+        return list(self._selector.next(min(number, left))) if left else []
 
     def _unlike(self, selector: LineupSelector) -> tuple[Any, ...] | None:
         """A line-up that was not chosen before; where the selector repeats itself, any other; None without one."""

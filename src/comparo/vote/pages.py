@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +23,8 @@ from comparo.data.wordings import LETTERS
 from comparo.ranking.tabular import rows_of
 from comparo.report.making import question
 from comparo.report.page import environment
-from comparo.vote.ballots import Ballot
 from comparo.vote.booth import Booth
+from comparo.vote.dealing import Ballot
 from comparo.vote.session import LONGEST
 from comparo.vote.standing import Live, Standing, members_of
 
@@ -35,8 +33,7 @@ FILES = {"page.css": "text/css"} | dict.fromkeys(("judge.js", "join.js", "organi
 REASON = 200  # characters of the reason for a skip, or beside the ticked reasons of a vote
 SHOWN = 200  # rows of the ranking on the organiser's page; ranking.csv has all
 MARKDOWN = 20_000  # characters of a text that is shown as Markdown: hostile ones of that length take about 0.5 s
-WORDS = 6000  # of each text that are compared at most: unrelated texts of that length take 0.2 s
-STEPS = 5_000_000  # of the search for equal words, about 1 s; texts made of few words would take minutes
+WORDS = 2000  # of each text that are compared at most: hostile ones of that length take 0.7 s
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
@@ -193,33 +190,18 @@ def differences(one: str, other: str) -> tuple[Markup, Markup] | None:
     words = [list(_WORD.finditer(text)) for text in (one, other)]
     if max(map(len, words)) > WORDS:
         return None
-    blocks = _blocks(*([word[0] for word in each] for each in words))
+    left, right = ([word[0] for word in each] for each in words)
+    blocks = SequenceMatcher(None, left, right).get_matching_blocks()
     return (
-        _marked(one, words[0], [(start, size) for start, _, size in blocks]),
-        _marked(other, words[1], [(start, size) for _, start, size in blocks]),
+        _marked(one, words[0], [(block.a, block.size) for block in blocks]),
+        _marked(other, words[1], [(block.b, block.size) for block in blocks]),
     )
 
 
-def _blocks(one: list[str], other: list[str]) -> list[tuple[int, int, int]]:
-    """Where equal words begin in each, and how many, in order; at `STEPS` the search ends, and the rest differs."""
-    matcher, times = SequenceMatcher(None, one, other), Counter(other)
-    popular = 1 + len(other) // 100  # words that occur more often are no beginnings of equal words for the matcher
-    cost = [0, *accumulate(1 + (times[word] if times[word] <= popular else 0) for word in one)]
-    found, ranges, steps = [], [(0, len(one), 0, len(other))], 0
-    while ranges and steps < STEPS:
-        low, high, other_low, other_high = ranges.pop()
-        steps += cost[high] - cost[low]
-        start, other_start, size = matcher.find_longest_match(low, high, other_low, other_high)
-        if size:
-            found.append((start, other_start, size))
-            ranges += [(low, start, other_low, other_start), (start + size, high, other_start + size, other_high)]
-    return sorted(found)
-
-
 def _marked(text: str, words: list[re.Match[str]], equal: list[tuple[int, int]]) -> Markup:
-    """The text with marks around the words between the `equal` ones, of which are given the first and how many."""
+    """The text with marks around the words between the `equal` ones: where some begin and how many, at last none."""
     shown, at, word = Markup(""), 0, 0
-    for begin, size in [*equal, (len(words), 0)]:
+    for begin, size in equal:
         if word < begin:
             start, end = words[word].start(), words[begin - 1].end()
             shown += escape(text[at:start]) + Markup("<mark>{}</mark>").format(text[start:end])

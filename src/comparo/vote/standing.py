@@ -17,9 +17,9 @@ import numpy as np
 
 from comparo.analysis.confidence import expected_spearman
 from comparo.analysis.misfit import misfit
+from comparo.data.formats import csv_text
 from comparo.data.prompts import Question
 from comparo.data.run_folder import decode
-from comparo.data.writing import csv_text
 from comparo.judges import Judgement
 from comparo.metrics import Estimate, krippendorff_alpha
 from comparo.ranking.ranking import Ranking

@@ -1,7 +1,7 @@
-"""Columns out of files: CSV, JSON, Parquet and spreadsheets, each as a `Table`.
+"""Columns out of files and into files: CSV, JSON, Parquet and, to read, spreadsheets; each file is a `Table`.
 
 CSV and JSON need no library; Parquet and .xlsx need one that is installed. Files are untrusted: they are parsed, never
-evaluated.
+evaluated, and no cell of CSV that is written here is a formula to a spreadsheet.
 """
 
 from __future__ import annotations
@@ -12,20 +12,23 @@ import io
 import json
 import os
 import re
+import sys
 import zlib
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+from uuid import uuid4
 
 import narwhals as nw
+import numpy as np
 
 from comparo.data.columns import INSTALL, Column, Library, Table, columns_from_frame, installed
-from comparo.data.documents import rows_of_workbook, unguarded
+from comparo.data.documents import csv_lines, rows_of_workbook, unguarded
 from comparo.errors import ComparisonsError
 
 WRITTEN = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
@@ -144,11 +147,11 @@ def _table(
     columns: dict[str, list[Any]] = {name: [] for name in header if wanted is None or name in wanted}
     if twice := [name for name in columns if header.count(name) > 1]:
         raise ComparisonsError(f"{source}, line 1: there are two columns {twice[0]!r}; rename one")
-    rows, seen = iter(rows), dict[str, str]()
+    rows = iter(rows)
     while chunk := list(islice(rows, CHUNK)):
         for name, cells in zip(header, zip(*chunk, strict=True), strict=True):
             if name in columns:
-                columns[name].extend(stored_once(cells, seen))
+                columns[name].extend(map(_stored_once, cells))
     return Table(dict(columns), source, lines, tuple(name for name in header if name not in columns))
 
 
@@ -174,10 +177,14 @@ def _rows_of_csv(reader: Any, width: int, source: str, lines: array[int]) -> Ite
 
 def _read_json_lines(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
     lines = array("q")
-    columns, others = columns_from_objects(objects_of_lines(file, source, lines), wanted)
-    if not lines:
-        raise ComparisonsError(f"{source} is empty; write its rows first")
-    return Table(columns, source, lines, others)
+    columns, others = columns_from_objects(_objects_of_lines(file, source, lines), wanted)
+    return _not_empty(Table(columns, source, lines, others))
+
+
+def _not_empty(table: Table) -> Table:
+    if not table.columns and not table.others:
+        raise ComparisonsError(f"{table.source} is empty; write its rows first")
+    return table
 
 
 def _read_json(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
@@ -194,10 +201,8 @@ def _read_json(file: Binary, source: str, wanted: Collection[str] | None) -> Tab
     for number, row in enumerate(rows, 1):
         if not isinstance(row, dict):
             raise ComparisonsError(f"{source}, row {number}: {row!r:.60} is not an object; each row must be one")
-    if not rows:
-        raise ComparisonsError(f"{source} is empty; write its rows first")
     columns, others = columns_from_objects(rows, wanted)
-    return Table(columns, source, others=others)
+    return _not_empty(Table(columns, source, others=others))
 
 
 def _read_parquet(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
@@ -234,7 +239,6 @@ def columns_from_objects(
     """
     columns: dict[str, list[Any]] = {}
     others: dict[str, None] = {}
-    seen: dict[str, str] = {}
     objects, rows = iter(objects), 0
     while chunk := list(islice(objects, CHUNK)):
         for name in dict.fromkeys(chain.from_iterable(chunk)):
@@ -243,19 +247,17 @@ def columns_from_objects(
             elif name not in columns:
                 columns[name] = [None] * rows
         for name, column in columns.items():
-            column.extend(stored_once((row.get(name) for row in chunk), seen))
+            column.extend(_stored_once(row.get(name)) for row in chunk)
         rows += len(chunk)
     return dict(columns), tuple(others)
 
 
-def stored_once(values: Iterable[Any], seen: dict[str, str]) -> list[Any]:
-    """The values with equal strings stored once: labels repeat, and a string per row would take most of the memory."""
-    if len(seen) > 100_000:
-        seen.clear()
-    return [seen.setdefault(value, value) if type(value) is str else value for value in values]
+def _stored_once(value: Any) -> Any:
+    """A value, a string as one object with all that are equal: labels repeat, and would take most of the memory."""
+    return sys.intern(value) if type(value) is str else value
 
 
-def objects_of_lines(file: Binary, source: str, lines: array[int]) -> Iterator[Mapping[str, Any]]:
+def _objects_of_lines(file: Binary, source: str, lines: array[int]) -> Iterator[Mapping[str, Any]]:
     """The object on each line that is not blank; its number is added to `lines`."""
     with io.TextIOWrapper(file, encoding="utf-8-sig") as text:
         for number, line in enumerate(text, 1):
@@ -273,3 +275,89 @@ def objects_of_lines(file: Binary, source: str, lines: array[int]) -> Iterator[M
                 )
             lines.append(number)
             yield value
+
+
+def write_columns(path: str | os.PathLike[str], columns: Mapping[str, Column]) -> None:
+    """Write columns to a file in the format of its ending.
+
+    The file appears whole or not at all, and the same columns give the same bytes.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise ComparisonsError(f"{path} is a folder; name a file in it")
+    if not path.parent.is_dir():
+        raise ComparisonsError(f"the folder {path.parent} does not exist; create it first")
+    ending, compressed = split_ending(path, WRITTEN)
+    with (
+        whole(path) as raw,
+        gzip.GzipFile("", "wb", 6, raw, mtime=0) if compressed else nullcontext(raw) as file,
+    ):
+        _WRITERS[ending](file, columns, str(path))
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to that appears under its name once all is written, or not at all."""
+    temporary = path.parent / f".{uuid4().hex}.tmp"
+    try:
+        with temporary.open("xb") as file:
+            yield file
+        os.replace(temporary, path)
+    except UnicodeEncodeError as error:
+        raise ComparisonsError(f"{path}: a label is not valid Unicode ({error.reason}); rename it") from error
+    except OSError as error:
+        raise ComparisonsError(f"{path} cannot be written ({error.strerror})") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def csv_text(columns: Mapping[str, Column]) -> str:
+    """Columns as CSV, missing numbers as empty fields, and a quote before cells that a spreadsheet might execute.
+
+    >>> csv_text({"item": ["ana", "=bo()"], "std": np.array([0.5, np.nan])})
+    "item,std\\nana,0.5\\n'=bo(),\\n"
+    """
+    return "".join(_chunks_of_csv(columns))
+
+
+def _chunks_of_csv(columns: Mapping[str, Column], delimiter: str = ",") -> Iterator[str]:
+    yield csv_lines([columns], delimiter)
+    for rows in _chunks_of_rows(columns):
+        yield csv_lines(rows, delimiter)
+
+
+def _chunks_of_rows(columns: Mapping[str, Column]) -> Iterator[list[tuple[Any, ...]]]:
+    for start in range(0, len(next(iter(columns.values()))), CHUNK):
+        slices = (column[start : start + CHUNK] for column in columns.values())
+        yield list(zip(*(part.tolist() if isinstance(part, np.ndarray) else part for part in slices), strict=True))
+
+
+def _write_csv(file: BinaryIO, columns: Mapping[str, Column], source: str, delimiter: str = ",") -> None:
+    for text in _chunks_of_csv(columns, delimiter):
+        if "\0" in text:
+            raise ComparisonsError(f"{source}: a label holds a NUL character, which CSV cannot; write .jsonl instead")
+        file.write(text.encode())
+
+
+def _write_json_lines(file: BinaryIO, columns: Mapping[str, Column], _source: str) -> None:
+    for rows in _chunks_of_rows(columns):
+        objects = (json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False) for row in rows)
+        file.write("".join(f"{line}\n" for line in objects).encode())
+
+
+def _write_parquet(file: BinaryIO, columns: Mapping[str, Column], source: str) -> None:
+    library, data = parquet_library(source), io.BytesIO()
+    try:
+        nw.from_dict(columns, backend=library).write_parquet(data)
+    except Exception as error:  # as in reading
+        raise ComparisonsError(f"{source}: Parquet cannot hold labels of mixed types; write .jsonl instead") from error
+    file.write(data.getvalue())
+
+
+_WRITERS: dict[str, Callable[..., None]] = {
+    ".csv": _write_csv,
+    ".tsv": partial(_write_csv, delimiter="\t"),
+    ".jsonl": _write_json_lines,
+    ".ndjson": _write_json_lines,
+    ".parquet": _write_parquet,
+}

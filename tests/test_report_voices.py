@@ -140,7 +140,7 @@ def answers(scores, pairs, voice, scale=1.0, noise=0.0):
             yield Judgement(Question(one, other, voice=voice), p=p, cost=0.001 if voice == "ana" else math.nan)
 
 
-def test_the_contested_text_is_the_one_that_was_made_so(record):
+def test_costs_and_voices_of_one_ranking_are_named(record):
     rng = np.random.default_rng(3)
     names = list(TEXTS)
     scores = {name: float(value) for name, value in zip(names, rng.standard_normal(SIZE), strict=True)}
@@ -158,13 +158,6 @@ def test_the_contested_text_is_the_one_that_was_made_so(record):
     ]
     made = replace(record, judgements=judgements, ranking=quiet_fit(Comparisons.from_rows(rows), "panel"))
     found = who_judged(made)
-    first = found["contested"][0]
-    assert len(found["contested"]) == 5
-    assert first["item"] == names[4]
-    assert first["text"] == TEXTS[names[4]]
-    places = {name: int(place) for name, place in first["places"]}
-    assert max(places["ana"], places["bo"]) <= 3
-    assert places["cy"] >= SIZE - 2
     assert "gives the same ranking as ana" in found["members"][1]["remarks"][0]
     assert found["priced"]
     assert [member["cost"] for member in found["members"][:3]] == ["$0.19", "unknown", "unknown"]
@@ -182,11 +175,10 @@ def test_a_voice_that_was_left_out_is_named_with_the_reason(tmp_path):
 
 
 @pytest.mark.long
-def test_a_coin_may_agree_by_chance_and_contests_nothing(tmp_path):
+def test_a_coin_may_agree_by_chance(tmp_path):
     judges = [told("ana"), told("bo"), told("coin", scale=0.0, noise=1.0)]
     found = who_judged(read_record(voices_folder(tmp_path / "run", judges, budget="30n")))
     assert "by chance" in found["members"][2]["remarks"][0]
-    assert all("told/coin" not in dict(one["places"]) for one in found["contested"])
 
 
 def test_plain_runs_have_it_too(tmp_path):

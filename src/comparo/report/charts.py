@@ -12,6 +12,8 @@ from comparo.ranking.reason_effects import Estimate, Found
 from comparo.report.embed import label
 from comparo.report.measures import Outlook, convergence
 from comparo.report.record import Record
+from comparo.run.audit_card import Audit, Card
+from comparo.run.budget import dollars
 from comparo.types import Array
 
 Chart = dict[str, Any]  # width and height of the picture, ticks of its axes x and y, and what is drawn
@@ -20,6 +22,12 @@ WIDE, NARROW, HEIGHT = 640.0, 320.0, 260.0
 LEFT, RIGHT, TOP, BOTTOM = 44.0, 24.0, 10.0, 26.0  # room around the marks, for the numbers at the axes
 DRAWN = 2000  # points of a scatter
 BAR, LEAST = 200, 0.05  # the width of a bar of the widest interval, which stands for this share at least
+LEAST_REACH, MOST_REACH = 0.2, 4.0  # logits from the middle of a picture of a probe to its end, at least and at most
+PROBED = {
+    "equal": "Variants that are as good as the original",
+    "no better": "Variants that add nothing to the original",
+    "worse": "Variants that are worse: the judge should prefer the original",
+}
 
 
 class Scale:
@@ -104,3 +112,25 @@ def reason_rows(reasons: Sequence[Found]) -> list[tuple[Found, tuple[float, ...]
         return tuple(round(BAR * share / widest, 1) for share in (one.share_low, one.share, one.share_high))
 
     return [(one, bar(one.alone), bar(one.beyond)) for one in reasons]
+
+
+def probe_tables(found: Audit) -> list[dict[str, Any]]:
+    """What the macro `probes` shows of every card."""
+    every = (end for card in found.cards for one in card.findings for end in (one.low, one.effect, one.high))
+    widest = min(max([LEAST_REACH, *(abs(end) for end in every if not math.isnan(end))]), MOST_REACH)
+    return [_probe_table(card, widest) for card in found.cards]
+
+
+def _probe_table(card: Card, widest: float) -> dict[str, Any]:
+    def place(value: float) -> float:
+        return round(100 + 95 * max(-1.0, min(1.0, value / widest)), 1)
+
+    groups = [
+        (words, [(one, *map(place, (one.low, one.effect, one.high))) for one in card.findings if one.right == right])
+        for right, words in PROBED.items()
+    ]
+    cost = f", {dollars(card.cost)}" if card.cost else ""
+    facts = [("Texts varied", f"{card.texts}"), ("Calls and cost", f"{card.calls:,} calls{cost}")]
+    if not math.isnan(card.spread):
+        facts.append(("Typical difference of two real texts", f"{card.spread:.2f} logits"))
+    return {"name": label(card.name), "groups": groups, "facts": facts}

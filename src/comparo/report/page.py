@@ -25,15 +25,14 @@ from comparo.ranking.display import growth_sentences, moved_columns, new_columns
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import rows_of
 from comparo.report.advice import Step, advice
-from comparo.report.bounds import pairs_in_order
-from comparo.report.cards import cards
-from comparo.report.charts import convergence_chart, reason_rows, scatter_chart
+from comparo.report.cards import cards, pairs_in_order
+from comparo.report.charts import convergence_chart, probe_tables, reason_rows, scatter_chart
 from comparo.report.data import ROOM, Room, Tables, page_data
 from comparo.report.embed import LONGEST, SENTENCE, excerpt, figure, in_hundred, label, presentable, signed
-from comparo.report.making import command, facts, injection_notes, prompt_of, question, score_meaning, settings
+from comparo.report.making import facts, injection_notes, prompt_of, question, score_meaning, settings
 from comparo.report.measures import agreements, outlook
 from comparo.report.record import SCORES, Record
-from comparo.report.voices_section import probe_tables, who_judged
+from comparo.report.voices_section import who_judged
 from comparo.run.audit_card import Audit
 from comparo.run.files import write_text
 from comparo.run.fit_policy import Fitting
@@ -184,8 +183,7 @@ def _making(record: Record) -> dict[str, Any]:
     configuration, ranking = presentable(record.configuration), record.ranking
     votes = 0 if ranking.people is None else ranking.people.votes
     prompt = None if record.is_fitted else prompt_of(configuration)
-    again = command(record.configuration)
-    about = "" if "command" in record.configuration else "ITEMS stands for the file of the texts."
+    again, about = record.command, "" if record.command else "It was made in Python, with the settings below."
     if len(again) > LONGEST:
         again, about = "", "The command is too long for a page; run.json in the run folder holds what it takes."
     made = {**configuration, "method": ranking.method}  # people's votes have an estimator of their own

@@ -27,7 +27,7 @@ from comparo.ranking.reason_effects import found_reasons
 from comparo.ranking.scale import Scaled
 from comparo.report.embed import are_codes, label, snippet
 from comparo.rounding import merge_ties
-from comparo.run.criteria_run import CriteriaRun, criteria_of
+from comparo.run.criteria_run import CriteriaRun, concluded, criteria_of, stored_criteria
 from comparo.run.fit_policy import Fitting
 from comparo.run.growth import read_past
 from comparo.run.loop import Run
@@ -109,6 +109,11 @@ class Record:
     @property
     def identity(self) -> Mapping[str, Any]:
         return self.configuration["identity"]  # type: ignore[no-any-return]
+
+    @property
+    def command(self) -> str:
+        """The shell command that made the ranking; "" where it was made in Python."""
+        return str(self.configuration.get("command", ""))
 
     @property
     def is_fitted(self) -> bool:
@@ -292,6 +297,18 @@ def read_record(folder: Path) -> Record:
     found = json.loads((folder / AUDITION).read_text(encoding="utf-8")) if (folder / AUDITION).is_file() else None
     ranking = fitting.conclude(comparisons(judgements))
     return Record(configuration, items, judgements, ranking, fitting, audition=found, why=read_why(folder))
+
+
+def read_criteria_record(folder: Path) -> Record:
+    """The record of a run folder of several criteria, whose ranking is a `CriteriaRanking`.
+
+    The voices of its judgements are the criteria. A StoreError where a criterion has no answers.
+    """
+    configuration = checked(read_configuration(folder), folder)
+    judgements, weights = stored_criteria(folder)
+    items = stored_items(folder)
+    fitting = fitting_of(configuration, items, folder)
+    return Record(configuration, items, judgements, concluded(fitting.conclude, judgements, weights), fitting)
 
 
 def shown_items(folder: Path) -> Items:

@@ -75,11 +75,6 @@ def label(name: object, most: int = LABEL) -> str:
     return text if len(text) <= most else text[:most] + "…"
 
 
-def excerpt(text: str, most: int) -> tuple[str, int]:
-    """The first `most` characters of a text, and how many are left."""
-    return text[:most], max(0, len(text) - most)
-
-
 def listed(names: Sequence[Any], most: int = NAMED) -> str:
     """Names in a sentence; of more than `most`, the first and the number of the others.
 

@@ -28,12 +28,13 @@ from comparo.report.advice import Step, advice
 from comparo.report.cards import cards, pairs_in_order
 from comparo.report.charts import convergence_chart, probe_tables, reason_rows, scatter_chart
 from comparo.report.data import ROOM, Room, Tables, page_data
-from comparo.report.embed import LONGEST, SENTENCE, excerpt, figure, in_hundred, label, presentable, signed
+from comparo.report.embed import LONGEST, SENTENCE, figure, in_hundred, label, presentable, signed
 from comparo.report.making import facts, injection_notes, prompt_of, question, score_meaning, settings
 from comparo.report.measures import agreements, outlook
 from comparo.report.record import SCORES, Record
 from comparo.report.voices_section import who_judged
 from comparo.run.audit_card import Audit
+from comparo.run.budget import dollars
 from comparo.run.files import write_text
 from comparo.run.fit_policy import Fitting
 from comparo.run.voices import model_sentences
@@ -45,7 +46,6 @@ SURPRISES = 5  # answers
 MISFITS = 10  # texts whose answers fit least
 LISTED = 200  # contexts in the list of them
 NEXT = 3  # candidates that are named beside the best
-EXCERPT = 3000  # characters of a text beside another
 CHOICES = {0.0: "chose the second", 0.5: "called them equal", 1.0: "chose the first"}
 
 
@@ -67,6 +67,7 @@ def environment(folder: Path) -> Environment:
         "label": label,
         "in_order": pairs_in_order,
         "hundred": in_hundred,
+        "dollars": dollars,
         "per_hundred": lambda share: in_hundred(share).removesuffix(" of 100"),
     }
     return found
@@ -141,7 +142,7 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "cards": [card for card in found if card.main],
         "special": [card for card in found if not card.main],
         "voices": who_judged(record),
-        "audition": _auditioned(record.audition) if record.audition else None,
+        "audition": record.audition,
         "why": None if record.why is None else label(record.why["summary"], SENTENCE),
         "reasons": reason_rows(record.why["reasons"][:REASONS]) if record.why else [],
         "audits": probe_tables(Audit.of(record.configuration["audit"])) if "audit" in record.configuration else [],
@@ -158,23 +159,6 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         ],
         "shown_scores": SCORES,
         **_making(record),
-    }
-
-
-def _auditioned(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The advice of an audition, its notes, and the shares of an answer of each voice that are shown."""
-
-    def share(voice: Mapping[str, Any], name: str) -> tuple[str, str]:
-        value, low, high = (voice[key] for key in (name, f"{name}_low", f"{name}_high"))
-        return "–" if value is None else f"{value:.0%}", "" if low is None else f"{low:.0%} to {high:.0%}"
-
-    return {
-        "advice": label(found["advice"], SENTENCE),
-        "notes": shortened(found["notes"]),
-        "voices": [
-            (label(voice["judge"]), [share(voice, name) for name in ("content", "length", "position")])
-            for voice in found["voices"]
-        ],
     }
 
 
@@ -279,10 +263,9 @@ def _surprise(record: Record, place: int) -> dict[str, Any]:
     }
 
 
-def _sides(items: Items, context: Any, wins: Mapping[Any, bool]) -> list[tuple[str, bool, str, int]]:
-    """The names of items, whether each wins, the beginning of its text, and how many characters are left."""
-    texts = ((item, items.texts[items.row(context, item)]) for item in wins)
-    return [(label(item), wins[item], *excerpt(text, EXCERPT)) for item, text in texts]
+def _sides(items: Items, context: Any, wins: Mapping[Any, bool]) -> list[tuple[Any, bool, str]]:
+    """The names of items, whether each wins, and its text."""
+    return [(item, won, items.texts[items.row(context, item)]) for item, won in wins.items()]
 
 
 def _disagreements(record: Record) -> list[dict[str, Any]]:

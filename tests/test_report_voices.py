@@ -109,14 +109,11 @@ def test_figures_are_those_of_the_ranking_and_of_reliability(record):
     order = np.argsort(voices["judge"])
     voices, table = ({name: column[order] for name, column in one.items()} for one in (voices, table))
     assert [member["name"] for member in found["members"]] == voices["judge"].tolist() == table["judge"].tolist()
-    shown = [float(member["agreement"].replace("−", "-")) for member in found["members"]]
-    assert shown == pytest.approx(voices["agreement"], abs=0.0051)
-    assert [member["calls"] for member in found["members"]] == [f"{calls:,}" for calls in voices["calls"].tolist()]
-    assert [member["signal"] for member in found["members"]] == [f"{share:.0%}" for share in table["signal"]]
-    assert [member["flips"] for member in found["members"]] == [f"{share:.0%}" for share in table["flips"]]
-    ends = [member["interval"].replace("−", "-").split(" to ") for member in found["members"]]
-    assert [float(low) for low, _ in ends] == pytest.approx(voices["low"], abs=0.0051)
-    assert [float(high) for _, high in ends] == pytest.approx(voices["high"], abs=0.0051)
+    assert [member["calls"] for member in found["members"]] == voices["calls"].tolist()
+    for name in ("agreement", "low", "high"):
+        assert [member[name] for member in found["members"]] == pytest.approx(voices[name])
+    for name in ("signal", "flips"):
+        assert [member[name] for member in found["members"]] == pytest.approx(table[name])
 
 
 @pytest.mark.long
@@ -127,9 +124,8 @@ def test_cells_hold_the_agreement_of_two_voices(record):
         assert row["cells"][r] is None
         for s, cell in enumerate(row["cells"]):
             if r != s:
-                assert float(cell[0].replace("−", "-")) == round(100 * np.clip(correlation[r, s], -1, 1))
-                assert cell[1] == ("blue" if correlation[r, s] >= 0 else "orange")
-    assert rows[0]["cells"][2][1] == "orange"
+                assert cell == pytest.approx(np.clip(correlation[r, s], -1, 1))
+    assert rows[0]["cells"][2] < 0
 
 
 def answers(scores, pairs, voice, scale=1.0, noise=0.0):
@@ -160,7 +156,8 @@ def test_costs_and_voices_of_one_ranking_are_named(record):
     found = who_judged(made)
     assert "gives the same ranking as ana" in found["members"][1]["remarks"][0]
     assert found["priced"]
-    assert [member["cost"] for member in found["members"][:3]] == ["$0.19", "unknown", "unknown"]
+    costs = [member["cost"] for member in found["members"][:3]]
+    assert costs == pytest.approx([0.192, math.nan, math.nan], nan_ok=True)
 
 
 @pytest.mark.long

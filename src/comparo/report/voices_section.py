@@ -20,16 +20,15 @@ from comparo.model.estimators.panel_members import OTHERS, PanelMembers, fit_mem
 from comparo.model.tuning import FEW
 from comparo.ranking.display import BLIND
 from comparo.ranking.tabular import rows_of
-from comparo.report.embed import label, signed
+from comparo.report.embed import label
 from comparo.report.measures import position_bias, voter_biases
 from comparo.report.record import Record
-from comparo.run.budget import dollars
 
 SHOWN, CROSSED = 40, 12  # voices of the table, and of the agreement of any two
 REASON = 300  # characters of the reason why a voice was left out
-Member = dict[str, Any]  # a row of the table: one voice, its figures as they are shown, and remarks
-UNKNOWN: Member = dict.fromkeys(("agreement", "signal", "flips", "favours", "cost", "infit"), "–")
-UNKNOWN |= {"interval": "", "favours_interval": "", "infit_limit": ""}
+Member = dict[str, Any]  # a row of the table: one voice, its figures, and remarks
+UNKNOWN: Member = dict.fromkeys(("agreement", "signal", "flips", "cost"), math.nan)
+UNKNOWN |= {"favours": "–", "favours_interval": "", "fit": None}
 
 
 def who_judged(record: Record) -> dict[str, Any] | None:
@@ -44,8 +43,8 @@ def who_judged(record: Record) -> dict[str, Any] | None:
     -------
     dict or None
         `members`, a row per voice, in the order of the run; `hidden`, how many are left out of them; `crossed`, the
-        agreement of any two of the first voices as rows of cells (text, hue, share of it), and `uncrossed`, how many
-        are not among them; and whether a cost is known (`priced`).
+        agreement of any two of the first voices as rows of cells, and `uncrossed`, how many are not among them; and
+        whether a cost is known (`priced`).
     """
     data = record.ranking.comparisons
     asked = [str(name) for name in record.identity.get("voices", {})]
@@ -61,7 +60,7 @@ def who_judged(record: Record) -> dict[str, Any] | None:
         if name not in names:
             calls = sum(judgement.question.voice == name for judgement in record.answered)
             few = f"fewer than {FEW} answers: they are counted under “{OTHERS}”" if calls else "gave no answer"
-            members.append({**UNKNOWN, "name": name, "calls": f"{calls:,}", "remarks": [few]})
+            members.append({**UNKNOWN, "name": name, "calls": calls, "remarks": [few]})
     for member in members:
         if member["name"] in reasons:
             member["remarks"].append(f"was left out: {reasons[member['name']]}")
@@ -116,17 +115,15 @@ def _members(record: Record, heard: PanelMembers, order: Sequence[int], costs: M
         members.append(
             {
                 "name": name,
-                "calls": f"{calls[r]:,}",
+                "calls": calls[r],
                 "remarks": remarks,
-                "agreement": _number(found["agreement"][r]),
-                "interval": f"{_number(low[r])} to {_number(high[r])}" if is_known else "",
-                "signal": _percent(found["signal"][r]),
-                "flips": _percent(found["flips"][r]),
+                **{measure: float(found[measure][r]) for measure in ("agreement", "signal", "flips")},
+                "low": low[r],
+                "high": high[r],
                 "favours": favoured,
                 "favours_interval": favoured_interval,
-                "infit": "–" if fit is None else f"{fit['infit']:.2f}",
-                "infit_limit": "" if fit is None else f"limit {fit['limit']:.2f}",
-                "cost": dollars(costs.get(name, math.nan)),
+                "fit": fit,
+                "cost": costs.get(name, math.nan),
             }
         )
     return members
@@ -171,20 +168,7 @@ def _crossed(heard: PanelMembers, single: Sequence[tuple[int, int]]) -> list[dic
         {
             "number": number,
             "name": label(heard.names[r]),
-            "cells": [None if r == s else _cell(found[r][s]) for _, s in single],
+            "cells": [None if r == s else found[r][s] for _, s in single],
         }
         for number, r in single
     ]
-
-
-def _cell(value: float) -> tuple[str, str, str]:
-    """A correlation in hundredths, since twelve must fit the width of a telephone; its hue and the share of it."""
-    return f"{round(100 * value)}".replace("-", "−"), "blue" if value >= 0 else "orange", f"{60 * abs(value):.0f}%"
-
-
-def _number(value: float) -> str:
-    return "–" if math.isnan(value) else signed(value).removeprefix("+")
-
-
-def _percent(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:.0%}"

@@ -147,7 +147,7 @@ def cards(record: Record, ahead: Sequence[Outlook]) -> list[Card]:
         _connected(record),
         _failures(record),
         _mass(record),
-        _calls(record),
+        Card("calls", {"made": len(record.answered), "possible": record.possible}, main=False),
         _sources(record),
     ]
     return [card for card in found if card is not None]
@@ -160,8 +160,7 @@ def _graded(kind: str, bound: Bound, value: float, /, **values: Any) -> Card:
 
 def _expected(record: Record) -> Card:
     value, low, high = mean_known(record.spearman), np.min(record.spearman), np.max(record.spearman)
-    right = pairs_in_order(value)
-    return _graded("expected", SPEARMAN, value, value=value, right=right, low=low, high=high)
+    return _graded("expected", SPEARMAN, value, value=value, low=low, high=high)
 
 
 def _goal(record: Record) -> Card | None:
@@ -191,10 +190,7 @@ def _whose(record: Record) -> Card | None:
     votes, validity, effects = record.ranking.people, record.ranking.validity, record.ranking.effects
     if votes is None and (validity is None or effects is None):
         return None
-    has_groups = effects is not None and effects.group is not None
-    is_given = record.configuration.get("validity") is not None
-    values = {"votes": votes, "validity": validity, "has_groups": has_groups, "is_given": is_given}
-    return Card("whose", values)
+    return Card("whose", {"votes": votes, "validity": validity, "effects": effects})
 
 
 def _position(record: Record) -> Card:
@@ -298,13 +294,6 @@ def _mass(record: Record) -> Card | None:
     mean, low = float(np.mean(found)), float(np.mean(found < 0.5))
     verdict = MASS.verdict(mean)
     return Card("mass", {"mean": mean, "low": low}, verdict, MASS.source, main=verdict != "fine")
-
-
-def _calls(record: Record) -> Card:
-    made, auditioned = len(record.answered), (record.configuration.get("audition") or {}).get("answers")
-    values = {"made": made, "possible": record.possible, "each": len(record.compared) / record.ranking.graph.nodes * 2}
-    has_panel = "voices" in record.identity
-    return Card("calls", {**values, "has_panel": has_panel, "auditioned": auditioned}, main=False)
 
 
 def _sources(record: Record) -> Card | None:

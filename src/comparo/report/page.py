@@ -46,7 +46,6 @@ SURPRISES = 5  # answers
 MISFITS = 10  # texts whose answers fit least
 LISTED = 200  # contexts in the list of them
 NEXT = 3  # candidates that are named beside the best
-CHOICES = {0.0: "chose the second", 0.5: "called them equal", 1.0: "chose the first"}
 
 
 @cache
@@ -68,6 +67,7 @@ def environment(folder: Path) -> Environment:
         "in_order": pairs_in_order,
         "hundred": in_hundred,
         "dollars": dollars,
+        "shares": shares,
         "per_hundred": lambda share: in_hundred(share).removesuffix(" of 100"),
     }
     return found
@@ -247,19 +247,16 @@ def _context_rows(record: Record, tables: Tables) -> list[dict[str, Any]]:
 
 def _surprise(record: Record, place: int) -> dict[str, Any]:
     """An answer that differs from what all answers together imply: who gave it, both texts, and what was expected."""
-    judgement = record.compared[place]
-    asked, p, likely = judgement.question, judgement.p, shares(float(record.expected[place]))
-    is_choice = p in CHOICES
+    judgement = record.compared(place)
+    asked, p = judgement.question, judgement.p
     sides = _sides(record.items, asked.context, {asked.first: p > 0.5, asked.second: p < 0.5})
     return {
-        "first": label(asked.first),
-        "second": label(asked.second),
-        "who": record.words.judge if asked.voice is None else label(asked.voice),
-        "said": CHOICES[p] if is_choice else f"gave the first {shares(p)} of 100",
-        "expected": f"the first to win in {likely} of 100 cases" if is_choice else f"about {likely} of 100",
+        "asked": asked,
+        "p": p,
+        "expected": float(record.expected[place]),
         "sides": sides if record.has_texts else [],
         "context": record.context_name(asked.context),
-        "reply": label(judgement.reply.strip()),
+        "reply": judgement.reply.strip(),
     }
 
 
@@ -277,8 +274,7 @@ def _disagreements(record: Record) -> list[dict[str, Any]]:
     for row in rows_of(disagreements(record.ranking, votes), DISPUTED):
         context, wins = row.get("context"), {row["chosen"]: True, row["other"]: False}
         sides = [] if items is None else _sides(items, context, wins)
-        named = {"context": record.context_name(context), "machine": shares(row["machine"])}
-        found.append({**row, "sides": sides, **named})
+        found.append({**row, "sides": sides, "context": record.context_name(context)})
     return found
 
 

@@ -81,7 +81,7 @@ class Fitted:
 class Record:
     """A run from its folder, with its ranking fitted again; or a ranking of recorded comparisons (`source` names them).
 
-    Of all `judgements`, `compared` (K,) are the ranking's comparisons, in the same order. A candidate is a node of the
+    The answers among `judgements` are the ranking's comparisons, in the same order. A candidate is a node of the
     ranking's graph: an item of a context. `fitting` fits other comparisons by the same method. `audition` is what
     `Audition.to_dict` returned, in the folder of an audition. `graded` are scores on a scale, and grades, where they
     were asked for, and `why` what `comparo why` stored in the folder.
@@ -176,31 +176,27 @@ class Record:
     def answered(self) -> list[Judgement]:
         return [judgement for judgement in self.judgements if not judgement.failed]
 
-    @cached_property
-    def compared(self) -> list[Judgement]:
-        """The answers as comparisons of two texts, shape (K,): a line-up is one for each two of its texts."""
+    def compared(self, place: int) -> Judgement:
+        """The answer behind a comparison of the ranking, by its place; of a line-up, as one about two of its texts."""
         data = self.ranking.comparisons
         if data.lineup is None or self.is_fitted:
-            return self.answered
-        answer, found = data.lineup["answer"], []
-        number = np.cumsum((answer < 0) | (np.diff(answer, prepend=-2) != 0)) - 1
-        for place, low, high, p in zip(number, data.lineup["low"], data.lineup["high"], data.p.tolist(), strict=True):
-            one = self.answered[place]
-            items = one.question.items
-            found.append(
-                replace(one, question=replace(one.question, first=items[low], second=items[high]), p=p, lineup="")
-            )
-        return found
+            return self.answered[place]
+        answer = data.lineup["answer"][: place + 1]
+        one = self.answered[np.count_nonzero((answer < 0) | (np.diff(answer, prepend=-2) != 0)) - 1]
+        first, second = (one.question.items[data.lineup[end][place]] for end in ("low", "high"))
+        return replace(
+            one, question=replace(one.question, first=first, second=second), p=float(data.p[place]), lineup=""
+        )
 
     @cached_property
     def costs(self) -> list[float]:
         """The known costs of single calls."""
         return [judgement.cost for judgement in self.judgements if not math.isnan(judgement.cost)]
 
-    @cached_property
+    @property
     def p(self) -> Array:
         """The judge's probability that the first text is better, shape (K,)."""
-        return np.array([judgement.p for judgement in self.compared])
+        return self.ranking.comparisons.p
 
     @cached_property
     def expected(self) -> Array:

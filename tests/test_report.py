@@ -129,7 +129,7 @@ def test_the_page_tells_all(tmp_path):
     for sign in ("contradict each other?", "single answers fit", "Did calls fail?", "Agreement with people"):
         assert sign in text
     assert "72 of 132" in text
-    assert "--criterion wittier --kind Story --wording paper --judge simulated/soft --budget 6n" in text
+    assert "made in Python" in text
     assert "numpy" in text
     assert "wit" in text
 

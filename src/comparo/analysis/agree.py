@@ -323,5 +323,5 @@ def _votes_by_code(codes: NDArray[np.integer]) -> list[tuple[int, NDArray[np.int
     """The votes (V,) in which each code from 0 on is on any of the k sides, of codes (k, V)."""
     labels, place, count = np.unique(codes, return_inverse=True, return_counts=True)
     votes = np.argsort(place.ravel(), kind="stable") % codes.shape[1]
-    parts = np.split(votes, np.cumsum(count)[:-1])
-    return [(label, np.unique(rows)) for label, rows in zip(labels.tolist(), parts, strict=True) if label >= 0]
+    parts = np.split(votes, np.cumsum(count))  # the last is empty
+    return [(label, np.unique(rows)) for label, rows in zip(labels.tolist(), parts, strict=False) if label >= 0]

@@ -1,8 +1,10 @@
-"""Can I trust this? The figures of the page's cards, and their verdicts; cards.html.j2 has what each card says.
+"""Can I trust this? The figures of the page's cards, and their verdicts.
 
-Where a bound of the verdicts fine, check and poor is measured, `python -m benchmarks.bounds` shows the measurement:
-simulated judges with more and more noise are asked 6 calls per item in both orders, and the figure is read where the
-ranking's Spearman correlation with the true scores falls to 0.90 (`fine`) and to 0.75 (`check`).
+cards.html.j2 has what each card says, also where the bounds of its verdict come from (`source`). Where a bound of the
+verdicts fine, check and poor is measured, `python -m benchmarks.bounds` shows the measurement: simulated judges with
+more and more noise are asked 6 calls per item in both orders, and the figure is read where the ranking's Spearman
+correlation with the true scores falls to 0.90 (`fine`) and to 0.75 (`check`). 6 calls are fewer than the 10 of `comparo
+rank`.
 """
 
 import math
@@ -28,15 +30,12 @@ Verdict = Literal["fine", "check", "poor", "plain"]
 class Bound:
     """A figure is fine up to `fine`, worth a check up to `check`, and poor beyond; downwards where `check` is lower.
 
-    `source` says on the page where the two numbers come from.
-
-    >>> Bound(0.9, 0.75, "").verdict(0.8), Bound(0.05, 0.15, "").verdict(0.2), Bound(0.0, 1.0, "").verdict(math.nan)
+    >>> Bound(0.9, 0.75).verdict(0.8), Bound(0.05, 0.15).verdict(0.2), Bound(0.0, 1.0).verdict(math.nan)
     ('check', 'poor', 'plain')
     """
 
     fine: float
     check: float
-    source: str
 
     def verdict(self, value: float) -> Verdict:
         """The verdict on a figure; `plain` where it is unknown."""
@@ -57,77 +56,44 @@ def pairs_in_order(spearman: float) -> float:
     return 0.5 + math.asin(min(2 * math.sin(math.pi * spearman / 6), 1.0)) / math.pi
 
 
-def _measured(figure: str) -> str:
-    return (
-        f"{figure}; at these values, rankings by simulated judges from 6 calls per text have Spearman correlations of "
-        "about 0.90 and 0.75 with the true order."
-    )
-
-
 # Definition: `pairs_in_order` of 0.90 and 0.75 are 86% and 78%.
-SPEARMAN = Bound(
-    0.9, 0.75, "Fine from 0.90, where 86 of 100 pairs are in the right order; poor below 0.75 (78 of 100)."
-)
+SPEARMAN = Bound(0.9, 0.75)
 # Definition: by `pairs_in_order`, 0.03 more at 0.9 is 2 more of 100 pairs in the right order, for twice the calls.
 WORTH = 0.03
 # Definition: wrong in at most one of ten runs; below ½ it is more probably wrong than right.
-TOP = Bound(0.9, 0.5, "Fine from 0.90; poor below 0.50, where it is more probable that one of them is wrong.")
+TOP = Bound(0.9, 0.5)
 # Definition: with three comparisons a single answer is outvoted by the other two.
 COMPARISONS = 3
 # Measured: not taken out of the scores, a share of 0.55 lowers the Spearman correlation by 0.003, and 0.65 by 0.025.
-POSITION = Bound(
-    0.05,
-    0.15,
-    "Fine from 0.45 to 0.55, poor outside 0.35 to 0.65; in simulations such shares lower the Spearman correlation by "
-    "0.003 and 0.025.",
-)
+POSITION = Bound(0.05, 0.15)
 # Measured: estimated with the scores, a share of 0.6 lowers it by less than 0.001 and 0.8 by 0.005, where the bias is
 # the same for all texts. Real judges' bias differs between texts, so the bounds are narrower than this requires.
-POSITION_FITTED = Bound(
-    0.1,
-    0.3,
-    "As the bias is taken out: fine from 0.40 to 0.60, poor outside 0.20 to 0.80; in simulations such shares lower the "
-    "Spearman correlation by at most 0.001 and 0.005.",
-)
-# Measured: 0.30 and 0.41.
-FLIPS = Bound(0.3, MANY, _measured("Fine up to 30%, poor above 40%"))
-# Measured: 0.07 and 0.15.
-CYCLES = Bound(0.07, 0.15, _measured("Fine up to 7%, poor above 15%"))
-# Measured: 0.19 and 0.27.
-CONTRADICTING = Bound(0.19, 0.27, _measured("Fine up to 19%, poor above 27%"))
+POSITION_FITTED = Bound(0.1, 0.3)
+FLIPS = Bound(0.3, MANY)  # measured: 0.30 and 0.41
+CYCLES = Bound(0.07, 0.15)  # measured
+CONTRADICTING = Bound(0.19, 0.27)  # measured
 # Cohen (Statistical Power Analysis, 1988) calls a correlation of 0.3 medium. docs/measurements/study.md, "The longer
 # text wins": people's own scores on ten attributes correlate with the length by −0.02 to 0.53, so that 0.6 is beyond
 # any of them.
-LENGTH = Bound(
-    0.3,
-    0.6,
-    "Fine up to 0.30, a medium correlation; poor above 0.60: people's own scores on ten published attributes correlate "
-    "with the length by at most 0.53.",
-)
+LENGTH = Bound(0.3, 0.6)
 # Definition: with mass m on the two labels, the rest, 1 − m, could move p by up to 1 − m. At m = ½ it could reverse any
 # answer, and `comparo rank` stops there (Task.least_mass).
-MASS = Bound(
-    0.9,
-    0.5,
-    "Fine from 0.90, where the other words could change an answer by 0.1 at most; poor below 0.50, where they could "
-    "reverse any answer.",
-)
+MASS = Bound(0.9, 0.5)
 # Definition: intervals are as 1/√calls, so that 5% fewer calls widen them by 1/√0.95 − 1 = 3%.
-FAILED = Bound(0.0, 0.05, "Fine if no call failed; up to 5% failed calls make the intervals at most 3% wider.")
+FAILED = Bound(0.0, 0.05)
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
     """A figure to know before trusting the ranking, written by the macro `kind` from `values`.
 
-    The verdict is `plain` where the figure is neither good nor bad; `source` is the origin of its  A card
-    that is not `main` is among those for specialists.
+    The verdict is `plain` where the figure is neither good nor bad. A card that is not `main` is among those for
+    specialists.
     """
 
     kind: str
     values: dict[str, Any]
     verdict: Verdict = "plain"
-    source: str = ""
     main: bool = True
 
 
@@ -155,7 +121,7 @@ def cards(record: Record, ahead: Sequence[Outlook]) -> list[Card]:
 
 def _graded(kind: str, bound: Bound, value: float, /, **values: Any) -> Card:
     """A card with the verdict of a bound on `value`."""
-    return Card(kind, values, bound.verdict(value), bound.source)
+    return Card(kind, values, bound.verdict(value))
 
 
 def _expected(record: Record) -> Card:
@@ -181,8 +147,7 @@ def _more(record: Record, ahead: Sequence[Outlook]) -> Card | None:
     if not is_joined:
         return Card("more", values, "check")
     is_worth = as_many_again(ahead).expected - now >= WORTH
-    source = f"Worth a check where as many {record.words.calls} again would add {WORTH} or more: 2 of 100 pairs."
-    return Card("more", values, "check" if is_worth else "fine", source)
+    return Card("more", values, "check" if is_worth else "fine")
 
 
 def _whose(record: Record) -> Card | None:
@@ -243,7 +208,7 @@ def _length(record: Record) -> Card | None:
     own = [(name, length_correlation(record, scores)) for name, scores in record.people.items()]
     values = {"value": value, "people": [each for each in own if not math.isnan(each[1])]}
     verdict = LENGTH.verdict(abs(value))
-    return Card("length", values, verdict, LENGTH.source, main=verdict != "plain")
+    return Card("length", values, verdict, main=verdict != "plain")
 
 
 def _equal(record: Record) -> list[Card]:
@@ -265,9 +230,8 @@ def _connected(record: Record) -> Card:
     verdict: Verdict = "fine" if least >= COMPARISONS else "check"
     if missing or groups > ranking.graph.contexts:
         verdict = "poor"
-    source = f"Fine if all are connected and each text has at least {COMPARISONS} comparisons."
     values = {"missing": items.ids[missing].tolist(), "groups": groups, "least": least}
-    return Card("connected", values, verdict, source, main=verdict != "fine")
+    return Card("connected", values, verdict, main=verdict != "fine")
 
 
 def _failures(record: Record) -> Card | None:
@@ -280,7 +244,7 @@ def _failures(record: Record) -> Card | None:
     cut = sum(judgement.cut > 0 for judgement in record.answered)
     verdict = "check" if cut and not failed else FAILED.verdict(failed / made)
     values = {"failed": failed, "made": made, "error": error, "times": times, "cut": cut}
-    return Card("failures", values, verdict, FAILED.source, main=verdict != "fine")
+    return Card("failures", values, verdict, main=verdict != "fine")
 
 
 def _mass(record: Record) -> Card | None:
@@ -293,7 +257,7 @@ def _mass(record: Record) -> Card | None:
         return Card("mass", {"mean": None, "low": None}, main=False)
     mean, low = float(np.mean(found)), float(np.mean(found < 0.5))
     verdict = MASS.verdict(mean)
-    return Card("mass", {"mean": mean, "low": low}, verdict, MASS.source, main=verdict != "fine")
+    return Card("mass", {"mean": mean, "low": low}, verdict, main=verdict != "fine")
 
 
 def _sources(record: Record) -> Card | None:

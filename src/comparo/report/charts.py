@@ -12,8 +12,7 @@ from comparo.ranking.reason_effects import Estimate, Found
 from comparo.report.embed import label
 from comparo.report.measures import Outlook, convergence
 from comparo.report.record import Record
-from comparo.run.audit_card import Audit, Card
-from comparo.run.budget import dollars
+from comparo.run.audit_card import Audit
 from comparo.types import Array
 
 Chart = dict[str, Any]  # width and height of the picture, ticks of its axes x and y, and what is drawn
@@ -23,11 +22,6 @@ LEFT, RIGHT, TOP, BOTTOM = 44.0, 24.0, 10.0, 26.0  # room around the marks, for 
 DRAWN = 2000  # points of a scatter
 BAR, LEAST = 200, 0.05  # the width of a bar of the widest interval, which stands for this share at least
 LEAST_REACH, MOST_REACH = 0.2, 4.0  # logits from the middle of a picture of a probe to its end, at least and at most
-PROBED = {
-    "equal": "Variants that are as good as the original",
-    "no better": "Variants that add nothing to the original",
-    "worse": "Variants that are worse: the judge should prefer the original",
-}
 
 
 class Scale:
@@ -114,23 +108,7 @@ def reason_rows(reasons: Sequence[Found]) -> list[tuple[Found, tuple[float, ...]
     return [(one, bar(one.alone), bar(one.beyond)) for one in reasons]
 
 
-def probe_tables(found: Audit) -> list[dict[str, Any]]:
-    """What the macro `probes` shows of every card."""
+def probe_reach(found: Audit) -> float:
+    """The logits from the middle of a picture of a probe to its end: the largest effect or end of an interval."""
     every = (end for card in found.cards for one in card.findings for end in (one.low, one.effect, one.high))
-    widest = min(max([LEAST_REACH, *(abs(end) for end in every if not math.isnan(end))]), MOST_REACH)
-    return [_probe_table(card, widest) for card in found.cards]
-
-
-def _probe_table(card: Card, widest: float) -> dict[str, Any]:
-    def place(value: float) -> float:
-        return round(100 + 95 * max(-1.0, min(1.0, value / widest)), 1)
-
-    groups = [
-        (words, [(one, *map(place, (one.low, one.effect, one.high))) for one in card.findings if one.right == right])
-        for right, words in PROBED.items()
-    ]
-    cost = f", {dollars(card.cost)}" if card.cost else ""
-    facts = [("Texts varied", f"{card.texts}"), ("Calls and cost", f"{card.calls:,} calls{cost}")]
-    if not math.isnan(card.spread):
-        facts.append(("Typical difference of two real texts", f"{card.spread:.2f} logits"))
-    return {"name": label(card.name), "groups": groups, "facts": facts}
+    return min(max([LEAST_REACH, *(abs(end) for end in every if not math.isnan(end))]), MOST_REACH)

@@ -24,7 +24,7 @@ from comparo.errors import StoreError
 from comparo.ranking.criteria_ranking import CriteriaRanking, spearman_matrix
 from comparo.ranking.reason_effects import DISCOVERY
 from comparo.ranking.tabular import rows_of
-from comparo.report.charts import probe_tables, reason_rows
+from comparo.report.charts import probe_reach, reason_rows
 from comparo.report.data import ROOM, Room
 from comparo.report.embed import SENTENCE, figure, label, presentable
 from comparo.report.making import NAME, injection_notes, prompt_of, question, settings
@@ -94,7 +94,8 @@ def audit_page(folder: Path, record: Record) -> str:
         summaries=[label(card.summary, SENTENCE) for card in found.cards],
         judges=[label(card.name) for card in found.cards] if len(found.cards) > 1 else [],
         side_by_side=[(name, [card.finding(name) for card in found.cards]) for name in names],
-        cards=probe_tables(found),
+        cards=found.cards,
+        reach=probe_reach(found),
         examples=_examples(found.cards, record),
     )
 

@@ -11,7 +11,6 @@ from comparo.data.prompts import Prompt
 from comparo.data.wordings import WORDINGS
 from comparo.judges import Judgement
 from comparo.judges.prices import Price
-from comparo.ranking.scores import Whose
 from comparo.report.embed import label, listed, presentable
 from comparo.report.record import Record
 from comparo.run.budget import PROBES, dollars, paid_and_spent
@@ -34,25 +33,6 @@ METHODS = {
 NAME = 300  # characters of a judge's name, and of a setting
 SETTINGS = 100  # that are shown at most
 CHOSEN = ("budget", "until", "goal", "strategy", "orders", "method", "bias", "estimate", "seed")
-
-
-def score_meaning(method: str, whose: Whose = "judge") -> str:
-    """What a score of a method says, in a sentence for someone who knows none of the methods."""
-    if method in ("win-ratio", "avg-prob"):
-        counted = "share of its comparisons that it won" if method == "win-ratio" else METHODS[method]
-        return f"The score of a text is its {counted}."
-    if method.startswith("poe-g"):
-        apart = "a difference of 0.1 means that the better one is expected to win 60 of 100 times"
-    else:
-        apart = "a difference of 1 means that the better one is expected to win 73 of 100 times; one of 2, 88 times"
-    if whose == "people":
-        return f"Scores are what people would say, in the scale of their votes: {apart}."
-    if whose == "consensus":
-        return (
-            "Scores are what people would say, as far as one judge can tell. They are closer together than the judge's "
-            f"own scores; of those, {apart}."
-        )
-    return f"{apart[0].upper()}{apart[1:]}."
 
 
 def prompt_of(configuration: Mapping[str, Any]) -> Prompt:

@@ -26,10 +26,10 @@ from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import rows_of
 from comparo.report.advice import Step, advice
 from comparo.report.cards import cards, pairs_in_order
-from comparo.report.charts import convergence_chart, probe_tables, reason_rows, scatter_chart
+from comparo.report.charts import convergence_chart, probe_reach, reason_rows, scatter_chart
 from comparo.report.data import ROOM, Room, Tables, page_data
 from comparo.report.embed import LONGEST, SENTENCE, figure, in_hundred, label, presentable, signed
-from comparo.report.making import facts, injection_notes, prompt_of, question, score_meaning, settings
+from comparo.report.making import facts, injection_notes, prompt_of, question, settings
 from comparo.report.measures import agreements, outlook
 from comparo.report.record import SCORES, Record
 from comparo.report.voices_section import who_judged
@@ -116,6 +116,7 @@ def render(record: Record, room: Room = ROOM) -> str:
 def _contents(record: Record, tables: Tables) -> dict[str, Any]:
     """What the template shows in any case, however little of the data fits the page."""
     ranking, ahead = record.ranking, outlook(record)
+    audit = Audit.of(record.configuration["audit"]) if "audit" in record.configuration else None
     found, (view, columns) = cards(record, ahead), tables.shown
     sizes = np.diff(ranking.graph.starts)
     surprises = np.argsort(-np.abs(record.p - record.expected), kind="stable")[:SURPRISES]
@@ -132,7 +133,6 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
             Step(label(step.title, SENTENCE), label(step.sentence, SENTENCE), presentable(step.command)[:LONGEST])
             for step in advice(record, ahead)
         ],
-        "score_meaning": score_meaning(ranking.method, ranking.estimate),
         "notes": shortened(notes),
         "view": view,
         "mean": tables.board,
@@ -145,7 +145,8 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "audition": record.audition,
         "why": None if record.why is None else label(record.why["summary"], SENTENCE),
         "reasons": reason_rows(record.why["reasons"][:REASONS]) if record.why else [],
-        "audits": probe_tables(Audit.of(record.configuration["audit"])) if "audit" in record.configuration else [],
+        "audit": audit,
+        "reach": audit and probe_reach(audit),
         "growth": _growth(ranking),
         "graded": _graded(record),
         **convergence_chart(record, ahead),

@@ -115,10 +115,11 @@ def settings(
     voices = {"judge": identity, **identity.get("voices", {})}
     prices = {name: Price(**price) for name, price in (configuration.get(PRICES) or {}).items()}
     method = _setting(configuration, "method")
+    texts = len(identity.get("prompt", {}).get("labels", ()))
     whose = "the judge's own" if validity is None else f"consensus, validity {validity:.2f}"
     found = {
         "wording": configuration.get("wording"),
-        "texts in a call": _texts(configuration),
+        "texts in a call": texts if texts > 2 else None,
         "judge": identity["judge"],
         **{f"{voice}: {name}": value for voice, who in voices.items() for name, value in who["settings"].items()},
         **{name: _setting(configuration, name) for name in (*CHOSEN, "started")},
@@ -135,15 +136,6 @@ def settings(
     }
     known = [(label(name), label(value, NAME)) for name, value in found.items() if value is not None]
     return known[:SETTINGS]
-
-
-def _texts(configuration: Mapping[str, Any]) -> str | None:
-    """How many texts a call is about, where these are more than two, and why, where a pilot chose."""
-    size = len(configuration["identity"].get("prompt", {}).get("labels", ()))
-    rates = (configuration.get("lineup") or {}).get("rates", {})
-    shown = ", ".join(f"{k} texts {value / max(rates.values()):.0%}" for k, value in rates.items())
-    why = f", by a pilot of what a token shows of the scores: {shown}" if rates else ""
-    return f"{size}{why}" if size > 2 or rates else None
 
 
 def _setting(configuration: Mapping[str, Any], name: str) -> Any:

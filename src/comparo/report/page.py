@@ -127,7 +127,7 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "name": _file_name(record),
         "lead": _leader(record, tables),
         "sizes": " to ".join(f"{size:,}" for size in dict.fromkeys((int(sizes.min()), int(sizes.max())))),
-        "right": "" if math.isnan(ahead[0].expected) else in_hundred(pairs_in_order(ahead[0].expected)),
+        "expected": ahead[0].expected,
         "facts": facts(record),
         "steps": [
             Step(label(step.title, SENTENCE), label(step.sentence, SENTENCE), presentable(step.command)[:LONGEST])
@@ -198,21 +198,12 @@ def _leader(record: Record, tables: Tables) -> dict[str, Any] | None:
     if several and not board:
         return None
     if not board and not record.joined[0]:
-        return {"groups": f"{record.apart[0]:,}", "size": f"{len(record.items):,}"}
+        return {"groups": int(record.apart[0]), "size": len(record.items)}
     view, columns = tables.shown
-    names, tiers = columns["item"], columns["tier"]
-    texts = f" on average over {len(record.contexts):,} contexts" if several else " groups of texts"
-    tied = sum(tiers[row] == tiers[0] for row in range(1, view.end))
-    shown = [names[row] if board else record.name(int(record.order[row])) for row in range(min(NEXT + 1, view.end))]
-    return {
-        "groups": "",
-        "best": shown[0],
-        "tied": shown[1 : tied + 1],
-        "more": max(0, tied - NEXT),
-        "next": shown[1:3],
-        "size": f"{view.end if board else record.ranking.graph.nodes:,}",
-        "among": texts if board else "",
-    }
+    tied = columns["tier"][: view.end].count(columns["tier"][0]) - 1
+    names = columns["item"] if board else [record.name(int(node)) for node in record.order[: NEXT + 1]]
+    size = view.end if board else record.ranking.graph.nodes
+    return {"groups": 0, "size": size, "names": names[: NEXT + 1], "tied": tied, "more": max(0, tied - NEXT)}
 
 
 def _context_rows(record: Record, tables: Tables) -> list[dict[str, Any]]:
@@ -238,8 +229,8 @@ def _context_rows(record: Record, tables: Tables) -> list[dict[str, Any]]:
                 "groups": groups,
                 "sure": float(np.max(sure[nodes])) if groups == 1 else math.nan,
                 "size": view.end - view.begin,
-                "calls": f"{calls[position]:,}",
-                "right": in_hundred(pairs_in_order(float(expected[position]))),
+                "calls": int(calls[position]),
+                "expected": float(expected[position]),
                 "people": [float(column[code]) for column in people],
             }
         )

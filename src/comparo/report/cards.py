@@ -161,15 +161,10 @@ def _whose(record: Record) -> Card | None:
 def _position(record: Record) -> Card:
     """Which of two equal texts wins."""
     found = position_bias(record.ranking)
-    is_first = found.wins >= 0.5
-    share, low, high = found.wins, found.low, found.high
-    if not is_first:
-        share, low, high = 1 - share, 1 - high, 1 - low
     bound = POSITION_FITTED if found.fitted else POSITION
     has_bias = record.ranking.method.startswith(("poe", "mixed", "panel"))
-    values = {"is_first": is_first, "share": share, "low": low, "high": high, "is_corrected": found.fitted}
-    both = _has_both_orders(record)
-    return _graded("position", bound, share - 0.5, wins=found.wins, both=both, has_bias=has_bias, **values)
+    values = {"found": found, "both": _has_both_orders(record), "has_bias": has_bias}
+    return _graded("position", bound, abs(found.wins - 0.5), **values)
 
 
 def _flips(record: Record) -> Card | None:

@@ -223,9 +223,9 @@ def _judgements(tables: Tables, shown: list[View], most: int) -> dict[str, Any]:
     whole = top = int(ends[np.flatnonzero(before <= most)[-1]])
     kept = np.flatnonzero(furthest < whole)
     if not whole:
-        best = np.append(np.array(tables.candidates["rank"][: shown[0].end]) <= TOP, False)
-        between = best[np.minimum(first, len(best) - 1)] & best[np.minimum(second, len(best) - 1)]
-        kept, top = np.flatnonzero(between)[:most], shown[0].end
+        best, top = np.zeros(len(record.order), dtype=bool), shown[0].end
+        best[:top] = np.array(tables.candidates["rank"][:top]) <= TOP
+        kept = np.flatnonzero(best[first] & best[second])[:most]
     return {
         "complete": len(kept) == len(record.p),
         "whole": whole,

@@ -6,7 +6,6 @@ Each is a template filled from the result that the command stored in its folder,
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,9 +23,9 @@ from comparo.errors import StoreError
 from comparo.ranking.criteria_ranking import CriteriaRanking, spearman_matrix
 from comparo.ranking.reason_effects import DISCOVERY
 from comparo.ranking.tabular import rows_of
-from comparo.report.charts import probe_reach, reason_rows
+from comparo.report.charts import probe_reach, reason_reach
 from comparo.report.data import ROOM, Room
-from comparo.report.embed import SENTENCE, figure, label, presentable
+from comparo.report.embed import SENTENCE, label, presentable
 from comparo.report.making import NAME, injection_notes, prompt_of, question, settings
 from comparo.report.page import filled, render, save_page, shortened
 from comparo.report.record import Record
@@ -122,7 +121,8 @@ def write_why(folder: Path, found: Explanation, record: Record) -> Path:
         judge=found.judge,
         calls=found.calls,
         texts=len(why.ranking),
-        rows=reason_rows(why.reasons),
+        rows=why.reasons,
+        widest=reason_reach(why.reasons),
         first=max(ROWS, found_last + 1),
         unexplained=(why.unexplained, why.unexplained_low, why.unexplained_high),
         between=found.between,
@@ -172,15 +172,15 @@ def _overall(record: Record, found: CriteriaRanking) -> str:
     lines = rows_of(found.to_columns(), LINES)
     asked = {(one.question.context, one.question.first, one.question.second) for one in record.judgements}
     several = found.graph.contexts > 1
-    tied = [] if several else [label(line["item"]) for line in lines if line["tier"] == 1][1:]
+    tied = [] if several else [line["item"] for line in lines if line["tier"] == 1][1:]
     is_joined = found.graph.components == found.graph.contexts
     return _filled(
         "criteria.html.j2",
         record,
         found.notes,
         title=label(f"Ranking by {', '.join(found.rankings)}", SENTENCE),
-        best=label(lines[0]["item"]) if is_joined and not several else None,
-        tied=f"{len(tied)} others" if len(tied) > 1 else "".join(tied),
+        best=lines[0]["item"] if is_joined and not several else None,
+        tied=tied,
         contexts=found.graph.contexts,
         calls=len(asked),
         judge=label(presentable(record.identity["judge"]), NAME),
@@ -196,16 +196,15 @@ def _overall(record: Record, found: CriteriaRanking) -> str:
 
 def _criterion(record: Record, found: CriteriaRanking, name: str) -> dict[str, Any]:
     ranking = found.rankings[name]
-    expected = mean_known(expected_spearman(ranking))
     people = [(own, mean_known(np.asarray(each))) for own, each in people_of(record.items, ranking, name).items()]
-    best = [label(each[-1] if isinstance(each, tuple) else each) for each in list(ranking)[: BEST + 1]]
+    best = list(ranking)[: BEST + 1] if ranking.graph.contexts == 1 else []
     return {
         "name": name,
         "share": found.shares[name],
         "question": label(question(_prompt(record, name)), SENTENCE),
-        "expected": None if math.isnan(expected) else figure(expected),
-        "people": [(label(own), value) for own, value in people],
-        "best": best[:BEST] if ranking.graph.contexts == 1 else [],
+        "expected": mean_known(expected_spearman(ranking)),
+        "people": people,
+        "best": [each[-1] if isinstance(each, tuple) else each for each in best[:BEST]],
         "more": len(best) > BEST,
         "page": _page_name(name),
     }

@@ -26,7 +26,7 @@ from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import rows_of
 from comparo.report.advice import Step, advice
 from comparo.report.cards import cards, pairs_in_order
-from comparo.report.charts import convergence_chart, probe_reach, reason_rows, scatter_chart
+from comparo.report.charts import convergence_chart, probe_reach, reason_reach, scatter_chart
 from comparo.report.data import ROOM, Room, Tables, page_data
 from comparo.report.embed import LONGEST, SENTENCE, figure, in_hundred, label, presentable, signed
 from comparo.report.making import facts, injection_notes, prompt_of, question, settings
@@ -116,6 +116,7 @@ def render(record: Record, room: Room = ROOM) -> str:
 def _contents(record: Record, tables: Tables) -> dict[str, Any]:
     """What the template shows in any case, however little of the data fits the page."""
     ranking, ahead = record.ranking, outlook(record)
+    reasons = record.why["reasons"][:REASONS] if record.why else []
     audit = Audit.of(record.configuration["audit"]) if "audit" in record.configuration else None
     found, (view, columns) = cards(record, ahead), tables.shown
     sizes = np.diff(ranking.graph.starts)
@@ -144,7 +145,8 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "voices": who_judged(record),
         "audition": record.audition,
         "why": None if record.why is None else label(record.why["summary"], SENTENCE),
-        "reasons": reason_rows(record.why["reasons"][:REASONS]) if record.why else [],
+        "reasons": reasons,
+        "widest": reason_reach(reasons),
         "audit": audit,
         "reach": audit and probe_reach(audit),
         "growth": _growth(ranking),

@@ -141,7 +141,7 @@ def write_why(folder: Path, found: Explanation, record: Record) -> Path:
 def write_criteria_report(place: Path, record: Record, found: CriteriaRanking, room: Room = ROOM) -> Path:
     """Write the page of a run, and that of each criterion, into a folder; return the path of the first."""
     for name in found.rankings:
-        save_page(place / _page_name(name), render(_alone(record, found, name), room))
+        save_page(place / f"report-{name}.html", render(_alone(record, found, name), room))
     return save_page(place / "report.html", _overall(record, found))
 
 
@@ -162,10 +162,6 @@ def _prompt(record: Record, name: str) -> Prompt:
     stored = record.identity["prompt"]
     labels, wording = tuple(stored["labels"]), record.configuration.get("wording")
     return Prompt(stored["criteria"][name], labels, stored["answer"], wording)
-
-
-def _page_name(criterion: str) -> str:
-    return f"report-{criterion}.html"
 
 
 def _overall(record: Record, found: CriteriaRanking) -> str:
@@ -206,7 +202,7 @@ def _criterion(record: Record, found: CriteriaRanking, name: str) -> dict[str, A
         "people": people,
         "best": [each[-1] if isinstance(each, tuple) else each for each in best[:BEST]],
         "more": len(best) > BEST,
-        "page": _page_name(name),
+        "page": f"report-{name}.html",
     }
 
 

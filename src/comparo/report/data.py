@@ -49,18 +49,10 @@ class View:
     digits: int
     groups: int
 
-    def number(self, score: float) -> str:
-        """A score with as many digits as its scale needs."""
-        return f"{round(score, self.digits) + 0.0:.{self.digits}f}".replace("-", "−")
-
-    def place(self, score: float) -> str:
-        """The position of a score, in per cent of the picture's width."""
-        return f"{100 * (score - self.low) / (self.high - self.low):.2f}%"
-
     def as_json(self) -> dict[str, Any]:
-        names = {"label": self.label, "from": self.begin, "to": self.end, "groups": self.groups}
-        scale = {"low": float(f"{self.low:.6g}"), "high": float(f"{self.high:.6g}")}
-        return names | scale | {"ticks": self.ticks, "digits": self.digits}
+        low, high = (float(f"{end:.6g}") for end in (self.low, self.high))
+        shown = {"low": low, "high": high, "ticks": self.ticks, "digits": self.digits}
+        return {"label": self.label, "from": self.begin, "to": self.end, "groups": self.groups} | shown
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 Content is the share of an answer that is about the texts rather than about their order or noise. A call about k texts
 gives f observations of differences, and shows f·v/φ of the scores, with v the variance of the scores and φ that of the
-noise (`comparo.run.pilot`).
+noise.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from comparo.model.tuning import NEARLY
 from comparo.ranking.grouping import control_of
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import json_rows
-from comparo.run.database import texts_of
+from comparo.run.files import texts_of
 from comparo.run.resume import answers_about
 from comparo.run.store import differences, read_configuration, read_judgements, stored_items
 from comparo.run.task import Task

@@ -25,7 +25,7 @@ from comparo.errors import RunError
 from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
 from comparo.run.compare_result import Duel, preferences
-from comparo.run.database import as_objects
+from comparo.run.files import as_objects
 from comparo.run.loop import Run
 from comparo.run.plan import Plan
 from comparo.run.progress import Watch

@@ -1,6 +1,6 @@
 """Where the bounds of the report's verdicts lie: figures of simulated judges beside what their rankings are worth.
 
-A judge answers p = σ(s_first − s_second − γ + noise) about texts with scores s ~ N(0, 1). `comparo.report.bounds` holds
+A judge answers p = σ(s_first − s_second − γ + noise) about texts with scores s ~ N(0, 1). `comparo.report.cards` holds
 what is read from these tables.
 """
 
@@ -16,7 +16,7 @@ from comparo import Comparisons, Ranking, fit
 from comparo.analysis.correlations import spearman_within
 from comparo.ranking.criteria_ranking import expected
 from comparo.ranking.self_consistency import count_flips, cycles
-from comparo.report.bounds import CONTRADICTING, CYCLES, FLIPS, SPEARMAN
+from comparo.report.cards import CONTRADICTING, CYCLES, FLIPS, SPEARMAN
 from comparo.report.measures import residuals
 
 TEXTS = 10_000  # in all contexts of a simulation

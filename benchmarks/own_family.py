@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from comparo.analysis.own_family import families_of, own_family
+from comparo.analysis.judge_biases import families_of, own_family
 from comparo.data.comparisons import Comparisons
 
 ARENA = Path(__file__).parents[2] / "shared" / "data" / "panel" / "judges.arena_ppr.csv.gz"

@@ -270,7 +270,7 @@ def test_a_judge_who_likes_length_is_found_by_length():
     found = agree(rows, ["ana"], items=texts, draws=1)
     assert [row["judge_longer"] for row in found.length] == [1.0] * len(found.length)
     assert all(0.3 < row["people_longer"] < 0.7 for row in found.length if row["votes"] > 50)
-    assert {row["kind"] for row in found.disagreements} == {"text", "length"}
+    assert {row["kind"] for row in found.disagreements} == {"text"}
     assert sum(row["votes"] for row in found.length) == found.judges[0]["decided"]
     assert not agree(rows, ["ana"], draws=1).length
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
-from comparo.analysis.calibration import Interpolated
+from comparo.analysis.correlations import Interpolated
 from comparo.model.likelihoods import BradleyTerry, Expert, Gaussian, StudentT, derivatives
 from comparo.model.likelihoods.gaussian import Constant, Linear
 

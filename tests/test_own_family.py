@@ -8,7 +8,7 @@ from scipy import stats
 
 from benchmarks.own_family import coverage, votes
 from comparo import Comparisons
-from comparo.analysis.own_family import families_of, own_family
+from comparo.analysis.judge_biases import families_of, own_family
 
 ARENA = Path(__file__).parents[2] / "shared" / "data" / "panel" / "judges.arena_ppr.csv.gz"
 

@@ -15,6 +15,7 @@ from scipy.stats import sem, spearmanr, t
 
 from comparo import Comparisons, fit
 from comparo.plots import (
+    COLOURS,
     plot_convergence,
     plot_difference_given_p,
     plot_efficiency,
@@ -25,7 +26,6 @@ from comparo.plots import (
     plot_ranking,
     plot_wins,
 )
-from comparo.plots.rankings import COLOURS
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 ROWS = [("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.1)]
@@ -259,7 +259,6 @@ def test_a_bias_that_cannot_be_told_is_not_shown():
         (lambda: plot_efficiency([1.0], {}), "there are no curves"),
         (lambda: plot_efficiency([1.0], {"x": [1.0]}), r"'x' has shape \(1,\); it must be \(draws, 1\)"),
         (lambda: plot_efficiency([1.0, 2.0], {"x": [[1.0]]}), r"it must be \(draws, 2\)"),
-        (lambda: plot_efficiency([1.0], {str(number): [[1.0]] for number in range(29)}), "cannot be distinguished"),
         (lambda: plot_joint(ROWS, {}), "no item has a true score"),
         (lambda: plot_joint(ROWS, {"a": 1.0}), "no comparison has a true score"),
         (lambda: plot_joint(ROWS, {"a": 1.0, "b": 0.0}, bins=0), "bins is a whole number"),

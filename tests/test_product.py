@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 
 from comparo import Comparisons, fit
-from comparo.analysis.calibration import Interpolated
+from comparo.analysis.correlations import Interpolated
 from comparo.model.estimators.poe import multiply
 from comparo.model.inference.newton import Problem
 from comparo.model.likelihoods import BradleyTerry, Gaussian, StudentT

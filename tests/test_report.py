@@ -5,7 +5,6 @@ import itertools
 import json
 import math
 import re
-import shlex
 import shutil
 import sqlite3
 import tracemalloc
@@ -15,7 +14,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import pearsonr, spearmanr
 
@@ -25,16 +24,15 @@ from benchmarks.size import finished
 from comparo import Comparisons, fit, rank
 from comparo.analysis.correlations import agreement, correlation, spearman, spearman_within
 from comparo.data.items import Items
-from comparo.data.prompts import Prompt, Question, choose_prompt, criterion_prompt
+from comparo.data.prompts import Question, criterion_prompt
 from comparo.errors import StoreError
 from comparo.judges import Judgement, load_judge
 from comparo.methods import METHODS
 from comparo.ranking.self_consistency import count_flips, cycles
-from comparo.report import bounds, write_report
+from comparo.report import cards, write_report
 from comparo.report.data import ROOM, Room
-from comparo.report.embed import cut_texts, percentages, script_json, size
+from comparo.report.embed import cut_texts, script_json, size
 from comparo.report.making import METHODS as METHOD_NAMES
-from comparo.report.making import command
 from comparo.report.measures import agreements, bootstrap, convergence, length_correlation, outlook, position_bias
 from comparo.report.record import read_record
 from comparo.run.budget import Budget
@@ -131,7 +129,7 @@ def test_the_page_tells_all(tmp_path):
     for sign in ("contradict each other?", "single answers fit", "Did calls fail?", "Agreement with people"):
         assert sign in text
     assert "72 of 132" in text
-    assert "--criterion wittier --kind Story --wording paper --judge simulated/soft --budget 6n" in text
+    assert "made in Python" in text
     assert "numpy" in text
     assert "wit" in text
 
@@ -509,47 +507,6 @@ def test_agreement_with_people_over_contexts(tmp_path):
     assert -1 <= found.systems <= 1
 
 
-@pytest.mark.parametrize(
-    "prompt",
-    [
-        criterion_prompt("more coherent"),
-        criterion_prompt("continues {it} better, it's said", kind="A reply", context="Dialogue"),
-        criterion_prompt(SCRIPT, kind="<b>"),
-        criterion_prompt("more coherent", "Summary", "Article"),
-        Prompt("1: {first}\n2: {second}\nWhich is 'better', $1 or 2?\n", ("1", "2"), "Text"),
-        choose_prompt(prompt="1: {first}\n2: {second}\nWhich is {{better}}?", labels=("1", "2"), answer="Text"),
-        choose_prompt("wittier", kind="Story"),
-    ],
-)
-def test_the_command_gives_the_same_prompt(prompt, tmp_path, monkeypatch):
-    from comparo.cli.flags import ColumnFlags, QuestionFlags
-
-    items = Items.of([{"id": k, "text": "t", "context": "c"} for k in "ab"] if prompt.has_context else ["a", "b"])
-    task = Task(items, prompt, load_judge("simulated/soft"), Budget.of("2n"), until=0.9)
-    configuration = {"identity": task.identity, **task.configuration}
-    *before, line = command(configuration).rsplit("\n", 1)
-    monkeypatch.chdir(tmp_path)
-    if before:
-        kept = shlex.split(before[0])
-        assert kept[:2] == ["printf", "%s"]
-        (tmp_path / kept[-1]).write_text(kept[2], encoding="utf-8")
-    words = shlex.split(line)
-    assert words[:3] == ["comparo", "rank", "ITEMS"]
-    flags = dict(zip(words[3::2], words[4::2], strict=True))
-    assert "--context" not in flags
-    names = ("criterion", "prompt", "kind", "labels", "answer")
-    wording = [flags["--wording"]] if "--wording" in flags else None
-    asked = QuestionFlags(**{name: flags[f"--{name}"] for name in names if f"--{name}" in flags}, wording=wording)
-    assert asked.make(items, ColumnFlags(), flags["--judge"]) == [prompt]
-    assert flags["--budget"] == "2n"
-    assert flags["--until"] == "0.9"
-    assert flags["--method"] == "mixed; bias=joint"
-
-
-def test_a_command_that_was_kept_is_shown():
-    assert command({"identity": {}, "command": "comparo rank stories.jsonl"}) == "comparo rank stories.jsonl"
-
-
 @given(st.lists(st.text(max_size=40), max_size=8), st.integers(0, 300))
 def test_cut_texts_fit(texts, room):
     kept, length = cut_texts(texts, room)
@@ -691,18 +648,10 @@ def test_no_card_advises_what_was_done(tmp_path, orders, bias, said):
     assert ("or --orders both" in text) == (orders == "one")
 
 
-@given(st.lists(st.floats(0.0, 1e6), min_size=1, max_size=6).filter(lambda parts: sum(parts) > 1e-6))
-@example([0.445, 0.445, 0.11])
-def test_shares_add_to_a_hundred(parts):
-    shares = percentages(parts)
-    assert sum(shares) == 100
-    assert all(abs(share - 100 * part / sum(parts)) < 1 for share, part in zip(shares, parts, strict=True))
-
-
 @pytest.mark.long
 def test_measured_bounds_are_those_of_the_benchmark():
     found = crossings(20, texts=2000)
-    for name, bound in (("flips", bounds.FLIPS), ("cycles", bounds.CYCLES), ("contradicting", bounds.CONTRADICTING)):
+    for name, bound in (("flips", cards.FLIPS), ("cycles", cards.CYCLES), ("contradicting", cards.CONTRADICTING)):
         assert found[name] == pytest.approx([bound.fine, bound.check], abs=0.015)
     lost = [simulate(20, 0.5, 0.5 + bound, "one", "none", texts=2000).spearman for bound in (0.0, 0.05, 0.15)]
     assert lost[0] - lost[1] < 0.005 < lost[0] - lost[2] < 0.03

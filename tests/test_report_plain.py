@@ -19,7 +19,7 @@ from comparo.report.page import render
 from comparo.report.record import Fitted, fitted_record, read_record
 from comparo.run.store import Store
 from comparo.vote.session import Voting
-from test_report import SCRIPT, Page, data_of, folder_of, run_folder, shown_in, stories, written
+from test_report import SCRIPT, Page, data_of, folder_of, reconfigure, run_folder, shown_in, stories, written
 
 
 def steps_of(folder):
@@ -117,6 +117,7 @@ def test_a_vote_speaks_of_people_and_votes(tmp_path):
 def test_too_few_answers_for_a_statement_name_the_command(tmp_path):
     judge = load_judge("simulated/hard", scores={f"story {k}": 0.1 * k for k in range(12)}, seed=3)
     folder = run_folder(tmp_path / "run", stories(), judge, budget="3n", estimate="judge")
+    reconfigure(folder, lambda configuration: configuration | {"command": "comparo rank stories.csv --budget 3n"})
     steps = steps_of(folder)
     record = read_record(folder)
     commands = [step.command for step in steps.values() if "--budget" in step.command]
@@ -132,7 +133,7 @@ def test_too_few_answers_for_a_statement_name_the_command(tmp_path):
 def test_a_budget_in_dollars_stays_one(tmp_path):
     folder = folder_of(tmp_path / "run", dict.fromkeys("abcd", "text"), answers_of([("a", "b"), ("c", "d")], cost=0.5))
     record = read_record(folder)
-    record.configuration["budget"] = "$1"
+    record.configuration.update(budget="$1", command="comparo rank items.csv --budget '$1'")
     words = shlex.split(with_budget(record, 2))
     assert words[words.index("--budget") + 1] == "$2.00"
 

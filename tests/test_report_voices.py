@@ -92,7 +92,6 @@ def test_the_page_says_who_judged(folder):
     for words in ("Who judged", "told/ana", "told/bo", "told/cy", "How far any two voices agree"):
         assert words in text
     assert text.count("ranks against the others:") == 1
-    assert "Where they disagree most" in text
     assert "Cost" not in text
     assert not set(text) & set("αβγρστφ")
 
@@ -109,14 +108,11 @@ def test_figures_are_those_of_the_ranking_and_of_reliability(record):
     order = np.argsort(voices["judge"])
     voices, table = ({name: column[order] for name, column in one.items()} for one in (voices, table))
     assert [member["name"] for member in found["members"]] == voices["judge"].tolist() == table["judge"].tolist()
-    shown = [float(member["agreement"].replace("−", "-")) for member in found["members"]]
-    assert shown == pytest.approx(voices["agreement"], abs=0.0051)
-    assert [member["calls"] for member in found["members"]] == [f"{calls:,}" for calls in voices["calls"].tolist()]
-    assert [member["signal"] for member in found["members"]] == [f"{share:.0%}" for share in table["signal"]]
-    assert [member["flips"] for member in found["members"]] == [f"{share:.0%}" for share in table["flips"]]
-    ends = [member["interval"].replace("−", "-").split(" to ") for member in found["members"]]
-    assert [float(low) for low, _ in ends] == pytest.approx(voices["low"], abs=0.0051)
-    assert [float(high) for _, high in ends] == pytest.approx(voices["high"], abs=0.0051)
+    assert [member["calls"] for member in found["members"]] == voices["calls"].tolist()
+    for name in ("agreement", "low", "high"):
+        assert [member[name] for member in found["members"]] == pytest.approx(voices[name])
+    for name in ("signal", "flips"):
+        assert [member[name] for member in found["members"]] == pytest.approx(table[name])
 
 
 @pytest.mark.long
@@ -127,9 +123,8 @@ def test_cells_hold_the_agreement_of_two_voices(record):
         assert row["cells"][r] is None
         for s, cell in enumerate(row["cells"]):
             if r != s:
-                assert float(cell[0].replace("−", "-")) == round(100 * np.clip(correlation[r, s], -1, 1))
-                assert cell[1] == ("blue" if correlation[r, s] >= 0 else "orange")
-    assert rows[0]["cells"][2][1] == "orange"
+                assert cell == pytest.approx(np.clip(correlation[r, s], -1, 1))
+    assert rows[0]["cells"][2] < 0
 
 
 def answers(scores, pairs, voice, scale=1.0, noise=0.0):
@@ -140,7 +135,7 @@ def answers(scores, pairs, voice, scale=1.0, noise=0.0):
             yield Judgement(Question(one, other, voice=voice), p=p, cost=0.001 if voice == "ana" else math.nan)
 
 
-def test_the_contested_text_is_the_one_that_was_made_so(record):
+def test_costs_and_voices_of_one_ranking_are_named(record):
     rng = np.random.default_rng(3)
     names = list(TEXTS)
     scores = {name: float(value) for name, value in zip(names, rng.standard_normal(SIZE), strict=True)}
@@ -158,16 +153,10 @@ def test_the_contested_text_is_the_one_that_was_made_so(record):
     ]
     made = replace(record, judgements=judgements, ranking=quiet_fit(Comparisons.from_rows(rows), "panel"))
     found = who_judged(made)
-    first = found["contested"][0]
-    assert len(found["contested"]) == 5
-    assert first["item"] == names[4]
-    assert first["text"] == TEXTS[names[4]]
-    places = {name: int(place) for name, place in first["places"]}
-    assert max(places["ana"], places["bo"]) <= 3
-    assert places["cy"] >= SIZE - 2
     assert "gives the same ranking as ana" in found["members"][1]["remarks"][0]
     assert found["priced"]
-    assert [member["cost"] for member in found["members"][:3]] == ["$0.19", "unknown", "unknown"]
+    costs = [member["cost"] for member in found["members"][:3]]
+    assert costs == pytest.approx([0.192, math.nan, math.nan], nan_ok=True)
 
 
 @pytest.mark.long
@@ -182,11 +171,10 @@ def test_a_voice_that_was_left_out_is_named_with_the_reason(tmp_path):
 
 
 @pytest.mark.long
-def test_a_coin_may_agree_by_chance_and_contests_nothing(tmp_path):
+def test_a_coin_may_agree_by_chance(tmp_path):
     judges = [told("ana"), told("bo"), told("coin", scale=0.0, noise=1.0)]
     found = who_judged(read_record(voices_folder(tmp_path / "run", judges, budget="30n")))
     assert "by chance" in found["members"][2]["remarks"][0]
-    assert all("told/coin" not in dict(one["places"]) for one in found["contested"])
 
 
 def test_plain_runs_have_it_too(tmp_path):

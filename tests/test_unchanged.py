@@ -29,7 +29,7 @@ import pytest
 import comparo as c
 from benchmarks.bt_sigma import bt_sigma
 from comparo import metrics, selection
-from comparo.analysis import calibration
+from comparo.analysis import correlations
 from comparo.analysis.confidence import expected_spearman, top_probability
 from comparo.cli import main
 from comparo.model.likelihoods import Davidson, Gaussian, StudentT
@@ -323,10 +323,10 @@ def annotators(contexts):
     return {"estimates": [number for each in found for number in astuple(each)]}
 
 
-@over(("isotonic", "binned"), ("constant", "binned"))
-def calibrate(mean, variance):
+@over()
+def calibrate():
     rows, scores = answers(18, 12), {f"t{k}": float(score) for k, score in enumerate(truth(18, 12)[0])}
-    expert, p = calibration.calibrate(rows, scores, mean=mean, variance=variance, bins=5), np.linspace(0.05, 0.95, 7)
+    expert, p = correlations.calibrate(rows, scores), np.linspace(0.05, 0.95, 7)
     return fit(rows, method=expert) | {"mean": expert.mean(p), "variance": expert.variance(p)}
 
 

@@ -15,8 +15,8 @@ from comparo.errors import ComparoError
 from comparo.judges import Probe
 from comparo.judges.loading import FunctionJudge
 from comparo.model.estimators.coefficients import adjusted
+from comparo.report.command_pages import write_why
 from comparo.report.record import read_record
-from comparo.report.why_page import write_why
 from comparo.run.why import prepare_why
 from servers import Api, Reply
 

@@ -18,7 +18,7 @@ from benchmarks.paper.claims import DEBIASED, OPEN, OPPOSITE, Claim, claims
 from benchmarks.paper.datasets import open_dataset
 from benchmarks.paper.experiments import PAPER_WHOLE, PLANS, SELECTED, Experiment, experiment
 from comparo.analysis.correlations import moments, true_differences
-from comparo.plots.rankings import plot_difference_given_p, plot_joint
+from comparo.plots import plot_difference_given_p, plot_joint
 from comparo.report.page import environment
 from comparo.studies.display import (
     NONE,

@@ -28,7 +28,7 @@ from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
 from comparo.ranking.self_consistency import NEAR
-from comparo.types import Array, Seed, as_generator, check_level
+from comparo.types import Array, Mask, Seed, as_generator, check_level
 
 LEAST = 10  # pairs, or contexts, for an interval
 CELLS = 10_000_000  # numbers drawn at once: 80 MB
@@ -193,9 +193,9 @@ class Verdicts:
         unit = codes if codes.max(initial=0) + 1 >= CONTEXTS else np.arange(len(lead))
         return cls(pair, merged.judged_by, p, said, ends[0], ends[1], context, unit)
 
-    def counts(self) -> Array:
-        """How many judges said −1, 0 and 1 of each pair, shape (M, 3)."""
-        slot = 3 * self.pair + self.said + 1
+    def counts(self, counted: Mask | slice = slice(None)) -> Array:
+        """How many judges said −1, 0 and 1 of each pair, shape (M, 3), by the verdicts (V,) that are `counted`."""
+        slot = 3 * self.pair[counted] + self.said[counted] + 1
         return np.bincount(slot, minlength=3 * len(self.unit)).reshape(-1, 3).astype(np.float64)
 
     def both(self, one: int, other: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:

@@ -11,7 +11,7 @@ Tables are lists of rows, each a dictionary.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -46,7 +46,7 @@ class Agreement:
     judges : A row per judge: pairs, votes, accuracy, κ, α, ties, calibration errors; last, people among themselves.
     confidence, length : The accuracy by the judge's confidence, and by how much longer one text is.
     calibration : People's share for the text shown first, in bins of the judge's p.
-    disagreements : By person, text, item, group, context and length: the share of votes against the judge.
+    disagreements : By person, text, item, context and group: the share of votes against the judge.
     ranking : The correlation of the judge's ranking with the one that people would give after infinitely many votes.
     level : The coverage of the intervals.
     """
@@ -126,7 +126,7 @@ def agree(
             "confidence": by_confidence(votes, level),
             "length": () if length is None else by_length(votes, length, level),
             "calibration": curve,
-            "disagreements": disagreements(panel, votes, length, group, level),
+            "disagreements": disagreements(panel, votes, group, level),
             "ranking": [rank_correlation(panel, judge, level)],
         }
         for table, rows in parts.items():
@@ -188,16 +188,13 @@ def _agreement(
     how: Bootstrap,
 ) -> Row:
     """Accuracy and κ of two verdicts on each pair (V,), and α of the verdicts that are `counted`."""
-    verdicts = panel.verdicts
-    units = len(verdicts.unit)
+    verdicts, every = panel.verdicts, np.arange(len(panel.verdicts.unit))
     decided = (one != 0) & (other != 0)
     same = share_of((one == other)[decided].astype(np.float64), panel.clusters(pair[decided]), how[0])
-    slots = 3 * verdicts.pair[counted] + verdicts.said[counted] + 1
-    counts = np.bincount(slots, minlength=3 * units).reshape(-1, 3).astype(np.float64)
     found: dict[str, Share | Estimate] = {
         "accuracy": same,
         "kappa": kappa_of(one, other, verdicts.unit[pair], *how, panel.texts(pair)),
-        "alpha": alpha_of(counts, verdicts.unit, *how, panel.texts(np.arange(units))),
+        "alpha": alpha_of(verdicts.counts(counted), verdicts.unit, *how, panel.texts(every)),
     }
     row: Row = {"pairs": len(np.unique(pair)), "votes": len(pair), "decided": same.votes}
     for name, each in found.items():
@@ -291,54 +288,40 @@ def calibration_error(rows: list[Row]) -> tuple[float, float]:
     return float(weight @ off / total), float(np.sqrt(2 / np.pi) * (weight @ error) / total)
 
 
-def disagreements(
-    panel: Panel, votes: Votes, length: Array | None, group: Mapping[int, Any], level: float
-) -> Iterator[Row]:
-    """The share of votes against the judge, by text, item, group, context, person and length, worst first in each kind.
+def disagreements(panel: Panel, votes: Votes, group: Mapping[int, Any], level: float) -> Iterator[Row]:
+    """The share of votes against the judge, by person, text, item, context and group, worst first in each kind.
 
-    Only those with at least `LEAST` decided votes are listed. The intervals of a kind hold for all its rows at once
+    Only those with at least `LISTED` decided votes are listed. The intervals of a kind hold for all its rows at once
     (Bonferroni), since the worst of many is partly chance; rows are sorted by their lower ends, and `is_more` says
     whether that is above the share of all votes. `group` maps the number of a text to its group.
     """
     some = votes.take(votes.decided)
     wrong = (some.said != some.judged).astype(np.float64)
-    items, ends = len(panel.comparisons.items), np.stack([some.first, some.second])
-    contexts = panel.comparisons.contexts
-    kinds: dict[str, list[tuple[Any, NDArray[np.intp]]]] = {"person": _parts(some.person, panel.name)}
-    kinds["text" if contexts is None else "item"] = _sides(ends % items, panel.comparisons.items.__getitem__)
+    items, contexts = panel.comparisons.items, panel.comparisons.contexts
+    size, ends = len(items), np.stack([some.first, some.second])
+    kinds: dict[str, tuple[NDArray[np.integer], Callable[[int], Any]]] = {"person": (some.person[None], panel.name)}
+    kinds["text" if contexts is None else "item"] = ends % size, items.__getitem__
     if contexts is not None:
-        kinds["context"] = _parts(some.context, contexts.__getitem__)
-        kinds["text"] = _sides(ends, lambda code: f"{contexts[code // items]}: {panel.comparisons.items[code % items]}")
+        kinds["context"] = some.context[None], contexts.__getitem__
+        kinds["text"] = ends, lambda code: f"{contexts[code // size]}: {items[code % size]}"
     if group:
         names = list(dict.fromkeys(group.values()))
-        code = {text: names.index(name) for text, name in group.items()}
-        coded = np.array([[code.get(text, -1) for text in side] for side in ends.tolist()])
-        kinds["group"] = [
-            part for part in _sides(coded, lambda number: names[number] if number >= 0 else None) if part[0]
-        ]
-    if length is not None:
-        mean = np.mean(length[ends], axis=0)
-        middle = np.nanmedian(mean)
-        kinds["length"] = [(f"up to {middle:.0f} characters", np.flatnonzero(mean <= middle))]
-        kinds["length"] += [(f"above {middle:.0f} characters", np.flatnonzero(mean > middle))]
-    for kind, parts in kinds.items():
-        listed = [(name, rows) for name, rows in parts if len(rows) >= LISTED]
+        code = {text: names.index(name) for text, name in group.items() if name}
+        kinds["group"] = np.vectorize(lambda text: code.get(text, -1), otypes=[int])(ends), names.__getitem__
+    for kind, (codes, name) in kinds.items():
+        listed = [(name(code), rows) for code, rows in _votes_by_code(codes) if len(rows) >= LISTED]
         if len(listed) < 2:
             continue
         together = 1 - (1 - level) / len(listed)
-        found = [(name, share_of(wrong[rows], some.take(rows), together)) for name, rows in listed]
-        for name, share in sorted(found, key=lambda one: -one[1].low):
+        found = [(label, share_of(wrong[rows], some.take(rows), together)) for label, rows in listed]
+        for label, share in sorted(found, key=lambda one: -one[1].low):
             more = share.low > float(np.mean(wrong))
-            yield {"kind": kind, "name": str(name), **share_row("disagree", share), "is_more": more}
+            yield {"kind": kind, "name": str(label), **share_row("disagree", share), "is_more": more}
 
 
-def _parts(code: NDArray[np.integer], name: Any) -> list[tuple[Any, NDArray[np.intp]]]:
-    """The votes of each code, with its name."""
-    labels, codes, count = np.unique(code, return_inverse=True, return_counts=True)
-    parts = np.split(np.argsort(codes, kind="stable"), np.cumsum(count))  # the last is empty
-    return [(name(label), rows) for label, rows in zip(labels.tolist(), parts, strict=False)]
-
-
-def _sides(codes: NDArray[np.integer], name: Any) -> list[tuple[Any, NDArray[np.intp]]]:
-    """The votes of each text, item or group: those in which it is on either side, each once."""
-    return [(label, np.unique(rows % codes.shape[1])) for label, rows in _parts(np.concatenate(codes), name)]
+def _votes_by_code(codes: NDArray[np.integer]) -> list[tuple[int, NDArray[np.intp]]]:
+    """The votes (V,) in which each code from 0 on is on any of the k sides, of codes (k, V)."""
+    labels, place, count = np.unique(codes, return_inverse=True, return_counts=True)
+    votes = np.argsort(place.ravel(), kind="stable") % codes.shape[1]
+    parts = np.split(votes, np.cumsum(count))  # the last is empty
+    return [(label, np.unique(rows)) for label, rows in zip(labels.tolist(), parts, strict=False) if label >= 0]

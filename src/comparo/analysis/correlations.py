@@ -1,10 +1,11 @@
-"""Correlations of rankings with people's scores and with earlier rankings, and the numbers that plots show.
+"""Rankings beside true scores and earlier rankings: correlations, what plots show, and an expert learnt from scores.
 
 K comparisons of n candidates (items of contexts) as columns of shape (K,); `scores` maps an item, or a pair (context,
 item), to its true score.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from comparo.data.items import Items
 from comparo.errors import ComparisonsError
 from comparo.methods import Method, quiet_fit
 from comparo.model.estimators.poe import Bias
+from comparo.model.likelihoods.gaussian import Constant, Gaussian
 from comparo.model.linalg.graph import Graph
 from comparo.ranking.criteria_ranking import aligned
 from comparo.ranking.ranking import Ranking
@@ -175,3 +177,61 @@ def moments(p: Array, values: Array, weight: Array, bins: int) -> tuple[Array, A
     middle = mean(values)
     deviation = np.sqrt(mean((values - middle[(np.cumsum(filled) - 1)[which]]) ** 2))
     return mean(p), middle, np.where(counts[filled] > 1, deviation, np.nan)
+
+
+@dataclass(frozen=True, slots=True)
+class Interpolated:
+    """A function of p through the points (p, value), straight between them and constant beyond the ends.
+
+    >>> Interpolated((0.0, 1.0), (-1.0, 1.0))(np.array([0.0, 0.75]))
+    array([-1. ,  0.5])
+    """
+
+    p: tuple[float, ...]
+    value: tuple[float, ...]
+
+    def __call__(self, p: Array) -> Array:
+        return np.interp(p, self.p, self.value)
+
+
+def calibrate(data: Any, scores: Mapping[Any, float]) -> Gaussian:
+    """Learn a Gaussian expert from true scores of some items: μ(p) = E[s_first − s_second | p] and a constant σ².
+
+    μ is the non-decreasing function closest to the true differences, where the paper assumes a line. A position bias
+    of the judge becomes part of it.
+
+    Parameters
+    ----------
+    data, scores
+        Comparisons, in any form that `fit` reads, and the true score of an item, or of a pair (context, item).
+        Comparisons with other items are ignored.
+
+    Returns
+    -------
+    Gaussian
+        An expert, to be used as `fit(data, method=expert)`.
+
+    Raises
+    ------
+    ComparisonsError
+        If fewer than two comparisons have a true score for both items.
+
+    Examples
+    --------
+    >>> truth = {"a": 2.0, "b": 1.0, "c": 0.0}
+    >>> expert = calibrate([("a", "b", 0.7), ("b", "c", 0.7), ("a", "c", 0.9), ("c", "a", 0.2)], truth)
+    >>> expert.mean(np.array([0.2, 0.7, 0.9]))
+    array([-2.,  1.,  2.])
+    """
+    from scipy.optimize import isotonic_regression  # takes longer to import than all of comparo
+
+    p, difference, weight = true_differences(Comparisons.of(data), scores)
+    if len(p) < 2:
+        raise ComparisonsError("only one comparison has a true score for both of its items; give scores of more items")
+    points, place = np.unique(p, return_inverse=True)
+    total = np.bincount(place, weight)
+    level = np.bincount(place, weight * difference) / total
+    mean = Interpolated(tuple(points.tolist()), tuple(isotonic_regression(level, weights=total).x.tolist()))
+    # If all answers fit exactly, the variance would be 0 and the precision infinite.
+    least = 1e-6 * float(np.var(difference)) + np.finfo(float).tiny
+    return Gaussian(mean, Constant(max(float(np.average((difference - mean(p)) ** 2, weights=weight)), least)))

@@ -16,10 +16,9 @@ judges of line-ups, each of which is one answer.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from comparo.data.comparisons import Comparisons
@@ -177,25 +176,18 @@ def disagreements(ranking: Ranking, votes: Comparisons, most: int = MOST) -> Col
     judged = ranking.judged
     labels = judged.graph.labels(judged.comparisons)
     first, second = find_voted(votes, labels)
-    said: dict[tuple[int, int], list[float]] = {}
-    for one, other, p in zip(first.tolist(), second.tolist(), votes.p.tolist(), strict=True):
-        said.setdefault((min(one, other), max(one, other)), []).append(p if one < other else 1 - p)
-    rows = []
-    for pair, given in said.items():
-        share = float(np.mean(given))
-        chosen, other = pair if share > 0.5 else pair[::-1]
-        (context, item), (_, against) = labels[chosen], labels[other]
-        machine = judged.probability(item, against, context)
-        if share != 0.5 and machine < 0.5 - TIES:
-            rows.append((context, item, against, len(given), max(share, 1 - share), machine))
-    apart = merge_ties(np.array([row[5] - row[4] for row in rows]))
-    order = np.lexsort((np.array([-row[3] for row in rows]), apart))[:most].tolist()
-    names = ("context", "chosen", "other", "votes", "people", "machine")
-    columns = {name: _column([rows[row][place] for row in order]) for place, name in enumerate(names)}
-    return {name: columns[name] for name in names[judged.context is None :]}
-
-
-def _column(values: list[Any]) -> NDArray[Any]:
-    """Labels as objects, numbers as numbers."""
-    is_number = all(isinstance(value, float) for value in values)
-    return np.array(values, dtype=float if is_number and values else object)
+    ends = np.sort(np.stack([first, second]), axis=0)
+    (low, high), begin, pair, count = np.unique(ends, True, True, True, axis=1)
+    share = np.bincount(pair.ravel(), np.where(first < second, votes.p, 1 - votes.p)) / count
+    chosen, other = np.where(share > 0.5, low, high), np.where(share > 0.5, high, low)
+    machine = np.zeros(len(share))
+    for row, (one, rest) in enumerate(zip(chosen.tolist(), other.tolist(), strict=True)):
+        (context, item), (_, against) = labels[one], labels[rest]
+        machine[row] = judged.probability(item, against, context)
+    people = np.maximum(share, 1 - share)
+    order = np.lexsort((begin, -count, merge_ties(machine - people)))
+    order = order[((share != 0.5) & (machine < 0.5 - TIES))[order]][:most]
+    columns: Columns = {} if judged.context is None else {"context": judged.context[chosen]}
+    columns |= {"chosen": judged.items[chosen], "other": judged.items[other]}
+    columns |= {"votes": count, "people": people, "machine": machine}
+    return {name: column[order] for name, column in columns.items()}

@@ -64,7 +64,6 @@ from comparo.data.comparisons import Comparisons
 from comparo.model.inference.soft import Soft
 from comparo.model.linalg.spectrum import Spectrum
 from comparo.model.observations import Observations, are_choices
-from comparo.model.tuning import LIMITS, Limits
 from comparo.types import Array
 
 MOST = 0.95  # share of the capital that is staked at most: an observation of 0 or 1 must not ruin a bettor
@@ -206,15 +205,13 @@ COARSE, ROUNDED = 1.0 / 3.0, 1e-12  # the least noise of choices and of others, 
 ABOVE, STEP = 16.0, 0.2  # how far log φ is followed above the largest variance, and its step, divided by √freedom
 
 
-def log_evidence(comparisons: Comparisons, limits: Limits = LIMITS) -> float:
+def log_evidence(comparisons: Comparisons) -> float:
     """Return log B, how much more probable the answers are if scores differ than if they do not.
 
     Parameters
     ----------
     comparisons
         Of any number of contexts, which share the ratio a.
-    limits
-        Sizes at which the way of solving changes.
 
     Returns
     -------
@@ -228,7 +225,7 @@ def log_evidence(comparisons: Comparisons, limits: Limits = LIMITS) -> float:
     >>> [round(log_evidence(Comparisons.from_rows(chain + rows)), 1) for rows in (order, ring)]
     [1.6, -1.2]
     """
-    model = Soft.of_any(comparisons, limits)
+    model = Soft.of_any(comparisons)
     spectrum = Spectrum.of(model.system, np.zeros((model.system.nodes, 0)))
     a = np.concatenate([[0.0], np.tan(np.pi / 2 * (np.arange(POINTS) + 0.5) / POINTS) ** 2])[:, None]
     rest = spectrum.square - np.sum(a * spectrum.beta**2 / (1.0 + a * spectrum.q), axis=1)
@@ -238,15 +235,13 @@ def log_evidence(comparisons: Comparisons, limits: Limits = LIMITS) -> float:
     return top + float(np.log(np.mean(np.exp(height[1:] - top)))) - float(height[0])
 
 
-def log_pair_evidence(comparisons: Comparisons, limits: Limits = LIMITS) -> float:
+def log_pair_evidence(comparisons: Comparisons) -> float:
     """Return log B, how much more probable the answers are if they are about the texts, whatever order they make.
 
     Parameters
     ----------
     comparisons
         Of one judge and any number of contexts.
-    limits
-        Sizes at which the way of solving changes.
 
     Returns
     -------
@@ -262,7 +257,7 @@ def log_pair_evidence(comparisons: Comparisons, limits: Limits = LIMITS) -> floa
     2.3
     -0.7
     """
-    found = Soft.of_any(comparisons, limits).observations
+    found = Soft.of_any(comparisons).observations
     content, *position = _squares(found)
     if not content[0]:
         return math.nan

@@ -14,7 +14,7 @@ from comparo.cli.settings import command_line
 from comparo.data.pairing import pair_files, pair_groups
 from comparo.data.sanitize import visible
 from comparo.report import write_report
-from comparo.report.compare_page import RESULT
+from comparo.report.command_pages import RESULT
 from comparo.report.record import run_record
 from comparo.run.compare import prepare_compare
 from comparo.run.compare_result import Duel

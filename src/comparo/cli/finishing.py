@@ -243,7 +243,7 @@ def print_criteria(
 ) -> None:
     """Print the overall with the scores by each criterion, and write the report to the run folder."""
     from comparo.report import write_report
-    from comparo.report.criteria_page import people_of
+    from comparo.report.command_pages import people_of
     from comparo.report.record import run_record
 
     page = write_report(str(run.store.folder), run_record(run, found))

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from comparo.analysis.own_family import OwnFamily, own_family
+from comparo.analysis.judge_biases import OwnFamily, own_family
 from comparo.cli.fit_files import (
     answers_to,
     check_criterion,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from comparo.analysis.own_family import families_of
+from comparo.analysis.judge_biases import families_of
 from comparo.data.columns import as_number, shown
 from comparo.data.comparisons import Comparisons
 from comparo.data.control_terms import Numbers, columns_in

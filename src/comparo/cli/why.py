@@ -14,8 +14,8 @@ from comparo.cli.settings import FLAGS, command_line, in_flags
 from comparo.data.formats import csv_text
 from comparo.data.sanitize import visible
 from comparo.model.estimators.coefficients import DISCOVERY, Estimate
+from comparo.report.command_pages import write_why
 from comparo.report.record import read_record
-from comparo.report.why_page import write_why
 from comparo.run.why import FEEDBACK, Explanation, prepare_why
 
 SHOWN = 12  # reasons in the table, beside those that are found

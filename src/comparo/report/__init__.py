@@ -5,12 +5,10 @@ import os
 from pathlib import Path
 
 from comparo.ranking.criteria_ranking import CriteriaRanking
-from comparo.report.audit_page import audit_page
-from comparo.report.compare_page import RESULT, compare_page
-from comparo.report.criteria_page import read_criteria_record, write_criteria_report
+from comparo.report.command_pages import RESULT, audit_page, compare_page, write_criteria_report
 from comparo.report.data import ROOM, Room
 from comparo.report.page import render, save_page
-from comparo.report.record import Record, read_record
+from comparo.report.record import Record, read_criteria_record, read_record
 from comparo.run.audit_card import FILE
 from comparo.run.criteria_run import criteria_of
 
@@ -61,5 +59,5 @@ def write_report(folder: str | os.PathLike[str], record: Record | None = None, r
     if (folder / FILE).is_file():
         page = audit_page(folder, record)
     else:
-        page = compare_page(folder, record, room) if (folder / RESULT).is_file() else render(record, room)
+        page = compare_page(folder, record) if (folder / RESULT).is_file() else render(record, room)
     return save_page(place / "report.html", page)

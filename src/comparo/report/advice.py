@@ -12,15 +12,15 @@ import math
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from scipy.special import ndtri
 
-import comparo.report.bounds as bounds
-from comparo.ranking.self_consistency import count_flips, unexplained_flips
+from comparo.ranking.self_consistency import unexplained_flips
+from comparo.report.cards import LENGTH, WORTH, pairs_in_order
 from comparo.report.embed import in_hundred, label
-from comparo.report.making import command, prompt_flags, prompt_of
-from comparo.report.measures import Outlook, as_many_again, length_correlation, position_bias
+from comparo.report.measures import Outlook, as_many_again, length_correlation
 from comparo.report.record import Record
 from comparo.run.budget import dollars
 
@@ -45,7 +45,6 @@ def advice(record: Record, ahead: Sequence[Outlook]) -> list[Step]:
         _flipping(record),
         close,
         _unsure(record, ahead) if close is None or not close.command else None,
-        _biased(record),
         _longer(record),
         _unchecked(record),
     ]
@@ -59,37 +58,42 @@ def with_budget(record: Record, more: int) -> str:
     A budget in dollars stays one: it is raised in proportion to the calls.
     """
     if record.is_voted:
-        return command(record.configuration)
+        return record.command
     if not _is_of(record, "rank", "compare", "judge"):
         return ""
     made = len(record.judgements)
     budget, spent = str(made + more), sum(record.costs)
     if str(record.configuration.get("budget", "")).startswith("$") and spent > 0:
         budget = f"${spent * (made + more) / made:.2f}"
-    return changed(command(record.configuration), "--budget", budget)
+    return changed(record.command, "--budget", budget)
 
 
 def changed(line: str, flag: str, value: str) -> str:
-    """A command with another value of a flag, which is added where there is none; the last line, if it has several.
+    """A command with another value of a flag, which is added where there is none.
 
     >>> changed("comparo rank a.csv --budget 3n --seed 1", "--budget", "500")
     'comparo rank a.csv --budget 500 --seed 1'
     >>> changed("comparo rank a.csv", "--control", "length")
     'comparo rank a.csv --control length'
     """
-    *before, last = line.split("\n")
-    words = shlex.split(last)
+    words = shlex.split(line)
     if flag in words[:-1]:
         words[words.index(flag) + 1] = value
     else:
         words += [flag, value]
-    return "\n".join([*before, shlex.join(words)])
+    return shlex.join(words)
 
 
 def _is_of(record: Record, *names: str) -> bool:
     """Whether one of these commands made the ranking."""
-    words = shlex.split(command(record.configuration).split("\n")[-1])
-    return len(words) > 1 and words[1] in names
+    return any(name in names for name in shlex.split(record.command)[1:2])
+
+
+def _question_flags(record: Record) -> list[str]:
+    """The flags of the question in the command of a run; none where it has no single criterion."""
+    words = pairwise(shlex.split(record.command))
+    found = [word for flag, value in words if flag in ("--criterion", "--kind") for word in (flag, value)]
+    return found if found.count("--criterion") == 1 else []
 
 
 def _failed(record: Record) -> Step | None:
@@ -97,7 +101,7 @@ def _failed(record: Record) -> Step | None:
     if not failed or record.is_voted:
         return None
     sentence = f"{failed:,} {'call' if failed == 1 else 'calls'} had no answer. The same command asks again."
-    return Step("Ask again what failed", sentence, command(record.configuration))
+    return Step("Ask again what failed", sentence, record.command)
 
 
 def _apart(record: Record) -> Step | None:
@@ -173,9 +177,9 @@ def _unsure(record: Record, ahead: Sequence[Outlook]) -> Step | None:
     if len(ahead) == 1 or math.isnan(ahead[0].expected) or not record.joined.all():
         return None
     doubled, calls = as_many_again(ahead), record.words.calls
-    if doubled.expected - ahead[0].expected < bounds.WORTH:
+    if doubled.expected - ahead[0].expected < WORTH:
         return None
-    now, then = (in_hundred(bounds.pairs_in_order(step.expected)) for step in (ahead[0], doubled))
+    now, then = (in_hundred(pairs_in_order(step.expected)) for step in (ahead[0], doubled))
     sentence = (
         f"With {doubled.more:,} more {calls}{_price(record, doubled.more)}, about {then} pairs would be in the right "
         f"order; now it is about {now.removesuffix(' of 100')}."
@@ -188,61 +192,47 @@ def _price(record: Record, more: float) -> str:
     return f" (about {dollars(sum(costs) / len(costs) * more)})" if sum(costs) > 0 else ""
 
 
-def _biased(record: Record) -> Step | None:
-    found, turned = position_bias(record.ranking), count_flips(record.ranking.comparisons)
-    if found.fitted or turned.once == 0 or found.low < 0.5 < found.high or not _is_of(record, "rank", "fit"):
-        return None
-    sentence = "The text shown first, or second, is preferred. The ranking can correct for it without new answers."
-    line = command(record.configuration)
-    if not record.ranking.method.startswith(("poe", "mixed", "panel")):
-        line = changed(line, "--method", "mixed")
-    return Step("Correct for the order of the texts", sentence, changed(line, "--bias", "joint"))
-
-
 def _flipping(record: Record) -> Step | None:
     if record.is_fitted or record.is_voted:
         return None
     turned = unexplained_flips(record.ranking.comparisons)
     if not turned.are_many:
         return None
-    asked = shlex.join(["comparo", "audition", "ITEMS", *prompt_flags(prompt_of(record.configuration))])
     sentence = (
         f"In {turned.flipped:,} of {turned.pairs:,} pairs the winner changed with the order of the texts: to this "
         "judge most texts are nearly alike. An audition shows which judge and which wording tells them apart; ITEMS "
         "stands for the file of the texts, and every --judge is one more candidate."
     )
-    known = str(record.identity["judge"])
-    return Step("Try another judge or wording", sentence, f"{asked} --wording all --judge {shlex.quote(known)}")
+    words = "comparo audition ITEMS --wording all --judge".split()
+    flags = _question_flags(record)
+    line = shlex.join([*words, record.identity["judge"], *flags]) if flags else ""
+    return Step("Try another judge or wording", sentence, line)
 
 
 def _longer(record: Record) -> Step | None:
-    if not record.has_texts or record.ranking.control is not None:
+    if not (record.is_voted or _is_of(record, "rank")) or record.ranking.control is not None:
         return None
     found = length_correlation(record, record.ranking.scores)
-    if math.isnan(found) or bounds.LENGTH.verdict(abs(found)) != "poor":
+    if math.isnan(found) or LENGTH.verdict(abs(found)) != "poor":
         return None
     sentence = (
         f"{'Longer' if found > 0 else 'Shorter'} texts have the higher scores. This command adds the scores that texts "
         "of equal length would have, without new answers."
     )
-    if record.is_voted:
-        sentence += " RUN stands for the folder that holds this page."
-        return Step("Look at the effect of length", sentence, "comparo fit RUN --method mixed --control length")
-    if not _is_of(record, "rank"):
-        return None
-    return Step("Look at the effect of length", sentence, changed(command(record.configuration), "--control", "length"))
+    if _is_of(record, "rank"):
+        return Step("Look at the effect of length", sentence, changed(record.command, "--control", "length"))
+    sentence += " RUN stands for the folder that holds this page."
+    return Step("Look at the effect of length", sentence, "comparo fit RUN --method mixed --control length")
 
 
 def _unchecked(record: Record) -> Step | None:
     if record.is_fitted or record.is_voted or record.ranking.people is not None or record.items.scores:
         return None
-    flags = prompt_flags(prompt_of(record.configuration))
-    if "--criterion" not in flags:
-        return None
     sentence = (
-        "Nothing here says whether people agree with the judge. Vote on some pairs yourself: the ones that tell most "
-        "come first. RUN stands for the folder that holds this page. Then add --votes and the folder of the votes to "
-        "the command of this run."
+        "Nothing here says whether people agree with the judge. Vote on some pairs of this run (RUN) yourself: those "
+        "that tell most come first. Then rank again with --votes and the folder of the votes."
     )
-    kept = flags[: flags.index("--wording")] if "--wording" in flags else flags
-    return Step("Check the judge against people", sentence, shlex.join(["comparo", "vote", "RUN", *kept]))
+    flags = _question_flags(record)
+    return Step(
+        "Check the judge against people", sentence, shlex.join(["comparo", "vote", "RUN", *flags]) if flags else ""
+    )

@@ -1,37 +1,99 @@
-"""Can I trust this? The figures of the page's cards and their verdicts; cards.html.j2 has what each card says."""
+"""Can I trust this? The figures of the page's cards, and their verdicts.
+
+cards.html.j2 has what each card says, also where the bounds of its verdict come from (`source`). Where a bound of the
+verdicts fine, check and poor is measured, `python -m benchmarks.bounds` shows the measurement: simulated judges with
+more and more noise are asked 6 calls per item in both orders, and the figure is read where the ranking's Spearman
+correlation with the true scores falls to 0.90 (`fine`) and to 0.75 (`check`). 6 calls are fewer than the 10 of `comparo
+rank`.
+"""
 
 import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-import comparo.report.bounds as bounds
 from comparo.analysis.confidence import top_probability
 from comparo.analysis.correlations import mean_known
 from comparo.ranking.display import control_name, control_sentences
-from comparo.ranking.self_consistency import count_flips, cycles
+from comparo.ranking.self_consistency import MANY, count_flips, cycles
 from comparo.ranking.tabular import rows_of
-from comparo.report.bounds import Bound, Verdict
-from comparo.report.embed import percentages
 from comparo.report.measures import Outlook, as_many_again, length_correlation, position_bias, residuals
 from comparo.report.record import Record
+
+Verdict = Literal["fine", "check", "poor", "plain"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A figure is fine up to `fine`, worth a check up to `check`, and poor beyond; downwards where `check` is lower.
+
+    >>> Bound(0.9, 0.75).verdict(0.8), Bound(0.05, 0.15).verdict(0.2), Bound(0.0, 1.0).verdict(math.nan)
+    ('check', 'poor', 'plain')
+    """
+
+    fine: float
+    check: float
+
+    def verdict(self, value: float) -> Verdict:
+        """The verdict on a figure; `plain` where it is unknown."""
+        if math.isnan(value):
+            return "plain"
+        sign = 1 if self.check >= self.fine else -1
+        return "fine" if sign * value <= sign * self.fine else "check" if sign * value <= sign * self.check else "poor"
+
+
+def pairs_in_order(spearman: float) -> float:
+    """The share of pairs in the right order at a Spearman correlation, exact where scores and estimates are normal.
+
+    ½ + asin(2·sin(πρ/6)) / π (Kendall, Rank Correlation Methods, 1948).
+
+    >>> round(pairs_in_order(0.9), 2), round(pairs_in_order(0.75), 2), pairs_in_order(0.0)
+    (0.86, 0.78, 0.5)
+    """
+    return 0.5 + math.asin(min(2 * math.sin(math.pi * spearman / 6), 1.0)) / math.pi
+
+
+# Definition: `pairs_in_order` of 0.90 and 0.75 are 86% and 78%.
+SPEARMAN = Bound(0.9, 0.75)
+# Definition: by `pairs_in_order`, 0.03 more at 0.9 is 2 more of 100 pairs in the right order, for twice the calls.
+WORTH = 0.03
+# Definition: wrong in at most one of ten runs; below ½ it is more probably wrong than right.
+TOP = Bound(0.9, 0.5)
+# Definition: with three comparisons a single answer is outvoted by the other two.
+COMPARISONS = 3
+# Measured: not taken out of the scores, a share of 0.55 lowers the Spearman correlation by 0.003, and 0.65 by 0.025.
+POSITION = Bound(0.05, 0.15)
+# Measured: estimated with the scores, a share of 0.6 lowers it by less than 0.001 and 0.8 by 0.005, where the bias is
+# the same for all texts. Real judges' bias differs between texts, so the bounds are narrower than this requires.
+POSITION_FITTED = Bound(0.1, 0.3)
+FLIPS = Bound(0.3, MANY)  # measured: 0.30 and 0.41
+CYCLES = Bound(0.07, 0.15)  # measured
+CONTRADICTING = Bound(0.19, 0.27)  # measured
+# Cohen (Statistical Power Analysis, 1988) calls a correlation of 0.3 medium. docs/measurements/study.md, "The longer
+# text wins": people's own scores on ten attributes correlate with the length by −0.02 to 0.53, so that 0.6 is beyond
+# any of them.
+LENGTH = Bound(0.3, 0.6)
+# Definition: with mass m on the two labels, the rest, 1 − m, could move p by up to 1 − m. At m = ½ it could reverse any
+# answer, and `comparo rank` stops there (Task.least_mass).
+MASS = Bound(0.9, 0.5)
+# Definition: intervals are as 1/√calls, so that 5% fewer calls widen them by 1/√0.95 − 1 = 3%.
+FAILED = Bound(0.0, 0.05)
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
     """A figure to know before trusting the ranking, written by the macro `kind` from `values`.
 
-    The verdict is `plain` where the figure is neither good nor bad; `source` is the origin of its bounds. A card
-    that is not `main` is among those for specialists.
+    The verdict is `plain` where the figure is neither good nor bad. A card that is not `main` is among those for
+    specialists.
     """
 
     kind: str
     values: dict[str, Any]
     verdict: Verdict = "plain"
-    source: str = ""
     main: bool = True
 
 
@@ -51,7 +113,7 @@ def cards(record: Record, ahead: Sequence[Outlook]) -> list[Card]:
         _connected(record),
         _failures(record),
         _mass(record),
-        _calls(record),
+        Card("calls", {"made": len(record.answered), "possible": record.possible}, main=False),
         _sources(record),
     ]
     return [card for card in found if card is not None]
@@ -59,13 +121,12 @@ def cards(record: Record, ahead: Sequence[Outlook]) -> list[Card]:
 
 def _graded(kind: str, bound: Bound, value: float, /, **values: Any) -> Card:
     """A card with the verdict of a bound on `value`."""
-    return Card(kind, values, bound.verdict(value), bound.source)
+    return Card(kind, values, bound.verdict(value))
 
 
 def _expected(record: Record) -> Card:
     value, low, high = mean_known(record.spearman), np.min(record.spearman), np.max(record.spearman)
-    right = bounds.pairs_in_order(value)
-    return _graded("expected", bounds.SPEARMAN, value, value=value, right=right, low=low, high=high)
+    return _graded("expected", SPEARMAN, value, value=value, low=low, high=high)
 
 
 def _goal(record: Record) -> Card | None:
@@ -74,7 +135,7 @@ def _goal(record: Record) -> Card | None:
         return None
     k = int(goal.removeprefix("top-"))
     value = mean_known(top_probability(record.ranking, k))
-    return _graded("goal", bounds.TOP, value, k=k, value=value)
+    return _graded("goal", TOP, value, k=k, value=value)
 
 
 def _more(record: Record, ahead: Sequence[Outlook]) -> Card | None:
@@ -85,9 +146,8 @@ def _more(record: Record, ahead: Sequence[Outlook]) -> Card | None:
     values = {"is_joined": is_joined, "now": now, "steps": ahead[1:]}
     if not is_joined:
         return Card("more", values, "check")
-    is_worth = as_many_again(ahead).expected - now >= bounds.WORTH
-    source = f"Worth a check where as many {record.words.calls} again would add {bounds.WORTH} or more: 2 of 100 pairs."
-    return Card("more", values, "check" if is_worth else "fine", source)
+    is_worth = as_many_again(ahead).expected - now >= WORTH
+    return Card("more", values, "check" if is_worth else "fine")
 
 
 def _whose(record: Record) -> Card | None:
@@ -95,24 +155,16 @@ def _whose(record: Record) -> Card | None:
     votes, validity, effects = record.ranking.people, record.ranking.validity, record.ranking.effects
     if votes is None and (validity is None or effects is None):
         return None
-    has_groups = effects is not None and effects.group is not None
-    is_given = record.configuration.get("validity") is not None
-    values = {"votes": votes, "validity": validity, "has_groups": has_groups, "is_given": is_given}
-    return Card("whose", values)
+    return Card("whose", {"votes": votes, "validity": validity, "effects": effects})
 
 
 def _position(record: Record) -> Card:
     """Which of two equal texts wins."""
     found = position_bias(record.ranking)
-    is_first = found.wins >= 0.5
-    share, low, high = found.wins, found.low, found.high
-    if not is_first:
-        share, low, high = 1 - share, 1 - high, 1 - low
-    bound = bounds.POSITION_FITTED if found.fitted else bounds.POSITION
+    bound = POSITION_FITTED if found.fitted else POSITION
     has_bias = record.ranking.method.startswith(("poe", "mixed", "panel"))
-    values = {"is_first": is_first, "share": share, "low": low, "high": high, "is_corrected": found.fitted}
-    both = _has_both_orders(record)
-    return _graded("position", bound, share - 0.5, wins=found.wins, both=both, has_bias=has_bias, **values)
+    values = {"found": found, "both": _has_both_orders(record), "has_bias": has_bias}
+    return _graded("position", bound, abs(found.wins - 0.5), **values)
 
 
 def _flips(record: Record) -> Card | None:
@@ -120,7 +172,7 @@ def _flips(record: Record) -> Card | None:
     flips = count_flips(record.ranking.comparisons)
     values = {"flipped": flips.flipped, "pairs": flips.pairs, "both": _has_both_orders(record)}
     if flips.pairs:
-        return _graded("flips", bounds.FLIPS, flips.flipped / flips.pairs, **values)
+        return _graded("flips", FLIPS, flips.flipped / flips.pairs, **values)
     return None if record.is_fitted or record.is_voted else Card("flips", values, main=False)
 
 
@@ -134,13 +186,13 @@ def _circles(record: Record) -> Card:
     values = {"cyclic": found.cyclic, "triples": found.triples, "sampled": found.sampled}
     if not found.triples:
         return Card("circles", values, main=False)
-    return _graded("circles", bounds.CYCLES, found.cyclic / found.triples, **values)
+    return _graded("circles", CYCLES, found.cyclic / found.triples, **values)
 
 
 def _fit(record: Record) -> Card:
     """Answers that prefer the text with the lower score."""
     share, rms = residuals(record.p, record.expected, record.even)
-    return _graded("fit", bounds.CONTRADICTING, share, share=share, rms=rms)
+    return _graded("fit", CONTRADICTING, share, share=share, rms=rms)
 
 
 def _length(record: Record) -> Card | None:
@@ -150,8 +202,8 @@ def _length(record: Record) -> Card | None:
     value = length_correlation(record, record.ranking.scores)
     own = [(name, length_correlation(record, scores)) for name, scores in record.people.items()]
     values = {"value": value, "people": [each for each in own if not math.isnan(each[1])]}
-    verdict = bounds.LENGTH.verdict(abs(value))
-    return Card("length", values, verdict, bounds.LENGTH.source, main=verdict != "plain")
+    verdict = LENGTH.verdict(abs(value))
+    return Card("length", values, verdict, main=verdict != "plain")
 
 
 def _equal(record: Record) -> list[Card]:
@@ -170,12 +222,11 @@ def _connected(record: Record) -> Card:
     missing = [*sorted(set(range(len(items))) - set(record.row.tolist())), *record.row[lone].tolist()]
     groups = ranking.graph.components - int(np.count_nonzero(lone))
     least = int(np.min(ranking.counts))
-    verdict: Verdict = "fine" if least >= bounds.COMPARISONS else "check"
+    verdict: Verdict = "fine" if least >= COMPARISONS else "check"
     if missing or groups > ranking.graph.contexts:
         verdict = "poor"
-    source = f"Fine if all are connected and each text has at least {bounds.COMPARISONS} comparisons."
     values = {"missing": items.ids[missing].tolist(), "groups": groups, "least": least}
-    return Card("connected", values, verdict, source, main=verdict != "fine")
+    return Card("connected", values, verdict, main=verdict != "fine")
 
 
 def _failures(record: Record) -> Card | None:
@@ -186,9 +237,9 @@ def _failures(record: Record) -> Card | None:
     failed, made = errors.total(), len(record.judgements)
     error, times = errors.most_common(1)[0] if failed else ("", 0)
     cut = sum(judgement.cut > 0 for judgement in record.answered)
-    verdict = "check" if cut and not failed else bounds.FAILED.verdict(failed / made)
+    verdict = "check" if cut and not failed else FAILED.verdict(failed / made)
     values = {"failed": failed, "made": made, "error": error, "times": times, "cut": cut}
-    return Card("failures", values, verdict, bounds.FAILED.source, main=verdict != "fine")
+    return Card("failures", values, verdict, main=verdict != "fine")
 
 
 def _mass(record: Record) -> Card | None:
@@ -200,24 +251,18 @@ def _mass(record: Record) -> Card | None:
     if not found.size:
         return Card("mass", {"mean": None, "low": None}, main=False)
     mean, low = float(np.mean(found)), float(np.mean(found < 0.5))
-    verdict = bounds.MASS.verdict(mean)
-    return Card("mass", {"mean": mean, "low": low}, verdict, bounds.MASS.source, main=verdict != "fine")
-
-
-def _calls(record: Record) -> Card:
-    made, auditioned = len(record.answered), (record.configuration.get("audition") or {}).get("answers")
-    values = {"made": made, "possible": record.possible, "each": len(record.compared) / record.ranking.graph.nodes * 2}
-    has_panel = "voices" in record.identity
-    return Card("calls", {**values, "has_panel": has_panel, "auditioned": auditioned}, main=False)
+    verdict = MASS.verdict(mean)
+    return Card("mass", {"mean": mean, "low": low}, verdict, main=verdict != "fine")
 
 
 def _sources(record: Record) -> Card | None:
-    """The share of each estimated part in the variance of the judge's scores; the shares add to 100."""
+    """The share of each estimated part in the variance of the judge's scores."""
     effects = record.ranking.effects
     if effects is None:
         return None
     named = {name: getattr(effects, name) for name in ("scores", "style", "groups")}
     parts = {name: value for name, value in named.items() if value is not None}
-    shares = dict(zip(parts, percentages(list(parts.values())), strict=True))
-    values = {"shares": shares, "std": math.sqrt(sum(parts.values())), "noise": math.sqrt(effects.noise)}
+    total = sum(parts.values())
+    shares = {name: part / total for name, part in parts.items()}
+    values = {"shares": shares, "std": math.sqrt(total), "noise": math.sqrt(effects.noise)}
     return Card("sources", {**values, "bias": effects.bias}, main=False)

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from comparo.model.estimators.coefficients import Estimate
 from comparo.ranking.why import Found
 from comparo.report.embed import label
 from comparo.report.measures import Outlook, convergence
 from comparo.report.record import Record
+from comparo.run.audit_card import Audit
 from comparo.types import Array
 
 Chart = dict[str, Any]  # width and height of the picture, ticks of its axes x and y, and what is drawn
@@ -20,7 +20,8 @@ Chart = dict[str, Any]  # width and height of the picture, ticks of its axes x a
 WIDE, NARROW, HEIGHT = 640.0, 320.0, 260.0
 LEFT, RIGHT, TOP, BOTTOM = 44.0, 24.0, 10.0, 26.0  # room around the marks, for the numbers at the axes
 DRAWN = 2000  # points of a scatter
-BAR, LEAST = 200, 0.05  # the width of a bar of the widest interval, which stands for this share at least
+LEAST = 0.05  # share that the widest bar of a reason stands for, at least
+LEAST_REACH, MOST_REACH = 0.2, 4.0  # logits from the middle of a picture of a probe to its end, at least and at most
 
 
 class Scale:
@@ -97,11 +98,12 @@ def convergence_chart(record: Record, ahead: Sequence[Outlook]) -> dict[str, Any
     return {"convergence": line_chart(series), "curves": {"names": [name for _, name, _ in series], "rows": rows}}
 
 
-def reason_rows(reasons: Sequence[Found]) -> list[tuple[Found, tuple[float, ...], tuple[float, ...]]]:
-    """Each reason with its bars, alone and beyond the others: the ends of the interval around the end of the bar."""
-    widest = max([LEAST, *(one.share_high for each in reasons for one in (each.alone, each.beyond))])
+def reason_reach(reasons: Sequence[Found]) -> float:
+    """The share that the full width of a bar of a reason stands for: the largest end of an interval."""
+    return max([LEAST, *(one.share_high for each in reasons for one in (each.alone, each.beyond))])
 
-    def bar(one: Estimate) -> tuple[float, ...]:
-        return tuple(round(BAR * share / widest, 1) for share in (one.share_low, one.share, one.share_high))
 
-    return [(one, bar(one.alone), bar(one.beyond)) for one in reasons]
+def probe_reach(found: Audit) -> float:
+    """The logits from the middle of a picture of a probe to its end: the largest effect or end of an interval."""
+    every = (end for card in found.cards for one in card.findings for end in (one.low, one.effect, one.high))
+    return min(max([LEAST_REACH, *(abs(end) for end in every if not math.isnan(end))]), MOST_REACH)

@@ -1,13 +1,12 @@
 """The data of the page's script: rankings, texts and judgements as one JSON object of bounded size.
 
-Where not everything fits, the page keeps the first contexts, or the best candidates of a single large one; then as many
-judgements as fit their share; and the beginning of each text, at least `BEGINNING` characters.
+Where not everything fits, the page keeps the first contexts, or the best candidates of a single large one, with the
+beginning of each text, at least `BEGINNING` characters.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,9 +22,7 @@ Columns = dict[str, list[Any]]
 
 TOP = 10  # items of the table of wins
 CANDIDATES = 40_000  # at most; a browser takes too long to read more
-ANSWER = 26  # bytes of a judgement at most
 BEGINNING = 80  # characters of a text that identify it
-MEAN, RANKED, JUDGED = 0.15, 0.6, 0.5  # shares of the remaining bytes, in this order; texts get the rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +49,10 @@ class View:
     digits: int
     groups: int
 
-    def number(self, score: float) -> str:
-        """A score with as many digits as its scale needs."""
-        return f"{round(score, self.digits) + 0.0:.{self.digits}f}".replace("-", "−")
-
-    def place(self, score: float) -> str:
-        """The position of a score, in per cent of the picture's width."""
-        return f"{100 * (score - self.low) / (self.high - self.low):.2f}%"
-
     def as_json(self) -> dict[str, Any]:
-        names = {"label": self.label, "from": self.begin, "to": self.end, "groups": self.groups}
-        scale = {"low": float(f"{self.low:.6g}"), "high": float(f"{self.high:.6g}")}
-        return names | scale | {"ticks": self.ticks, "digits": self.digits}
+        low, high = (float(f"{end:.6g}") for end in (self.low, self.high))
+        shown = {"low": low, "high": high, "ticks": self.ticks, "digits": self.digits}
+        return {"label": self.label, "from": self.begin, "to": self.end, "groups": self.groups} | shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,21 +64,24 @@ class Tables:
 
     record: Record
     candidates: Columns
+    texts: list[str]
     contexts: list[View]
+    context_texts: list[str]
     board: tuple[View, Columns] | None
 
     @classmethod
     def of(cls, record: Record) -> Tables:
-        columns, mean = _candidates(record), _leaderboard(record)
+        columns, mean, items = _candidates(record), _leaderboard(record), record.items
         ends = np.cumsum([nodes.stop - nodes.start for nodes in record.contexts]).tolist()
-        codes = record.items.context[record.row[[nodes.start for nodes in record.contexts]]]
+        codes = items.context[record.row[[nodes.start for nodes in record.contexts]]]
         contexts = [
             _view(record.context_name(name), columns, begin, min(end, CANDIDATES))
-            for name, begin, end in zip(record.items.contexts[codes].tolist(), [0, *ends], ends, strict=False)
+            for name, begin, end in zip(items.contexts[codes].tolist(), [0, *ends], ends, strict=False)
             if end <= CANDIDATES or begin == 0
         ]
         board = None if mean is None else (_view("mean", mean, 0, len(mean["item"])), mean)
-        return cls(record, columns, contexts, board)
+        texts = [items.texts[row] for row in record.row[record.order[:CANDIDATES]].tolist()]
+        return cls(record, columns, texts, contexts, [items.context_texts[code] or "" for code in codes], board)
 
     @property
     def shown(self) -> tuple[View, Columns]:
@@ -166,50 +158,35 @@ def page_data(tables: Tables, room: int, most: int = ROOM.judgements) -> tuple[s
 
     Also the number of contexts in it, and sentences on what is left out.
     """
-    record = tables.record
-    whole: dict[str, Any] = {
+    rows = len(tables.texts)
+    while (taken := size(whole := _first_rows(tables, rows, most, BEGINNING))) > room and rows > 1:
+        rows = max(1, min(rows - 1, int(0.98 * rows * room / taken)))
+    rows, contexts = len(whole["candidates"]["text"]), len(whole["contexts"])
+    texts = [*tables.texts[:rows], *tables.context_texts[:contexts]]
+    begun = [text[:BEGINNING] for text in texts]
+    _, longest = cut_texts(texts, room - taken + size(begun))
+    cut = sum(len(text) > longest for text in texts)
+    whole = _first_rows(tables, rows, most, longest)
+    return script_json(whole), contexts, _left_out(tables, whole, cut, longest)
+
+
+def _first_rows(tables: Tables, rows: int, most: int, length: int) -> dict[str, Any]:
+    """The data of the first `rows` candidates, and as many groups: `length` characters of texts, `most` judgements."""
+    record, shown = tables.record, _views(tables.contexts, rows)
+    texts = [text[:length] for text in tables.texts[: shown[-1].end]]
+    contexts = zip(shown, tables.context_texts, strict=False)
+    board, mean = tables.board or (None, {})
+    return {
         "run": presentable(record.configuration),
-        "mean": None,
-        "mean_view": None,
+        "mean": _first(mean, rows) if board else None,
+        "mean_view": board.as_json() | {"to": min(board.end, rows)} if board else None,
         "mean_wins": _mean_wins(record),
         "logits": in_logits(record.ranking),
         "judge": record.words.judge,
+        "candidates": _first(tables.candidates, shown[-1].end) | {"text": texts},
+        "contexts": [view.as_json() | {"text": text[:length]} for view, text in contexts],
+        "judgements": _judgements(tables, shown, most),
     }
-    left = room - size(whole)
-    if tables.board is not None:
-        view, mean = tables.board
-        rows = _most(view.end, lambda rows: size(_first(mean, rows)), MEAN * left)
-        whole["mean"] = _first(mean, rows)
-        whole["mean_view"] = view.as_json() | {"to": rows}
-        left -= size([whole["mean"], whole["mean_view"]])
-    texts = [record.items.texts[row] for row in record.row[record.order[:CANDIDATES]].tolist()]
-    begun = [text[:BEGINNING] for text in texts]
-
-    def ranked(rows: int) -> int:
-        views = [context.as_json() for context in _views(tables.contexts, rows)]
-        return size([_first(tables.candidates, rows), views, begun[:rows]])
-
-    shown = _views(tables.contexts, _most(len(texts), ranked, RANKED * left))
-    rows = shown[-1].end
-    left -= ranked(rows)
-    judgements = _judgements(tables, shown, JUDGED * left, most)
-    left -= size(judgements)
-    here = [nodes.start for nodes in record.contexts[: len(shown)]]
-    shared = [record.items.context_texts[code] or "" for code in record.items.context[record.row[here]].tolist()]
-    texts = [*texts[:rows], *shared]
-    kept, longest = cut_texts(texts, left + size(begun[:rows]) - 20 * len(shown) - 100)
-    contexts = [view.as_json() | {"text": text} for view, text in zip(shown, kept[rows:], strict=True)]
-    columns = _first(tables.candidates, rows) | {"text": kept[:rows]}
-    whole |= {"candidates": columns, "contexts": contexts, "judgements": judgements}
-    cut = sum(len(text) > longest for text in texts)
-    return script_json(whole), len(shown), _left_out(tables, whole, cut, longest)
-
-
-def _most(rows: int, measure: Callable[[int], int], room: float) -> int:
-    """The number of first rows, at least one, that fit into `room` bytes, found in a few steps."""
-    while rows > 1 and (taken := measure(rows)) > room:
-        rows = max(1, min(rows - 1, int(0.98 * rows * room / taken)))
-    return rows
 
 
 def _first(columns: Columns, rows: int) -> Columns:
@@ -224,7 +201,7 @@ def _views(contexts: list[View], rows: int) -> list[View]:
     return [context for context in contexts if context.end <= rows]
 
 
-def _judgements(tables: Tables, shown: list[View], room: float, most: int) -> dict[str, Any]:
+def _judgements(tables: Tables, shown: list[View], most: int) -> dict[str, Any]:
     """The answers, with candidates by their row: all answers of the first `whole` rows, else those among the best.
 
     Before row `top`, the answers among the best candidates are there. `complete` says whether none is left out.
@@ -235,13 +212,12 @@ def _judgements(tables: Tables, shown: list[View], room: float, most: int) -> di
     furthest = np.maximum(first, second)
     ends = np.array([0, *(context.end for context in shown)])
     before = np.searchsorted(np.sort(furthest), ends)  # number of answers within the first candidates
-    fits = [number for number, count in enumerate(before) if count <= most and ANSWER * count <= room]
-    whole = top = int(ends[fits[-1]])
+    whole = top = int(ends[np.flatnonzero(before <= most)[-1]])
     kept = np.flatnonzero(furthest < whole)
     if not whole:
-        best = np.append(np.array(tables.candidates["rank"][: shown[0].end]) <= TOP, False)
-        between = best[np.minimum(first, len(best) - 1)] & best[np.minimum(second, len(best) - 1)]
-        kept, top = np.flatnonzero(between)[: min(most, int(room / ANSWER))], shown[0].end
+        best, top = np.zeros(len(record.order), dtype=bool), shown[0].end
+        best[:top] = np.array(tables.candidates["rank"][:top]) <= TOP
+        kept = np.flatnonzero(best[first] & best[second])[:most]
     return {
         "complete": len(kept) == len(record.p),
         "whole": whole,

@@ -7,8 +7,6 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from comparo.data.sanitize import without_login
 
 LONGEST = 20_000  # characters of one text, and of one setting
@@ -77,11 +75,6 @@ def label(name: object, most: int = LABEL) -> str:
     return text if len(text) <= most else text[:most] + "…"
 
 
-def excerpt(text: str, most: int) -> tuple[str, int]:
-    """The first `most` characters of a text, and how many are left."""
-    return text[:most], max(0, len(text) - most)
-
-
 def listed(names: Sequence[Any], most: int = NAMED) -> str:
     """Names in a sentence; of more than `most`, the first and the number of the others.
 
@@ -115,19 +108,6 @@ def in_hundred(share: float) -> str:
     """
     number = round(100 * share)
     return "almost all of 100" if number == 100 and share < 1 else f"{number} of 100"
-
-
-def percentages(parts: Sequence[float]) -> list[int]:
-    """The shares of a whole in per cent, which add to 100: those with the largest fractions are rounded up.
-
-    >>> percentages([1, 1, 1]), percentages([0.445, 0.445, 0.11])
-    ([34, 33, 33], [45, 44, 11])
-    """
-    shares = 100 * np.asarray(parts, dtype=np.float64) / np.sum(parts)
-    whole = np.floor(shares + 1e-9).astype(np.int64)
-    most = np.argsort(whole - shares, kind="stable")
-    whole[most[: 100 - int(np.sum(whole))]] += 1
-    return [int(share) for share in whole]
 
 
 def are_codes(names: Sequence[Any]) -> bool:

@@ -1,18 +1,16 @@
-"""How a run was made: its question, who judged, its settings in words, and a command that repeats it."""
+"""How a run was made: its question, who judged, and its settings in words."""
 
 import math
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
 from comparo.data.items import Items
 from comparo.data.probes import injection_sentence
-from comparo.data.prompts import Prompt, criterion_prompt, delimited
-from comparo.data.wordings import DEFAULT_WORDING, PAPER_WORDING, WORDINGS
+from comparo.data.prompts import Prompt
+from comparo.data.wordings import WORDINGS
 from comparo.judges import Judgement
 from comparo.judges.prices import Price
-from comparo.ranking.scores import Whose
 from comparo.report.embed import label, listed, presentable
 from comparo.report.record import Record
 from comparo.run.budget import PROBES, dollars, paid_and_spent
@@ -37,25 +35,6 @@ SETTINGS = 100  # that are shown at most
 CHOSEN = ("budget", "until", "goal", "strategy", "orders", "method", "bias", "estimate", "seed")
 
 
-def score_meaning(method: str, whose: Whose = "judge") -> str:
-    """What a score of a method says, in a sentence for someone who knows none of the methods."""
-    if method in ("win-ratio", "avg-prob"):
-        counted = "share of its comparisons that it won" if method == "win-ratio" else METHODS[method]
-        return f"The score of a text is its {counted}."
-    if method.startswith("poe-g"):
-        apart = "a difference of 0.1 means that the better one is expected to win 60 of 100 times"
-    else:
-        apart = "a difference of 1 means that the better one is expected to win 73 of 100 times; one of 2, 88 times"
-    if whose == "people":
-        return f"Scores are what people would say, in the scale of their votes: {apart}."
-    if whose == "consensus":
-        return (
-            "Scores are what people would say, as far as one judge can tell. They are closer together than the judge's "
-            f"own scores; of those, {apart}."
-        )
-    return f"{apart[0].upper()}{apart[1:]}."
-
-
 def prompt_of(configuration: Mapping[str, Any]) -> Prompt:
     """The prompt that a configuration holds."""
     stored = configuration["identity"]["prompt"]
@@ -65,6 +44,7 @@ def prompt_of(configuration: Mapping[str, Any]) -> Prompt:
 def question(prompt: Prompt) -> str:
     """What the judge is asked, without the two labels; the last line of a prompt that is no built-in wording.
 
+    >>> from comparo.data.prompts import criterion_prompt
     >>> question(criterion_prompt("more coherent", kind="Summary", wording="between"))
     'Which Summary is more coherent?'
     """
@@ -164,47 +144,6 @@ def _texts(configuration: Mapping[str, Any]) -> str | None:
     shown = ", ".join(f"{k} texts {value / max(rates.values()):.0%}" for k, value in rates.items())
     why = f", by a pilot of what a token shows of the scores: {shown}" if rates else ""
     return f"{size}{why}" if size > 2 or rates else None
-
-
-def command(configuration: Mapping[str, Any]) -> str:
-    """A shell command that repeats the run: the original one if it was stored, else made from the configuration."""
-    if "command" in configuration:
-        return str(configuration["command"])
-    prompt = prompt_of(configuration)
-    words = ["comparo", "rank", "ITEMS"]
-    flags = prompt_flags(prompt)
-    before = "" if flags else f"printf %s {shlex.quote(prompt.template)} > prompt.txt\n"
-    words += flags or ["--prompt", f"prompt.txt; labels={','.join(prompt.labels)}, answer={prompt.answer}"]
-    if not flags and delimited(prompt.template) != prompt.template:
-        words += ["--wording", PAPER_WORDING]
-    voices = configuration["identity"].get("voices", {})
-    for judge in dict.fromkeys(voice["judge"] for voice in voices.values()):
-        words += ["--judge", judge]
-    wordings = str(configuration.get("wording")).split(", ") if voices else []
-    if len(wordings) > 1:
-        for wording in wordings["--wording" in words :]:
-            words += ["--wording", wording]
-    chosen = {name: _setting(configuration, name) for name in (*([] if voices else ["judge"]), *CHOSEN)}
-    if bias := chosen.pop("bias"):
-        chosen["method"] = f"{chosen['method']}; bias={bias}"
-    if configuration.get("validity") is not None:
-        chosen["estimate"] = configuration["validity"]
-    for name, value in chosen.items():
-        if value is not None:
-            words += [f"--{name}", str(value)]
-    return before + shlex.join(words)
-
-
-def prompt_flags(prompt: Prompt) -> list[str]:
-    """The flags that give exactly this prompt; none where it needs a template."""
-    for name, wording in WORDINGS.items():
-        if found := wording.read(prompt.template):
-            kind, heading, does = map(_plain, found)
-            criterion = does.removeprefix("is ")
-            if criterion.strip(" ?.,") and criterion_prompt(criterion, kind, heading, name) == prompt:
-                flags = ["--criterion", criterion, "--kind", f"{kind}; heading={heading}" if heading else kind]
-                return flags if name == DEFAULT_WORDING else [*flags, "--wording", name]
-    return []
 
 
 def _setting(configuration: Mapping[str, Any], name: str) -> Any:

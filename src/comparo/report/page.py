@@ -25,16 +25,16 @@ from comparo.ranking.display import growth_sentences, moved_columns, new_columns
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import rows_of
 from comparo.report.advice import Step, advice
-from comparo.report.bounds import pairs_in_order
-from comparo.report.cards import cards
-from comparo.report.charts import convergence_chart, reason_rows, scatter_chart
+from comparo.report.cards import cards, pairs_in_order
+from comparo.report.charts import convergence_chart, probe_reach, reason_reach, scatter_chart
 from comparo.report.data import ROOM, Room, Tables, page_data
-from comparo.report.embed import LONGEST, SENTENCE, excerpt, figure, in_hundred, label, presentable, signed
-from comparo.report.making import command, facts, injection_notes, prompt_of, question, score_meaning, settings
+from comparo.report.embed import LONGEST, SENTENCE, figure, in_hundred, label, presentable, signed
+from comparo.report.making import facts, injection_notes, prompt_of, question, settings
 from comparo.report.measures import agreements, outlook
 from comparo.report.record import SCORES, Record
-from comparo.report.voices_section import probe_tables, who_judged
+from comparo.report.voices_section import who_judged
 from comparo.run.audit_card import Audit
+from comparo.run.budget import dollars
 from comparo.run.files import write_text
 from comparo.run.fit_policy import Fitting
 from comparo.run.voices import model_sentences
@@ -46,8 +46,6 @@ SURPRISES = 5  # answers
 MISFITS = 10  # texts whose answers fit least
 LISTED = 200  # contexts in the list of them
 NEXT = 3  # candidates that are named beside the best
-EXCERPT = 3000  # characters of a text beside another
-CHOICES = {0.0: "chose the second", 0.5: "called them equal", 1.0: "chose the first"}
 
 
 @cache
@@ -68,6 +66,8 @@ def environment(folder: Path) -> Environment:
         "label": label,
         "in_order": pairs_in_order,
         "hundred": in_hundred,
+        "dollars": dollars,
+        "shares": shares,
         "per_hundred": lambda share: in_hundred(share).removesuffix(" of 100"),
     }
     return found
@@ -116,6 +116,8 @@ def render(record: Record, room: Room = ROOM) -> str:
 def _contents(record: Record, tables: Tables) -> dict[str, Any]:
     """What the template shows in any case, however little of the data fits the page."""
     ranking, ahead = record.ranking, outlook(record)
+    reasons = record.why["reasons"][:REASONS] if record.why else []
+    audit = Audit.of(record.configuration["audit"]) if "audit" in record.configuration else None
     found, (view, columns) = cards(record, ahead), tables.shown
     sizes = np.diff(ranking.graph.starts)
     surprises = np.argsort(-np.abs(record.p - record.expected), kind="stable")[:SURPRISES]
@@ -126,13 +128,12 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "name": _file_name(record),
         "lead": _leader(record, tables),
         "sizes": " to ".join(f"{size:,}" for size in dict.fromkeys((int(sizes.min()), int(sizes.max())))),
-        "right": "" if math.isnan(ahead[0].expected) else in_hundred(pairs_in_order(ahead[0].expected)),
+        "expected": ahead[0].expected,
         "facts": facts(record),
         "steps": [
             Step(label(step.title, SENTENCE), label(step.sentence, SENTENCE), presentable(step.command)[:LONGEST])
             for step in advice(record, ahead)
         ],
-        "score_meaning": score_meaning(ranking.method, ranking.estimate),
         "notes": shortened(notes),
         "view": view,
         "mean": tables.board,
@@ -142,10 +143,12 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "cards": [card for card in found if card.main],
         "special": [card for card in found if not card.main],
         "voices": who_judged(record),
-        "audition": _auditioned(record.audition) if record.audition else None,
+        "audition": record.audition,
         "why": None if record.why is None else label(record.why["summary"], SENTENCE),
-        "reasons": reason_rows(record.why["reasons"][:REASONS]) if record.why else [],
-        "audits": probe_tables(Audit.of(record.configuration["audit"])) if "audit" in record.configuration else [],
+        "reasons": reasons,
+        "widest": reason_reach(reasons),
+        "audit": audit,
+        "reach": audit and probe_reach(audit),
         "growth": _growth(ranking),
         "graded": _graded(record),
         **convergence_chart(record, ahead),
@@ -162,30 +165,12 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
     }
 
 
-def _auditioned(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The advice of an audition, its notes, and the shares of an answer of each voice that are shown."""
-
-    def share(voice: Mapping[str, Any], name: str) -> tuple[str, str]:
-        value, low, high = (voice[key] for key in (name, f"{name}_low", f"{name}_high"))
-        return "–" if value is None else f"{value:.0%}", "" if low is None else f"{low:.0%} to {high:.0%}"
-
-    return {
-        "advice": label(found["advice"], SENTENCE),
-        "notes": shortened(found["notes"]),
-        "voices": [
-            (label(voice["judge"]), [share(voice, name) for name in ("content", "length", "position")])
-            for voice in found["voices"]
-        ],
-    }
-
-
 def _making(record: Record) -> dict[str, Any]:
     """The title, the prompt, the command that repeats the run, and its settings."""
     configuration, ranking = presentable(record.configuration), record.ranking
     votes = 0 if ranking.people is None else ranking.people.votes
     prompt = None if record.is_fitted else prompt_of(configuration)
-    again = command(record.configuration)
-    about = "" if "command" in record.configuration else "ITEMS stands for the file of the texts."
+    again, about = record.command, "" if record.command else "It was made in Python, with the settings below."
     if len(again) > LONGEST:
         again, about = "", "The command is too long for a page; run.json in the run folder holds what it takes."
     made = {**configuration, "method": ranking.method}  # people's votes have an estimator of their own
@@ -215,21 +200,12 @@ def _leader(record: Record, tables: Tables) -> dict[str, Any] | None:
     if several and not board:
         return None
     if not board and not record.joined[0]:
-        return {"groups": f"{record.apart[0]:,}", "size": f"{len(record.items):,}"}
+        return {"groups": int(record.apart[0]), "size": len(record.items)}
     view, columns = tables.shown
-    names, tiers = columns["item"], columns["tier"]
-    texts = f" on average over {len(record.contexts):,} contexts" if several else " groups of texts"
-    tied = sum(tiers[row] == tiers[0] for row in range(1, view.end))
-    shown = [names[row] if board else record.name(int(record.order[row])) for row in range(min(NEXT + 1, view.end))]
-    return {
-        "groups": "",
-        "best": shown[0],
-        "tied": shown[1 : tied + 1],
-        "more": max(0, tied - NEXT),
-        "next": shown[1:3],
-        "size": f"{view.end if board else record.ranking.graph.nodes:,}",
-        "among": texts if board else "",
-    }
+    tied = columns["tier"][: view.end].count(columns["tier"][0]) - 1
+    names = columns["item"] if board else [record.name(int(node)) for node in record.order[: NEXT + 1]]
+    size = view.end if board else record.ranking.graph.nodes
+    return {"groups": 0, "size": size, "names": names[: NEXT + 1], "tied": tied, "more": max(0, tied - NEXT)}
 
 
 def _context_rows(record: Record, tables: Tables) -> list[dict[str, Any]]:
@@ -255,8 +231,8 @@ def _context_rows(record: Record, tables: Tables) -> list[dict[str, Any]]:
                 "groups": groups,
                 "sure": float(np.max(sure[nodes])) if groups == 1 else math.nan,
                 "size": view.end - view.begin,
-                "calls": f"{calls[position]:,}",
-                "right": in_hundred(pairs_in_order(float(expected[position]))),
+                "calls": int(calls[position]),
+                "expected": float(expected[position]),
                 "people": [float(column[code]) for column in people],
             }
         )
@@ -265,26 +241,22 @@ def _context_rows(record: Record, tables: Tables) -> list[dict[str, Any]]:
 
 def _surprise(record: Record, place: int) -> dict[str, Any]:
     """An answer that differs from what all answers together imply: who gave it, both texts, and what was expected."""
-    judgement = record.compared[place]
-    asked, p, likely = judgement.question, judgement.p, shares(float(record.expected[place]))
-    is_choice = p in CHOICES
+    judgement = record.compared(place)
+    asked, p = judgement.question, judgement.p
     sides = _sides(record.items, asked.context, {asked.first: p > 0.5, asked.second: p < 0.5})
     return {
-        "first": label(asked.first),
-        "second": label(asked.second),
-        "who": record.words.judge if asked.voice is None else label(asked.voice),
-        "said": CHOICES[p] if is_choice else f"gave the first {shares(p)} of 100",
-        "expected": f"the first to win in {likely} of 100 cases" if is_choice else f"about {likely} of 100",
+        "asked": asked,
+        "p": p,
+        "expected": float(record.expected[place]),
         "sides": sides if record.has_texts else [],
         "context": record.context_name(asked.context),
-        "reply": label(judgement.reply.strip()),
+        "reply": judgement.reply.strip(),
     }
 
 
-def _sides(items: Items, context: Any, wins: Mapping[Any, bool]) -> list[tuple[str, bool, str, int]]:
-    """The names of items, whether each wins, the beginning of its text, and how many characters are left."""
-    texts = ((item, items.texts[items.row(context, item)]) for item in wins)
-    return [(label(item), wins[item], *excerpt(text, EXCERPT)) for item, text in texts]
+def _sides(items: Items, context: Any, wins: Mapping[Any, bool]) -> list[tuple[Any, bool, str]]:
+    """The names of items, whether each wins, and its text."""
+    return [(item, won, items.texts[items.row(context, item)]) for item, won in wins.items()]
 
 
 def _disagreements(record: Record) -> list[dict[str, Any]]:
@@ -296,8 +268,7 @@ def _disagreements(record: Record) -> list[dict[str, Any]]:
     for row in rows_of(disagreements(record.ranking, votes), DISPUTED):
         context, wins = row.get("context"), {row["chosen"]: True, row["other"]: False}
         sides = [] if items is None else _sides(items, context, wins)
-        named = {"context": record.context_name(context), "machine": shares(row["machine"])}
-        found.append({**row, "sides": sides, **named})
+        found.append({**row, "sides": sides, "context": record.context_name(context)})
     return found
 
 

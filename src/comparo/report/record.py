@@ -27,7 +27,7 @@ from comparo.ranking.scale import Scaled
 from comparo.ranking.why import found_reasons
 from comparo.report.embed import are_codes, label, snippet
 from comparo.rounding import merge_ties
-from comparo.run.criteria_run import CriteriaRun, criteria_of
+from comparo.run.criteria_run import CriteriaRun, concluded, criteria_of, stored_criteria
 from comparo.run.fit_policy import Fitting
 from comparo.run.growth import read_past
 from comparo.run.loop import Run
@@ -81,7 +81,7 @@ class Fitted:
 class Record:
     """A run from its folder, with its ranking fitted again; or a ranking of recorded comparisons (`source` names them).
 
-    Of all `judgements`, `compared` (K,) are the ranking's comparisons, in the same order. A candidate is a node of the
+    The answers among `judgements` are the ranking's comparisons, in the same order. A candidate is a node of the
     ranking's graph: an item of a context. `fitting` fits other comparisons by the same method. `audition` is what
     `Audition.to_dict` returned, in the folder of an audition. `graded` are scores on a scale, and grades, where they
     were asked for, and `why` what `comparo why` stored in the folder.
@@ -109,6 +109,11 @@ class Record:
     @property
     def identity(self) -> Mapping[str, Any]:
         return self.configuration["identity"]  # type: ignore[no-any-return]
+
+    @property
+    def command(self) -> str:
+        """The shell command that made the ranking; "" where it was made in Python."""
+        return str(self.configuration.get("command", ""))
 
     @property
     def is_fitted(self) -> bool:
@@ -171,31 +176,27 @@ class Record:
     def answered(self) -> list[Judgement]:
         return [judgement for judgement in self.judgements if not judgement.failed]
 
-    @cached_property
-    def compared(self) -> list[Judgement]:
-        """The answers as comparisons of two texts, shape (K,): a line-up is one for each two of its texts."""
+    def compared(self, place: int) -> Judgement:
+        """The answer behind a comparison of the ranking, by its place; of a line-up, as one about two of its texts."""
         data = self.ranking.comparisons
         if data.lineup is None or self.is_fitted:
-            return self.answered
-        answer, found = data.lineup["answer"], []
-        number = np.cumsum((answer < 0) | (np.diff(answer, prepend=-2) != 0)) - 1
-        for place, low, high, p in zip(number, data.lineup["low"], data.lineup["high"], data.p.tolist(), strict=True):
-            one = self.answered[place]
-            items = one.question.items
-            found.append(
-                replace(one, question=replace(one.question, first=items[low], second=items[high]), p=p, lineup="")
-            )
-        return found
+            return self.answered[place]
+        answer = data.lineup["answer"][: place + 1]
+        one = self.answered[np.count_nonzero((answer < 0) | (np.diff(answer, prepend=-2) != 0)) - 1]
+        first, second = (one.question.items[data.lineup[end][place]] for end in ("low", "high"))
+        return replace(
+            one, question=replace(one.question, first=first, second=second), p=float(data.p[place]), lineup=""
+        )
 
     @cached_property
     def costs(self) -> list[float]:
         """The known costs of single calls."""
         return [judgement.cost for judgement in self.judgements if not math.isnan(judgement.cost)]
 
-    @cached_property
+    @property
     def p(self) -> Array:
         """The judge's probability that the first text is better, shape (K,)."""
-        return np.array([judgement.p for judgement in self.compared])
+        return self.ranking.comparisons.p
 
     @cached_property
     def expected(self) -> Array:
@@ -292,6 +293,18 @@ def read_record(folder: Path) -> Record:
     found = json.loads((folder / AUDITION).read_text(encoding="utf-8")) if (folder / AUDITION).is_file() else None
     ranking = fitting.conclude(comparisons(judgements))
     return Record(configuration, items, judgements, ranking, fitting, audition=found, why=read_why(folder))
+
+
+def read_criteria_record(folder: Path) -> Record:
+    """The record of a run folder of several criteria, whose ranking is a `CriteriaRanking`.
+
+    The voices of its judgements are the criteria. A StoreError where a criterion has no answers.
+    """
+    configuration = checked(read_configuration(folder), folder)
+    judgements, weights = stored_criteria(folder)
+    items = stored_items(folder)
+    fitting = fitting_of(configuration, items, folder)
+    return Record(configuration, items, judgements, concluded(fitting.conclude, judgements, weights), fitting)
 
 
 def shown_items(folder: Path) -> Items:

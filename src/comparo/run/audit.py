@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, logit
 
-from comparo.analysis.probe_effects import DISCOVERY, ROUNDING, Effects, probe_effects
+from comparo.analysis.judge_biases import DISCOVERY, ROUNDING, Effects, probe_effects
 from comparo.data.control_terms import number_of
 from comparo.data.items import Items
 from comparo.data.probes import OBEYS, ORIGINAL, RIVAL, TWIN, Probe, bases_of, probes_for, variants_of

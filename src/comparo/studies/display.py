@@ -17,7 +17,7 @@ import numpy as np
 
 from comparo.data.formats import csv_text
 from comparo.errors import pip_install
-from comparo.plots.rankings import plot_difference_given_p, plot_efficiency, plot_joint, plot_position_bias
+from comparo.plots import plot_difference_given_p, plot_efficiency, plot_joint, plot_position_bias
 from comparo.studies.draws import ENOUGH
 from comparo.studies.recorded import Recorded
 from comparo.studies.sweep import Measure, Results, Way, deviation

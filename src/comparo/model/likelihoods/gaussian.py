@@ -46,7 +46,7 @@ class Gaussian:
 
         ℓ(d; p) = −(d − μ(p))² / 2σ²(p) − ½ log 2πσ²(p)
 
-    `comparo.analysis.calibration.calibrate` estimates both from true scores.
+    `comparo.analysis.correlations.calibrate` estimates both from true scores.
 
     Parameters
     ----------

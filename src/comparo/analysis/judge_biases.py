@@ -1,8 +1,16 @@
-"""Do judges favour systems of their own family? The effect with an interval, and the votes without it.
+"""Biases of judges, with intervals: effects of probes, and whether judges favour systems of their own family.
 
-Judge r gives system i the score s_ri, from its votes alone. t_i is the mean score by other judges that are not of the
-family of i, each in standard deviations over the systems of no judge's family, because some judge more sharply than
-others. Over the S systems,
+Probes (`probe_effects`), from a few pairs each, with false discovery held. A pair of probe m gives y = δ_m + ε with a
+variance of its own, s²_m, which a few pairs do not determine, so it is moderated (Smyth 2004, limma): log s²_m of all
+probes determines the scaled inverse χ² that they come from, with d₀ degrees of freedom and scale s²₀, and
+
+    s̃²_m = (d₀·s²₀ + d_m·s²_m) / (d₀ + d_m),        t_m = ȳ_m / √(s̃²_m / n_m)
+
+has a t distribution with d₀ + d_m degrees of freedom, at most Σ d_m, where δ_m = 0.
+
+The own family (`own_family`): the effect, and the votes without it. Judge r gives system i the score s_ri, from its
+votes alone. t_i is the mean score by other judges that are not of the family of i, each in standard deviations over the
+systems of no judge's family, because some judge more sharply than others. Over the S systems,
 
     s_ri = c_r + a_r·t_i + β_r·[i is of the family of r] + u_ri,
 
@@ -33,7 +41,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr, stdtrit
+from scipy.special import digamma, polygamma, stdtr, stdtrit
 
 from comparo.data.columns import look_up
 from comparo.data.comparisons import Comparisons
@@ -41,10 +49,111 @@ from comparo.methods import quiet_fit
 from comparo.rounding import merge_ties
 from comparo.types import Array, Mask
 
+LEVEL = 0.95  # of intervals
+DISCOVERY = 0.05  # expected share of false discoveries
+ROUNDING = 1e-12  # variance of a judge in logits that always answers the same
 PARTS = 20  # of the contexts, each of which the jackknife leaves out once
 FEWEST = 5  # systems: three coefficients, and two degrees of freedom for the interval
 NEEDED = f"{FEWEST} systems that two other judges have judged, and agree about"
 RELIABLE = 0.5  # of the variance of t that is not error, at least: below, the correction is worth nothing
+
+
+@dataclass(frozen=True, eq=False)
+class Effects:
+    """Mean preferences and their tests, one entry per probe, (m,).
+
+    Parameters
+    ----------
+    count : How many observations there are.
+    mean, low, high : The mean of the observations and the ends of its 95% interval; nan without an observation.
+    p : The probability of such a mean, or a greater one, without a bias: on both sides where the probe is equal, else
+        above 0.
+    adjusted : p adjusted for all probes (Benjamini and Hochberg 1995).
+    """
+
+    count: NDArray[np.intp]
+    mean: Array
+    low: Array
+    high: Array
+    p: Array
+    adjusted: Array
+
+    @property
+    def is_bias(self) -> Array:
+        return np.asarray(self.adjusted <= DISCOVERY)
+
+
+def probe_effects(
+    observations: Sequence[Array],
+    two_sided: Sequence[bool],
+    extra: Sequence[float] | None = None,
+    least: float = ROUNDING,
+) -> Effects:
+    """Estimate the effect of each probe.
+
+    Parameters
+    ----------
+    observations
+        The preferences for the variants of each probe, any number each; less than two say nothing of a variance.
+    two_sided
+        Whether a preference against the variant is a bias too.
+    extra
+        Variances that the means have beside those of their observations.
+    least
+        The least variance of an observation; a few decisions are often all the same by chance.
+
+    Examples
+    --------
+    >>> found = probe_effects([np.array([0.9, 1.1, 1.0]), np.array([0.1, -0.1, 0.0])], [True, True])
+    >>> found.is_bias
+    array([ True, False])
+    """
+    from scipy.stats import false_discovery_control  # takes as long to import as the rest of a command
+
+    count = np.array([len(own) for own in observations])
+    mean = np.array([np.mean(own) if len(own) else np.nan for own in observations])
+    spread = np.array([np.var(own, ddof=1) if len(own) > 1 else 0.0 for own in observations])
+    variance, freedom = moderated(np.maximum(spread, least), np.maximum(count - 1, 0))
+    added = np.zeros(len(count)) if extra is None else np.asarray(extra)
+    error = np.sqrt(variance / np.maximum(count, 1) + added)
+    reach = stdtrit(freedom, 0.5 + LEVEL / 2) * error
+    t = mean / error
+    p = np.where(two_sided, 2 * stdtr(freedom, -np.abs(t)), stdtr(freedom, -t))
+    known = count > 0
+    adjusted = np.ones(len(count))
+    adjusted[known] = false_discovery_control(p[known])
+    return Effects(count, mean, mean - reach, mean + reach, np.where(known, p, 1.0), adjusted)
+
+
+def moderated(variance: Array, freedom: Array) -> tuple[Array, Array]:
+    """Variances (m,) drawn towards their common scale, and their degrees of freedom with those of the scale.
+
+    Parameters
+    ----------
+    variance, freedom
+        Sample variances and their degrees of freedom, (m,); 0 where there is no sample.
+
+    Examples
+    --------
+    >>> moderated(np.array([1.0, 1.0, 1.0]), np.array([2, 2, 2]))
+    (array([1., 1., 1.]), array([6., 6., 6.]))
+    """
+    from scipy.optimize import brentq  # likewise
+
+    seen = freedom > 0
+    if not seen.any():
+        return variance, np.ones(len(variance))
+    half = freedom[seen] / 2
+    centred = np.log(variance[seen]) - digamma(half) + np.log(half)
+    beyond = float(np.var(centred, ddof=1) - np.mean(polygamma(1, half))) if seen.sum() > 1 else 0.0
+    every = float(freedom.sum())
+    if beyond <= 0:  # the samples do not tell the variances apart
+        return np.full(len(variance), variance[seen] @ freedom[seen] / every), np.full(len(variance), every)
+    # ψ′(x) = `beyond` (Smyth 2004); ψ′(x) is between 1/x and 1/x + 1/x².
+    prior = 2 * float(brentq(lambda x: float(polygamma(1, x)) - beyond, 1 / beyond, 1 + 1 / beyond))
+    scale = np.exp(np.mean(centred) + digamma(prior / 2) - np.log(prior / 2))
+    total = prior + freedom
+    return np.asarray((prior * scale + freedom * variance) / total), np.minimum(total, every)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,13 +184,10 @@ class OwnFamily:
     @property
     def is_found(self) -> Mask:
         """The judges with an effect beyond chance, (J,), by Holm's rule: at most 1 − level that any is wrong."""
-        order = np.argsort(np.where(np.isnan(self.probability), 1.0, self.probability), kind="stable")
-        tested = int(np.count_nonzero(~np.isnan(self.probability)))
+        order = np.argsort(self.probability, kind="stable")  # unknown ones are last
+        left = np.count_nonzero(~np.isnan(self.probability)) - np.arange(len(order))
         found = np.zeros(len(order), dtype=bool)
-        for rank, place in enumerate(order[:tested].tolist()):
-            if not self.probability[place] <= (1 - self.level) / (tested - rank):
-                break
-            found[place] = True
+        found[order] = np.logical_and.accumulate(self.probability[order] * left <= 1 - self.level)
         return found
 
     def to_columns(self) -> dict[str, NDArray[Any]]:
@@ -255,7 +361,7 @@ def _means(data: Comparisons, left_out: Mask, reference: Mask) -> Array:
 def _ranks(scores: Array) -> NDArray[np.int64]:
     """The rank of each score, 1 for the highest; equals share the best, and those without a score are last."""
     known = merge_ties(np.where(np.isnan(scores), -np.inf, scores))
-    return np.array([1 + int(np.count_nonzero(known > one)) for one in known.tolist()])
+    return np.asarray(1 + np.count_nonzero(known > known[:, None], axis=1))
 
 
 def _scores(votes: Comparisons) -> Array:

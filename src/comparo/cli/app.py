@@ -17,7 +17,6 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from comparo.cli.settings import (
-    FLAGS,
     UNNAMED,
     Command,
     in_flags,
@@ -75,9 +74,7 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
     parameters: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(command).parameters.items():
         if name in groups:
-            parameters += _flags_of_group(groups[name])
-        elif hints[name] is typer.Context:
-            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
+            parameters += _flags_of_group(groups[name], said)
         else:
             parameters.append(_flag(name, hints[name], parameter.default, said.get(name)))
 
@@ -95,11 +92,13 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
-def _flags_of_group(group: type[Any]) -> list[inspect.Parameter]:
+def _flags_of_group(group: type[Any], by_command: dict[str, str]) -> list[inspect.Parameter]:
+    """The flags of a group; what the docstring of the command says of them is in place of the group's own words."""
     hints = get_type_hints(group, include_extras=True)
     said: dict[str, str] = {}
     for part in reversed(group.__mro__):
         said |= Described.of(part.__doc__).parameters
+    said |= by_command
     panel = Described.of(group.__doc__).text.rstrip(".")
     return [_flag(field.name, hints[field.name], field.default, said.get(field.name), panel) for field in fields(group)]
 
@@ -255,7 +254,7 @@ class _Visible(logging.Formatter):
     """Messages that a terminal shows and does not obey."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return visible(in_flags(super().format(record), FLAGS.get()))
+        return visible(in_flags(super().format(record)))
 
 
 def main() -> None:

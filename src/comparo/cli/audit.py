@@ -6,16 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from comparo.cli.finishing import complete, print_plan
+from comparo.cli.finishing import RunFlags, complete, print_plan
 from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, named
 from comparo.cli.printing import Console, Format, cost_words, print_table, print_text
-from comparo.cli.settings import command_line
 from comparo.data.sanitize import visible
 from comparo.data.writing import csv_text
 from comparo.report import write_report
 from comparo.run.audit import CALLS, prepare_audit
 from comparo.run.audit_card import Audit, check_limits
-from comparo.run.plan import Storage
 from comparo.run.task import DEFAULT_LEAST_MASS
 from comparo.run.voices import voices_of
 
@@ -23,7 +21,6 @@ BIASED = 3  # the exit code of --fail-if
 
 
 def audit_command(
-    context: typer.Context,
     data: str,
     question: QuestionFlags,
     asked: JudgeFlags,
@@ -32,11 +29,8 @@ def audit_command(
     fail_if: list[str] | None = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     least_mass: float = DEFAULT_LEAST_MASS,
-    dry_run: bool = False,
-    out: Path | None = None,
-    fresh: bool = False,
-    output: Annotated[Format, typer.Option("--format")] = "table",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q")] = False,
+    *,
+    flags: RunFlags,
 ) -> None:
     """What a judge is biased by: length, style, position, words to the judge; and what it does not see.
 
@@ -51,11 +45,7 @@ def audit_command(
         others. May be repeated.
     seed : Which texts are varied, and how.
     least_mass : Stop early if the judge puts less than this share of its probability on the labels.
-    dry_run : Say calls, tokens and price, and ask nothing.
     out : The run folder, with a folder in it for each of several judges. Default: comparo-runs/TIME-NAME-audit.
-    fresh : Start anew; an existing folder is renamed and kept.
-    output : How to print the findings.
-    quiet : Nothing on stderr but errors.
 
     Examples
     --------
@@ -63,17 +53,15 @@ def audit_command(
     """
     limits = _limits(fail_if or [])
     items = columns.read(data)
-    voices = voices_of(asked.make(items, context), question.spelled_out("all").make(items, columns, asked.reader))
-    name = f"{Path(named(data)).stem}-audit"
-    storage = Storage(out, name, fresh, notes={"command": command_line(context)})
+    voices = voices_of(asked.make(items), question.spelled_out("all").make(items, columns, asked.reader))
+    storage = flags.storage(f"{Path(named(data)).stem}-audit")
     plan = prepare_audit(items, voices, calls, storage, seed=seed, least_mass=least_mass)
-    if dry_run:
+    if flags.dry_run:
         for each in plan.plans:
             print_plan(each)
         return
-    console = Console(stderr=True, quiet=quiet)
-    found = complete(plan, console)
-    _print(found, output, console)
+    console, found = flags.console, complete(plan, flags)
+    _print(found, flags.output, console)
     for each in plan.plans:
         if each.folder is not None:
             console.print(f"Report: {write_report(each.folder)}")

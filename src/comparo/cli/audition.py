@@ -10,17 +10,15 @@ import numpy as np
 import typer
 
 from comparo.cli import flags as groups
-from comparo.cli.finishing import Shown, complete, print_plan
+from comparo.cli.finishing import RunFlags, complete
 from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, named
 from comparo.cli.printing import cost_words, print_notes, print_table, print_text
 from comparo.cli.settings import command_line
 from comparo.data.lineups import MOST
 from comparo.data.writing import csv_text
-from comparo.run.audition import PAIRS, prepare_audition, resized
-from comparo.run.audition_table import Audition
+from comparo.run.audition import PAIRS, Audition, prepare_audition, resized
 from comparo.run.budget import paid_and_spent
 from comparo.run.files import write_text
-from comparo.run.plan import Storage
 from comparo.run.task import DEFAULT_LEAST_MASS
 from comparo.run.voices import count_cached, voices_of
 
@@ -28,7 +26,6 @@ SHARES = ("signal", "agreement", "content", "length", "position", "flips", "mass
 
 
 def audition_command(
-    context: typer.Context,
     data: str,
     question: QuestionFlags,
     asked: JudgeFlags,
@@ -38,10 +35,8 @@ def audition_command(
     group: groups.GroupColumn = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     least_mass: float = DEFAULT_LEAST_MASS,
-    dry_run: bool = False,
-    out: Path | None = None,
     *,
-    shown: Shown,
+    flags: RunFlags,
 ) -> None:
     """Which judge and which wording, without a single label: all get the same few pairs, in both orders.
 
@@ -56,8 +51,6 @@ def audition_command(
     lineup : How many texts a call is about, 2 to 8 (docs/lineups.md). May be repeated. Default: 2
     seed : Which contexts, texts and pairs are chosen.
     least_mass : Leave a judge out that puts less than this share of its probability on the labels.
-    dry_run : Say calls, tokens and price, and ask nothing.
-    out : The run folder. Default: comparo-runs/TIME-NAME-audition.
 
     Examples
     --------
@@ -68,30 +61,24 @@ def audition_command(
     question = question.spelled_out("all")
     sizes = lineup or [2]
     prompts = resized(question.make(items, columns, asked.reader), sizes)
-    voices = voices_of(asked.make(items, context), prompts)
-    name = f"{named(data)}-audition"
-    storage = Storage(out, name, notes={"command": command_line(context)})
+    voices = voices_of(asked.make(items), prompts)
+    storage = flags.storage(f"{named(data)}-audition")
     plan = prepare_audition(items, voices, pairs, storage, seed=seed, least_mass=least_mass)
-    if dry_run:
-        print_plan(plan.base)
-        return
-    found = complete(plan, shown.console)
+    console, found = flags.console, complete(plan, flags)
     from comparo.report import write_report
     from comparo.report.record import AUDITION
 
     write_text(Path(found.answers.source) / AUDITION, json.dumps(found.to_dict(), ensure_ascii=False) + "\n")
     page = write_report(found.answers.source)
-    _print(found, shown)
+    _print(found, flags)
     names = [voice.name or found.best for voice in voices]
     if found.best in names:  # and not all voices of few answers together
-        following = _following(context, found, asked, question, names, sizes)
-        told = f"To rank all texts by {found.best}, with the answers of the audition:\n  {following}"
-        shown.console.print(told)
-    shown.console.print(f"Report: {page}")
+        following = _following(found, asked, question, names, sizes)
+        console.print(f"To rank all texts by {found.best}, with the answers of the audition:\n  {following}")
+    console.print(f"Report: {page}")
 
 
 def _following(
-    context: typer.Context,
     found: Audition,
     asked: JudgeFlags,
     question: QuestionFlags,
@@ -103,30 +90,30 @@ def _following(
     wording, size = divmod(prompt, len(sizes))
     chosen = {**asked.of_one(judge), "wording": [question.wording[wording]] if question.wording else None}
     chosen["lineup"] = None if sizes[size] == 2 else sizes[size]
-    usual = dict.fromkeys(("out", "pairs", "seed", "output", "dry_run", "quiet", "top"))
-    command = command_line(context, "rank", **chosen, **usual)
+    usual = dict.fromkeys(("out", "pairs", "seed", "output", "dry_run", "quiet", "fresh"))
+    command = command_line("rank", **chosen, **usual)
     return f"{command} {shlex.join(['--audition', found.answers.source])}"
 
 
-def _print(found: Audition, shown: Shown) -> None:
+def _print(found: Audition, flags: RunFlags) -> None:
     answers = [one for one in found.answers.judgements if not one.failed]
     cached, (_, spent) = count_cached(answers), paid_and_spent(answers)
-    if shown.output == "json":
+    if flags.output == "json":
         print_text(json.dumps(found.to_dict() | {"cached": cached}, ensure_ascii=False) + "\n")
         return
-    if shown.output == "csv":
+    if flags.output == "csv":
         print_text(csv_text(dict(found.table)))
     else:
         print_table(*_rows(found))
-    if not shown.quiet:
+    if not flags.quiet:
         print_notes(found.notes)
     if words := cost_words(cached, len(answers), spent):
-        shown.console.print("; ".join(words))
-    shown.console.print(found.advice)
+        flags.console.print("; ".join(words))
+    flags.console.print(found.advice)
     if len(found.panel) > 1:
         others = ", ".join(found.panel[1:])
         told = f"With calls for several voices, add those that show nearly as much and agree: {others}."
-        shown.console.print(told)
+        flags.console.print(told)
 
 
 def _rows(found: Audition) -> tuple[list[str], list[list[Any]]]:

@@ -67,7 +67,6 @@ LISTS = (".csv", ".xlsx")  # endings of a class list
 
 
 def fit_command(
-    context: typer.Context,
     files: list[Path],
     method: Method | None = None,
     bias: Bias | None = None,
@@ -264,7 +263,7 @@ def fit_command(
         folder = folder_of(files)
         shown = None if folder is None or people_said is None else shown_items(folder)
         again = Fitted(bias or ("joint" if estimates else None), fitted, people_said, shown)
-        record = fitted_record(ranking, again, _named(files), command_line(context), *only_voice(files))
+        record = fitted_record(ranking, again, _named(files), command_line(), *only_voice(files))
         record = replace(record, graded=scaled, why=None if folder is None else read_why(folder))
         is_list = report.suffix.lower() in LISTS
         save_page(

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from comparo.cli.settings import ROLES
+from comparo.cli.settings import ROLES, running
 from comparo.data.criteria_prompt import read_criteria, split_weights
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt
@@ -234,8 +234,8 @@ class UncachedJudgeFlags:
         """The name of a judge that reads prompts, if there is one."""
         return reader([parse_judge(judge)[0] for judge in self.judges])
 
-    def load(self, items: Items | None, context: typer.Context) -> list[Judge]:
-        """The judges alone, each with its own options and with those for all judges that it has."""
+    def load(self, items: Items | None) -> list[Judge]:
+        """The judges alone, each with its own options and with those for all judges; the command closes them."""
         common = {name: getattr(self, name) for name in COMMON}
         common = {name: value for name, value in common.items() if value is not None} | parse_options(self.option or ())
         parsed = [parse_judge(judge) for judge in self.judges]
@@ -247,7 +247,7 @@ class UncachedJudgeFlags:
             shared = {option: common[option] for option in common if len(parsed) == 1 or option in accepted}
             judge = load_judge(name, **_with_scores(name, items, shared | own))
             if hasattr(judge, "close"):
-                context.call_on_close(judge.close)
+                running().call_on_close(judge.close)
             made.append(judge)
         return made
 
@@ -272,12 +272,12 @@ class JudgeFlags(UncachedJudgeFlags):
         ),
     ] = None
 
-    def make(self, items: Items, context: typer.Context) -> list[Judge]:
+    def make(self, items: Items) -> list[Judge]:
         """The judges with their cache; the command closes them when it ends."""
-        judges = remembering(self.load(items, context), self.cache or CACHE)
+        judges = remembering(self.load(items), self.cache or CACHE)
         for judge in judges:
             if isinstance(judge, Recalling):
-                context.call_on_close(judge.cache.close)
+                running().call_on_close(judge.cache.close)
         return judges
 
 

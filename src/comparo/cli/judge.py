@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from statistics import fmean
@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from comparo.cli.finishing import Shown, complete, print_plan, print_result
+from comparo.cli.finishing import RankingFlags, complete, print_result
 from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, run_folder
 from comparo.cli.printing import Console, cost_words, print_text, say, watched
-from comparo.cli.settings import command_line, name_of, options_of
+from comparo.cli.settings import name_of, options_of, running
 from comparo.data.columns import Table
 from comparo.data.documents import csv_lines
 from comparo.data.injection import injection_sentence
@@ -25,7 +25,6 @@ from comparo.data.run_folder import database_of
 from comparo.errors import ComparisonsError, JudgeError
 from comparo.judges import Judgement
 from comparo.run.budget import PROBES, dollars, paid_and_spent
-from comparo.run.plan import Storage
 from comparo.run.progress import Progress
 from comparo.run.recalling import probe_judges
 from comparo.run.rejudge import Rejudged, prepare_rejudge
@@ -33,33 +32,27 @@ from comparo.run.store import stored_items
 from comparo.run.voices import count_cached
 
 LABELS = ("context", "first", "second")
-OF_A_RUN = ("budget", "dry_run", "out", "top", "quiet")
+OF_A_RUN = ("budget", "dry_run", "out", "fresh", "top", "quiet")
 OF_PAIRS = ("items", "criterion", "prompt", "kind", "context_column", "columns")
 Key = tuple[Any, Any, Any]
 
 
 @dataclass(frozen=True)
-class AgainFlags:
+class AgainFlags(RankingFlags):
     """Where the pairs are those of a run.
 
     Parameters
     ----------
     budget : How many of the run's questions to ask, in their order: 500, 5n (five per item), 50% or $2.50.
-    dry_run : Say calls, tokens and price, and ask nothing.
     out : The new run folder. Default: beside that of the run, named after the judge.
-    top : Print only the best TOP of each context.
-    quiet : Nothing on stderr but errors.
+    output : csv or jsonl for judgements; table, csv or json for the consensus of a run. Default: csv, and table
     """
 
     budget: str = "100%"
-    dry_run: bool = False
-    out: Path | None = None
-    top: Annotated[int | None, typer.Option(min=1)] = None
-    quiet: Annotated[bool, typer.Option("--quiet", "-q")] = False
+    output: Annotated[Literal["csv", "jsonl", "table", "json"] | None, typer.Option("--format")] = None  # type: ignore[assignment]
 
 
 def judge_command(
-    context: typer.Context,
     pairs: Annotated[Path | None, typer.Argument()] = None,
     items: str | None = None,
     is_probed: Annotated[bool, typer.Option("--probe")] = False,
@@ -68,7 +61,6 @@ def judge_command(
     question: QuestionFlags,
     columns: ColumnFlags,
     again: AgainFlags,
-    output: Annotated[Literal["csv", "jsonl", "table", "json"] | None, typer.Option("--format")] = None,
 ) -> None:
     """Judgements of pairs of texts, one a line, as they come; or the pairs of a run put to another judge.
 
@@ -88,7 +80,6 @@ def judge_command(
         text (and context).
     is_probed : Instead: what the model can do as a judge, by about five small calls: log-probabilities, structured
         output, effort. A run asks one such question of its own accord.
-    output : csv or jsonl for judgements; table, csv or json for the consensus of a run. Default: csv, and table
 
     Examples
     --------
@@ -97,23 +88,22 @@ def judge_command(
     openai/qwen --base-url http://localhost:8000/v1`
     """
     if is_probed:
-        _probe(asked, context)
+        _probe(asked)
         return
     if len(asked.judges) > 1 or len(question.wording or ()) > 1:
         raise ValueError("comparo judge asks one judge in one wording; give one --judge and one --wording")
     if pairs is not None and database_of(pairs) is not None:
-        _refuse(context, OF_PAIRS, f"{pairs} is a run, which has its own texts and question")
-        if output == "jsonl":
+        _refuse(OF_PAIRS, f"{pairs} is a run, which has its own texts and question")
+        if again.output == "jsonl":
             raise ValueError("the consensus of a run is printed as table, csv or json; choose one of them by --format")
-        shown = Shown(again.top, output or "table", again.quiet)
-        _judge_again(run_folder(pairs), asked, question, again, shown, context)
+        _judge_again(run_folder(pairs), asked, question, replace(again, output=again.output or "table"))
         return
     if pairs is None or items is None:
         raise ValueError("comparo judge needs the pairs and --items, the file of their texts; or a run; or --probe")
-    _refuse(context, OF_A_RUN, f"{pairs} is not a run folder")
-    if output in ("table", "json"):
+    _refuse(OF_A_RUN, f"{pairs} is not a run folder")
+    if again.output in ("table", "json"):
         raise ValueError("judgements are printed as csv or jsonl; choose one of them by --format")
-    is_csv = output != "jsonl"
+    is_csv = again.output != "jsonl"
     texts = columns.read(items)
     (prompt,) = question.make(texts, columns, asked.reader)
     if flagged := injection_sentence(texts, prompt):
@@ -121,7 +111,7 @@ def judge_command(
     names = Names(texts)
     open_pairs = _questions(read_columns(pairs, labels=(*LABELS, "context_id")), texts, names)
     header = list(Judgement(Question("", ""), error="").row())[0 if names.has_contexts else 1 :]
-    (judge,) = asked.make(texts, context)
+    (judge,) = asked.make(texts)
     probes = probe_judges([judge]) if open_pairs else []
     if is_csv:
         print_text(csv_lines([header]))
@@ -139,29 +129,23 @@ def judge_command(
     _summarise(done, {PROBES: probes})
 
 
-def _refuse(context: typer.Context, names: Sequence[str], why: str) -> None:
+def _refuse(names: Sequence[str], why: str) -> None:
     """Refuse flags that were typed; those of a settings file are for all commands."""
-    for option in options_of(context.command):
-        source = context.get_parameter_source(str(option.name))
+    for option in options_of(running().command):
+        source = running().get_parameter_source(str(option.name))
         if option.name in names and source is not None and source.name == "COMMANDLINE":
             raise ValueError(f"{why}; leave --{name_of(option)} out")
 
 
-def _judge_again(
-    run: Path, asked: JudgeFlags, question: QuestionFlags, again: AgainFlags, shown: Shown, context: typer.Context
-) -> None:
+def _judge_again(run: Path, asked: JudgeFlags, question: QuestionFlags, again: AgainFlags) -> None:
     """Put the pairs of a run to another judge, and print the consensus and how far both agree."""
-    (judge,) = asked.make(stored_items(run), context)
-    storage = Storage(again.out, notes={"command": command_line(context)})
+    (judge,) = asked.make(stored_items(run))
     wording = next(iter(question.wording or ()), None)
-    plan = prepare_rejudge(run, judge, wording=wording, budget=again.budget, out=storage)
-    if again.dry_run:
-        print_plan(plan.base)
-        return
-    found = complete(plan, shown.console, shown)
+    plan = prepare_rejudge(run, judge, wording=wording, budget=again.budget, out=again.storage())
+    found = complete(plan, again)
     assert plan.base.loop is not None
-    print_result(found.ranking, plan.base.loop, shown)
-    shown.console.print(_agreement(found))
+    print_result(found.ranking, plan.base.loop, again)
+    again.console.print(_agreement(found))
 
 
 def _agreement(found: Rejudged) -> str:
@@ -173,9 +157,9 @@ def _agreement(found: Rejudged) -> str:
     )
 
 
-def _probe(asked: JudgeFlags, context: typer.Context) -> None:
+def _probe(asked: JudgeFlags) -> None:
     """Print what a model can do as a judge, found by a handful of small questions."""
-    (made,) = asked.load(None, context)
+    (made,) = asked.load(None)
     survey = getattr(made, "survey", None)
     if survey is None:
         raise ValueError(f"{made.name} has nothing to find out: it is not behind a server")

@@ -19,7 +19,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from comparo.cli.settings import FLAGS, in_flags
+from comparo.cli.settings import flags_now, in_flags
 from comparo.data.sanitize import visible
 from comparo.data.writing import csv_text
 from comparo.ranking.criteria_ranking import CriteriaRanking
@@ -46,7 +46,7 @@ class Console(RichConsole):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"markup": False, "highlight": False} | options)
-        self._flags = FLAGS.get() if self.stderr else {}  # a message may come from another thread
+        self._flags = flags_now() if self.stderr else {}  # a message may come from another thread
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print objects, strings among them with all that a terminal would obey written out."""

@@ -95,7 +95,6 @@ class PageFlags:
 
 
 def vote_command(
-    context: typer.Context,
     data: str,
     criterion: Annotated[str, typer.Option()],
     kind: str = "Text",
@@ -156,7 +155,7 @@ def vote_command(
         say(f"Only the {len(voting.first)} pairs on which votes contradict the judge of {data} most.")
     place = Place(page)
     try:
-        notes = {"command": command_line(context)}
+        notes = {"command": command_line()}
         with opened(voting, folder, notes, fresh=fresh and out is not None, place=place.open) as booth:
             _serve(_pages(booth, voting, people, place, *split_kind(kind, columns.context_column)), place)
     finally:

@@ -30,13 +30,12 @@ from comparo.data.prompts import Prompt
 from comparo.ranking.self_consistency import CLIPPED
 from comparo.run.audit_card import FILE, Audit, Card, Finding
 from comparo.run.budget import Budget, Expense
-from comparo.run.compare import both_orders, preferred
 from comparo.run.files import write_text
 from comparo.run.loop import Run
 from comparo.run.plan import IN_MEMORY, Plan, Storage, prepare
 from comparo.run.progress import Watch
 from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Task
-from comparo.run.voices import Asked, Voice, count_cached, make_judges, make_prompts, voices_of
+from comparo.run.voices import Asked, Voice, both_orders, count_cached, make_judges, make_prompts, voices_of
 from comparo.types import Array
 
 CALLS = 150
@@ -259,11 +258,11 @@ class _Rounds:
 
     def _answers(self, turns: int, which: int) -> dict[str, Array]:
         """P(the variant is preferred), shown first and second, in the first rounds: (pairs, 2) for each probe."""
-        found: dict[str, list[tuple[float, float]]] = {probe.name: [] for probe in self.probes}
+        found: dict[str, list[list[float]]] = {probe.name: [] for probe in self.probes}
         for context, (turn, number) in self.place.items():
             name = self.probes[number].name
-            both = preferred(both_orders(self.run, context, name, ORIGINAL, which)) if turn < turns else None
-            if both is not None:
+            both = both_orders(self.run, context, name, ORIGINAL, which) if turn < turns else []
+            if len(both) == 2 and not math.isnan(sum(both)):
                 found[name].append(both)
         return {name: np.array(rows, dtype=np.float64).reshape(-1, 2) for name, rows in found.items()}
 

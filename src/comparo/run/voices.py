@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,11 +19,15 @@ from comparo.data.items import Items
 from comparo.data.layouts import fields_from_table
 from comparo.data.lineups import MOST, lineup_columns
 from comparo.data.prompts import Prompt, Question, choose_prompt
+from comparo.data.run_folder import key_of
 from comparo.data.wordings import DEFAULT_WORDING
 from comparo.judges import Judge, Judgement, as_judge, load_judge
 from comparo.judges.protocol import Several
 from comparo.run.cache import CACHE
 from comparo.run.recalling import remembering
+
+if TYPE_CHECKING:
+    from comparo.run.loop import Run
 
 
 @dataclass(frozen=True)
@@ -103,6 +108,20 @@ def comparisons(judgements: Iterable[Judgement]) -> Comparisons:
 def with_texts(items: Items, asked: Question) -> Question:
     """A question of a run folder with its texts."""
     return replace(items.question(asked.context, asked.first, asked.second), voice=asked.voice)
+
+
+def both_orders(run: Run, context: Any, one: Any, other: Any, which: int = -1) -> list[float]:
+    """P(the one text is preferred) where it is shown first and second, by the last answers; NaN for one that failed.
+
+    There are fewer where a question is open. `which` is 0 for the first answers: a question that failed is asked once
+    more.
+    """
+    voice, found = run.task.voices[0].name, []
+    for first, second in ((one, other), (other, one)):
+        if answers := run.known.get(key_of(Question(first, second, context, voice=voice))):
+            p = math.nan if answers[which].failed else answers[which].p
+            found.append(p if first is one else 1.0 - p)
+    return found
 
 
 def with_voice(answer: Judgement, voice: str | None = None) -> Judgement:

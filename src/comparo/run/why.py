@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -23,29 +24,117 @@ from comparo.data.columns import look_up
 from comparo.data.comparisons import Comparisons
 from comparo.data.criteria_prompt import CriteriaPrompt, criteria_prompt
 from comparo.data.items import Items
-from comparo.data.prompts import Prompt
+from comparo.data.prompts import Prompt, criterion_prompt
 from comparo.data.reading import read_columns
 from comparo.data.reasons import Reason, clustered, computed_reasons, judged_reasons, own_reasons
 from comparo.data.wordings import DEFAULT_WORDING, WORDINGS
 from comparo.data.writing import csv_text
 from comparo.errors import StoreError
-from comparo.judges import Judge
+from comparo.judges import Judge, Judgement, Probe
 from comparo.methods import quiet_fit
 from comparo.ranking.criteria_ranking import CriteriaRanking
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import json_rows
 from comparo.ranking.votes import find_voted
 from comparo.ranking.why import Why, check_enough, explain, numbers_of_groups
-from comparo.run.budget import Budget
+from comparo.run.budget import Budget, price_words
 from comparo.run.files import write_text
 from comparo.run.plan import Plan, Storage, prepare
 from comparo.run.progress import Watch
-from comparo.run.proposals import Proposals
 from comparo.run.rejudge import Repeated
 from comparo.run.store import read_configuration, read_judgements, stored_items
-from comparo.run.task import DEFAULT_LEAST_MASS
+from comparo.run.task import CHARACTERS, DEFAULT_LEAST_MASS
 from comparo.run.voices import count_cached
 from comparo.types import Array, Index
+
+WRITTEN = 60  # tokens of a reply that names a reason
+TRIES = 2  # pairs asked about at most, for each reason that is wanted: some replies name none
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Proposals:
+    """A question in words about each of the most decisive pairs of a run, until `count` replies name a reason.
+
+    Parameters
+    ----------
+    write : The judge's `write`.
+    questions : What it is asked, the most decisive pair first.
+    tokens, most : About how many tokens are read and written at most, and their price in dollars, nan if unknown.
+    replies : What it answered so far; those from the cache count no calls.
+    """
+
+    write: Callable[[str, int], Probe]
+    questions: Sequence[str]
+    count: int
+    tokens: int
+    most: float
+    replies: list[Probe] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, judge: Judge, folder: Path, items: Items, kind: str, heading: str | None, count: int) -> Proposals:
+        """Choose the pairs; nothing is asked. A ValueError where the judge writes no words of its own."""
+        write = getattr(judge, "write", None)
+        if write is None:
+            raise ValueError(f"{judge.name} writes no words of its own; leave `propose` out, or use `because`")
+        answered = [one for one in read_judgements(folder) if not one.failed and len(one.question.items) == 2]
+        order = sorted(answered, key=lambda one: (-round(abs(one.p - 0.5), 9), str(one.question)))
+        questions = [_question(one, items, kind, heading) for one in order[: TRIES * count]]
+        writing = judge.writes(Prompt("{first}{second}")) if hasattr(judge, "writes") else None
+        written = len(questions) * max(WRITTEN, 0 if writing is None else writing.tokens)
+        read, price = sum(map(len, questions)) // CHARACTERS, getattr(judge, "price", None)
+        most = math.nan if price is None else (read * price[0] + written * price[1]) / 1e6
+        return cls(write, questions, count, read + written, most)
+
+    @property
+    def words(self) -> str:
+        """What they take at most."""
+        return f"up to {len(self.questions):,} calls, about {self.tokens:,} tokens, {price_words('at most', self.most)}"
+
+    @property
+    def cost(self) -> float:
+        """What the replies cost, now or when they were asked, as far as it is known."""
+        return sum(one.cost for one in self.replies if one.cost > 0)
+
+    def reasons(self) -> list[str]:
+        """The reasons that the judge names, alike ones as one; it is asked now."""
+        logger.info("Asks for reasons of the judge: %s", self.words)
+        said: list[str] = []
+        for question in self.questions:
+            if len(said) == self.count:
+                break
+            self.replies.append(self.write(question, WRITTEN))
+            if (reason := _reason_in(self.replies[-1].sentence)) is not None:
+                said.append(reason)
+        found = list(clustered(said))
+        logger.info("The judge proposes: %s", "; ".join(found) or "nothing that can be asked")
+        return found
+
+
+def _question(one: Judgement, items: Items, kind: str, heading: str | None) -> str:
+    question = items.question(one.question.context, one.question.first, one.question.second)
+    winner = "A" if one.p > 0.5 else "B"
+    texts = Prompt(criterion_prompt("better", kind, heading).template.rpartition("\n\n")[0])
+    ask = (
+        f"{kind} {winner} was preferred. Name the one quality that most likely made it win, in two to six words that "
+        f'complete the sentence "{kind} {winner} is more …" or "{kind} {winner} gives …". Write the words alone.'
+    )
+    return f"{texts.text(question)}\n\n{ask}"
+
+
+def _reason_in(reply: str) -> str | None:
+    """The words of a reply that name a reason; None where it names none."""
+    line = next((line for line in reply.strip().splitlines() if line.strip()), "")
+    words = " ".join(line.strip(" \"'“”*.-•").split()[:8])
+    for begin in ("It is ", "It ", "is "):
+        words = words.removeprefix(begin)
+    try:
+        (found,) = own_reasons([words])
+    except ValueError:
+        return None
+    return found.words
+
 
 FEEDBACK = "why.csv"  # in the run folder
 REASON = "reason"  # the column of votes in which people say why
@@ -215,8 +304,7 @@ def prepare_why(
     votes: str | Path | None = None,
     between: Sequence[str] = (),
     item: str | None = None,
-    out: str | Path | None = None,
-    notes: Mapping[str, Any] | None = None,
+    out: str | Path | Storage | None = None,
 ) -> WhyPlan:
     """Check what is to be explained, and choose the reasons; nothing is asked.
 
@@ -238,8 +326,8 @@ def prepare_why(
         The names of two groups of texts: why the first beats the second.
     item
         The id of a text, or context/id: what would raise it most.
-    out, notes
-        The folder of the calls, by default beside that of the run, and what is added to its run.json.
+    out
+        The folder of the calls, by default beside that of the run.
     """
     folder, items = Path(run), stored_items(Path(run))
     if judge is None and (because or propose):
@@ -268,8 +356,9 @@ def prepare_why(
         task = _task(folder, items, prompt, judge, left)
         # Other reasons are another question, whose answers have a folder of their own.
         suffix = hashlib.sha256(json.dumps([judge.name, prompt.template]).encode()).hexdigest()[:6]
-        place = folder.with_name(f"{folder.name}-why-{suffix}") if out is None else Path(out)
-        return reasons, prepare(task, Storage(place, notes=dict(notes or {})))
+        storage = Storage.of(out)
+        beside = folder.with_name(f"{folder.name}-why-{suffix}")
+        return reasons, prepare(task, replace(storage, out=storage.out or beside))
 
     plan.asked, plan.base = with_reasons((), 0.0)
     if propose:

@@ -1,6 +1,5 @@
 """comparo compare: is B better than A, on which inputs, and how sure is that?"""
 
-import math
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -137,13 +136,12 @@ def _print(duel: Duel, output: str, console: Console) -> None:
         print_text(duel.to_markdown())
         return
     print_text(visible(duel.verdict) + "\n")
-    print_table(["", "value", "low", "high"], _figures(duel))
-    columns = duel.to_columns()
-    won = [row for row in range(len(duel.win)) if columns["margin"][row] > 0][:SHOWN]
-    lost = [row for row in range(len(duel.win)) if columns["margin"][row] < 0][-SHOWN:]
-    if won or lost:
+    print_table(["", "value", "low", "high"], [[name, *values] for name, values in duel.figures.items()])
+    most = duel.extremes(SHOWN)
+    if len(most["input"]):
         header = ["input", f"{duel.other} wins by", "P, shown first", "P, shown second"]
-        print_table(header, [_row(columns, row) for row in [*won, *lost]])
+        numbers = (most[name].tolist() for name in ("margin", "first", "second"))
+        print_table(header, zip(map(str, most["input"]), *numbers, strict=True))
     told = [f"{duel.calls:,} calls on {duel.asked:,} of {duel.planned:,} inputs"]
     told += [f"{duel.same:,} with the same text twice"] if duel.same else []
     told += [f"{duel.failed:,} left out, because the judge did not answer in both orders"] if duel.failed else []
@@ -152,21 +150,3 @@ def _print(duel: Duel, output: str, console: Console) -> None:
     console.print("; ".join(told))
     if not console.quiet:
         print_notes(duel.notes)
-
-
-def _figures(duel: Duel) -> list[list[Any]]:
-    won, lost, tied = duel.wins
-    rows: list[list[Any]] = [[f"win rate of {duel.other}", duel.win_rate, *duel.interval]]
-    if not math.isnan(duel.difference[0]):
-        rows.append(["score difference, logits", *duel.difference])
-    rows.append([f"P({duel.other} is better)", duel.probability, math.nan, math.nan])
-    rows += [
-        [f"inputs won by {name}", float(count), math.nan, math.nan]
-        for name, count in ((duel.other, won), (duel.one, lost), ("neither", tied))
-    ]
-    return rows
-
-
-def _row(columns: dict[str, Any], row: int) -> list[Any]:
-    values = (float(columns[name][row]) for name in ("margin", "first", "second"))
-    return [str(columns["input"][row]), *values]

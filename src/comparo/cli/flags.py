@@ -44,6 +44,8 @@ Batch = Annotated[
     ),
 ]
 UNRELIABLE = 4  # the exit code of --fail-if-judge-unreliable: by `Flips.are_many`
+COMMON = ("base_url", "price")  # options of judges that are flags
+ENGINE = ("engine", "replicas", "gpus", "cpus", "address")  # options that every judge has
 FailIfJudgeUnreliable = Annotated[
     bool,
     typer.Option(
@@ -193,10 +195,6 @@ class CriteriaFlags(QuestionFlags):
         """The weights that are given."""
         given = read_criteria(self.criterion or ())
         return split_weights(given)[1] if isinstance(given, Mapping) else None
-
-
-COMMON = ("base_url", "price")  # options of judges that are flags
-ENGINE = ("engine", "replicas", "gpus", "cpus", "address")  # options that every judge has
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,8 @@ from comparo.run.voices import count_cached
 
 Format = Literal["table", "csv", "json"]
 MINUTE = 60.0  # seconds between two lines of progress in a log
+STOPS = ("SIGTERM", "SIGHUP")  # sent by `kill`, by a system that shuts down, and by a terminal that is closed
+STYLES = {logging.INFO: "dim", logging.WARNING: "yellow"}
 
 
 class Console(RichConsole):
@@ -178,10 +180,6 @@ def whose(ranking: Ranking) -> str:
         f"scores: consensus, validity {ranking.validity:.2f}: what people would say, as far as one judge can tell; "
         "--estimate judge for the judge's own opinion"
     )
-
-
-STOPS = ("SIGTERM", "SIGHUP")  # sent by `kill`, by a system that shuts down, and by a terminal that is closed
-STYLES = {logging.INFO: "dim", logging.WARNING: "yellow"}
 
 
 class Line:

@@ -49,6 +49,7 @@ _PARAMETER = re.compile(
     r"|(?<![^\s(])(\w+)=('[^']*'|\"[^\"]*\"|True\b|…)"
     r"|(?<![^\s(])(?<![;,] )(\w+)=(\d+(?:\.\d+)?)\b"  # not an option of a judge, 'openai/m; price=2'
 )
+OPTIONS = ("votes", "graded", "effort", "max_tokens")  # of judges, as messages give them with a value
 
 
 def name_of(option: TyperOption) -> str:
@@ -70,9 +71,6 @@ def flags_now() -> dict[str, str]:
     flags = {name_of(option).replace("-", "_"): f"--{name_of(option)}" for option in options}
     flags |= {str(option.name): f"--{name_of(option)}" for option in options}
     return {role: f"--columns {role}=" for role in ROLES if "columns" in flags} | flags
-
-
-OPTIONS = ("votes", "graded", "effort", "max_tokens")  # of judges, as messages give them with a value
 
 
 def in_flags(message: str, flags: Mapping[str, str] | None = None) -> str:

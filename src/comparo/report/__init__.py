@@ -11,7 +11,7 @@ from comparo.report.criteria_page import read_criteria_record, write_criteria_re
 from comparo.report.data import ROOM, Room
 from comparo.report.page import render, save_page
 from comparo.report.record import Record, read_record
-from comparo.run.audit_card import FILE
+from comparo.run.audit import FILE
 from comparo.run.criteria_run import criteria_of
 
 __all__ = ["write_report"]

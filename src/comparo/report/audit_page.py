@@ -12,7 +12,7 @@ from comparo.report.making import prompt_of, question, settings
 from comparo.report.page import filled
 from comparo.report.record import Record
 from comparo.report.voices_section import probe_tables
-from comparo.run.audit_card import Audit, Card
+from comparo.run.audit import Audit, Card
 
 TEXT = 600  # characters of each text of an example
 

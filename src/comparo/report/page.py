@@ -34,7 +34,7 @@ from comparo.report.making import command, facts, injection_notes, prompt_of, qu
 from comparo.report.measures import agreements, outlook
 from comparo.report.record import SCORES, Record
 from comparo.report.voices_section import probe_tables, who_judged
-from comparo.run.audit_card import Audit
+from comparo.run.audit import Audit
 from comparo.run.files import write_text
 from comparo.run.fit_policy import Fitting
 from comparo.run.voices import model_sentences

@@ -25,7 +25,7 @@ from comparo.ranking.tabular import rows_of
 from comparo.report.embed import excerpt, label, signed
 from comparo.report.measures import position_bias, voter_biases
 from comparo.report.record import Record
-from comparo.run.audit_card import Audit, Card
+from comparo.run.audit import Audit, Card
 from comparo.run.budget import dollars
 from comparo.types import Array
 

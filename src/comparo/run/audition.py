@@ -51,6 +51,9 @@ PAIRS = 20  # for each voice; 80% of the gap to the best voice is closed with n 
 FEWEST = 15  # pairs: a voice of fewer than 30 answers has no variances of its own
 EACH = 5  # pairs of a context, where there are many
 LOOPS = 2 / 3  # comparisons that connect the texts, of all: the others tell noise from taste
+BLIND = 0.05  # content, at an end of its interval, of a voice that hardly sees the texts
+MOSTLY = 0.5  # share of an answer about the order above which position says more than everything else together
+LEVEL = 0.95  # of intervals
 
 
 def audition(
@@ -213,11 +216,6 @@ def some_items(items: Items, pairs: int, rng: np.random.Generator, size: int = 2
     most = int(LOOPS * pairs / count) + 1
     rows = [np.sort(rng.permutation(contexts[context])[:most]) for context in chosen]
     return items.take(np.concatenate(rows))
-
-
-BLIND = 0.05  # content, at an end of its interval, of a voice that hardly sees the texts
-MOSTLY = 0.5  # share of an answer about the order above which position says more than everything else together
-LEVEL = 0.95  # of intervals
 
 
 @dataclass(frozen=True, eq=False)

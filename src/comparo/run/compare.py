@@ -471,24 +471,37 @@ class Duel:
         }
         return json.dumps(document, ensure_ascii=False, default=str, allow_nan=False)
 
+    @property
+    def figures(self) -> dict[str, tuple[float, float, float]]:
+        """What a table shows: values by their names, with the ends of their intervals; NaN where there is none."""
+        won, lost, tied = self.wins
+        rows = {f"win rate of {self.other}": (self.win_rate, *self.interval)}
+        if not math.isnan(self.difference[0]):
+            rows["score difference, logits"] = self.difference
+        single = {f"P({self.other} is better)": self.probability, f"inputs won by {self.other}": won}
+        single |= {f"inputs won by {self.one}": lost, "inputs won by neither": tied}
+        return rows | {name: (float(value), math.nan, math.nan) for name, value in single.items()}
+
+    def extremes(self, most: int) -> dict[str, NDArray[Any]]:
+        """The rows of `to_columns` on which each side wins most, so many of each side."""
+        won, lost, _ = self.wins
+        rows = np.r_[: min(won, most), len(self.win) - min(lost, most) : len(self.win)]
+        return {name: column[rows] for name, column in self.to_columns().items()}
+
     def to_markdown(self) -> str:
         """The answer as Markdown, for a pull request."""
-        low, high = self.interval
-        apart, least, most = self.difference
-        won, lost, tied = self.wins
         lines = [f"**{_cell(self.verdict)}**", "", "| | value | interval |", "| --- | ---: | ---: |"]
-        lines.append(f"| win rate of {_cell(self.other)} | {self.win_rate:.1%} | {low:.1%} to {high:.1%} |")
-        if not math.isnan(apart):
-            lines.append(f"| score difference (logits) | {apart:.2f} | {least:.2f} to {most:.2f} |")
-        lines.append(f"| P({_cell(self.other)} is better) | {self.probability:.3f} | |")
-        lines.append(f"| inputs won, lost, tied | {won}, {lost}, {tied} | |")
+        for name, (value, low, high) in self.figures.items():
+            lines.append(f"| {_cell(name)} | {value:.3g} | {'' if math.isnan(low) else f'{low:.3g} to {high:.3g}'} |")
         lines.append(f"| calls | {self.calls:,} | |")
         lines += [f"| answers from the cache | {self.cached:,} | |"] if self.cached else []
-        columns = self.to_columns()
-        cells = [f"{_cell(name)} ({by:+.2f})" for name, by in zip(columns["input"], columns["margin"], strict=True)]
-        for name, most_won in ((self.other, cells[:won]), (self.one, cells[::-1][:lost])):
-            if most_won:
-                lines += ["", f"{_cell(name)} wins most, by so many logits, on: {', '.join(most_won[:SHOWN])}"]
+        most = self.extremes(SHOWN)
+        by = list(zip(map(_cell, most["input"]), most["margin"].tolist(), strict=True))
+        for name, cells in (
+            (self.other, [f"{cell} ({margin:+.2f})" for cell, margin in by if margin > 0]),
+            (self.one, [f"{cell} ({margin:+.2f})" for cell, margin in by[::-1] if margin < 0]),
+        ):
+            lines += ["", f"{_cell(name)} wins most, by so many logits, on: {', '.join(cells)}"] if cells else []
         for name, alone in zip((self.one, self.other), self.unmatched, strict=True):
             if alone:
                 more = f" and {len(alone) - MANY:,} more" if len(alone) > MANY else ""
@@ -499,16 +512,10 @@ class Duel:
 
     def _repr_html_(self) -> str:
         """The verdict, the figures and the inputs on which each side wins most, for a notebook."""
-        columns = self.to_columns()
-        won, lost, _ = self.wins
-        rows = np.r_[: min(won, SHOWN), max(len(self.win) - min(lost, SHOWN), won) : len(self.win)]
-        sides = {"win rate": (self.win_rate, *self.interval), "score difference": self.difference}
-        known = {name: values for name, values in sides.items() if not math.isnan(values[0])}
-        value, low, high = (np.array(column) for column in zip(*known.values(), strict=True))
-        figures = {"": np.array(list(known)), "value": value, "low": low, "high": high}
-        most = {name: column[rows] for name, column in columns.items()}
+        value, low, high = (np.array(column) for column in zip(*self.figures.values(), strict=True))
+        figures = {"": np.array(list(self.figures)), "value": value, "low": low, "high": high}
         head = f"<p><strong>{html.escape(visible(self.verdict))}</strong></p>"
-        return head + table_html(figures, self.level, self.notes) + table_html(most, self.level, ())
+        return head + table_html(figures, self.level, self.notes) + table_html(self.extremes(SHOWN), self.level, ())
 
     def __str__(self) -> str:
         return self.verdict

@@ -49,6 +49,8 @@ from comparo.types import Array, Index
 
 WRITTEN = 60  # tokens of a reply that names a reason
 TRIES = 2  # pairs asked about at most, for each reason that is wanted: some replies name none
+FEEDBACK = "why.csv"  # in the run folder
+REASON = "reason"  # the column of votes in which people say why
 
 logger = logging.getLogger(__name__)
 
@@ -134,10 +136,6 @@ def _reason_in(reply: str) -> str | None:
     except ValueError:
         return None
     return found.words
-
-
-FEEDBACK = "why.csv"  # in the run folder
-REASON = "reason"  # the column of votes in which people say why
 
 
 @dataclass(frozen=True)

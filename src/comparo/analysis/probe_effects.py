@@ -18,8 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import digamma, polygamma
-from scipy.stats import false_discovery_control
-from scipy.stats import t as student
 
 from comparo.types import Array
 
@@ -78,6 +76,10 @@ def probe_effects(
     >>> found.is_bias
     array([ True, False])
     """
+    # All runs import this file, and few audit: scipy.stats takes long to load.
+    from scipy.stats import false_discovery_control
+    from scipy.stats import t as student
+
     count = np.array([len(own) for own in observations])
     mean = np.array([np.mean(own) if len(own) else np.nan for own in observations])
     spread = np.array([np.var(own, ddof=1) if len(own) > 1 else 0.0 for own in observations])

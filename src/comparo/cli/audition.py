@@ -3,6 +3,7 @@
 import json
 import math
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,7 +25,7 @@ from comparo.run.audition import PAIRS, Audition, prepare_audition, resized
 from comparo.run.budget import paid_and_spent
 from comparo.run.files import write_text
 from comparo.run.task import DEFAULT_LEAST_MASS
-from comparo.run.voices import count_cached, voices_of
+from comparo.run.voices import Voice, count_cached, voices_of
 
 BIASED = 3  # the exit code of --fail-if
 SHARES = ("signal", "agreement", "content", "length", "position", "flips", "mass")
@@ -63,9 +64,7 @@ def audition_command(
     --wording all --dry-run`
     """
     items = columns.read(data, group=group)
-    question = question.spelled_out("all")
-    sizes = lineup or [2]
-    prompts = resized(question.make(items, columns, asked.reader), sizes)
+    prompts = resized(question.make(items, columns, asked.judges), lineup or [2])
     voices = voices_of(asked.make(items), prompts)
     storage = flags.storage(f"{named(data)}-audition")
     plan = prepare_audition(items, voices, pairs, storage, seed=seed, least_mass=least_mass)
@@ -75,23 +74,16 @@ def audition_command(
     _print(found, flags)
     names = [voice.name or found.best for voice in voices]
     if found.best in names:  # and not all voices of few answers together
-        following = _following(found, asked, question, names, sizes)
+        following = _following(found, asked, question, voices, names.index(found.best))
         console.print(f"To rank all texts by {found.best}, with the answers of the audition:\n  {following}")
     console.print(f"Report: {page}")
 
 
-def _following(
-    found: Audition,
-    asked: JudgeFlags,
-    question: QuestionFlags,
-    names: list[str],
-    sizes: list[int],
-) -> str:
+def _following(found: Audition, asked: JudgeFlags, question: QuestionFlags, voices: Sequence[Voice], best: int) -> str:
     """The command that ranks all texts by the best of these voices, and begins with its answers."""
-    judge, prompt = divmod(names.index(found.best), len(names) // len(asked.judges))
-    wording, size = divmod(prompt, len(sizes))
-    chosen = {**asked.of_one(judge), "wording": [question.wording[wording]] if question.wording else None}
-    chosen["lineup"] = None if sizes[size] == 2 else sizes[size]
+    prompt, judge = voices[best].prompt, best * len(asked.judges) // len(voices)
+    chosen = {**asked.of_one(judge), "wording": [prompt.wording] if question.wording else None}
+    chosen["lineup"] = None if prompt.size == 2 else prompt.size
     usual = dict.fromkeys(("out", "pairs", "seed", "output", "dry_run", "quiet", "fresh"))
     command = command_line("rank", **chosen, **usual)
     return f"{command} {shlex.join(['--audition', found.answers.source])}"
@@ -177,7 +169,7 @@ def audit_command(
     """
     limits = _limits(fail_if or [])
     items = columns.read(data)
-    voices = voices_of(asked.make(items), question.spelled_out("all").make(items, columns, asked.reader))
+    voices = voices_of(asked.make(items), question.make(items, columns, asked.judges))
     storage = flags.storage(f"{Path(named(data)).stem}-audit")
     plan = prepare_audit(items, voices, calls, storage, seed=seed, least_mass=least_mass)
     if flags.dry_run:

@@ -97,7 +97,7 @@ def compare_command(
     )
     given: dict[str, Any] = {}
     if paired.items is not None:
-        prompts = question.make(paired.items, columns, asked.reader)
+        prompts = question.make(paired.items, columns, asked.judges)
         if len(asked.judges) > 1 or len(prompts) > 1:
             raise ValueError("compare asks one judge in one wording; give one --judge and at most one --wording")
         (judge,) = asked.make(paired.items)  # which may take long to load

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,14 +15,14 @@ from comparo.data.criteria_prompt import read_criteria, split_weights
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt
 from comparo.data.run_folder import DATABASE, database_of
-from comparo.data.wordings import DEFAULT_WORDING, WORDINGS, all_wordings
+from comparo.data.wordings import DEFAULT_WORDING, WORDINGS
 from comparo.judges import Judge, accepted_options, load_judge, parse_judge, parse_options
 from comparo.judges.batches import WINDOW
 from comparo.run.batch import Mode
 from comparo.run.cache import CACHE
 from comparo.run.recalling import Recalling, remembering
 from comparo.run.task import DEFAULT_JUDGE
-from comparo.run.voices import make_prompts, reader
+from comparo.run.voices import make_prompts
 
 TEXTS = "What is compared: columns of the texts, and votes"  # where --help shows these flags
 GroupColumn = Annotated[
@@ -85,25 +85,15 @@ class QuestionFlags:
         ),
     ] = None
 
-    def spelled_out(self, *names: str) -> QuestionFlags:
-        """The same with every wording that can put the criterion, if one of these names stands for all of them."""
-        stands_for_all = self.wording is not None and len(self.wording) == 1 and self.wording[0] in names
-        return replace(self, wording=all_wordings(self.criterion)) if stands_for_all else self
+    @property
+    def words(self) -> str | dict[str, str] | None:
+        """The criterion."""
+        return self.criterion
 
-    def make(self, items: Items, columns: ColumnFlags, judge: str) -> list[Prompt]:
-        """The prompt of each wording for these items."""
-        prompt, own = (self.prompt, {}) if "{" in (self.prompt or "{") else parse_judge(self.prompt or "")
-        if unknown := set(own) - {"labels", "answer"}:
-            raise ValueError(f"--prompt has the options labels and answer, not {unknown.pop()!r}")
-        labels = tuple(word.strip() for word in str(own["labels"]).split(",")) if "labels" in own else None
-        if labels is not None and len(labels) != 2:
-            raise ValueError(f"the labels of --prompt are two words with a comma between, not {own['labels']!r}")
-        if self.wording and len(set(self.wording)) < len(self.wording):
-            raise ValueError(f"--wording {', '.join(self.wording)}: one of them is there twice; give each once")
+    def make(self, items: Items, columns: ColumnFlags, judges: str | list[str]) -> list[Prompt]:
+        """The prompt of each wording for these items, and for judges of which one may read it."""
         put = {"kind": self.kind, "context": columns.context_column}
-        answer = str(own["answer"]) if "answer" in own else None
-        wordings = self.wording or None
-        return make_prompts(items, self.criterion, prompt, judge, wordings, **put, labels=labels, answer=answer)
+        return make_prompts(items, self.words, self.prompt, judges, self.wording, **put)
 
 
 @dataclass(frozen=True)
@@ -178,23 +168,16 @@ class CriteriaFlags(QuestionFlags):
     criterion: list[str] | None = None  # type: ignore[assignment]
 
     @property
-    def resolved(self) -> QuestionFlags:
-        """The flags with one criterion as text, or with several by name."""
-        given: Any = read_criteria(self.criterion or ())
-        given = split_weights(given)[0] if isinstance(given, Mapping) else given
-        if isinstance(given, Mapping) and self.wording in (["all"], ["auto"]):
-            raise ValueError(
-                f"--wording {self.wording[0]} is not for several criteria in one call; name a wording, or rank by one "
-                "criterion after another"
-            )
-        others = {each.name: getattr(self, each.name) for each in fields(QuestionFlags) if each.name != "criterion"}
-        return QuestionFlags(given, **others)
+    def words(self) -> str | dict[str, str] | None:
+        """The criterion, or several by name."""
+        given = read_criteria(self.criterion or ())
+        return split_weights(given)[0] if isinstance(given, dict) else given
 
     @property
     def weights(self) -> dict[str, float] | None:
         """The weights that are given."""
         given = read_criteria(self.criterion or ())
-        return split_weights(given)[1] if isinstance(given, Mapping) else None
+        return split_weights(given)[1] if isinstance(given, dict) else None
 
 
 @dataclass(frozen=True)
@@ -226,11 +209,6 @@ class UncachedJudgeFlags:
     def judges(self) -> list[str]:
         """The judges as they are written, with their own options."""
         return self.judge or [DEFAULT_JUDGE]
-
-    @property
-    def reader(self) -> str:
-        """The name of a judge that reads prompts, if there is one."""
-        return reader([parse_judge(judge)[0] for judge in self.judges])
 
     def load(self, items: Items | None) -> list[Judge]:
         """The judges alone, each with its own options and with those for all judges; the command closes them."""

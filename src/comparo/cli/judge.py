@@ -111,7 +111,7 @@ def judge_command(
         raise ValueError("judgements are printed as csv or jsonl; choose one of them by --format")
     is_csv = again.output != "jsonl"
     texts = columns.read(items)
-    (prompt,) = question.make(texts, columns, asked.reader)
+    (prompt,) = question.make(texts, columns, asked.judges)
     if flagged := injection_sentence(texts, prompt):
         say(flagged)
     names = Names(texts)

@@ -140,7 +140,7 @@ def rank_command(
     items = columns.read(data, group=group, numbers=numbers, old=old)
     if len({*items.anchors.values(), *(old.anchors.values() if old else ())}) == 1:
         raise ValueError("the column anchor has one score only; give texts of different quality, or drop the column")
-    prompts = question.resolved.spelled_out("all", AUTO).make(items, columns, asked.reader)
+    prompts = question.make(items, columns, asked.judges)
     prepared = prepare_rank(
         items,
         prompt=prompts,

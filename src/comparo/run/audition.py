@@ -25,7 +25,6 @@ from comparo.analysis.correlations import mean_known
 from comparo.analysis.reliability import MEASURES, Jackknife
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt
-from comparo.data.wordings import all_wordings
 from comparo.judges import Judgement
 from comparo.model.design import Design
 from comparo.model.estimators.panel_members import PanelMembers, fit_members
@@ -106,8 +105,8 @@ def audition(
     >>> found.best, found.notes
     ('simulated/soft 2', ("'simulated/soft 1' answers mostly by position: 96% of an answer is about the order",))
     """
-    items, wordings = Items.of(data), all_wordings(criterion) if wording == "all" else wording
-    prompts = make_prompts(items, criterion, prompt, judge, wordings, kind=kind)
+    items = Items.of(data)
+    prompts = make_prompts(items, criterion, prompt, judge, wording, kind=kind)
     judges = make_judges(judge, cache, is_stored=out is not None)
     voices = voices_of(judges, resized(prompts, listed(lineup)))
     return prepare_audition(items, voices, pairs, Storage.of(out), seed=seed, least_mass=least_mass).run(watch)
@@ -199,7 +198,7 @@ def lineup_pairs(trial: Task, each: int) -> dict[Any, list[Pair]]:
 def resized(prompts: Sequence[Prompt], sizes: Sequence[int]) -> list[Prompt]:
     """Every prompt about each of these numbers of texts; a ValueError where one is not from 2 to 8, or there twice."""
     for size in sizes:
-        check_lineup(size, {"audition": True})
+        check_lineup(size)
     if len({*sizes}) < len(sizes):
         raise ValueError(f"lineup={', '.join(map(str, sizes))}: one of them is there twice; give each once")
     return [prompt.resized(size) for prompt in prompts for size in sizes]

@@ -10,7 +10,6 @@ from comparo.data.control_terms import columns_in
 from comparo.data.criteria_prompt import split_weights
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt
-from comparo.data.wordings import all_wordings
 from comparo.methods import Method
 from comparo.ranking.ranking import Ranking
 from comparo.run.audit import audited, audited_terms, varying
@@ -202,23 +201,23 @@ def prepare_rank(
     storage = replace(storage, link=storage.link if link is None else Path(link))
     old = items_before(storage.out, storage.link, storage.fresh)
     items = Items.of(data, **columns, numbers=columns_in(held), old=old)
-    goal, is_auto = how.get("goal", DEFAULT_GOAL), listed(wording) == [AUTO]
-    wordings = wording
-    if is_auto:
-        wordings = all_wordings(criterion) if prompt is None and isinstance(criterion, str) else None
-        if storage.batch is not None:
-            raise ValueError("wording='auto' goes by answers, and `batch` asks before there are any; name a wording")
-        if audition is not None:
-            raise ValueError("wording='auto' makes an audition of its own; leave `audition` out, or name a wording")
-    if storage.link is not None and (is_auto or lineup == AUTO or audition is not None):
-        raise ValueError("a run with `link` asks as the other run did; leave `audition`, wording and lineup auto out")
-    if goal in SYSTEM_GOALS and (is_auto or audition is not None):
-        raise ValueError(f"answers of an audition do not count for goal={goal!r}; name a wording, and no `audition`")
-    how_put = {"kind": kind, "context": columns["context"]}
-    prompts = make_prompts(items, criterion, prompt, judge, wordings, **how_put)
-    if lineup != 2:
-        check_lineup(lineup, {"wording": is_auto, "batch": storage.batch is not None, "audition": audition is not None})
-        prompts = prompts if lineup == AUTO else [each.resized(int(lineup)) for each in prompts]
+    is_auto, goal = listed(wording) == [AUTO], how.get("goal", DEFAULT_GOAL)
+    begins = {"wording='auto'": is_auto, "lineup='auto'": lineup == AUTO, "`audition`": audition is not None}
+    first = [option for option, is_given in begins.items() if is_given]
+    clashes = {
+        "`batch`": storage.batch is not None and first != ["`audition`"],
+        "`link`": storage.link is not None,
+        f"goal={goal!r}": goal in SYSTEM_GOALS and lineup != AUTO,
+    }
+    others = first[1:] + [option for option, is_given in clashes.items() if is_given]
+    if first and others:
+        raise ValueError(
+            f"{first[0]} begins with answers of its own, which do not go with {others[0]}; leave {others[0]} out"
+        )
+    prompts = make_prompts(items, criterion, prompt, judge, wording, kind=kind, context=columns["context"])
+    if lineup not in (2, AUTO):
+        check_lineup(lineup)
+        prompts = [each.resized(int(lineup)) for each in prompts]
     judges = make_judges(judge, cache=cache, is_stored=storage.out is not None)
     refused = {"wording='auto'": is_auto, "`audition`": audition is not None, "`votes`": votes is not None}
     if found := check_criteria(prompts, judges, weights, goal=goal, refused=refused):

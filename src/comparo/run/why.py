@@ -41,9 +41,9 @@ from comparo.run.budget import Budget, price_words
 from comparo.run.files import write_text
 from comparo.run.plan import Plan, Storage, prepare
 from comparo.run.progress import Watch
-from comparo.run.rejudge import Repeated
+from comparo.run.rejudge import pairs_within, read_template
 from comparo.run.store import read_configuration, read_judgements, stored_items
-from comparo.run.task import CHARACTERS, DEFAULT_LEAST_MASS
+from comparo.run.task import CHARACTERS, DEFAULT_LEAST_MASS, Task
 from comparo.run.voices import count_cached
 from comparo.types import Array, Index
 
@@ -139,12 +139,8 @@ def _reason_in(reply: str) -> str | None:
 
 
 @dataclass(frozen=True)
-class ReasonTask(Repeated):
+class ReasonTask(Task):
     """Reasons put to a judge about the pairs of a run, in its own folder."""
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        return super(Repeated, self).identity
 
     @property
     def subject(self) -> str:
@@ -235,7 +231,6 @@ class WhyPlan:
     Where there are `proposals`, they are asked first, and `with_reasons` makes the plan with what they name and cost.
     """
 
-    folder: Path
     ranking: Ranking
     items: Items
     asked: Sequence[Reason] = ()
@@ -251,21 +246,19 @@ class WhyPlan:
         """Ask about the reasons, and explain the ranking."""
         if self.proposals is not None and self.with_reasons is not None:
             self.asked, self.base = self.with_reasons(self.proposals.reasons(), self.proposals.cost)
-        computed = computed_reasons(self.items)
-        numbers = {reason.name: (reason, column) for reason, column in computed.items()}
+        numbers = {reason.name: (reason, column) for reason, column in computed_reasons(self.items).items()}
         facts: dict[str, Any] = {}
         if self.base is not None:
             with self.base.started(watch) as run:
                 run.go()  # the rankings by reasons are of no use by themselves, and are not written
                 found = run.ranking()
-                assert isinstance(found, CriteriaRanking)
-                answered = [one for one in run.judgements if not one.failed]
-                facts = {"judge": self.base.task.judge.name, "calls": len(answered), "cost": run.progress.cost}
-                facts["cached"] = count_cached(answered)
-            for one in () if self.proposals is None else self.proposals.replies:
-                facts["calls"] += 1
-                facts["cached"] += not one.calls
-                facts["cost"] += one.cost if one.calls and one.cost > 0 else 0.0
+            assert isinstance(found, CriteriaRanking)
+            answered = [one for one in run.judgements if not one.failed]
+            replies = () if self.proposals is None else self.proposals.replies
+            paid = sum(one.cost for one in replies if one.calls and one.cost > 0)
+            facts = {"judge": self.base.task.judge.name, "calls": len(answered) + len(replies)}
+            facts["cached"] = count_cached(answered) + sum(not one.calls for one in replies)
+            facts["cost"] = run.progress.cost + paid
             for reason in self.asked:
                 ranking = found.rankings[reason.name]
                 column = np.zeros(len(self.items))  # a text that was not asked about is as any other
@@ -287,8 +280,7 @@ def _explained(ranking: Ranking, items: Items, numbers: Mapping[str, tuple[Reaso
 
 def _rows(items: Items, ranking: Ranking) -> Index:
     """The row of each candidate among the items, (n,)."""
-    labels = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
-    return look_up(ranking.graph.labels(ranking.comparisons), list(labels))
+    return look_up(ranking.graph.labels(ranking.comparisons), items.labels)
 
 
 def prepare_why(
@@ -335,7 +327,7 @@ def prepare_why(
         numbers_of_groups(ranking, between)
     node = None if item is None else _node(ranking, item)
     people, stated = (None, None) if votes is None else _read_votes(votes, items)
-    plan = WhyPlan(folder, ranking, items, people=people, stated=stated, between=between, node=node)
+    plan = WhyPlan(ranking, items, people=people, stated=stated, between=between, node=node)
     if judge is None:
         return plan
     if not getattr(judge, "several", False):
@@ -382,10 +374,9 @@ def _manner(stored: Mapping[str, Any], wording: str | None) -> tuple[str, str | 
     """What the texts and their context are called in a run's prompt, and the wording in which reasons are asked."""
     form = WORDINGS.get(wording or "")
     chosen = wording if form is not None and not form.is_twice and wording else DEFAULT_WORDING
-    for known in WORDINGS.values():
-        if found := known.read(stored["template"]):
-            kind, heading, _ = (part.replace("{{", "{").replace("}}", "}") for part in found)
-            return kind, heading or None, chosen
+    if (found := read_template(stored["template"])) is not None:
+        kind, heading, _ = found
+        return kind, heading or None, chosen
     has_context = Prompt(stored["template"], tuple(stored["labels"]), stored["answer"]).has_context
     return "Text", "Context" if has_context else None, chosen
 
@@ -394,13 +385,9 @@ def _task(folder: Path, items: Items, prompt: CriteriaPrompt, judge: Judge, budg
     answered = [one for one in read_judgements(folder) if not one.failed]
     # Of a line-up, texts in neighbouring slots are a pair.
     slots = [(one.question.context, one.question.items) for one in answered]
-    keys = list(dict.fromkeys((context, *pair) for context, own in slots for pair in pairwise(own)))
-    if not keys:
+    pairs = pairs_within(budget, ((context, *pair) for context, own in slots for pair in pairwise(own)), items)
+    if not any(pairs.values()):
         raise StoreError(f"{folder} holds no answers about pairs, so there is nothing to ask again; run it first")
-    most = {"": budget.number, "n": budget.number * len(items), "%": budget.number / 100 * len(keys)}
-    pairs: dict[Any, list[Any]] = {context: [] for context in items.names}
-    for context, *pair in keys[: math.ceil(most.get(budget.unit, len(keys)))]:
-        pairs[context].append(tuple(pair))
     # Plain: scores that know the texts would carry their computed numbers into the judge's.
     how: dict[str, Any] = {"method": "mixed", "bias": "joint", "plain": True, "estimate": "judge"}
     return ReasonTask(items, prompt, judge, budget, **how, least_mass=DEFAULT_LEAST_MASS, pairs=pairs, may_grow=False)
@@ -409,8 +396,7 @@ def _task(folder: Path, items: Items, prompt: CriteriaPrompt, judge: Judge, budg
 def _read_votes(path: str | Path, items: Items) -> tuple[Ranking, dict[str, int]]:
     """The ranking by people's votes about the items, and the reasons that they wrote."""
     votes = Comparisons.of(path)
-    labels = list(zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True))
-    find_voted(votes, labels)
+    find_voted(votes, items.labels)
     people = quiet_fit(replace(votes, judges=None, judge=None), "mixed")
     try:
         check_enough(people)

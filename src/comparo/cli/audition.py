@@ -12,7 +12,7 @@ import typer
 
 from comparo.cli import flags as groups
 from comparo.cli.finishing import RunFlags, complete, print_plan
-from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, named
+from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, Seed, named
 from comparo.cli.printing import Console, Format, cost_words, print_notes, print_table, print_text
 from comparo.cli.settings import command_line
 from comparo.data.sanitize import visible
@@ -37,7 +37,7 @@ def audition_command(
     columns: ColumnFlags,
     pairs: Annotated[int, typer.Option(min=1)] = PAIRS,
     group: groups.GroupColumn = None,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    seed: Seed = 0,
     least_mass: float = DEFAULT_LEAST_MASS,
     *,
     flags: RunFlags,
@@ -136,7 +136,7 @@ def audit_command(
     columns: ColumnFlags,
     calls: Annotated[int, typer.Option(min=1)] = CALLS,
     fail_if: list[str] | None = None,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    seed: Seed = 0,
     least_mass: float = DEFAULT_LEAST_MASS,
     *,
     flags: RunFlags,

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from comparo.analysis.correlations import agreement
-from comparo.cli.flags import UNRELIABLE
+from comparo.cli.flags import UNRELIABLE, Count
 from comparo.cli.printing import (
     Console,
     Format,
@@ -212,7 +212,7 @@ class RankingFlags(RunFlags):
     top : Print only the best TOP of each context.
     """
 
-    top: Annotated[int | None, typer.Option(min=1)] = None
+    top: Count = None
 
 
 class Prepared(Protocol[Result]):

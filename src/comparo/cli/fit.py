@@ -27,7 +27,7 @@ from comparo.cli.fit_files import (
     stored_anchors,
     texts_of,
 )
-from comparo.cli.flags import names_in
+from comparo.cli.flags import Count, names_in
 from comparo.cli.printing import (
     Format,
     print_board,
@@ -86,7 +86,7 @@ def fit_command(
     linked_to: Annotated[Path | None, typer.Option("--link")] = None,
     these: bool = False,
     level: float = 0.95,
-    top: Annotated[int | None, typer.Option(min=1)] = None,
+    top: Count = None,
     output: Annotated[Format, typer.Option("--format")] = "table",
     report: Path | None = None,
 ) -> None:

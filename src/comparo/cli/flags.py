@@ -25,6 +25,8 @@ from comparo.run.task import DEFAULT_JUDGE
 from comparo.run.voices import make_prompts
 
 TEXTS = "What is compared: columns of the texts, and votes"  # where --help shows these flags
+Seed = Annotated[int, typer.Option(min=0)]
+Count = Annotated[int | None, typer.Option(min=1)]
 GroupColumn = Annotated[
     str | None,
     typer.Option(

@@ -16,7 +16,7 @@ from comparo.analysis.agree import agree
 from comparo.analysis.agree_text import TOP, markdown, sections
 from comparo.cli import flags as groups
 from comparo.cli.finishing import RankingFlags, complete, print_result
-from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, run_folder
+from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, Seed, run_folder
 from comparo.cli.printing import Console, cost_words, print_table, print_text, say, watched
 from comparo.cli.settings import name_of, options_of, running
 from comparo.data.columns import Table, shown
@@ -185,18 +185,21 @@ class Names:
     """
 
     def __init__(self, items: Items) -> None:
-        self._contexts, self._ids = (set(labels.tolist()) for labels in (items.contexts, items.ids))
-        self._written = [{str(label): label for label in labels} for labels in (self._contexts, self._ids)]
-        self.has_contexts = self._contexts != {None}
+        contexts, ids = items.contexts.tolist(), items.ids.tolist()
+        self.has_contexts = contexts != [None]
+        self._contexts, self._ids = ({str(label): label for label in labels} for labels in (contexts, ids))
+        self._contexts |= dict(zip(contexts, contexts, strict=True))
+        self._ids |= dict(zip(ids, ids, strict=True))
 
     def key(self, context: Any, first: Any, second: Any) -> Key:
         """The labels that the items have, for those that a file has; one that no item has stays as it is."""
-        shared = self._label(context, self._contexts, self._written[0]) if self.has_contexts else None
-        return shared, *(self._label(label, self._ids, self._written[1]) for label in (first, second))
+        shared = _label(context, self._contexts) if self.has_contexts else None
+        return shared, _label(first, self._ids), _label(second, self._ids)
 
-    def _label(self, label: Any, known: set[Any], written: Mapping[str, Any]) -> Any:
-        text = isinstance(label, list | dict)  # neither can be a label
-        return label if not text and label in known else written.get(str(label), label)
+
+def _label(label: Any, known: Mapping[Any, Any]) -> Any:
+    is_text = isinstance(label, list | dict) or label not in known  # neither a list nor an object can be a label
+    return known.get(str(label), label) if is_text else known[label]
 
 
 def line(row: Mapping[str, Any], columns: Sequence[str], is_csv: bool) -> str:
@@ -255,7 +258,7 @@ def agree_command(
     group: groups.GroupColumn = None,
     level: float = 0.95,
     top: Annotated[int, typer.Option(min=1)] = TOP,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    seed: Seed = 0,
     output: Annotated[Literal["table", "json", "markdown"], typer.Option("--format")] = "table",
 ) -> None:
     """A judge against people on the same pairs.

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, get_args
 import numpy as np
 import typer
 
-from comparo.cli.flags import ColumnFlags, names_in
+from comparo.cli.flags import ColumnFlags, Count, Seed, names_in
 from comparo.cli.judge import Names
 from comparo.cli.printing import print_notes, print_table, print_text, say
 from comparo.data.annotator_sheets import write_sheets
@@ -52,7 +52,7 @@ class Simulated:
     target: float = 0.9
     answers: Answers = "soft"
     bias: float | None = None
-    draws: Annotated[int | None, typer.Option(min=1)] = None
+    draws: Count = None
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def plan_command(
     columns: ColumnFlags,
     strategy: Strategy | None = None,
     orders: Orders | None = None,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    seed: Seed = 0,
     output: Annotated[Output | None, typer.Option("--format")] = None,
 ) -> None:
     """How many calls a ranking will take, by simulation; or, by --next, which pairs to ask. No judge is asked.
@@ -243,7 +243,7 @@ def study_command(
     output: Annotated[StudyOutput, typer.Option("--format")] = "table",
     out: Path | None = None,
     columns: ColumnFlags,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    seed: Seed = 0,
     processes: Annotated[int, typer.Option(min=1)] = 2,
 ) -> None:
     """How few comparisons are enough, and by which method? From recorded judgements.

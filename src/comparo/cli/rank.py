@@ -2,19 +2,18 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated
 
 import typer
 
 from comparo.cli import flags as groups
 from comparo.cli.finishing import RankingFlags, fail_if_unreliable, rank_by
-from comparo.cli.flags import ColumnFlags, CriteriaFlags, JudgeFlags, named
+from comparo.cli.flags import ColumnFlags, CriteriaFlags, JudgeFlags, Seed, named
 from comparo.data.control_terms import columns_in
 from comparo.data.joining import read_several
 from comparo.methods import METHODS
 from comparo.run.audit import audited_terms
 from comparo.run.budget import Budget
-from comparo.run.fit_policy import Scores
 from comparo.run.rank import prepare_rank
 from comparo.run.resume import items_before
 from comparo.run.task import DEFAULT_LEAST_MASS
@@ -44,11 +43,6 @@ class Plan:
     goal: str = DEFAULT_GOAL
     least_mass: float = DEFAULT_LEAST_MASS
 
-    @property
-    def texts(self) -> int | str:
-        """The number of texts, or auto."""
-        return int(self.lineup) if self.lineup.isdecimal() else self.lineup
-
 
 @dataclass(frozen=True)
 class How:
@@ -69,7 +63,7 @@ class How:
 
     strategy: Strategy | None = None
     orders: Orders = DEFAULT_ORDERS
-    seed: Annotated[int, typer.Option(min=0)] = 0
+    seed: Seed = 0
     plain: bool = False
     method: Annotated[
         str | None,
@@ -80,18 +74,6 @@ class How:
     ] = None
     estimate: str = "auto"
     control: list[str] | None = None
-
-    @property
-    def given(self) -> dict[str, Any]:
-        """The flags as parameters of `rank`, a validity as a number."""
-        given = asdict(self) | {"control": self.control or ()}
-        if self.estimate in get_args(Scores):
-            return given
-        try:
-            return given | {"estimate": float(self.estimate)}
-        except ValueError:
-            known = ", ".join(get_args(Scores))
-            raise ValueError(f"--estimate is {known} or a share from 0 to 1, not {self.estimate!r}") from None
 
 
 def rank_command(
@@ -146,7 +128,7 @@ def rank_command(
         prompt=prompts,
         wording=AUTO if question.wording == [AUTO] else None,
         judge=asked.make(items),
-        **asdict(plan) | how.given | {"lineup": plan.texts},
+        **asdict(plan) | asdict(how) | {"control": how.control or ()},
         audition=audition,
         votes=read_several(votes) if votes else None,
         link=link,

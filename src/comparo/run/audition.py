@@ -31,7 +31,8 @@ from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import json_rows
 from comparo.run.budget import Budget
 from comparo.run.database import texts_of
-from comparo.run.plan import Plan, Storage, prepare
+from comparo.run.loop import Run
+from comparo.run.plan import Storage, ThenPlan, prepare
 from comparo.run.progress import Watch
 from comparo.run.resume import answers_about
 from comparo.run.store import differences, read_configuration, read_judgements, stored_items
@@ -110,23 +111,6 @@ class Trial(Task):
     whole: int = 0
 
 
-@dataclass
-class AuditionPlan:
-    """A `Plan` whose result is an `Audition`."""
-
-    base: Plan
-
-    def run(self, watch: Watch = None) -> Audition:
-        """Ask every voice the same pairs."""
-        with self.base.started(watch) as run:
-            run.ask_alike()
-            ranking = run.finish()
-        trial, folder = self.base.task, self.base.folder
-        identities = {voice.name: json.loads(json.dumps(voice.identity, default=str)) for voice in trial.voices}
-        answers = Answers("the audition" if folder is None else str(folder), trial.items, identities, run.judgements)
-        return judged(ranking, answers, trial)
-
-
 def prepare_audition(
     items: Items,
     voices: tuple[Voice, ...],
@@ -136,7 +120,7 @@ def prepare_audition(
     seed: int,
     least_mass: float,
     whole: int = 0,
-) -> AuditionPlan:
+) -> ThenPlan[Audition]:
     """Choose some of the items, and check that every voice can be asked so many pairs of them; nothing is asked."""
     if pairs < FEWEST:
         raise ValueError(f"an audition needs at least {FEWEST} pairs for each voice, not {pairs}")
@@ -153,7 +137,7 @@ def prepare_audition(
         title="An audition of the wordings: " if whole else "",
         whole=whole,
     )
-    return AuditionPlan(prepare(trial, storage))
+    return ThenPlan(prepare(trial, storage), _judged)
 
 
 def some_items(items: Items, pairs: int, rng: np.random.Generator) -> Items:
@@ -279,8 +263,12 @@ class Audition:
         return names | {"advice": self.advice, "notes": list(self.notes), "voices": json_rows(self.table)}
 
 
-def judged(ranking: Ranking, answers: Answers, trial: Task) -> Audition:
-    """The audition of a task, from the answers and the ranking of all voices together."""
+def _judged(run: Run) -> Audition:
+    """Ask every voice the same pairs, and make the table of the voices."""
+    run.ask_alike()
+    ranking, trial, folder = run.finish(), run.task, run.store.folder
+    identities = {voice.name: json.loads(json.dumps(voice.identity, default=str)) for voice in trial.voices}
+    answers = Answers("the audition" if folder is None else str(folder), trial.items, identities, run.judgements)
     jackknife = Jackknife.of(ranking.comparisons)
     table = jackknife.table(LEVEL) | _length(ranking, answers.items, jackknife.heard)
     if ranking.comparisons.judges is None:

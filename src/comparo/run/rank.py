@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from comparo.data.comparisons import Comparisons
 from comparo.data.control_terms import columns_in
@@ -177,7 +177,7 @@ def prepare_rank(
     prompt: str | Prompt | Sequence[Prompt] | None = None,
     kind: str = "Text",
     control: str | Sequence[str] = (),
-    lineup: int | Literal["auto"] = 2,
+    lineup: int | str = 2,
     audition: str | Path | Audition | None = None,
     votes: Any = None,
     link: str | Path | None = None,
@@ -190,8 +190,13 @@ def prepare_rank(
     The other parameters are names of columns and fields of `Task`.
     """
     columns = {column: how.pop(column, None) for column in COLUMNS}
-    if not isinstance(how.get("estimate", "auto"), str):
-        how |= {"estimate": "auto", "validity": how["estimate"]}
+    if (estimate := how.get("estimate", "auto")) not in get_args(Scores):
+        try:
+            how |= {"estimate": "auto", "validity": float(estimate)}
+        except (TypeError, ValueError):
+            names = ", ".join(get_args(Scores))
+            raise ValueError(f"estimate is one of {names}, or a share from 0 to 1, not {estimate!r}") from None
+    lineup = int(lineup) if str(lineup).isdecimal() else lineup
     method, _, bias = (how.get("method") or "").partition("; bias=")
     how |= {"method": method or None, "bias": bias or None}
     if weights is None and isinstance(criterion, Mapping):
@@ -221,7 +226,7 @@ def prepare_rank(
             raise ValueError(f"lineup is a number of texts from 2 to {MOST} or 'auto', not {lineup!r}")
         prompts = [each.resized(lineup) for each in prompts]
     judges = make_judges(judge, cache=cache, is_stored=storage.out is not None)
-    refused = {"wording='auto'": is_auto, "`audition`": audition is not None, "`votes`": votes is not None}
+    refused = {"`audition`": audition is not None, "`votes`": votes is not None}
     if found := check_criteria(prompts, judges, weights, goal=goal, refused=refused):
         storage.notes[WEIGHTS] = found
     voices = voices_of(judges, prompts)

@@ -7,7 +7,7 @@ fit` and a further rejudging work with it. The folder of the first run is read a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,8 @@ from comparo.judges import Judge, Judgement
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import count_flips
 from comparo.run.budget import Budget
-from comparo.run.plan import Plan, Storage, prepare
+from comparo.run.loop import Run
+from comparo.run.plan import Storage, ThenPlan, prepare
 from comparo.run.progress import Watch
 from comparo.run.scheduling import Pair
 from comparo.run.store import CHANGED, read_configuration, read_judgements, stored_items
@@ -125,21 +126,6 @@ def rejudge(
     return prepare_rejudge(run, asked, wording=wording, budget=budget, out=out).run(watch)
 
 
-@dataclass
-class RejudgePlan:
-    """A `Plan` whose result is how far two rankings agree."""
-
-    base: Plan
-
-    def run(self, watch: Watch = None) -> Rejudged:
-        """Ask the questions of a run again, and compare the answers."""
-        with self.base.started(watch) as run:
-            ranking = run.finish()
-        task = self.base.task
-        assert isinstance(task, Repeated)
-        return _compared(task, ranking, [one for one in run.judgements if not one.failed])
-
-
 def prepare_rejudge(
     run: str | Path,
     judge: Judge,
@@ -147,7 +133,7 @@ def prepare_rejudge(
     wording: str | None = None,
     budget: str | int = "100%",
     out: str | Path | Storage | None = None,
-) -> RejudgePlan:
+) -> ThenPlan[Rejudged]:
     """Check what `rejudge` is to do, and choose the folder; nothing is asked."""
     folder = Path(run)
     task, before = _task(folder, judge, wording, Budget.of(budget))
@@ -155,7 +141,7 @@ def prepare_rejudge(
     slug = "".join(sign if sign.isalnum() or sign in ".-" else "-" for sign in str(voice.name)).strip("-")
     storage = Storage.of(out)
     place = storage.out or folder.with_name(f"{folder.name}-by-{slug}")
-    return RejudgePlan(replace(prepare(task, replace(storage, out=place)), given=before))
+    return ThenPlan(replace(prepare(task, replace(storage, out=place)), given=before), _compared)
 
 
 def _task(folder: Path, judge: Judge, wording: str | None, budget: Budget) -> tuple[Repeated, list[Judgement]]:
@@ -227,7 +213,10 @@ def _reworded(prompt: Prompt, wording: str) -> Prompt:
     return criterion_prompt(does.removeprefix("is "), kind, heading or None, wording)
 
 
-def _compared(task: Repeated, ranking: Ranking, answered: Sequence[Judgement]) -> Rejudged:
+def _compared(run: Run) -> Rejudged:
+    """Ask the questions of a run again, and compare the answers."""
+    ranking, task = run.finish(), run.task
+    answered = [one for one in run.judgements if not one.failed]
     (voice,) = task.voices
     new = {key_of(one.question)[:3]: one for one in answered if one.question.voice == voice.name}
     old = [one for one in answered if one.question.voice != voice.name]
@@ -246,7 +235,7 @@ def _compared(task: Repeated, ranking: Ranking, answered: Sequence[Judgement]) -
     return Rejudged(ranking, before, after, spearman, agree, len(both), flips, str(voice.name))
 
 
-def _scores(task: Repeated, ranking: Ranking) -> Array:
+def _scores(task: Task, ranking: Ranking) -> Array:
     """The score of each item of a task, (N,); nan for one that was not compared."""
     items = task.items
     row = look_up(items.labels, ranking.graph.labels(ranking.comparisons))

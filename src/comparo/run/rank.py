@@ -195,7 +195,7 @@ def prepare_rank(
             how |= {"estimate": "auto", "validity": float(estimate)}
         except (TypeError, ValueError):
             names = ", ".join(get_args(Scores))
-            raise ValueError(f"estimate is one of {names}, or a share from 0 to 1, not {estimate!r}") from None
+            raise ValueError(f"`estimate` is one of {names}, or a share from 0 to 1, not {estimate!r}") from None
     lineup = int(lineup) if str(lineup).isdecimal() else lineup
     method, _, bias = (how.get("method") or "").partition("; bias=")
     how |= {"method": method or None, "bias": bias or None}
@@ -223,7 +223,7 @@ def prepare_rank(
     prompts = make_prompts(items, criterion, prompt, judge, wording, kind=kind, context=columns["context"])
     if lineup not in (2, AUTO):
         if not (isinstance(lineup, int) and 2 <= lineup <= MOST):
-            raise ValueError(f"lineup is a number of texts from 2 to {MOST} or 'auto', not {lineup!r}")
+            raise ValueError(f"`lineup` is a number of texts from 2 to {MOST} or 'auto', not {lineup!r}")
         prompts = [each.resized(lineup) for each in prompts]
     judges = make_judges(judge, cache=cache, is_stored=storage.out is not None)
     refused = {"`audition`": audition is not None, "`votes`": votes is not None}

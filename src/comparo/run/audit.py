@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -178,10 +178,9 @@ def _task(items: Items, voice: Voice, calls: int, seed: int, least_mass: float) 
         ids += [ORIGINAL, probe.name]
     contexts = np.repeat(np.arange(len(labels), dtype=np.int32), 2)
     made = Items(np.array(ids, dtype=object), tuple(texts), np.array(labels, dtype=object), contexts, tuple(about))
-    plain_fit: dict[str, Any] = {"plain": True, "estimate": "judge", "seed": seed, "least_mass": least_mass}
-    plain_fit["may_grow"] = False
-    budget = Budget.of("100%")
-    return AuditTask(made, voice.prompt, voice.judge, budget, **plain_fit, calls=calls, probes=probes, counts=counts)
+    how: dict[str, Any] = {"plain": True, "estimate": "judge", "may_grow": False, "seed": seed}
+    how |= {"least_mass": least_mass, "calls": calls, "probes": probes, "counts": counts}
+    return AuditTask(made, voice.prompt, voice.judge, Budget.of("100%"), **how)
 
 
 def _places(probes: Sequence[Probe], counts: Sequence[int]) -> list[tuple[int, int]]:
@@ -213,9 +212,9 @@ class AuditPlan:
                 run.may_begin = rounds.may_begin
                 run.go()
                 cards.append(rounds.card())
-        for number, plan in enumerate(self.plans):
+        for card, plan in zip(cards, self.plans, strict=True):
             if plan.folder is not None:
-                own = Audit((cards[number], *cards[:number], *cards[number + 1 :]))
+                own = Audit((card, *(other for other in cards if other is not card)))
                 write_text(plan.folder / FILE, own.to_json() + "\n")
         return Audit(tuple(cards))
 
@@ -270,7 +269,8 @@ class _Rounds:
     def _effects(self, turns: int, which: int = -1) -> tuple[Effects, _Scale, dict[str, Array]]:
         """The effects of all probes but the rivals, in the first rounds, by the first (0) or last answers (−1)."""
         answers = self._answers(turns, which)
-        scale = _Scale(getattr(self.task.judge, "chooses", False) or _all_whole(answers))
+        is_whole = all(np.isin(p, (0, 0.5, 1)).all() for p in answers.values())
+        scale = _Scale(getattr(self.task.judge, "chooses", False) or is_whole)
         both = {name: scale.of(p) for name, p in answers.items()}
         position = np.concatenate([_position(y) for name, y in both.items() if name != OBEYS])
         # Of decisions, pairs whose winner changes with the order tell γ alone: their odds are exp(2γ), whatever δ is.
@@ -308,10 +308,9 @@ class _Rounds:
             relative = abs(effect) / spread if spread > 0 else math.nan
             step = self._step(probe) if probe.control else 0.0
             findings.append(Finding(probe.name, pairs, effect, low, high, *chances, relative, step))
-        answered, progress = [one for one in self.run.judgements if not one.failed], self.run.progress
-        prompt, judge = self.task.prompt, self.task.judge
-        facts = self.turns, len(answered), count_cached(answered), progress.cost
-        return Card(judge.name, prompt.wording, tuple(findings), spread, *facts)
+        answered = [one for one in self.run.judgements if not one.failed]
+        facts = self.turns, len(answered), count_cached(answered), self.run.progress.cost
+        return Card(self.task.judge.name, self.task.prompt.wording, tuple(findings), spread, *facts)
 
 
 @dataclass(frozen=True)
@@ -336,16 +335,9 @@ class _Scale:
         return float(logit(min(max(0.5 + mean, least), 1 - least)))
 
 
-def _all_whole(answers: Mapping[str, Array]) -> bool:
-    return all(np.all((p == 0) | (p == 0.5) | (p == 1)) for p in answers.values())
-
-
 def _position(y: Array) -> Array:
     """How much the text shown first is preferred, (n,), from (n, 2)."""
     return np.asarray(0.5 * (y[:, 0] - y[:, 1]))
-
-
-Made = TypeVar("Made", bound="Finding | Card")
 
 
 @dataclass(frozen=True)
@@ -374,18 +366,18 @@ class Finding:
     step: float = 0.0
 
     @property
-    def _made_by(self) -> Probe:
+    def _probe(self) -> Probe:
         return next(probe for probe in PROBES if probe.name == self.probe)
 
     @property
     def right(self) -> str:
         """What the variants are against the originals: equal, no better or worse."""
-        return self._made_by.right
+        return self._probe.right
 
     @property
     def control(self) -> str:
         """The term of a control that holds it equal, "" where there is none."""
-        return self._made_by.control
+        return self._probe.control
 
     @property
     def preferred(self) -> float:
@@ -406,7 +398,7 @@ class Finding:
         """The bias in words, "" where there is none."""
         if self.verdict != "bias":
             return ""
-        sign, does = (1, self._made_by.does) if self.effect >= 0 else (-1, self._made_by.against)
+        sign, does = (1, self._probe.does) if self.effect >= 0 else (-1, self._probe.against)
         near, far = sorted((sign * self.low, sign * self.high))
         size = abs(self.effect)
         return f"{does}: {size:.2f} logits ({near:.2f} to {far:.2f}), {100 * expit(size):.0f} of 100 at equal quality"
@@ -414,7 +406,7 @@ class Finding:
     @property
     def remedy(self) -> str:
         """What helps, "" where there is no bias."""
-        return self._made_by.remedy if self.verdict == "bias" else ""
+        return self._probe.remedy if self.verdict == "bias" else ""
 
     @property
     def row(self) -> dict[str, Any]:
@@ -551,9 +543,9 @@ class Audit:
             raise ValueError(f"{path} holds no audit ({error}); run comparo audit, and name its folder") from error
 
 
-def _made(kind: type[Made], stored: Mapping[str, Any]) -> Made:
+def _made(kind: Any, stored: Mapping[str, Any]) -> Any:
     """A finding or a card as JSON has it: a number that is not known is null."""
-    values: dict[str, Any] = {each.name: stored[each.name] for each in fields(kind)}
+    values = {each.name: stored[each.name] for each in fields(kind)}
     unknown = {name: math.nan for name, value in values.items() if value is None and name != "wording"}
     return kind(**values | unknown)
 

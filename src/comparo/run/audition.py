@@ -32,7 +32,7 @@ from comparo.ranking.tabular import json_rows
 from comparo.run.budget import Budget
 from comparo.run.database import texts_of
 from comparo.run.loop import Run
-from comparo.run.plan import Storage, ThenPlan, prepare
+from comparo.run.plan import ConcludedPlan, Storage, prepare
 from comparo.run.progress import Watch
 from comparo.run.resume import answers_about
 from comparo.run.store import differences, read_configuration, read_judgements, stored_items
@@ -120,7 +120,7 @@ def prepare_audition(
     seed: int,
     least_mass: float,
     whole: int = 0,
-) -> ThenPlan[Audition]:
+) -> ConcludedPlan[Audition]:
     """Choose some of the items, and check that every voice can be asked so many pairs of them; nothing is asked."""
     if pairs < FEWEST:
         raise ValueError(f"an audition needs at least {FEWEST} pairs for each voice, not {pairs}")
@@ -137,7 +137,7 @@ def prepare_audition(
         title="An audition of the wordings: " if whole else "",
         whole=whole,
     )
-    return ThenPlan(prepare(trial, storage), _judged)
+    return ConcludedPlan(prepare(trial, storage), _judged)
 
 
 def some_items(items: Items, pairs: int, rng: np.random.Generator) -> Items:

@@ -201,7 +201,7 @@ class Plan:
 
 
 @dataclass
-class ThenPlan(Generic[Result]):
+class ConcludedPlan(Generic[Result]):
     """A plan whose result is what `conclude` makes of the run."""
 
     base: Plan

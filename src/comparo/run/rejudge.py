@@ -26,7 +26,7 @@ from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import count_flips
 from comparo.run.budget import Budget
 from comparo.run.loop import Run
-from comparo.run.plan import Storage, ThenPlan, prepare
+from comparo.run.plan import ConcludedPlan, Storage, prepare
 from comparo.run.progress import Watch
 from comparo.run.scheduling import Pair
 from comparo.run.store import CHANGED, read_configuration, read_judgements, stored_items
@@ -133,7 +133,7 @@ def prepare_rejudge(
     wording: str | None = None,
     budget: str | int = "100%",
     out: str | Path | Storage | None = None,
-) -> ThenPlan[Rejudged]:
+) -> ConcludedPlan[Rejudged]:
     """Check what `rejudge` is to do, and choose the folder; nothing is asked."""
     folder = Path(run)
     task, before = _task(folder, judge, wording, Budget.of(budget))
@@ -141,7 +141,7 @@ def prepare_rejudge(
     slug = "".join(sign if sign.isalnum() or sign in ".-" else "-" for sign in str(voice.name)).strip("-")
     storage = Storage.of(out)
     place = storage.out or folder.with_name(f"{folder.name}-by-{slug}")
-    return ThenPlan(replace(prepare(task, replace(storage, out=place)), given=before), _compared)
+    return ConcludedPlan(replace(prepare(task, replace(storage, out=place)), given=before), _compared)
 
 
 def _task(folder: Path, judge: Judge, wording: str | None, budget: Budget) -> tuple[Repeated, list[Judgement]]:

@@ -252,7 +252,7 @@ def make_prompts(
     The wordings "all" and "auto" are all that can put the criterion.
     """
     names = [each if isinstance(each, str) else getattr(each, "name", "") for each in listed(judge)]
-    reader = next((name for name in names if not name.startswith(NO_READERS)), names[0])
+    reader = next((name for name in names if not name.startswith(NO_READERS)), "".join(names[:1]))
     wordings = listed(wording)
     if len(set(wordings)) < len(wordings):
         raise ValueError(f"wording={', '.join(map(str, wordings))!r}: one of them is there twice; give each once")

@@ -36,14 +36,15 @@ WIDEST = 16  # characters of the choices that stand beside a flag; longer lists 
 COMMANDS = "demo rank audition audit compare vote fit agree judge plan study why import export runs".split()
 FILES = {"import": "import_export", "export": "import_export", "audit": "audition", "study": "plan", "agree": "judge"}
 # The flags that --help shows of a command that has many; --help-all shows all of them.
+ASKING = "context criterion kind judge base-url dry-run out format"
 COMMON = {
-    "rank": "context group criterion kind judge base-url budget until dry-run out top format",
-    "audition": "context criterion kind wording judge base-url pairs dry-run out format",
-    "audit": "context criterion kind wording judge base-url calls fail-if dry-run out format",
-    "compare": "context data group criterion kind judge base-url budget fail-if-worse dry-run out format",
+    "rank": f"{ASKING} group budget until top",
+    "audition": f"{ASKING} wording pairs",
+    "audit": f"{ASKING} wording calls fail-if",
+    "compare": f"{ASKING} data group budget fail-if-worse",
+    "judge": f"{ASKING} items probe budget",
     "vote": "criterion kind context for invite each until host out",
     "fit": "method voice votes leaderboard top format report",
-    "judge": "items criterion kind context judge base-url probe budget dry-run out format",
     "plan": "accuracy target answers next asked for sheet context format",
     "why": "judge base-url because propose votes between item dry-run format",
     "study": "judgements attribute method calls draws table format out",

@@ -98,8 +98,8 @@ KINDS = {
     "a line is a list": Kind(lambda lines: [[1], *lines[1:]], stops=True),
     "a line holds nothing": Kind(lambda lines: [_bare(lines[0]), *lines[1:]], stops=True),
     "bytes that are no text": Kind(lambda _: [bytes(range(256)) * 9], stops=True),
-    "two answers to one request": Kind(lambda lines: [*lines, _renamed(lines[0], lines[-1]["custom_id"])], stops=True),
-    "two answers to every request": Kind(lambda lines: lines + _next(lines), stops=True),
+    "two answers to one request": Kind(lambda lines: [*lines, _renamed(lines[0], lines[-1]["custom_id"])]),
+    "two answers to every request": Kind(lambda lines: lines + _next(lines)),
 }
 
 

@@ -43,6 +43,8 @@ class ClaudeBatchServer(BatchServer):
             names, after = list(self.batches)[::-1], query.get("after_id", [""])[0]
             names = names[names.index(after) + 1 :] if after else names
             most = int(query.get("limit", ["20"])[0])
+            for name in names[:most]:  # a list is a look, too
+                self.move(self.batches[name])
             data = [self.told(self.batches[name]) for name in names[:most]]
             return 200, {"data": data, "has_more": len(names) > most, "last_id": names[:most][-1] if data else None}
         batch = self.batches.get(steps[1])

@@ -225,11 +225,11 @@ def test_a_cancelled_batch_keeps_what_was_answered(server, begin, tmp_path):
     check_whole(server, tmp_path / "run")
 
 
-def test_a_creation_that_never_came_is_repeated(server, begin, tmp_path):
+@pytest.mark.parametrize("mode", ["wait", "submit"])
+def test_a_creation_that_never_came_is_repeated(server, begin, tmp_path, mode):
     assert once(server, "before POST batches") == []
-    begin()
+    begin(mode=mode)
     assert len(server.made) == 1
-    assert len([name for name in server.files if name.startswith("file-")]) <= 1  # the first was deleted
     check_whole(server, tmp_path / "run")
 
 

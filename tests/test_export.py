@@ -16,7 +16,7 @@ from comparo.data.run_folder import DATABASE
 from comparo.export import preferred_pairs
 from comparo.methods import quiet_fit
 from comparo.report.record import read_record
-from comparo.run.database import open_database
+from comparo.run.files import open_database
 from comparo.run.store import read_judgements
 from servers import Api, prefers
 from stored import ROWS, one_voice, two_voices

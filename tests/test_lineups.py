@@ -25,8 +25,8 @@ from comparo.model.inference.soft import Soft
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.linalg.graph import Graph
 from comparo.model.tuning import LIMITS
+from comparo.run.folders import repair
 from comparo.run.pilot import rate
-from comparo.run.repair import repair
 from comparo.selection.lineups import LineupSelector
 from pretenders import Crowded
 from split import one_short

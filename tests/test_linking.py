@@ -20,7 +20,7 @@ from comparo.ranking.ranks import components
 from comparo.report.making import facts
 from comparo.report.record import read_record
 from comparo.run.folders import list_runs
-from comparo.run.linking import link
+from comparo.run.growth import link
 from comparo.run.store import read_judgements
 
 SCORE = np.linspace(-15, 15, 30)[np.random.default_rng(3).permutation(30)]
@@ -237,7 +237,7 @@ def test_common_texts_keep_their_answers_and_other_texts_are_refused(first, tmp_
         (SECOND, {"judge": comparo.load_judge("simulated/hard", scores=QUALITY)}, "simulated/hard"),
         (SECOND, {"method": "avg-prob"}, "avg-prob"),
         (SECOND, {"link": tmp_path / "nowhere"}, "nowhere"),
-        (SECOND, {"lineup": "auto"}, "`link`"),
+        (SECOND, {"wording": "auto"}, "`link`"),
     ):
         with pytest.raises((ValueError, WrongFolderError), match=place):
             rank_linked(texts, first, out=tmp_path / "never", **how)

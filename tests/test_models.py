@@ -213,25 +213,20 @@ def test_prefill_is_refused_where_the_server_does_not_go_on():
         judge(api, prefill=True).probe()
 
 
-def test_a_survey_tells_all_at_the_cost_of_a_few_calls():
+def test_a_survey_is_what_the_probe_finds_and_the_price():
     with Api(LUNA) as api:
         found, probe = judge(api, price="1,2").survey()
+        voting, _ = judge(api, votes=5, effort="low").survey()
     told = dict(found)
-    assert told["log-probabilities"] == "of 20 tokens with effort none"
-    assert told["a reply that was begun"] == "no"
-    assert told["structured output"] == "yes"
-    assert told["reasons if not told otherwise"] == "yes"
-    assert (told["effort none"], told["effort low"]) == ("not refused", "not refused")
-    assert told["limit of tokens"] == "max_completion_tokens"
-    assert told["temperature"] == "taken with effort none"
-    written = 8 + 2 + (64 + 308) + 8 + 308  # the third reply was cut by its limit, and asked for again
-    assert (probe.calls, probe.tokens) == (5, 6 * 100 + written)
-    assert probe.cost == pytest.approx((6 * 100 * 1 + written * 2) / 1e6)
-    with Api(O3) as api:
-        told = dict(judge(api, "o3").survey()[0])
-    assert told["log-probabilities"].startswith("no: ")
-    assert "'low', 'medium', 'high'" in told["effort none"]
-    assert told["temperature"] == "only the server's own"
+    assert told["log-probabilities"] == "of 20 tokens"
+    assert (told["effort"], told["temperature"], told["max_completion_tokens"]) == ("none", "0", "8")
+    assert told["price"].startswith("$1 read, $2 written")
+    assert (probe.calls, probe.tokens) == (1, 108)
+    assert probe.cost == pytest.approx((100 * 1 + 8 * 2) / 1e6)
+    assert dict(voting)["verdicts"] == "as structured output"
+    assert dict(voting)["effort"] == "low"
+    with Api(O3) as api, pytest.raises(JudgeError, match="use votes=5"):
+        judge(api, "o3").survey()
 
 
 # Prices
@@ -379,7 +374,8 @@ def test_the_command_that_only_probes(run, folder):
         done = run(folder, probe, OPENAI_API_KEY="sk-test-0123456")
     assert done.returncode == 0, done.stderr
     lines = dict(line.split("  ", 1) for line in done.stdout.splitlines()[1:])
-    assert lines["log-probabilities"].strip() == "of 20 tokens with effort none"
+    assert lines["log-probabilities"].strip() == "of 20 tokens"
+    assert lines["effort"].strip() == "none"
     assert "list prices of 2026-10-26, " in lines["price"]
     other = run(folder, ("judge", "--probe", "--judge", "simulated/soft"))
     assert (other.returncode, "not behind a server" in other.stderr) == (2, True)

@@ -33,10 +33,9 @@ from comparo.judges.replay import Replay
 from comparo.report import write_report
 from comparo.run.budget import RECENT, Budget, Spending
 from comparo.run.files import set_aside
-from comparo.run.folders import choose_folder, list_runs
+from comparo.run.folders import choose_folder, list_runs, repair
 from comparo.run.loop import Run
 from comparo.run.plan import prepare
-from comparo.run.repair import repair
 from comparo.run.store import Store, count_judgements, read_configuration, read_judgements
 from comparo.run.task import Task
 from comparo.run.voices import model_sentences

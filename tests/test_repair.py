@@ -13,8 +13,8 @@ from comparo.errors import StoreError
 from comparo.export import export_run
 from comparo.judges import Judgement
 from comparo.report import write_report
+from comparo.run.folders import PAGE, repair
 from comparo.run.plan import Storage
-from comparo.run.repair import PAGE, repair
 from comparo.run.store import Store, count_judgements, read_configuration, read_judgements, stored_items
 from split import one_short
 

@@ -35,8 +35,7 @@ from comparo.report.making import facts
 from comparo.report.page import _making
 from comparo.report.record import read_record
 from comparo.report.voices_section import favours, who_judged
-from comparo.run.folders import list_runs
-from comparo.run.repair import repair
+from comparo.run.folders import list_runs, repair
 from comparo.run.store import Store, read_configuration, read_judgements
 from comparo.vote.app import PATIENCE, serve
 from comparo.vote.ballots import Ballot

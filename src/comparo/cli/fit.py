@@ -59,7 +59,7 @@ from comparo.ranking.scale import Scaled
 from comparo.ranking.votes import rank_votes, shared_ids, with_votes
 from comparo.run.audit import audited, audited_terms
 from comparo.run.criteria_run import concluded, stored_criteria
-from comparo.run.linking import link
+from comparo.run.growth import link
 from comparo.run.store import read_configuration
 
 LISTS = (".csv", ".xlsx")  # endings of a class list

@@ -84,8 +84,8 @@ def judge_command(
         plan --next` prints; or a run folder, such as comparo-runs/TIME-NAME.
     items : The texts: JSONL, JSON, CSV, TSV, Parquet, .xlsx, a folder of .txt or .md files or a run folder; columns id,
         text (and context).
-    is_probed : Instead: what the model can do as a judge, by about five small calls: log-probabilities, structured
-        output, effort. A run asks one such question of its own accord.
+    is_probed : Instead: what the model can do as a judge with these options, by one small call: log-probabilities,
+        structured output, effort. A run asks such a question of its own accord.
 
     Examples
     --------
@@ -164,14 +164,15 @@ def _agreement(found: Rejudged) -> str:
 
 
 def _probe(asked: JudgeFlags) -> None:
-    """Print what a model can do as a judge, found by a handful of small questions."""
+    """Print what a model can do as a judge with these settings, found by a question of a few words."""
     (made,) = asked.load(None)
     survey = getattr(made, "survey", None)
     if survey is None:
         raise ValueError(f"{made.name} has nothing to find out: it is not behind a server")
     found, probe = survey()
     console, width = Console(), max(len(name) for name, _ in found)
-    took = f"{probe.calls} calls, {probe.tokens:,} tokens, {dollars(probe.cost)}"
+    calls = "1 call" if probe.calls == 1 else f"{probe.calls} calls"
+    took = f"{calls}, {probe.tokens:,} tokens, {dollars(probe.cost)}"
     console.print(f"{made.name}, found on {date.today()} by {took}")
     for name, finding in found:
         console.print(f"{name:<{width}}  {finding}")

@@ -18,9 +18,8 @@ from comparo.data.writing import csv_text
 from comparo.run.budget import dollars
 from comparo.run.cache import CACHE, clear, contents
 from comparo.run.check import CALLS, check
-from comparo.run.folders import ROOT, Summary, list_runs
+from comparo.run.folders import ROOT, Summary, list_runs, repair
 from comparo.run.recalling import probe_judges
-from comparo.run.repair import repair
 from comparo.run.store import stored_items
 
 DRIFTED = 6  # the exit code of --check where the judge has changed

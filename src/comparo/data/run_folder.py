@@ -65,11 +65,11 @@ SCHEMA = (
     )
     """,
     # A batch that is planned or waits at a server. `name` is ours, `file` and `id` are the server's; `sent` is when its
-    # creation was first requested, `others` are ids of batches that were taken for it, `closed` is when it was over.
+    # creation was first requested, `closed` is when it was over.
     """
     CREATE TABLE batches (
         number INTEGER PRIMARY KEY, name TEXT NOT NULL, lines INTEGER NOT NULL, file TEXT NOT NULL DEFAULT '',
-        sent REAL, id TEXT, others TEXT NOT NULL DEFAULT '', status TEXT NOT NULL DEFAULT 'planned',
+        sent REAL, id TEXT, status TEXT NOT NULL DEFAULT 'planned',
         done INTEGER NOT NULL DEFAULT 0, seen TEXT, closed TEXT
     )
     """,

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from comparo.data.prompts import Question
 from comparo.errors import JudgeError
-from comparo.judges.batches import WINDOW, BatchClient, GarbledError, Line, Refused, State
+from comparo.judges.batches import WINDOW, BatchClient, GarbledError, Line, State
 from comparo.judges.caller import AnswerError, Caller, Case
 from comparo.judges.http import Answer, HttpClient, NoAnswerError, as_json
 from comparo.judges.prices import count
@@ -72,20 +72,15 @@ class Batches(ABC):
         """Create the batch; ConnectionError where it is not known whether that was done."""
 
     @abstractmethod
-    def find(self, name: str, file: str, created: float, lines: int, others: Sequence[str]) -> State | None:
+    def find(self, name: str, file: str, created: float, lines: int) -> State | None:
         """The batch of this name whose creation was not confirmed; None where there is none.
 
-        It was created after `created` (in seconds since 1970), of `lines` lines, of the file with this id, and is none
-        of the `others`.
+        It was created after `created` (in seconds since 1970), of `lines` lines, of the file with this id.
         """
 
     @abstractmethod
     def results(self, state: State) -> Iterator[Line]:
         """The lines of a batch that is over, in any order, perhaps some of them twice or not at all."""
-
-    @abstractmethod
-    def discard(self, name: str, file: str) -> None:
-        """Delete an uploaded file of which no batch was made, if that is possible; `file` may be ""."""
 
     @abstractmethod
     def _state(self, batch: Object) -> State: ...
@@ -112,11 +107,11 @@ class Batches(ABC):
 
     def state(self, id: str) -> State:  # noqa: A002
         """How far a batch is."""
-        return self._state(self._server.explained("GET", f"{self.route}/{safe_id(id)}", is_made=True))
+        return self._state(self._server.ask("GET", f"{self.route}/{safe_id(id)}", is_made=True))
 
     def cancel(self, id: str) -> None:  # noqa: A002
         """Let the server end a batch early; lines that are answered by then have results."""
-        self._server.explained("POST", f"{self.route}/{safe_id(id)}/cancel", is_made=True)
+        self._server.ask("POST", f"{self.route}/{safe_id(id)}/cancel", is_made=True)
 
     def close(self) -> None:
         """Close the connections."""
@@ -124,7 +119,7 @@ class Batches(ABC):
 
     def _created(self, **content: Any) -> State:
         try:
-            return self._state(self._server.explained("POST", self.route, once=True, **content))
+            return self._state(self._server.ask("POST", self.route, once=True, **content))
         except GarbledError as problem:
             raise ConnectionError(str(problem)) from None
 
@@ -135,7 +130,7 @@ class Batches(ABC):
         """What the server lists, the newest first, page by page."""
         after = ""
         while True:
-            page = self._server.explained("GET", f"{route}?limit={PAGE}{more}{after}")
+            page = self._server.ask("GET", f"{route}?limit={PAGE}{more}{after}")
             found = _objects(page.get("data"))
             yield from found
             before, last = after, str(found[-1].get("id") or "") if found else ""
@@ -167,17 +162,16 @@ class OpenAIBatches(Batches):
     def upload(self, name: str, path: Path) -> str:
         with path.open("rb") as file:  # every try sends it from its beginning
             part = (f"{name}.jsonl", file, "application/jsonl")
-            sent = self._server.explained("POST", "/files", data={"purpose": "batch"}, files={"file": part})
+            sent = self._server.ask("POST", "/files", data={"purpose": "batch"}, files={"file": part})
             return self._id(sent)
 
     def create(self, name: str, file: str, path: Path) -> State:
         body = {"input_file_id": file, "endpoint": self._endpoint, "completion_window": f"{WINDOW}h"}
         return self._created(json=body | {"metadata": {NAME: name}})
 
-    def find(self, name: str, file: str, created: float, lines: int, others: Sequence[str]) -> State | None:
+    def find(self, name: str, file: str, created: float, lines: int) -> State | None:
         for batch in self._listed(self.route):
-            metadata = batch.get("metadata")
-            known = metadata.get(NAME) if isinstance(metadata, dict) else None
+            known = _inner(batch, "metadata").get(NAME)
             if known == name or (known is None and file and batch.get("input_file_id") == file):
                 return self._state(batch)
             if (count(batch, "created_at", math.inf) or 0) < created - self.skew:
@@ -188,25 +182,12 @@ class OpenAIBatches(Batches):
         for file in state.results:
             yield from self._lines(f"/files/{safe_id(file)}/content", _openai_line)
 
-    def discard(self, name: str, file: str) -> None:
-        try:
-            files = [file]
-            if not file:
-                listed = self._listed("/files", "&purpose=batch")
-                files = [self._id(one) for one in listed if one.get("filename") == f"{name}.jsonl"]
-            for one in files:
-                self._server.ask("DELETE", f"/files/{safe_id(one)}")
-        except (JudgeError, Refused):
-            return  # the file stays there, and does no harm
-
     def _state(self, batch: Object) -> State:
         status, counts = str(batch.get("status", ""))[:40], batch.get("request_counts")
         total, completed, failed = (count(counts, name) or 0 for name in ("total", "completed", "failed"))
-        errors = batch.get("errors")
-        faults = _objects(errors.get("data") if isinstance(errors, dict) else None)
-        files = (batch.get("output_file_id"), batch.get("error_file_id"))
-        is_full = any(fault.get("code") == FULL for fault in faults)
+        faults = _objects(_inner(batch, "errors").get("data"))
         error = "; ".join(map(_fault, faults[:3])) or "it does not say why"
+        files = (batch.get("output_file_id"), batch.get("error_file_id"))
         return State(
             self._id(batch),
             status,
@@ -214,8 +195,7 @@ class OpenAIBatches(Batches):
             total,
             completed + failed,
             self._server.secrets.scrub(error) if status == "failed" else None,
-            is_full,
-            _room(faults) if is_full else None,
+            any(fault.get("code") == FULL for fault in faults),
             tuple(file for file in files if isinstance(file, str) and file),
         )
 
@@ -238,25 +218,22 @@ class AnthropicBatches(Batches):
         content = b'{"requests":[' + b",".join(path.read_bytes().rstrip(b"\n").split(b"\n")) + b"]}"
         return self._created(content=content, headers={"Content-Type": "application/json"})
 
-    def find(self, name: str, file: str, created: float, lines: int, others: Sequence[str]) -> State | None:
+    def find(self, name: str, file: str, created: float, lines: int) -> State | None:
         likely = None
         for batch in self._listed(self.route):
             if _seconds(batch.get("created_at")) < created - self.skew:
                 break
             state = self._state(batch)
-            if state.id in others or state.total != lines:
+            if state.total != lines:
                 continue
             if not state.is_over:
-                likely = likely or state  # whose it is will show in its results
+                likely = replace(state, id="")  # whose it is will show in its results
             elif self._is_named(state, name):
                 return state
         return likely
 
     def results(self, state: State) -> Iterator[Line]:
         return self._lines(f"{self.route}/{safe_id(state.id)}/results", _anthropic_line)
-
-    def discard(self, name: str, file: str) -> None:
-        """There is no file."""
 
     def _is_named(self, state: State, name: str) -> bool:
         """Whether the results of a batch are of this name, by the first of them."""
@@ -304,27 +281,30 @@ def _now(asked: Coroutine[Any, Any, Value]) -> Value:
 
 def _openai_line(result: Object) -> Line | None:
     """A line of OpenAI's results; None where it holds none."""
-    name, response, error = str(result.get("custom_id", "")), result.get("response"), result.get("error")
-    if isinstance(response, dict):
+    name, response, error = str(result.get("custom_id", "")), _inner(result, "response"), _inner(result, "error")
+    if response:
         return Line(name, count(response, "status_code") or 200, response.get("body"))
-    return Line(name, error=_fault(error)) if isinstance(error, dict) else None
+    return Line(name, error=_fault(error)) if error else None
 
 
 def _anthropic_line(line: Object) -> Line | None:
     """A line of Anthropic's results; None where it holds none, as for a request that was cancelled before it ran."""
-    name, result = str(line.get("custom_id", "")), line.get("result")
-    if not isinstance(result, dict):
-        return None
+    name, result = str(line.get("custom_id", "")), _inner(line, "result")
     kind = result.get("type")
     if kind == "succeeded":
         return Line(name, 200, result.get("message"))
     if kind == "errored":
-        outer = result.get("error")
-        inner = outer.get("error") if isinstance(outer, dict) else None
-        fault = inner if isinstance(inner, dict) else outer if isinstance(outer, dict) else {}
+        outer = _inner(result, "error")
+        fault = _inner(outer, "error") or outer
         said = f"{fault.get('type')}: {fault.get('message')}"[:500]
         return Line(name, 400, fault) if fault.get("type") in LASTING else Line(name, error=said)
     return Line(name, error="it expired") if kind == "expired" else None
+
+
+def _inner(value: Object, name: str) -> Object:
+    """The object of this name within another; an empty one where there is none."""
+    found = value.get(name)
+    return found if isinstance(found, dict) else {}
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
@@ -336,13 +316,6 @@ def _fault(fault: Object) -> str:
     place = f" (line {fault['line']})" if fault.get("line") is not None else ""
     parts = (str(fault[part]) for part in ("code", "message") if fault.get(part))
     return ": ".join(parts)[:500] + place
-
-
-def _room(faults: Sequence[Object]) -> int | None:
-    """How many tokens may wait at once, as the server's refusal says."""
-    said = " ".join(str(fault.get("message", "")) for fault in faults)
-    found = re.search(r"([\d,]*\d) enqueued tokens", said)
-    return int(found[1].replace(",", "")) if found else None
 
 
 def _seconds(value: Any) -> float:

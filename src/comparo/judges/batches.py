@@ -41,8 +41,8 @@ class State:
     """How far a batch is, by its server.
 
     `status` is the server's own word. `done` lines of `total` were answered or failed. `error` says why the server took
-    none of it, and `is_full` that it would take it later, when fewer batches wait there; `room` is then how many tokens
-    may wait there at once, where the server states it. `results` is where the lines of a batch that is over are.
+    none of it, and `is_full` that it would take it later, when fewer batches wait there. `results` is where the lines
+    of a batch that is over are. The `id` is "" where only results will tell that it is the batch that was looked for.
     """
 
     id: str
@@ -52,7 +52,6 @@ class State:
     done: int = 0
     error: str | None = None
     is_full: bool = False
-    room: int | None = None
     results: tuple[str, ...] = ()
 
 
@@ -66,7 +65,7 @@ class Line:
     error: str | None = None
 
 
-class Refused(Exception):  # noqa: N818
+class _Refused(Exception):  # noqa: N818
     """An answer with a status of 300 or more, in the server's words; 500 where there is none.
 
     `asked` are the seconds that the server asks to wait.
@@ -93,21 +92,35 @@ class BatchClient:
     def close(self) -> None:
         self._http.close()
 
-    def ask(self, method: str, route: str, *, once: bool = False, **content: Any) -> dict[str, Any]:
-        """Return the object that the server answers with; a JudgeError or `Refused` where it does not.
+    def ask(
+        self, method: str, route: str, *, is_made: bool = False, once: bool = False, **content: Any
+    ) -> dict[str, Any]:
+        """Return the object that the server answers with; a refusal becomes a JudgeError that names the remedy.
 
         A request that may have been done is not repeated if it is to be sent `once`: ConnectionError where that is not
-        known.
+        known. A batch that `is_made` and is not there is a LostError.
         """
         tried = 0
         while True:
             try:
-                return self._once(method, route, content)
-            except Refused as problem:
+                with self._opened(method, route, content) as response:
+                    body = _beginning(response)
+                break
+            except _Refused as problem:
                 if once and problem.status != 429 and may_pass(problem.status):  # it may have been done all the same
                     raise ConnectionError(str(problem)) from None
+                if is_made and problem.status in (404, 410):
+                    raise self._lost(problem) from None
+                if problem.status in (404, 405, 501):
+                    raise JudgeError(f"{self.address} takes no batches {problem}; leave batch out") from None
+                if not may_pass(problem.status):
+                    raise JudgeError(f"{self.address} refused the batch {problem}") from None
                 self._wait(problem, tried)
                 tried += 1
+        if (value := _object(body)) is None:
+            said = self.secrets.short(body.decode("utf-8-sig", "replace"), 300)
+            raise GarbledError(f"{self.address}{route} answers with something else than an object: {said}")
+        return value
 
     def lines(self, route: str) -> Iterator[dict[str, Any]]:
         """Yield the lines of a file, each read as a JSON object; lines that are none are left out.
@@ -124,39 +137,18 @@ class BatchClient:
                             if (value := _object(line)) is not None:
                                 yield value
                 return
-            except Refused as problem:
+            except _Refused as problem:
                 if not may_pass(problem.status):
                     raise self._lost(problem) from None
                 self._wait(problem, tried)
                 tried += 1
 
-    def explained(self, method: str, route: str, is_made: bool = False, **content: Any) -> dict[str, Any]:
-        """Ask about a batch, which `is_made` or not; a refusal becomes a JudgeError that names the remedy."""
-        try:
-            return self.ask(method, route, **content)
-        except Refused as problem:
-            if is_made and problem.status in (404, 410):
-                raise self._lost(problem) from None
-            if problem.status in (404, 405, 501):
-                raise JudgeError(f"{self.address} takes no batches {problem}; leave batch out") from None
-            raise JudgeError(f"{self.address} refused the batch {problem}") from None
-
-    def _wait(self, problem: Refused, tried: int) -> None:
-        """Pause before the next try; raise an error where there is none."""
-        if not may_pass(problem.status):
-            raise problem
+    def _wait(self, problem: _Refused, tried: int) -> None:
+        """Pause before the next try; a SilentError where there is none."""
         if tried >= self.retries:
             raise SilentError(f"{self.address} gives no answer in {tried + 1} tries ({problem})") from None
         growing = min(PAUSE * 2 ** min(tried, 10), LONGEST_PAUSE)
         time.sleep(min(problem.asked, LONGEST_ASKED) if problem.asked else growing)
-
-    def _once(self, method: str, route: str, content: dict[str, Any]) -> dict[str, Any]:
-        with self._opened(method, route, content) as response:
-            body = _beginning(response)
-        if (value := _object(body)) is None:
-            said = self.secrets.short(body.decode("utf-8-sig", "replace"), 300)
-            raise GarbledError(f"{self.address}{route} answers with something else than an object: {said}")
-        return value
 
     @contextmanager
     def _opened(self, method: str, route: str, content: dict[str, Any]) -> Iterator[Any]:
@@ -168,7 +160,7 @@ class BatchClient:
                     raise self._refusal(response, route)
                 yield response
         except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError) as problem:
-            raise Refused(f"{type(problem).__name__}: {self.secrets.scrub(str(problem))}") from None
+            raise _Refused(f"{type(problem).__name__}: {self.secrets.scrub(str(problem))}") from None
 
     def _refusal(self, response: Any, route: str) -> Exception:
         status, text = response.status_code, _beginning(response).decode("utf-8-sig", "replace")
@@ -177,9 +169,9 @@ class BatchClient:
         if read_complaint(text).is_unpaid(status):
             return no_credit(self.address, f"({status})")
         said = f"({status}): {self.secrets.short(text, 300)} at {route.partition('?')[0]}"
-        return Refused(said, status, asked_pause(response.headers))
+        return _Refused(said, status, asked_pause(response.headers))
 
-    def _lost(self, problem: Refused) -> LostError:
+    def _lost(self, problem: _Refused) -> LostError:
         return LostError(
             f"{self.address} has lost the batch, or its results {problem}. With batch='cancel' it is given up, and "
             "the same command then asks its questions again"

@@ -18,7 +18,7 @@ from comparo.data.wordings import LETTERS
 from comparo.errors import JudgeError
 from comparo.judges.http import Answer, HttpClient, NoAnswerError, whole_characters
 from comparo.judges.prices import Usage
-from comparo.judges.protocol import Judgement, Probe, mean_of, shared_call
+from comparo.judges.protocol import Judgement, Probe, shared_call
 from comparo.judges.refusals import FILTERED, Complaint, bad_key, no_credit, read_complaint, spoken
 from comparo.judges.settings import Settings
 
@@ -146,7 +146,7 @@ class Caller(ABC):
                 if all(said.withheld for said in case.replies):  # so would further votes be, and cost as much
                     break
             each = self._vote(case) if self.judge.votes else self._tokens(case)
-            p, mass, weight = mean_of(each) or self._unclear(case)
+            p, mass, weight = next(iter(each.values()), None) or self._unclear(case)
         except JudgeError as problem:
             return JudgeError(self.secrets.scrub(str(problem)))
         except AnswerError as problem:
@@ -359,5 +359,5 @@ def _stored(reply: str) -> str:
 
 def _model_name(answer: Any) -> str:
     """The model that an answer names, in OpenAI's and Anthropic's field or in Gemini's; "" without one."""
-    names = [answer.get(field) for field in ("model", "modelVersion")] if isinstance(answer, dict) else []
-    return next((whole_characters(name[:NAME]) for name in names if isinstance(name, str)), "")
+    name = answer.get("model", answer.get("modelVersion")) if isinstance(answer, dict) else None
+    return whole_characters(name[:NAME]) if isinstance(name, str) else ""

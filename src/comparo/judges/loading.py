@@ -118,11 +118,11 @@ def _provider(name: str) -> Callable[..., Judge]:
     if provider in PROVIDERS:
         load: Callable[..., Judge] = import_module(f"comparo.judges.{provider}").load
         return load
-    for point in entry_points(group="comparo.judges", name=provider):
-        found: Callable[..., Judge] = point.load()
+    others = entry_points(group="comparo.judges")
+    if provider in others.names:
+        found: Callable[..., Judge] = others[provider].load()
         return found
-    others = sorted(point.name for point in entry_points(group="comparo.judges"))
-    known = ", ".join([*PROVIDERS, *others])
+    known = ", ".join([*PROVIDERS, *sorted(others.names)])
     raise ValueError(f"there is no judge {name!r}; a judge is provider/model, and the providers are {known}")
 
 

@@ -10,19 +10,17 @@ from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
 
 import comparo.judges.verdicts as verdicts
-from comparo.data.prompts import Prompt, Question
+from comparo.data.prompts import Prompt
 from comparo.errors import JudgeError
 from comparo.judges.batch_endpoints import OpenAIBatches
 from comparo.judges.caller import AnswerError, Caller, Case, Said
 from comparo.judges.http import Answer, whole_characters
 from comparo.judges.prices import Usage, count
-from comparo.judges.protocol import Judgement, Probe
 from comparo.judges.refusals import FILTERED, Complaint
-from comparo.judges.server_judge import COUNTING, PROMPT, QUESTION, Findings, ServerJudge, goes_on
-from comparo.judges.settings import LABEL, NONE, ROOM, VERDICT, Dialect, loader
+from comparo.judges.server_judge import Findings, ServerJudge
+from comparo.judges.settings import LABEL, NONE, ROOM, VERDICT, loader
 
 ROUTE = "/chat/completions"
-EFFORTS = ("none", "low")  # those that decide what a judge can do; the others differ in cost
 HALVINGS = 5  # of the room for reasoning, before a prompt is cut: to 781 tokens
 
 
@@ -136,46 +134,6 @@ class OpenAIJudge(ServerJudge):
         found = [(limit, f"{self.reply_tokens:,}")]
         found.append(("temperature", f"{self.temperature:g}" if temperature else "the server's own"))
         return super().findings() + found
-
-    def survey(self) -> tuple[Findings, Probe]:
-        """All that can be found about a model: names and findings, and what it took."""
-        self.ready()
-        plain = replace(self, votes=0, graded=False, prefill=False, effort=None, temperature=0.0, max_tokens=None)
-        soft = replace(plain, dialect=Dialect())
-        voting = replace(plain, votes=1, temperature=1.0, dialect=Dialect())
-        answers: list[Judgement] = []
-
-        def tried(asked: OpenAIJudge, prompt: Prompt = PROMPT, question: Question = QUESTION) -> str:
-            try:
-                answers.append(asked.ask_once(prompt, question)[0])
-            except JudgeError as error:
-                if not asked.dialect.answers:
-                    raise
-                return str(error)
-            return answers[-1].error or ""
-
-        refused = tried(soft)
-        gives = soft.dialect.gives_logprobs
-        effort = f" with effort {soft.dialect.effort}" if soft.dialect.effort else ""
-        found = [("log-probabilities", f"of {soft.dialect.top_logprobs} tokens{effort}" if gives else f"no: {refused}")]
-        if gives:
-            begun = tried(replace(soft, prefill=True), COUNTING, Question("", ""))
-            states = {True: "goes on with it", False: "no", None: f"not clear{f': {begun}' if begun else ''}"}
-            found.append(("a reply that was begun", states[None if begun else goes_on(answers[-1])]))
-        trouble = tried(voting)
-        spoken = voting.dialect
-        found.append(
-            ("structured output", f"no verdict: {trouble}" if trouble else "yes" if spoken.response_format else "no")
-        )
-        found.append(("reasons if not told otherwise", "yes" if spoken.reasons else "no"))
-        for level in EFFORTS:
-            problem = tried(replace(voting, effort=level, dialect=replace(spoken)))
-            found.append((f"effort {level}", f"no: {problem}" if problem else "not refused"))
-        found.append(("limit of tokens", spoken.max_tokens))
-        is_taken = soft.dialect.temperature and gives
-        found.append(("temperature", f"taken{effort}" if is_taken else "only the server's own"))
-        found += self.listed_price()
-        return found, self.probed(found, answers)
 
 
 class OpenAICaller(Caller):

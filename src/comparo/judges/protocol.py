@@ -217,15 +217,3 @@ def shared_call(whole: Judgement, found: Mapping[str, tuple[float, float, float]
         asked = about(whole.question, name)
         each.append(replace(whole, question=asked, p=p, mass=mass, weight=weight, error=error, **cost))
     return Several.of(each)
-
-
-def mean_of(found: Mapping[str, tuple[float, float, float]]) -> tuple[float, float, float] | None:
-    """The means of p, mass and weight over the criteria that have an answer; None where none has.
-
-    >>> mean_of({"wit": (0.9, 1.0, 1.0), "length": (0.5, 0.5, 1.0)})
-    (0.7, 0.75, 1.0)
-    """
-    if not found:
-        return None
-    p, mass, weight = (sum(column) / len(found) for column in zip(*found.values(), strict=True))
-    return p, mass, weight

@@ -1,8 +1,8 @@
 """Replicas of one judge on the machines of a Ray cluster, because judging takes most of a run's time.
 
 The judge is loaded in the replicas only. This process sends them the questions in batches, two per replica, which
-leaves none without work, and receives the answers. A batch whose replica died is sent again, so each question gets one
-answer, and only this process writes to the run folder.
+leaves none without work, and receives the answers. The questions of a replica that died are sent again, so each gets
+one answer, and only this process writes to the run folder.
 
 The cluster is a running one, or one of this machine alone that ends with the judge. A missing cluster is an error
 within half a minute; Ray itself would try to reach it for a quarter of an hour.
@@ -11,7 +11,6 @@ within half a minute; Ray itself would try to reach it for a quarter of an hour.
 from __future__ import annotations
 
 import logging
-import math
 import os
 import socket
 import threading
@@ -27,10 +26,9 @@ from typing import Any
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges.protocol import Judgement, Probe
-from comparo.judges.ray_replicas import MEMBERS, Patience, Replicas, Seat, library, reason
+from comparo.judges.ray_replicas import BUSY, DEATHS, MEMBERS, Replicas, Seat, library, reason
 
 AT_ONCE = 2  # batches sent to a replica: the one that it judges, and the next
-SHORT, MANY = 0.1, 64  # seconds and questions of a small batch; sending one takes about 1 ms, 1% of that
 LOOK = 5.0  # seconds for a cluster's head to answer: Linux repeats a lost first packet after 1 and 3 s
 JOIN = 20.0  # seconds for Ray to join a cluster; with LOOK, less than half a minute
 STORE = 200_000_000  # bytes of shared memory for a Ray of our own, for questions and answers; Ray needs 79 million
@@ -39,9 +37,8 @@ GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 
 REMEDY = (
     "check that `ray start --head` runs there, that the port is the one it printed (6379) and that no firewall bars it"
 )
-LOSSES = 4  # replicas that may die over one question: as many deaths as one replica may have in a row
 
-Flying = dict[Any, tuple[Seat, Any, list[Question]]]  # by Ray's reference to the answers: who was asked, and what
+Flying = dict[Any, tuple[Seat, list[Question]]]  # by Ray's reference to the answers: who was asked, and what
 
 _pair = attrgetter("context", "first", "second")
 
@@ -108,12 +105,12 @@ class RayJudge:
         replicas: int,
         need: Mapping[str, float],
         address: str | None,
-        patience: Patience | None = None,
+        busy: float = BUSY,
     ) -> None:
         self._end = ExitStack()
         try:
             self._end.callback(join(address))
-            self._replicas = Replicas(name, options, replicas, need, patience or Patience())
+            self._replicas = Replicas(name, options, replicas, need, busy)
             self._end.callback(self._replicas.end)
             while not self._replicas.about:
                 self._replicas.poll([])
@@ -129,8 +126,7 @@ class RayJudge:
             setattr(self, method, own or partial(self._replicas.call, method))
         # Not times the replicas: the rounds of a run depend on it, and must be the same for any number of replicas.
         self.ahead = int(about["ahead"])
-        self.room = (AT_ONCE + 1) * replicas * max(self.ahead, MANY)
-        self._pace = math.inf  # seconds a question
+        self.room = (AT_ONCE + 1) * replicas * self.ahead
         self._losses: Counter[Any] = Counter()
 
     def __enter__(self) -> RayJudge:
@@ -156,7 +152,7 @@ class RayJudge:
         stream, ended, count = iter(questions), False, 0
         waiting, flying = Shares(), Flying()
         while True:
-            while not ended and count < (AT_ONCE + 1) * len(self._replicas) * self._most:
+            while not ended and count < (AT_ONCE + 1) * len(self._replicas) * self.ahead:
                 pulled = list(islice(stream, 1))
                 ended = not pulled
                 waiting.add(pulled)
@@ -165,17 +161,15 @@ class RayJudge:
                 return
             self._hand_out(waiting, flying, prompt)
             for ref, reply in self._replicas.poll(list(flying)):
-                seat, actor, asked = flying.pop(ref)
-                if self._replicas.lost(reply):
+                seat, asked = flying.pop(ref)
+                if self._replicas.is_lost(reply):
                     self._count_losses(asked, reply)
                     waiting.add(asked)
-                    if seat.actor is actor:
-                        waiting.move(seat.number)
-                        self._replicas.replace(seat, reply)
+                    waiting.move(seat.number)
+                    self._replicas.restart(seat, reply)
                     continue
                 seat.deaths = 0
-                answers, problem, seconds = reply
-                self._pace = max(seconds, 1e-9) / len(asked)
+                answers, problem = reply
                 yield from answers
                 if problem is not None:
                     raise problem
@@ -183,33 +177,23 @@ class RayJudge:
                     raise JudgeError(f"{self.name} gave {len(answers)} answers to {len(asked)} questions")
                 count -= len(asked)
 
-    @property
-    def _quick(self) -> int:
-        """How many questions a replica answers in SHORT seconds, at most MANY."""
-        return int(min(SHORT / self._pace, MANY))
-
-    @property
-    def _most(self) -> int:
-        """Questions in a batch: as many as the judge works on at once, or several times that where it is quick."""
-        return self.ahead * max(1, self._quick // self.ahead)
-
     def _hand_out(self, waiting: Shares, flying: Flying, prompt: Prompt) -> None:
         """Send batches to the replicas that have none, then to those that have one."""
         ready = self._replicas.ready
-        busy = Counter(seat.number for seat, actor, _ in flying.values() if seat.actor is actor)
+        busy = Counter(seat.number for seat, _ in flying.values())
         for batches in range(AT_ONCE):
             for seat in ready:
                 if len(waiting) and busy[seat.number] == batches:
-                    batch = waiting.take(seat.number, len(ready), self._quick, self._most)
-                    flying[self._replicas.ask(seat, batch, prompt)] = seat, seat.actor, batch
+                    batch = waiting.take(seat.number, len(ready), self.ahead)
+                    flying[self._replicas.ask(seat, batch, prompt)] = seat, batch
                     busy[seat.number] += 1
 
     def _count_losses(self, asked: list[Question], problem: Exception) -> None:
         self._losses.update(map(_pair, asked))
         worst = max(asked, key=lambda question: self._losses[_pair(question)])
-        if self._losses[_pair(worst)] >= LOSSES:
+        if self._losses[_pair(worst)] >= DEATHS:
             raise JudgeError(
-                f"a judge died {LOSSES} times over the same questions, such as {worst.first!r} against "
+                f"a judge died {DEATHS} times over the same questions, such as {worst.first!r} against "
                 f"{worst.second!r}: {reason(problem)}"
             )
 
@@ -301,7 +285,7 @@ class Shares:
 
     >>> shares = Shares()
     >>> shares.add(Question(first, second, context) for first, second in ("ab", "bc") for context in ("x", "y"))
-    >>> [(question.context, question.first) for question in shares.take(0, among=2, least=1, most=4)]
+    >>> [(question.context, question.first) for question in shares.take(0, among=2, most=4)]
     [('x', 'a'), ('x', 'b')]
     """
 
@@ -322,30 +306,25 @@ class Shares:
         """Free the contexts of a judge that is gone for the others."""
         self._home = {context: home for context, home in self._home.items() if home != judge}
 
-    def take(self, judge: int, among: int, least: int, most: int) -> list[Question]:
-        """A batch for one of `among` judges: its share of the questions, but `least` to `most`; none where none waits.
+    def take(self, judge: int, among: int, most: int) -> list[Question]:
+        """A batch for one of `among` judges: its share of the questions, at most `most`; none where none waits.
 
-        The judge's own contexts come first, then those that no judge had; contexts of others, and parts of a context,
-        fill a batch that would else be less than half full. A context is also cut where it is larger than a batch, or
-        than a share where there are fewer contexts than judges.
+        The judge's own contexts come first, then those that no judge had. Contexts of others, and parts of a context,
+        fill a batch that would else be less than half full.
         """
-        share = min(most, max(least, -(-self._count // among)))
-        limit = share if len(self._waiting) < among else most
+        size = min(most, -(-self._count // among))
         batch: list[Question] = []
         for context in sorted(self._waiting, key=lambda context: self._distance(context, judge)):
-            room = limit - len(batch)
-            there = self._waiting[context]
-            if 2 * len(batch) >= limit and (len(there) > room or self._distance(context, judge) == 2):
+            there, room = self._waiting[context], size - len(batch)
+            if 2 * len(batch) >= size and (len(there) > room or self._distance(context, judge) == 2):
                 continue
             batch += there[:room]
-            if len(there) > room:
+            if there[room:]:
                 self._waiting[context] = there[room:]
                 self._home.setdefault(context, judge)
             else:
                 del self._waiting[context]
                 self._home[context] = judge
-            if len(batch) >= share:
-                break
         self._count -= len(batch)
         return batch
 

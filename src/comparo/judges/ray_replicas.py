@@ -1,11 +1,11 @@
 """The replicas of one judge on a Ray cluster: how they are placed and loaded, and what happens when one dies.
 
-A replica returns in turn the node on which it was placed, a description of the judge that it loaded, and the answers to
-batches. One that dies is started again, on any node that has room for it, now or later.
+A replica is a Ray actor, which Ray starts again on any node that has room for it, now or later, whenever its process
+dies. It returns in turn the node on which it was placed, a description of the judge that it loaded, and the answers to
+batches.
 """
 
 import logging
-import math
 import re
 import threading
 import time
@@ -19,6 +19,10 @@ from comparo.errors import JudgeError, pip_install
 from comparo.judges.protocol import Judgement
 
 TICK = 0.5  # seconds between two looks at replicas that wait for a place
+DEATHS = 4  # of a replica in a row, or of replicas over one question
+# Seconds in which a place must be found, on a cluster in use and on an idle one: twice the minute in which Ray lets a
+# worker process start.
+BUSY, IDLE = 20.0, 120.0
 MEMBERS = {"price": None, "cacheable": True, "weights": None} | dict.fromkeys(("chooses", "several", "lines_up"), False)
 # Methods that a judge may have besides `judge`.
 PASSED_ON = ("ready", "begins", "shown", "adds", "writes", "probe", "learn")
@@ -33,26 +37,6 @@ def library() -> Any:
     except ImportError as problem:
         raise ImportError(f"judging on Ray needs ray: {pip_install('ray')}") from problem
     return ray
-
-
-def in_words(amounts: Mapping[str, float]) -> str:
-    """Resources as a sentence has them."""
-    return " and ".join(f"{amounts.get(name, 0):g} {name}" for name in ("CPU", "GPU"))
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """Seconds to wait for replicas.
-
-    `pauses` come before a replica is started again after its first, second, … death in a row; after one more death it
-    is given up. The later ones give a node time to restart. A first place must be found in `busy` seconds on a cluster
-    in use, less than half a minute, and in `idle` seconds on an idle one: twice the minute in which Ray lets a worker
-    process start.
-    """
-
-    pauses: tuple[float, ...] = (0.0, 5.0, 20.0)
-    busy: float = 20.0
-    idle: float = 120.0
 
 
 class Replica:
@@ -84,8 +68,8 @@ class Replica:
 
     def judge(
         self, questions: list[Question], prompt: Prompt, learnt: Mapping[str, Any] | None
-    ) -> tuple[list[Judgement], JudgeError | None, float]:
-        """The answers to a batch; what ended the judge, if anything; seconds.
+    ) -> tuple[list[Judgement], JudgeError | None]:
+        """The answers to a batch, and what ended the judge, if anything.
 
         What a probe has `learnt` is taken over before the first batch after it.
         """
@@ -93,28 +77,30 @@ class Replica:
             self._judge.learn(learnt)  # type: ignore[attr-defined]  # a judge with a probe has it
             self._learnt = learnt
         answers: list[Judgement] = []
-        begin, problem = time.perf_counter(), None
         try:
             answers.extend(self._judge.judge(questions, prompt))
-        except JudgeError as error:
-            problem = error
-        return answers, problem, time.perf_counter() - begin
+        except JudgeError as problem:
+            return answers, problem
+        return answers, None
 
 
 @dataclass
 class Seat:
-    """One of the replicas, also when its process was replaced: `coming` is its next answer until it is ready.
-
-    It has no actor until the time `start`.
-    """
+    """One of the replicas: `coming` is its next answer until it is ready, and `deaths` how often it died in a row."""
 
     number: int
-    start: float
-    actor: Any = None
+    actor: Any
     coming: Any = None
     node: str = ""
-    ready: bool = False
     deaths: int = 0
+
+    @property
+    def is_ready(self) -> bool:
+        return self.coming is None
+
+    def start(self) -> None:
+        """Wait for the place of a replica that was started; Ray repeats this call until there is one."""
+        self.node, self.coming = "", self.actor.where.options(max_task_retries=-1).remote()
 
 
 class Replicas:
@@ -125,19 +111,23 @@ class Replicas:
     """
 
     def __init__(
-        self, name: str, options: dict[str, Any], count: int, need: Mapping[str, float], patience: Patience
+        self, name: str, options: dict[str, Any], count: int, need: Mapping[str, float], busy: float = BUSY
     ) -> None:
         self._ray = library()
-        self._spec, self._need, self._pauses = (name, options), need, patience.pauses
+        self._spec, self._need = (name, options), need
         self._lock, self._ended = threading.Lock(), False
         self.about: dict[str, Any] = {}
         self.learnt: Mapping[str, Any] | None = None
         self._check_places(count)
         free = self._ray.available_resources()
         is_idle = all(free.get(name, 0) >= amount for name, amount in need.items())
-        self._first_place = patience.idle if is_idle else patience.busy
-        self._seats = [Seat(number, time.monotonic()) for number in range(count)]
-        self._fill_seats()
+        self._patience, self._last_placed = IDLE if is_idle else busy, time.monotonic()
+        actor = self._ray.remote(Replica).options(
+            num_cpus=need["CPU"], num_gpus=need["GPU"], scheduling_strategy="SPREAD", max_restarts=-1
+        )
+        self._seats = [Seat(number, actor.remote()) for number in range(count)]
+        for seat in self._seats:
+            seat.start()
 
     def __len__(self) -> int:
         return len(self._seats)
@@ -145,7 +135,7 @@ class Replicas:
     @property
     def ready(self) -> list[Seat]:
         """The seats of those that can be asked."""
-        return [seat for seat in self._seats if seat.ready]
+        return [seat for seat in self._seats if seat.is_ready]
 
     def ask(self, seat: Seat, questions: list[Question], prompt: Prompt) -> Any:
         """Send a batch to a replica; returns Ray's reference to its answers."""
@@ -162,44 +152,48 @@ class Replicas:
         while not (found := self.poll([ref])):
             pass
         [(_, reply)] = found
-        if self.lost(reply):
-            self.replace(seat, reply)
+        if self.is_lost(reply):
+            self.restart(seat, reply)
             return self.call(method, *arguments)
         _raise_error(reply, seat)
         return reply
 
     def poll(self, refs: list[Any]) -> list[tuple[Any, Any]]:
         """The answers that have arrived, after waiting TICK seconds at most; a RayError for one that is lost."""
-        self._fill_seats()
-        words = {seat.coming: seat for seat in self._seats if seat.coming is not None}
+        coming = {seat.coming: seat for seat in self._seats if not seat.is_ready}
         answers = []
-        for ref, reply in self._read([*words, *refs]):
-            seat = words.get(ref)
-            if seat is None:
+        for ref, reply in self._read([*coming, *refs]):
+            if ref not in coming:
                 answers.append((ref, reply))
-            elif self.lost(reply):
-                self.replace(seat, reply)
+            elif self.is_lost(reply):
+                coming[ref].coming = None
+                self.restart(coming[ref], reply)
             else:
-                self._go_on(seat, reply)
+                self._go_on(coming[ref], reply)
         self._check_seats()
         return answers
 
-    def lost(self, reply: Any) -> bool:
+    def is_lost(self, reply: Any) -> bool:
         """Whether Ray returned an error in place of an answer."""
         return isinstance(reply, self._ray.exceptions.RayError)
 
-    def replace(self, seat: Seat, problem: Exception) -> None:
-        """Replace a replica that died, at once or after a pause; after too many deaths in a row, not at all."""
-        self._ray.kill(seat.actor)
-        pause = self._pauses[seat.deaths] if seat.deaths < len(self._pauses) else math.inf
+    def restart(self, seat: Seat, problem: Exception) -> None:
+        """Wait until Ray has started a dead replica again, or give it up after `DEATHS` in a row."""
+        if not seat.is_ready or seat not in self._seats:  # its death is known from another batch
+            return
         seat.deaths += 1
-        seat.start, seat.actor, seat.coming, seat.ready = time.monotonic() + pause, None, None, False
+        is_last = seat.deaths == DEATHS
         where = f" on the Ray node {seat.node}" if seat.node else ""
-        fate = "is started anew" if pause < math.inf else f"is not started again after {seat.deaths} deaths in a row"
+        fate = f"is not started again after {DEATHS} deaths in a row" if is_last else "is started anew"
         logger.warning("a judge%s died and %s: %s", where, fate, reason(problem))
-        if all(other.start == math.inf for other in self._seats):
+        if not is_last:
+            seat.start()
+            return
+        self._ray.kill(seat.actor)
+        self._seats.remove(seat)
+        if not self._seats:
             raise JudgeError(
-                f"every judge on Ray died {seat.deaths} times in a row: {reason(problem)} Mend that and run the same "
+                f"every judge on Ray died {DEATHS} times in a row: {reason(problem)} Mend that and run the same "
                 "command again: what was judged is kept"
             )
 
@@ -208,25 +202,13 @@ class Replicas:
         with self._lock:
             self._ended = True
             for seat in self._seats:
-                if seat.actor is not None:
-                    self._ray.kill(seat.actor)
-
-    def _fill_seats(self) -> None:
-        replica = self._ray.remote(Replica).options(
-            num_cpus=self._need["CPU"], num_gpus=self._need["GPU"], scheduling_strategy="SPREAD"
-        )
-        for seat in self._seats:
-            if seat.actor is None and time.monotonic() >= seat.start:
-                seat.actor, seat.node = replica.remote(), ""
-                seat.coming = seat.actor.where.remote()
+                self._ray.kill(seat.actor)
 
     def _read(self, refs: list[Any]) -> list[tuple[Any, Any]]:
         found: list[tuple[Any, Any]] = []
         with self._lock:
             self._check_not_ended()
-            if not refs:
-                time.sleep(TICK)
-            elif self._ray.wait(refs, timeout=TICK)[0]:
+            if self._ray.wait(refs, timeout=TICK)[0]:
                 for ref in self._ray.wait(refs, num_returns=len(refs), timeout=0)[0]:
                     try:
                         found.append((ref, self._ray.get(ref)))
@@ -254,7 +236,7 @@ class Replicas:
                 f"the judge on the Ray node {seat.node} differs from the others in {', '.join(differing)}; give all "
                 "nodes the same model and versions"
             )
-        self.about, seat.coming, seat.ready = reply, None, True
+        self.about, seat.coming = reply, None
 
     def _check_not_ended(self) -> None:
         if self._ended:
@@ -268,8 +250,8 @@ class Replicas:
         fitting = sum(min(room, default=count) for room in rooms)
         if not fitting:
             raise JudgeError(
-                f"no node of the Ray cluster can hold a judge with {in_words(self._need)}; the nodes have "
-                f"{', '.join(map(in_words, nodes))}. Ask for less by the options gpus or cpus, or add a node"
+                f"no node of the Ray cluster can hold a judge with {_in_words(self._need)}; the nodes have "
+                f"{', '.join(map(_in_words, nodes))}. Ask for less by the options gpus or cpus, or add a node"
             )
         if fitting < count:
             logger.warning("%d of the %d judges asked for find a place on the Ray cluster", fitting, count)
@@ -278,16 +260,19 @@ class Replicas:
             logger.warning("the Ray cluster has %g GPUs and the judges use none; gpus=1 gives each one", gpus)
 
     def _check_seats(self) -> None:
-        """An error where no replica has found a place for too long."""
-        there = [seat for seat in self._seats if seat.start < math.inf]
-        newest = max(seat.start for seat in there)
-        if any(seat.actor is not None and seat.node for seat in there) or time.monotonic() - newest < self._first_place:
-            return
-        raise JudgeError(
-            f"no judge found a place on the Ray cluster: each needs {in_words(self._need)}, and "
-            f"{in_words(self._ray.available_resources())} are free. Wait for what else runs there, or ask for less by "
-            "the options gpus or cpus"
-        )
+        """An error where no replica has had a place for too long."""
+        if any(seat.node for seat in self._seats):
+            self._last_placed = time.monotonic()
+        if time.monotonic() - self._last_placed > self._patience:
+            raise JudgeError(
+                f"no judge found a place on the Ray cluster: each needs {_in_words(self._need)}, and "
+                f"{_in_words(self._ray.available_resources())} are free. Wait for what else runs there, or ask for "
+                "less by the options gpus or cpus"
+            )
+
+
+def _in_words(amounts: Mapping[str, float]) -> str:
+    return " and ".join(f"{amounts.get(name, 0):g} {name}" for name in ("CPU", "GPU"))
 
 
 def _raise_error(reply: Any, seat: Seat) -> None:

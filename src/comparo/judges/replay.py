@@ -18,6 +18,9 @@ from comparo.data.wordings import LETTERS
 from comparo.judges.protocol import Judgement
 from comparo.model.observations import are_choices
 
+# p, weight, mass and line-up by context, first item and the others
+Answers = dict[tuple[str, str, str], tuple[float, float, float, str]]
+
 
 @dataclass(frozen=True)
 class Replay:
@@ -27,7 +30,7 @@ class Replay:
 
     >>> judge = Replay(Comparisons.from_rows([("ana", "bo", 0.7)]))
     >>> [(answer.p, answer.error) for answer in judge.judge([Question("ana", "bo"), Question("bo", "ana")])]
-    [(0.7, None), (nan, 'no judgement of this pair in this order was recorded')]
+    [(0.7, None), (nan, 'no judgement of these texts in this order was recorded')]
     """
 
     recorded: Comparisons = field(repr=False)
@@ -52,33 +55,12 @@ class Replay:
 
     def judge(self, questions: Iterable[Question], prompt: Prompt | None = None) -> Iterator[Judgement]:
         for question in questions:
-            if len(question.items) > 2:
-                yield self._line_up(question)
-                continue
-            p, weight, mass = self._answers.get(_key(question.context, question.first, question.second), (None, 0, 0))
-            if p is None:
-                yield Judgement(question, error="no judgement of this pair in this order was recorded", cost=0.0)
+            found = self._answers.get(_key(question.context, *question.items))
+            if found is None:
+                yield Judgement(question, error="no judgement of these texts in this order was recorded", cost=0.0)
             else:
-                yield Judgement(question, p=p, mass=mass, weight=weight, seconds=0.0, cost=0.0)
-
-    def _line_up(self, question: Question) -> Judgement:
-        said = self._lineups.get(_key(question.context, question.first, "|".join(map(str, question.second))))
-        if said is None:
-            return Judgement(question, error="no answer about these texts in these slots was recorded", cost=0.0)
-        p = math.exp(float(said.split("|")[0])) if "|" in said else float(said.startswith(LETTERS[0]))
-        return Judgement(question, p=p, mass=math.nan, seconds=0.0, cost=0.0, lineup=said)
-
-    @cached_property
-    def _lineups(self) -> dict[tuple[str, str, str], str]:
-        """The answers about more than two texts, by context, first item and the others."""
-        if self.recorded.lineup is None:
-            return {}
-        columns = self.recorded.to_columns()
-        empty = [""] * len(columns["items"])
-        rows = zip(*(columns.get(name, empty) for name in ("context", "items", "logp", "order")), strict=True)
-        return {
-            _key(context or None, *str(items).split("|", 1)): str(logp or order) for context, items, logp, order in rows
-        }
+                p, weight, mass, said = found
+                yield Judgement(question, p=p, mass=mass, weight=weight, seconds=0.0, cost=0.0, lineup=said)
 
     @cached_property
     def _digest(self) -> str:
@@ -91,11 +73,11 @@ class Replay:
         return digest.hexdigest()[:16]
 
     @cached_property
-    def _answers(self) -> dict[tuple[str, str, str], tuple[float, float, float]]:
+    def _answers(self) -> Answers:
         data = self.recorded
+        found = {} if data.lineup is None else _lineups(data)
         if data.lineup is not None:
-            data = data.take(data.lineup["answer"] < 0)
-            data = replace(data, lineup=None)
+            data = replace(data.take(data.lineup["answer"] < 0), lineup=None)
         columns = data.to_columns()
         contexts = columns["context"] if "context" in columns else [None] * len(data)
         mass = np.full(len(data), math.nan) if self.mass is None else self.mass
@@ -105,7 +87,21 @@ class Replay:
             entry = sums.setdefault(_key(context, first, second), [0.0, 0.0, 0.0, 0.0])
             for place, value in enumerate((weight * p, weight, share, 1.0)):
                 entry[place] += float(value)
-        return {key: (p / weight, weight, share / n) for key, (p, weight, share, n) in sums.items() if weight}
+        pairs = {key: (p / weight, weight, share / n, "") for key, (p, weight, share, n) in sums.items() if weight}
+        return found | pairs
+
+
+def _lineups(data: Comparisons) -> Answers:
+    found: Answers = {}
+    columns = data.to_columns()
+    empty = [""] * len(columns["items"])
+    rows = zip(*(columns.get(name, empty) for name in ("context", "items", "logp", "order")), strict=True)
+    for context, items, logp, order in rows:
+        said = str(logp or order)
+        p = math.exp(float(said.split("|")[0])) if "|" in said else float(said.startswith(LETTERS[0]))
+        if str(items).count("|") > 1:  # a pair stands among the other pairs
+            found[_key(context or None, *str(items).split("|", 1))] = p, 1.0, math.nan, said
+    return found
 
 
 def load(model: str) -> Replay:
@@ -136,5 +132,5 @@ def load(model: str) -> Replay:
     return Replay(recorded, os.path.basename(model), None if mass is None else np.asarray(mass, dtype=np.float64))
 
 
-def _key(context: Any, first: Any, second: Any) -> tuple[str, str, str]:
-    return str(context), str(first), str(second)
+def _key(context: Any, first: Any, *others: Any) -> tuple[str, str, str]:
+    return str(context), str(first), "|".join(map(str, others))

@@ -178,9 +178,9 @@ class ServerJudge(Settings):
         return self.probed(found, answers)
 
     def survey(self) -> tuple[Findings, Probe]:
-        """What can be found about a model, by name, and what finding it took."""
-        probe = self.probe()
-        return self.findings() + self.listed_price(), probe
+        """What a probe finds about the model as it is set, by name, its price, and what finding it took."""
+        probe, price = self.probe(), self.price
+        return self.findings() + ([] if price is None else [("price", price.sentence())]), probe
 
     def findings(self) -> Findings:
         """What the answers so far have shown."""
@@ -205,10 +205,6 @@ class ServerJudge(Settings):
             sum(answer.tokens_in + answer.tokens_out for answer in answers),
             math.nan if self.price is None else sum(costs),
         )
-
-    def listed_price(self) -> Findings:
-        """The price in words, where it is known."""
-        return [] if self.price is None else [("price", self.price.sentence())]
 
 
 @dataclass(frozen=True, kw_only=True)

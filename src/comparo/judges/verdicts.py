@@ -93,7 +93,7 @@ def read_logprobs(positions: Positions, prompt: Prompt, *, begun: bool = False) 
     (0.244..., 0.911..., '-1.407...|-0.407...|-2.407...')
     """
     for number in range(len(positions)):
-        if begun or _label_end(positions, number, prompt) is not None:
+        if begun or _begins_label(positions, number, prompt):
             return label_probability(*reply_paths(positions[number:], prompt.labels), len(prompt.labels))
     return None
 
@@ -282,20 +282,20 @@ def _mention(label: str, kind: str) -> re.Pattern[str]:
     return re.compile(rf"{prefix}{name}(?!\w)|(?<![\w'-]){name}(?![\w'-]|\s+(?!(?:{_AFTER})\b)[a-z])")
 
 
-def _label_end(positions: Positions, start: int, prompt: Prompt) -> int | None:
-    """Where a label ends that begins with the token at `start`; None where none does."""
+def _begins_label(positions: Positions, start: int, prompt: Prompt) -> bool:
+    """Whether the reply names a label from the token at `start` on."""
     before, *tokens = ["", *(token for token, _ in positions), ""][start:]
     if not tokens[0].strip(AROUND) or _one_number(before, tokens[0]):
-        return None
+        return False
     words, text = Words(prompt.labels), ""
-    for number, (token, after) in enumerate(pairwise(tokens)):
+    for token, after in pairwise(tokens):
         text += token
         if any(_is_label(text, label, start) for label in prompt.labels):
             if not _one_number(text, after):
-                return start + number + 1
+                return True
         elif not any(words.begins((text,), number) for number in range(len(prompt.labels))):
-            return None
-    return None
+            return False
+    return False
 
 
 def _one_number(text: str, after: str) -> bool:

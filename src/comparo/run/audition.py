@@ -30,7 +30,7 @@ from comparo.ranking.grouping import control_of
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import json_rows
 from comparo.run.budget import Budget
-from comparo.run.database import texts_of
+from comparo.run.files import texts_of
 from comparo.run.loop import Run
 from comparo.run.plan import ConcludedPlan, Storage, prepare
 from comparo.run.progress import Watch

@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from itertools import accumulate
-from math import inf, nan
+from math import inf
 from typing import Any, Literal, get_args
 
 from comparo.data.criteria_prompt import CriteriaPrompt
@@ -28,7 +27,7 @@ from comparo.errors import JudgeError, PendingError, RunError
 from comparo.judges import Judge, Judgement
 from comparo.judges.batches import SHARE, WINDOW, LostError, SilentError, State
 from comparo.ranking.ranking import Ranking
-from comparo.run.batch_transport import CANCELLED, CREATIONS, UNANSWERED, Batch, Courier, Pauses, StrangerError
+from comparo.run.batch_transport import CANCELLED, CREATIONS, UNANSWERED, Batch, Courier, Pauses
 from comparo.run.budget import TOKENS
 from comparo.run.loop import LOOK, Run, logger
 from comparo.run.progress import Watcher
@@ -41,8 +40,6 @@ from comparo.run.worker import too_many
 Mode = Literal["wait", "submit", "cancel"]
 TRIES = 3  # batches that a question may be part of: where a share x of each expires, x³ have no answer in the end
 PROOFS = 3  # questions asked directly that fail one after another, before it is the judge that fails
-WAITS = 12  # times, an hour in all, that a batch waits which should fit a server's queue, before it goes in parts
-ROOM = 0.9  # of the tokens that may wait at a server: ours are estimated from characters
 
 
 def check_batch(task: Task, has_folder: bool, mode: Mode = "wait") -> Task:
@@ -95,7 +92,7 @@ class BatchRun(Run):
         self._is_proved = self._is_cancelled = False
         self._lost: LostError | None = None  # why the answers of a batch are not certain
         self._full_until = 0.0
-        self._unconfirmed = self._waits = 0
+        self._unconfirmed = 0
 
     def go(self) -> Ranking:
         """Ask all questions by batches, and return the ranking."""
@@ -106,9 +103,11 @@ class BatchRun(Run):
             while True:
                 self._submit()
                 for batch in list(self._away.values()):
-                    self._if_there(batch, self._look_at)
+                    self._look_at(batch)
                 if not self._away and (not self._pool or self._is_cancelled):
                     break
+                if self._may_send:
+                    continue
                 if self.mode == "submit":
                     raise self._lost or PendingError(self._not_yet())
                 self._rest(pause)
@@ -131,8 +130,6 @@ class BatchRun(Run):
             self.spending.reserve(self._question(question))
         if self.mode == "cancel":
             self._is_cancelled = True
-            for batch in list(self._away.values()):
-                self._if_there(batch, self._courier.cancel)
             return
         keys = {key_of(question) for question in under_way}
         self._pool.extend(
@@ -152,7 +149,7 @@ class BatchRun(Run):
                 self._pool.append(question)
                 continue
             self.spending.reserve(question, times=1 / SHARE)
-            self._keep([found])
+            self._keep(found)
 
     def _is_left(self, answers: list[Judgement]) -> bool:
         """Whether a question, with what is known of it, is to be asked in another batch."""
@@ -161,57 +158,46 @@ class BatchRun(Run):
 
     def _choose(self, under_way: list[Question]) -> None:
         """Fill the remaining budget with new pairs or line-ups, besides those that were asked or are under way."""
+        before = [answers[-1] for answers in self.known.values()]
+        before += [Judgement(one, error="under way") for one in under_way if key_of(one) not in self.known]
         rows: dict[str, list[Any]] = {}
-
-        def asked_before(question: Question, p: float = nan, weight: float = 1.0) -> None:
-            pair = question.first, question.second, p, weight
-            row = pair if self.task.prompt.size == 2 else {"items": question.items}
-            rows.setdefault(encode(question.context), []).append(row)
-
-        for answers in self.known.values():
-            asked_before(answers[-1].question, answers[-1].p, answers[-1].weight)
-        for question in under_way:
-            if key_of(question) not in self.known:
-                asked_before(question)
+        for one in before:
+            pair = one.question.first, one.question.second, one.p, one.weight
+            row = pair if self.task.prompt.size == 2 else {"items": one.question.items}
+            rows.setdefault(encode(one.question.context), []).append(row)
         for context, ids, calls, orders, rng in self._waiting:
             asked = rows.get(encode(context), [])
             if len(asked) >= calls:
                 continue
-            contrast = self.task.fitting.contrast[context] if self.task.weighs_pairs else None
-            selector, _ = pair_source(self.task, context, ids, orders, rng, contrast, None, False)
+            selector, _ = pair_source(self.task, context, ids, orders, rng)
             if asked:
                 selector.observe(asked)
             if number := min(calls - len(asked), selector.remaining or 0):
                 self._pool.extend(self.task.items.question(context, *pair) for pair in selector.next(number))
 
+    @property
+    def _may_send(self) -> bool:
+        """Whether there are questions that the server may take now: one batch after another where it was full."""
+        is_full = time.monotonic() < self._full_until or (self._most < inf and bool(self._away))
+        return bool(self._pool) and not self._is_cancelled and not is_full
+
     def _submit(self) -> None:
-        """Send what is in the pool, in as many batches as it needs; one after another where the server was full."""
-        while self._pool and not self._is_cancelled and time.monotonic() >= self._full_until:
-            if self._most < inf and self._away:
-                return
+        """Send what is in the pool, in as many batches as it needs."""
+        while self._may_send:
             self._prove()
             self._afford()
-            packed = self._courier.pack(
-                self._pool, int(min(self._most, len(self._pool))), lambda refused: self._keep([refused])
-            )
-            if packed is None:
-                continue
-            questions = [one for one, _ in packed[0].questions.values()]
-            for question in questions:
-                self.spending.reserve(question)
-            batch = self._courier.send(*packed)
+            batch = self._courier.pack(self._pool, int(min(self._most, len(self._pool))), self._keep)
             if batch is None:
-                self._return(questions)
-                self._unconfirmed += 1
-                if self._unconfirmed == CREATIONS:
-                    raise JudgeError(f"the server did not create a batch in {CREATIONS} tries; run this again later")
                 continue
-            self._away[batch.number] = batch
+            for question, _ in batch.questions.values():
+                self.spending.reserve(question)
+            batch = self._away[batch.number] = self._courier.send(batch)
             self._show()
-            logger.warning(
-                f"Batch {batch.id} of {len(questions):,} questions is at the server, which has {WINDOW} hours for it. "
-                "This command may be stopped: the same command goes on from here."
-            )
+            if batch.id is not None:
+                logger.warning(
+                    f"Batch {batch.id} of {len(batch.questions):,} questions is at the server, which has {WINDOW} "
+                    "hours for it. This command may be stopped: the same command goes on from here."
+                )
 
     def _prove(self) -> None:
         """Ask a question directly, and more of them as long as the answers are not as they should be."""
@@ -220,7 +206,7 @@ class BatchRun(Run):
             question = self._pool.popleft()
             self.spending.reserve(question, times=1 / SHARE)
             (answer,) = self.task.judge.judge([question], self.task.prompt)
-            self._keep([replace(answer, cost=answer.cost / SHARE)])
+            self._keep(replace(answer, cost=answer.cost / SHARE))
             failures = failures + 1 if answer.failed else 0
             if failures == PROOFS:
                 raise RunError(too_many(failures, failures, answer.error))
@@ -231,10 +217,21 @@ class BatchRun(Run):
         left, costs = self.spending.left, accumulate(map(self.spending.expected, self._pool))
         self._pool = deque(question for question, cost in zip(self._pool, costs, strict=True) if cost <= left)
 
-    def _if_there(self, batch: Batch, do: Callable[[Batch], None]) -> None:
-        """Do something with a batch; lost results give it up by "cancel", and are raised after the others else."""
+    def _look_at(self, batch: Batch) -> None:
+        """Ask how far a batch is, and take its answers; a lost one is given up by "cancel", else raised at the end."""
         try:
-            do(batch)
+            found = self._courier.look_at(batch)
+            if found is None:
+                self._return(batch)
+                self._unconfirmed += 1
+                if self._unconfirmed == CREATIONS:
+                    raise JudgeError(f"the server did not create a batch in {CREATIONS} tries; run this again later")
+            else:
+                self._collect(*found)
+        except SilentError as problem:
+            if not self.progress.batch:  # never seen in this start: more likely a mistake than an outage
+                raise
+            logger.warning("%s; the batch goes on there, and is looked at again", problem)
         except LostError as problem:
             self._away.pop(batch.number, None)
             if self.mode == "cancel":
@@ -242,72 +239,56 @@ class BatchRun(Run):
             else:
                 self._lost = problem
 
-    def _look_at(self, batch: Batch) -> None:
-        """Ask how far a batch is; where it is over, take what it has."""
-        try:
-            batch, state = self._courier.look_at(batch)
-        except SilentError as problem:
-            if not self.progress.batch:  # never seen in this start: more likely a mistake than an outage
-                raise
-            logger.warning("%s; the batch goes on there, and is looked at again", problem)
-            return
+    def _collect(self, batch: Batch, state: State) -> None:
+        """Take the answers of a batch that is over; end another one early by "cancel"."""
         self._away[batch.number] = batch
         self._show()
         if not state.is_over:
+            if self.mode == "cancel" and batch.id is not None and not state.status.startswith("cancel"):
+                self._courier.cancel(batch)
             return
-        del self._away[batch.number]
         if state.error is not None:
-            self._heed(batch, state)
+            self._refused(batch, state)
             return
         self._is_cancelled |= state.status in CANCELLED
-        self._most, self._waits = 2 * self._most, 0
-        try:
-            for judgements in self._courier.answers(batch, state):
-                for judgement in judgements:
-                    if self._cache is not None:
-                        self._cache.keep(judgement, self.task.prompt)
-                    self._take(judgement)
-                    if self._is_left(self.known[key_of(judgement.question)]):
-                        self._pool.append(self._question(judgement.question))
-        except StrangerError:
-            if (found := self._courier.look_again(batch)) is not None:
-                self._away[found.number] = found
-            else:
-                self._return([self._question(one) for one, _ in batch.questions.values()])
+        self._most *= 2
+        for judgements in self._courier.answers(batch, state):
+            for judgement in judgements:
+                if self._cache is not None:
+                    self._cache.keep(judgement, self.task.prompt)
+                self._take(judgement)
+                if self._is_left(self.known[key_of(judgement.question)]):
+                    self._pool.append(self._question(judgement.question))
+        del self._away[batch.number]
         self._check_health()
 
-    def _heed(self, batch: Batch, state: State) -> None:
-        """Put the questions of a batch that the server refused as a whole back; raise what that means, or wait."""
-        self._courier.refused(batch)
+    def _refused(self, batch: Batch, state: State) -> None:
+        """Put the questions of a batch that the server refused as a whole back; raise why, or wait for its queue."""
+        self._courier.batches.drop(batch)
         if not state.is_full:
             raise RunError(f"the server refused the batch, so nothing was asked: {state.error}")
-        questions = [self._question(one) for one, _ in batch.questions.values()]
-        self._return(questions)
-        tokens = sum(map(self.task.tokens_of, questions))
-        if state.room is not None and tokens <= ROOM * state.room and not self._away and self._waits < WAITS:
-            self._full_until = time.monotonic() + self.pauses.full
-            if not self._waits:
-                logger.warning(f"Other batches fill the server's queue, so this one waits: {state.error}")
-            self._waits += 1
-        elif not self._away:
-            share = 0.5 if state.room is None else min(0.5, ROOM * state.room / tokens)
-            if len(questions) == 1:
-                raise RunError(f"not even one question fits the server's queue: {state.error}")
-            self._most, self._waits = max(1, int(share * len(questions))), 0
-            logger.warning(
-                f"The server's queue is too short for this batch; it goes in parts of {self._most:,}: {state.error}"
-            )
+        self._return(batch)
+        number = len(batch.questions)
+        if self._away:
+            self._most = min(self._most, number)
+        elif number == 1:
+            raise RunError(f"not even one question fits the server's queue: {state.error}")
         else:
-            self._most = min(self._most, len(questions))
+            self._most, self._full_until = number // 2, time.monotonic() + self.pauses.full
+            logger.warning(
+                f"The server's queue has no room for this batch; it goes in parts of {self._most:,}: {state.error}"
+            )
 
-    def _return(self, questions: list[Question]) -> None:
-        """Put questions back of which no batch was made."""
+    def _return(self, batch: Batch) -> None:
+        """Put the questions of a batch that was not made back."""
+        self._away.pop(batch.number, None)
+        questions = [self._question(one) for one, _ in batch.questions.values()]
         for question in questions:
             self.spending.settle(Judgement(question, error="not asked"))
         self._pool.extendleft(reversed(questions))
 
-    def _keep(self, judgements: list[Judgement]) -> None:
-        for kept in self.store.add(judgements):
+    def _keep(self, judgement: Judgement) -> None:
+        for kept in self.store.add([judgement]):
             self._take(kept)
         self._check_health()
 

@@ -29,11 +29,10 @@ from comparo.errors import JudgeError, StoreError
 from comparo.judges import Judgement
 from comparo.judges.batch_endpoints import Batches
 from comparo.judges.batches import Line, LostError, State
-from comparo.run.database import insert
-from comparo.run.files import OWNER, explained
+from comparo.run.files import OWNER, explained, insert
 from comparo.run.store import Store
 
-COLUMNS = "number, name, lines, file, sent, id, status, done, others"
+COLUMNS = "number, name, lines, file, sent, id, status, done"
 UNANSWERED = "unanswered in the batch: "  # begins the error of a question that can be asked again in another batch
 CREATIONS = 3  # requests for a batch that end without an answer, before it is given up
 CHUNK = 200  # judgements that are stored at once
@@ -67,7 +66,6 @@ class Batch:
     id: str | None
     status: str
     done: int
-    others: tuple[str, ...]
     questions: Mapping[int, tuple[Question, int]]
 
     @property
@@ -101,10 +99,7 @@ class BatchStore:
         """The batches that are not closed."""
         with self.store.transaction() as connection:
             rows = connection.execute(f"SELECT {COLUMNS} FROM batches WHERE closed IS NULL ORDER BY number").fetchall()
-            return [
-                Batch(*row[:-1], tuple(row[-1].split()), _asked(connection, row[0]))  # type: ignore[call-arg]
-                for row in rows
-            ]
+            return [Batch(*row, _asked(connection, row[0])) for row in rows]  # type: ignore[call-arg]
 
     def plan(self, name: str, questions: Sequence[tuple[Question, int]]) -> Batch:
         """Store a batch of questions, each with the number of its lines."""
@@ -119,20 +114,19 @@ class BatchStore:
                 ),
             )
         self.store.flush()
-        return Batch(made or 0, name, lines, "", None, None, "planned", 0, (), dict(enumerate(questions)))
+        return Batch(made or 0, name, lines, "", None, None, "planned", 0, dict(enumerate(questions)))
 
     def update(self, batch: Batch, **values: Any) -> Batch:
         """Store new values of a batch, which is on the disk when this returns."""
-        stored = {name: " ".join(value) if name == "others" else value for name, value in values.items()}
-        names = ", ".join(f"{name} = ?" for name in stored)
+        names = ", ".join(f"{name} = ?" for name in values)
         with self.store.transaction() as connection:
-            connection.execute(f"UPDATE batches SET {names} WHERE number = ?", (*stored.values(), batch.number))
+            connection.execute(f"UPDATE batches SET {names} WHERE number = ?", (*values.values(), batch.number))
         self.store.flush()
         return replace(batch, **{name: value for name, value in values.items() if hasattr(batch, name)})
 
     def seen(self, batch: Batch, state: State) -> Batch:
-        """Store the server's id of the batch, and how far it is."""
-        return self.update(batch, id=state.id, status=state.status, done=state.done, seen=_now())
+        """Store the server's id of the batch, where it is certain, and how far it is."""
+        return self.update(batch, id=state.id or None, status=state.status, done=state.done, seen=_now())
 
     def keep(self, batch: Batch, judgements: Iterable[tuple[int, Judgement]]) -> list[Judgement]:
         """Store the judgements of some questions of a batch, and that they are judged, in one piece."""
@@ -176,27 +170,14 @@ def had_batches(store: Store) -> bool:
 
 def check_no_batch(store: Store) -> None:
     """Raise a StoreError where a run waits for a batch, whose questions would be asked twice."""
-    waiting = [batch for batch in BatchStore(store).open() if batch.sent is not None]
-    if waiting:
-        lines = sum(batch.lines for batch in waiting)
+    with store.transaction() as connection:
+        query = "SELECT sum(lines) FROM batches WHERE closed IS NULL AND sent IS NOT NULL"
+        (lines,) = connection.execute(query).fetchone()
+    if lines:
         raise StoreError(
             f"{store.folder} waits for a batch of {lines:,} questions at the server; add batch='wait' to go on "
             "with it, or batch='cancel' to end it early"
         )
-
-
-class StrangerError(Exception):
-    """A batch that was taken for ours, and whose results are of another one."""
-
-
-@dataclass(frozen=True)
-class Results:
-    """The judgements of a batch by number, the numbers `left`, and counts of `missing` lines and `disputed` answers."""
-
-    judged: list[tuple[int, Judgement]]
-    left: list[int]
-    missing: int
-    disputed: int
 
 
 class Courier:
@@ -211,39 +192,23 @@ class Courier:
         self.batches = BatchStore(store)
 
     def resume(self) -> list[Batch]:
-        """The batches that are at the server; those of earlier starts that never came there are dropped."""
+        """The batches that may be at the server; those of earlier starts that were never sent are dropped."""
         for path in self._folder.glob(".*.jsonl"):
             path.unlink(missing_ok=True)
-        return [found for batch in self.batches.open() if (found := self._found(batch)) is not None]
+        batches = self.batches.open()
+        for batch in batches:
+            if batch.sent is None:
+                self.batches.drop(batch)
+        return [batch for batch in batches if batch.sent is not None]
 
-    def _found(self, batch: Batch) -> Batch | None:
-        """A batch whose id is known, if need be by looking for it at the server; dropped where it is not there."""
-        if batch.id is not None:
-            return batch
-        if batch.sent is not None:
-            # A request that was under way when its process ended may be done somewhat later.
-            wait = self._pauses.settle - max(0.0, time.time() - batch.sent)
-            end = time.monotonic() + min(max(wait, 0.0), self._pauses.settle)
-            known = [one.id for one in self.batches.open() if one.id is not None]
-            while True:
-                state = self._server.find(batch.name, batch.file, batch.sent, batch.lines, (*batch.others, *known))
-                if state is not None:
-                    return self.batches.seen(batch, state)
-                if (left := end - time.monotonic()) <= 0:
-                    break
-                time.sleep(min(left, 1.0))
-        self._server.discard(batch.name, batch.file)
-        self.batches.drop(batch)
-        return None
-
-    def pack(self, pool: deque[Question], most: int, refuse: Callable[[Judgement], None]) -> tuple[Batch, Path] | None:
+    def pack(self, pool: deque[Question], most: int, refuse: Callable[[Judgement], None]) -> Batch | None:
         """Take questions from a pool, `most` of them or what one batch may hold, and plan a batch of them.
 
-        The second value is a file with its lines. None where there was no question that can be asked; those that cannot
-        are given to `refuse` as failed judgements.
+        Its lines are in a file. None where there was no question that can be asked; those that cannot are given to
+        `refuse` as failed judgements.
         """
         name, size, lines = uuid4().hex[:16], 0, 0
-        path, asked = self._folder / f".{name}.jsonl", list[tuple[Question, int]]()
+        path, asked = self._path(name), list[tuple[Question, int]]()
         with (
             explained(self._folder),
             os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER), "wb") as file,
@@ -265,120 +230,93 @@ class Courier:
         if not asked:
             path.unlink()
             return None
-        return self.batches.plan(name, asked), path
+        return self.batches.plan(name, asked)
 
-    def send(self, batch: Batch, path: Path) -> Batch | None:
-        """Upload the lines of a batch and create it; None where the server did not create it, and it is dropped."""
+    def send(self, batch: Batch) -> Batch:
+        """Upload the lines of a batch and create it; its id is None where the server did not confirm that."""
+        path = self._path(batch.name)
         try:
             batch = self.batches.update(batch, file=self._server.upload(batch.name, path), status="uploaded")
             batch = self.batches.update(batch, sent=time.time(), status="sent")
-            try:
-                return self.batches.seen(batch, self._server.create(batch.name, batch.file, path))
-            except ConnectionError:
-                return self._found(batch)
+            return self.batches.seen(batch, self._server.create(batch.name, batch.file, path))
+        except ConnectionError:
+            return batch
         except JudgeError:
-            self.refused(batch)
+            self.batches.drop(batch)
             raise
         finally:
             path.unlink(missing_ok=True)
 
-    def refused(self, batch: Batch) -> None:
-        """Forget a batch that the server refused."""
-        self.batches.drop(batch)
-        self._server.discard(batch.name, batch.file)
-
-    def look_at(self, batch: Batch) -> tuple[Batch, State]:
-        """A batch as it is now."""
-        state = self._server.state(str(batch.id))
+    def look_at(self, batch: Batch) -> tuple[Batch, State] | None:
+        """A batch as it is now; None where it is not at the server, and was dropped."""
+        state = self._server.state(batch.id) if batch.id else self._find(batch)
+        if state is None:
+            self.batches.drop(batch)
+            return None
         return self.batches.seen(batch, state), state
+
+    def _find(self, batch: Batch) -> State | None:
+        """Look for a batch whose creation was not confirmed; a request under way may be done somewhat later."""
+        sent = batch.sent or 0.0
+        wait = self._pauses.settle - max(0.0, time.time() - sent)
+        end = time.monotonic() + min(max(wait, 0.0), self._pauses.settle)
+        while (state := self._server.find(batch.name, batch.file, sent, batch.lines)) is None:
+            if (left := end - time.monotonic()) <= 0:
+                return None
+            time.sleep(min(left, 1.0))
+        return state
 
     def answers(self, batch: Batch, state: State) -> Iterator[list[Judgement]]:
         """Store the judgements of a batch that is over, and give them as they are stored; then it is closed.
 
-        A question without an answer has a failed judgement, unless the batch was cancelled: then it was not asked. A
-        StrangerError where the results are all of another batch. Where the server counts more answers than its results
-        hold, or gives two different ones to one request, they are downloaded again; a LostError where that does not
-        help: what is certain is stored, the batch stays open, and nothing is asked again.
+        A question without an answer has a failed judgement, unless the batch was cancelled: then it was not asked.
+        Where the server counts more answers than its results hold, they are downloaded again; a LostError where that
+        does not help: what is there is stored, the batch stays open, and nothing is asked again.
         """
         for download in range(DOWNLOADS):
             if download:
                 time.sleep(self._pauses.first)
                 state = self._server.state(str(batch.id))
-            results = self._collect(batch, state)
+            judged, missing = self._collect(batch, state)
             is_whole = state.status not in (*CANCELLED, EXPIRED)
             counted = min(state.done, batch.lines) or (batch.lines if is_whole else 0)
-            is_certain = not results.disputed and results.missing <= batch.lines - counted
-            if is_certain:
+            if is_certain := missing <= batch.lines - counted:
                 break
-        ready, left = results.judged, results.left
+        left = [number for number in batch.questions if number not in judged]
         if is_certain and state.status not in CANCELLED:
             why = "it expired" if state.status == EXPIRED else "there is no line about it in the results"
-            ready += [(number, Judgement(batch.questions[number][0], error=UNANSWERED + why)) for number in left]
+            judged |= {number: Judgement(batch.questions[number][0], error=UNANSWERED + why) for number in left}
+        ready = list(judged.items())
         for begin in range(0, max(1, len(ready)), CHUNK):
             yield self.batches.keep(batch, ready[begin : begin + CHUNK])
         if not is_certain:
-            lack = f"lack {results.missing:,} lines" if results.missing else ""
-            differ = f"give different answers to {results.disputed:,} questions" if results.disputed else ""
             raise LostError(
                 f"the results of batch {batch.id} ({state.status}, {state.done:,} of {batch.lines:,} done by the "
-                f"server's count) {' and '.join(filter(None, (lack, differ)))}, in {DOWNLOADS} downloads. All other "
-                "answers are kept, and nothing was asked again. Run the same command later to download them once more. "
-                f"With batch='cancel' the batch is given up: the same command then asks {len(left):,} questions "
-                "again, and pays for them again"
+                f"server's count) lack {missing:,} lines, in {DOWNLOADS} downloads. All other answers are kept, and "
+                "nothing was asked again. Run the same command later to download them once more. With batch='cancel' "
+                f"the batch is given up: the same command then asks {len(left):,} questions again, and pays for them "
+                "again"
             )
         self.batches.update(batch, closed=_now(), status=state.status)
 
-    def _collect(self, batch: Batch, state: State) -> Results:
-        """Read the results of a batch; lines that are there twice count once, if they are the same."""
-        parts: dict[int, dict[int, Line]] = {}
+    def _collect(self, batch: Batch, state: State) -> tuple[dict[int, Judgement], int]:
+        """The judgements in the results of a batch by number, and how many lines are missing.
+
+        Lines of other batches, of questions judged in an earlier start, and further lines of one request are left out.
+        """
         judged: dict[int, Judgement] = {}
-        known: dict[tuple[int, int], int] = {}  # a hash of each line
-        disputed: set[int] = set()
-        for number, copy, line in self._own(batch, state):
-            question, lines = batch.questions.get(number, (None, 0))
-            if question is None or copy >= lines:
-                continue  # judged in an earlier start, or never asked
-            if (number, copy) in known:
-                if known[number, copy] != hash(repr(line)):
-                    disputed.add(number)
-                continue
-            known[number, copy] = hash(repr(line))
-            parts.setdefault(number, {})[copy] = line
-            if len(parts[number]) == lines:
-                answers = parts.pop(number)
-                judged[number] = self._read(question, [answers[each] for each in range(lines)])
-        left = [number for number in batch.questions if number not in judged or number in disputed]
-        wanted = sum(lines for _, lines in batch.questions.values())
-        certain = [(number, one) for number, one in judged.items() if number not in disputed]
-        return Results(certain, left, wanted - len(known), len(disputed))
-
-    def look_again(self, batch: Batch) -> Batch | None:
-        """Look for a batch at the server for which another one was taken; None where it is not there."""
-        others = (*batch.others, *filter(None, [batch.id]))
-        return self._found(self.batches.update(batch, id=None, others=others, status="sent", done=0))
-
-    def cancel(self, batch: Batch) -> None:
-        """Let the server end a batch early, unless it is over."""
-        try:
-            self._server.cancel(str(batch.id))
-        except LostError:
-            raise
-        except JudgeError:
-            if not self._server.state(str(batch.id)).is_over:
-                raise
-
-    def _own(self, batch: Batch, state: State) -> Iterator[tuple[int, int, Line]]:
-        """The lines of the results that are of this batch, each with the numbers of its question and request."""
-        others = own = 0
+        waiting: dict[int, dict[int, Line]] = {number: {} for number in batch.questions}
         for line in self._server.results(state):
-            found = re.fullmatch(r"([0-9a-f]{16})-(\d{1,9})-(\d{1,9})", line.id)
-            if found and found[1] == batch.name:
-                own += 1
-                yield int(found[2]), int(found[3]), line
-            else:
-                others += 1
-        if others and not own:
-            raise StrangerError
+            found = re.fullmatch(rf"{batch.name}-(\d{{1,9}})-(\d{{1,9}})", line.id)
+            number, copy = map(int, found.groups()) if found else (-1, 0)
+            if number not in waiting or copy >= batch.questions[number][1]:
+                continue
+            waiting[number].setdefault(copy, line)
+            question, lines = batch.questions[number]
+            if len(waiting[number]) == lines:
+                answers = waiting.pop(number)
+                judged[number] = self._read(question, [answers[each] for each in range(lines)])
+        return judged, sum(batch.questions[number][1] - len(parts) for number, parts in waiting.items())
 
     def _read(self, question: Question, answers: list[Line]) -> Judgement:
         judgement = self._server.read(self._texts(question), answers)
@@ -386,6 +324,13 @@ class Courier:
         if judgement.failed and passes:
             return replace(judgement, error=f"{UNANSWERED}{judgement.error}")
         return judgement
+
+    def cancel(self, batch: Batch) -> None:
+        """Let the server end a batch early."""
+        self._server.cancel(str(batch.id))
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f".{name}.jsonl"
 
     @property
     def _folder(self) -> Path:

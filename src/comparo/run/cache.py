@@ -25,8 +25,7 @@ from comparo.data.prompts import Question
 from comparo.data.run_folder import VERSION, clean
 from comparo.errors import StoreError
 from comparo.judges import Judgement, Probe
-from comparo.run.database import BUSY, UNFIT, open_database, plain
-from comparo.run.files import DAMAGED, make_private
+from comparo.run.files import BUSY, DAMAGED, UNFIT, make_private, open_database, plain
 from comparo.run.folders import ROOT
 
 CACHE = ROOT / "cache.sqlite"  # of all runs that name no other file

@@ -30,7 +30,7 @@ from comparo.errors import RunError
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import CLIPPED, Flips, unexplained_flips
 from comparo.ranking.tabular import json_rows, plain, table_html
-from comparo.run.database import as_objects
+from comparo.run.files import as_objects
 from comparo.run.loop import Run
 from comparo.run.plan import Plan
 from comparo.run.progress import Watch

@@ -1,18 +1,42 @@
-"""The run folders in a folder: choose one for a run, list them, rename one."""
+"""The run folders in a folder: choose one for a run, list them, repair one.
 
+A damaged folder gets a new database of the rows that SQLite can still read and that can be true. Every database of a
+run begins with the same page, which holds the schema: the first page of a new database replaces it. Rows are read one
+by one: a damaged page costs its own rows, or those that it leads to.
+"""
+
+import json
 import logging
+import math
+import os
 import re
-from collections.abc import Collection, Mapping
+import shutil
+import sqlite3
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from comparo.data.run_folder import DATABASE
-from comparo.errors import StoreError
+from comparo.data.items import Items
+from comparo.data.lineups import is_answer
+from comparo.data.run_folder import DATABASE, decode, slot_labels, slots_of, table_of_items
+from comparo.errors import ComparisonsError, StoreError, WrongFolderError
 from comparo.run.batch_transport import how_far
-from comparo.run.files import free
-from comparo.run.store import CONFIGURATION, LINK, count_judgements, differences, read_configuration, reading
+from comparo.run.files import explained, free, lock, make_private, open_database, sync
+from comparo.run.store import (
+    CONFIGURATION,
+    LINK,
+    count_judgements,
+    differences,
+    read_configuration,
+    reading,
+    write_configuration,
+    written_configuration,
+)
 
 ROOT = Path("comparo-runs")
 
@@ -89,3 +113,206 @@ def waiting_for(folder: Path) -> str:
         ).fetchall()
     seen = max((seen for *_, seen in rows if seen), default=None)
     return "; ".join(how_far(*row[:3]) for row in rows) + (f" ({seen[:16].replace('T', ' ')} UTC)" if seen else "")
+
+
+PAGE = 4096  # bytes: SQLite's default, which the databases of runs have
+MOST_ROWS = 400  # of one page: a row takes at least ten bytes
+
+Row = tuple[Any, ...]
+
+TYPES: dict[str, tuple[type, ...]] = {"TEXT": (str,), "INTEGER": (int,), "REAL": (int, float)}
+JSON = {"context", "first", "second", "shared", "scores", "configuration"}  # columns; id too, but not a batch's
+TIMES = {"at", "shown"}
+VOTES = (0, 0.5, 1)  # what a person's answer can be
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """What a repair has found.
+
+    Parameters
+    ----------
+    kept, lost
+        The number of judgements that are kept, and that are known to be lost by the gaps in their numbers.
+    may_lack_more
+        Whether judgements behind the last may be lost: the database was cut short, or does not say how long it was.
+    has_items
+        Whether all items are there; else the command of the run restores them.
+    aside
+        The new path of the damaged database.
+    """
+
+    kept: int
+    lost: int
+    may_lack_more: bool
+    has_items: bool
+    aside: Path
+
+
+def repair(folder: Path) -> Repaired:
+    """Replace the damaged database of a run folder by a new one with every row that can be read and can be true.
+
+    The configuration is that of run.json where it can be read.
+
+    Raises
+    ------
+    StoreError
+        If no judgement, ballot or batch can be read; the folder is then as it was.
+    """
+    path = folder / DATABASE
+    if not path.is_file():
+        raise WrongFolderError(f"{folder} is not a run folder: it has no {DATABASE}")
+    is_whole = _is_whole(path)
+    with explained(folder), lock(folder), TemporaryDirectory(dir=folder) as name:
+        mended = Path(name, "mended.db")
+        make_private(mended)
+        with closing(open_database(str(mended))) as connection:
+            connection.execute("PRAGMA journal_mode=DELETE")
+            with connection:
+                _copy_rows(_with_first_page(path, mended), connection)
+                has_items = _mend(connection, _identity(folder, connection))
+            kept, last = connection.execute("SELECT count(*), coalesce(max(number), 0) FROM judgements").fetchone()
+            (asked,) = connection.execute("SELECT count(*) + (SELECT count(*) FROM ballots) FROM batches").fetchone()
+        if not kept + asked:
+            raise StoreError(
+                f"no judgement can be read from {path}; put a copy of it back, or start anew with fresh=True. The "
+                "folder is as it was"
+            )
+        sync(mended)
+        aside = free(path.with_name(f"{DATABASE}.damaged"))
+        for end in ("", "-wal", "-shm", "-journal"):
+            with suppress(FileNotFoundError):
+                os.replace(f"{path}{end}", f"{aside}{end}")
+        os.replace(mended, path)
+        sync(folder)
+    return Repaired(kept, last - kept, not is_whole, has_items, aside)
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether the file is as long as its first page says."""
+    with path.open("rb") as file:
+        first = file.read(PAGE)
+    size = path.stat().st_size
+    return first.startswith(b"SQLite") and PAGE * int.from_bytes(first[28:32], "big") <= size and not size % PAGE
+
+
+def _with_first_page(path: Path, other: Path) -> Path:
+    """A copy of a database, and of the log beside it, with the first page of another."""
+    copy = other.with_name("copy.db")
+    for end in ("", "-wal"):
+        with suppress(FileNotFoundError):
+            shutil.copyfile(f"{path}{end}", f"{copy}{end}")
+    first = bytearray(other.read_bytes()[:PAGE])
+    first[18:20] = 2, 2  # it may have a log
+    first[28:32] = bytes(4)  # the pages are as many as the file has
+    with copy.open("r+b") as file:
+        file.write(first)
+    return copy
+
+
+def _copy_rows(source: Path, connection: sqlite3.Connection) -> None:
+    tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+    with closing(sqlite3.connect(source)) as damaged:
+        for table in tables:
+            columns = connection.execute(f"PRAGMA table_info({table})").fetchall()
+            for row in _rows(damaged, table, MOST_ROWS * (source.stat().st_size // PAGE)):
+                if _fits(table, columns, row):
+                    with suppress(sqlite3.IntegrityError, OverflowError):  # another row has its number
+                        connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
+
+
+def _rows(damaged: sqlite3.Connection, table: str, most: int) -> Iterator[Row]:
+    """The rows of a table that can be read; at most so many, where the last cannot."""
+    with suppress(sqlite3.DatabaseError):
+        (last,) = damaged.execute(f"SELECT coalesce(max(rowid), 0) FROM {table}").fetchone()
+        most = min(last, most)
+    for rowid in range(1, most + 1):
+        with suppress(sqlite3.DatabaseError):
+            yield from damaged.execute(f"SELECT * FROM {table} WHERE rowid = ?", (rowid,))
+
+
+def _fits(table: str, columns: list[Row], row: Row) -> bool:
+    """Whether the values can be a row of a table."""
+    for (_, name, kind, is_needed, _, is_key), value in zip(columns, row, strict=True):
+        if value is None:
+            if is_needed or is_key:
+                return False
+        elif not isinstance(value, TYPES[kind]) or not _can_be(table, name, value):
+            return False
+    names = [name for _, name, *_ in columns]
+    return table != "judgements" or _can_be_true(dict(zip(names, row, strict=True)))
+
+
+def _can_be(table: str, name: str, value: Any) -> bool:
+    try:
+        if name in JSON or (name == "id" and table != "batches"):
+            return isinstance(decode(value), dict) or name not in ("scores", "configuration")
+        if name in TIMES:
+            datetime.fromisoformat(value)
+    except ValueError:
+        return False
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _can_be_true(judgement: Mapping[str, Any]) -> bool:
+    """Whether a judgement has an answer to its question or an error, and no number below 0 where there is none."""
+    p = judgement["p"]
+    if p is not None and not is_answer(judgement["lineup"], 1 + len(slots_of(judgement["second"]))):
+        return False
+    least = min(judgement[name] or 0 for name in ("mass", "weight", "seconds", "cost", "cut"))
+    return (judgement["error"] is not None if p is None else 0 <= p <= 1) and least >= 0
+
+
+def _identity(folder: Path, connection: sqlite3.Connection) -> Mapping[str, Any]:
+    """Take the configuration of run.json where it can be read, and return the identity of the run."""
+    with suppress(StoreError):
+        write_configuration(connection, written_configuration(folder))
+    found = connection.execute("SELECT configuration FROM run").fetchone()
+    identity = json.loads(found[0]).get("identity") if found else None
+    return identity if isinstance(identity, dict) else {}
+
+
+def _mend(connection: sqlite3.Connection, identity: Mapping[str, Any]) -> bool:
+    """Drop or change rows that do not agree with the run or with others; whether all items are there."""
+    prompt = identity.get("prompt")
+    if identity.get("asked") == "people":
+        connection.execute(f"DELETE FROM judgements WHERE error IS NULL AND p NOT IN {VOTES}")
+    elif names := identity.get("voices") or (isinstance(prompt, dict) and prompt.get("criteria")):
+        connection.execute(f"DELETE FROM judgements WHERE voice NOT IN ({', '.join('?' * len(names))})", tuple(names))
+    rows = connection.execute("SELECT number, scores FROM items").fetchall()
+    kinds = {number: tuple(json.loads(scores)) for number, scores in rows}
+    usual = Counter(kinds.values()).most_common(1)
+    odd = [(number,) for number, own in kinds.items() if own != usual[0][0]]
+    connection.executemany("DELETE FROM items WHERE number = ?", odd)
+    connection.execute("DELETE FROM items WHERE context <> 'null' AND context NOT IN (SELECT context FROM contexts)")
+    # A vote that is lost is asked for again.
+    connection.execute(
+        "UPDATE ballots SET judgement = NULL, turn = turn + 1 WHERE judgement NOT IN (SELECT number FROM judgements)"
+    )
+    _restore_growths(connection)
+    try:
+        if Items.of(table_of_items(connection, DATABASE), has_images=True).digest() != identity.get("items"):
+            return False
+    except (ComparisonsError, sqlite3.DatabaseError):
+        return False
+    there = set(connection.execute("SELECT context, id FROM items UNION SELECT context, id FROM former"))
+    asked = connection.execute("SELECT number, context, first, second, voice FROM judgements").fetchall()
+    gone = [(number,) for number, *key in asked if not there.issuperset(slot_labels((*key,)))]
+    connection.executemany("DELETE FROM judgements WHERE number = ?", gone)
+    return True
+
+
+def _restore_growths(connection: sqlite3.Connection) -> None:
+    """Add lost growths that rows of items name: each ended before the first judgement about its items."""
+    (last,) = connection.execute("SELECT coalesce(max(number), 0) FROM judgements").fetchone()
+    (most,) = connection.execute(
+        "SELECT coalesce(max(since), 0) FROM (SELECT since FROM items UNION SELECT until FROM former)"
+    ).fetchone()
+    for number in range(1, most + 1):
+        (mark,) = connection.execute(
+            "SELECT min(judgements.number) - 1 FROM judgements JOIN items ON judgements.context = items.context "
+            "AND (id IN (first, second) OR (second LIKE '[%' AND instr(second, id))) WHERE since = ?",
+            (number,),
+        ).fetchone()
+        row = number, "", last if mark is None else mark, 0
+        connection.execute("INSERT OR IGNORE INTO growths VALUES (?, ?, ?, ?)", row)

@@ -255,9 +255,8 @@ class Run:
 
     def _begin(self, context: Any, ids: list[Any], calls: int, orders: Any, rng: np.random.Generator) -> Any:
         size = -(-self.ahead // self._size)
-        contrast = self.task.fitting.contrast[context] if self.task.weighs_pairs else None
         given = [one for one in self.given if one.question.context == context]
-        selector, new = pair_source(self.task, context, ids, orders, rng, contrast, self._systems, bool(given))
+        selector, new = pair_source(self.task, context, ids, orders, rng, self._systems, bool(given))
         if self._systems is None:
             size = max(4, new // 4, size)
         else:

@@ -94,25 +94,18 @@ class Recalling:
         if name.startswith("_") or name == "asked":  # copying looks for these before there is a judge
             raise AttributeError(name)
         own = getattr(self.asked, name)
-        recalled: dict[str, Callable[..., Probe]] = {"probe": self._probed, "write": self._written}
-        return partial(recalled[name], own) if name in recalled else own
+        return partial(self._recalled, own) if name in ("probe", "write") else own
 
-    def _probed(self, probe: Callable[[], Probe]) -> Probe:
-        """What a probe found in an earlier run, or finds now."""
-        key = key_of_probe(self.asked)
-        if (found := self.cache.found(key)) is None:
-            found = probe()
+    def _recalled(self, ask: Callable[..., Probe], *written: object) -> Probe:
+        """What a probe found, or the reply to what was `written`, in an earlier run, or now."""
+        about = (getattr(self.asked, "weights", None), *written) if written else ()
+        key = key_of_probe(self.asked, *about)
+        found = self.cache.found(key)
+        if found is None:
+            found = ask(*written)
             self.cache.keep(key, self.name, found)
-        else:
+        elif not written:
             self.asked.learn(found.found)  # type: ignore[attr-defined]  # a judge with a probe has it
-        return found
-
-    def _written(self, write: Callable[[str, int], Probe], text: str, tokens: int) -> Probe:
-        """The reply to a text in an earlier run, or now."""
-        key = key_of_probe(self.asked, getattr(self.asked, "weights", None), text, tokens)
-        if (found := self.cache.found(key)) is None:
-            found = write(text, tokens)
-            self.cache.keep(key, self.name, found)
         return found
 
     def remember(self) -> None:

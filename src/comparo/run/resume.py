@@ -28,9 +28,8 @@ from comparo.data.run_folder import DATABASE, Key, clean, decode, encode, key_of
 from comparo.errors import StoreError, WrongFolderError
 from comparo.judges import Judgement
 from comparo.run.budget import paid_and_spent
-from comparo.run.database import Label, as_objects, item_rows, stored_judgements, texts_of
-from comparo.run.growth import Growth, History, count_growths
-from comparo.run.linking import UNCENTRED
+from comparo.run.files import Label, as_objects, item_rows, stored_judgements, texts_of
+from comparo.run.growth import UNCENTRED, Growth, History, count_growths
 from comparo.run.store import CHANGED, KEPT, LINK, Store, differences, read_configuration, reading, stored_items
 from comparo.run.task import Task
 from comparo.selection.growing import MOST
@@ -52,9 +51,8 @@ def merged(stored: Items, given: Items, left: Collection[Label]) -> Items:
         If one of the two has groups, or a number to control for, and the other has not, or if a context has
         another text in each.
     """
-    old, new = ({label: (of, row) for row, label in enumerate(texts_of(of))} for of in (stored, given))
-    kept = {label: new.get(label, place) for label, place in old.items() if label not in left}
-    places = kept | {label: place for label, place in new.items() if label not in kept}
+    places = {label: (stored, row) for row, label in enumerate(texts_of(stored)) if label not in left}
+    places |= {label: (given, row) for row, label in enumerate(texts_of(given))}
     rows = list(places.values())
     if any(of is stored for of, _ in rows):
         _check_alike(stored, given)
@@ -165,17 +163,17 @@ def grown(task: Task, folder: Path | None, allow_changes: bool = False, is_linke
         before, now = configuration["identity"], json.loads(json.dumps(task.identity, default=str))
         if not growths and before.get("items") == now["items"]:
             return task
-    is_damaged = before == now and not is_linked and len(stored_items(folder)) < len(task.items)
-    if is_damaged:  # some items are lost, and none of them is new
+    stored = stored_items(folder)
+    if before == now and not is_linked and len(stored) < len(task.items):  # some items are lost, and none is new
         with closing(Store(folder, before, configuration)) as store:
             store.add_items(task.items)
+        stored = task.items
     with reading(folder) as connection:
         history = History.read(connection, str(folder))
         stood = list(stored_judgements(connection))
         (mark,) = connection.execute("SELECT coalesce(max(number), 0) FROM judgements").fetchone()
     since = history.since(history.growth)
     last = frozenset(label for label, growth in since.items() if growth == history.growth > 0)
-    stored = stored_items(folder)
     change = Change.between(stored, task.items, last, is_linked or LINK in configuration)
     differing = differences(before, now, DIFFERS)
     if differing and is_linked:

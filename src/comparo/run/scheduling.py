@@ -177,9 +177,8 @@ def pair_source(
     ids: list[Any],
     orders: Orders,
     rng: np.random.Generator,
-    contrast: Array | None,
-    systems: Systems | None,
-    is_begun: bool,
+    systems: Systems | None = None,
+    is_begun: bool = False,
 ) -> tuple[Source, int]:
     """What chooses the pairs of a context, and of how many items they are: in a run that grows, of the new ones.
 
@@ -188,6 +187,7 @@ def pair_source(
     """
     if task.pairs is not None:
         return Given(task.pairs[context]), 0
+    contrast = task.fitting.contrast[context] if task.weighs_pairs else None
     if systems is not None:
         return systems.of_context(context, orders, rng, contrast, task.prompt.size), len(ids)
     strategy = task.strategy or "greedy"
@@ -327,16 +327,17 @@ def stop_sentence(task: Task, ranking: Ranking, rounds: Mapping[Any, Rounds], ca
         "systems": "the expected correlation of the order of systems",
         "best-system": "the probability that the best system is right",
     }.get(task.goal, "the probability that the best are right")
-    value = "unknown" if np.isnan(found).all() else f"{np.nanmean(found):.3f}"
-    if len(found) > 1 and not np.isnan(found).all():
-        value += f" on average, {np.nanmin(found):.3f} at least"
-    said, sure = f"{name} is {value}", sum(one.is_sure for one in rounds.values())
+    known = found[~np.isnan(found)]
+    value = f"{np.mean(known):.3f}" if len(known) else "unknown"
+    if len(known) > 1:
+        value += f" on average, {np.min(known):.3f} at least"
+    until, said, sure = f"`until={task.until:g}`", f"{name} is {value}", sum(one.is_sure for one in rounds.values())
     if sure == len(rounds):
-        return f"stopped by `until={task.until:g}` after {calls:,} of at most {most:,} calls: {said}"
+        return f"stopped by {until} after {calls:,} of at most {most:,} calls: {said}"
     if sure:
-        return f"`until={task.until:g}` stopped {sure:,} of {len(rounds):,} contexts; over all of them, {said}"
+        return f"{until} stopped {sure:,} of {len(rounds):,} contexts; over all of them, {said}"
     if not np.all(found >= (task.until or 1.0)):
-        return f"not stopped by `until={task.until:g}`, as it was not reached: {said}; a larger `budget` goes on"
+        return f"not stopped by {until}, as it was not reached: {said}; a larger `budget` goes on"
     if not task.compares_groups and log_evidence(ranking.comparisons) < math.log(SURE):
-        return f"not stopped by `until={task.until:g}`: {said}, but so few answers may be chance"
-    return f"not stopped by `until={task.until:g}` before the last call: {said}"
+        return f"not stopped by {until}: {said}, but so few answers may be chance"
+    return f"not stopped by {until} before the last call: {said}"

@@ -35,8 +35,17 @@ from comparo.data.run_folder import (
 )
 from comparo.errors import StoreError, WrongFolderError
 from comparo.judges import Judgement
-from comparo.run.database import insert, item_rows, open_database, stored_judgements
-from comparo.run.files import explained, lock, make_private, sync, write_text
+from comparo.run.files import (
+    explained,
+    insert,
+    item_rows,
+    lock,
+    make_private,
+    open_database,
+    stored_judgements,
+    sync,
+    write_text,
+)
 
 CONFIGURATION = "run.json"
 VOTES = "votes.csv"
@@ -92,8 +101,8 @@ class Store:
                 make_private(folder / DATABASE)
                 self._connection = open_database(str(folder / DATABASE))
                 self._file = os.stat(folder / DATABASE).st_ino
-                self.configuration = self._configure(folder, identity, configuration or {}, may_differ)
                 self._version = self._seen_version()
+                self._configure(folder, identity, configuration or {}, may_differ)
                 sync(folder)
         except BaseException:
             self.close()
@@ -234,7 +243,7 @@ class Store:
 
     def _configure(
         self, folder: Path, identity: Mapping[str, Any], now: Mapping[str, Any], may_differ: Collection[str]
-    ) -> dict[str, Any]:
+    ) -> None:
         """Check that the folder belongs to this run, and store the configuration as it is `now`."""
         identity = json.loads(json.dumps(identity, default=str))
         begun = self._connection.execute("SELECT 1 FROM judgements LIMIT 1").fetchone() is not None
@@ -249,11 +258,7 @@ class Store:
                     "fresh=True"
                 )
             kept = {name: before[name] for name in KEPT if name in before}
-        configuration = {"identity": identity, **now, **kept}
-        with self._connection as connection:
-            write_configuration(connection, configuration)
-        write_text(folder / CONFIGURATION, _written(configuration))
-        return configuration
+        self.change(lambda _: None, {"identity": identity, **now, **kept})
 
     def change(self, rows: Callable[[sqlite3.Connection], None], configuration: Mapping[str, Any]) -> None:
         """Change `rows` of the database and the configuration in one piece, such as the items of a run that grows."""

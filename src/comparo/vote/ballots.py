@@ -16,7 +16,7 @@ from comparo.data.prompts import Question
 from comparo.data.run_folder import decode, encode
 from comparo.data.wordings import LETTERS
 from comparo.judges import Judgement
-from comparo.run.database import insert
+from comparo.run.files import insert
 from comparo.run.store import Store
 
 SKIPPED = "skipped: "

@@ -1,14 +1,8 @@
 """Which questions run through a model together.
 
-The CPU launches the kernels of a pass while the GPU computes, so a pass takes as long as the slower of the two. In
-units of tokens, where launching a pass takes as long as computing `pass_tokens` tokens,
-
-    cost = max(pass_tokens · launches, tokens)
-
-Questions run as rows, each with all its tokens or, after a pass for what the questions of a context begin with, with
-the rest of them; or as a tree, in which every common beginning is read once, with more launches. A node of the tree
-holds tokens that every row below it has in common, and a row is the path from a root to the node where it ends. With
-one context, its candidates and all their pairs
+Questions run as rows, each with all its tokens, or as a tree, in which every common beginning is read once. A node of
+the tree holds tokens that every row below it has in common, and a row is the path from a root to the node where it
+ends. With one context, its candidates and all their pairs
 
     context ─► each first candidate ─► each second candidate and the question
 
@@ -18,13 +12,13 @@ tokens that read a node are contiguous in each deeper level.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
 from comparo.judges.chat import Encoded
 from comparo.judges.labels import common_prefix
 
-DEEPEST = 3  # levels; a question has three parts: the context, the first candidate and the rest (criteria add one)
+DEEPEST = 4  # levels; a question has four parts: the context, the first candidate, the second and the criterion
 WORTH = 32  # computing one token costs as much as one more level of attention for this many tokens below it
 
 
@@ -53,12 +47,11 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The nodes of each level, at most `deepest` levels, and for each row the level and the node where it ends."""
+    """The nodes of each level, and for each row the level and the node where it ends."""
 
     rows: Sequence[list[int]]
     levels: list[list[Node]]
     last: list[tuple[int, int]]
-    deepest: int = DEEPEST
 
     @property
     def size(self) -> int:
@@ -80,17 +73,8 @@ class Tree:
     @property
     def ends(self) -> list[int]:
         """Where the last token of each row is in the sequence, (R,)."""
-        return self.places([(row, len(tokens) - 1) for row, tokens in enumerate(self.rows)])
-
-    def places(self, positions: Iterable[tuple[int, int]]) -> list[int]:
-        """The places in the sequence of tokens that are given by their row and their position in it."""
-        bounds, found = self._bounds(), []
-        for row, position in positions:
-            level, node = self.last[row]
-            while position < self.levels[level][node].begin:
-                level, node = level - 1, self.levels[level][node].parent
-            found.append(bounds[level][node] + position - self.levels[level][node].begin)
-        return found
+        bounds = self._bounds()
+        return [bounds[level][node + 1] - 1 for level, node in self.last]
 
     @property
     def readings(self) -> list[Reading]:
@@ -115,7 +99,7 @@ class Tree:
         return bounds
 
 
-def grow(rows: Sequence[list[int]], deepest: int = DEEPEST) -> Tree:
+def grow(rows: Sequence[list[int]]) -> Tree:
     """The tree of the rows, which are in the order of `sorted`.
 
     A node is made where the tokens that it saves cost more than one more level for all tokens below it.
@@ -127,14 +111,14 @@ def grow(rows: Sequence[list[int]], deepest: int = DEEPEST) -> Tree:
     Reading(query_bounds=[3, 6], key_bounds=[0, 3], causal=False)
     """
     shared = [0, *(common_prefix(pair) for pair in pairwise(rows))]  # with the row before
-    levels: list[list[Node]] = [[] for _ in range(deepest)]
+    levels: list[list[Node]] = [[] for _ in range(DEEPEST)]
     last: list[tuple[int, int]] = []
     waiting = [(0, len(rows), 0, 0, 0)] if rows else []
     while waiting:  # depth first, so that the rows end in their own order
         low, high, begin, depth, parent = waiting.pop()
         common = min([len(rows[low]), *shared[low + 1 : high]])
         alike = len(rows[high - 1]) == common  # all rows are this one
-        if depth == deepest - 1 and not alike:
+        if depth == DEEPEST - 1 and not alike:
             for row in range(low, high):
                 last.append((depth, len(levels[depth])))
                 levels[depth].append(Node(row, begin, len(rows[row]), parent))
@@ -150,7 +134,7 @@ def grow(rows: Sequence[list[int]], deepest: int = DEEPEST) -> Tree:
                 low += 1
         parts = [(max(start, low), end, begin, depth, parent) for start, end in pairwise(cuts) if end > low]
         waiting += reversed(parts)
-    return Tree(rows, [level for level in levels if level], last, deepest)
+    return Tree(rows, [level for level in levels if level], last)
 
 
 def packs(rows: Sequence[list[int]], tokens: int, most: int | None) -> Iterator[range]:
@@ -178,23 +162,16 @@ def _group(bounds: list[int], parents: list[int], groups: int) -> list[int]:
     return [*accumulate(ends, max)]
 
 
-READING = 0.22  # share of a pass's launches that one more reading in every layer adds; measured with 24 layers
 DEARER = 1.1  # cost of a token in a tree over one in a batch, for its attention; measured 1.02 with 7B, 1.16 with 0.5B
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Questions that run at once, as a tree or as rows whose first `shared` tokens are read once for all.
-
-    Of these, other batches share the first `outer` tokens. The rows of a tree are the questions' sequences, `order` the
-    place of each among them.
-    """
+    """Questions that run at once, as rows or as a tree of their sequences; `order` has the row of each in the tree."""
 
     rows: list[Encoded]
-    shared: int = 0
     tree: Tree | None = None
     order: list[int] = field(default_factory=list)
-    outer: int = 0
 
     @property
     def tokens(self) -> int:
@@ -208,49 +185,37 @@ class Batches:
 
     >>> from comparo.data.prompts import Question
     >>> rows = [Encoded(Question(1, 2), [7] * length) for length in (2, 5, 4)]
-    >>> [[len(row.ids) for row in batch.rows] for batch in Batches(None, tokens=10, pass_tokens=0).of(rows)]
+    >>> [[len(row.ids) for row in batch.rows] for batch in Batches(None, tokens=10).of(rows)]
     [[5, 4], [2]]
     """
 
     size: int | None
     tokens: int
-    pass_tokens: float
 
-    def trees(self, rows: Iterable[Encoded], *, always: bool = False, deepest: int = DEEPEST) -> Iterator[Batch]:
-        """The rows in trees, those that begin alike in the same one; without `always`, only where that is cheaper."""
+    def trees(self, rows: Iterable[Encoded]) -> Iterator[Batch]:
+        """The rows in trees where that is cheaper, those that begin alike in the same one, else in batches."""
         ordered, single = sorted(rows, key=lambda row: row.ids), []
         branches = max((len(row.after) for row in ordered), default=1)
         for part in packs([row.ids for row in ordered], self.tokens // branches, self.size):
-            batch = _tree(ordered[part.start : part.stop], deepest)
-            if always or self._cheaper(batch, sum(row.size for row in batch.rows)):
+            batch = _tree(ordered[part.start : part.stop])
+            if DEARER * batch.tokens < sum(row.size for row in batch.rows):
                 yield batch
             else:
                 single += batch.rows
         for batch in self.of(single):  # its rows are padded to the longest, those of a tree are not
-            tree = _tree(batch.rows, deepest)
-            yield tree if self._cheaper(tree, batch.tokens) else batch
+            tree = _tree(batch.rows)
+            yield tree if DEARER * tree.tokens < batch.tokens else batch
 
-    def _cheaper(self, batch: Batch, tokens: int) -> bool:
-        """Whether a tree costs less than a pass of so many tokens."""
-        depth = len(batch.tree.levels) if batch.tree else 1
-        launched = self.pass_tokens * (1 + READING * depth * (depth - 1) / 2)  # each level reads each above it
-        return max(launched, DEARER * batch.tokens) < max(self.pass_tokens, tokens)
-
-    def of(self, rows: Iterable[Encoded], shared: int = 0) -> Iterator[Batch]:
+    def of(self, rows: Iterable[Encoded]) -> Iterator[Batch]:
         """The rows in batches of similar length, the longest first."""
         batch: list[Encoded] = []
         for row in sorted(rows, key=lambda row: len(row.ids), reverse=True):
             if batch and len(batch) >= (self.size or self.tokens // batch[0].size):
-                yield Batch(batch, shared)
+                yield Batch(batch)
                 batch = []
             batch.append(row)
         if batch:
-            yield Batch(batch, shared)
-
-    def pays(self, questions: int, shared: int, kept: bool) -> bool:
-        """Whether reading the shared tokens once is cheaper: a pass for them, unless kept, and one for the rest."""
-        passes = 1 if kept else 2
-        return shared * (questions + 1 - passes) > passes * self.pass_tokens
+            yield Batch(batch)
 
     def halve(self, batch: Batch) -> tuple[Batch, Batch]:
         """The halves of a batch that the device's memory did not hold; later batches have half of its size."""
@@ -262,14 +227,12 @@ def split(batch: Batch) -> tuple[Batch, Batch]:
     """The two halves of a batch, in the same layout."""
     middle = len(batch.rows) // 2
     first, second = batch.rows[:middle], batch.rows[middle:]
-    if batch.tree:
-        return _tree(first, batch.tree.deepest), _tree(second, batch.tree.deepest)
-    return replace(batch, rows=first), replace(batch, rows=second)
+    return (_tree(first), _tree(second)) if batch.tree else (Batch(first), Batch(second))
 
 
-def _tree(rows: list[Encoded], deepest: int) -> Batch:
+def _tree(rows: list[Encoded]) -> Batch:
     ordered = sorted(rows, key=lambda row: row.ids)
     sequences = [sequence for row in ordered for sequence in row.sequences]
     ranked = sorted(range(len(sequences)), key=sequences.__getitem__)
     order = sorted(range(len(ranked)), key=ranked.__getitem__)
-    return Batch(ordered, tree=grow([sequences[number] for number in ranked], deepest), order=order)
+    return Batch(ordered, tree=grow([sequences[number] for number in ranked]), order=order)

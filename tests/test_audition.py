@@ -2,15 +2,17 @@
 
 import json
 import math
+import shlex
 from collections import Counter
 
 import numpy as np
 import pytest
 
-from comparo import Comparisons, audition, load_judge
+from comparo import Comparisons, audition, load_judge, rank
 from comparo.data.items import Items
 from comparo.run.audition import some_items
 from comparo.run.store import read_judgements
+from pretenders import Crowded
 from servers import Api, prefers
 
 QUALITY = {f"story {k}": k / 4 for k in range(24)}
@@ -117,6 +119,75 @@ def test_pairs_are_of_several_contexts_and_connect_their_texts():
     assert Counter(some.context.tolist()) == dict.fromkeys(range(4), 4)
     whole = Items.of(rows[:5])
     assert some_items(whole, 20, np.random.default_rng(0)).ids.tolist() == whole.ids.tolist()
+
+
+@pytest.mark.parametrize(
+    ("noise", "best"),
+    [({2: 0.7, 4: 0.7}, "line-ups of 4"), pytest.param({2: 0.3, 4: 4.0}, "pairs", marks=pytest.mark.long)],
+)
+def test_pairs_and_line_ups_compare_at_equal_cost(noise, best, tmp_path):
+    judge = Crowded(voice(), noise)
+    texts = {name: text * 9 for name, text in TEXTS.items()}
+    found = audition(texts, "better", judge=judge, lineup=(2, 4), pairs=30, out=tmp_path / "run")
+    table = {
+        name: dict(zip(found.table["judge"].tolist(), found.table[name].tolist(), strict=True))
+        for name in ("calls", "texts", "tokens", "content", "noise", "per_call", "per_token")
+    }
+    pairs, fours = "crowded/soft · pairs", "crowded/soft · line-ups of 4"
+    assert found.best == f"crowded/soft · {best}"
+    assert table["calls"] == {pairs: 60, fours: 30}
+    assert table["texts"] == {pairs: 2, fours: 4}
+    asked = read_judgements(tmp_path / "run")
+    shown = {
+        name: Counter(item for one in asked if one.question.voice == name for item in one.question.items)
+        for name in (pairs, fours)
+    }
+    assert shown[pairs].keys() == shown[fours].keys()
+    assert shown[pairs].total() == shown[fours].total() == 120
+    for name, freedom in ((pairs, 1), (fours, 3)):
+        ratio = freedom * table["content"][name] / (2 * table["noise"][name])
+        assert table["per_call"][name] == pytest.approx(ratio)
+        assert table["per_token"][name] == pytest.approx(1000 * ratio / table["tokens"][name])
+    assert 1.5 < table["tokens"][fours] / table["tokens"][pairs] < 2
+    k = 4 if best == "line-ups of 4" else 2
+    ranking = rank(texts, "better", judge=judge, lineup=k, budget="4n", audition=found)
+    assert ranking.comparisons.answers == 96
+    assert len({*ranking.comparisons.items.tolist()}) == 24
+
+
+def test_line_ups_of_very_few_texts():
+    few = dict(list(TEXTS.items())[::8])
+    found = audition(few, "better", judge=voice(noise=0.5), lineup=(2, 3))  # all orders of each, and no more
+    assert Counter(len(one.question.items) for one in found.answers.judgements) == {2: 6, 3: 6}
+    assert found.table["judge"].tolist() == ["others"]
+    with pytest.raises(ValueError, match="lineup=3 or less"):
+        audition(few, "better", judge=voice(), lineup=(2, 4))
+
+
+@pytest.mark.parametrize(("lineup", "said"), [((2, 2), "twice"), (9, "2 to 8"), ((2, "auto"), "number of texts")])
+def test_what_is_no_number_of_texts_is_an_error_before_anything_is_asked(lineup, said):
+    with pytest.raises(ValueError, match=said):
+        audition(TEXTS, "better", judge=voice(), lineup=lineup)
+
+
+@pytest.mark.long
+def test_line_ups_on_the_command_line(run, tmp_path):
+    rows = [{"id": f"item {k}", "text": f"This is number {k}."} for k in range(24)]
+    (tmp_path / "items.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with Api(prefers(0.3)) as one:
+        common = ("audition", "items.jsonl", "--criterion", "better", "--judge", f"openai/good; base-url={one.url}")
+        common += ("--lineup", "2", "--lineup", "4", "--price", "1,2")
+        planned = run(tmp_path, (*common, "--dry-run"))
+        assert "60 calls at most" in planned.stdout
+        done = run(tmp_path, (*common, "--out", "found"))
+        assert done.returncode == 0, done.stderr
+        assert len(one.asked) == 60
+        assert "per 1,000 tokens" in done.stdout
+        following = next(line for line in done.stderr.splitlines() if line.strip().startswith("comparo rank"))
+        assert "--lineup 4" in following
+        ranked = run(tmp_path, (*shlex.split(following)[1:], "--budget", "3n", "--out", "ranked", "--format", "json"))
+        assert ranked.returncode == 0, ranked.stderr
+        assert len(one.asked) == 60 + 72 - 20  # the answers about four texts count
 
 
 def test_too_few_pairs_are_an_error_before_anything_is_asked():

@@ -15,12 +15,13 @@ from comparo.cli.finishing import RunFlags, complete, print_plan
 from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, Seed, named
 from comparo.cli.printing import Console, Format, cost_words, print_notes, print_table, print_text
 from comparo.cli.settings import command_line
+from comparo.data.lineups import MOST
 from comparo.data.sanitize import visible
 from comparo.data.writing import csv_text
 from comparo.report import write_report
 from comparo.report.record import AUDITION
 from comparo.run.audit import CALLS, Audit, check_limits, prepare_audit
-from comparo.run.audition import PAIRS, Audition, prepare_audition
+from comparo.run.audition import PAIRS, Audition, prepare_audition, resized
 from comparo.run.budget import paid_and_spent
 from comparo.run.files import write_text
 from comparo.run.task import DEFAULT_LEAST_MASS
@@ -36,6 +37,7 @@ def audition_command(
     asked: JudgeFlags,
     columns: ColumnFlags,
     pairs: Annotated[int, typer.Option(min=1)] = PAIRS,
+    lineup: Annotated[list[int] | None, typer.Option(min=2, max=MOST)] = None,
     group: groups.GroupColumn = None,
     seed: Seed = 0,
     least_mass: float = DEFAULT_LEAST_MASS,
@@ -44,13 +46,15 @@ def audition_command(
 ) -> None:
     """Which judge and which wording, without a single label: all get the same few pairs, in both orders.
 
-    A voice is a judge with a wording (--wording all: every one that can put the criterion). Prints for each voice how
+    A voice is a judge with a wording (--wording all: every one that can put the criterion), and with --lineup 2
+    --lineup 4 a number of texts in a call. Prints for each voice how
     much of its answers is about the texts, about their order, and agreed on by the others; names the voice to use.
 
     Parameters
     ----------
     data : The texts, as for comparo rank; some contexts and texts are chosen from them.
     pairs : Pairs that each voice is asked, in both orders.
+    lineup : How many texts a call is about, 2 to 8 (docs/lineups.md). May be repeated. Default: 2
     seed : Which contexts, texts and pairs are chosen.
     least_mass : Leave a judge out that puts less than this share of its probability on the labels.
 
@@ -60,7 +64,7 @@ def audition_command(
     --wording all --dry-run`
     """
     items = columns.read(data, group=group)
-    prompts = question.make(items, columns, asked.judges)
+    prompts = resized(question.make(items, columns, asked.judges), lineup or [2])
     voices = voices_of(asked.make(items), prompts)
     storage = flags.storage(f"{named(data)}-audition")
     plan = prepare_audition(items, voices, pairs, storage, seed=seed, least_mass=least_mass)
@@ -77,8 +81,9 @@ def audition_command(
 
 def _following(found: Audition, asked: JudgeFlags, question: QuestionFlags, voices: Sequence[Voice], best: int) -> str:
     """The command that ranks all texts by the best of these voices, and begins with its answers."""
-    judge = best * len(asked.judges) // len(voices)
-    chosen = {**asked.of_one(judge), "wording": [voices[best].prompt.wording] if question.wording else None}
+    prompt, judge = voices[best].prompt, best * len(asked.judges) // len(voices)
+    chosen = {**asked.of_one(judge), "wording": [prompt.wording] if question.wording else None}
+    chosen["lineup"] = None if prompt.size == 2 else prompt.size
     usual = dict.fromkeys(("out", "pairs", "seed", "output", "dry_run", "quiet", "fresh"))
     command = command_line("rank", **chosen, **usual)
     return f"{command} {shlex.join(['--audition', found.answers.source])}"
@@ -109,11 +114,13 @@ def _rows(found: Audition) -> tuple[list[str], list[list[Any]]]:
     """The table for people: shares in percent with their intervals, the price of a thousand calls, and speed."""
     table = found.table
     header = ["voice", "calls", *SHARES, "$ per 1,000 calls", "seconds per call"]
+    header += ["shown per call", "per 1,000 tokens"] if found.has_lineups else []
     rows = []
     for row, name in enumerate(table["judge"].tolist()):
         shares = [_share(table, each, row) for each in SHARES]
         price, seconds = float(table["cost"][row]) * 1000, float(table["seconds"][row])
-        known = ["" if math.isnan(value) else f"{value:.3g}" for value in (price, seconds)]
+        shown = [float(table[each][row]) for each in ("per_call", "per_token") if found.has_lineups]
+        known = ["" if math.isnan(value) else f"{value:.3g}" for value in (price, seconds, *shown)]
         rows.append([name, str(table["calls"][row]), *shares, *known])
     return header, rows
 

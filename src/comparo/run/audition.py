@@ -1,16 +1,19 @@
 """An audition: every voice is asked the same few pairs in both orders, which shows its content, without a label.
 
-A voice is a judge with a wording. Answers alone do not show which voice agrees best with people; what correlates with
-that is content, the share of an answer that is about the texts rather than about their order or noise (docs/panel.md).
-A run may begin with the answers of an audition: those of the voices that it has too (same judge, settings and prompt)
-count within its budget and are not asked again.
+A voice is a judge with a wording and, where line-ups are asked for, a number of texts. Voices of line-ups are asked
+about the same texts, each as often as in the pairs.
+
+Answers alone do not show which voice agrees best with people; what correlates with that is content, the share of an
+answer that is about the texts rather than about their order or noise (docs/panel.md). A run may begin with the answers
+of an audition: those of the voices that it has too (same judge, settings and prompt) count within its budget and are
+not asked again.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +32,20 @@ from comparo.model.tuning import NEARLY
 from comparo.ranking.grouping import control_of
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import json_rows
-from comparo.run.budget import Budget
+from comparo.run.budget import Budget, links_of, rounded
 from comparo.run.files import texts_of
 from comparo.run.loop import Run
 from comparo.run.plan import ConcludedPlan, Storage, prepare
 from comparo.run.progress import Watch
 from comparo.run.resume import answers_about
+from comparo.run.scheduling import Pair
 from comparo.run.store import differences, read_configuration, read_judgements, stored_items
 from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Task
-from comparo.run.voices import Asked, Voice, make_judges, make_prompts, stored_voices, voices_of
+from comparo.run.voice_allocation import Source
+from comparo.run.voices import Asked, Voice, check_lineup, listed, make_judges, make_prompts, stored_voices, voices_of
+from comparo.selection.lineups import LineupSelector
+from comparo.selection.selector import Selector
+from comparo.types import Array
 
 PAIRS = 20  # for each voice; 80% of the gap to the best voice is closed with n calls to all voices (docs/panel.md)
 FEWEST = 15  # pairs: a voice of fewer than 30 answers has no variances of its own
@@ -55,6 +63,7 @@ def audition(
     judge: Asked | Sequence[Asked] = DEFAULT_JUDGE,
     wording: str | Sequence[str] | None = None,
     pairs: int = PAIRS,
+    lineup: int | Sequence[int] = 2,
     kind: str = "Text",
     prompt: str | Prompt | Sequence[Prompt] | None = None,
     seed: int = 0,
@@ -73,6 +82,8 @@ def audition(
         Names of wordings, or "all" for all that can put the criterion.
     pairs
         How many pairs each voice is asked, of some contexts and texts chosen by `seed`.
+    lineup
+        Numbers of texts that a call is about, such as (2, 4): a voice for each. Line-ups show as many texts as pairs.
 
     Returns
     -------
@@ -97,13 +108,14 @@ def audition(
     """
     items = Items.of(data)
     prompts = make_prompts(items, criterion, prompt, judge, wording, kind=kind)
-    voices = voices_of(make_judges(judge, cache, is_stored=out is not None), prompts)
+    judges = make_judges(judge, cache, is_stored=out is not None)
+    voices = voices_of(judges, resized(prompts, listed(lineup)))
     return prepare_audition(items, voices, pairs, Storage.of(out), seed=seed, least_mass=least_mass).run(watch)
 
 
 @dataclass(frozen=True)
 class Trial(Task):
-    """The task of an audition: some of the items, and the same pairs for every voice.
+    """The task of an audition: some of the items, and the same pairs, or line-ups, for every voice.
 
     Where it is the first part of a run, that makes up to `whole` calls in all.
     """
@@ -125,7 +137,7 @@ def prepare_audition(
     if pairs < FEWEST:
         raise ValueError(f"an audition needs at least {FEWEST} pairs for each voice, not {pairs}")
     trial = Trial(
-        some_items(items, pairs, np.random.default_rng(seed)),
+        some_items(items, pairs, np.random.default_rng(seed), max(voice.prompt.size for voice in voices)),
         voices[0].prompt,
         voices[0].judge,
         Budget.of(2 * pairs * len(voices)),
@@ -137,13 +149,52 @@ def prepare_audition(
         title="An audition of the wordings: " if whole else "",
         whole=whole,
     )
+    if trial.largest > 2:
+        trial = replace(trial, pairs=lineup_pairs(trial, pairs))
+        trial = replace(trial, budget=Budget.of(trial.expense.calls))
     return ConcludedPlan(prepare(trial, storage), _judged)
 
 
-def some_items(items: Items, pairs: int, rng: np.random.Generator) -> Items:
-    """Some contexts, and some items of each, that so many pairs connect with a third of them to spare."""
+def lineup_pairs(trial: Task, each: int) -> dict[Any, list[Pair]]:
+    """The questions to each voice by context: `each` pairs in both orders, or line-ups of as many texts."""
+    trial.check_lineups({context: len(ids) for context, ids in trial.items.names.items()})
+    asked: dict[Any, list[Pair]] = {}
+    names, rng = trial.items.names, np.random.default_rng(trial.seed)
+    texts = {context: 4 * each * len(ids) / len(trial.items) for context, ids in names.items()}
+    for size in sorted({voice.prompt.size for voice in trial.voices}):
+        voices = [voice.name for voice in trial.voices if voice.prompt.size == size]
+        shown = 4 if size == 2 else size  # texts in both orders of a pair, or in a line-up
+        numbers = rounded({context: number / shown for context, number in texts.items()})
+        for context, ids in names.items():
+            number = max(numbers[context], links_of(len(ids), len(ids), size))
+            if size == 2:
+                contrast = trial.fitting.contrast[context] if trial.weighs_pairs else None
+                source: Source = Selector(ids, orders="both", contrast=contrast, seed=rng)
+                number *= 2
+            else:
+                source = LineupSelector(ids, size, seed=rng)
+            chosen = source.next(min(number, source.remaining or 0))
+            own = [(*one, voice) if voice else one for one in chosen for voice in voices]
+            asked.setdefault(context, []).extend(own)
+    return asked
+
+
+def resized(prompts: Sequence[Prompt], sizes: Sequence[int]) -> list[Prompt]:
+    """Every prompt about each of these numbers of texts; a ValueError where one is not from 2 to 8, or there twice."""
+    for size in sizes:
+        check_lineup(size)
+    if len({*sizes}) < len(sizes):
+        raise ValueError(f"lineup={', '.join(map(str, sizes))}: one of them is there twice; give each once")
+    return [prompt.resized(size) for prompt in prompts for size in sizes]
+
+
+def some_items(items: Items, pairs: int, rng: np.random.Generator, size: int = 2) -> Items:
+    """Some contexts, and some items of each, that so many pairs connect with a third of them to spare.
+
+    Where a call is about `size` > 2 texts, there are contexts so few that two line-ups connect the items of each.
+    """
     contexts = list(items.groups.values())
-    count = min(len(contexts), max(1, pairs // EACH))
+    count = min(len(contexts), max(1, pairs // EACH), max(1, int(LOOPS * pairs / (2 * (size - 1)))))
     chosen = sorted(rng.choice(len(contexts), count, replace=False).tolist())
     most = int(LOOPS * pairs / count) + 1
     rows = [np.sort(rng.permutation(contexts[context])[:most]) for context in chosen]
@@ -224,11 +275,12 @@ class Audition:
     ----------
     table : A row per voice, the most content first: the columns of `comparo.reliability`, length (the share of an
         answer that the length of the texts explains, with its interval), cost (dollars for a call), seconds (of a
-        call), nan where not known.
-    best : The voice of most content that does not contradict the others.
+        call), nan where not known, texts (of a call), tokens (of a prompt), per_call (f·v/φ, how much of the scores a
+        call shows) and per_token (the same for a thousand tokens).
+    best : The voice of most content that does not contradict the others; of line-ups and pairs, of most per token.
     rivals : Voices of which the answers do not show that they have less than the best: the 95% interval of the
-        difference contains 0. With any of them, it is too close to call.
-    panel : The voices that are nearly as good, the best first; copies of another are left
+        difference (of the logarithm, per token) contains 0. With any of them, it is too close to call.
+    panel : The voices that are nearly as good and asked about as many texts, the best first; copies of another are left
         out, and voices whose agreement with the others may be 0 or less.
     notes : Sentences about voices that are reversed, blind, possibly coins, or that answer mostly by position.
     ranking : What the voices say together of the texts that were compared.
@@ -251,11 +303,19 @@ class Audition:
                 "No voice sees these texts: a ranking by them would mean little. Try another judge, or another wording."
             )
         if self.rivals:
+            most = "shows most for its tokens" if self.has_lineups else "has the most content"
             return (
-                f"Too close to call: {self.best} has the most content, but these answers do not show that it has more "
+                f"Too close to call: {self.best} {most}, but these answers do not show that it has more "
                 f"than {', '.join(self.rivals)}. Ask more pairs (`pairs`)."
             )
+        if self.has_lineups:
+            return f"Use {self.best}: of all voices, a token shows most of the scores."
         return f"Use {self.best}: of all voices, the largest share of what it says is about the texts."
+
+    @property
+    def has_lineups(self) -> bool:
+        """Whether some voices were asked about more than two texts."""
+        return bool(np.any(self.table["texts"] > 2))
 
     def to_dict(self) -> dict[str, Any]:
         """All but the ranking and the answers, as a JSON object; the voices are its rows."""
@@ -278,17 +338,26 @@ def _judged(run: Run) -> Audition:
     own = [[one for one in answered if len(names) == 1 or one.question.voice == name] for name in names]
     for name in ("mass", "cost", "seconds"):
         table[name] = np.array([mean_known(np.array([getattr(one, name) for one in some])) for some in own])
-    order = np.argsort(-table["content"], kind="stable")
+    freedom = np.bincount(jackknife.heard.voice, ranking.comparisons.freedom, len(names)) / table["calls"]
+    table |= _calls(own, trial) | {"per_call": freedom * table["content"] / (2.0 * table["noise"])}
+    table["per_token"] = 1000.0 * table["per_call"] / table["tokens"]
+    per_token, worth = freedom / table["tokens"], "per_token" if trial.largest > 2 else "content"
+
+    def merit(measures: Array) -> Array:
+        content, noise = (measures[MEASURES.index(name)] for name in ("content", "noise"))
+        return np.asarray(np.log(per_token * content / noise)) if worth == "per_token" else content
+
+    order = np.argsort(-table[worth], kind="stable")
     table = {name: values[order] for name, values in table.items()}
     contradicts = np.asarray(table["agreement"] < 0)
     usable = np.flatnonzero(~contradicts) if (~contradicts).any() else np.arange(len(names))
-    low, _ = jackknife.lead(lambda measures: measures[MEASURES.index("content")], int(order[usable[0]]), LEVEL)
+    low, _ = jackknife.lead(merit, int(order[usable[0]]), LEVEL)
     close = [row for row in usable[1:].tolist() if not low[order[row]] > 0]
     voices = ranking.voices
     copied = {} if voices is None else dict(zip(voices["judge"].tolist(), voices["copy_of"].tolist(), strict=True))
     panel: list[str] = []
     best, taken = str(table["judge"][usable[0]]), set[str]()
-    is_near = table["content"] >= NEARLY * table["content"][usable[0]]
+    is_near = (table[worth] >= NEARLY * table[worth][usable[0]]) & (table["texts"] == table["texts"][usable[0]])
     for row in usable[is_near[usable]].tolist():
         name = str(table["judge"][row])
         view = copied.get(name) or name
@@ -297,6 +366,20 @@ def _judged(run: Run) -> Audition:
             panel.append(name)
     rivals = tuple(str(table["judge"][row]) for row in close)
     return Audition(table, best, rivals, tuple(panel), _notes(table), ranking, answers)
+
+
+def _calls(own: Sequence[Sequence[Judgement]], trial: Task) -> dict[str, NDArray[Any]]:
+    """Texts of a call of each voice, and tokens of its prompt: those that were counted, else the estimate.
+
+    Voices of too few answers are one, which has neither.
+    """
+    texts, tokens = np.full(len(own), np.nan), np.full(len(own), np.nan)
+    for row, answers in enumerate(own):
+        if answers:
+            read = [one.tokens_in for one in answers if one.tokens_in > 0]
+            texts[row] = len(answers[0].question.items)
+            tokens[row] = np.mean(read) if read else trial.mean_tokens[answers[0].question.voice]
+    return {"texts": texts, "tokens": tokens}
 
 
 def _length(ranking: Ranking, items: Items, heard: PanelMembers) -> dict[str, NDArray[Any]]:

@@ -9,7 +9,6 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.control_terms import columns_in
 from comparo.data.criteria_prompt import split_weights
 from comparo.data.items import Items
-from comparo.data.lineups import MOST
 from comparo.data.prompts import Prompt
 from comparo.methods import Method
 from comparo.ranking.ranking import Ranking
@@ -23,7 +22,7 @@ from comparo.run.plan import Plan, Storage, prepare
 from comparo.run.progress import Watch
 from comparo.run.resume import items_before
 from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Task
-from comparo.run.voices import AUTO, Asked, listed, make_judges, make_prompts, voices_of
+from comparo.run.voices import AUTO, Asked, check_lineup, listed, make_judges, make_prompts, voices_of
 from comparo.selection.designs import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, SYSTEM_GOALS, Orders, Strategy
 
 
@@ -222,9 +221,8 @@ def prepare_rank(
         )
     prompts = make_prompts(items, criterion, prompt, judge, wording, kind=kind, context=columns["context"])
     if lineup not in (2, AUTO):
-        if not (isinstance(lineup, int) and 2 <= lineup <= MOST):
-            raise ValueError(f"`lineup` is a number of texts from 2 to {MOST} or 'auto', not {lineup!r}")
-        prompts = [each.resized(lineup) for each in prompts]
+        check_lineup(lineup)
+        prompts = [each.resized(int(lineup)) for each in prompts]
     judges = make_judges(judge, cache=cache, is_stored=storage.out is not None)
     refused = {"`audition`": audition is not None, "`votes`": votes is not None}
     if found := check_criteria(prompts, judges, weights, goal=goal, refused=refused):

@@ -175,6 +175,11 @@ class Task:
         return len(self.voices) > 1
 
     @property
+    def largest(self) -> int:
+        """How many texts a call is about at most."""
+        return max(voice.prompt.size for voice in self.voices)
+
+    @property
     def ahead(self) -> int:
         """How many questions the judges work on at once, all of them together."""
         return sum(judge.ahead for judge in self.judges)
@@ -299,8 +304,8 @@ class Task:
     @cached_property
     def mean_tokens(self) -> dict[str | None, float]:
         """The approximate tokens of a prompt of each voice."""
-        texts = self.mean_length(self.prompt.size)
-        return {name: (bare + texts) / CHARACTERS for name, bare in self._bare.items()}
+        lengths = {size: self.mean_length(size) for size in {voice.prompt.size for voice in self.voices}}
+        return {voice.name: (self._bare[voice.name] + lengths[voice.prompt.size]) / CHARACTERS for voice in self.voices}
 
     def mean_length(self, size: int) -> float:
         """The mean characters of so many texts and their context, in a hundred random questions."""
@@ -315,12 +320,12 @@ class Task:
 
     def check_lineups(self, sizes: Mapping[Any, int]) -> None:
         """Raise a ValueError where line-ups of this size cannot be asked."""
-        k, small = self.prompt.size, min(sizes, key=lambda context: sizes[context])
+        k, small = self.largest, min(sizes, key=lambda context: sizes[context])
         if sizes[small] < k:
             place = "" if small is None else f" in context {small!r}"
             raise ValueError(f"there are {sizes[small]} texts{place}; use lineup={max(2, sizes[small])} or less")
         for voice in self.voices:
-            if not getattr(voice.judge, "lines_up", False):
+            if voice.prompt.size > 2 and not getattr(voice.judge, "lines_up", False):
                 other = "drop graded" if getattr(voice.judge, "graded", False) else "use another judge"
                 raise ValueError(f"{voice.judge.name} compares two texts at a time; use lineup=2, or {other}")
 
@@ -337,7 +342,7 @@ class Task:
         """The approximate tokens of the longest prompt: the longest texts of a context, and the context's own."""
         lengths = np.array([*map(len, self.items.texts)])
         shared = [len(text or "") for text in self.items.context_texts]
-        pairs = [np.sort(lengths[rows])[-self.prompt.size :].sum() for rows in self.items.groups.values()]
+        pairs = [np.sort(lengths[rows])[-self.largest :].sum() for rows in self.items.groups.values()]
         return int(max(self._bare.values()) + max(map(sum, zip(pairs, shared, strict=True)))) // CHARACTERS
 
     @cached_property

@@ -17,7 +17,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.criteria_prompt import criteria_prompt
 from comparo.data.items import Items
 from comparo.data.layouts import fields_from_table
-from comparo.data.lineups import lineup_columns
+from comparo.data.lineups import MOST, lineup_columns
 from comparo.data.prompts import Prompt, Question, choose_prompt
 from comparo.data.run_folder import key_of
 from comparo.data.wordings import DEFAULT_WORDING, all_wordings
@@ -51,8 +51,8 @@ class Voice:
 def voices_of(judges: Sequence[Judge], prompts: Sequence[Prompt]) -> tuple[Voice, ...]:
     """Every judge with every prompt, in this order.
 
-    A voice is named after its judge; where there are several prompts, after the wording too. Voices whose names would
-    be the same are numbered.
+    A voice is named after its judge; where there are several prompts, after the wording too, and where they are about
+    different numbers of texts, after these. Voices whose names would be the same are numbered.
 
     >>> from comparo.data.prompts import criterion_prompt
     >>> from comparo.judges import load_judge
@@ -62,6 +62,8 @@ def voices_of(judges: Sequence[Judge], prompts: Sequence[Prompt]) -> tuple[Voice
     >>> prompts = [criterion_prompt("better", wording=wording) for wording in ("paper", "compare")]
     >>> [voice.name for voice in voices_of(judges[2:], prompts)]
     ['simulated/hard · paper', 'simulated/hard · compare']
+    >>> [voice.name for voice in voices_of(judges[2:], [prompts[0], prompts[0].resized(4)])]
+    ['simulated/hard · pairs', 'simulated/hard · line-ups of 4']
     >>> [voice.name for voice in voices_of(judges[:1], prompts[:1])]
     [None]
     """
@@ -72,8 +74,13 @@ def named_voices(asked: Sequence[tuple[Judge, Prompt]]) -> tuple[Voice, ...]:
     """Judges, each with the prompt that it is asked, named as `voices_of` does."""
     if len(asked) == 1:
         return (Voice(None, *asked[0]),)
-    is_worded = any(prompt != asked[0][1] for _, prompt in asked)
-    names = [f"{judge.name} · {prompt.wording}" if is_worded else judge.name for judge, prompt in asked]
+    of_size = {prompt.size: prompt for _, prompt in asked}
+    is_worded = any(of_size[prompt.size] != prompt for _, prompt in asked)
+    names = []
+    for judge, prompt in asked:
+        size = "pairs" if prompt.size == 2 else f"line-ups of {prompt.size}"
+        parts = [judge.name, *([str(prompt.wording)] if is_worded else []), *([size] if len(of_size) > 1 else [])]
+        names.append(" · ".join(parts))
     counts, seen = Counter(names), Counter[str]()
     voices = []
     for name, (judge, prompt) in zip(names, asked, strict=True):
@@ -266,6 +273,12 @@ def make_prompts(
     return [
         make_prompt(items, criterion, each, reader, wording=way, **how) for each in listed(prompt) for way in wordings
     ]
+
+
+def check_lineup(lineup: int | str) -> None:
+    """Raise a ValueError where `lineup` is no number of texts."""
+    if not (isinstance(lineup, int) and 2 <= lineup <= MOST):
+        raise ValueError(f"lineup is a number of texts from 2 to {MOST} or 'auto', not {lineup!r}")
 
 
 def tokens_sentence(judgements: Sequence[Judgement]) -> str:

@@ -10,7 +10,7 @@ import pytest
 from comparo import audition, rank
 from comparo.data.items import Items
 from comparo.errors import StoreError
-from comparo.run.audition_table import Answers
+from comparo.run.audition import Answers
 from comparo.run.loop import Run
 from comparo.run.store import Store, read_configuration, read_judgements
 from servers import Api, prefers

@@ -14,7 +14,7 @@ from comparo.analysis.sequential import CAUTION, FIRST, MOST, STEPS, Bets, Betto
 from comparo.data.pairing import pair_files, pair_groups
 from comparo.errors import StoreError
 from comparo.judges.loading import FunctionJudge
-from comparo.run.compare_result import margins, wins
+from comparo.run.compare import margins, wins
 from comparo.run.store import read_judgements
 from servers import Api, tokens
 from split import one_short
@@ -337,7 +337,7 @@ def test_unmatched_inputs_are_named_and_a_notebook_shows_the_answer():
     assert json.loads(duel.to_json())["unmatched"]["<b>"] == ["q3"]
     shown = duel._repr_html_()
     assert shown.startswith("<p><strong>new is better than &lt;b&gt;")
-    assert "<td>win rate</td>" in shown
+    assert "<td>win rate of new</td>" in shown
 
 
 def always_first(_, __):

@@ -335,7 +335,7 @@ def test_a_column_group_is_one_too_and_different_ids_are_not():
         ({"estimate": 0.3, "plain": True}, "needs estimated variances"),
         ({"estimate": 0.3, "method": "bt"}, "needs estimated variances"),
         ({"estimate": 1.3}, "not between 0 and 1"),
-        ({"estimate": "people"}, "estimate is one of"),
+        ({"estimate": "people"}, "`estimate` is one of"),
     ],
 )
 def test_a_run_refuses_what_it_cannot_do_before_any_call(options, message):

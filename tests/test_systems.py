@@ -332,5 +332,5 @@ def test_the_command_compares_systems(request, tmp_path):
 
 @pytest.mark.parametrize("options", [{"wording": "auto"}, {"audition": "folder"}])
 def test_answers_of_an_audition_do_not_count_for_systems(options):
-    with pytest.raises(ValueError, match="do not count for goal='systems'"):
+    with pytest.raises(ValueError, match="do not go with goal='systems'"):
         rank(items(), "better", judge=lambda *_: 0.5, goal="systems", **options)

@@ -224,7 +224,7 @@ def test_the_command_that_repeats_a_run_holds_nothing_secret(run, folder):
     assert b"pass@word" not in written
     words = ["items.jsonl", "-o", f"api_token={token}", "-o", f"base_url={address}", "--criterion", "a key = good"]
     context = load_command("rank").make_context("rank", words)
-    said = command_line(context)
+    said = command_line(context=context)
     assert "api_token=…" in said
     assert f"base_url={api.url}" in said
     assert "--criterion 'a key = good'" in said

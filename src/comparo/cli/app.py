@@ -1,5 +1,6 @@
 """The commands, each imported when it is used, and their help: the flags that most people need on one screen."""
 
+import ast
 import inspect
 import logging
 import re
@@ -10,6 +11,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, wraps
 from importlib import import_module
 from pathlib import Path
+from pkgutil import get_data
 from types import NoneType
 from typing import Annotated, Any, Literal, Self, get_args, get_origin, get_type_hints
 
@@ -17,7 +19,6 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from comparo.cli.settings import (
-    FLAGS,
     UNNAMED,
     Command,
     in_flags,
@@ -31,6 +32,23 @@ from comparo.errors import ComparoError
 
 KINDS = {str: "TEXT", int: "N", float: "X", Path: "PATH"}
 WIDEST = 16  # characters of the choices that stand beside a flag; longer lists of them are in the text
+# The commands in the order of the list of them, and the files of those that are not in one of their name.
+COMMANDS = "demo rank audition audit compare vote fit agree judge plan study why import export runs".split()
+FILES = {"import": "import_export", "export": "import_export", "audit": "audition", "study": "plan", "agree": "judge"}
+# The flags that --help shows of a command that has many; --help-all shows all of them.
+ASKING = "context criterion kind judge base-url dry-run out format"
+COMMON = {
+    "rank": f"{ASKING} group budget until top",
+    "audition": f"{ASKING} wording pairs",
+    "audit": f"{ASKING} wording calls fail-if",
+    "compare": f"{ASKING} data group budget fail-if-worse",
+    "judge": f"{ASKING} items probe budget",
+    "vote": "criterion kind context for invite each until host out",
+    "fit": "method voice votes leaderboard top format report",
+    "plan": "accuracy target answers next asked for sheet context format",
+    "why": "judge base-url because propose votes between item dry-run format",
+    "study": "judgements attribute method calls draws table format out",
+}
 
 
 @dataclass(frozen=True)
@@ -75,9 +93,7 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
     parameters: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(command).parameters.items():
         if name in groups:
-            parameters += _flags_of_group(groups[name])
-        elif hints[name] is typer.Context:
-            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
+            parameters += _flags_of_group(groups[name], said)
         else:
             parameters.append(_flag(name, hints[name], parameter.default, said.get(name)))
 
@@ -95,11 +111,13 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
-def _flags_of_group(group: type[Any]) -> list[inspect.Parameter]:
+def _flags_of_group(group: type[Any], by_command: dict[str, str]) -> list[inspect.Parameter]:
+    """The flags of a group; what the docstring of the command says of them is in place of the group's own words."""
     hints = get_type_hints(group, include_extras=True)
     said: dict[str, str] = {}
     for part in reversed(group.__mro__):
         said |= Described.of(part.__doc__).parameters
+    said |= by_command
     panel = Described.of(group.__doc__).text.rstrip(".")
     return [_flag(field.name, hints[field.name], field.default, said.get(field.name), panel) for field in fields(group)]
 
@@ -146,41 +164,6 @@ def _bare(kind: Any) -> Any:
     return get_args(kinds[0])[0] if get_origin(kinds[0]) is list else kinds[0]
 
 
-# For each command its line in the list of commands, which is the first one of the function's docstring.
-COMMANDS = {
-    "demo": "See it work: a tiny model on this machine ranks 24 sentences, and shows what it cannot do.",
-    "rank": "Rank texts by a judge, from few comparisons, safe to stop and start again.",
-    "audition": "Which judge and which wording, without a single label: all get the same few pairs, in both orders.",
-    "audit": "What a judge is biased by: length, style, position, words to the judge; and what it does not see.",
-    "compare": "Is B better than A, on how many inputs, by how much, and how surely? Stops once the answer is sure.",
-    "vote": "People vote on a page: two texts side by side, which is better? Every vote is safe before the next pair.",
-    "fit": "Scores and a ranking from recorded comparisons.",
-    "agree": "A judge against people on the same pairs.",
-    "judge": "Judgements of pairs of texts, one a line, as they come; or the pairs of a run put to another judge.",
-    "plan": "How many calls a ranking will take, by simulation; or, by --next, which pairs to ask. No judge is asked.",
-    "study": "How few comparisons are enough, and by which method? From recorded judgements.",
-    "why": "Why texts win: how much of a ranking each reason explains, and what would raise a text.",
-    "import": "Comparisons, and texts if any, from files of promptfoo, AlpacaEval and Chatbot Arena.",
-    "export": "What a run found as a file for other tools: comparisons, or preference pairs to train on.",
-    "runs": "The runs in a folder, the oldest first: judge, budget, how many judgements were answered and failed.",
-}
-FILES = {"import": "import_export", "export": "import_export"}  # of commands that are not in a file of their name
-
-# The flags that --help shows of a command that has many; --help-all shows all of them.
-COMMON = {
-    "rank": "context group criterion kind judge base-url budget until dry-run out top format",
-    "audition": "context criterion kind wording judge base-url pairs dry-run out format",
-    "audit": "context criterion kind wording judge base-url calls fail-if dry-run out format",
-    "compare": "context data group criterion kind judge base-url budget fail-if-worse dry-run out format",
-    "vote": "criterion kind context for invite each until host out",
-    "fit": "method voice votes leaderboard top format report",
-    "judge": "items criterion kind context judge base-url probe budget dry-run out format",
-    "plan": "accuracy target answers next asked for sheet context format",
-    "why": "judge base-url because propose votes between item dry-run format",
-    "study": "judgements attribute method calls draws table format out",
-}
-
-
 @cache
 def load_command(name: str) -> TyperCommand:
     """Import a command and let each of its flags come from a variable."""
@@ -197,12 +180,29 @@ def load_command(name: str) -> TyperCommand:
     return command
 
 
+def summary(name: str) -> str:
+    """The first line of a command's docstring, read without importing its file: that would take a second for all.
+
+    >>> summary("fit")
+    'Scores and a ranking from recorded comparisons.'
+    """
+    source = get_data("comparo.cli", f"{FILES.get(name, name)}.py") or b""
+    commands = {each.name: each for each in ast.parse(source).body if isinstance(each, ast.FunctionDef)}
+    return str(ast.get_docstring(commands[f"{name}_command"])).partition("\n")[0]
+
+
 class Commands(TyperGroup):
     """The group of all commands; the list of commands needs their names and summaries only."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        self.commands = {name: TyperCommand(name, help=summary) for name, summary in COMMANDS.items()}
+        self.commands = {name: TyperCommand(name) for name in COMMANDS}
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help, with the summary of each command."""
+        for name, command in self.commands.items():
+            command.help = summary(name)
+        super().format_help(ctx, formatter)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
@@ -255,7 +255,7 @@ class _Visible(logging.Formatter):
     """Messages that a terminal shows and does not obey."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return visible(in_flags(super().format(record), FLAGS.get()))
+        return visible(in_flags(super().format(record)))
 
 
 def main() -> None:

@@ -1,8 +1,9 @@
-"""comparo audition: which judge, and which wording, without a single label."""
+"""comparo audition: which judge, and which wording; comparo audit: what it is biased by. Both without a label."""
 
 import json
 import math
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,25 +11,27 @@ import numpy as np
 import typer
 
 from comparo.cli import flags as groups
-from comparo.cli.finishing import Shown, complete, print_plan
-from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, named
-from comparo.cli.printing import cost_words, print_notes, print_table, print_text
+from comparo.cli.finishing import RunFlags, complete, print_plan
+from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, Seed, named
+from comparo.cli.printing import Console, Format, cost_words, print_notes, print_table, print_text
 from comparo.cli.settings import command_line
 from comparo.data.formats import csv_text
 from comparo.data.lineups import MOST
-from comparo.run.audition import PAIRS, prepare_audition, resized
-from comparo.run.audition_table import Audition
+from comparo.data.sanitize import visible
+from comparo.report import write_report
+from comparo.report.record import AUDITION
+from comparo.run.audit import CALLS, Audit, check_limits, prepare_audit
+from comparo.run.audition import PAIRS, Audition, prepare_audition, resized
 from comparo.run.budget import paid_and_spent
 from comparo.run.files import write_text
-from comparo.run.plan import Storage
 from comparo.run.task import DEFAULT_LEAST_MASS
-from comparo.run.voices import count_cached, voices_of
+from comparo.run.voices import Voice, count_cached, voices_of
 
+BIASED = 3  # the exit code of --fail-if
 SHARES = ("signal", "agreement", "content", "length", "position", "flips", "mass")
 
 
 def audition_command(
-    context: typer.Context,
     data: str,
     question: QuestionFlags,
     asked: JudgeFlags,
@@ -36,12 +39,10 @@ def audition_command(
     pairs: Annotated[int, typer.Option(min=1)] = PAIRS,
     lineup: Annotated[list[int] | None, typer.Option(min=2, max=MOST)] = None,
     group: groups.GroupColumn = None,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    seed: Seed = 0,
     least_mass: float = DEFAULT_LEAST_MASS,
-    dry_run: bool = False,
-    out: Path | None = None,
     *,
-    shown: Shown,
+    flags: RunFlags,
 ) -> None:
     """Which judge and which wording, without a single label: all get the same few pairs, in both orders.
 
@@ -56,8 +57,6 @@ def audition_command(
     lineup : How many texts a call is about, 2 to 8 (docs/lineups.md). May be repeated. Default: 2
     seed : Which contexts, texts and pairs are chosen.
     least_mass : Leave a judge out that puts less than this share of its probability on the labels.
-    dry_run : Say calls, tokens and price, and ask nothing.
-    out : The run folder. Default: comparo-runs/TIME-NAME-audition.
 
     Examples
     --------
@@ -65,68 +64,50 @@ def audition_command(
     --wording all --dry-run`
     """
     items = columns.read(data, group=group)
-    question = question.spelled_out("all")
-    sizes = lineup or [2]
-    prompts = resized(question.make(items, columns, asked.reader), sizes)
-    voices = voices_of(asked.make(items, context), prompts)
-    name = f"{named(data)}-audition"
-    storage = Storage(out, name, notes={"command": command_line(context)})
+    prompts = resized(question.make(items, columns, asked.judges), lineup or [2])
+    voices = voices_of(asked.make(items), prompts)
+    storage = flags.storage(f"{named(data)}-audition")
     plan = prepare_audition(items, voices, pairs, storage, seed=seed, least_mass=least_mass)
-    if dry_run:
-        print_plan(plan.base)
-        return
-    found = complete(plan, shown.console)
-    from comparo.report import write_report
-    from comparo.report.record import AUDITION
-
+    console, found = flags.console, complete(plan, flags)
     write_text(Path(found.answers.source) / AUDITION, json.dumps(found.to_dict(), ensure_ascii=False) + "\n")
     page = write_report(found.answers.source)
-    _print(found, shown)
+    _print(found, flags)
     names = [voice.name or found.best for voice in voices]
     if found.best in names:  # and not all voices of few answers together
-        following = _following(context, found, asked, question, names, sizes)
-        told = f"To rank all texts by {found.best}, with the answers of the audition:\n  {following}"
-        shown.console.print(told)
-    shown.console.print(f"Report: {page}")
+        following = _following(found, asked, question, voices, names.index(found.best))
+        console.print(f"To rank all texts by {found.best}, with the answers of the audition:\n  {following}")
+    console.print(f"Report: {page}")
 
 
-def _following(
-    context: typer.Context,
-    found: Audition,
-    asked: JudgeFlags,
-    question: QuestionFlags,
-    names: list[str],
-    sizes: list[int],
-) -> str:
+def _following(found: Audition, asked: JudgeFlags, question: QuestionFlags, voices: Sequence[Voice], best: int) -> str:
     """The command that ranks all texts by the best of these voices, and begins with its answers."""
-    judge, prompt = divmod(names.index(found.best), len(names) // len(asked.judges))
-    wording, size = divmod(prompt, len(sizes))
-    chosen = {**asked.of_one(judge), "wording": [question.wording[wording]] if question.wording else None}
-    chosen["lineup"] = None if sizes[size] == 2 else sizes[size]
-    usual = dict.fromkeys(("out", "pairs", "seed", "output", "dry_run", "quiet", "top"))
-    command = command_line(context, "rank", **chosen, **usual)
+    prompt, judge = voices[best].prompt, best * len(asked.judges) // len(voices)
+    chosen = {**asked.of_one(judge), "wording": [prompt.wording] if question.wording else None}
+    chosen["lineup"] = None if prompt.size == 2 else prompt.size
+    usual = dict.fromkeys(("out", "pairs", "seed", "output", "dry_run", "quiet", "fresh"))
+    command = command_line("rank", **chosen, **usual)
     return f"{command} {shlex.join(['--audition', found.answers.source])}"
 
 
-def _print(found: Audition, shown: Shown) -> None:
+def _print(found: Audition, flags: RunFlags) -> None:
     answers = [one for one in found.answers.judgements if not one.failed]
     cached, (_, spent) = count_cached(answers), paid_and_spent(answers)
-    if shown.output == "json":
+    if flags.output == "json":
         print_text(json.dumps(found.to_dict() | {"cached": cached}, ensure_ascii=False) + "\n")
         return
-    if shown.output == "csv":
+    if flags.output == "csv":
         print_text(csv_text(dict(found.table)))
     else:
         print_table(*_rows(found))
-    if not shown.quiet:
+    if not flags.quiet:
         print_notes(found.notes)
     if words := cost_words(cached, len(answers), spent):
-        shown.console.print("; ".join(words))
-    shown.console.print(found.advice)
+        flags.console.print("; ".join(words))
+    flags.console.print(found.advice)
     if len(found.panel) > 1:
         others = ", ".join(found.panel[1:])
         told = f"With calls for several voices, add those that show nearly as much and agree: {others}."
-        shown.console.print(told)
+        flags.console.print(told)
 
 
 def _rows(found: Audition) -> tuple[list[str], list[list[Any]]]:
@@ -153,3 +134,89 @@ def _share(table: Any, name: str, row: int) -> str:
         return written
     ends = f"{low:.2f} to {high:.2f}" if name == "agreement" else f"{100 * low:.0f} to {100 * high:.0f}"
     return f"{written} ({ends})"
+
+
+def audit_command(
+    data: str,
+    question: QuestionFlags,
+    asked: JudgeFlags,
+    columns: ColumnFlags,
+    calls: Annotated[int, typer.Option(min=1)] = CALLS,
+    fail_if: list[str] | None = None,
+    seed: Seed = 0,
+    least_mass: float = DEFAULT_LEAST_MASS,
+    *,
+    flags: RunFlags,
+) -> None:
+    """What a judge is biased by: length, style, position, words to the judge; and what it does not see.
+
+    Shows the judge variants of your texts beside the originals, in both orders. What each variant is worth is known, so
+    no label is needed. Prints the effect of each in logits with an interval; false discoveries are held at 5%.
+
+    Parameters
+    ----------
+    data : The texts, as for comparo rank; some of them are varied.
+    calls : Questions to each judge at most.
+    fail_if : Exit with code 3 if a judge has this bias, and of so many logits or more: padded=0.5; any=0.5 for all
+        others. May be repeated.
+    seed : Which texts are varied, and how.
+    least_mass : Stop early if the judge puts less than this share of its probability on the labels.
+    out : The run folder, with a folder in it for each of several judges. Default: comparo-runs/TIME-NAME-audit.
+
+    Examples
+    --------
+    `comparo audit answers.jsonl --criterion 'more helpful' --kind Answer --judge openai/gpt-6-luna --fail-if any=0.5`
+    """
+    limits = _limits(fail_if or [])
+    items = columns.read(data)
+    voices = voices_of(asked.make(items), question.make(items, columns, asked.judges))
+    storage = flags.storage(f"{Path(named(data)).stem}-audit")
+    plan = prepare_audit(items, voices, calls, storage, seed=seed, least_mass=least_mass)
+    if flags.dry_run:
+        for each in plan.plans:
+            print_plan(each)
+        return
+    console, found = flags.console, complete(plan, flags)
+    _print_audit(found, flags.output, console)
+    for each in plan.plans:
+        if each.folder is not None:
+            console.print(f"Report: {write_report(each.folder)}")
+    if failures := found.failures(limits):
+        for sentence in failures:
+            console.print(f"{visible(sentence)}: exit code {BIASED}", style="red")
+        raise typer.Exit(BIASED)
+
+
+def _limits(given: list[str]) -> dict[str, float]:
+    limits = {}
+    for text in given:
+        name, _, value = text.rpartition("=")
+        try:
+            limits[name.strip()] = float(value)
+        except ValueError:
+            raise ValueError(f"--fail-if {text!r} is not PROBE=LOGITS, such as padded=0.5") from None
+    check_limits(limits)
+    return limits
+
+
+def _print_audit(found: Audit, output: Format, console: Console) -> None:
+    if output == "json":
+        print_text(found.to_json() + "\n")
+        return
+    if output == "csv":
+        print_text(csv_text(found.to_columns()))
+        return
+    header = ["probe", "right", "pairs", "logits", "of two real texts", "verdict", "what helps"]
+    for card in found.cards:
+        if len(found.cards) > 1:
+            print_text(f"{visible(card.name)}\n")
+        rows: list[list[Any]] = []
+        for one in card.findings:
+            ends = f"{one.effect:.2f} ({one.low:.2f} to {one.high:.2f})"
+            relative = "" if math.isnan(one.relative) else f"× {one.relative:.1f}"
+            verdict = one.sentence.partition(":")[0] if one.verdict == "bias" else one.verdict
+            rows.append([one.probe, one.right, str(one.pairs), ends, relative, verdict, one.remedy])
+        print_table(header, rows)
+        console.print(visible(card.summary))
+        if words := cost_words(card.cached, card.calls, card.cost):
+            console.print("; ".join(words))

@@ -1,33 +1,40 @@
 """comparo compare: is B better than A, on which inputs, and how sure is that?"""
 
-import math
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import typer
 
 from comparo.cli import flags as groups
-from comparo.cli.finishing import complete, fail_if_unreliable, print_plan
-from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags
+from comparo.cli.finishing import RunFlags, complete, fail_if_unreliable
+from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, Seed
 from comparo.cli.printing import Console, cost_words, print_notes, print_table, print_text
-from comparo.cli.settings import command_line
 from comparo.data.pairing import pair_files, pair_groups
 from comparo.data.sanitize import visible
 from comparo.report import write_report
 from comparo.report.command_pages import RESULT
 from comparo.report.record import run_record
-from comparo.run.compare import prepare_compare
-from comparo.run.compare_result import Duel
+from comparo.run.compare import Duel, prepare_compare
 from comparo.run.files import write_text
-from comparo.run.plan import Storage
 from comparo.run.task import DEFAULT_LEAST_MASS
 
 WORSE = 3  # the exit code of --fail-if-worse
 SHOWN = 3  # inputs that are shown on which each side wins most
 
 
+@dataclass(frozen=True)
+class AnswerFlags(RunFlags):
+    """Output.
+
+    Parameters
+    ----------
+    output : How to print the answer; markdown suits a pull request.
+    """
+
+    output: Annotated[Literal["table", "json", "markdown"], typer.Option("--format")] = "table"  # type: ignore[assignment]
+
+
 def compare_command(
-    context: typer.Context,
     one: Annotated[str, typer.Argument(metavar="A")],
     other: Annotated[str, typer.Argument(metavar="B")],
     question: QuestionFlags,
@@ -48,13 +55,10 @@ def compare_command(
         ),
     ] = None,
     fail_if_judge_unreliable: groups.FailIfJudgeUnreliable = False,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    seed: Seed = 0,
     least_mass: float = DEFAULT_LEAST_MASS,
-    dry_run: bool = False,
-    out: Path | None = None,
-    fresh: bool = False,
-    output: Annotated[Literal["table", "json", "markdown"], typer.Option("--format")] = "table",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q")] = False,
+    *,
+    flags: AnswerFlags,
 ) -> None:
     """Is B better than A, on how many inputs, by how much, and how surely? Stops once the answer is sure.
 
@@ -74,11 +78,6 @@ def compare_command(
     all_inputs : Ask about every input, also when the answer is already sure.
     seed : In which order inputs are asked.
     least_mass : Stop early if the judge puts less than this share of its probability on the labels.
-    dry_run : Say calls, tokens and price, and ask nothing.
-    out : The run folder. Default: comparo-runs/TIME-compare-A-B.
-    fresh : Start anew; an existing folder is renamed and kept.
-    output : How to print the answer; markdown suits a pull request.
-    quiet : Nothing on stderr but errors.
 
     Examples
     --------
@@ -90,7 +89,7 @@ def compare_command(
         raise ValueError(f"--fail-if-worse {fail_if_worse} is not between 0 and 1; 0.95 is a usual choice")
     # Calls must not stop before the bets can be as sure as asked: a side has half of the error of both.
     level = level if fail_if_worse is None else max(level, 2 * fail_if_worse - 1)
-    console = Console(stderr=True, quiet=quiet)
+    console = flags.console
     paired = (
         pair_files(one, other, _two(names), cluster, **columns.without_scores)
         if data is None
@@ -98,25 +97,21 @@ def compare_command(
     )
     given: dict[str, Any] = {}
     if paired.items is not None:
-        prompts = question.make(paired.items, columns, asked.reader)
+        prompts = question.make(paired.items, columns, asked.judges)
         if len(asked.judges) > 1 or len(prompts) > 1:
             raise ValueError("compare asks one judge in one wording; give one --judge and at most one --wording")
-        (judge,) = asked.make(paired.items, context)  # which may take long to load
+        (judge,) = asked.make(paired.items)  # which may take long to load
         given = {"judge": judge, "prompt": prompts[0], "least_mass": least_mass}
-        name = f"compare-{paired.one}-{paired.other}"
-        given["out"] = Storage(out, name, fresh, notes={"command": command_line(context)})
+        given["out"] = flags.storage(f"compare-{paired.one}-{paired.other}")
     plan = prepare_compare(paired, budget=budget, level=level, stop=not all_inputs, seed=seed, **given)
-    if dry_run and plan.base is not None:
-        print_plan(plan.base)
-        return
-    duel = complete(plan, console)
+    duel = complete(plan, flags)
     run = None if plan.base is None else plan.base.loop
     if run is not None and run.store.folder is not None and duel.ranking is not None:
         folder = run.store.folder
         write_text(folder / RESULT, duel.to_json() + "\n")
         write_text(folder / "compare.md", duel.to_markdown())
         console.print(f"Report: {write_report(folder, run_record(run, duel.ranking))}")
-    _print(duel, output, console)
+    _print(duel, flags.output, console)
     if fail_if_judge_unreliable and duel.ranking is not None:
         fail_if_unreliable(duel.ranking, console)
     if fail_if_worse is not None and duel.is_worse(fail_if_worse):
@@ -141,13 +136,12 @@ def _print(duel: Duel, output: str, console: Console) -> None:
         print_text(duel.to_markdown())
         return
     print_text(visible(duel.verdict) + "\n")
-    print_table(["", "value", "low", "high"], _figures(duel))
-    columns = duel.to_columns()
-    won = [row for row in range(len(duel.win)) if columns["margin"][row] > 0][:SHOWN]
-    lost = [row for row in range(len(duel.win)) if columns["margin"][row] < 0][-SHOWN:]
-    if won or lost:
+    print_table(["", "value", "low", "high"], [[name, *values] for name, values in duel.figures.items()])
+    most = duel.extremes(SHOWN)
+    if len(most["input"]):
         header = ["input", f"{duel.other} wins by", "P, shown first", "P, shown second"]
-        print_table(header, [_row(columns, row) for row in [*won, *lost]])
+        numbers = (most[name].tolist() for name in ("margin", "first", "second"))
+        print_table(header, zip(map(str, most["input"]), *numbers, strict=True))
     told = [f"{duel.calls:,} calls on {duel.asked:,} of {duel.planned:,} inputs"]
     told += [f"{duel.same:,} with the same text twice"] if duel.same else []
     told += [f"{duel.failed:,} left out, because the judge did not answer in both orders"] if duel.failed else []
@@ -156,21 +150,3 @@ def _print(duel: Duel, output: str, console: Console) -> None:
     console.print("; ".join(told))
     if not console.quiet:
         print_notes(duel.notes)
-
-
-def _figures(duel: Duel) -> list[list[Any]]:
-    won, lost, tied = duel.wins
-    rows: list[list[Any]] = [[f"win rate of {duel.other}", duel.win_rate, *duel.interval]]
-    if not math.isnan(duel.difference[0]):
-        rows.append(["score difference, logits", *duel.difference])
-    rows.append([f"P({duel.other} is better)", duel.probability, math.nan, math.nan])
-    rows += [
-        [f"inputs won by {name}", float(count), math.nan, math.nan]
-        for name, count in ((duel.other, won), (duel.one, lost), ("neither", tied))
-    ]
-    return rows
-
-
-def _row(columns: dict[str, Any], row: int) -> list[Any]:
-    values = (float(columns[name][row]) for name in ("margin", "first", "second"))
-    return [str(columns["input"][row]), *values]

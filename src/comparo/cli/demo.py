@@ -12,12 +12,11 @@ from typing import Annotated, Any
 
 import typer
 
-from comparo.cli.finishing import Shown, complete, rank_by
+from comparo.cli.finishing import RankingFlags, RunFlags, complete, rank_by
 from comparo.data.items import Items
 from comparo.data.wordings import PAPER_WORDING
 from comparo.judges import load_judge
-from comparo.run.audition import FEWEST, prepare_audition
-from comparo.run.audition_table import BLIND, Audition
+from comparo.run.audition import BLIND, FEWEST, Audition, prepare_audition
 from comparo.run.folders import ROOT
 from comparo.run.plan import Storage
 from comparo.run.rank import prepare_rank
@@ -49,8 +48,7 @@ def demo_command(
     --------
     `comparo demo --open`
     """
-    shown = Shown()
-    say = shown.console.print
+    say = RunFlags().console.print
     judge = load_judge(DEFAULT_JUDGE, runtime="llama.cpp")
     say("1. Which sentence is longer? The model is asked about 72 of 552 pairs; the true order is known.", style="bold")
     asked: dict[str, Any] = {
@@ -60,7 +58,7 @@ def demo_command(
         "budget": "3n",
         "out": out / "sentences",
     }
-    rank_by(prepare_rank(sentences(), "longer", **asked), shown)
+    rank_by(prepare_rank(sentences(), "longer", **asked), RankingFlags())
     say("\n2. Can it also tell which restaurant review is more positive? An audition asks 15 pairs.", style="bold")
     reviews = Items.of(str(files("comparo.cli") / "reviews.jsonl"))
     prompt = make_prompt(reviews, "more positive", None, kind="Review", wording=PAPER_WORDING)
@@ -68,7 +66,7 @@ def demo_command(
     plan = prepare_audition(
         reviews, voices_of([judge], [prompt]), FEWEST, storage, seed=0, least_mass=DEFAULT_LEAST_MASS
     )
-    found = complete(plan, shown.console)
+    found = complete(plan, RunFlags())
     say(sentence(found))
     page = out / "sentences" / "report.html"
     say(f"\nThe page to look at: {page}")

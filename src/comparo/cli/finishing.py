@@ -3,13 +3,14 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Protocol, TypeVar
+from pathlib import Path
+from typing import Annotated, Any, Protocol, TypeVar
 
 import numpy as np
 import typer
 
 from comparo.analysis.correlations import agreement
-from comparo.cli.flags import UNRELIABLE
+from comparo.cli.flags import UNRELIABLE, Count
 from comparo.cli.printing import (
     Console,
     Format,
@@ -25,7 +26,7 @@ from comparo.cli.printing import (
     watched,
     whose,
 )
-from comparo.cli.settings import FLAGS, in_flags
+from comparo.cli.settings import command_line, in_flags
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import PendingError
@@ -34,12 +35,12 @@ from comparo.judges.prices import Price
 from comparo.ranking.criteria_ranking import CriteriaRanking
 from comparo.ranking.display import control_sentences, tie_sentences
 from comparo.ranking.ranking import Ranking
+from comparo.ranking.scale import Scaled
 from comparo.ranking.self_consistency import unexplained_flips
 from comparo.run.audition import Trial
 from comparo.run.budget import dollars, price_words
-from comparo.run.criteria_run import CriteriaRun
 from comparo.run.loop import Run
-from comparo.run.plan import Plan, first_question, given_words, longest_prompt_words
+from comparo.run.plan import Plan, Storage, first_question, given_words, longest_prompt_words
 from comparo.run.progress import Watch
 from comparo.run.recalling import remember_probes
 from comparo.run.resume import growth_sentence
@@ -77,7 +78,7 @@ def print_plan(plan: Plan) -> None:
         longest_prompt_words(task),
     ]
     sentences += [task.injections, *price_sentences(task.judges)]
-    sentences = [in_flags(sentence, FLAGS.get()) for sentence in sentences]
+    sentences = [in_flags(sentence) for sentence in sentences]
     if (question := first_question(task)) is not None:
         sentences.append(f"The first question, as it is sent:\n\n{written_out(task, question)}")
     for sentence in filter(None, sentences):
@@ -174,24 +175,44 @@ def written_out(task: Task, question: Question) -> str:
 
 
 @dataclass(frozen=True)
-class Shown:
+class RunFlags:
     """Output.
 
     Parameters
     ----------
-    top : Print only the best TOP of each context.
-    output : How to print the ranking.
+    dry_run : Say calls, tokens and price, and ask nothing.
+    out : The run folder. Default: one of comparo-runs, named after the time and the texts.
+    fresh : Start anew; an existing folder is renamed and kept.
+    output : How to print the result.
     quiet : Nothing on stderr but errors.
     """
 
-    top: Annotated[int | None, typer.Option(min=1)] = None
+    dry_run: bool = False
+    out: Path | None = None
+    fresh: bool = False
     output: Annotated[Format, typer.Option("--format")] = "table"
     quiet: Annotated[bool, typer.Option("--quiet", "-q")] = False
 
     @property
     def console(self) -> Console:
-        """Where everything but the ranking is printed."""
+        """Where everything but the result is printed."""
         return Console(stderr=True, quiet=self.quiet)
+
+    def storage(self, name: str | None = None, **how: Any) -> Storage:
+        """Where the run is kept, with the command that made it."""
+        return Storage(self.out, name, self.fresh, notes={"command": command_line()}, **how)
+
+
+@dataclass(frozen=True)
+class RankingFlags(RunFlags):
+    """Output.
+
+    Parameters
+    ----------
+    top : Print only the best TOP of each context.
+    """
+
+    top: Count = None
 
 
 class Prepared(Protocol[Result]):
@@ -203,8 +224,15 @@ class Prepared(Protocol[Result]):
     def run(self, watch: Watch = None) -> Result: ...
 
 
-def complete(plan: Prepared[Result], console: Console, shown: Shown | None = None) -> Result:
-    """Run a plan, with progress and messages on stderr; print the ranking so far of one that is interrupted."""
+def complete(plan: Prepared[Result], flags: RunFlags) -> Result:
+    """Run a plan, with progress and messages on stderr; with --dry-run, print it and end.
+
+    Of a run that is interrupted, the ranking so far is printed where the result is one (`RankingFlags`).
+    """
+    if flags.dry_run and plan.base is not None:
+        print_plan(plan.base)
+        raise typer.Exit
+    console = flags.console
     try:
         with watched(console) as watch:
             return plan.run(watch)
@@ -215,18 +243,18 @@ def complete(plan: Prepared[Result], console: Console, shown: Shown | None = Non
         if plan.base is None or (run := plan.base.loop) is None:
             raise
         say_interrupted(console, run, stop)
-        if shown is not None and run.progress.answered and not isinstance(run.task, Trial):
+        if isinstance(flags, RankingFlags) and run.progress.answered and not isinstance(run.task, Trial):
             console.print("The ranking so far:", style="yellow")
-            print_result(run.ranking(), run, shown, is_finished=False)
+            print_result(run.ranking(), run, flags, is_finished=False)
         raise typer.Exit(getattr(stop, "code", 130)) from None
 
 
-def rank_by(plan: Prepared[Ranking], shown: Shown) -> Ranking:
+def rank_by(plan: Prepared[Ranking], flags: RankingFlags) -> Ranking:
     """Run a plan, and print its ranking, on the scale of anchors too where there are any."""
-    ranking = complete(plan, shown.console, shown)
+    ranking = complete(plan, flags)
     assert plan.base is not None
     assert plan.base.loop is not None
-    print_result(ranking, plan.base.loop, shown)
+    print_result(ranking, plan.base.loop, flags)
     return ranking
 
 
@@ -238,72 +266,71 @@ def fail_if_unreliable(ranking: Ranking, console: Console) -> None:
         raise typer.Exit(UNRELIABLE)
 
 
-def print_criteria(
-    found: CriteriaRanking, run: CriteriaRun, console: Console, output: Format, top: int | None, is_finished: bool
-) -> None:
-    """Print the overall with the scores by each criterion, and write the report to the run folder."""
+def print_result(ranking: Ranking, run: Run, flags: RankingFlags, is_finished: bool = True) -> None:
+    """Print the ranking and sentences about it, and write the report to the run folder."""
     from comparo.report import write_report
-    from comparo.report.command_pages import people_of
     from comparo.report.record import run_record
 
-    page = write_report(str(run.store.folder), run_record(run, found))
-    print_ranking(found, output, top, {"calls": calls_of(run)})
-    if output == "table":
+    record = run_record(run, ranking)
+    page = write_report(str(run.store.folder), record)
+    done = f"{run.progress.answered:,} of {record.possible:,} possible"
+    if isinstance(ranking, CriteriaRanking):
+        sentences = _print_criteria(ranking, run, flags, done, is_finished)
+    else:
+        sentences = _print_scores(ranking, record.scaled, run, flags, done)
+        if run.task.until is not None and is_finished:
+            sentences.append(_stop_sentence(run, ranking))
+        sentences += [whose(ranking), *tie_sentences(ranking.ties), *control_sentences(ranking.control)]
+        for name, found in agreement(ranking, run.task.items).items():
+            contexts = f", mean of {np.count_nonzero(~np.isnan(found))} contexts" if len(found) > 1 else ""
+            if not np.isnan(found).all():
+                sentences.append(f"Spearman correlation with {name}: {np.nanmean(found):.3f}{contexts}")
+    for sentence in (*sentences, f"Report: {page}"):
+        flags.console.print(sentence)
+
+
+def _stop_sentence(run: Run, ranking: Ranking) -> str:
+    return stop_sentence(run.task, ranking, run.rounds, run.progress.answered, run.progress.total)
+
+
+def _print_scores(ranking: Ranking, scaled: Scaled | None, run: Run, flags: RankingFlags, done: str) -> list[str]:
+    """Print a ranking, and return what was asked and paid, in sentences."""
+    is_table = flags.output == "table"
+    if is_table and ranking.meaning:
+        print_text(f"{in_flags(ranking.meaning)}\n\n")
+    if is_table and ranking.leaderboard is not None:
+        print_board(ranking.leaderboard)
+    print_ranking(scaled or ranking, flags.output, flags.top, {"calls": calls_of(run)})
+    if is_table and ranking.grown is not None:
+        print_moved(ranking, ranking.grown)
+    if not flags.quiet:
+        print_notes((*ranking.notes, *ranking.board_notes, *(scaled.notes if scaled else ())))
+    has_tokens = any(one.tokens_cached or one.tokens_reasoning for one in run.judgements)
+    return [
+        how_it_went(run, f"{done} comparisons{given_words(run.task)}"),
+        *([tokens_sentence(run.judgements)] if has_tokens else []),
+        *(price_sentences(run.task.judges) if run.progress.cost else ()),
+    ]
+
+
+def _print_criteria(found: CriteriaRanking, run: Run, flags: RankingFlags, done: str, is_finished: bool) -> list[str]:
+    """Print the overall with the scores by each criterion, and return sentences about them."""
+    from comparo.report.command_pages import people_of
+
+    print_ranking(found, flags.output, flags.top, {"calls": calls_of(run)})
+    if flags.output == "table":
         print_correlations(found)
-    if not console.quiet:
+    if not flags.quiet:
         print_notes(found.notes)
-    possible = sum(len(ids) * (len(ids) - 1) for ids in run.task.items.names.values())
-    done = f"{run.progress.answered:,} of {possible:,} possible calls, each answered for {len(found.rankings)} criteria"
-    console.print(how_it_went(run, done))
     weights = ", ".join(f"{name} {share:.0%}" for name, share in found.shares.items())
-    console.print(
+    sentences = [
+        how_it_went(run, f"{done} calls, each answered for {len(found.rankings)} criteria"),
         f"overall: the weighted mean of the criteria ({weights}), each divided by the spread of its scores",
-    )
+    ]
     for name, ranking in found.rankings.items():
         if run.task.until is not None and is_finished:
-            told = stop_sentence(run.task, ranking, run.rounds, run.progress.answered, run.progress.total)
-            console.print(f"{name}: {told}")
+            sentences.append(f"{name}: {_stop_sentence(run, ranking)}")
         for own, each in people_of(run.task.items, ranking, name).items():
             if not np.isnan(each).all():
-                value = f"{np.nanmean(each):.3f}"
-                console.print(f"{name}: Spearman correlation with {own}: {value}")
-    console.print(f"Report: {page}")
-
-
-def print_result(ranking: Ranking, run: Run, shown: Shown, is_finished: bool = True) -> None:
-    """Print the ranking, and write the report to the run folder."""
-    from comparo.report import write_report
-    from comparo.report.record import run_record
-
-    if isinstance(ranking, CriteriaRanking) and isinstance(run, CriteriaRun):
-        print_criteria(ranking, run, shown.console, shown.output, shown.top, is_finished)
-        return
-    console, record = shown.console, run_record(run, ranking)
-    page = write_report(str(run.store.folder), record)
-    if shown.output == "table" and ranking.meaning:
-        print_text(f"{in_flags(ranking.meaning, FLAGS.get())}\n\n")
-    if ranking.leaderboard is not None and shown.output == "table":
-        print_board(ranking.leaderboard)
-    progress = run.progress
-    scaled = record.scaled
-    print_ranking(scaled or ranking, shown.output, shown.top, {"calls": calls_of(run)})
-    if ranking.grown is not None and shown.output == "table":
-        print_moved(ranking, ranking.grown)
-    if not shown.quiet:
-        print_notes((*ranking.notes, *ranking.board_notes, *(scaled.notes if scaled else ())))
-    done = f"{progress.answered:,} of {record.possible:,} possible comparisons{given_words(run.task)}"
-    console.print(how_it_went(run, done))
-    if any(one.tokens_cached or one.tokens_reasoning for one in run.judgements):
-        console.print(tokens_sentence(run.judgements))
-    for sentence in price_sentences(run.task.judges) if progress.cost else ():
-        console.print(sentence)
-    if run.task.until is not None and is_finished:
-        console.print(stop_sentence(run.task, ranking, run.rounds, progress.answered, progress.total))
-    console.print(whose(ranking))
-    for sentence in (*tie_sentences(ranking.ties), *control_sentences(ranking.control)):
-        console.print(sentence)
-    for name, found in agreement(ranking, run.task.items).items():
-        contexts = f", mean of {np.count_nonzero(~np.isnan(found))} contexts" if len(found) > 1 else ""
-        if not np.isnan(found).all():
-            console.print(f"Spearman correlation with {name}: {np.nanmean(found):.3f}{contexts}")
-    console.print(f"Report: {page}")
+                sentences.append(f"{name}: Spearman correlation with {own}: {np.nanmean(each):.3f}")
+    return sentences

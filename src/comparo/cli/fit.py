@@ -25,10 +25,9 @@ from comparo.cli.fit_files import (
     own_groups,
     read_anchors,
     stored_anchors,
-    stored_answers,
     texts_of,
 )
-from comparo.cli.flags import names_in
+from comparo.cli.flags import Count, names_in
 from comparo.cli.printing import (
     Format,
     print_board,
@@ -58,8 +57,8 @@ from comparo.ranking.powered import Powered, powered
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.scale import Scaled
 from comparo.ranking.votes import rank_votes, shared_ids, with_votes
-from comparo.run.audit_card import audited, audited_terms
-from comparo.run.criteria_run import concluded
+from comparo.run.audit import audited, audited_terms
+from comparo.run.criteria_run import concluded, stored_criteria
 from comparo.run.growth import link
 from comparo.run.store import read_configuration
 
@@ -67,7 +66,6 @@ LISTS = (".csv", ".xlsx")  # endings of a class list
 
 
 def fit_command(
-    context: typer.Context,
     files: list[Path],
     method: Method | None = None,
     bias: Bias | None = None,
@@ -88,7 +86,7 @@ def fit_command(
     linked_to: Annotated[Path | None, typer.Option("--link")] = None,
     these: bool = False,
     level: float = 0.95,
-    top: Annotated[int | None, typer.Option(min=1)] = None,
+    top: Count = None,
     output: Annotated[Format, typer.Option("--format")] = "table",
     report: Path | None = None,
 ) -> None:
@@ -194,7 +192,11 @@ def fit_command(
         raise ValueError(
             f"--leaderboard is made by mixed or panel, not by {method}; leave --method or --leaderboard out"
         )
-    chosen = chosen_answers(files, voice) if criterion is None else answers_to(files[0], criterion)
+    folder = folder_of(files)
+    if folder is not None and criterion is not None:
+        chosen = answers_to(folder, criterion)
+    else:
+        chosen = chosen_answers(files, voice)
     both = there = None
     if linked_to is not None:
         chosen, there, both = joined_files(files, linked_to)
@@ -209,7 +211,7 @@ def fit_command(
     estimates = method in ("mixed", "panel") or prior == "estimated"
     if is_grouped and not (estimates or leaderboard):
         raise ValueError("--groups belongs to --method mixed or panel, or to --leaderboard; add one of them")
-    if control and (folder := folder_of(files)) is not None:
+    if control and folder is not None:
         configuration = read_configuration(folder)
         audited(control, [(configuration["identity"]["judge"], configuration.get("wording"))])
     control = [*audited_terms(control or ())]
@@ -225,11 +227,11 @@ def fit_command(
         "level": level,
     }
     fitted: Callable[[Comparisons], Ranking] = partial(quiet_fit, method=method, **how)
-    if criteria and criterion is None:
-        _print_criteria(files[0], fitted, method, output, top)
+    if folder is not None and criteria and criterion is None:
+        _print_criteria(folder, fitted, method, output, top)
         return
     if are_votes:
-        own = shared_ids(chosen) if folder_of(files) is None else own_groups(files)
+        own = shared_ids(chosen) if folder is None else own_groups(files)
         fitted = partial(rank_votes, groups=groups or own, level=level)
     if both is not None and there is not None:
         ranking = link(chosen, there, both, fitted, has_groups=estimates)
@@ -253,7 +255,7 @@ def fit_command(
     print_ranking(scaled or ranking, output, top)
     if output == "table" and ranking.grown is not None:
         print_moved(ranking, ranking.grown)
-    if voice or folder_of(files) is not None:
+    if voice or folder is not None:
         say(_fitted(chosen, files, ranking.method) + (f" to the criterion {criterion}" if criterion else ""))
     print_notes((*ranking.notes, *(board.notes if leaderboard else ()), *(scaled.notes if scaled else ())))
     told = () if ranking.people is None else (ranking.people.sentence,)
@@ -261,10 +263,9 @@ def fit_command(
         from comparo.report.page import render, save_page
         from comparo.report.record import Fitted, fitted_record, read_why, shown_items
 
-        folder = folder_of(files)
         shown = None if folder is None or people_said is None else shown_items(folder)
         again = Fitted(bias or ("joint" if estimates else None), fitted, people_said, shown)
-        record = fitted_record(ranking, again, _named(files), command_line(context), *only_voice(files))
+        record = fitted_record(ranking, again, _named(files), command_line(), *only_voice(files))
         record = replace(record, graded=scaled, why=None if folder is None else read_why(folder))
         is_list = report.suffix.lower() in LISTS
         save_page(
@@ -277,10 +278,10 @@ def fit_command(
 
 
 def _print_criteria(
-    file: Path, fit: Callable[[Comparisons], Ranking], method: str, output: Format, top: int | None
+    folder: Path, fit: Callable[[Comparisons], Ranking], method: str, output: Format, top: int | None
 ) -> None:
     """Fit each criterion of a run folder alone, and print the overall with the scores by each, as the run does."""
-    judgements, weights = stored_answers(file)
+    judgements, weights = stored_criteria(folder)
     found = concluded(fit, judgements, weights)
     print_ranking(found, output, top)
     if output == "table":

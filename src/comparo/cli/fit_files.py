@@ -15,7 +15,6 @@ from comparo.data.formats import read_columns
 from comparo.data.items import Items
 from comparo.data.run_folder import database_of
 from comparo.data.sheets import join, read_parts, read_several
-from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
 from comparo.run.criteria_run import by_criterion, criteria_of, stored_criteria
 from comparo.run.fit_policy import Fitting
@@ -195,13 +194,6 @@ def check_criterion(
         )
 
 
-def answers_to(file: Path, criterion: str) -> Comparisons:
+def answers_to(folder: Path, criterion: str) -> Comparisons:
     """The answers of a run folder to one of its criteria, as those of a run by it alone."""
-    return comparisons(by_criterion(*stored_answers(file))[criterion].values())
-
-
-def stored_answers(file: Path) -> tuple[list[Judgement], dict[str, float]]:
-    """The judgements of a run folder of several criteria, and the share of each criterion."""
-    database = database_of(file)
-    assert database is not None
-    return stored_criteria(database.parent)
+    return comparisons(by_criterion(*stored_criteria(folder))[criterion].values())

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from comparo.cli.settings import ROLES
+from comparo.cli.settings import ROLES, running
 from comparo.data.criteria_prompt import read_criteria, split_weights
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt
 from comparo.data.run_folder import DATABASE, database_of
-from comparo.data.wordings import DEFAULT_WORDING, WORDINGS, all_wordings
+from comparo.data.wordings import DEFAULT_WORDING, WORDINGS
 from comparo.judges import Judge, accepted_options, load_judge, parse_judge, parse_options
 from comparo.judges.batches import WINDOW
 from comparo.run.batch import Mode
 from comparo.run.cache import CACHE
 from comparo.run.recalling import Recalling, remembering
 from comparo.run.task import DEFAULT_JUDGE
-from comparo.run.voices import make_prompts, reader
+from comparo.run.voices import make_prompts
 
 TEXTS = "What is compared: columns of the texts, and votes"  # where --help shows these flags
+Seed = Annotated[int, typer.Option(min=0)]
+Count = Annotated[int | None, typer.Option(min=1)]
 GroupColumn = Annotated[
     str | None,
     typer.Option(
@@ -44,6 +46,8 @@ Batch = Annotated[
     ),
 ]
 UNRELIABLE = 4  # the exit code of --fail-if-judge-unreliable: by `Flips.are_many`
+COMMON = ("base_url", "price")  # options of judges that are flags
+ENGINE = ("engine", "replicas", "gpus", "cpus", "address")  # options that every judge has
 FailIfJudgeUnreliable = Annotated[
     bool,
     typer.Option(
@@ -83,25 +87,15 @@ class QuestionFlags:
         ),
     ] = None
 
-    def spelled_out(self, *names: str) -> QuestionFlags:
-        """The same with every wording that can put the criterion, if one of these names stands for all of them."""
-        stands_for_all = self.wording is not None and len(self.wording) == 1 and self.wording[0] in names
-        return replace(self, wording=all_wordings(self.criterion)) if stands_for_all else self
+    @property
+    def words(self) -> str | dict[str, str] | None:
+        """The criterion."""
+        return self.criterion
 
-    def make(self, items: Items, columns: ColumnFlags, judge: str) -> list[Prompt]:
-        """The prompt of each wording for these items."""
-        prompt, own = (self.prompt, {}) if "{" in (self.prompt or "{") else parse_judge(self.prompt or "")
-        if unknown := set(own) - {"labels", "answer"}:
-            raise ValueError(f"--prompt has the options labels and answer, not {unknown.pop()!r}")
-        labels = tuple(word.strip() for word in str(own["labels"]).split(",")) if "labels" in own else None
-        if labels is not None and len(labels) != 2:
-            raise ValueError(f"the labels of --prompt are two words with a comma between, not {own['labels']!r}")
-        if self.wording and len(set(self.wording)) < len(self.wording):
-            raise ValueError(f"--wording {', '.join(self.wording)}: one of them is there twice; give each once")
+    def make(self, items: Items, columns: ColumnFlags, judges: str | list[str]) -> list[Prompt]:
+        """The prompt of each wording for these items, and for judges of which one may read it."""
         put = {"kind": self.kind, "context": columns.context_column}
-        answer = str(own["answer"]) if "answer" in own else None
-        wordings = self.wording or None
-        return make_prompts(items, self.criterion, prompt, judge, wordings, **put, labels=labels, answer=answer)
+        return make_prompts(items, self.words, self.prompt, judges, self.wording, **put)
 
 
 @dataclass(frozen=True)
@@ -176,27 +170,16 @@ class CriteriaFlags(QuestionFlags):
     criterion: list[str] | None = None  # type: ignore[assignment]
 
     @property
-    def resolved(self) -> QuestionFlags:
-        """The flags with one criterion as text, or with several by name."""
-        given: Any = read_criteria(self.criterion or ())
-        given = split_weights(given)[0] if isinstance(given, Mapping) else given
-        if isinstance(given, Mapping) and self.wording in (["all"], ["auto"]):
-            raise ValueError(
-                f"--wording {self.wording[0]} is not for several criteria in one call; name a wording, or rank by one "
-                "criterion after another"
-            )
-        others = {each.name: getattr(self, each.name) for each in fields(QuestionFlags) if each.name != "criterion"}
-        return QuestionFlags(given, **others)
+    def words(self) -> str | dict[str, str] | None:
+        """The criterion, or several by name."""
+        given = read_criteria(self.criterion or ())
+        return split_weights(given)[0] if isinstance(given, dict) else given
 
     @property
     def weights(self) -> dict[str, float] | None:
         """The weights that are given."""
         given = read_criteria(self.criterion or ())
-        return split_weights(given)[1] if isinstance(given, Mapping) else None
-
-
-COMMON = ("base_url", "price")  # options of judges that are flags
-ENGINE = ("engine", "replicas", "gpus", "cpus", "address")  # options that every judge has
+        return split_weights(given)[1] if isinstance(given, dict) else None
 
 
 @dataclass(frozen=True)
@@ -229,13 +212,8 @@ class UncachedJudgeFlags:
         """The judges as they are written, with their own options."""
         return self.judge or [DEFAULT_JUDGE]
 
-    @property
-    def reader(self) -> str:
-        """The name of a judge that reads prompts, if there is one."""
-        return reader([parse_judge(judge)[0] for judge in self.judges])
-
-    def load(self, items: Items | None, context: typer.Context) -> list[Judge]:
-        """The judges alone, each with its own options and with those for all judges that it has."""
+    def load(self, items: Items | None) -> list[Judge]:
+        """The judges alone, each with its own options and with those for all judges; the command closes them."""
         common = {name: getattr(self, name) for name in COMMON}
         common = {name: value for name, value in common.items() if value is not None} | parse_options(self.option or ())
         parsed = [parse_judge(judge) for judge in self.judges]
@@ -247,7 +225,7 @@ class UncachedJudgeFlags:
             shared = {option: common[option] for option in common if len(parsed) == 1 or option in accepted}
             judge = load_judge(name, **_with_scores(name, items, shared | own))
             if hasattr(judge, "close"):
-                context.call_on_close(judge.close)
+                running().call_on_close(judge.close)
             made.append(judge)
         return made
 
@@ -272,12 +250,12 @@ class JudgeFlags(UncachedJudgeFlags):
         ),
     ] = None
 
-    def make(self, items: Items, context: typer.Context) -> list[Judge]:
+    def make(self, items: Items) -> list[Judge]:
         """The judges with their cache; the command closes them when it ends."""
-        judges = remembering(self.load(items, context), self.cache or CACHE)
+        judges = remembering(self.load(items), self.cache or CACHE)
         for judge in judges:
             if isinstance(judge, Recalling):
-                context.call_on_close(judge.cache.close)
+                running().call_on_close(judge.cache.close)
         return judges
 
 

@@ -1,31 +1,36 @@
-"""comparo judge: judgements of pairs, written as they come; or the pairs of a run put to another judge."""
+"""comparo judge: judgements of pairs, or of a run's pairs by another judge; comparo agree: a judge against people."""
 
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any, Literal
 
 import typer
 
-from comparo.cli.finishing import Shown, complete, print_plan, print_result
-from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, run_folder
-from comparo.cli.printing import Console, cost_words, print_text, say, watched
-from comparo.cli.settings import command_line, name_of, options_of
-from comparo.data.columns import Table
+from comparo.analysis.agree import agree
+from comparo.analysis.agree_text import TOP, markdown, sections
+from comparo.cli import flags as groups
+from comparo.cli.finishing import RankingFlags, complete, print_result
+from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, Seed, run_folder
+from comparo.cli.printing import Console, cost_words, print_table, print_text, say, watched
+from comparo.cli.settings import name_of, options_of, running
+from comparo.data.columns import Table, shown
+from comparo.data.comparisons import Comparisons
 from comparo.data.documents import csv_lines
 from comparo.data.formats import read_columns
 from comparo.data.items import Items
 from comparo.data.probes import injection_sentence
 from comparo.data.prompts import Question
 from comparo.data.run_folder import database_of
+from comparo.data.sheets import join, read_parts
 from comparo.errors import ComparisonsError, JudgeError
 from comparo.judges import Judgement
 from comparo.run.budget import PROBES, dollars, paid_and_spent
-from comparo.run.plan import Storage
 from comparo.run.progress import Progress
 from comparo.run.recalling import probe_judges
 from comparo.run.rejudge import Rejudged, prepare_rejudge
@@ -33,33 +38,27 @@ from comparo.run.store import stored_items
 from comparo.run.voices import count_cached
 
 LABELS = ("context", "first", "second")
-OF_A_RUN = ("budget", "dry_run", "out", "top", "quiet")
+OF_A_RUN = ("budget", "dry_run", "out", "fresh", "top", "quiet")
 OF_PAIRS = ("items", "criterion", "prompt", "kind", "context_column", "columns")
 Key = tuple[Any, Any, Any]
 
 
 @dataclass(frozen=True)
-class AgainFlags:
+class AgainFlags(RankingFlags):
     """Where the pairs are those of a run.
 
     Parameters
     ----------
     budget : How many of the run's questions to ask, in their order: 500, 5n (five per item), 50% or $2.50.
-    dry_run : Say calls, tokens and price, and ask nothing.
     out : The new run folder. Default: beside that of the run, named after the judge.
-    top : Print only the best TOP of each context.
-    quiet : Nothing on stderr but errors.
+    output : csv or jsonl for judgements; table, csv or json for the consensus of a run. Default: csv, and table
     """
 
     budget: str = "100%"
-    dry_run: bool = False
-    out: Path | None = None
-    top: Annotated[int | None, typer.Option(min=1)] = None
-    quiet: Annotated[bool, typer.Option("--quiet", "-q")] = False
+    output: Annotated[Literal["csv", "jsonl", "table", "json"] | None, typer.Option("--format")] = None  # type: ignore[assignment]
 
 
 def judge_command(
-    context: typer.Context,
     pairs: Annotated[Path | None, typer.Argument()] = None,
     items: str | None = None,
     is_probed: Annotated[bool, typer.Option("--probe")] = False,
@@ -68,7 +67,6 @@ def judge_command(
     question: QuestionFlags,
     columns: ColumnFlags,
     again: AgainFlags,
-    output: Annotated[Literal["csv", "jsonl", "table", "json"] | None, typer.Option("--format")] = None,
 ) -> None:
     """Judgements of pairs of texts, one a line, as they come; or the pairs of a run put to another judge.
 
@@ -88,7 +86,6 @@ def judge_command(
         text (and context).
     is_probed : Instead: what the model can do as a judge with these options, by one small call: log-probabilities,
         structured output, effort. A run asks such a question of its own accord.
-    output : csv or jsonl for judgements; table, csv or json for the consensus of a run. Default: csv, and table
 
     Examples
     --------
@@ -97,31 +94,30 @@ def judge_command(
     openai/qwen --base-url http://localhost:8000/v1`
     """
     if is_probed:
-        _probe(asked, context)
+        _probe(asked)
         return
     if len(asked.judges) > 1 or len(question.wording or ()) > 1:
         raise ValueError("comparo judge asks one judge in one wording; give one --judge and one --wording")
     if pairs is not None and database_of(pairs) is not None:
-        _refuse(context, OF_PAIRS, f"{pairs} is a run, which has its own texts and question")
-        if output == "jsonl":
+        _refuse(OF_PAIRS, f"{pairs} is a run, which has its own texts and question")
+        if again.output == "jsonl":
             raise ValueError("the consensus of a run is printed as table, csv or json; choose one of them by --format")
-        shown = Shown(again.top, output or "table", again.quiet)
-        _judge_again(run_folder(pairs), asked, question, again, shown, context)
+        _judge_again(run_folder(pairs), asked, question, replace(again, output=again.output or "table"))
         return
     if pairs is None or items is None:
         raise ValueError("comparo judge needs the pairs and --items, the file of their texts; or a run; or --probe")
-    _refuse(context, OF_A_RUN, f"{pairs} is not a run folder")
-    if output in ("table", "json"):
+    _refuse(OF_A_RUN, f"{pairs} is not a run folder")
+    if again.output in ("table", "json"):
         raise ValueError("judgements are printed as csv or jsonl; choose one of them by --format")
-    is_csv = output != "jsonl"
+    is_csv = again.output != "jsonl"
     texts = columns.read(items)
-    (prompt,) = question.make(texts, columns, asked.reader)
+    (prompt,) = question.make(texts, columns, asked.judges)
     if flagged := injection_sentence(texts, prompt):
         say(flagged)
     names = Names(texts)
     open_pairs = _questions(read_columns(pairs, labels=(*LABELS, "context_id")), texts, names)
     header = list(Judgement(Question("", ""), error="").row())[0 if names.has_contexts else 1 :]
-    (judge,) = asked.make(texts, context)
+    (judge,) = asked.make(texts)
     probes = probe_judges([judge]) if open_pairs else []
     if is_csv:
         print_text(csv_lines([header]))
@@ -139,29 +135,23 @@ def judge_command(
     _summarise(done, {PROBES: probes})
 
 
-def _refuse(context: typer.Context, names: Sequence[str], why: str) -> None:
+def _refuse(names: Sequence[str], why: str) -> None:
     """Refuse flags that were typed; those of a settings file are for all commands."""
-    for option in options_of(context.command):
-        source = context.get_parameter_source(str(option.name))
+    for option in options_of(running().command):
+        source = running().get_parameter_source(str(option.name))
         if option.name in names and source is not None and source.name == "COMMANDLINE":
             raise ValueError(f"{why}; leave --{name_of(option)} out")
 
 
-def _judge_again(
-    run: Path, asked: JudgeFlags, question: QuestionFlags, again: AgainFlags, shown: Shown, context: typer.Context
-) -> None:
+def _judge_again(run: Path, asked: JudgeFlags, question: QuestionFlags, again: AgainFlags) -> None:
     """Put the pairs of a run to another judge, and print the consensus and how far both agree."""
-    (judge,) = asked.make(stored_items(run), context)
-    storage = Storage(again.out, notes={"command": command_line(context)})
+    (judge,) = asked.make(stored_items(run))
     wording = next(iter(question.wording or ()), None)
-    plan = prepare_rejudge(run, judge, wording=wording, budget=again.budget, out=storage)
-    if again.dry_run:
-        print_plan(plan.base)
-        return
-    found = complete(plan, shown.console, shown)
+    plan = prepare_rejudge(run, judge, wording=wording, budget=again.budget, out=again.storage())
+    found = complete(plan, again)
     assert plan.base.loop is not None
-    print_result(found.ranking, plan.base.loop, shown)
-    shown.console.print(_agreement(found))
+    print_result(found.ranking, plan.base.loop, again)
+    again.console.print(_agreement(found))
 
 
 def _agreement(found: Rejudged) -> str:
@@ -173,9 +163,9 @@ def _agreement(found: Rejudged) -> str:
     )
 
 
-def _probe(asked: JudgeFlags, context: typer.Context) -> None:
+def _probe(asked: JudgeFlags) -> None:
     """Print what a model can do as a judge with these settings, found by a question of a few words."""
-    (made,) = asked.load(None, context)
+    (made,) = asked.load(None)
     survey = getattr(made, "survey", None)
     if survey is None:
         raise ValueError(f"{made.name} has nothing to find out: it is not behind a server")
@@ -196,18 +186,21 @@ class Names:
     """
 
     def __init__(self, items: Items) -> None:
-        self._contexts, self._ids = (set(labels.tolist()) for labels in (items.contexts, items.ids))
-        self._written = [{str(label): label for label in labels} for labels in (self._contexts, self._ids)]
-        self.has_contexts = self._contexts != {None}
+        contexts, ids = items.contexts.tolist(), items.ids.tolist()
+        self.has_contexts = contexts != [None]
+        self._contexts, self._ids = ({str(label): label for label in labels} for labels in (contexts, ids))
+        self._contexts |= dict(zip(contexts, contexts, strict=True))
+        self._ids |= dict(zip(ids, ids, strict=True))
 
     def key(self, context: Any, first: Any, second: Any) -> Key:
         """The labels that the items have, for those that a file has; one that no item has stays as it is."""
-        shared = self._label(context, self._contexts, self._written[0]) if self.has_contexts else None
-        return shared, *(self._label(label, self._ids, self._written[1]) for label in (first, second))
+        shared = _label(context, self._contexts) if self.has_contexts else None
+        return shared, _label(first, self._ids), _label(second, self._ids)
 
-    def _label(self, label: Any, known: set[Any], written: Mapping[str, Any]) -> Any:
-        text = isinstance(label, list | dict)  # neither can be a label
-        return label if not text and label in known else written.get(str(label), label)
+
+def _label(label: Any, known: Mapping[Any, Any]) -> Any:
+    is_text = isinstance(label, list | dict) or label not in known  # neither a list nor an object can be a label
+    return known.get(str(label), label) if is_text else known[label]
 
 
 def line(row: Mapping[str, Any], columns: Sequence[str], is_csv: bool) -> str:
@@ -257,3 +250,79 @@ def _summarise(done: list[Judgement], found: Mapping[str, Any]) -> None:
     if failed:
         parts.append(f"{len(failed)} failed, the first with: {failed[0].error}")
     say("; ".join(parts))
+
+
+def agree_command(
+    files: list[Path],
+    people: list[str] | None = None,
+    items: Path | None = None,
+    group: groups.GroupColumn = None,
+    level: float = 0.95,
+    top: Annotated[int, typer.Option(min=1)] = TOP,
+    seed: Seed = 0,
+    output: Annotated[Literal["table", "json", "markdown"], typer.Option("--format")] = "table",
+) -> None:
+    """A judge against people on the same pairs.
+
+    Prints how often they agree where both decided, κ and α, how often people agree with each other (the ceiling), the
+    accuracy by confidence and by length, calibration, the correlation of the rankings, and the texts on which they
+    disagree most.
+
+    Parameters
+    ----------
+    files : Comparisons, in any form that `comparo fit` reads, run folders too: one file with a column judge, and
+        --people; or the answers of the judge, and then the votes of people. A file without a column judge is that of
+        one judge, called like the file.
+    people : The judges that are people, such as ana,bo. May be repeated. Default, with several files: all but the
+        first's.
+    items : The texts, for what depends on length or on groups, with columns id, text and, if you have them, context_id
+        and group. Default: those of a run folder.
+    level : Coverage of the intervals.
+    top : Texts of each kind to print, the most disagreement first.
+    seed : Of the bootstrap of κ and α.
+    output : How to print it; json has everything.
+
+    Examples
+    --------
+    `comparo agree machine.csv sheets/*.xlsx`; `comparo agree judged.csv --people ana,bo --items essays.csv`
+    """
+    comparisons, named = _read_judges(files, groups.names_in(people))
+    texts = None
+    if (source := items or next((file for file in files if database_of(file) is not None), None)) is not None:
+        texts = Items.of(str(source), group=group)
+    found = agree(comparisons, named, items=texts, level=level, seed=seed)
+    if output == "json":
+        print_text(found.to_json() + "\n")
+    elif output == "markdown":
+        print_text(markdown(found, top))
+    else:
+        for section in sections(found, top):
+            print_text(f"{section.title}\n")
+            print_table(section.header, section.rows)
+            print_text(f"{section.note}\n\n" if section.note else "\n")
+
+
+def _read_judges(files: Sequence[Path], people: list[str]) -> tuple[Comparisons, list[str]]:
+    """All comparisons, and the names of the people among their judges."""
+    parts = read_parts(files, is_named=True)
+    judges = [{str(name): None for name in part.get("voter", part.get("judge")).tolist()} for part in parts.values()]
+    if people:
+        return join(parts), people
+    if len(parts) == 1:
+        known = ", ".join(map(shown, list(judges[0])[:20]))
+        raise ComparisonsError(f"name the people among the judges {known}: --people NAMES")
+    if _is_sheet(sheet := next(iter(parts))):
+        raise ComparisonsError(
+            f"{sheet} is a sheet that a person filled in; name the judge's answers first, or say who are the people: "
+            "--people NAMES"
+        )
+    voters = list(dict.fromkeys(chain(*judges[1:])))
+    if both := [name for name in judges[0] if name in voters]:
+        raise ComparisonsError(f"{shown(both[0])} is a judge in both files; say who are the people: --people NAMES")
+    return join(parts), voters
+
+
+def _is_sheet(path: str) -> bool:
+    """Whether a file has a winner in words and no p, as people write it."""
+    columns = {} if database_of(path) is not None else read_columns(path).columns
+    return "winner" in columns and "p" not in columns

@@ -19,7 +19,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from comparo.cli.settings import FLAGS, in_flags
+from comparo.cli.settings import flags_now, in_flags
 from comparo.data.formats import csv_text
 from comparo.data.sanitize import visible
 from comparo.ranking.criteria_ranking import CriteriaRanking
@@ -36,6 +36,8 @@ from comparo.run.voices import count_cached
 
 Format = Literal["table", "csv", "json"]
 MINUTE = 60.0  # seconds between two lines of progress in a log
+STOPS = ("SIGTERM", "SIGHUP")  # sent by `kill`, by a system that shuts down, and by a terminal that is closed
+STYLES = {logging.INFO: "dim", logging.WARNING: "yellow"}
 
 
 class Console(RichConsole):
@@ -46,7 +48,7 @@ class Console(RichConsole):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"markup": False, "highlight": False} | options)
-        self._flags = FLAGS.get() if self.stderr else {}  # a message may come from another thread
+        self._flags = flags_now() if self.stderr else {}  # a message may come from another thread
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print objects, strings among them with all that a terminal would obey written out."""
@@ -178,10 +180,6 @@ def whose(ranking: Ranking) -> str:
         f"scores: consensus, validity {ranking.validity:.2f}: what people would say, as far as one judge can tell; "
         "--estimate judge for the judge's own opinion"
     )
-
-
-STOPS = ("SIGTERM", "SIGHUP")  # sent by `kill`, by a system that shuts down, and by a terminal that is closed
-STYLES = {logging.INFO: "dim", logging.WARNING: "yellow"}
 
 
 class Line:

@@ -2,21 +2,18 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated
 
 import typer
 
 from comparo.cli import flags as groups
-from comparo.cli.finishing import Shown, fail_if_unreliable, print_plan, rank_by
-from comparo.cli.flags import ColumnFlags, CriteriaFlags, JudgeFlags, named
-from comparo.cli.settings import command_line
+from comparo.cli.finishing import RankingFlags, fail_if_unreliable, rank_by
+from comparo.cli.flags import ColumnFlags, CriteriaFlags, JudgeFlags, Seed, named
 from comparo.data.control_terms import columns_in
 from comparo.data.sheets import read_several
 from comparo.methods import METHODS
-from comparo.run.audit_card import audited_terms
+from comparo.run.audit import audited_terms
 from comparo.run.budget import Budget
-from comparo.run.fit_policy import Scores
-from comparo.run.plan import Storage
 from comparo.run.rank import prepare_rank
 from comparo.run.resume import items_before
 from comparo.run.task import DEFAULT_LEAST_MASS
@@ -46,11 +43,6 @@ class Plan:
     goal: str = DEFAULT_GOAL
     least_mass: float = DEFAULT_LEAST_MASS
 
-    @property
-    def texts(self) -> int | str:
-        """The number of texts, or auto."""
-        return int(self.lineup) if self.lineup.isdecimal() else self.lineup
-
 
 @dataclass(frozen=True)
 class How:
@@ -71,7 +63,7 @@ class How:
 
     strategy: Strategy | None = None
     orders: Orders = DEFAULT_ORDERS
-    seed: Annotated[int, typer.Option(min=0)] = 0
+    seed: Seed = 0
     plain: bool = False
     method: Annotated[
         str | None,
@@ -83,21 +75,8 @@ class How:
     estimate: str = "auto"
     control: list[str] | None = None
 
-    @property
-    def given(self) -> dict[str, Any]:
-        """The flags as parameters of `rank`, a validity as a number."""
-        given = asdict(self) | {"control": self.control or ()}
-        if self.estimate in get_args(Scores):
-            return given
-        try:
-            return given | {"estimate": float(self.estimate)}
-        except ValueError:
-            known = ", ".join(get_args(Scores))
-            raise ValueError(f"--estimate is {known} or a share from 0 to 1, not {self.estimate!r}") from None
-
 
 def rank_command(
-    context: typer.Context,
     data: str,
     *,
     columns: ColumnFlags,
@@ -108,14 +87,11 @@ def rank_command(
     plan: Plan,
     audition: Annotated[Path | None, typer.Option(rich_help_panel=MUCH)] = None,
     link: Annotated[Path | None, typer.Option(rich_help_panel=MUCH)] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", rich_help_panel=MUCH)] = False,
     batch: groups.Batch = None,
     how: How,
-    out: Annotated[Path | None, typer.Option(rich_help_panel=PRINTED)] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", rich_help_panel=PRINTED)] = False,
+    flags: RankingFlags,
     allow_changes: Annotated[bool, typer.Option("--allow-changes", rich_help_panel=PRINTED)] = False,
     fail_if_judge_unreliable: groups.FailIfJudgeUnreliable = False,
-    shown: Shown,
 ) -> None:
     """Rank texts by a judge, from few comparisons, safe to stop and start again.
 
@@ -133,7 +109,6 @@ def rank_command(
     link : The folder of another run: all texts are ranked on its scale, by pairs of both (docs/grades.md).
     dry_run : Say calls, tokens, price and the first question; ask nothing.
     out : The run folder; new items are added to its run. Default: comparo-runs/TIME-NAME.
-    fresh : Start anew; an old folder is kept.
     allow_changes : Leave out judgements about texts that changed or are gone (docs/runs.md).
 
     Examples
@@ -143,26 +118,23 @@ def rank_command(
     """
     Budget.of(plan.budget)
     numbers = columns_in(audited_terms(how.control or ()))
-    old = items_before(out, link, fresh)
+    old = items_before(flags.out, link, flags.fresh)
     items = columns.read(data, group=group, numbers=numbers, old=old)
     if len({*items.anchors.values(), *(old.anchors.values() if old else ())}) == 1:
         raise ValueError("the column anchor has one score only; give texts of different quality, or drop the column")
-    prompts = question.resolved.spelled_out("all", AUTO).make(items, columns, asked.reader)
+    prompts = question.make(items, columns, asked.judges)
     prepared = prepare_rank(
         items,
         prompt=prompts,
         wording=AUTO if question.wording == [AUTO] else None,
-        judge=asked.make(items, context),
-        **asdict(plan) | how.given | {"lineup": plan.texts},
+        judge=asked.make(items),
+        **asdict(plan) | asdict(how) | {"control": how.control or ()},
         audition=audition,
         votes=read_several(votes) if votes else None,
         link=link,
         weights=question.weights,
-        out=Storage(out, named(data), fresh, allow_changes, batch, notes={"command": command_line(context)}),
+        out=flags.storage(named(data), allow_changes=allow_changes, batch=batch),
     )
-    if dry_run:
-        print_plan(prepared.base)
-        return
-    ranking = rank_by(prepared, shown)
+    ranking = rank_by(prepared, flags)
     if fail_if_judge_unreliable:
-        fail_if_unreliable(ranking, shown.console)
+        fail_if_unreliable(ranking, flags.console)

@@ -27,7 +27,6 @@ REFRESH = 2.0  # seconds between two looks at the folders, on a terminal
 
 
 def runs_command(
-    context: typer.Context,
     path: Annotated[Path, typer.Argument(metavar="[PATH]")] = ROOT,
     is_watched: Annotated[bool, typer.Option("--watch")] = False,
     is_reported: Annotated[bool, typer.Option("--report")] = False,
@@ -77,7 +76,7 @@ def runs_command(
     elif is_repaired:
         _repair(path)
     elif is_checked:
-        _check(run_folder(path), asked, calls, context)
+        _check(run_folder(path), asked, calls)
     elif path != ROOT and not path.is_dir():
         raise ValueError(f"{path} is not a folder; name the one that holds the run folders")
     elif is_watched:
@@ -104,10 +103,10 @@ def _print_cache(path: Path, removed: str | None) -> None:
     print_text(f"{total:,} answers, {path.stat().st_size / 1e6:.1f} MB in {path}\n")
 
 
-def _check(run: Path, asked: UncachedJudgeFlags, calls: int, context: typer.Context) -> None:
+def _check(run: Path, asked: UncachedJudgeFlags, calls: int) -> None:
     if len(asked.judge or ()) != 1:
         raise ValueError("--check asks one judge of the run; give it by one --judge, with its options")
-    (judge,) = asked.load(stored_items(run), context)
+    (judge,) = asked.load(stored_items(run))
     getattr(judge, "ready", lambda: None)()
     probe_judges([judge], run)
     found = check(run, judge, calls=calls)

@@ -28,7 +28,6 @@ from contextvars import ContextVar
 from copy import copy
 from functools import partial
 from pathlib import Path, PurePath
-from types import MappingProxyType
 from typing import Any
 
 import typer
@@ -42,7 +41,7 @@ EVERY = "comparo.every"  # where a context keeps that help is asked for of every
 UNNAMED = "comparo.unnamed"  # where a context keeps the path of a file that was read without being named
 HERE = ("local", "simulated", "replay")  # providers that load no model but the embedded one
 ROLES = ("id", "text", "context_id", "scores")  # of --columns
-FLAGS: ContextVar[Mapping[str, str]] = ContextVar("flags", default=MappingProxyType({}))  # of the command that runs
+RUNNING: ContextVar[typer.Context | None] = ContextVar("running", default=None)  # the command that runs
 QUOTES = ("'", '"')
 _PARAMETER = re.compile(
     r"--[\w-]+ \S+"  # a flag of a command to copy, whose value stays as it is
@@ -50,6 +49,7 @@ _PARAMETER = re.compile(
     r"|(?<![^\s(])(\w+)=('[^']*'|\"[^\"]*\"|True\b|…)"
     r"|(?<![^\s(])(?<![;,] )(\w+)=(\d+(?:\.\d+)?)\b"  # not an option of a judge, 'openai/m; price=2'
 )
+OPTIONS = ("votes", "graded", "effort", "max_tokens")  # of judges, as messages give them with a value
 
 
 def name_of(option: TyperOption) -> str:
@@ -57,21 +57,27 @@ def name_of(option: TyperOption) -> str:
     return next(name for name in option.opts if name.startswith("--")).removeprefix("--")
 
 
-def flags_of(command: TyperCommand) -> dict[str, str]:
-    """The flag of each parameter of a command, and of each role of a column."""
-    options = options_of(command)
+def running() -> typer.Context:
+    """The context of the command that runs."""
+    context = RUNNING.get()
+    assert context is not None
+    return context
+
+
+def flags_now() -> dict[str, str]:
+    """The flag of each parameter of the command that runs, and of each role of a column."""
+    context = RUNNING.get()
+    options = [] if context is None else options_of(context.command)
     flags = {name_of(option).replace("-", "_"): f"--{name_of(option)}" for option in options}
     flags |= {str(option.name): f"--{name_of(option)}" for option in options}
     return {role: f"--columns {role}=" for role in ROLES if "columns" in flags} | flags
 
 
-OPTIONS = ("votes", "graded", "effort", "max_tokens")  # of judges, as messages give them with a value
-
-
-def in_flags(message: str, flags: Mapping[str, str]) -> str:
+def in_flags(message: str, flags: Mapping[str, str] | None = None) -> str:
     """A message of the library, with flags in place of the parameters that it names.
 
-    These are a name in backticks, and a name with a value in quotes, a number or True.
+    These are a name in backticks, and a name with a value in quotes, a number or True. The flags are by default those
+    of the command that runs.
 
     >>> flags = {"budget": "--budget", "fresh": "--fresh", "price": "--price"}
     >>> in_flags("choose another `budget`, such as budget='5n' or budget=500, or fresh=True, or another `seed`", flags)
@@ -81,6 +87,8 @@ def in_flags(message: str, flags: Mapping[str, str]) -> str:
     >>> in_flags("comparo rank a.csv --judge 'openai/m; price=2' --option price=2", flags)
     "comparo rank a.csv --judge 'openai/m; price=2' --option price=2"
     """
+
+    flags = flags_now() if flags is None else flags
 
     def flag(found: re.Match[str]) -> str:
         name, value = found[1] or found[3] or found[5], found[2] or found[4] or found[6]
@@ -185,12 +193,13 @@ def options_of(command: Any) -> list[TyperOption]:
     ]
 
 
-def command_line(context: typer.Context, name: str | None = None, **instead: Any) -> str:
+def command_line(name: str | None = None, context: typer.Context | None = None, **instead: Any) -> str:
     """A shell command with every argument, and every flag that is not at its default; nothing secret is in it.
 
     Values from a TOML file or from a variable such as COMPARO_JUDGE are flags too: the command needs neither. `name` is
     that of another command, and `instead` the values of some parameters in place of those given.
     """
+    context = context or running()
     arguments, flags = [], []
     for parameter in context.command.params:
         flag = max(parameter.opts, key=len)
@@ -257,7 +266,7 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command, after asking about settings that nobody gave."""
-        FLAGS.set(flags_of(self))
+        RUNNING.set(ctx)
         _agree(ctx)
         return super().invoke(ctx)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from comparo.cli.flags import ColumnFlags, named
+from comparo.cli.flags import ColumnFlags, Count, Seed, named
 from comparo.cli.printing import print_text, say, stoppable
 from comparo.cli.settings import command_line
 from comparo.data.wordings import PAPER_WORDING
@@ -51,9 +51,9 @@ class PeopleFlags:
     lineup: Annotated[int, typer.Option(min=2, max=4)] = 2
     reasons: str | None = None
     twice: float = 0.2
-    each: Annotated[int | None, typer.Option(min=1)] = None
+    each: Count = None
     until: float | None = None
-    seed: Annotated[int, typer.Option(min=0)] = 0
+    seed: Seed = 0
     only: Literal["disagreements"] | None = None
 
     def ticked(self) -> tuple[str, ...] | None:
@@ -95,7 +95,6 @@ class PageFlags:
 
 
 def vote_command(
-    context: typer.Context,
     data: str,
     criterion: Annotated[str, typer.Option()],
     kind: str = "Text",
@@ -156,7 +155,7 @@ def vote_command(
         say(f"Only the {len(voting.first)} pairs on which votes contradict the judge of {data} most.")
     place = Place(page)
     try:
-        notes = {"command": command_line(context)}
+        notes = {"command": command_line()}
         with opened(voting, folder, notes, fresh=fresh and out is not None, place=place.open) as booth:
             _serve(_pages(booth, voting, people, place, *split_kind(kind, columns.context_column)), place)
     finally:

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from comparo.cli import flags as groups
-from comparo.cli.finishing import complete, print_plan
+from comparo.cli.finishing import RunFlags, complete, print_plan
 from comparo.cli.flags import JudgeFlags
-from comparo.cli.printing import Console, Format, cost_words, print_table, print_text
-from comparo.cli.settings import FLAGS, command_line, in_flags
+from comparo.cli.printing import Format, cost_words, print_table, print_text
+from comparo.cli.settings import in_flags
 from comparo.data.formats import csv_text
 from comparo.data.sanitize import visible
 from comparo.model.estimators.coefficients import DISCOVERY, Estimate
@@ -22,7 +22,6 @@ SHOWN = 12  # reasons in the table, beside those that are found
 
 
 def why_command(
-    context: typer.Context,
     run: Annotated[Path, typer.Argument(callback=groups.run_folder)],
     asked: JudgeFlags,
     because: list[str] | None = None,
@@ -31,10 +30,8 @@ def why_command(
     votes: Path | None = None,
     between: list[str] | None = None,
     item: str | None = None,
-    dry_run: bool = False,
-    out: Path | None = None,
-    output: Annotated[Format, typer.Option("--format")] = "table",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q")] = False,
+    *,
+    flags: RunFlags,
 ) -> None:
     """Why texts win: how much of a ranking each reason explains, and what would raise a text.
 
@@ -52,10 +49,7 @@ def why_command(
         people beside what moves the judge.
     between : The names of two groups of texts, such as systems, given twice: why the first beats the second.
     item : The id of a text, or CONTEXT/ID: what would raise it most, with two pairs that show it.
-    dry_run : Say calls, tokens and price, and ask nothing.
     out : The folder of the calls. Default: beside RUN, one for each set of reasons.
-    output : How to print the reasons.
-    quiet : Nothing on stderr but errors.
 
     Examples
     --------
@@ -66,7 +60,7 @@ def why_command(
     if len(asked.judge or ()) > 1:
         raise ValueError("comparo why asks one judge; give one --judge")
     record = read_record(run)
-    judge = asked.make(record.items, context)[0] if asked.judge else None
+    judge = asked.make(record.items)[0] if asked.judge else None
     plan = prepare_why(
         run,
         record.ranking,
@@ -77,21 +71,19 @@ def why_command(
         votes=votes,
         between=between or (),
         item=item,
-        out=out,
-        notes={"command": command_line(context)},
+        out=flags.storage(),
     )
-    if dry_run:
+    if flags.dry_run:
         if plan.base is None:
             print_text("no calls: all reasons are computed from the texts; --judge asks about more\n")
         else:
             print_plan(plan.base)
         if plan.proposals is not None:
-            print_text(in_flags(f"before these, for reasons of its own: {plan.proposals.words}\n", FLAGS.get()))
+            print_text(in_flags(f"before these, for reasons of its own: {plan.proposals.words}\n"))
         return
-    console = Console(stderr=True, quiet=quiet)
-    found = complete(plan, console)
+    console, found = flags.console, complete(plan, flags)
     found.write(run)
-    _print(found, output)
+    _print(found, flags.output)
     console.print(visible(found.why.summary))
     if found.judge is None:
         console.print("Computed from the texts; --judge NAME asks about more reasons, and --dry-run says the price")

@@ -12,31 +12,48 @@ not asked again.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
 
+from comparo.analysis.correlations import mean_known
+from comparo.analysis.reliability import MEASURES, Jackknife
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt
-from comparo.data.wordings import all_wordings
-from comparo.run.audition_table import Answers, Audition, judged
+from comparo.judges import Judgement
+from comparo.model.design import Design
+from comparo.model.estimators.panel_members import PanelMembers, fit_members
+from comparo.model.tuning import NEARLY
+from comparo.ranking.grouping import control_of
+from comparo.ranking.ranking import Ranking
+from comparo.ranking.tabular import json_rows
 from comparo.run.budget import Budget, links_of, rounded
-from comparo.run.plan import Plan, Storage, prepare
+from comparo.run.files import texts_of
+from comparo.run.loop import Run
+from comparo.run.plan import ConcludedPlan, Storage, prepare
 from comparo.run.progress import Watch
+from comparo.run.resume import answers_about
 from comparo.run.scheduling import Pair
+from comparo.run.store import differences, read_configuration, read_judgements, stored_items
 from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Task
 from comparo.run.voice_allocation import Source
-from comparo.run.voices import Asked, Voice, check_lineup, listed, make_judges, make_prompts, voices_of
+from comparo.run.voices import Asked, Voice, check_lineup, listed, make_judges, make_prompts, stored_voices, voices_of
 from comparo.selection.lineups import LineupSelector
 from comparo.selection.selector import Selector
+from comparo.types import Array
 
 PAIRS = 20  # for each voice; 80% of the gap to the best voice is closed with n calls to all voices (docs/panel.md)
 FEWEST = 15  # pairs: a voice of fewer than 30 answers has no variances of its own
 EACH = 5  # pairs of a context, where there are many
 LOOPS = 2 / 3  # comparisons that connect the texts, of all: the others tell noise from taste
+BLIND = 0.05  # content, at an end of its interval, of a voice that hardly sees the texts
+MOSTLY = 0.5  # share of an answer about the order above which position says more than everything else together
+LEVEL = 0.95  # of intervals
 
 
 def audition(
@@ -89,8 +106,8 @@ def audition(
     >>> found.best, found.notes
     ('simulated/soft 2', ("'simulated/soft 1' answers mostly by position: 96% of an answer is about the order",))
     """
-    items, wordings = Items.of(data), all_wordings(criterion) if wording == "all" else wording
-    prompts = make_prompts(items, criterion, prompt, judge, wordings, kind=kind)
+    items = Items.of(data)
+    prompts = make_prompts(items, criterion, prompt, judge, wording, kind=kind)
     judges = make_judges(judge, cache, is_stored=out is not None)
     voices = voices_of(judges, resized(prompts, listed(lineup)))
     return prepare_audition(items, voices, pairs, Storage.of(out), seed=seed, least_mass=least_mass).run(watch)
@@ -106,23 +123,6 @@ class Trial(Task):
     whole: int = 0
 
 
-@dataclass
-class AuditionPlan:
-    """A `Plan` whose result is an `Audition`."""
-
-    base: Plan
-
-    def run(self, watch: Watch = None) -> Audition:
-        """Ask every voice the same pairs."""
-        with self.base.started(watch) as run:
-            run.ask_alike()
-            ranking = run.finish()
-        trial, folder = self.base.task, self.base.folder
-        identities = {voice.name: json.loads(json.dumps(voice.identity, default=str)) for voice in trial.voices}
-        answers = Answers("the audition" if folder is None else str(folder), trial.items, identities, run.judgements)
-        return judged(ranking, answers, trial)
-
-
 def prepare_audition(
     items: Items,
     voices: tuple[Voice, ...],
@@ -132,7 +132,7 @@ def prepare_audition(
     seed: int,
     least_mass: float,
     whole: int = 0,
-) -> AuditionPlan:
+) -> ConcludedPlan[Audition]:
     """Choose some of the items, and check that every voice can be asked so many pairs of them; nothing is asked."""
     if pairs < FEWEST:
         raise ValueError(f"an audition needs at least {FEWEST} pairs for each voice, not {pairs}")
@@ -152,7 +152,7 @@ def prepare_audition(
     if trial.largest > 2:
         trial = replace(trial, pairs=lineup_pairs(trial, pairs))
         trial = replace(trial, budget=Budget.of(trial.expense.calls))
-    return AuditionPlan(prepare(trial, storage))
+    return ConcludedPlan(prepare(trial, storage), _judged)
 
 
 def lineup_pairs(trial: Task, each: int) -> dict[Any, list[Pair]]:
@@ -182,7 +182,7 @@ def lineup_pairs(trial: Task, each: int) -> dict[Any, list[Pair]]:
 def resized(prompts: Sequence[Prompt], sizes: Sequence[int]) -> list[Prompt]:
     """Every prompt about each of these numbers of texts; a ValueError where one is not from 2 to 8, or there twice."""
     for size in sizes:
-        check_lineup(size, {"audition": True})
+        check_lineup(size)
     if len({*sizes}) < len(sizes):
         raise ValueError(f"lineup={', '.join(map(str, sizes))}: one of them is there twice; give each once")
     return [prompt.resized(size) for prompt in prompts for size in sizes]
@@ -199,3 +199,219 @@ def some_items(items: Items, pairs: int, rng: np.random.Generator, size: int = 2
     most = int(LOOPS * pairs / count) + 1
     rows = [np.sort(rng.permutation(contexts[context])[:most]) for context in chosen]
     return items.take(np.concatenate(rows))
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """The answers of an audition, the items that they are about, and the identity of each of its voices by name.
+
+    `source` is where they are from, in words for the user.
+    """
+
+    source: str
+    items: Items
+    voices: Mapping[str | None, Mapping[str, Any]]
+    judgements: Sequence[Judgement]
+
+    @classmethod
+    def read(cls, folder: str | Path) -> Answers:
+        """The answers in the run folder of an audition; a StoreError where it is none."""
+        folder = Path(folder)
+        identity = read_configuration(folder)["identity"]
+        return cls(str(folder), stored_items(folder), stored_voices(identity), read_judgements(folder))
+
+    def given_to(self, items: Items, voices: Sequence[Voice]) -> tuple[Judgement, ...]:
+        """The answers that count in a run of these items and voices, as questions of that run.
+
+        Raises
+        ------
+        ValueError
+            If a text is not among the items as it was then, or none of the voices was asked.
+        """
+        self._check_texts(items)
+        given = answers_about(items, self.judgements, self._names(voices))
+        return tuple(given[key] for key in sorted(given, key=str))  # not in the order in which they came
+
+    def taken(self, given: Sequence[Judgement]) -> dict[str, Any]:
+        """What run.json says of the answers that a run begins with: their source, number, and cost in dollars."""
+        costs = [one.cost for one in given if one.cost >= 0]
+        return {"source": self.source, "answers": len(given), "cost": sum(costs) if costs else None}
+
+    def _check_texts(self, items: Items) -> None:
+        now = texts_of(items)
+        for label, texts in texts_of(self.items).items():
+            if label not in now or now[label][1:] != texts[1:]:
+                how = "is not among" if label not in now else "is another one in"
+                raise ValueError(
+                    f"{self.source} is an audition of other texts: that of {label[1]} {how} these items; give the "
+                    "items of the audition, or leave `audition` out"
+                )
+
+    def _names(self, voices: Sequence[Voice]) -> dict[str | None, str | None]:
+        """The name in the run of each voice of the audition that it has."""
+        wanted = {voice.name: json.loads(json.dumps(voice.identity, default=str)) for voice in voices}
+        names: dict[str | None, str | None] = {}
+        apart: list[list[str]] = []
+        for old, before in self.voices.items():
+            for new, now in wanted.items():
+                if differing := differences(before, now):
+                    apart.append(differing)
+                else:
+                    names[old] = new
+        if not names:
+            fewest = sorted(apart, key=len)[0]
+            raise ValueError(
+                f"none of the voices of this run was asked in {self.source}: {'; '.join(fewest)}; give "
+                "the judge, its options, the criterion and the wording of the audition, or leave `audition` out"
+            )
+        return names
+
+
+@dataclass(frozen=True)
+class Audition:
+    """What the voices showed.
+
+    Parameters
+    ----------
+    table : A row per voice, the most content first: the columns of `comparo.reliability`, length (the share of an
+        answer that the length of the texts explains, with its interval), cost (dollars for a call), seconds (of a
+        call), nan where not known, texts (of a call), tokens (of a prompt), per_call (f·v/φ, how much of the scores a
+        call shows) and per_token (the same for a thousand tokens).
+    best : The voice of most content that does not contradict the others; of line-ups and pairs, of most per token.
+    rivals : Voices of which the answers do not show that they have less than the best: the 95% interval of the
+        difference (of the logarithm, per token) contains 0. With any of them, it is too close to call.
+    panel : The voices that are nearly as good and asked about as many texts, the best first; copies of another are left
+        out, and voices whose agreement with the others may be 0 or less.
+    notes : Sentences about voices that are reversed, blind, possibly coins, or that answer mostly by position.
+    ranking : What the voices say together of the texts that were compared.
+    answers : What they answered, for `rank(…, audition=…)`.
+    """
+
+    table: Mapping[str, NDArray[Any]]
+    best: str
+    rivals: tuple[str, ...]
+    panel: tuple[str, ...]
+    notes: tuple[str, ...]
+    ranking: Ranking
+    answers: Answers = field(repr=False)
+
+    @property
+    def advice(self) -> str:
+        """Which voice to use, if any."""
+        if not np.any(self.table["content_high"] >= BLIND):
+            return (
+                "No voice sees these texts: a ranking by them would mean little. Try another judge, or another wording."
+            )
+        if self.rivals:
+            most = "shows most for its tokens" if self.has_lineups else "has the most content"
+            return (
+                f"Too close to call: {self.best} {most}, but these answers do not show that it has more "
+                f"than {', '.join(self.rivals)}. Ask more pairs (`pairs`)."
+            )
+        if self.has_lineups:
+            return f"Use {self.best}: of all voices, a token shows most of the scores."
+        return f"Use {self.best}: of all voices, the largest share of what it says is about the texts."
+
+    @property
+    def has_lineups(self) -> bool:
+        """Whether some voices were asked about more than two texts."""
+        return bool(np.any(self.table["texts"] > 2))
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the ranking and the answers, as a JSON object; the voices are its rows."""
+        names = {"best": self.best, "rivals": list(self.rivals), "panel": list(self.panel)}
+        return names | {"advice": self.advice, "notes": list(self.notes), "voices": json_rows(self.table)}
+
+
+def _judged(run: Run) -> Audition:
+    """Ask every voice the same pairs, and make the table of the voices."""
+    run.ask_alike()
+    ranking, trial, folder = run.finish(), run.task, run.store.folder
+    identities = {voice.name: json.loads(json.dumps(voice.identity, default=str)) for voice in trial.voices}
+    answers = Answers("the audition" if folder is None else str(folder), trial.items, identities, run.judgements)
+    jackknife = Jackknife.of(ranking.comparisons)
+    table = jackknife.table(LEVEL) | _length(ranking, answers.items, jackknife.heard)
+    if ranking.comparisons.judges is None:
+        table["judge"] = np.array([trial.judge.name], dtype=object)
+    names = table["judge"].tolist()
+    answered = [one for one in answers.judgements if not one.failed]
+    own = [[one for one in answered if len(names) == 1 or one.question.voice == name] for name in names]
+    for name in ("mass", "cost", "seconds"):
+        table[name] = np.array([mean_known(np.array([getattr(one, name) for one in some])) for some in own])
+    freedom = np.bincount(jackknife.heard.voice, ranking.comparisons.freedom, len(names)) / table["calls"]
+    table |= _calls(own, trial) | {"per_call": freedom * table["content"] / (2.0 * table["noise"])}
+    table["per_token"] = 1000.0 * table["per_call"] / table["tokens"]
+    per_token, worth = freedom / table["tokens"], "per_token" if trial.largest > 2 else "content"
+
+    def merit(measures: Array) -> Array:
+        content, noise = (measures[MEASURES.index(name)] for name in ("content", "noise"))
+        return np.asarray(np.log(per_token * content / noise)) if worth == "per_token" else content
+
+    order = np.argsort(-table[worth], kind="stable")
+    table = {name: values[order] for name, values in table.items()}
+    contradicts = np.asarray(table["agreement"] < 0)
+    usable = np.flatnonzero(~contradicts) if (~contradicts).any() else np.arange(len(names))
+    low, _ = jackknife.lead(merit, int(order[usable[0]]), LEVEL)
+    close = [row for row in usable[1:].tolist() if not low[order[row]] > 0]
+    voices = ranking.voices
+    copied = {} if voices is None else dict(zip(voices["judge"].tolist(), voices["copy_of"].tolist(), strict=True))
+    panel: list[str] = []
+    best, taken = str(table["judge"][usable[0]]), set[str]()
+    is_near = (table[worth] >= NEARLY * table[worth][usable[0]]) & (table["texts"] == table["texts"][usable[0]])
+    for row in usable[is_near[usable]].tolist():
+        name = str(table["judge"][row])
+        view = copied.get(name) or name
+        if view not in taken and (not panel or table["agreement_low"][row] > 0):
+            taken.add(view)
+            panel.append(name)
+    rivals = tuple(str(table["judge"][row]) for row in close)
+    return Audition(table, best, rivals, tuple(panel), _notes(table), ranking, answers)
+
+
+def _calls(own: Sequence[Sequence[Judgement]], trial: Task) -> dict[str, NDArray[Any]]:
+    """Texts of a call of each voice, and tokens of its prompt: those that were counted, else the estimate.
+
+    Voices of too few answers are one, which has neither.
+    """
+    texts, tokens = np.full(len(own), np.nan), np.full(len(own), np.nan)
+    for row, answers in enumerate(own):
+        if answers:
+            read = [one.tokens_in for one in answers if one.tokens_in > 0]
+            texts[row] = len(answers[0].question.items)
+            tokens[row] = np.mean(read) if read else trial.mean_tokens[answers[0].question.voice]
+    return {"texts": texts, "tokens": tokens}
+
+
+def _length(ranking: Ranking, items: Items, heard: PanelMembers) -> dict[str, NDArray[Any]]:
+    """The share of an answer that the length of the texts explains, with its interval, of each voice, (R,).
+
+    With β the voice's coefficient of x = log₂ characters (`comparo.model.design`) it is 2·β²·Var x / M, of which M is
+    the mean square of an answer; the interval is that of β. NaN where no text of a context differs in length.
+    """
+    data, graph = ranking.comparisons, heard.graph
+    control = control_of(data, items.held(["length"]))
+    if not control.varies(graph).any():
+        return {name: np.full(len(heard.names), np.nan) for name in ("length", "length_low", "length_high")}
+    held = [voice.held for voice in fit_members(data, Design(control=control)).voices]
+    beta, error = np.array([[each.coefficient[0], each.std[0]] for each in held if each is not None]).T
+    reach = stdtrit(max(graph.nodes - graph.components - 1, 1), 0.5 + LEVEL / 2) * error
+    unit = 2 * np.mean(graph.centre(control.values) ** 2) / np.array([sum(voice.parts) for voice in heard.voices])
+    ends = unit * np.array([(beta - reach) ** 2, (beta + reach) ** 2])
+    low = np.where(np.abs(beta) > reach, np.min(ends, axis=0), 0.0)
+    high = np.minimum(np.max(ends, axis=0), 1.0)
+    return {"length": np.minimum(unit * beta**2, 1.0), "length_low": np.minimum(low, 1.0), "length_high": high}
+
+
+def _notes(table: Mapping[str, NDArray[Any]]) -> tuple[str, ...]:
+    found = []
+    for row, name in enumerate(table["judge"].tolist()):
+        if table["agreement_high"][row] < 0:
+            found.append(f"'{name}' ranks against the others: look at its wording, or leave it out")
+        if table["position"][row] > MOSTLY:
+            share = f"{table['position'][row]:.0%}"
+            found.append(f"'{name}' answers mostly by position: {share} of an answer is about the order")
+        elif table["content_high"][row] < BLIND:
+            found.append(f"'{name}' hardly sees the texts: at most {BLIND:.0%} of an answer is about them")
+        elif table["content_low"][row] < BLIND:
+            found.append(f"'{name}' may be a coin: these answers do not show that it sees the texts; ask more pairs")
+    return tuple(found)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
@@ -72,8 +72,6 @@ class Fitting:
 
     def check(self) -> None:
         """Raise a ValueError if the estimate cannot be made from these items by this method."""
-        if self.estimate not in get_args(Scores):
-            raise ValueError(f"estimate is one of {', '.join(get_args(Scores))}, not {self.estimate!r}")
         check_validity(self.validity)
         if self.votes is not None:
             find_voted(self.votes, self.items.labels)

@@ -32,8 +32,7 @@ from comparo.methods import quiet_fit
 from comparo.model.likelihoods.bradley_terry import LOGISTIC
 from comparo.model.observations import are_choices
 from comparo.ranking.ranking import Ranking
-from comparo.run.audition import PAIRS, prepare_audition
-from comparo.run.audition_table import Audition
+from comparo.run.audition import PAIRS, Audition, prepare_audition
 from comparo.run.budget import Budget, dollars
 from comparo.run.plan import Plan, Storage, prepare
 from comparo.run.progress import Watch

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Generic, TypeVar, cast
 
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.formats import csv_text
@@ -39,6 +39,7 @@ from comparo.run.task import Task
 from comparo.run.worker import Asking
 
 logger = logging.getLogger(__name__)
+Result = TypeVar("Result")
 
 # Tokens that a hosted model reads at least, usually: 120 of the 142 models of OpenAI, Anthropic and Google whose
 # `context_window` genai-prices 0.2.1 states read 128,000 or more.
@@ -197,6 +198,19 @@ class Plan:
         total = 0 if self.loop is None else self.loop.progress.total
         begin = f"{self.task.title}{total:,} calls at most{given_words(self.task)}; run folder {self.folder}"
         return "\n".join(filter(None, (growth_sentence(self.task), begin)))
+
+
+@dataclass
+class ConcludedPlan(Generic[Result]):
+    """A plan whose result is what `conclude` makes of the run."""
+
+    base: Plan
+    conclude: Callable[[Run], Result]
+
+    def run(self, watch: Watch = None) -> Result:
+        """Ask all questions, and return the result."""
+        with self.base.started(watch) as run:
+            return self.conclude(run)
 
 
 def prepare(task: Task, storage: Storage = IN_MEMORY) -> Plan:

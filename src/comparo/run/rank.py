@@ -3,18 +3,17 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from comparo.data.comparisons import Comparisons
 from comparo.data.control_terms import columns_in
 from comparo.data.criteria_prompt import split_weights
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt
-from comparo.data.wordings import all_wordings
 from comparo.methods import Method
 from comparo.ranking.ranking import Ranking
-from comparo.run.audit_card import audited, audited_terms, varying
-from comparo.run.audition_table import Answers, Audition
+from comparo.run.audit import audited, audited_terms, varying
+from comparo.run.audition import Answers, Audition
 from comparo.run.budget import Budget
 from comparo.run.criteria_run import WEIGHTS, check_criteria
 from comparo.run.fit_policy import Scores
@@ -177,7 +176,7 @@ def prepare_rank(
     prompt: str | Prompt | Sequence[Prompt] | None = None,
     kind: str = "Text",
     control: str | Sequence[str] = (),
-    lineup: int | Literal["auto"] = 2,
+    lineup: int | str = 2,
     audition: str | Path | Audition | None = None,
     votes: Any = None,
     link: str | Path | None = None,
@@ -190,8 +189,13 @@ def prepare_rank(
     The other parameters are names of columns and fields of `Task`.
     """
     columns = {column: how.pop(column, None) for column in COLUMNS}
-    if not isinstance(how.get("estimate", "auto"), str):
-        how |= {"estimate": "auto", "validity": how["estimate"]}
+    if (estimate := how.get("estimate", "auto")) not in get_args(Scores):
+        try:
+            how |= {"estimate": "auto", "validity": float(estimate)}
+        except (TypeError, ValueError):
+            names = ", ".join(get_args(Scores))
+            raise ValueError(f"`estimate` is one of {names}, or a share from 0 to 1, not {estimate!r}") from None
+    lineup = int(lineup) if str(lineup).isdecimal() else lineup
     method, _, bias = (how.get("method") or "").partition("; bias=")
     how |= {"method": method or None, "bias": bias or None}
     if weights is None and isinstance(criterion, Mapping):
@@ -202,25 +206,25 @@ def prepare_rank(
     storage = replace(storage, link=storage.link if link is None else Path(link))
     old = items_before(storage.out, storage.link, storage.fresh)
     items = Items.of(data, **columns, numbers=columns_in(held), old=old)
-    goal, is_auto = how.get("goal", DEFAULT_GOAL), listed(wording) == [AUTO]
-    wordings = wording
-    if is_auto:
-        wordings = all_wordings(criterion) if prompt is None and isinstance(criterion, str) else None
-        if storage.batch is not None:
-            raise ValueError("wording='auto' goes by answers, and `batch` asks before there are any; name a wording")
-        if audition is not None:
-            raise ValueError("wording='auto' makes an audition of its own; leave `audition` out, or name a wording")
-    if storage.link is not None and (is_auto or lineup == AUTO or audition is not None):
-        raise ValueError("a run with `link` asks as the other run did; leave `audition`, wording and lineup auto out")
-    if goal in SYSTEM_GOALS and (is_auto or audition is not None):
-        raise ValueError(f"answers of an audition do not count for goal={goal!r}; name a wording, and no `audition`")
-    how_put = {"kind": kind, "context": columns["context"]}
-    prompts = make_prompts(items, criterion, prompt, judge, wordings, **how_put)
-    if lineup != 2:
-        check_lineup(lineup, {"wording": is_auto, "batch": storage.batch is not None, "audition": audition is not None})
-        prompts = prompts if lineup == AUTO else [each.resized(int(lineup)) for each in prompts]
+    is_auto, goal = listed(wording) == [AUTO], how.get("goal", DEFAULT_GOAL)
+    begins = {"wording='auto'": is_auto, "lineup='auto'": lineup == AUTO, "`audition`": audition is not None}
+    first = [option for option, is_given in begins.items() if is_given]
+    clashes = {
+        "`batch`": storage.batch is not None and first != ["`audition`"],
+        "`link`": storage.link is not None,
+        f"goal={goal!r}": goal in SYSTEM_GOALS and lineup != AUTO,
+    }
+    others = first[1:] + [option for option, is_given in clashes.items() if is_given]
+    if first and others:
+        raise ValueError(
+            f"{first[0]} begins with answers of its own, which do not go with {others[0]}; leave {others[0]} out"
+        )
+    prompts = make_prompts(items, criterion, prompt, judge, wording, kind=kind, context=columns["context"])
+    if lineup not in (2, AUTO):
+        check_lineup(lineup)
+        prompts = [each.resized(int(lineup)) for each in prompts]
     judges = make_judges(judge, cache=cache, is_stored=storage.out is not None)
-    refused = {"wording='auto'": is_auto, "`audition`": audition is not None, "`votes`": votes is not None}
+    refused = {"`audition`": audition is not None, "`votes`": votes is not None}
     if found := check_criteria(prompts, judges, weights, goal=goal, refused=refused):
         storage.notes[WEIGHTS] = found
     voices = voices_of(judges, prompts)

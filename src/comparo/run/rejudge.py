@@ -7,15 +7,16 @@ fit` and a further rejudging work with it. The folder of the first run is read a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from comparo.analysis.correlations import spearman_within
+from comparo.analysis.correlations import mean_known, spearman_within
 from comparo.data.columns import look_up
+from comparo.data.items import Items
 from comparo.data.prompts import Prompt, criterion_prompt
 from comparo.data.run_folder import key_of
 from comparo.data.wordings import WORDINGS
@@ -24,7 +25,8 @@ from comparo.judges import Judge, Judgement
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import count_flips
 from comparo.run.budget import Budget
-from comparo.run.plan import Plan, Storage, prepare
+from comparo.run.loop import Run
+from comparo.run.plan import ConcludedPlan, Storage, prepare
 from comparo.run.progress import Watch
 from comparo.run.scheduling import Pair
 from comparo.run.store import CHANGED, read_configuration, read_judgements, stored_items
@@ -124,21 +126,6 @@ def rejudge(
     return prepare_rejudge(run, asked, wording=wording, budget=budget, out=out).run(watch)
 
 
-@dataclass
-class RejudgePlan:
-    """A `Plan` whose result is how far two rankings agree."""
-
-    base: Plan
-
-    def run(self, watch: Watch = None) -> Rejudged:
-        """Ask the questions of a run again, and compare the answers."""
-        with self.base.started(watch) as run:
-            ranking = run.finish()
-        task = self.base.task
-        assert isinstance(task, Repeated)
-        return _compared(task, ranking, [one for one in run.judgements if not one.failed])
-
-
 def prepare_rejudge(
     run: str | Path,
     judge: Judge,
@@ -146,7 +133,7 @@ def prepare_rejudge(
     wording: str | None = None,
     budget: str | int = "100%",
     out: str | Path | Storage | None = None,
-) -> RejudgePlan:
+) -> ConcludedPlan[Rejudged]:
     """Check what `rejudge` is to do, and choose the folder; nothing is asked."""
     folder = Path(run)
     task, before = _task(folder, judge, wording, Budget.of(budget))
@@ -154,7 +141,7 @@ def prepare_rejudge(
     slug = "".join(sign if sign.isalnum() or sign in ".-" else "-" for sign in str(voice.name)).strip("-")
     storage = Storage.of(out)
     place = storage.out or folder.with_name(f"{folder.name}-by-{slug}")
-    return RejudgePlan(replace(prepare(task, replace(storage, out=place)), given=before))
+    return ConcludedPlan(replace(prepare(task, replace(storage, out=place)), given=before), _compared)
 
 
 def _task(folder: Path, judge: Judge, wording: str | None, budget: Budget) -> tuple[Repeated, list[Judgement]]:
@@ -181,11 +168,8 @@ def _task(folder: Path, judge: Judge, wording: str | None, budget: Budget) -> tu
     name = f"{name} again" if name in names.values() else name
     first_voice = next(iter(voices))
     before = [with_voice(one, names[one.question.voice or first_voice]) for one in answered]
-    keys = list(dict.fromkeys((one.question.context, one.question.first, one.question.second) for one in before))
-    most = {"": budget.number, "n": budget.number * len(items), "%": budget.number / 100 * len(keys)}
-    pairs: dict[Any, list[Pair]] = {context: [] for context in items.names}
-    for context, *pair in keys[: math.ceil(most.get(budget.unit, len(keys)))]:
-        pairs[context].append((*pair, name))
+    asked = ((one.question.context, one.question.first, one.question.second) for one in before)
+    pairs = {context: [(*pair, name) for pair in own] for context, own in pairs_within(budget, asked, items).items()}
     method = configuration["method"]
     task = Repeated(
         items,
@@ -205,16 +189,34 @@ def _task(folder: Path, judge: Judge, wording: str | None, budget: Budget) -> tu
     return task, before
 
 
+def pairs_within(budget: Budget, asked: Iterable[tuple[Any, Any, Any]], items: Items) -> dict[Any, list[Pair]]:
+    """The pairs of each context, of questions (context, first, second) as many as a budget allows, in their order."""
+    keys = list(dict.fromkeys(asked))
+    most = {"": budget.number, "n": budget.number * len(items), "%": budget.number / 100 * len(keys)}
+    pairs: dict[Any, list[Pair]] = {context: [] for context in items.names}
+    for context, first, second in keys[: math.ceil(most.get(budget.unit, len(keys)))]:
+        pairs[context].append((first, second))
+    return pairs
+
+
+def read_template(template: str) -> list[str] | None:
+    """What the texts and their context are called in a prompt, and its criterion; None for one of the user's own."""
+    found = next(filter(None, (wording.read(template) for wording in WORDINGS.values())), None)
+    return None if found is None else [part.replace("{{", "{").replace("}}", "}") for part in found]
+
+
 def _reworded(prompt: Prompt, wording: str) -> Prompt:
     """The criterion of a prompt in another wording; a ValueError where the prompt is a template of its own."""
-    for known in WORDINGS.values():
-        if found := known.read(prompt.template):
-            kind, heading, does = (part.replace("{{", "{").replace("}}", "}") for part in found)
-            return criterion_prompt(does.removeprefix("is "), kind, heading or None, wording)
-    raise ValueError(f"the run has a prompt of its own words, which wording={wording!r} cannot put; leave it out")
+    if (found := read_template(prompt.template)) is None:
+        raise ValueError(f"the run has a prompt of its own words, which wording={wording!r} cannot put; leave it out")
+    kind, heading, does = found
+    return criterion_prompt(does.removeprefix("is "), kind, heading or None, wording)
 
 
-def _compared(task: Repeated, ranking: Ranking, answered: Sequence[Judgement]) -> Rejudged:
+def _compared(run: Run) -> Rejudged:
+    """Ask the questions of a run again, and compare the answers."""
+    ranking, task = run.finish(), run.task
+    answered = [one for one in run.judgements if not one.failed]
     (voice,) = task.voices
     new = {key_of(one.question)[:3]: one for one in answered if one.question.voice == voice.name}
     old = [one for one in answered if one.question.voice != voice.name]
@@ -224,27 +226,16 @@ def _compared(task: Repeated, ranking: Ranking, answered: Sequence[Judgement]) -
     mean = {key: float(np.mean(values)) for key, values in told.items()}
     both = [(mean[key], one.p) for key, one in new.items() if key in mean and 0.5 not in (mean[key], one.p)]
     agree = float(np.mean([(p > 0.5) == (q > 0.5) for p, q in both])) if both else math.nan
-    single = replace(task.fitting, estimate="judge")
-    voices = {one.question.voice for one in old}
-    others = old if len(voices) > 1 else map(with_voice, old)
+    others = old if len({one.question.voice for one in old}) > 1 else map(with_voice, old)
     answers = [comparisons(rows) for rows in (others, map(with_voice, new.values()))]
-    before, after = map(single.rank, answers)
+    before, after = map(replace(task.fitting, estimate="judge").rank, answers)
     earlier, later = (_scores(task, found) for found in (before, after))
-    spearman = spearman_within(earlier, later, task.items.context, len(task.items.contexts))
-    mean_of_contexts = math.nan if np.isnan(spearman).all() else float(np.nanmean(spearman))
-    return Rejudged(
-        ranking,
-        before,
-        after,
-        mean_of_contexts,
-        agree,
-        len(both),
-        (count_flips(answers[0]).share, count_flips(answers[1]).share),
-        str(voice.name),
-    )
+    spearman = mean_known(spearman_within(earlier, later, task.items.context, len(task.items.contexts)))
+    flips = count_flips(answers[0]).share, count_flips(answers[1]).share
+    return Rejudged(ranking, before, after, spearman, agree, len(both), flips, str(voice.name))
 
 
-def _scores(task: Repeated, ranking: Ranking) -> Array:
+def _scores(task: Task, ranking: Ranking) -> Array:
     """The score of each item of a task, (N,); nan for one that was not compared."""
     items = task.items
     row = look_up(items.labels, ranking.graph.labels(ranking.comparisons))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,11 +19,15 @@ from comparo.data.items import Items
 from comparo.data.layouts import fields_from_table
 from comparo.data.lineups import MOST, lineup_columns
 from comparo.data.prompts import Prompt, Question, choose_prompt
-from comparo.data.wordings import DEFAULT_WORDING
-from comparo.judges import Judge, Judgement, as_judge, load_judge
+from comparo.data.run_folder import key_of
+from comparo.data.wordings import DEFAULT_WORDING, all_wordings
+from comparo.judges import Judge, Judgement, as_judge, load_judge, parse_judge
 from comparo.judges.protocol import Several
 from comparo.run.cache import CACHE
 from comparo.run.recalling import remembering
+
+if TYPE_CHECKING:
+    from comparo.run.loop import Run
 
 
 @dataclass(frozen=True)
@@ -105,6 +110,20 @@ def with_texts(items: Items, asked: Question) -> Question:
     return replace(items.question(asked.context, asked.first, asked.second), voice=asked.voice)
 
 
+def both_orders(run: Run, context: Any, one: Any, other: Any, which: int = -1) -> list[float]:
+    """P(the one text is preferred) where it is shown first and second, by the last answers; NaN for one that failed.
+
+    There are fewer where a question is open. `which` is 0 for the first answers: a question that failed is asked once
+    more.
+    """
+    voice, found = run.task.voices[0].name, []
+    for first, second in ((one, other), (other, one)):
+        if answers := run.known.get(key_of(Question(first, second, context, voice=voice))):
+            p = math.nan if answers[which].failed else answers[which].p
+            found.append(p if first is one else 1.0 - p)
+    return found
+
+
 def with_voice(answer: Judgement, voice: str | None = None) -> Judgement:
     """An answer as that of another voice; None where there is only one."""
     return replace(answer, question=replace(answer.question, voice=voice))
@@ -175,15 +194,6 @@ def listed(given: Any) -> list[Any]:
     return list(given) if isinstance(given, list | tuple) else [given]
 
 
-def reader(judges: Sequence[str]) -> str:
-    """The name of a judge that reads prompts, or of the first where none does; "" is a judge without a name.
-
-    >>> reader(["simulated/soft", "openai/gpt-6-luna"])
-    'openai/gpt-6-luna'
-    """
-    return next((judge for judge in judges if not judge.startswith(NO_READERS)), judges[0])
-
-
 def make_prompt(
     items: Items,
     criterion: str | Mapping[str, str] | None,
@@ -193,36 +203,37 @@ def make_prompt(
     kind: str = "Text",
     context: str | None = None,
     wording: str | None = None,
-    labels: tuple[str, str] | None = None,
-    answer: str | None = None,
 ) -> Prompt:
     """The prompt for some items: a criterion, a template, or the path of one.
 
     `kind` is what the texts are, also with what stands above their context, by default the name of its column:
-    "Summary; heading=Article". Several criteria are given by name. A simulated or recorded judge reads no prompt, so
-    it needs neither.
+    "Summary; heading=Article". Several criteria are given by name. A path may have the labels of its template and how
+    the answer begins after it: "FILE; labels=A,B, answer=Text". A simulated or recorded judge reads no prompt, so it
+    needs neither.
     """
     kind, heading = split_kind(kind, context)
     if criterion is None and prompt is None and judge.startswith(NO_READERS):
         criterion = "better"
-    has_contexts = any(text is not None for text in items.context_texts)
+    above = heading if any(text is not None for text in items.context_texts) else None
     if isinstance(criterion, Mapping):
-        if prompt is not None or labels is not None or answer is not None:
+        if prompt is not None:
             raise ValueError("several criteria have a prompt of their own; leave `prompt` out")
-        return criteria_prompt(criterion, kind, heading if has_contexts else None, wording or DEFAULT_WORDING)
+        return criteria_prompt(criterion, kind, above, wording or DEFAULT_WORDING)
+    labels = answer = None
     if isinstance(prompt, str) and "{" not in prompt:
+        prompt, own = parse_judge(prompt)
+        if unknown := set(own) - {"labels", "answer"}:
+            raise ValueError(f"`prompt` has the options labels and answer, not {unknown.pop()!r}")
+        answer = str(own["answer"]) if "answer" in own else None
+        if "labels" in own:
+            first, _, second = (word.strip() for word in str(own["labels"]).partition(","))
+            if not first or not second or "," in second:
+                raise ValueError(f"the labels of `prompt` are two words with a comma between, not {own['labels']!r}")
+            labels = first, second
         if not Path(prompt).is_file():
             raise ValueError(f"prompt={prompt!r}: no such file; give one, or a template with {{first}} and {{second}}")
         prompt = Path(prompt).read_text(encoding="utf-8")
-    return choose_prompt(
-        criterion,
-        prompt,
-        kind=kind,
-        heading=heading if has_contexts else None,
-        wording=wording,
-        labels=labels,
-        answer=answer,
-    )
+    return choose_prompt(criterion, prompt, kind=kind, heading=above, wording=wording, labels=labels, answer=answer)
 
 
 def split_kind(kind: str, context: str | None = None) -> tuple[str, str]:
@@ -243,22 +254,31 @@ def make_prompts(
     wording: str | Sequence[str | None] | None,
     **how: Any,
 ) -> list[Prompt]:
-    """The criterion, or each prompt, in every wording, for judges of which one may read prompts; `how` as above."""
-    named = reader([each if isinstance(each, str) else "" for each in listed(judge)])
+    """The criterion, or each prompt, in every wording, for judges of which one may read prompts; `how` as above.
+
+    The wordings "all" and "auto" are all that can put the criterion.
+    """
+    names = [each if isinstance(each, str) else getattr(each, "name", "") for each in listed(judge)]
+    reader = next((name for name in names if not name.startswith(NO_READERS)), "".join(names[:1]))
+    wordings = listed(wording)
+    if len(set(wordings)) < len(wordings):
+        raise ValueError(f"wording={', '.join(map(str, wordings))!r}: one of them is there twice; give each once")
+    if wordings in (["all"], [AUTO]):
+        if isinstance(criterion, Mapping):
+            raise ValueError(
+                f"wording={wordings[0]!r} is not for several criteria in one call; name a wording, or rank by one "
+                "criterion after another"
+            )
+        wordings = (all_wordings(criterion) if criterion and prompt is None else []) or [None]
     return [
-        make_prompt(items, criterion, each, named, wording=way, **how)
-        for each in listed(prompt)
-        for way in listed(wording)
+        make_prompt(items, criterion, each, reader, wording=way, **how) for each in listed(prompt) for way in wordings
     ]
 
 
-def check_lineup(lineup: int | str, used: Mapping[str, bool]) -> None:
-    """Raise a ValueError where `lineup` is no number of texts, or does not go with an option that is used."""
-    if lineup != AUTO and not (isinstance(lineup, int) and 2 <= lineup <= MOST):
+def check_lineup(lineup: int | str) -> None:
+    """Raise a ValueError where `lineup` is no number of texts."""
+    if not (isinstance(lineup, int) and 2 <= lineup <= MOST):
         raise ValueError(f"lineup is a number of texts from 2 to {MOST} or 'auto', not {lineup!r}")
-    if lineup == AUTO and any(used.values()):
-        name = next(name for name, is_used in used.items() if is_used)
-        raise ValueError(f"lineup='auto' goes by answers of its own and not with {name}=…; give a number of texts")
 
 
 def tokens_sentence(judgements: Sequence[Judgement]) -> str:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -24,39 +25,121 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.criteria_prompt import CriteriaPrompt, criteria_prompt
 from comparo.data.formats import csv_text, read_columns
 from comparo.data.items import Items
-from comparo.data.prompts import Prompt
+from comparo.data.prompts import Prompt, criterion_prompt
 from comparo.data.reasons import Reason, clustered, computed_reasons, judged_reasons, own_reasons
 from comparo.data.wordings import DEFAULT_WORDING, WORDINGS
 from comparo.errors import StoreError
-from comparo.judges import Judge
+from comparo.judges import Judge, Judgement, Probe
 from comparo.methods import quiet_fit
 from comparo.ranking.criteria_ranking import CriteriaRanking
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import json_rows
 from comparo.ranking.votes import find_voted
 from comparo.ranking.why import Why, check_enough, explain, numbers_of_groups
-from comparo.run.budget import Budget
+from comparo.run.budget import Budget, price_words
 from comparo.run.files import write_text
 from comparo.run.plan import Plan, Storage, prepare
 from comparo.run.progress import Watch
-from comparo.run.proposals import Proposals
-from comparo.run.rejudge import Repeated
+from comparo.run.rejudge import pairs_within, read_template
 from comparo.run.store import read_configuration, read_judgements, stored_items
-from comparo.run.task import DEFAULT_LEAST_MASS
+from comparo.run.task import CHARACTERS, DEFAULT_LEAST_MASS, Task
 from comparo.run.voices import count_cached
 from comparo.types import Array, Index
 
+WRITTEN = 60  # tokens of a reply that names a reason
+TRIES = 2  # pairs asked about at most, for each reason that is wanted: some replies name none
 FEEDBACK = "why.csv"  # in the run folder
 REASON = "reason"  # the column of votes in which people say why
 
+logger = logging.getLogger(__name__)
 
-@dataclass(frozen=True)
-class ReasonTask(Repeated):
-    """Reasons put to a judge about the pairs of a run, in its own folder."""
+
+@dataclass
+class Proposals:
+    """A question in words about each of the most decisive pairs of a run, until `count` replies name a reason.
+
+    Parameters
+    ----------
+    write : The judge's `write`.
+    questions : What it is asked, the most decisive pair first.
+    tokens, most : About how many tokens are read and written at most, and their price in dollars, nan if unknown.
+    replies : What it answered so far; those from the cache count no calls.
+    """
+
+    write: Callable[[str, int], Probe]
+    questions: Sequence[str]
+    count: int
+    tokens: int
+    most: float
+    replies: list[Probe] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, judge: Judge, folder: Path, items: Items, kind: str, heading: str | None, count: int) -> Proposals:
+        """Choose the pairs; nothing is asked. A ValueError where the judge writes no words of its own."""
+        write = getattr(judge, "write", None)
+        if write is None:
+            raise ValueError(f"{judge.name} writes no words of its own; leave `propose` out, or use `because`")
+        answered = [one for one in read_judgements(folder) if not one.failed and len(one.question.items) == 2]
+        order = sorted(answered, key=lambda one: (-round(abs(one.p - 0.5), 9), str(one.question)))
+        questions = [_question(one, items, kind, heading) for one in order[: TRIES * count]]
+        writing = judge.writes(Prompt("{first}{second}")) if hasattr(judge, "writes") else None
+        written = len(questions) * max(WRITTEN, 0 if writing is None else writing.tokens)
+        read, price = sum(map(len, questions)) // CHARACTERS, getattr(judge, "price", None)
+        most = math.nan if price is None else (read * price[0] + written * price[1]) / 1e6
+        return cls(write, questions, count, read + written, most)
 
     @property
-    def identity(self) -> dict[str, Any]:
-        return super(Repeated, self).identity
+    def words(self) -> str:
+        """What they take at most."""
+        return f"up to {len(self.questions):,} calls, about {self.tokens:,} tokens, {price_words('at most', self.most)}"
+
+    @property
+    def cost(self) -> float:
+        """What the replies cost, now or when they were asked, as far as it is known."""
+        return sum(one.cost for one in self.replies if one.cost > 0)
+
+    def reasons(self) -> list[str]:
+        """The reasons that the judge names, alike ones as one; it is asked now."""
+        logger.info("Asks for reasons of the judge: %s", self.words)
+        said: list[str] = []
+        for question in self.questions:
+            if len(said) == self.count:
+                break
+            self.replies.append(self.write(question, WRITTEN))
+            if (reason := _reason_in(self.replies[-1].sentence)) is not None:
+                said.append(reason)
+        found = list(clustered(said))
+        logger.info("The judge proposes: %s", "; ".join(found) or "nothing that can be asked")
+        return found
+
+
+def _question(one: Judgement, items: Items, kind: str, heading: str | None) -> str:
+    question = items.question(one.question.context, one.question.first, one.question.second)
+    winner = "A" if one.p > 0.5 else "B"
+    texts = Prompt(criterion_prompt("better", kind, heading).template.rpartition("\n\n")[0])
+    ask = (
+        f"{kind} {winner} was preferred. Name the one quality that most likely made it win, in two to six words that "
+        f'complete the sentence "{kind} {winner} is more …" or "{kind} {winner} gives …". Write the words alone.'
+    )
+    return f"{texts.text(question)}\n\n{ask}"
+
+
+def _reason_in(reply: str) -> str | None:
+    """The words of a reply that name a reason; None where it names none."""
+    line = next((line for line in reply.strip().splitlines() if line.strip()), "")
+    words = " ".join(line.strip(" \"'“”*.-•").split()[:8])
+    for begin in ("It is ", "It ", "is "):
+        words = words.removeprefix(begin)
+    try:
+        (found,) = own_reasons([words])
+    except ValueError:
+        return None
+    return found.words
+
+
+@dataclass(frozen=True)
+class ReasonTask(Task):
+    """Reasons put to a judge about the pairs of a run, in its own folder."""
 
     @property
     def subject(self) -> str:
@@ -147,7 +230,6 @@ class WhyPlan:
     Where there are `proposals`, they are asked first, and `with_reasons` makes the plan with what they name and cost.
     """
 
-    folder: Path
     ranking: Ranking
     items: Items
     asked: Sequence[Reason] = ()
@@ -163,21 +245,19 @@ class WhyPlan:
         """Ask about the reasons, and explain the ranking."""
         if self.proposals is not None and self.with_reasons is not None:
             self.asked, self.base = self.with_reasons(self.proposals.reasons(), self.proposals.cost)
-        computed = computed_reasons(self.items)
-        numbers = {reason.name: (reason, column) for reason, column in computed.items()}
+        numbers = {reason.name: (reason, column) for reason, column in computed_reasons(self.items).items()}
         facts: dict[str, Any] = {}
         if self.base is not None:
             with self.base.started(watch) as run:
                 run.go()  # the rankings by reasons are of no use by themselves, and are not written
                 found = run.ranking()
-                assert isinstance(found, CriteriaRanking)
-                answered = [one for one in run.judgements if not one.failed]
-                facts = {"judge": self.base.task.judge.name, "calls": len(answered), "cost": run.progress.cost}
-                facts["cached"] = count_cached(answered)
-            for one in () if self.proposals is None else self.proposals.replies:
-                facts["calls"] += 1
-                facts["cached"] += not one.calls
-                facts["cost"] += one.cost if one.calls and one.cost > 0 else 0.0
+            assert isinstance(found, CriteriaRanking)
+            answered = [one for one in run.judgements if not one.failed]
+            replies = () if self.proposals is None else self.proposals.replies
+            paid = sum(one.cost for one in replies if one.calls and one.cost > 0)
+            facts = {"judge": self.base.task.judge.name, "calls": len(answered) + len(replies)}
+            facts["cached"] = count_cached(answered) + sum(not one.calls for one in replies)
+            facts["cost"] = run.progress.cost + paid
             for reason in self.asked:
                 ranking = found.rankings[reason.name]
                 column = np.zeros(len(self.items))  # a text that was not asked about is as any other
@@ -199,8 +279,7 @@ def _explained(ranking: Ranking, items: Items, numbers: Mapping[str, tuple[Reaso
 
 def _rows(items: Items, ranking: Ranking) -> Index:
     """The row of each candidate among the items, (n,)."""
-    labels = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
-    return look_up(ranking.graph.labels(ranking.comparisons), list(labels))
+    return look_up(ranking.graph.labels(ranking.comparisons), items.labels)
 
 
 def prepare_why(
@@ -214,8 +293,7 @@ def prepare_why(
     votes: str | Path | None = None,
     between: Sequence[str] = (),
     item: str | None = None,
-    out: str | Path | None = None,
-    notes: Mapping[str, Any] | None = None,
+    out: str | Path | Storage | None = None,
 ) -> WhyPlan:
     """Check what is to be explained, and choose the reasons; nothing is asked.
 
@@ -237,8 +315,8 @@ def prepare_why(
         The names of two groups of texts: why the first beats the second.
     item
         The id of a text, or context/id: what would raise it most.
-    out, notes
-        The folder of the calls, by default beside that of the run, and what is added to its run.json.
+    out
+        The folder of the calls, by default beside that of the run.
     """
     folder, items = Path(run), stored_items(Path(run))
     if judge is None and (because or propose):
@@ -248,7 +326,7 @@ def prepare_why(
         numbers_of_groups(ranking, between)
     node = None if item is None else _node(ranking, item)
     people, stated = (None, None) if votes is None else _read_votes(votes, items)
-    plan = WhyPlan(folder, ranking, items, people=people, stated=stated, between=between, node=node)
+    plan = WhyPlan(ranking, items, people=people, stated=stated, between=between, node=node)
     if judge is None:
         return plan
     if not getattr(judge, "several", False):
@@ -267,8 +345,9 @@ def prepare_why(
         task = _task(folder, items, prompt, judge, left)
         # Other reasons are another question, whose answers have a folder of their own.
         suffix = hashlib.sha256(json.dumps([judge.name, prompt.template]).encode()).hexdigest()[:6]
-        place = folder.with_name(f"{folder.name}-why-{suffix}") if out is None else Path(out)
-        return reasons, prepare(task, Storage(place, notes=dict(notes or {})))
+        storage = Storage.of(out)
+        beside = folder.with_name(f"{folder.name}-why-{suffix}")
+        return reasons, prepare(task, replace(storage, out=storage.out or beside))
 
     plan.asked, plan.base = with_reasons((), 0.0)
     if propose:
@@ -294,10 +373,9 @@ def _manner(stored: Mapping[str, Any], wording: str | None) -> tuple[str, str | 
     """What the texts and their context are called in a run's prompt, and the wording in which reasons are asked."""
     form = WORDINGS.get(wording or "")
     chosen = wording if form is not None and not form.is_twice and wording else DEFAULT_WORDING
-    for known in WORDINGS.values():
-        if found := known.read(stored["template"]):
-            kind, heading, _ = (part.replace("{{", "{").replace("}}", "}") for part in found)
-            return kind, heading or None, chosen
+    if (found := read_template(stored["template"])) is not None:
+        kind, heading, _ = found
+        return kind, heading or None, chosen
     has_context = Prompt(stored["template"], tuple(stored["labels"]), stored["answer"]).has_context
     return "Text", "Context" if has_context else None, chosen
 
@@ -306,13 +384,9 @@ def _task(folder: Path, items: Items, prompt: CriteriaPrompt, judge: Judge, budg
     answered = [one for one in read_judgements(folder) if not one.failed]
     # Of a line-up, texts in neighbouring slots are a pair.
     slots = [(one.question.context, one.question.items) for one in answered]
-    keys = list(dict.fromkeys((context, *pair) for context, own in slots for pair in pairwise(own)))
-    if not keys:
+    pairs = pairs_within(budget, ((context, *pair) for context, own in slots for pair in pairwise(own)), items)
+    if not any(pairs.values()):
         raise StoreError(f"{folder} holds no answers about pairs, so there is nothing to ask again; run it first")
-    most = {"": budget.number, "n": budget.number * len(items), "%": budget.number / 100 * len(keys)}
-    pairs: dict[Any, list[Any]] = {context: [] for context in items.names}
-    for context, *pair in keys[: math.ceil(most.get(budget.unit, len(keys)))]:
-        pairs[context].append(tuple(pair))
     # Plain: scores that know the texts would carry their computed numbers into the judge's.
     how: dict[str, Any] = {"method": "mixed", "bias": "joint", "plain": True, "estimate": "judge"}
     return ReasonTask(items, prompt, judge, budget, **how, least_mass=DEFAULT_LEAST_MASS, pairs=pairs, may_grow=False)
@@ -321,8 +395,7 @@ def _task(folder: Path, items: Items, prompt: CriteriaPrompt, judge: Judge, budg
 def _read_votes(path: str | Path, items: Items) -> tuple[Ranking, dict[str, int]]:
     """The ranking by people's votes about the items, and the reasons that they wrote."""
     votes = Comparisons.of(path)
-    labels = list(zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True))
-    find_voted(votes, labels)
+    find_voted(votes, items.labels)
     people = quiet_fit(replace(votes, judges=None, judge=None), "mixed")
     try:
         check_enough(people)

@@ -18,7 +18,7 @@ from itertools import accumulate, pairwise
 from comparo.judges.chat import Encoded
 from comparo.judges.labels import common_prefix
 
-DEEPEST = 4  # levels; a question has four parts: the context, the first candidate, the second and the criterion
+DEEPEST = 3  # levels; a question has three parts: the context, the first candidate and the rest (criteria add one)
 WORTH = 32  # computing one token costs as much as one more level of attention for this many tokens below it
 
 
@@ -99,8 +99,8 @@ class Tree:
         return bounds
 
 
-def grow(rows: Sequence[list[int]]) -> Tree:
-    """The tree of the rows, which are in the order of `sorted`.
+def grow(rows: Sequence[list[int]], deepest: int = DEEPEST) -> Tree:
+    """The tree of the rows, which are in the order of `sorted`, of at most `deepest` levels.
 
     A node is made where the tokens that it saves cost more than one more level for all tokens below it.
 
@@ -111,14 +111,14 @@ def grow(rows: Sequence[list[int]]) -> Tree:
     Reading(query_bounds=[3, 6], key_bounds=[0, 3], causal=False)
     """
     shared = [0, *(common_prefix(pair) for pair in pairwise(rows))]  # with the row before
-    levels: list[list[Node]] = [[] for _ in range(DEEPEST)]
+    levels: list[list[Node]] = [[] for _ in range(deepest)]
     last: list[tuple[int, int]] = []
     waiting = [(0, len(rows), 0, 0, 0)] if rows else []
     while waiting:  # depth first, so that the rows end in their own order
         low, high, begin, depth, parent = waiting.pop()
         common = min([len(rows[low]), *shared[low + 1 : high]])
         alike = len(rows[high - 1]) == common  # all rows are this one
-        if depth == DEEPEST - 1 and not alike:
+        if depth == deepest - 1 and not alike:
             for row in range(low, high):
                 last.append((depth, len(levels[depth])))
                 levels[depth].append(Node(row, begin, len(rows[row]), parent))
@@ -235,4 +235,5 @@ def _tree(rows: list[Encoded]) -> Batch:
     sequences = [sequence for row in ordered for sequence in row.sequences]
     ranked = sorted(range(len(sequences)), key=sequences.__getitem__)
     order = sorted(range(len(ranked)), key=ranked.__getitem__)
-    return Batch(ordered, tree=grow([sequences[number] for number in ranked]), order=order)
+    deepest = DEEPEST + any(row.known for row in rows)
+    return Batch(ordered, tree=grow([sequences[number] for number in ranked], deepest), order=order)

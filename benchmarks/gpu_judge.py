@@ -28,9 +28,9 @@ import numpy as np
 from comparo import Items, load_judge, rank
 from comparo.analysis.correlations import spearman_within
 from comparo.data.prompts import Question, Rest, criterion_prompt
-from comparo.judges import hf
 from comparo.judges.chat import Chat, Encoded
-from comparo.judges.hf import HfJudge
+from comparo.judges.hf import judge as hf
+from comparo.judges.hf.judge import HfJudge
 from comparo.run.store import read_judgements
 
 CANDIDATES, CONTEXT, CANDIDATE = 16, 492, 75  # the prompt's own words are the rest of the 500, 80 and 30 tokens
@@ -40,7 +40,8 @@ COMPARED = 40  # questions whose p is compared with that of the model in float32
 WAYS: dict[str, dict[str, Any]] = {
     "judge, one at a time": {"batch": 1, "reuse": False},
     "judge, plain batches": {"reuse": False},
-    "judge, as it picks": {"reuse": True},
+    "judge, contexts kept": {"reuse": True},
+    "judge, as it picks": {"reuse": "auto"},
 }
 
 
@@ -182,6 +183,8 @@ def table(transformer: Any, tokenizer: Any, *, count: int, shared: bool) -> None
     alone = by_hand(transformer, tokenizer, asked[: count // 16])
     results = {"transformers, one at a time": alone}
     for way, options in WAYS.items():
+        if options["reuse"] is True and not shared:
+            continue
         judge = hf.judge_with(copied(transformer), tokenizer, "random", **options)
         results[way] = timed(judge, asked[: count // 16] if options.get("batch") == 1 else asked)
     for way, result in results.items():

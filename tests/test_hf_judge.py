@@ -20,9 +20,12 @@ from comparo.data.criteria_prompt import criteria_prompt
 from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.data.wordings import LETTERS
 from comparo.errors import JudgeError
-from comparo.judges import hf, load_judge
+from comparo.judges import load_judge
 from comparo.judges.chat import Chat, Encoded
+from comparo.judges.hf import judge as hf
 from comparo.judges.hf import network
+from comparo.judges.hf.batching import Batches
+from comparo.judges.labels import common_prefix
 from split import one_short
 
 PROMPT = criterion_prompt("more natural", kind="Response", context="Dialogue")
@@ -176,17 +179,19 @@ def answers(judge, questions, prompt=PROMPT):
 
 
 @pytest.mark.parametrize("name", one_short([*DECODERS, *ENCODERS]))
-def test_batches_and_trees_answer_as_the_model_does_one_at_a_time(name, folder):
+def test_batches_and_shared_prefixes_answer_as_the_model_does_one_at_a_time(name, folder):
     questions = some_questions()
     expected = by_hand(folder(name), questions)
     assert np.ptp(expected[:, 0]) > 0.1
-    for options in [{"reuse": way, "batch": batch} for way in (False, True) for batch in (None, 3 if way else 1)]:
+    ways = [False, True, "tree"]
+    for options in [{"reuse": way, "batch": batch} for way in ways for batch in (None, 1 if way is False else 3)]:
         judge = load_judge(f"hf/{folder(name)}", device="cpu", **options)
-        got = asked(judge, questions)
-        np.testing.assert_allclose(got[:, 0], expected[:, 0], atol=1e-4, err_msg=str(options))
-        # a mass is rounded as the logits are: relative to its logarithm, down to e^−100 in the encoders
-        logs = np.log(got[:, 1]), np.log(expected[:, 1])
-        np.testing.assert_allclose(*logs, rtol=1e-4, atol=1e-3, err_msg=str(options))
+        for part in (questions, questions[:5]):  # the second time, the prefixes are at hand
+            got = asked(judge, part)
+            np.testing.assert_allclose(got[:, 0], expected[: len(part), 0], atol=1e-4, err_msg=str(options))
+            # a mass is rounded as the logits are: relative to its logarithm, down to e^−100 in the encoders
+            logs = np.log(got[:, 1]), np.log(expected[: len(part), 1])
+            np.testing.assert_allclose(*logs, rtol=1e-4, atol=1e-3, err_msg=str(options))
 
 
 CRITERIA = criteria_prompt(
@@ -201,7 +206,7 @@ def test_criteria_after_texts_that_are_read_once_are_answered_as_each_is_alone(n
     alone = load_judge(f"hf/{folder(name)}", device="cpu", reuse=False)
     expected = {part: asked(alone, questions, prompt) for part, prompt in CRITERIA.parts.items()}
     assert not np.allclose(expected["ease"], expected["wit"], atol=1e-3)
-    for reuse in (False, True):
+    for reuse in (False, True, "tree"):
         calls = answers(load_judge(f"hf/{folder(name)}", device="cpu", reuse=reuse), questions, CRITERIA)
         for number, (part, rows) in enumerate(expected.items()):
             assert [call.each[number].question.voice for call in calls] == [part] * len(calls)
@@ -212,7 +217,7 @@ def test_criteria_after_texts_that_are_read_once_are_answered_as_each_is_alone(n
 def test_the_texts_of_several_criteria_are_computed_once(folder):
     questions = some_questions(6, contexts=1)
     computed = {}
-    for reuse in (False, True):
+    for reuse in (False, True, "tree"):
         judge, read = hf.load(str(folder("llama")), device="cpu", reuse=reuse), []
         judge._network._model.register_forward_pre_hook(
             lambda _model, _arguments, options, read=read: read.append(options["input_ids"].numel()), with_kwargs=True
@@ -222,9 +227,49 @@ def test_the_texts_of_several_criteria_are_computed_once(folder):
     rows = [row for row in judge._chat.encode(questions, CRITERIA) if isinstance(row, Encoded)]
     separate = sum(len(row.ids) for row in rows)
     once = sum(len(row.ids) - row.known for row in rows)
+    calls = [rows[number::6] for number in range(6)]
+    shared = [common_prefix([row.ids for row in call]) for call in calls]
+    rest = [max(len(row.ids) for row in call) - known for call, known in zip(calls, shared, strict=True)]
     assert counted == once < 0.6 * separate
     assert computed[False] >= separate
-    assert computed[True] < once  # the context too is read once
+    context = judge._shared(rows, CRITERIA)
+    assert context > 5
+    assert computed[True] == context + sum(shared) - 6 * context + 3 * sum(rest)  # rows are padded to the longest
+    assert max(computed[True], computed["tree"]) < once  # the context too is read once
+
+
+@pytest.mark.long
+def test_a_shared_prefix_is_read_once(folder):
+    questions, read = some_questions(12, contexts=2), []
+    unseen = Prompt("Response A: {first} Response B: {second}", answer="Response")
+    for reuse in (False, True):
+        judge = hf.load(str(folder("llama")), device="cpu", reuse=reuse)
+        judge._network._model.register_forward_pre_hook(
+            lambda _model, _arguments, options: read.append(tuple(options["input_ids"].shape)), with_kwargs=True
+        )
+        answers(judge, questions)
+        answers(judge, questions)
+    answers(judge, questions, unseen)
+    batches, first, again, without = read[:2], read[2:6], read[6:8], read[8:]
+    assert [rows for rows, _ in batches] == [12, 12]
+    assert [rows for rows, _ in first] == [1, 6, 1, 6]
+    assert [rows for rows, _ in again] == [6, 6]
+    assert [rows for rows, _ in without] == [1, 12]
+    assert first[0][1] + first[1][1] == max(judgement.tokens_in for judgement in answers(judge, questions[::2]))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "reusable"), [("llama", True), ("window", True), ("recurrent", False), ("t5", False)])
+def test_only_keys_and_values_are_shared(name, reusable, folder):
+    assert hf.load(str(folder(name)), device="cpu")._network.reusable is reusable
+
+
+def test_sharing_pays_where_it_saves_more_than_its_passes_cost():
+    batches = Batches(None, 4096, pass_tokens=100)
+    assert batches.pays(questions=3, shared=101, kept=False)
+    assert not batches.pays(questions=2, shared=101, kept=False)
+    assert batches.pays(questions=1, shared=101, kept=True)
+    assert not batches.pays(questions=1, shared=100, kept=True)
 
 
 @pytest.mark.long
@@ -332,14 +377,14 @@ def test_questions_are_pulled_as_they_are_needed(folder):
 
 def test_a_batch_that_memory_does_not_hold_is_halved(folder, monkeypatch, caplog):
     questions = some_questions()
-    judge = hf.load(str(folder("llama")), device="cpu", reuse=False)
+    judge = hf.load(str(folder("llama")), device="cpu")
     expected, logits, sizes = asked(judge, questions), judge._network._logits, []
 
-    def scarce(rows, labels):
+    def scarce(shared, rows, *more):
         sizes.append(len(rows))
         if len(rows) > 3:
             raise torch.OutOfMemoryError
-        return logits(rows, labels)
+        return logits(shared, rows, *more)
 
     monkeypatch.setattr(judge._network, "_logits", scarce)
     np.testing.assert_allclose(asked(judge, questions), expected, atol=1e-4)
@@ -390,8 +435,8 @@ def test_a_model_that_is_nowhere_is_named(tmp_path, monkeypatch):
         hf.load("nobody/nothing")
     with pytest.raises(ValueError, match="dtype = 'double precision'"):
         hf.load(str(tmp_path), dtype="double precision")
-    with pytest.raises(ValueError, match=r"reuse = 'tree' .*true, false"):
-        hf.load(str(tmp_path), reuse="tree")
+    with pytest.raises(ValueError, match=r"reuse = 'roots' .*auto, tree, true or false"):
+        hf.load(str(tmp_path), reuse="roots")
 
 
 def test_loading_shows_no_progress_bars_and_leaves_those_of_others(folder, capfd):

@@ -13,9 +13,10 @@ from transformers import PreTrainedTokenizerFast
 
 from comparo.data.lineups import soft_rows
 from comparo.data.prompts import DELIMITER, Prompt, Rest, criterion_prompt
-from comparo.judges import hf, load_judge
+from comparo.judges import load_judge
 from comparo.judges.chat import Chat
-from comparo.judges.labels import Words, common_prefix, find_spellings, label_probability
+from comparo.judges.hf import judge as hf
+from comparo.judges.labels import Words, find_spellings, label_probability
 from comparo.judges.verdicts import read_logprobs
 from comparo.judges.vllm import VllmJudge
 from servers import Api
@@ -121,11 +122,9 @@ def test_digits_after_a_space_are_scored_by_both_tokens_in_every_way_of_reading(
     check_every_way(model, tokenizer, questions, replace(PROMPT, labels=("1", "2")), want)
 
 
-WAYS = [{"reuse": False, "batch": 1}, {"reuse": False}, {"reuse": True, "batch": 3}, {"reuse": True}]
-
-
 def check_every_way(model, tokenizer, questions, prompt, want):
-    for options in WAYS:
+    ways = [{"reuse": False, "batch": 1}, {"reuse": False}, {"reuse": True, "batch": 3}, {"reuse": "tree"}]
+    for options in ways:
         judge = hf.judge_with(model, tokenizer, "tiny", **options)
         got = np.array([(answer.p, answer.mass) for answer in answers(judge, questions, prompt)])
         np.testing.assert_allclose(got[:, 0], want[:, 0], atol=1e-4, err_msg=str(options))
@@ -207,7 +206,7 @@ def test_the_tokens_of_a_label_have_room_in_the_window():
     question = replace(question, context_text="old house " * 300)
     [short], [long] = (Chat(tokenizer, 100).encode([question], wording) for wording in (PROMPT, prompt))
     assert len(short.ids) == 100
-    assert [len(sequence) for sequence in long.sequences] == [99, 100]
+    assert [len(sequence) for sequence in long.sequences] == [100]
 
 
 def test_labels_that_a_model_cannot_tell_apart_are_refused():
@@ -384,7 +383,7 @@ def test_a_line_up_gives_all_labels_as_the_model_does_one_at_a_time_in_every_way
     masses = np.sum(want, axis=1)
     logs = np.log(want) - np.log(masses)[:, None]
     assert np.ptp(logs, axis=0).min() > 0.03
-    for options in WAYS:
+    for options in ({"reuse": False, "batch": 1}, {"reuse": False}, {"reuse": True, "batch": 3}, {"reuse": "tree"}):
         found = answers(hf.judge_with(model, tokenizer, "tiny", **options), questions, LINEUP)
         np.testing.assert_allclose([shares(answer) for answer in found], logs, atol=1e-3, err_msg=str(options))
         np.testing.assert_allclose([answer.p for answer in found], np.exp(logs[:, 0]), atol=1e-4)
@@ -395,7 +394,7 @@ def test_the_context_of_line_ups_is_computed_once():
     tokenizer, model, questions = TOKENIZERS["bytes"], make_model("llama"), some_lineups(6, contexts=1)
     prompt = criterion_prompt("more natural", "Response", "Dialogue", "delimited").resized(4)
     computed, found = {}, {}
-    for reuse in (False, True):
+    for reuse in (False, True, "tree"):
         judge, read = hf.judge_with(model, tokenizer, "tiny", reuse=reuse), []
         hook = model.register_forward_pre_hook(
             lambda _model, _arguments, options, read=read: read.append(options["input_ids"].numel()), with_kwargs=True
@@ -403,14 +402,16 @@ def test_the_context_of_line_ups_is_computed_once():
         found[reuse] = [shares(answer) for answer in answers(judge, questions, prompt)]
         hook.remove()
         computed[reuse] = sum(read)
-    rows, nodes = judge._chat.encode(questions, prompt), judge._chat.spellings(prompt).nodes
-    shared = common_prefix([row.ids for row in rows])
-    assert f"Response A:\n{DELIMITER}\n" in tokenizer.decode(rows[0].ids[:shared])
-    assert [len(node) for node in nodes] == [0, 1]
+    rows, paths = judge._chat.encode(questions, prompt), judge._chat.spellings(prompt).paths
+    shared = judge._shared(rows, prompt)
+    assert tokenizer.decode(rows[0].ids[:shared]).endswith(f"Response A:\n{DELIMITER}\n")
+    assert len(paths) == len(paths[0]) == 1
     sizes = [len(row.ids) + 1 for row in rows]
-    assert computed[False] >= 2 * sum(sizes)  # rows are padded to the longest
-    assert computed[True] <= shared + sum(sizes) - 6 * shared
+    assert computed[False] == 6 * max(sizes)  # rows are padded to the longest
+    assert computed[True] == shared + 6 * (max(sizes) - shared)
+    assert computed["tree"] <= shared + sum(sizes) - 6 * shared
     np.testing.assert_allclose(found[True], found[False], atol=1e-3)
+    np.testing.assert_allclose(found["tree"], found[False], atol=1e-3)
 
 
 def test_all_texts_of_a_line_up_are_cut_to_the_window():

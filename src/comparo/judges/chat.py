@@ -46,8 +46,8 @@ _MARKUP = re.compile(r"<.+>|\[.+\]", re.DOTALL)
 class Encoded:
     """A question as token ids, what the model reads `after` them, and how many characters were cut to fit the window.
 
-    `after` are the beginnings of the labels; the model reads the question once with each of them. `known` is how
-    many of the first tokens are those of the same question about the first of several criteria.
+    `after` are the longest beginnings of the labels; the model reads the question once with each of them. `known` is
+    how many of the first tokens are those of the same question about the first of several criteria.
     """
 
     question: Question
@@ -62,14 +62,9 @@ class Encoded:
         return [[*self.ids, *path] for path in self.after]
 
     @property
-    def longest(self) -> int:
-        """How many tokens the longest of the sequences has."""
-        return len(self.ids) + max(map(len, self.after))
-
-    @property
     def size(self) -> int:
         """How many tokens the model reads for it, all sequences padded to the longest."""
-        return len(self.after) * self.longest
+        return len(self.after) * (len(self.ids) + max(map(len, self.after)))
 
 
 class PromptTokens(ABC):
@@ -110,7 +105,7 @@ class PromptTokens(ABC):
         """
         if isinstance(prompt, CriteriaPrompt):
             return self._encode_each(questions, prompt)
-        after = self.spellings(prompt).nodes
+        after = self.spellings(prompt).paths
         try:
             tokens = self.tokens([self.written(prompt.text(one, self.plain), prompt.answer) for one in questions])
         except Exception as problem:  # of whatever kind: each tokenizer has its own

@@ -222,8 +222,8 @@ class Spellings:
     the beginning of the answer, which the decoder of an encoder–decoder model reads before them.
 
     >>> digits = find_spellings(("1", "2"), ((7, 3), (7, 4)), ["", "", "", "1", "2", "x", "x1", "Ġ"])
-    >>> digits.nodes, digits.ends
-    (((), (7,)), {(3,): 0, (7, 3): 0, (4,): 1, (7, 4): 1})
+    >>> digits.nodes, digits.paths, digits.ends
+    (((), (7,)), ((7,),), {(3,): 0, (7, 3): 0, (4,): 1, (7, 4): 1})
     >>> digits.label((7, 4)), digits.begins((7,), 1), digits.wanted
     (1, True, [(0, [3]), (1, [3]), (0, [4]), (1, [4]), (0, [7])])
     """
@@ -239,6 +239,20 @@ class Spellings:
     def begins(self, path: TokenPath, number: int) -> bool:
         """Whether the plain spelling of a label continues after the path."""
         return path != self.whole[number] and self.whole[number][: len(path)] == path
+
+    @cached_property
+    def paths(self) -> tuple[TokenPath, ...]:
+        """The longest nodes: a pass over the question with each of them covers all nodes."""
+        shorter = {node[:length] for node in self.nodes for length in range(len(node))}
+        return tuple(node for node in self.nodes if node not in shorter)
+
+    @cached_property
+    def places(self) -> list[tuple[int, int]]:
+        """For each node a path that begins with it, by its number, and the node's length."""
+        return [
+            (next(number for number, path in enumerate(self.paths) if path[: len(node)] == node), len(node))
+            for node in self.nodes
+        ]
 
     @cached_property
     def wanted(self) -> list[tuple[int, list[int]]]:

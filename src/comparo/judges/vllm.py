@@ -108,7 +108,7 @@ class VllmJudge:
     def _answer(self, rows: list[Encoded], labels: Spellings, prompt: Prompt) -> Iterator[Judgement]:
         """The answers to the rows, each asked after every node; one that the engine refuses is one failed judgement."""
         started = time.perf_counter()
-        asked = [{"prompt_token_ids": sequence} for row in rows for sequence in row.sequences]
+        asked = [{"prompt_token_ids": [*row.ids, *node]} for row in rows for node in labels.nodes]
         try:
             outputs = self._engine.generate(asked, self._sampling, use_tqdm=False)
         except (TypeError, ValueError) as problem:

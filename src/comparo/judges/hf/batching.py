@@ -1,8 +1,14 @@
 """Which questions run through a model together.
 
-Questions run as rows, each with all its tokens, or as a tree, in which every common beginning is read once. A node of
-the tree holds tokens that every row below it has in common, and a row is the path from a root to the node where it
-ends. With one context, its candidates and all their pairs
+The CPU launches the kernels of a pass while the GPU computes, so a pass takes as long as the slower of the two. In
+units of tokens, where launching a pass takes as long as computing `pass_tokens` tokens,
+
+    cost = max(pass_tokens · launches, tokens)
+
+Questions run as rows, each with all its tokens or, after a pass for what the questions of a context begin with, with
+the rest of them; or as a tree, in which every common beginning is read once, with more launches. A node of the tree
+holds tokens that every row below it has in common, and a row is the path from a root to the node where it ends. With
+one context, its candidates and all their pairs
 
     context ─► each first candidate ─► each second candidate and the question
 
@@ -12,7 +18,7 @@ tokens that read a node are contiguous in each deeper level.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 
 from comparo.judges.chat import Encoded
@@ -47,11 +53,12 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The nodes of each level, and for each row the level and the node where it ends."""
+    """The nodes of each level, at most `deepest` levels, and for each row the level and the node where it ends."""
 
     rows: Sequence[list[int]]
     levels: list[list[Node]]
     last: list[tuple[int, int]]
+    deepest: int = DEEPEST
 
     @property
     def size(self) -> int:
@@ -73,8 +80,17 @@ class Tree:
     @property
     def ends(self) -> list[int]:
         """Where the last token of each row is in the sequence, (R,)."""
-        bounds = self._bounds()
-        return [bounds[level][node + 1] - 1 for level, node in self.last]
+        return self.places([(row, len(tokens) - 1) for row, tokens in enumerate(self.rows)])
+
+    def places(self, positions: Iterable[tuple[int, int]]) -> list[int]:
+        """The places in the sequence of tokens that are given by their row and their position in it."""
+        bounds, found = self._bounds(), []
+        for row, position in positions:
+            level, node = self.last[row]
+            while position < self.levels[level][node].begin:
+                level, node = level - 1, self.levels[level][node].parent
+            found.append(bounds[level][node] + position - self.levels[level][node].begin)
+        return found
 
     @property
     def readings(self) -> list[Reading]:
@@ -100,7 +116,7 @@ class Tree:
 
 
 def grow(rows: Sequence[list[int]], deepest: int = DEEPEST) -> Tree:
-    """The tree of the rows, which are in the order of `sorted`, of at most `deepest` levels.
+    """The tree of the rows, which are in the order of `sorted`.
 
     A node is made where the tokens that it saves cost more than one more level for all tokens below it.
 
@@ -134,7 +150,7 @@ def grow(rows: Sequence[list[int]], deepest: int = DEEPEST) -> Tree:
                 low += 1
         parts = [(max(start, low), end, begin, depth, parent) for start, end in pairwise(cuts) if end > low]
         waiting += reversed(parts)
-    return Tree(rows, [level for level in levels if level], last)
+    return Tree(rows, [level for level in levels if level], last, deepest)
 
 
 def packs(rows: Sequence[list[int]], tokens: int, most: int | None) -> Iterator[range]:
@@ -162,16 +178,23 @@ def _group(bounds: list[int], parents: list[int], groups: int) -> list[int]:
     return [*accumulate(ends, max)]
 
 
+READING = 0.22  # share of a pass's launches that one more reading in every layer adds; measured with 24 layers
 DEARER = 1.1  # cost of a token in a tree over one in a batch, for its attention; measured 1.02 with 7B, 1.16 with 0.5B
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Questions that run at once, as rows or as a tree of their sequences; `order` has the row of each in the tree."""
+    """Questions that run at once, as a tree or as rows whose first `shared` tokens are read once for all.
+
+    Of these, other batches share the first `outer` tokens. The rows of a tree are the questions' sequences, `order` the
+    place of each among them.
+    """
 
     rows: list[Encoded]
+    shared: int = 0
     tree: Tree | None = None
     order: list[int] = field(default_factory=list)
+    outer: int = 0
 
     @property
     def tokens(self) -> int:
@@ -185,37 +208,49 @@ class Batches:
 
     >>> from comparo.data.prompts import Question
     >>> rows = [Encoded(Question(1, 2), [7] * length) for length in (2, 5, 4)]
-    >>> [[len(row.ids) for row in batch.rows] for batch in Batches(None, tokens=10).of(rows)]
+    >>> [[len(row.ids) for row in batch.rows] for batch in Batches(None, tokens=10, pass_tokens=0).of(rows)]
     [[5, 4], [2]]
     """
 
     size: int | None
     tokens: int
+    pass_tokens: float
 
-    def trees(self, rows: Iterable[Encoded]) -> Iterator[Batch]:
-        """The rows in trees where that is cheaper, those that begin alike in the same one, else in batches."""
+    def trees(self, rows: Iterable[Encoded], *, always: bool = False, deepest: int = DEEPEST) -> Iterator[Batch]:
+        """The rows in trees, those that begin alike in the same one; without `always`, only where that is cheaper."""
         ordered, single = sorted(rows, key=lambda row: row.ids), []
         branches = max((len(row.after) for row in ordered), default=1)
         for part in packs([row.ids for row in ordered], self.tokens // branches, self.size):
-            batch = _tree(ordered[part.start : part.stop])
-            if DEARER * batch.tokens < sum(row.size for row in batch.rows):
+            batch = _tree(ordered[part.start : part.stop], deepest)
+            if always or self._cheaper(batch, sum(row.size for row in batch.rows)):
                 yield batch
             else:
                 single += batch.rows
         for batch in self.of(single):  # its rows are padded to the longest, those of a tree are not
-            tree = _tree(batch.rows)
-            yield tree if DEARER * tree.tokens < batch.tokens else batch
+            tree = _tree(batch.rows, deepest)
+            yield tree if self._cheaper(tree, batch.tokens) else batch
 
-    def of(self, rows: Iterable[Encoded]) -> Iterator[Batch]:
+    def _cheaper(self, batch: Batch, tokens: int) -> bool:
+        """Whether a tree costs less than a pass of so many tokens."""
+        depth = len(batch.tree.levels) if batch.tree else 1
+        launched = self.pass_tokens * (1 + READING * depth * (depth - 1) / 2)  # each level reads each above it
+        return max(launched, DEARER * batch.tokens) < max(self.pass_tokens, tokens)
+
+    def of(self, rows: Iterable[Encoded], shared: int = 0) -> Iterator[Batch]:
         """The rows in batches of similar length, the longest first."""
         batch: list[Encoded] = []
         for row in sorted(rows, key=lambda row: len(row.ids), reverse=True):
             if batch and len(batch) >= (self.size or self.tokens // batch[0].size):
-                yield Batch(batch)
+                yield Batch(batch, shared)
                 batch = []
             batch.append(row)
         if batch:
-            yield Batch(batch)
+            yield Batch(batch, shared)
+
+    def pays(self, questions: int, shared: int, kept: bool) -> bool:
+        """Whether reading the shared tokens once is cheaper: a pass for them, unless kept, and one for the rest."""
+        passes = 1 if kept else 2
+        return shared * (questions + 1 - passes) > passes * self.pass_tokens
 
     def halve(self, batch: Batch) -> tuple[Batch, Batch]:
         """The halves of a batch that the device's memory did not hold; later batches have half of its size."""
@@ -227,13 +262,14 @@ def split(batch: Batch) -> tuple[Batch, Batch]:
     """The two halves of a batch, in the same layout."""
     middle = len(batch.rows) // 2
     first, second = batch.rows[:middle], batch.rows[middle:]
-    return (_tree(first), _tree(second)) if batch.tree else (Batch(first), Batch(second))
+    if batch.tree:
+        return _tree(first, batch.tree.deepest), _tree(second, batch.tree.deepest)
+    return replace(batch, rows=first), replace(batch, rows=second)
 
 
-def _tree(rows: list[Encoded]) -> Batch:
+def _tree(rows: list[Encoded], deepest: int) -> Batch:
     ordered = sorted(rows, key=lambda row: row.ids)
     sequences = [sequence for row in ordered for sequence in row.sequences]
     ranked = sorted(range(len(sequences)), key=sequences.__getitem__)
     order = sorted(range(len(ranked)), key=ranked.__getitem__)
-    deepest = DEEPEST + any(row.known for row in rows)
     return Batch(ordered, tree=grow([sequences[number] for number in ranked], deepest), order=order)

@@ -1,41 +1,28 @@
 """A transformers model as the hf/ judge needs it: from rows of tokens to the probabilities of the next ones.
 
 Rows are padded on the right. In a causal model later tokens have no effect on earlier ones, so the padding needs no
-mask and no shifted positions; only the head needs to know where each row ends.
-
-A tree of rows is one sequence with its own attention: every token reads its own node up to itself, and the whole of the
-nodes above it. Each reading is a separate attention, by a kernel for groups of several lengths, which returns its
-output o and the log-sum-exp l of its scores. Two readings of the same queries combine to one attention over both sets
-of keys:
-
-    o = o₁ + w·(o₂ − o₁),   w = σ(l₂ − l₁),   l = log(e^l₁ + e^l₂)
-
-This is exact, and needs no mask. transformers calls `attend` in every layer of a model whose attention is set to NAME;
-the readings come along as an argument of the model.
+mask and no shifted positions; only the head needs to know where each row ends. The same holds after a shared prefix. A
+tree of rows is one sequence with its own attention.
 """
 
 from __future__ import annotations
 
+import inspect
 import logging
-import math
+from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from comparo.errors import JudgeError
 from comparo.judges.chat import first_line
-from comparo.judges.hf.batching import Batch, Reading, Tree, grow
+from comparo.judges.hf.attention import NAME, place, register
+from comparo.judges.hf.batching import Batch, Tree, grow
 from comparo.judges.labels import Spellings
 
 if TYPE_CHECKING:
     import torch
 
-NAME = "comparo_tree"  # of the attention in a tree
-# Arguments of a layer to its attention that do not change what is computed here; no row of a tree exceeds a window.
-_HARMLESS = frozenset(
-    "dropout is_causal position_ids cache_position position_embeddings use_cache sliding_window".split()
-)
+KEPT_PREFIXES = 8  # a 7B model in bfloat16 keeps 0.5 MB per token, 0.25 GB for a context of 500 tokens
 TREE_ERROR, TREE_ERROR_HALF = 1e-3, 0.1  # of the logits' size; rounding in 24 layers makes 1e-6, in bfloat16 0.02
 LEAST = -700.0  # log P of a token that the model excludes; e^−700 is above 0
 ONE_TOKEN = Spellings((), ((),), {})  # reads a row at its end alone
@@ -47,9 +34,12 @@ class Network:
 
     def __init__(self, model: Any) -> None:
         self._model = model.eval()
+        self.parameters: int = model.num_parameters()
         self.encodes = bool(model.config.is_encoder_decoder)
-        self.longest_in_tree = math.inf  # tokens of a row: those of the model's window
+        self._memory = _memory(model)
+        self.reusable = self._memory is not None
         self._ends: tuple[torch.Tensor, torch.Tensor] | None = None
+        self._prefixes: OrderedDict[tuple[int, ...], Any] = OrderedDict()
         self._sharpen_head()
         if self.overlaps:
             fuse(model)
@@ -83,6 +73,10 @@ class Network:
             self._ends = None
         return logits[:, -1].float()
 
+    def keeps(self, prefix: list[int]) -> bool:
+        """Whether the prefix has been computed before."""
+        return tuple(prefix) in self._prefixes
+
     @property
     def overlaps(self) -> bool:
         """Whether the device computes while the next batch is prepared."""
@@ -100,20 +94,18 @@ class Network:
 
     def _unreadable(self) -> str | None:
         import torch
-        from transformers import DynamicCache
-        from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+        from transformers.cache_utils import DynamicLayer
 
-        if self.encodes or not getattr(self._model, "_supports_attention_backend", False):
+        if self._memory != {DynamicLayer}:
+            return "the model does not keep the keys and values of all that it reads"
+        if not getattr(self._model, "_supports_attention_backend", False):
             return "the model's attention cannot be set"
-        layers: list[Any] = DynamicCache(config=self._model.config).layers
-        if not all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in layers):
-            return "the model does not keep the keys and values of what it reads"
-        windows = [layer.sliding_window for layer in layers if type(layer) is DynamicSlidingWindowLayer]
-        self.longest_in_tree = min(windows, default=math.inf)
+        if len({weights.device for weights in self._model.parameters()}) > 1:
+            return "the model is spread over devices"
         rows = [[*range(3, 9), *row] for row in ([9, 10, 3], [9, 10, 4, 5, 6, 7], [11, 12, 13, 3], [11, 12, 13, 4, 5])]
         rows = sorted([*rows, [8, 7, 6]])
         with torch.inference_mode():
-            single = torch.cat([self._logits([row], ONE_TOKEN) for row in rows])
+            single = torch.cat([self._logits(0, [row], ONE_TOKEN) for row in rows])
             tree = grow(rows)
             together = self._tree_logits(tree, tree.ends)
             apart = ((single - together).norm() / (single - single.mean(dim=-1, keepdim=True)).norm()).item()
@@ -132,42 +124,67 @@ class Network:
                 # Copied before the model runs: a later copy would wait for the device.
                 wanted = [(node, self._tensor(tokens)) for node, tokens in labels.wanted]
                 if batch.tree:
-                    ends = batch.tree.ends
-                    logits = self._tree_logits(batch.tree, [ends[place] for place in batch.order])
+                    count = len(labels.paths)
+                    ends = batch.tree.places(
+                        (batch.order[number * count + path], len(row.ids) - 1 + length)
+                        for number, row in enumerate(batch.rows)
+                        for path, length in labels.places
+                    )
+                    logits = self._tree_logits(batch.tree, ends)
                 else:
-                    logits = self._logits([row.ids for row in batch.rows], labels)
+                    logits = self._logits(batch.shared, [row.ids for row in batch.rows], labels, batch.outer)
                 logs = torch.log_softmax(logits.reshape(len(batch.rows), len(labels.nodes), -1), dim=-1)
                 sums = [logs[:, node, tokens].double().logsumexp(dim=-1) for node, tokens in wanted]
                 found = torch.stack(sums, dim=-1).clamp(min=LEAST)
                 return torch.cat([found, logs.argmax(dim=-1).double()], dim=-1)
         except torch.OutOfMemoryError:
+            self._prefixes.clear()
             return None
 
     def _tree_logits(self, tree: Tree, ends: list[int]) -> torch.Tensor:
-        from transformers import AttentionInterface
-
         inputs = {"input_ids": self._tensor([tree.tokens]), "position_ids": self._tensor([tree.positions])}
         readings, usual = place(tree.readings, self._model.device), self._model.config._attn_implementation
-        AttentionInterface.register(NAME, attend)
+        register()
         self._model.set_attn_implementation(NAME)
         try:
             return self._run([0] * len(ends), ends, use_cache=False, readings=readings, **inputs)
         finally:
             self._model.set_attn_implementation(usual)
 
-    def _logits(self, rows: list[list[int]], labels: Spellings) -> torch.Tensor:
-        """The logits of the rows after each node, (R · N, vocabulary), row by row."""
+    def _logits(self, shared: int, rows: list[list[int]], labels: Spellings, outer: int = 0) -> torch.Tensor:
+        """The logits of the rows after each node, (R · N, vocabulary): row by row, each row read with every path."""
+        count = len(labels.paths)
+        places = [(number, *place) for number in range(len(rows)) for place in labels.places]
         options: dict[str, Any] = {"use_cache": False}
         if self.encodes:
             start = [self._model.generation_config.decoder_start_token_id, *labels.begun]
-            written = [[*start, *node] for _ in rows for node in labels.nodes]
-            read = [row for row in rows for _ in labels.nodes]
-            options["decoder_input_ids"] = self._padded(written)
+            ends = [len(start) - 1 + length for _, _, length in places]
+            options["decoder_input_ids"] = self._padded([[*start, *path] for _ in rows for path in labels.paths])
+            read = [row for row in rows for _ in labels.paths]
             options["attention_mask"] = self._padded([[1] * len(row) for row in read])
         else:
-            read = written = [[*row, *node] for row in rows for node in labels.nodes]
-        ends = [len(row) - 1 for row in written]
-        return self._run([*range(len(ends))], ends, input_ids=self._padded(read), **options)
+            ends = [len(rows[row]) - shared - 1 + length for row, _, length in places]
+            read = [[*row[shared:], *path] for row in rows for path in labels.paths]
+            if shared:
+                options = {"use_cache": True, "past_key_values": self._prefix(rows[0][:shared], outer)}
+        numbers = [row * count + path for row, path, _ in places]
+        return self._run(numbers, ends, input_ids=self._padded(read), **options)
+
+    def _prefix(self, ids: list[int], outer: int = 0) -> Any:
+        """The cache of keys and values of the prefix, from that of its first `outer` tokens; the last few are kept."""
+        key = tuple(ids)
+        if key not in self._prefixes:
+            cache = _shared_cache()
+            for number, layer in enumerate(self._prefix(ids[:outer]).layers if outer else ()):
+                cache.update(layer.keys, layer.values, number)
+            new = ids[outer:]
+            self._run([0], [len(new) - 1], input_ids=self._tensor([new]), past_key_values=cache, use_cache=True)
+            cache.complete = True
+            self._prefixes[key] = cache
+            if len(self._prefixes) > KEPT_PREFIXES:
+                self._prefixes.popitem(last=False)
+        self._prefixes.move_to_end(key)
+        return self._prefixes[key]
 
     def _padded(self, rows: list[list[int]]) -> torch.Tensor:
         longest = max(map(len, rows))
@@ -179,105 +196,41 @@ class Network:
         return torch.tensor(numbers, device=self._model.device)
 
 
-class UnreadableError(ValueError):
-    """The model's attention has a part that is not computed here: a window, a cap, a bias, a mask."""
+def _shared_cache() -> Any:
+    """A cache that, once complete, expands its row of keys and values to any number of rows and stores none of theirs.
 
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A reading on the device: the stretches of queries and keys, the bounds within them, the longest groups."""
-
-    causal: bool
-    queries: slice
-    query_bounds: torch.Tensor
-    longest_query: int
-    keys: slice
-    key_bounds: torch.Tensor
-    longest_key: int
-
-
-def place(readings: list[Reading], device: torch.device) -> list[Piece]:
-    """The readings with their bounds on the device, as `attend` takes them."""
-    import torch
-
-    pieces = []
-    for reading in readings:
-        sides: list[Any] = []
-        for bounds in (reading.query_bounds, reading.key_bounds):
-            within = torch.tensor([bound - bounds[0] for bound in bounds], dtype=torch.int32, device=device)
-            longest = max(end - begin for begin, end in pairwise(bounds))
-            sides += [slice(bounds[0], bounds[-1]), within, longest]
-        pieces.append(Piece(reading.causal, *sides))
-    return pieces
-
-
-def attend(
-    module: Any,  # noqa: ARG001 - the layer, which transformers hands over first
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None = None,
-    *,
-    scaling: float | None = None,
-    readings: list[Piece] | None = None,
-    **others: Any,
-) -> tuple[torch.Tensor, None]:
-    """The attention of a layer: query (1, H, T, D), key and value (1, G, T, D) with G | H, output (1, T, H, D).
-
-    Further arguments of a layer are refused unless they are known to have no effect.
+    An ordinary cache would hold one copy of the prefix per row, in all layers at once. It is made without the model's
+    configuration: every layer keeps all keys, even one with a sliding window.
     """
     import torch
+    from transformers import DynamicCache
 
-    unknown = sorted(name for name, said in others.items() if said is not None and name not in _HARMLESS)
-    if readings is None or attention_mask is not None or unknown or others.get("is_causal") is False:
-        raise UnreadableError(f"the model's attention takes {', '.join(unknown) or 'a mask of its own'}")
-    q, k, v = (states[0].transpose(0, 1) for states in (query, key, value))
-    scale = q.shape[-1] ** -0.5 if scaling is None else scaling
-    one = _by_flash if q.is_cuda and q.dtype in (torch.float16, torch.bfloat16) else _by_hand
-    own, *above = readings
-    output, total = one(q, k, v, own, scale)
-    for piece in above:
-        read, weight = one(q[piece.queries], k[piece.keys], v[piece.keys], piece, scale)
-        before = total[:, piece.queries]
-        share = torch.sigmoid(weight - before).transpose(0, 1).unsqueeze(-1)
-        output[piece.queries].lerp_(read, share.to(read.dtype))
-        total[:, piece.queries] = torch.logaddexp(before, weight)
-    return output.unsqueeze(0), None
+    class SharedCache(DynamicCache):
+        complete = False
 
+        def update(self, key_states: Any, value_states: Any, layer_idx: int, *args: Any, **kwargs: Any) -> Any:
+            if not self.complete:
+                return super().update(key_states, value_states, layer_idx, *args, **kwargs)
+            layer: Any = self.layers[layer_idx]
+            return tuple(
+                torch.cat([kept.expand(len(new), -1, -1, -1), new], dim=-2)
+                for kept, new in ((layer.keys, key_states), (layer.values, value_states))
+            )
 
-def _by_flash(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, piece: Piece, scale: float
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Output (T, H, D) and log-sum-exp (H, T) by the kernel for sequences of several lengths."""
-    import torch
-
-    bounds = [
-        ends.to(q.device) for ends in (piece.query_bounds, piece.key_bounds)
-    ]  # a model may be spread over devices
-    longest = piece.longest_query, piece.longest_key
-    output, total, *_ = torch.ops.aten._flash_attention_forward(
-        q, k, v, *bounds, *longest, 0.0, piece.causal, False, scale=scale
-    )
-    return output, total
+    return SharedCache()
 
 
-def _by_hand(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, piece: Piece, scale: float
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The same one group after another, for devices and types of number that the kernel does not support."""
-    import torch
+def _memory(model: Any) -> set[type] | None:
+    """The kinds of cache of the layers; None where these are not keys and values that rows can share."""
+    from transformers import DynamicCache
+    from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
-    output, total = torch.empty_like(q), q.new_empty(q.shape[1], q.shape[0], dtype=torch.float32)
-    sides = (pairwise(bounds.tolist()) for bounds in (piece.query_bounds, piece.key_bounds))
-    for ours, theirs in ((slice(*one), slice(*other)) for one, other in zip(*sides, strict=True)):
-        heads = (q[ours], *(states[theirs].repeat_interleave(q.shape[1] // k.shape[1], dim=1) for states in (k, v)))
-        queries, keys, values = (states.transpose(0, 1) for states in heads)
-        scores = (queries @ keys.transpose(1, 2)).float() * scale
-        if piece.causal:
-            scores += torch.full_like(scores[0], -torch.inf).triu(1)
-        total[:, ours] = scores.logsumexp(dim=-1)
-        output[ours] = (scores.softmax(dim=-1).to(values.dtype) @ values).transpose(0, 1)
-    return output, total
+    if model.config.is_encoder_decoder or getattr(model, "_is_stateful", False):
+        return None
+    if "past_key_values" not in inspect.signature(model.forward).parameters:
+        return None
+    kinds = {type(layer) for layer in DynamicCache(config=model.config).layers}
+    return kinds if kinds <= {DynamicLayer, DynamicSlidingWindowLayer} else None
 
 
 def fuse(model: Any) -> int:

@@ -28,9 +28,9 @@ import numpy as np
 from comparo import Items, load_judge, rank
 from comparo.analysis.correlations import spearman_within
 from comparo.data.prompts import Question, Rest, criterion_prompt
+from comparo.judges import hf
 from comparo.judges.chat import Chat, Encoded
-from comparo.judges.hf import judge as hf
-from comparo.judges.hf.judge import HfJudge
+from comparo.judges.hf import HfJudge
 from comparo.run.store import read_judgements
 
 CANDIDATES, CONTEXT, CANDIDATE = 16, 492, 75  # the prompt's own words are the rest of the 500, 80 and 30 tokens

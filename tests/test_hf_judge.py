@@ -20,9 +20,8 @@ from comparo.data.criteria_prompt import criteria_prompt
 from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.data.wordings import LETTERS
 from comparo.errors import JudgeError
-from comparo.judges import load_judge
+from comparo.judges import hf, load_judge
 from comparo.judges.chat import Chat, Encoded
-from comparo.judges.hf import judge as hf
 from comparo.judges.hf import network
 from comparo.judges.hf.batching import Batches
 from comparo.judges.labels import common_prefix

@@ -13,9 +13,8 @@ from transformers import PreTrainedTokenizerFast
 
 from comparo.data.lineups import soft_rows
 from comparo.data.prompts import DELIMITER, Prompt, Rest, criterion_prompt
-from comparo.judges import load_judge
+from comparo.judges import hf, load_judge
 from comparo.judges.chat import Chat
-from comparo.judges.hf import judge as hf
 from comparo.judges.labels import Words, find_spellings, label_probability
 from comparo.judges.verdicts import read_logprobs
 from comparo.judges.vllm import VllmJudge

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from comparo.data.prompts import Question, criterion_prompt
 from comparo.errors import JudgeError
-from comparo.judges import load_judge
-from comparo.judges.hf import judge as hf
+from comparo.judges import hf, load_judge
 from comparo.judges.local import LlamaChat, LlamaCpp
 from test_hf_judge import DECODERS, PROMPT, SMALL, answers, make_tokenizer, some_questions
 

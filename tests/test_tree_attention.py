@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
+from comparo.judges import hf
 from comparo.judges.chat import Chat, Encoded
 from comparo.judges.hf import attention, network
-from comparo.judges.hf import judge as hf
 from comparo.judges.hf.attention import UnreadableError, attend, place
 from comparo.judges.hf.batching import Batches, Tree, grow, packs
 from comparo.judges.hf.network import fuse

@@ -22,7 +22,7 @@ from comparo.run.budget import Budget
 from comparo.run.store import Store
 from comparo.run.task import Task
 from split import one_short
-from test_report import SCRIPT, folder_of, run_folder
+from test_report import SCRIPT, folder_of, reconfigure, run_folder
 from test_report_voices import voices_folder
 from test_voices import contexts as texts_of_contexts
 from test_voices import told
@@ -94,7 +94,11 @@ def stories(tmp_path_factory):
     judge = load_judge("simulated/soft", scores={f"story {k}": 0.2 * k for k in range(24)}, noise=0.8)
     prompt = criterion_prompt("more surprising", kind="Story")
     folder = tmp_path_factory.mktemp("stories")
-    return write_report(run_folder(folder / "run", items, judge, prompt, "6n", strategy="adaptive"))
+    run_folder(folder / "run", items, judge, prompt, "6n", strategy="adaptive")
+    reconfigure(
+        folder / "run", lambda configuration: configuration | {"command": "comparo rank stories.jsonl --budget 6n"}
+    )
+    return write_report(folder / "run")
 
 
 @pytest.fixture(scope="module")
@@ -415,7 +419,9 @@ def saved(browser, folder, selector, name):
 @pytest.mark.long
 def test_the_command_is_copied_and_everything_saved(browser, stories, tmp_path):
     browser.open(stories)
-    for button in browser.driver.find_elements("css selector", "#copy, .steps [data-copy]"):
+    buttons = browser.driver.find_elements("css selector", "#copy, .steps [data-copy]")
+    assert buttons
+    for button in buttons:
         button.click()
     assert set(browser.texts("#copy, .steps [data-copy]")) == {"Copied"}
     name = browser.run("return document.body.dataset.name")

@@ -23,7 +23,8 @@ from comparo import Judge, Question, load_judge
 from comparo.data.control_terms import Term, number_of
 from comparo.data.probes import OBEYS, ORIGINAL, PROBES, RIVAL, TWIN
 from comparo.data.prompts import criterion_prompt
-from comparo.run.audit import Card, audit
+from comparo.run.audit import audit
+from comparo.run.audit_card import Card
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "rmbench_chat.json.gz"
 PLANTED = 0.5

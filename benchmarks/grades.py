@@ -37,7 +37,7 @@ from comparo.ranking.ranking import Ranking
 from comparo.ranking.ranks import components
 from comparo.ranking.scale import Scaled
 from comparo.ranking.votes import rank_votes
-from comparo.run.growth import link
+from comparo.run.linking import link
 from comparo.run.rank import rank
 from comparo.types import Array
 

@@ -13,7 +13,8 @@ from comparo.analysis.judge_biases import moderated, probe_effects
 from comparo.data.control_terms import Term
 from comparo.data.probes import OBEYS, ORIGINAL, PROBES, RIVAL, TWIN, bases_of, probes_for
 from comparo.data.prompts import criterion_prompt
-from comparo.run.audit import Audit, prepare_audit
+from comparo.run.audit import prepare_audit
+from comparo.run.audit_card import Audit
 from comparo.run.plan import Storage
 from comparo.run.voices import Voice
 from servers import Api, tokens

@@ -14,7 +14,7 @@ from comparo.analysis.sequential import CAUTION, FIRST, MOST, STEPS, Bets, Betto
 from comparo.data.pairing import pair_files, pair_groups
 from comparo.errors import StoreError
 from comparo.judges.loading import FunctionJudge
-from comparo.run.compare import margins, wins
+from comparo.run.compare_result import margins, wins
 from comparo.run.store import read_judgements
 from servers import Api, tokens
 from split import one_short

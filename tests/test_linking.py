@@ -20,7 +20,7 @@ from comparo.ranking.ranks import components
 from comparo.report.making import facts
 from comparo.report.record import read_record
 from comparo.run.folders import list_runs
-from comparo.run.growth import link
+from comparo.run.linking import link
 from comparo.run.store import read_judgements
 
 SCORE = np.linspace(-15, 15, 30)[np.random.default_rng(3).permutation(30)]

@@ -105,7 +105,7 @@ def win_rate(level: float = 0.95) -> Metric:
         import numpy as np
 
         from comparo.analysis.sequential import Bets
-        from comparo.run.compare import wins
+        from comparo.run.compare_result import wins
 
         won = wins(np.array([one.score.as_float() for one in scores]) - 0.5)
         low, high = Bets(won, 1 - level).interval
@@ -181,7 +181,7 @@ def _score(answer: str, first: float, second: float, judge: str) -> Score:
     import numpy as np
     from scipy.special import expit
 
-    from comparo.run.compare import margins
+    from comparo.run.compare_result import margins
 
     value = float(expit(margins(np.array([first]), np.array([second]))[0]))
     told = f"{judge} prefers the answer with {first:.2f} where it is shown first, {second:.2f} where it is second"

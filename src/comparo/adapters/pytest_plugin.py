@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from comparo.run.compare import Duel
+    from comparo.run.compare_result import Duel
 
 SHOWN = 3  # inputs that a failed test names
 

@@ -34,7 +34,7 @@ KINDS = {str: "TEXT", int: "N", float: "X", Path: "PATH"}
 WIDEST = 16  # characters of the choices that stand beside a flag; longer lists of them are in the text
 # The commands in the order of the list of them, and the files of those that are not in one of their name.
 COMMANDS = "demo rank audition audit compare vote fit agree judge plan study why import export runs".split()
-FILES = {"import": "import_export", "export": "import_export", "audit": "audition", "study": "plan", "agree": "judge"}
+FILES = {"import": "import_export", "export": "import_export"}
 # The flags that --help shows of a command that has many; --help-all shows all of them.
 ASKING = "context criterion kind judge base-url dry-run out format"
 COMMON = {

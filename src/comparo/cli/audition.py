@@ -1,4 +1,4 @@
-"""comparo audition: which judge, and which wording; comparo audit: what it is biased by. Both without a label."""
+"""comparo audition: which judge, and which wording, without a single label."""
 
 import json
 import math
@@ -11,23 +11,20 @@ import numpy as np
 import typer
 
 from comparo.cli import flags as groups
-from comparo.cli.finishing import RunFlags, complete, print_plan
+from comparo.cli.finishing import RunFlags, complete
 from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, Seed, named
-from comparo.cli.printing import Console, Format, cost_words, print_notes, print_table, print_text
+from comparo.cli.printing import cost_words, print_notes, print_table, print_text
 from comparo.cli.settings import command_line
 from comparo.data.formats import csv_text
 from comparo.data.lineups import MOST
-from comparo.data.sanitize import visible
 from comparo.report import write_report
 from comparo.report.record import AUDITION
-from comparo.run.audit import CALLS, Audit, check_limits, prepare_audit
 from comparo.run.audition import PAIRS, Audition, prepare_audition, resized
 from comparo.run.budget import paid_and_spent
 from comparo.run.files import write_text
 from comparo.run.task import DEFAULT_LEAST_MASS
 from comparo.run.voices import Voice, count_cached, voices_of
 
-BIASED = 3  # the exit code of --fail-if
 SHARES = ("signal", "agreement", "content", "length", "position", "flips", "mass")
 
 
@@ -134,89 +131,3 @@ def _share(table: Any, name: str, row: int) -> str:
         return written
     ends = f"{low:.2f} to {high:.2f}" if name == "agreement" else f"{100 * low:.0f} to {100 * high:.0f}"
     return f"{written} ({ends})"
-
-
-def audit_command(
-    data: str,
-    question: QuestionFlags,
-    asked: JudgeFlags,
-    columns: ColumnFlags,
-    calls: Annotated[int, typer.Option(min=1)] = CALLS,
-    fail_if: list[str] | None = None,
-    seed: Seed = 0,
-    least_mass: float = DEFAULT_LEAST_MASS,
-    *,
-    flags: RunFlags,
-) -> None:
-    """What a judge is biased by: length, style, position, words to the judge; and what it does not see.
-
-    Shows the judge variants of your texts beside the originals, in both orders. What each variant is worth is known, so
-    no label is needed. Prints the effect of each in logits with an interval; false discoveries are held at 5%.
-
-    Parameters
-    ----------
-    data : The texts, as for comparo rank; some of them are varied.
-    calls : Questions to each judge at most.
-    fail_if : Exit with code 3 if a judge has this bias, and of so many logits or more: padded=0.5; any=0.5 for all
-        others. May be repeated.
-    seed : Which texts are varied, and how.
-    least_mass : Stop early if the judge puts less than this share of its probability on the labels.
-    out : The run folder, with a folder in it for each of several judges. Default: comparo-runs/TIME-NAME-audit.
-
-    Examples
-    --------
-    `comparo audit answers.jsonl --criterion 'more helpful' --kind Answer --judge openai/gpt-6-luna --fail-if any=0.5`
-    """
-    limits = _limits(fail_if or [])
-    items = columns.read(data)
-    voices = voices_of(asked.make(items), question.make(items, columns, asked.judges))
-    storage = flags.storage(f"{Path(named(data)).stem}-audit")
-    plan = prepare_audit(items, voices, calls, storage, seed=seed, least_mass=least_mass)
-    if flags.dry_run:
-        for each in plan.plans:
-            print_plan(each)
-        return
-    console, found = flags.console, complete(plan, flags)
-    _print_audit(found, flags.output, console)
-    for each in plan.plans:
-        if each.folder is not None:
-            console.print(f"Report: {write_report(each.folder)}")
-    if failures := found.failures(limits):
-        for sentence in failures:
-            console.print(f"{visible(sentence)}: exit code {BIASED}", style="red")
-        raise typer.Exit(BIASED)
-
-
-def _limits(given: list[str]) -> dict[str, float]:
-    limits = {}
-    for text in given:
-        name, _, value = text.rpartition("=")
-        try:
-            limits[name.strip()] = float(value)
-        except ValueError:
-            raise ValueError(f"--fail-if {text!r} is not PROBE=LOGITS, such as padded=0.5") from None
-    check_limits(limits)
-    return limits
-
-
-def _print_audit(found: Audit, output: Format, console: Console) -> None:
-    if output == "json":
-        print_text(found.to_json() + "\n")
-        return
-    if output == "csv":
-        print_text(csv_text(found.to_columns()))
-        return
-    header = ["probe", "right", "pairs", "logits", "of two real texts", "verdict", "what helps"]
-    for card in found.cards:
-        if len(found.cards) > 1:
-            print_text(f"{visible(card.name)}\n")
-        rows: list[list[Any]] = []
-        for one in card.findings:
-            ends = f"{one.effect:.2f} ({one.low:.2f} to {one.high:.2f})"
-            relative = "" if math.isnan(one.relative) else f"× {one.relative:.1f}"
-            verdict = one.sentence.partition(":")[0] if one.verdict == "bias" else one.verdict
-            rows.append([one.probe, one.right, str(one.pairs), ends, relative, verdict, one.remedy])
-        print_table(header, rows)
-        console.print(visible(card.summary))
-        if words := cost_words(card.cached, card.calls, card.cost):
-            console.print("; ".join(words))

@@ -14,7 +14,8 @@ from comparo.data.sanitize import visible
 from comparo.report import write_report
 from comparo.report.command_pages import RESULT
 from comparo.report.record import run_record
-from comparo.run.compare import Duel, prepare_compare
+from comparo.run.compare import prepare_compare
+from comparo.run.compare_result import Duel
 from comparo.run.files import write_text
 from comparo.run.task import DEFAULT_LEAST_MASS
 

@@ -57,9 +57,9 @@ from comparo.ranking.powered import Powered, powered
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.scale import Scaled
 from comparo.ranking.votes import rank_votes, shared_ids, with_votes
-from comparo.run.audit import audited, audited_terms
+from comparo.run.audit_card import audited, audited_terms
 from comparo.run.criteria_run import concluded, stored_criteria
-from comparo.run.growth import link
+from comparo.run.linking import link
 from comparo.run.store import read_configuration
 
 LISTS = (".csv", ".xlsx")  # endings of a class list

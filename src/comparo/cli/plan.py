@@ -1,37 +1,28 @@
-"""comparo plan and study: how many calls are enough, by simulation or by recorded judgements; and the next pairs."""
+"""comparo plan: how many calls a ranking will take, and the next pairs for those who judge elsewhere."""
 
-import itertools
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
 
 from comparo.cli.flags import ColumnFlags, Count, Seed, names_in
 from comparo.cli.judge import Names
-from comparo.cli.printing import print_notes, print_table, print_text, say
+from comparo.cli.printing import print_table, print_text, say
 from comparo.data.comparisons import Comparisons
 from comparo.data.formats import csv_text
 from comparo.data.items import Items, read_items
 from comparo.data.sheets import read_several, write_sheets
-from comparo.methods import METHODS
-from comparo.model.estimators.poe import Bias
 from comparo.ranking.tabular import json_rows
 from comparo.selection.designs import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
 from comparo.selection.planning import Answers, Plan, plan
 from comparo.selection.sharing import TWICE, next_pairs, share_out
 from comparo.selection.text_features import contrasts
-from comparo.studies.display import Table, attributes_table, correlations_table, retention_table
-from comparo.studies.draws import Strategy as Drawing
-from comparo.studies.recorded import open_set
-from comparo.studies.sweep import Results, Way, sweep
 
 SHEETS = Path("sheets")
 Output = Literal["table", "csv", "json", "jsonl"]
-StudyOutput = Literal["table", "markdown", "latex", "csv"]
-Kind = Literal["spearman", "pearson", "retention"]
 
 
 @dataclass(frozen=True)
@@ -225,116 +216,3 @@ def _as_in(items: Items, asked: Comparisons) -> Comparisons:
     more |= {"context": context} if asked.contexts is not None and names.has_contexts else {}
     known = Comparisons.from_columns(first, second, np.zeros(len(asked)), asked.weight, **more)
     return replace(known, p=asked.p)
-
-
-def study_command(
-    data: Path,
-    *,
-    judgements: Path | None = None,
-    attribute: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
-    method: Annotated[list[str] | None, typer.Option(metavar="METHOD")] = None,
-    calls: str = "2n,3n,5n,10n,all",
-    draws: Annotated[int, typer.Option(min=1)] = 100,
-    orders: Annotated[list[str] | None, typer.Option(metavar="both|one")] = None,
-    strategy: Annotated[list[str] | None, typer.Option(metavar="random|greedy")] = None,
-    bias: Annotated[list[str] | None, typer.Option(metavar="none|plug-in|joint")] = None,
-    table: Kind = "spearman",
-    output: Annotated[StudyOutput, typer.Option("--format")] = "table",
-    out: Path | None = None,
-    columns: ColumnFlags,
-    seed: Seed = 0,
-    processes: Annotated[int, typer.Option(min=1)] = 2,
-) -> None:
-    """How few comparisons are enough, and by which method? From recorded judgements.
-
-    The given number of calls is drawn at random from the recorded ones many times, every item in at least one call, and
-    each method's scores are compared with people's. Repeat --orders, --strategy and --bias to compare ways of asking:
-    all combinations are studied, on the same draws where they make the same calls.
-
-    Parameters
-    ----------
-    data : A file of items with people's scores: JSONL, JSON, CSV, TSV, Parquet or .xlsx, a column id and columns score
-        or score_….
-    judgements : What a judge answered: a file of comparisons (first, second, p and, if there are contexts, context) of
-        one attribute, or a folder with a file SET.ATTRIBUTE.csv for each. Default: the folder judgements beside the
-        data.
-    attribute : What was judged, by the name of people's scores; may be repeated. Default: all that were.
-    method : How comparisons become scores, see comparo fit; may be repeated. Default: all six.
-    calls : How many calls in each context, with commas between: 48 is a number, 3n three per item, all every one that
-        was recorded. In both orders a pair takes two calls.
-    draws : How many times the calls are drawn from the recorded ones.
-    orders : both: each pair is asked in both orders. one: in a random one. May be repeated. Default: both
-    strategy : random: any pairs. greedy: the paper's selection. May be repeated. Default: random
-    bias : How the position bias is taken out by methods poe-…, see comparo fit. May be repeated. Default: none
-    table : What to print: the Spearman or Pearson correlation with people's scores × 100, mean over contexts and
-        attributes ± standard deviation over draws; or retention, the share of the full set's correlation that is kept,
-        and the calls needed for 95% of it.
-    output : How to print the table.
-    out : A folder for all tables, in all formats, and the figures.
-    seed : The same seed gives the same study.
-    processes : How many processes share the work.
-
-    Examples
-    --------
-    `comparo study items.jsonl --judgements recorded.csv --columns scores=coherence --orders both --orders one
-    --bias none --bias joint --method poe-bt --out study`
-    """
-    items = columns.read(str(data)) if data.exists() else None
-    opened = open_set(data, judgements, attributes=attribute or (), items=items)
-    ways = _ways(method, bias, orders, strategy)
-    wanted = [each.strip() for each in calls.split(",") if each.strip()]
-    results = sweep(opened.recorded, ways, wanted, draws=draws, seed=seed, processes=processes)
-    _print_table(_table(results, table), output)
-    print_notes(results.notes)
-    if out is not None:
-        _write_study(results, out)
-        say(f"Tables and figures: {out}")
-
-
-def _ways(
-    methods: list[str] | None, biases: list[str] | None, orders: list[str] | None, strategies: list[str] | None
-) -> list[Way]:
-    """All combinations of the flags; a bias is for products of experts only."""
-    every = itertools.product(
-        _checked("--strategy", strategies, get_args(Drawing), ("random",)),
-        _checked("--orders", orders, get_args(Orders), ("both",)),
-        _checked("--method", methods, METHODS, METHODS),
-        _checked("--bias", biases, get_args(Bias), ("none",)),
-    )
-    ways = [
-        Way.of(method, bias if method.startswith("poe") else "none", orders=order, strategy=strategy)
-        for strategy, order, method, bias in every
-    ]
-    return list({way.name: way for way in ways}.values())
-
-
-def _checked(flag: str, values: list[str] | None, known: tuple[Any, ...], default: tuple[Any, ...]) -> tuple[Any, ...]:
-    if unknown := [value for value in values or () if value not in known]:
-        raise ValueError(f"{flag} is one of {', '.join(known)}, not {unknown[0]!r}")
-    return tuple(values) if values else default
-
-
-def _table(results: Results, kind: Kind) -> Table:
-    return retention_table(results) if kind == "retention" else correlations_table(results, kind)
-
-
-def _print_table(table: Table, output: StudyOutput) -> None:
-    if output == "table":
-        print_table(table.columns, table.texts())
-        print_text(f"\n{table.title}\n")
-    else:
-        print_text(getattr(table, output)().rstrip("\n") + "\n")
-
-
-def _write_study(results: Results, folder: Path) -> None:
-    """All tables in all formats, and the figures."""
-    from comparo.studies.display import efficiency_figure, judge_figure, save
-
-    figures = {"efficiency": efficiency_figure(results), "judge": judge_figure(results.recorded)}
-    tables = {kind: _table(results, kind) for kind in ("spearman", "pearson", "retention")}
-    if len(results.attributes) > 1:
-        tables |= {f"spearman_{calls}": attributes_table(results, calls) for calls in results.calls}
-    save(figures, folder)
-    for name, table in tables.items():
-        for ending, text in (("md", table.markdown()), ("tex", table.latex()), ("csv", table.csv())):
-            (folder / f"{name}.{ending}").write_text(text.rstrip("\n") + "\n", encoding="utf-8")

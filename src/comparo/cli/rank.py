@@ -12,7 +12,7 @@ from comparo.cli.flags import ColumnFlags, CriteriaFlags, JudgeFlags, Seed, name
 from comparo.data.control_terms import columns_in
 from comparo.data.sheets import read_several
 from comparo.methods import METHODS
-from comparo.run.audit import audited_terms
+from comparo.run.audit_card import audited_terms
 from comparo.run.budget import Budget
 from comparo.run.rank import prepare_rank
 from comparo.run.resume import items_before

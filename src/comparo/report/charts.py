@@ -12,7 +12,7 @@ from comparo.ranking.why import Found
 from comparo.report.embed import label
 from comparo.report.measures import Outlook, convergence
 from comparo.report.record import Record
-from comparo.run.audit import Audit
+from comparo.run.audit_card import Audit
 from comparo.types import Array
 
 Chart = dict[str, Any]  # width and height of the picture, ticks of its axes x and y, and what is drawn

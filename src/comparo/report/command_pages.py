@@ -29,7 +29,7 @@ from comparo.report.embed import SENTENCE, label, presentable
 from comparo.report.making import NAME, injection_notes, prompt_of, question, settings
 from comparo.report.page import filled, render, save_page, shortened
 from comparo.report.record import Record
-from comparo.run.audit import Audit, Card
+from comparo.run.audit_card import Audit, Card
 from comparo.run.voices import model_sentences
 
 if TYPE_CHECKING:

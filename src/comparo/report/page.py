@@ -33,7 +33,7 @@ from comparo.report.making import facts, injection_notes, prompt_of, question, s
 from comparo.report.measures import agreements, outlook
 from comparo.report.record import SCORES, Record
 from comparo.report.voices_section import who_judged
-from comparo.run.audit import Audit
+from comparo.run.audit_card import Audit
 from comparo.run.budget import dollars
 from comparo.run.files import write_text
 from comparo.run.fit_policy import Fitting

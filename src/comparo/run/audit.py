@@ -12,28 +12,25 @@ of 0.5 logits as often as twice the calls that are shared out evenly (docs/measu
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import expit, logit
+from scipy.special import logit
 
-from comparo.analysis.judge_biases import DISCOVERY, ROUNDING, Effects, probe_effects
-from comparo.data.control_terms import COMPUTED, Term, combined, number_of
+from comparo.analysis.judge_biases import ROUNDING, Effects, probe_effects
+from comparo.data.control_terms import number_of
 from comparo.data.items import Items
-from comparo.data.probes import OBEYS, ORIGINAL, PROBES, RIVAL, TWIN, Probe, bases_of, probes_for, variants_of
+from comparo.data.probes import OBEYS, ORIGINAL, RIVAL, TWIN, Probe, bases_of, probes_for, variants_of
 from comparo.data.prompts import Prompt
 from comparo.ranking.self_consistency import CLIPPED
-from comparo.ranking.tabular import plain
+from comparo.run.audit_card import FILE, Audit, Card, Finding
 from comparo.run.budget import Budget, Expense
 from comparo.run.files import write_text
-from comparo.run.fit_policy import varies
 from comparo.run.loop import Run
 from comparo.run.plan import IN_MEMORY, Plan, Storage, prepare
 from comparo.run.progress import Watch
@@ -49,10 +46,6 @@ ROUNDS = 20  # texts that are varied at most
 FEWEST = 4  # texts that are varied at least
 PLACES = 9  # of p, beyond which two probes are equal: rounding must not choose
 SETTLED = 0.01  # adjusted p below which a probe needs no further pairs
-NAMED = 3  # biases in a summary
-USUAL = 1.96  # standard errors from the estimate to an end of a 95% interval
-FILE = "audit.json"  # in the run folder; the first card is that of the folder's judge
-COLUMNS = "probe right pairs effect low high preferred p adjusted relative verdict sentence remedy control step"
 
 
 def audit(
@@ -338,257 +331,3 @@ class _Scale:
 def _position(y: Array) -> Array:
     """How much the text shown first is preferred, (n,), from (n, 2)."""
     return np.asarray(0.5 * (y[:, 0] - y[:, 1]))
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What a probe shows of a judge.
-
-    Parameters
-    ----------
-    probe : Its name.
-    pairs : How many pairs were answered in both orders.
-    effect, low, high : How much the variant is preferred, in logits, and the ends of the 95% interval; for twins, how
-        much the text shown first is.
-    p, adjusted : How probable such an effect is without a bias, alone and among all probes.
-    relative : The effect over the typical difference of two real texts; nan where that is not known.
-    step : How many units of `control` the variants have more than the originals, in the mean.
-    """
-
-    probe: str
-    pairs: int
-    effect: float
-    low: float
-    high: float
-    p: float
-    adjusted: float
-    relative: float
-    step: float = 0.0
-
-    @property
-    def _probe(self) -> Probe:
-        return next(probe for probe in PROBES if probe.name == self.probe)
-
-    @property
-    def right(self) -> str:
-        """What the variants are against the originals: equal, no better or worse."""
-        return self._probe.right
-
-    @property
-    def control(self) -> str:
-        """The term of a control that holds it equal, "" where there is none."""
-        return self._probe.control
-
-    @property
-    def preferred(self) -> float:
-        """σ(effect), the probability that the variant, or the text shown first, is preferred at equal quality."""
-        return float(expit(self.effect))
-
-    @property
-    def verdict(self) -> str:
-        """ "bias", "none found", "not answered"; of worse variants also "seen", where the originals are preferred."""
-        if self.adjusted <= DISCOVERY:
-            return "bias"
-        if self.right == "worse" and self.high < 0:
-            return "seen"
-        return "none found" if self.pairs else "not answered"
-
-    @property
-    def sentence(self) -> str:
-        """The bias in words, "" where there is none."""
-        if self.verdict != "bias":
-            return ""
-        sign, does = (1, self._probe.does) if self.effect >= 0 else (-1, self._probe.against)
-        near, far = sorted((sign * self.low, sign * self.high))
-        size = abs(self.effect)
-        return f"{does}: {size:.2f} logits ({near:.2f} to {far:.2f}), {100 * expit(size):.0f} of 100 at equal quality"
-
-    @property
-    def remedy(self) -> str:
-        """What helps, "" where there is no bias."""
-        return self._probe.remedy if self.verdict == "bias" else ""
-
-    @property
-    def row(self) -> dict[str, Any]:
-        """All of it by name."""
-        return {name: getattr(self, name) for name in COLUMNS.split()}
-
-
-@dataclass(frozen=True)
-class Card:
-    """What an audit shows of one judge.
-
-    Parameters
-    ----------
-    judge, wording : Who was asked, and how.
-    findings : Of each probe, in their order.
-    spread : The typical difference of two real texts of a context in logits, the root of the mean square.
-    texts : How many texts were varied.
-    calls, cached, cost : How many answers there are, how many of them came from the cache, and dollars.
-    """
-
-    judge: str
-    wording: str | None
-    findings: tuple[Finding, ...]
-    spread: float
-    texts: int
-    calls: int
-    cached: int
-    cost: float
-
-    @property
-    def name(self) -> str:
-        return f"{self.judge} · {self.wording}" if self.wording else self.judge
-
-    @property
-    def biases(self) -> list[Finding]:
-        """The biases that were found, the largest first."""
-        return sorted((one for one in self.findings if one.verdict == "bias"), key=lambda one: -abs(one.effect))
-
-    @property
-    def unseen(self) -> list[Finding]:
-        """Damage to texts that the judge does not show to see."""
-        return [one for one in self.findings if one.right == "worse" and one.verdict == "none found"]
-
-    @property
-    def summary(self) -> str:
-        """The card in a sentence."""
-        found = "; ".join(one.sentence for one in self.biases[:NAMED]) or "no bias found"
-        found += f"; and {len(self.biases) - NAMED} more biases" if len(self.biases) > NAMED else ""
-        blind = f"; not shown to see: {', '.join(one.probe for one in self.unseen)}" if self.unseen else ""
-        return f"{self.name}: {found}{blind}"
-
-    @property
-    def terms(self) -> list[str]:
-        """Terms of a control, each with the estimate of its probes as the prior of its coefficient."""
-        found = []
-        for name in COMPUTED:
-            # A right dislike of what adds nothing says nothing of other texts.
-            own = [one for one in self.findings if one.control == name and one.step and one.pairs]
-            own = [one for one in own if one.right == "equal" or one.high > 0]
-            if own:
-                errors = np.array([(one.high - one.low) / (2 * USUAL) for one in own])
-                effects, steps = (np.array([getattr(one, part) for one in own]) for part in ("effect", "step"))
-                found.append(str(Term(name, *combined(effects, errors, steps))))
-        return found
-
-    def finding(self, probe: str) -> Finding | None:
-        """What a probe shows, None where it was not asked."""
-        return next((one for one in self.findings if one.probe == probe), None)
-
-
-@dataclass(frozen=True)
-class Audit:
-    """The cards of all judges that were asked.
-
-    >>> from comparo.judges import load_judge
-    >>> from comparo.run.audit import audit
-    >>> likes = {"original": 0.0} | {probe.name: 0.0 for probe in PROBES} | {"padded": 0.8}
-    >>> texts = [f"The story of number {k} is short. It ends well." for k in range(20)]
-    >>> found = audit(texts, "better", judge=load_judge("simulated/soft", scores=likes, noise=0.3))
-    >>> [one.probe for one in found.cards[0].biases], len(found.failures({"padded": 0.5}))
-    (['padded'], 1)
-    """
-
-    cards: tuple[Card, ...]
-
-    def failures(self, limits: Mapping[str, float]) -> list[str]:
-        """The biases that reach the limit of their probe in logits, in words; "any" is the limit of all others."""
-        check_limits(limits)
-        return [
-            f"{card.name}: {one.sentence}"
-            for card in self.cards
-            for one in card.biases
-            if abs(one.effect) >= limits.get(one.probe, limits.get("any", math.inf))
-        ]
-
-    def to_columns(self) -> dict[str, NDArray[Any]]:
-        """A row per judge and probe."""
-        rows = [{"judge": card.name, **one.row} for card in self.cards for one in card.findings]
-        return {name: np.array([row[name] for row in rows], dtype=object) for name in rows[0]}
-
-    def to_dict(self) -> dict[str, Any]:
-        names = ("judge", "wording", "summary", "spread", "texts", "calls", "cached", "cost")
-        cards = []
-        for card in self.cards:
-            findings = [{name: plain(value) for name, value in one.row.items()} for one in card.findings]
-            cards.append({name: plain(getattr(card, name)) for name in names} | {"findings": findings})
-        return {"cards": cards}
-
-    def to_json(self) -> str:
-        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
-
-    @classmethod
-    def of(cls, stored: Mapping[str, Any]) -> Audit:
-        """The audit that `to_dict` wrote."""
-        cards = []
-        for card in stored["cards"]:
-            findings = tuple(_made(Finding, one) for one in card["findings"])
-            cards.append(_made(Card, {**card, "findings": findings}))
-        return cls(tuple(cards))
-
-    @classmethod
-    def read(cls, folder: str | Path) -> Audit:
-        """The audit in a run folder.
-
-        Raises
-        ------
-        ValueError
-            If there is none, or it is damaged.
-        """
-        path = Path(folder) / FILE
-        try:
-            return cls.of(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{path} holds no audit ({error}); run comparo audit, and name its folder") from error
-
-
-def _made(kind: Any, stored: Mapping[str, Any]) -> Any:
-    """A finding or a card as JSON has it: a number that is not known is null."""
-    values = {each.name: stored[each.name] for each in fields(kind)}
-    unknown = {name: math.nan for name, value in values.items() if value is None and name != "wording"}
-    return kind(**values | unknown)
-
-
-def _cards_in(control: Sequence[str]) -> dict[str, Card]:
-    """The card of each audit among the terms of a control."""
-    return {term: Audit.read(term).cards[0] for term in control if (Path(term) / FILE).is_file()}
-
-
-def audited_terms(control: Sequence[str]) -> tuple[str, ...]:
-    """The terms of a control, with the folder of an audit replaced by the terms that it gives."""
-    if several := [term for term in control if any(Path(term).glob(f"*/{FILE}"))]:
-        raise ValueError(f"{several[0]} holds audits of several judges; name the folder of one of them")
-    cards = _cards_in(control)
-    return tuple(found for term in control for found in (cards[term].terms if term in cards else [term]))
-
-
-def audited(control: Sequence[str], judges: Sequence[tuple[str, str | None]]) -> Audit | None:
-    """The card of the audit that a control names, None where it names none.
-
-    Raises
-    ------
-    ValueError
-        If it is not of the one judge of a run, and its wording.
-    """
-    cards = _cards_in(control)
-    for folder, card in cards.items():
-        if [(card.judge, card.wording)] != list(judges):
-            names = " and ".join(f"{judge} ({wording})" if wording else judge for judge, wording in judges)
-            raise ValueError(f"{folder} is an audit of {card.name}, and the run is by {names}; audit that")
-    return Audit(tuple(cards.values())) if cards else None
-
-
-def varying(control: Sequence[str], items: Items) -> tuple[str, ...]:
-    """The terms but for those with a prior in which all texts of a context are alike."""
-    return tuple(term for term in control if term == Term.of(term).name or varies(items, term))
-
-
-def check_limits(limits: Mapping[str, float]) -> None:
-    """Raise a ValueError for a limit of an unknown probe, or one below 0."""
-    names = [probe.name for probe in PROBES if probe.right] + ["any"]
-    for name, limit in limits.items():
-        if name not in names:
-            raise ValueError(f"there is no probe {name!r}; there are {', '.join(names)}")
-        if not limit >= 0:
-            raise ValueError(f"the limit of {name!r} is a number of logits from 0 up, not {limit}")

@@ -12,7 +12,7 @@ from comparo.data.items import Items
 from comparo.data.prompts import Prompt
 from comparo.methods import Method
 from comparo.ranking.ranking import Ranking
-from comparo.run.audit import audited, audited_terms, varying
+from comparo.run.audit_card import audited, audited_terms, varying
 from comparo.run.audition import Answers, Audition
 from comparo.run.budget import Budget
 from comparo.run.criteria_run import WEIGHTS, check_criteria

@@ -29,7 +29,8 @@ from comparo.errors import StoreError, WrongFolderError
 from comparo.judges import Judgement
 from comparo.run.budget import paid_and_spent
 from comparo.run.files import Label, as_objects, item_rows, stored_judgements, texts_of
-from comparo.run.growth import UNCENTRED, Growth, History, count_growths
+from comparo.run.growth import Growth, History, count_growths
+from comparo.run.linking import UNCENTRED
 from comparo.run.store import CHANGED, KEPT, LINK, Store, differences, read_configuration, reading, stored_items
 from comparo.run.task import Task
 from comparo.selection.growing import MOST

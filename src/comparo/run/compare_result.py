@@ -1,0 +1,324 @@
+"""The result of `comparo.compare`: is one system better, on how many inputs, by how much, and how surely?"""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logit, ndtri
+
+from comparo.analysis.sequential import ROUNDING, Bets, Bettors
+from comparo.data.sanitize import visible
+from comparo.ranking.ranking import Ranking
+from comparo.ranking.self_consistency import CLIPPED, Flips, unexplained_flips
+from comparo.ranking.tabular import json_rows, plain, table_html
+from comparo.types import Array
+
+NEITHER = math.nan, math.nan  # the answers about two texts that are the same
+EQUAL = 1e-9  # a margin in logits within rounding of 0
+FEWEST = 2  # inputs for an estimate of how much they differ
+MARKS = "\\`*_{}[]|#!~>"  # what Markdown would obey
+SHOWN = 5  # inputs that a summary names for each side
+MANY = 20  # inputs of one side only that are named
+
+
+@dataclass(frozen=True, eq=False)
+class Duel:
+    """Whether `other` is better than `one`, and how sure that is.
+
+    Parameters
+    ----------
+    one, other : The names of the two sides.
+    input : The inputs in the order they were asked, (n,).
+    first, second : The probability that the judge prefers the other's text on each, where that is shown first, and
+        where it is shown second, (n,); NaN where the texts are the same.
+    planned : How many inputs both sides have, of which not all may have been asked.
+    same : On how many of these the two texts are the same.
+    failed : How many inputs are left out because the judge did not answer in both orders.
+    unmatched : The inputs that only the one side has, and those that only the other has.
+    calls, cost, cached : How many answers there are, what was paid for them in dollars, and how many of them came from
+        the cache.
+    level : How sure an answer must be, 0.95 for one wrong answer in twenty at most.
+    ranking : The ranking of the texts, None where all are the same.
+    cluster : What each input belongs to, such as its topic, (n,); None where inputs are independent observations.
+    observations : How many independent observations there may be: all clusters, or inputs.
+    """
+
+    one: str
+    other: str
+    input: NDArray[Any]
+    first: Array
+    second: Array
+    planned: int
+    same: int
+    failed: int
+    unmatched: tuple[tuple[Any, ...], tuple[Any, ...]]
+    calls: int
+    cost: float
+    level: float
+    ranking: Ranking | None
+    cluster: NDArray[Any] | None = None
+    observations: int | None = None
+    cached: int = 0
+
+    @cached_property
+    def margin(self) -> Array:
+        """By how much the other's text is preferred, (n,): the mean of both orders in logits, in which γ cancels."""
+        return margins(self.first, self.second)
+
+    @property
+    def win(self) -> Array:
+        """1 where the other wins an input, 0 where it loses it, ½ where neither does, (n,)."""
+        return wins(self.margin)
+
+    @property
+    def preference(self) -> Array:
+        """The probability that the judge prefers the other's text, the mean of both orders, (n,)."""
+        return np.asarray(np.nan_to_num(0.5 * (self.first + self.second), nan=0.5))
+
+    @cached_property
+    def bets(self) -> Bets:
+        """The evidence after each input, or after each cluster: their preferences are means of clusters."""
+        return Bets(cluster_means(self.preference, self.cluster), 1 - self.level, self.observations)
+
+    @property
+    def asked(self) -> int:
+        """How many inputs the judge answered: those that were looked at, without the same text twice."""
+        return int(np.count_nonzero(~np.isnan(self.first)))
+
+    @property
+    def win_rate(self) -> float:
+        """The mean of `preference` over inputs, or clusters: how probable it is that the judge prefers the other.
+
+        Where the judge only decides, it is the share of inputs that the other wins, ties counted by half.
+        """
+        return float(np.mean(self.bets.x)) if len(self.bets.x) else 0.5
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The interval of the win rate over all inputs that could have been drawn; it holds whenever one stops."""
+        return self.bets.interval
+
+    @property
+    def probability(self) -> float:
+        """P(the other is better), if all win rates were equally probable before."""
+        return self.bets.probability
+
+    @property
+    def side(self) -> int:
+        """1 where the other is surely better, −1 where it is surely worse, 0 where neither is sure."""
+        return self.bets.side
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know before trusting the verdict."""
+        found = () if self.ranking is None else self.ranking.notes
+        if self.cluster is None or Bettors(np.array([0.5]), 1 - self.level, 1).needed <= (self.observations or 0):
+            return found
+        few = (
+            f"{self.observations} clusters of inputs are too few to be sure of anything; cluster='id' takes every input"
+        )
+        return (*found, f"{few} as independent of the others")
+
+    @property
+    def flips(self) -> Flips:
+        """On how many inputs the winner changes with the order of the texts."""
+        position = np.minimum(self.first, 1 - self.second) > 0.5, np.maximum(self.first, 1 - self.second) < 0.5
+        return Flips(self.asked, int(np.count_nonzero(np.logical_or(*position))), 0)
+
+    @property
+    def is_unreliable(self) -> bool:
+        """Whether the judge hardly reads: too many winners change with the order, beyond its position bias."""
+        return self.ranking is not None and unexplained_flips(self.ranking.judged.comparisons).are_many
+
+    @property
+    def wins(self) -> tuple[int, int, int]:
+        """On how many inputs the other wins, the one wins, and neither does."""
+        won, lost = (int(np.count_nonzero(found)) for found in (self.win > 0.5, self.win < 0.5))
+        return won, lost, len(self.win) - won - lost
+
+    def is_worse(self, sure: float) -> bool:
+        """Whether the other is worse; where it is not, that is said in at most a share 1 − `sure` of all runs."""
+        return bool(len(self.win)) and float(np.max(self.bets.capital[:, 1])) >= (1 - ROUNDING) / (1 - sure)
+
+    @cached_property
+    def difference(self) -> tuple[float, float, float]:
+        """How much higher the other's mean score is, in logits, and the ends of its interval; NaN where it is unknown.
+
+        The standard error is that of `Ranking.groups`, with clusters times that of clustered means over that of
+        independent ones. The interval is wide enough for stopping at any time: in place
+        of 1.96 errors it has √((1 + 1/v)·(log(1 + v) + 2·log(1/α))), v = 8.1·n/planned, the bound of Robbins' mixture
+        (Waudby-Smith and others 2021), which is approximate where inputs are few.
+        """
+        if self.ranking is None or self.asked < FEWEST:
+            return math.nan, math.nan, math.nan
+        board = self.ranking.groups()
+        apart, low, _ = board.difference(self.other, self.one)
+        error = (apart - low) / float(ndtri((1 + board.level) / 2)) * _design_effect(self.margin, self.cluster)
+        level = 2 * math.log(1 / (1 - self.level))
+        tuned = level + math.log(level) + 1
+        v = tuned * len(self.win) / max(self.planned, 1)
+        reach = error * math.sqrt((1 + 1 / v) * (math.log1p(v) + level))
+        return apart, apart - reach, apart + reach
+
+    @property
+    def verdict(self) -> str:
+        """The answer in a sentence."""
+        low, high = self.interval
+        where = f" in {len(self.bets.x)} clusters" if self.cluster is not None else ""
+        rate = f"win rate {self.win_rate:.0%} ({low:.0%} to {high:.0%}) on {len(self.win)} inputs{where}"
+        if self.same == self.planned:
+            return f"no difference: {self.one} and {self.other} have the same text on all {self.planned} inputs"
+        if self.side == 0:
+            return f"no difference found between {self.one} and {self.other}: {rate}"
+        return f"{self.other} is {'better' if self.side > 0 else 'worse'} than {self.one}: {rate}"
+
+    def to_columns(self) -> dict[str, NDArray[Any]]:
+        """The inputs, those on which the other wins most first: input, margin, first, second."""
+        order = np.argsort(-self.margin, kind="stable")
+        columns = {"input": self.input, "margin": self.margin, "first": self.first, "second": self.second}
+        return {name: column[order] for name, column in columns.items()}
+
+    def to_json(self) -> str:
+        """Everything as one JSON object."""
+        low, high = self.interval
+        apart, least, most = self.difference
+        won, lost, tied = self.wins
+        flips = self.flips
+        document = {
+            "one": self.one,
+            "other": self.other,
+            "verdict": self.verdict,
+            "sure": {1: "better", -1: "worse", 0: "no difference found"}[self.side],
+            "level": self.level,
+            "probability": self.probability,
+            "win_rate": {"value": self.win_rate, "low": low, "high": high},
+            "score_difference": {"value": plain(apart), "low": plain(least), "high": plain(most)},
+            "inputs": {
+                "asked": self.asked,
+                "planned": self.planned,
+                "same": self.same,
+                "failed": self.failed,
+                "unmatched": sum(map(len, self.unmatched)),
+                "clusters": None if self.cluster is None else len(self.bets.x),
+                "won": won,
+                "lost": lost,
+                "tied": tied,
+            },
+            "unmatched": dict(zip((self.one, self.other), map(list, self.unmatched), strict=True)),
+            "flips": {"value": plain(flips.share), "low": flips.interval[0], "high": flips.interval[1]},
+            "judge_unreliable": self.is_unreliable,
+            "notes": list(self.notes),
+            "calls": self.calls,
+            "cached": self.cached,
+            "cost": plain(self.cost),
+            "by_input": json_rows(self.to_columns()),
+        }
+        return json.dumps(document, ensure_ascii=False, default=str, allow_nan=False)
+
+    @property
+    def figures(self) -> dict[str, tuple[float, float, float]]:
+        """What a table shows: values by their names, with the ends of their intervals; NaN where there is none."""
+        won, lost, tied = self.wins
+        rows = {f"win rate of {self.other}": (self.win_rate, *self.interval)}
+        if not math.isnan(self.difference[0]):
+            rows["score difference, logits"] = self.difference
+        single = {f"P({self.other} is better)": self.probability, f"inputs won by {self.other}": won}
+        single |= {f"inputs won by {self.one}": lost, "inputs won by neither": tied}
+        return rows | {name: (float(value), math.nan, math.nan) for name, value in single.items()}
+
+    def extremes(self, most: int) -> dict[str, NDArray[Any]]:
+        """The rows of `to_columns` on which each side wins most, so many of each side."""
+        won, lost, _ = self.wins
+        rows = np.r_[: min(won, most), len(self.win) - min(lost, most) : len(self.win)]
+        return {name: column[rows] for name, column in self.to_columns().items()}
+
+    def to_markdown(self) -> str:
+        """The answer as Markdown, for a pull request."""
+        lines = [f"**{_cell(self.verdict)}**", "", "| | value | interval |", "| --- | ---: | ---: |"]
+        for name, (value, low, high) in self.figures.items():
+            lines.append(f"| {_cell(name)} | {value:.3g} | {'' if math.isnan(low) else f'{low:.3g} to {high:.3g}'} |")
+        lines.append(f"| calls | {self.calls:,} | |")
+        lines += [f"| answers from the cache | {self.cached:,} | |"] if self.cached else []
+        most = self.extremes(SHOWN)
+        by = list(zip(map(_cell, most["input"]), most["margin"].tolist(), strict=True))
+        for name, cells in (
+            (self.other, [f"{cell} ({margin:+.2f})" for cell, margin in by if margin > 0]),
+            (self.one, [f"{cell} ({margin:+.2f})" for cell, margin in by[::-1] if margin < 0]),
+        ):
+            lines += ["", f"{_cell(name)} wins most, by so many logits, on: {', '.join(cells)}"] if cells else []
+        for name, alone in zip((self.one, self.other), self.unmatched, strict=True):
+            if alone:
+                more = f" and {len(alone) - MANY:,} more" if len(alone) > MANY else ""
+                lines += ["", f"Only in {_cell(name)}, not compared: {', '.join(map(_cell, alone[:MANY]))}{more}"]
+        lines += [line for note in self.notes for line in ("", f"**{_cell(note)}**")]
+        holds = f"Intervals hold with {self.level:.0%} confidence at whatever input one stops."
+        return "\n".join([*lines, "", holds, ""])
+
+    def _repr_html_(self) -> str:
+        """The verdict, the figures and the inputs on which each side wins most, for a notebook."""
+        value, low, high = (np.array(column) for column in zip(*self.figures.values(), strict=True))
+        figures = {"": np.array(list(self.figures)), "value": value, "low": low, "high": high}
+        head = f"<p><strong>{html.escape(visible(self.verdict))}</strong></p>"
+        return head + table_html(figures, self.level, self.notes) + table_html(self.extremes(SHOWN), self.level, ())
+
+    def __str__(self) -> str:
+        return self.verdict
+
+
+def margins(first: Array, second: Array) -> Array:
+    """The mean of the logits of two probabilities (n,), 0 where these are NaN: the effect of position cancels.
+
+    >>> margins(np.array([0.9, 1.0, np.nan]), np.array([0.1, 0.0, np.nan])).round(9)
+    array([0., 0., 0.])
+    """
+    one, other = (logit(np.clip(np.nan_to_num(p, nan=0.5), CLIPPED, 1 - CLIPPED)) for p in (first, second))
+    return np.asarray(0.5 * (one + other))
+
+
+def cluster_means(values: Array, cluster: NDArray[Any] | None) -> Array:
+    """The mean of the values (n,) of each cluster, clusters in the order of their first; the values without clusters.
+
+    >>> cluster_means(np.array([0.2, 0.4, 1.0]), np.array(["x", "x", "y"], dtype=object))
+    array([0.3, 1. ])
+    """
+    if cluster is None:
+        return values
+    codes = _codes(cluster)
+    return np.asarray(np.bincount(codes, values) / np.bincount(codes))
+
+
+def _codes(cluster: NDArray[Any]) -> NDArray[np.intp]:
+    number = {name: code for code, name in enumerate(dict.fromkeys(cluster.tolist()))}
+    return np.array([number[name] for name in cluster.tolist()], dtype=np.intp)
+
+
+def _design_effect(values: Array, cluster: NDArray[Any] | None) -> float:
+    """The standard error of the mean of clustered values (n,) over that of independent ones, at least 1."""
+    if cluster is None or len(set(cluster.tolist())) < FEWEST:
+        return 1.0
+    apart = values - np.mean(values)
+    sums, alone = np.bincount(_codes(cluster), apart), float(np.sum(apart**2))
+    together = float(np.sum(sums**2)) * len(sums) / (len(sums) - 1)
+    return math.sqrt(max(together / alone, 1.0)) if alone > 0 else 1.0
+
+
+def wins(margin: Array) -> Array:
+    """1, 0 or ½ for a margin above, below or of 0 (within rounding), (n,).
+
+    >>> wins(np.array([0.3, -0.2, 1e-12]))
+    array([1. , 0. , 0.5])
+    """
+    return np.where(np.abs(margin) < EQUAL, 0.5, (margin > 0).astype(np.float64))
+
+
+def _cell(value: Any) -> str:
+    """A text that may stand in a Markdown table: on one line, and with nothing that Markdown or HTML would obey."""
+    line = " ".join(visible(value, lines=False).split())
+    return "".join(f"\\{sign}" if sign in MARKS else sign for sign in line).replace("&", "&amp;").replace("<", "&lt;")

@@ -46,6 +46,10 @@ def test_the_list_of_commands_loads_no_command_and_no_numpy():
     assert not loaded & {"numpy", "scipy", "narwhals", "comparo.run", "comparo.judges", "comparo.cli.rank"}
 
 
+def test_ranking_loads_large_parts_of_scipy_at_their_first_use():
+    assert not modules_after("import comparo.cli.rank") & {"scipy.optimize", "scipy.stats"}
+
+
 def test_an_interrupt_of_the_imports_leaves_no_traceback():
     code = """import sys
 class Stopping:

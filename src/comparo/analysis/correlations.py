@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from comparo.data.columns import look_up
@@ -223,15 +224,15 @@ def calibrate(data: Any, scores: Mapping[Any, float]) -> Gaussian:
     >>> expert.mean(np.array([0.2, 0.7, 0.9]))
     array([-2.,  1.,  2.])
     """
-    from scipy.optimize import isotonic_regression  # takes longer to import than all of comparo
-
     p, difference, weight = true_differences(Comparisons.of(data), scores)
     if len(p) < 2:
         raise ComparisonsError("only one comparison has a true score for both of its items; give scores of more items")
     points, place = np.unique(p, return_inverse=True)
     total = np.bincount(place, weight)
     level = np.bincount(place, weight * difference) / total
-    mean = Interpolated(tuple(points.tolist()), tuple(isotonic_regression(level, weights=total).x.tolist()))
+    mean = Interpolated(
+        tuple(points.tolist()), tuple(scipy.optimize.isotonic_regression(level, weights=total).x.tolist())
+    )
     # If all answers fit exactly, the variance would be 0 and the precision infinite.
     least = 1e-6 * float(np.var(difference)) + np.finfo(float).tiny
     return Gaussian(mean, Constant(max(float(np.average((difference - mean(p)) ** 2, weights=weight)), least)))

@@ -40,6 +40,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from scipy.special import digamma, polygamma, stdtr, stdtrit
 
@@ -108,8 +109,6 @@ def probe_effects(
     >>> found.is_bias
     array([ True, False])
     """
-    from scipy.stats import false_discovery_control  # takes as long to import as the rest of a command
-
     count = np.array([len(own) for own in observations])
     mean = np.array([np.mean(own) if len(own) else np.nan for own in observations])
     spread = np.array([np.var(own, ddof=1) if len(own) > 1 else 0.0 for own in observations])
@@ -121,7 +120,7 @@ def probe_effects(
     p = np.where(two_sided, 2 * stdtr(freedom, -np.abs(t)), stdtr(freedom, -t))
     known = count > 0
     adjusted = np.ones(len(count))
-    adjusted[known] = false_discovery_control(p[known])
+    adjusted[known] = scipy.stats.false_discovery_control(p[known])
     return Effects(count, mean, mean - reach, mean + reach, np.where(known, p, 1.0), adjusted)
 
 
@@ -138,8 +137,6 @@ def moderated(variance: Array, freedom: Array) -> tuple[Array, Array]:
     >>> moderated(np.array([1.0, 1.0, 1.0]), np.array([2, 2, 2]))
     (array([1., 1., 1.]), array([6., 6., 6.]))
     """
-    from scipy.optimize import brentq  # likewise
-
     seen = freedom > 0
     if not seen.any():
         return variance, np.ones(len(variance))
@@ -150,7 +147,7 @@ def moderated(variance: Array, freedom: Array) -> tuple[Array, Array]:
     if beyond <= 0:  # the samples do not tell the variances apart
         return np.full(len(variance), variance[seen] @ freedom[seen] / every), np.full(len(variance), every)
     # ψ′(x) = `beyond` (Smyth 2004); ψ′(x) is between 1/x and 1/x + 1/x².
-    prior = 2 * float(brentq(lambda x: float(polygamma(1, x)) - beyond, 1 / beyond, 1 + 1 / beyond))
+    prior = 2 * float(scipy.optimize.brentq(lambda x: float(polygamma(1, x)) - beyond, 1 / beyond, 1 + 1 / beyond))
     scale = np.exp(np.mean(centred) + digamma(prior / 2) - np.log(prior / 2))
     total = prior + freedom
     return np.asarray((prior * scale + freedom * variance) / total), np.minimum(total, every)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
 
 from comparo.ranking.criteria_ranking import in_logits
@@ -153,21 +154,22 @@ def _view(name: str, columns: Columns, begin: int, end: int) -> View:
     return View(name, begin, end, scale.low, scale.high, ticks, digits, groups)
 
 
-def page_data(tables: Tables, room: int, most: int = ROOM.judgements) -> tuple[str, int, list[str]]:
+def page_data(tables: Tables, room: int, most: int = ROOM.judgements) -> tuple[Markup, int, list[str]]:
     """As much of the tables as fits into `room` bytes as JSON, and at most `most` judgements.
 
     Also the number of contexts in it, and sentences on what is left out.
     """
     rows = len(tables.texts)
-    while (taken := size(whole := _first_rows(tables, rows, most, BEGINNING))) > room and rows > 1:
+    while (taken := size(_first_rows(tables, rows, most, BEGINNING))) > room and rows > 1:
         rows = max(1, min(rows - 1, int(0.98 * rows * room / taken)))
-    rows, contexts = len(whole["candidates"]["text"]), len(whole["contexts"])
+    shown = _views(tables.contexts, rows)
+    rows, contexts = shown[-1].end, len(shown)
     texts = [*tables.texts[:rows], *tables.context_texts[:contexts]]
     begun = [text[:BEGINNING] for text in texts]
     _, longest = cut_texts(texts, room - taken + size(begun))
     cut = sum(len(text) > longest for text in texts)
     whole = _first_rows(tables, rows, most, longest)
-    return script_json(whole), contexts, _left_out(tables, whole, cut, longest)
+    return Markup(script_json(whole)), contexts, _left_out(tables, whole, cut, longest)
 
 
 def _first_rows(tables: Tables, rows: int, most: int, length: int) -> dict[str, Any]:

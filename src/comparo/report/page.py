@@ -109,7 +109,7 @@ def render(record: Record, room: Room = ROOM) -> str:
     around = filled("page.html.j2", **contents, held=len(record.contexts), contexts=listed, left_out=[], data="")
     left = room.page - len(around.encode()) - SENTENCE  # for the sentence about what is left out
     data, held, left_out = page_data(tables, left, room.judgements)
-    shown = {"held": held, "contexts": listed[:held], "left_out": left_out, "data": Markup(data)}
+    shown = {"held": held, "contexts": listed[:held], "left_out": left_out, "data": data}
     return filled("page.html.j2", **contents, **shown)
 
 

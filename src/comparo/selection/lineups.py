@@ -18,7 +18,7 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
+import scipy
 from scipy.special import expit
 
 from comparo.data.columns import look_up
@@ -183,7 +183,7 @@ def in_slots(
     k = len(chosen)
     if len(asked) >= math.perm(len(row), k):
         raise ValueError(f"all line-ups of {k} of these {len(row)} texts were asked")
-    slots = linear_sum_assignment(counts[[row[text] for text in chosen]] + 1e-3 * rng.random((k, k)))[1]
+    slots = scipy.optimize.linear_sum_assignment(counts[[row[text] for text in chosen]] + 1e-3 * rng.random((k, k)))[1]
     shown = tuple(chosen[place] for place in np.argsort(slots, kind="stable").tolist())
     while shown in asked:
         pool = range(len(row)) if rng.random() < OTHER else chosen

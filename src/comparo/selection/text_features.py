@@ -42,10 +42,11 @@ def count_sequences(texts: Sequence[str]) -> sparse.csr_array:
     [[2, 1, 1, 1, 1], [1, 0, 0, 1, 0]]
     """
     found = [np.stack(np.unique(_numbers(text), return_counts=True)) for text in texts]
+    starts = np.cumsum([0, *(each.shape[1] for each in found)])
     numbers, counts = np.concatenate([np.empty((2, 0), dtype=np.int64), *found], axis=1)
+    del found  # as large as all that is computed from here on
     columns = np.unique(numbers)
     indices = np.searchsorted(columns, numbers).astype(np.int32)
-    starts = np.cumsum([0, *(each.shape[1] for each in found)])
     return sparse.csr_array((counts.astype(np.float64), indices, starts), shape=(len(texts), len(columns)))
 
 
@@ -174,6 +175,7 @@ def _vectors(items: Items) -> sparse.csr_array:
     vectors.data *= rarities(vectors)[vectors.indices]
     several = np.bincount(vectors.indices, minlength=vectors.shape[1]) > 1
     vectors = sparse.csr_array(vectors[:, several])
-    length = np.sqrt(np.asarray((vectors * vectors).sum(axis=1)).ravel())
+    squares = sparse.csr_array((vectors.data**2, vectors.indices, vectors.indptr), shape=vectors.shape)
+    length = np.sqrt(squares @ np.ones(vectors.shape[1]))
     vectors.data /= np.repeat(np.where(length > 0, length, 1.0), np.diff(vectors.indptr))
     return vectors

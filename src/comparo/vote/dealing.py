@@ -33,7 +33,7 @@ from itertools import chain, combinations, permutations
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
+import scipy
 
 from comparo.data.items import Items
 from comparo.data.prompts import Question, Rest
@@ -392,4 +392,4 @@ class Dealer:
             np.array([[self._slots[whose, context, slot, item] for item in items] for slot in range(self.size)])
             for whose in (voter, None)
         )
-        return [items[place] for place in linear_sum_assignment(own + 1e-6 * total)[1]]
+        return [items[place] for place in scipy.optimize.linear_sum_assignment(own + 1e-6 * total)[1]]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy
 
 from comparo.analysis.confidence import expected_spearman
 from comparo.analysis.misfit import misfit
@@ -151,9 +152,7 @@ def _member(name: str, given: Sequence[Judgement]) -> Member:
     left, decided = int(np.count_nonzero(p > 0.5)), int(np.count_nonzero(p != 0.5))
     chance = math.nan
     if decided:
-        from scipy.stats import binomtest  # half of the time that the server takes to start
-
-        chance = float(binomtest(left, decided, 1 / len(votes[0].question.items)).pvalue)
+        chance = float(scipy.stats.binomtest(left, decided, 1 / len(votes[0].question.items)).pvalue)
     return Member(
         name,
         len(votes),

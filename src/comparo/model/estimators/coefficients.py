@@ -18,8 +18,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import chndtr, expit, logit, stdtr, stdtrit
 
 from comparo.data.comparisons import Comparisons
@@ -217,7 +217,7 @@ def unexplained(joint: Coefficients, square: Array) -> tuple[float, float, float
             return 1.0
         if confidence(LEAST) <= level:
             return 0.0
-        return float(brentq(lambda share: confidence(share) - level, LEAST, 1.0, xtol=1e-9))
+        return float(scipy.optimize.brentq(lambda share: confidence(share) - level, LEAST, 1.0, xtol=1e-9))
 
     return quantile(0.5), quantile(0.975), quantile(0.025)
 

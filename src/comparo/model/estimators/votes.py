@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.optimize import minimize
+import scipy
 from scipy.special import expit, logit
 
 from comparo.data.comparisons import Comparisons
@@ -207,7 +207,7 @@ def _explored(votes: Comparisons, graph: Graph, expectation: Expectation, limits
         return float(0.5 * np.sum(((h - usual) / error) ** 2)) - at(np.clip(h, low, high)).evidence
 
     simplex = np.vstack([usual, usual + FIRST * np.eye(len(usual))])
-    best = minimize(
+    best = scipy.optimize.minimize(
         cost,
         usual.tolist(),
         method="Nelder-Mead",

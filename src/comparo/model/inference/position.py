@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy
 from scipy.special import ndtri
 
 from comparo.data.comparisons import Comparisons
@@ -245,8 +245,9 @@ def slot_effects(slots: Index, gamma: Array, information: Array, excess: Array) 
         known, said = np.einsum("cj,ja,jb->cab", information[:, own], ends, ends), pull[:, own] @ ends
         given, spread = partial(_slots_given, known, said, ends.T @ ends / SLOTS**2), 0.0
         if len(gamma) > 1 and given(LEAST_SPREAD)[-1] > 0.0:
-            is_wide = given(SLOTS**2)[-1] > 0.0
-            spread = SLOTS**2 if is_wide else float(brentq(lambda x, given=given: given(x)[-1], LEAST_SPREAD, SLOTS**2))
+            spread = SLOTS**2
+            if given(spread)[-1] <= 0.0:
+                spread = float(scipy.optimize.brentq(lambda x, given=given: given(x)[-1], LEAST_SPREAD, spread))
         shrink, mean, covariance, left, _ = given(spread)
         found[:, own] = (mean + spread * left) @ ends.T
         variance[:, own] = np.einsum("ja,cab,jb->cj", ends, spread * shrink + shrink @ covariance @ shrink, ends)

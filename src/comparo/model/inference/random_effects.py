@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy
 
 from comparo.model.design import Control, Shared, without
 from comparo.model.inference.newton import Solution
@@ -203,7 +203,7 @@ def random_effects(estimate: Array, variance: Array) -> tuple[float, float]:
 
     least = 1e-3 * float(np.min(variance))
     most = least + float(np.sum((estimate - np.mean(estimate)) ** 2)) / (len(estimate) - 1)
-    between = float(brentq(excess, least, most)) if excess(least) > 0.0 else least
+    between = float(scipy.optimize.brentq(excess, least, most)) if excess(least) > 0.0 else least
     return centre(between), between
 
 

@@ -110,11 +110,6 @@ class Task:
                 raise ValueError(f"{name} is one of {', '.join(get_args(known))}, not {value!r}")
         if not isinstance(self.seed, int) or self.seed < 0:
             raise ValueError(f"seed = {self.seed!r} is not a whole number from 0 up")
-        if self.is_panel and self.estimate == "consensus" and not self.fitting.has_groups:
-            raise ValueError(
-                "what people would say needs, for several voices, texts that share a group; name a column by `group`, "
-                "or leave `estimate` out: the ranking is then what the voices agree on"
-            )
         # Fit four comparisons with these options: impossible ones fail before any call is made.
         ranking = quiet_fit(REHEARSAL, self.fitting.method, bias=self.bias)
         if self.compares_groups:

@@ -262,7 +262,7 @@ def design(items, seed):
 
 CONTRAST = {"contrast": 1.0 + np.abs(np.subtract.outer(np.arange(12) % 3, np.arange(12) % 4))}
 WAYS = {name: {"strategy": name} for name in ("random", "greedy", "adaptive")} | {"contrast": CONTRAST}
-WAYS |= {"top": {"goal": "top-3"}, "repeats": {"repeats": True}, "greedy of many": FEW}
+WAYS |= {"top": {"goal": "top-3"}, "greedy of many": FEW}
 WAYS |= {"adaptive of many": WAYS["adaptive"] | FEW, "top of many": WAYS["top"] | FEW}
 
 
@@ -306,7 +306,7 @@ over((("soft", 1, 3), ("ties", 1, 1), ("soft", 2, 2)), name="reliability")(
 @over((["v1", "v2"], ["v1"]))
 def agree(people):
     rows = answers(14, 6, 6, "ties", 3)
-    return json.loads(c.agree(rows, people, items=texts(6, 6)[0], draws=50, seed=2).to_json())
+    return json.loads(c.agree(rows, people, draws=50, seed=2).to_json())
 
 
 @over((6, 22))

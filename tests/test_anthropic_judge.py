@@ -82,13 +82,6 @@ def test_votes_are_one_call_each_and_read_the_prompt_from_the_cache():
     assert [request.body["cache_control"] for request in api.requests] == [{"type": "ephemeral"}] * 3
 
 
-def test_grades():
-    with Api(claude(verdict("B>>A"))) as api:
-        [judgement] = ask(api, graded=True, votes=0)
-    assert judgement.p == 0.05
-    assert "A>>B" in api.requests[0].body["messages"][0]["content"]
-
-
 def test_several_criteria_are_one_call_with_a_key_each():
     prompt = criteria_prompt({"wit": "funnier", "length": "longer"})
     said = [message('{"wit": "Text A", "length": "Text B"}'), message('{"wit": "Text A", "length": "no"}')]
@@ -293,7 +286,6 @@ def test_a_probe_finds_that_verdicts_are_to_be_asked_for_in_words():
         ({"effort": "minimal"}, "effort = 'minimal' .*none, low, medium, high, xhigh, max"),
         ({"effort": "low", "thinking": 2000}, "drop one of them"),
         ({"thinking": 100}, "thinking = 100 .*1024"),
-        ({"graded": 1}, "graded = 1 .*true, false"),
         ({"base_url": "example.org"}, "base_url .*address"),
     ],
 )

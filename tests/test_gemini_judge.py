@@ -134,12 +134,6 @@ def test_a_model_that_gives_one_reply_only_is_called_for_each_vote():
     assert ["candidateCount" in request.body["generationConfig"] for request in api.requests] == [True] + [False] * 4
 
 
-def test_grades():
-    with Api(gemini(verdicts("A>B"))) as api:
-        [judgement] = ask(api, graded=True)
-    assert judgement.p == 0.75
-
-
 def test_a_server_without_structured_output_is_asked_in_words():
     with Api(gemini(refused(400, INVALID, "JSON mode is not enabled for this model"), replies("Summary B"))) as api:
         [judgement] = ask(api, votes=1)

@@ -1,7 +1,7 @@
 """anthropic/…: Claude by the Messages API, at Anthropic or at a server that speaks it.
 
-Claude gives no log-probabilities, so p is from sampled verdicts (`votes`) or from a grade (`graded`). Verdicts are
-asked for in structured output, which goes with reasoning; a tool that must be called does not.
+Claude gives no log-probabilities, so p is from sampled verdicts (`votes`). They are asked for in structured output,
+which goes with reasoning; a tool that must be called does not.
 """
 
 from collections.abc import Mapping
@@ -94,7 +94,7 @@ class AnthropicCaller(Caller):
         }
         output: dict[str, Any] = {}
         if self.put("response_format", case):
-            output["format"] = {"type": "json_schema", "schema": verdicts.reply_schema(self.prompt, self.graded)}
+            output["format"] = {"type": "json_schema", "schema": verdicts.reply_schema(self.prompt)}
         if judge.thinking is not None:
             body["thinking"] = {"type": "enabled", "budget_tokens": judge.thinking}
         elif judge.effort == NONE:

@@ -1,7 +1,7 @@
 """gemini/…: Gemini by `generateContent`, at Google or at a server that speaks the Gemini API.
 
-p is read from the log-probabilities of the reply's tokens, which some models give, or from sampled verdicts (`votes`)
-or a grade (`graded`), which are asked for in structured output.
+p is read from the log-probabilities of the reply's tokens, which some models give, or from sampled verdicts (`votes`),
+which are asked for in structured output.
 """
 
 import re
@@ -78,7 +78,7 @@ class GeminiCaller(Caller):
         if not judge.votes:
             config |= {"responseLogprobs": True, "logprobs": TOP}
         elif self.put("response_format", case):
-            schema = verdicts.reply_schema(self.prompt, self.graded)
+            schema = verdicts.reply_schema(self.prompt)
             config |= {"responseMimeType": "application/json", "responseJsonSchema": schema}
         if wanted > 1 and self.put("n", case):
             config["candidateCount"] = min(wanted, CANDIDATES)

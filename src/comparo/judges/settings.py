@@ -28,7 +28,7 @@ LABEL = 8  # tokens in which a label is looked for
 PLACE = 8  # further tokens for each text of an order: a label with its kind, quotes and a separator
 NONE = "none"
 NEEDED = {"concurrency": (1, 1000), "votes": (0, math.inf), "retries": (0, math.inf)}
-WHOLE = {**NEEDED, "thinking": (1, math.inf), "window": (1, math.inf), "max_tokens": (1, math.inf)}
+WHOLE = {**NEEDED, "window": (1, math.inf), "max_tokens": (1, math.inf)}
 RANGES = {**WHOLE, "timeout": (0.001, math.inf), "temperature": (0, 2)}
 INNER = ("login", "dialect", "waiting")  # fields that are no options
 
@@ -117,7 +117,8 @@ class Settings:
     address_variable: ClassVar[str]
     example: ClassVar[str]  # a model
     priced: ClassVar[str]  # the provider's name in the table of list prices
-    named: ClassVar[str] = "model base_url votes effort thinking window temperature max_tokens"
+    efforts: ClassVar[tuple[str, ...]]  # that the API knows; a model may have fewer
+    named: ClassVar[str] = "model base_url votes effort window temperature max_tokens"
     streams = lines_up = True
 
     model: str
@@ -153,7 +154,10 @@ class Settings:
         return made
 
     def check_options(self) -> None:
-        """Raise a ValueError where options do not go together."""
+        """Raise a ValueError where the provider does not know an option's value, or options do not go together."""
+        known = (NONE, *self.efforts)
+        if self.effort is not None and self.effort not in known:
+            raise ValueError(f"effort = {self.effort!r} is not one of {', '.join(known)}")
 
     @property
     def name(self) -> str:

@@ -146,7 +146,7 @@ class Settings:
         numbers = {
             name: check_number(name, value, *bounds, whole=name in WHOLE)
             for name, bounds in RANGES.items()
-            if (value := getattr(given, name, None)) is not None or name in NEEDED
+            if (value := getattr(given, name)) is not None or name in NEEDED
         }
         price = find_price(given.model, url, cls.priced) if given.price is None else read_price(given.price)
         made = replace(given, **numbers, base_url=url.removesuffix(cls.version), login=login, price=price)

@@ -125,7 +125,7 @@ def read_order(reply: str, prompt: Prompt) -> str | None:
     >>> [read_order(reply, prompt) for reply in ("C", "C>A", "C>A>B>A", "C>A=B", "Not C > A > B", "C<A<B")]
     [None, None, None, None, None, None]
     """
-    said = final_words(reply) if len(reply) <= LONGEST else ""
+    said = final_words(reply)
     order = _json_at(said, "order") if said.startswith("{") else said
     parts = re.split("[>,]", order) if isinstance(order, str) else order if isinstance(order, list) else []
     labels = dict(zip(LETTERS, prompt.labels, strict=False))
@@ -188,26 +188,25 @@ def _text(value: Any) -> str:
 
 def _marked(reply: str, prompt: Prompt) -> str:
     """The reply without reasoning, JSON and decoration, in lower case, with a sign for every mention of a label."""
-    text = _unwrap(reply) if len(reply) <= LONGEST else ""
+    said = final_words(reply)
+    text = json_value(said, "better") if said.startswith("{") else said
     text = _DECORATION.sub(" ", text.replace("’", "'"))
     for label, sign in zip(prompt.labels, (_FIRST, _SECOND), strict=True):
         text = _mention(label.strip(), prompt.answer.strip()).sub(sign, text)
     return "\n".join(" ".join(line.split()) for line in text.lower().splitlines())
 
 
-def _unwrap(reply: str) -> str:
-    said = final_words(reply)
-    return json_value(said, "better") if said.startswith("{") else said
-
-
 def final_words(reply: str) -> str:
     """A reply without its reasoning and the fences of code; empty where the reasoning did not end.
+
+    A reply of more than `LONGEST` characters is not read.
 
     >>> final_words("<think>A? No.</think> B"), final_words("<think>A?")
     ('B', '')
     """
     _, ended, said = reply.rpartition("</think>")
-    return "" if not ended and "<think>" in reply else re.sub(r"```\w*", " ", said).strip()
+    is_open = not ended and "<think>" in reply
+    return "" if is_open or len(reply) > LONGEST else re.sub(r"```\w*", " ", said).strip()
 
 
 def json_value(said: str, key: str) -> str:
@@ -288,7 +287,7 @@ def part_words(reply: str, names: Iterable[str]) -> dict[str, str]:
     >>> part_words("**wit**: A\\n- length: Text B", ["wit", "length"])
     {'wit': 'A\\n-', 'length': 'Text B'}
     """
-    said = final_words(reply) if len(reply) <= LONGEST else ""
+    said = final_words(reply)
     if said.startswith("{"):
         return {name: json_value(said, name) for name in names}
     return {name: said[begin:end].strip() for name, (begin, end) in _spans(said, names).items()}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import os
-import re
+import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,8 +29,14 @@ from comparo.judges.ray_replicas import BUSY, DEATHS, MEMBERS, Replicas, Seat, l
 
 HOSTED = ("openai/", "anthropic/", "gemini/")  # their work is done elsewhere
 AT_ONCE = 2  # batches sent to a replica: the one that it judges, and the next
-JOIN = 20.0  # seconds for Ray to join a cluster
+LOOK = 5.0  # seconds for a cluster's head to answer: Linux repeats a lost first packet after 1 and 3 s
+JOIN = 20.0  # seconds for Ray to join a cluster; with LOOK, less than half a minute
 STORE = 200_000_000  # bytes of shared memory for a Ray of our own, for questions and answers; Ray needs 79 million
+# The first bytes of a client of HTTP/2, and so of Ray's head (RFC 9113, 3.4); the answer begins with a frame of type 4.
+GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+REMEDY = (
+    "check that `ray start --head` runs there, that the port is the one it printed (6379) and that no firewall bars it"
+)
 
 Flying = dict[Any, tuple[Seat, list[Question]]]  # by Ray's reference to the answers: who was asked, and what
 
@@ -200,10 +206,8 @@ def join(address: str | None) -> Callable[[], None]:
     if address is None and library().is_initialized():
         return lambda: None
     wanted = address or os.environ.get("RAY_ADDRESS") or "local"
-    if wanted.startswith("ray://"):
-        raise ValueError(f"{wanted} is Ray's client port; run comparo on a node of the cluster, with HOST:6379 or auto")
-    if wanted not in ("auto", "local") and not re.fullmatch(r".+:\d+", wanted):
-        raise ValueError(f"the Ray address {wanted!r} is not HOST:PORT, auto or local")
+    if wanted not in ("auto", "local"):
+        look(wanted)
     ray = library()
     if ray.is_initialized():
         there = ray.get_runtime_context().gcs_address
@@ -224,9 +228,8 @@ def join(address: str | None) -> Callable[[], None]:
             raise JudgeError(f"Ray cannot be started on this machine: {problem}") from problem
         reason = " ".join(str(problem).split()).rstrip(".") or "no answer"
         raise JudgeError(
-            f"the Ray cluster at {wanted} cannot be joined: {reason}; check that `ray start --head` runs there, that "
-            "the port is the one it printed (6379), that no firewall bars it, and that this machine is a node of the "
-            "cluster: `ray start --address=HEAD:6379` makes it one"
+            f"the Ray cluster at {wanted} cannot be joined: {reason}; check that its head runs, and that this machine "
+            "is a node of it: `ray start --address=HEAD:6379` makes it one"
         ) from problem
     return lambda: ray.shutdown()
 
@@ -243,6 +246,29 @@ def _in_time(call: Callable[[], object]) -> None:
 
     threading.Thread(target=make, name="ray", daemon=True).start()
     done.result(JOIN)
+
+
+def look(address: str, seconds: float = LOOK) -> None:
+    """Raise a JudgeError unless the head of a Ray cluster answers at HOST:PORT within so many seconds."""
+    if address.startswith("ray://"):
+        raise ValueError(
+            f"{address} is Ray's client port; run comparo on a node of the cluster, with HOST:6379 or auto"
+        )
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise ValueError(f"the Ray address {address!r} is not HOST:PORT, auto or local")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=seconds) as connection:
+            if os.environ.get("RAY_USE_TLS") == "1":
+                return
+            connection.sendall(GREETING)
+            with connection.makefile("rb") as answer:
+                frame = answer.read(9)
+    except OSError as problem:
+        reason = "no answer" if isinstance(problem, TimeoutError) else problem.strerror or problem
+        raise JudgeError(f"the Ray cluster at {address} cannot be reached: {reason}; {REMEDY}") from problem
+    if frame[3:4] != b"\x04":
+        raise JudgeError(f"what answers at {address} is not the head of a Ray cluster; {REMEDY}")
 
 
 class Shares:

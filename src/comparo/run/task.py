@@ -321,8 +321,7 @@ class Task:
             raise ValueError(f"there are {sizes[small]} texts{place}; use lineup={max(2, sizes[small])} or less")
         for voice in self.voices:
             if voice.prompt.size > 2 and not getattr(voice.judge, "lines_up", False):
-                other = "drop graded" if getattr(voice.judge, "graded", False) else "use another judge"
-                raise ValueError(f"{voice.judge.name} compares two texts at a time; use lineup=2, or {other}")
+                raise ValueError(f"{voice.judge.name} compares two texts at a time; use lineup=2, or another judge")
 
     def price_of(self, question: Question) -> float:
         """The approximate cost of a question in dollars, from the length of its prompt; nan if the price is unknown."""

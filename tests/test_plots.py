@@ -11,12 +11,11 @@ from matplotlib import pyplot
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from scipy.special import expit, logit
-from scipy.stats import sem, spearmanr, t
+from scipy.stats import sem, t
 
 from comparo import Comparisons, fit
 from comparo.plots import (
     COLOURS,
-    plot_convergence,
     plot_difference_given_p,
     plot_efficiency,
     plot_groups,
@@ -57,7 +56,6 @@ def drawings(rows):
     curves = {"selected": [[0.7, 0.9], [0.8, 0.9]], "random": [[0.5, 0.8], [0.6, 0.7]]}
     yield lambda ax: plot_ranking(fit(rows), ax=ax)
     yield lambda ax: plot_ranking(fit(EXAMPLES / "stories.csv"), ax=ax)
-    yield lambda ax: plot_convergence(rows, TRUTH, points=4, ax=ax)
     yield lambda ax: plot_efficiency([1, 2], curves, ax=ax)
     yield lambda ax: plot_joint(rows, TRUTH, ax=ax)
     yield lambda ax: plot_difference_given_p(rows, TRUTH, ax=ax)
@@ -85,58 +83,6 @@ def test_each_draws_where_it_is_told(rows):
         ax = Figure().subplots()
         assert draw(ax) is ax
     assert not pyplot.get_fignums()
-
-
-def test_convergence_is_that_of_rankings_from_the_first_comparisons(rows):
-    ax = plot_convergence(rows, TRUTH, points=5)
-    final, true = ax.lines
-    assert final.get_xdata().tolist() == true.get_xdata().tolist() == [24, 48, 72, 96, 120]
-    last = fit(rows).to_columns()
-    last = dict(zip(last["item"], last["score"], strict=True))
-    for line, reference in ((final, last), (true, TRUTH)):
-        for calls, correlation in zip(line.get_xdata(), line.get_ydata(), strict=True):
-            earlier = fit(rows[:calls]).to_columns()
-            expected = spearmanr(earlier["score"], [reference[item] for item in earlier["item"]]).statistic
-            assert correlation == pytest.approx(expected)
-
-
-def test_convergence_of_contexts_is_the_mean_at_the_same_share_of_each():
-    rng = np.random.default_rng(5)
-    parts = {"x": judged(rng, 60), "y": judged(rng, 20, names=NAMES[:4])}
-    data = Comparisons.from_rows(
-        [{"context": c, "first": i, "second": j, "p": p} for c, part in parts.items() for i, j, p in part]
-    )
-    ax = plot_convergence(data, TRUTH, points=4)
-    found = dict(zip(ax.lines[1].get_xdata().tolist(), ax.lines[1].get_ydata().tolist(), strict=True))
-    assert list(found) == [20, 40, 60, 80]
-    correlations = []
-    for part in (parts["x"][:30], parts["y"][:10]):
-        half = fit(part)
-        correlations.append(spearmanr(half.scores, [TRUTH[item] for item in half.items]).statistic)
-    assert found[40] == pytest.approx(np.mean(correlations))
-
-
-def test_convergence_is_that_of_whole_line_ups():
-    scores, rng, lines = dict(zip("abcdefg", range(7), strict=True)), np.random.default_rng(0), []
-    for context in "xy":
-        for _ in range(6 if context == "x" else 12):
-            items = rng.permutation(list(scores))[:4].tolist()
-            order = sorted(items, key=lambda item: -scores[item] + rng.gumbel())
-            lines.append({"context": context, "items": items, "order": ">".join(order)})
-    ax = plot_convergence(lines, scores, points=6)
-    assert ax.lines[0].get_xdata().tolist() == [3, 6, 9, 12, 15, 18]
-    for share, found in enumerate(ax.lines[1].get_ydata(), 1):
-        ranking = fit(lines[:share] + lines[6 : 6 + 2 * share])
-        known = {(c, i): s for c, i, s in zip(ranking.context, ranking.items, ranking.scores, strict=True)}
-        mean = np.mean(ranking.scores)
-        each = [spearmanr([known.get((c, i), mean) for i in scores], [*scores.values()])[0] for c in "xy"]
-        assert found == pytest.approx(np.mean(each))
-
-
-def test_convergence_takes_who_was_not_compared_as_average():
-    ax = plot_convergence([{"context": "x", "first": i, "second": j, "p": p} for i, j, p in ROWS], points=50)
-    assert ax.lines[0].get_xdata().tolist() == [1, 2, 3]
-    assert ax.lines[0].get_ydata().tolist() == pytest.approx([spearmanr([1, -1, 0], [2, 1, 0]).statistic, 1, 1])
 
 
 def test_efficiency_is_the_mean_with_its_interval():
@@ -249,9 +195,6 @@ def test_a_bias_that_cannot_be_told_is_not_shown():
 @pytest.mark.parametrize(
     ("draw", "message"),
     [
-        (lambda: plot_convergence(ROWS, points=1), "points is a whole number from 2"),
-        (lambda: plot_convergence(ROWS, {"z": 1.0}), "no item has a true score"),
-        (lambda: plot_convergence(ROWS, method="best"), "method is one of"),
         (
             lambda: plot_efficiency([[1.0]], {"x": [[1.0]]}),
             r"calls .* shape \(1, 1\)",

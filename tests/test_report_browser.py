@@ -436,7 +436,7 @@ def test_every_table_is_saved_as_csv_and_json(browser, page, request, tmp_path):
     browser.open(path)
     name = browser.run("return document.body.dataset.name")
     tables = browser.run("return [...document.querySelectorAll('[data-save][data-type=csv]')].map(b => b.dataset.save)")
-    assert {"ranking", "trust", "convergence", "matrix", "judgements", "settings"} <= set(tables)
+    assert {"ranking", "trust", "matrix", "judgements", "settings"} <= set(tables)
     assert ("voices" in tables, "crossed" in tables) == (page == "voices",) * 2
     assert ("contexts" in tables) == (page != "stories")
     for table in tables:

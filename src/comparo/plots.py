@@ -13,13 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logit, stdtrit
 
 from comparo.analysis.agree import PEOPLE, Agreement
-from comparo.analysis.correlations import convergence, moments, true_differences, true_scores
+from comparo.analysis.correlations import moments, true_differences, true_scores
 from comparo.data.comparisons import Comparisons
 from comparo.errors import pip_install
-from comparo.methods import Method, quiet_fit
-from comparo.model.estimators.poe import Bias
+from comparo.methods import quiet_fit
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
-from comparo.model.linalg.graph import Graph
 from comparo.ranking.leaderboard import Leaderboard
 from comparo.ranking.ranking import Ranking
 from comparo.rounding import merge_ties
@@ -78,46 +76,6 @@ def _intervals(names: NDArray[Any], scores: Array, high: Array, tier: LongIndex,
     ax.set_ylim(len(names) - 0.5, -0.5)
     ax.grid(axis="x", linewidth=0.4, alpha=0.6)
     return ax
-
-
-def plot_convergence(
-    data: Any,
-    scores: Mapping[Any, float] | None = None,
-    *,
-    method: Method = "poe-bt",
-    bias: Bias | None = None,
-    points: int = 20,
-    ax: Axes | None = None,
-) -> Axes:
-    """Plot how the ranking converges: its Spearman correlation with the last one, and with true scores.
-
-    With contexts each is taken at the same share of its own comparisons, and the line is the mean over contexts.
-
-    Parameters
-    ----------
-    data, method, bias
-        As in `fit`; comparisons in the order in which they were asked.
-    scores
-        The true score of an item, or of a pair (context, item); optional.
-    points, ax
-        The number of fits, and axes to draw on; by default those of a new figure.
-
-    Examples
-    --------
-    >>> from matplotlib.figure import Figure
-    >>> ax = plot_convergence([("a", "b", 0.8), ("b", "c", 0.7)], ax=Figure().subplots())
-    >>> ax.lines[0].get_xdata(), ax.lines[0].get_ydata()
-    (array([1, 2]), array([0.5, 1. ]))
-    """
-    _check_whole("points", points)
-    comparisons = Comparisons.of(data)
-    truth = None if scores is None else true_scores(comparisons, Graph.build(comparisons), scores)
-    calls, final, true = convergence(comparisons, truth, method=method, bias=bias, points=points)
-    ax = _axes(ax)
-    ax.plot(calls, final, "o-", color=BLUE, markersize=3, label="with the final ranking")
-    if true is not None:
-        ax.plot(calls, true, "s--", color=VERMILION, markersize=3, label="with the true scores")
-    return _labelled(ax, "comparisons", "Spearman correlation")
 
 
 def plot_efficiency(

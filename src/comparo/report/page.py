@@ -26,7 +26,7 @@ from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import rows_of
 from comparo.report.advice import Step, advice
 from comparo.report.cards import cards, pairs_in_order
-from comparo.report.charts import convergence_chart, probe_reach, reason_reach, scatter_chart
+from comparo.report.charts import probe_reach, reason_reach, scatter_chart
 from comparo.report.data import ROOM, Room, Tables, page_data
 from comparo.report.embed import LONGEST, SENTENCE, figure, in_hundred, label, presentable, signed
 from comparo.report.making import facts, injection_notes, prompt_of, question, settings
@@ -151,7 +151,6 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "reach": audit and probe_reach(audit),
         "growth": _growth(ranking),
         "graded": _graded(record),
-        **convergence_chart(record, ahead),
         "surprises": [_surprise(record, place) for place in surprises.tolist()],
         "misfits": rows_of(misfit(ranking, "item"), MISFITS),
         "disagreements": _disagreements(record),

@@ -16,14 +16,10 @@ from scipy.stats import sem, t
 from comparo import Comparisons, fit
 from comparo.plots import (
     COLOURS,
-    plot_difference_given_p,
     plot_efficiency,
     plot_groups,
-    plot_joint,
-    plot_length,
     plot_position_bias,
     plot_ranking,
-    plot_wins,
 )
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -57,8 +53,6 @@ def drawings(rows):
     yield lambda ax: plot_ranking(fit(rows), ax=ax)
     yield lambda ax: plot_ranking(fit(EXAMPLES / "stories.csv"), ax=ax)
     yield lambda ax: plot_efficiency([1, 2], curves, ax=ax)
-    yield lambda ax: plot_joint(rows, TRUTH, ax=ax)
-    yield lambda ax: plot_difference_given_p(rows, TRUTH, ax=ax)
     yield lambda ax: plot_position_bias(rows, ax=ax)
 
 
@@ -108,48 +102,6 @@ def test_lines_differ_in_colour_and_style():
     looks = {(to_hex(line.get_color()).upper(), line.get_linestyle()) for line in ax.lines}
     assert len(looks) == 28
     assert {colour for colour, _ in looks} == set(COLOURS)
-
-
-def test_joint_counts_comparisons_by_p_and_difference(rows):
-    known = {name: score for name, score in TRUTH.items() if name != "item 0"}
-    ax = plot_joint(rows, known, bins=4)
-    found = ax.collections[0].get_array()
-    expected = np.zeros((4, 4))
-    reach = max(abs(known[i] - known[j]) for i, j, _ in rows if i in known and j in known)
-    for i, j, p in rows:
-        if i in known and j in known:
-            place = (known[i] - known[j] + reach) / (2 * reach)
-            expected[min(int(4 * place), 3), min(int(4 * p), 3)] += 1
-    np.testing.assert_array_equal(found.filled(0), expected)
-    assert found.mask.tolist() == (expected == 0).tolist()
-    assert ax.figure.axes[1].get_ylabel() == "comparisons"
-
-
-def test_difference_given_p_is_mean_and_deviation_with_two_curves(rows):
-    ax = plot_difference_given_p(rows, TRUTH, bins=5)
-    points, _, (bars,) = ax.containers[0].lines
-    p = np.array([answer for *_, answer in rows])
-    d = np.array([TRUTH[i] - TRUTH[j] for i, j, _ in rows])
-    for number, (x, y, (low, high)) in enumerate(zip(*points.get_data(), bars.get_segments(), strict=True)):
-        here = (p >= number / 5) & (p < (number + 1) / 5)
-        assert (x, y) == pytest.approx((p[here].mean(), d[here].mean()))
-        assert (low[1], high[1]) == pytest.approx((y - d[here].std(), y + d[here].std()))
-    curves = {line.get_label(): line for line in ax.lines}
-    for label, of in (("Bradley–Terry", logit), ("linear Gaussian", np.asarray)):
-        design = np.column_stack([of(np.clip(p, 0.01, 0.99) if of is logit else p), np.ones(len(p))])
-        slope, offset = np.linalg.lstsq(design, d, rcond=None)[0]
-        x, y = curves[label].get_data()
-        np.testing.assert_allclose(y, slope * of(x) + offset)
-
-
-def test_a_bin_of_one_comparison_has_no_bar_and_weights_count():
-    data = Comparisons.from_rows([("a", "b", 0.9, 3.0), ("a", "c", 0.9, 1.0), ("c", "a", 0.2, 1.0)])
-    ax = plot_difference_given_p(data, {"a": 4.0, "b": 3.0, "c": 1.0})
-    points, _, (bars,) = ax.containers[0].lines
-    np.testing.assert_allclose(points.get_ydata(), [-3.0, (3 * 1 + 3) / 4])
-    low, high = bars.get_segments()[1]
-    assert high[1] - low[1] == pytest.approx(2 * np.sqrt((3 * 0.5**2 + 1.5**2) / 4))
-    assert np.isnan(bars.get_segments()[0]).any() or len(bars.get_segments()[0]) == 0
 
 
 def shares(ax):
@@ -202,10 +154,6 @@ def test_a_bias_that_cannot_be_told_is_not_shown():
         (lambda: plot_efficiency([1.0], {}), "there are no curves"),
         (lambda: plot_efficiency([1.0], {"x": [1.0]}), r"'x' has shape \(1,\); it must be \(draws, 1\)"),
         (lambda: plot_efficiency([1.0, 2.0], {"x": [[1.0]]}), r"it must be \(draws, 2\)"),
-        (lambda: plot_joint(ROWS, {}), "no item has a true score"),
-        (lambda: plot_joint(ROWS, {"a": 1.0}), "no comparison has a true score"),
-        (lambda: plot_joint(ROWS, {"a": 1.0, "b": 0.0}, bins=0), "bins is a whole number"),
-        (lambda: plot_difference_given_p(ROWS, {"a": 1.0, "b": 0.0}), "every usable comparison has p = 0.8"),
         (lambda: plot_position_bias(ROWS, bins=1.5), "bins is a whole number"),
         (lambda: plot_position_bias([("a", "b", 0.8, 0.0)]), "weight 0"),
         (lambda: plot_position_bias([("a", "b", 1.8)]), "1.8"),
@@ -278,23 +226,3 @@ def test_groups_are_drawn_with_their_intervals_best_above():
         assert drawn[place] == pytest.approx((board.low[place], board.high[place]))
     assert [text.get_text() for text in ax.get_yticklabels()] == [str(name) for name in board.group]
     assert len(plot_groups(board, top=2, ax=Figure().subplots()).get_yticks()) == 2
-
-
-def test_wins_are_written_in_per_cent_but_on_the_diagonal():
-    _, board = boards()
-    ax = plot_wins(board, ax=Figure().subplots())
-    written = {tuple(map(int, text.get_position())): text.get_text() for text in ax.texts}
-    assert written == {(j, i): f"{100 * board.wins[i, j]:.0f}" for i in range(4) for j in range(4) if i != j}
-    with pytest.raises(ValueError, match=r"top .*from 1 to 30, not 31"):
-        plot_wins(board, top=31)
-
-
-def test_the_trend_with_length_is_that_within_contexts():
-    ranking, _ = boards()
-    texts = {(c, i): "x" * (5 + 3 * i + c) for c in range(8) for i in range(4)}
-    ax = plot_length(ranking, texts, ax=Figure().subplots())
-    x = np.array([np.log2(len(texts[label])) for label in ranking.graph.labels(ranking.comparisons)])
-    slope = np.polyfit(ranking.graph.centre(x), ranking.scores, 1)[0]
-    assert ax.lines[1].get_label() == f"twice as long: {slope:+.2f}"
-    low, high = np.log2(ax.lines[1].get_xdata())
-    assert np.diff(ax.lines[1].get_ydata())[0] / (high - low) == pytest.approx(slope)

@@ -1,4 +1,4 @@
-"""Rankings beside true scores: correlations, what plots show, and an expert learnt from scores.
+"""Rankings beside true scores: correlations, and an expert learnt from scores.
 
 K comparisons of n candidates (items of contexts) as columns of shape (K,); `scores` maps an item, or a pair (context,
 item), to its true score.
@@ -109,26 +109,6 @@ def true_differences(data: Comparisons, scores: Mapping[Any, float]) -> tuple[Ar
     if not usable.any():
         raise ComparisonsError("no comparison has a true score for both of its items; give scores of more items")
     return data.p[usable], difference[usable], weight[usable]
-
-
-def moments(p: Array, values: Array, weight: Array, bins: int) -> tuple[Array, Array, Array]:
-    """Weighted mean of p, and mean and standard deviation of `values`, in equally wide bins of p that are not empty.
-
-    The deviation of a single value is NaN.
-
-    >>> moments(np.array([0.2, 0.9, 0.9]), np.array([-1.0, 1.0, 3.0]), np.ones(3), bins=2)
-    (array([0.2, 0.9]), array([-1.,  2.]), array([nan,  1.]))
-    """
-    which = np.minimum((p * bins).astype(int), bins - 1)
-    counts, total = np.bincount(which, minlength=bins), np.bincount(which, weight, bins)
-    filled = counts > 0
-
-    def mean(column: Array) -> Array:
-        return np.asarray(np.bincount(which, weight * column, bins)[filled] / total[filled])
-
-    middle = mean(values)
-    deviation = np.sqrt(mean((values - middle[(np.cumsum(filled) - 1)[which]]) ** 2))
-    return mean(p), middle, np.where(counts[filled] > 1, deviation, np.nan)
 
 
 @dataclass(frozen=True, slots=True)

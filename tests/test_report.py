@@ -28,7 +28,7 @@ from comparo.data.prompts import Question, criterion_prompt
 from comparo.errors import StoreError
 from comparo.judges import Judgement, load_judge
 from comparo.methods import METHODS
-from comparo.ranking.self_consistency import count_flips, cycles
+from comparo.ranking.self_consistency import count_flips
 from comparo.report import cards, write_report
 from comparo.report.data import ROOM, Room
 from comparo.report.embed import cut_texts, script_json, size
@@ -126,7 +126,7 @@ def test_the_page_tells_all(tmp_path):
         assert sign in text
     for sign in ("which text is shown first?", "winner change with the order?", "Does length decide?", "as asked?"):
         assert sign in text
-    for sign in ("contradict each other?", "single answers fit", "Did calls fail?", "Agreement with people"):
+    for sign in ("single answers fit", "Did calls fail?", "Agreement with people"):
         assert sign in text
     assert "72 of 132" in text
     assert "made in Python" in text
@@ -335,7 +335,7 @@ asked = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), probabilities),
 
 
 @given(asked)
-def test_flips_and_cycles_are_those_counted_by_hand(rows):
+def test_flips_are_those_counted_by_hand(rows):
     rows = [row for row in rows if row[0] != row[1]]
     if not rows:
         return
@@ -348,23 +348,11 @@ def test_flips_and_cycles_are_those_counted_by_hand(rows):
     flipped = [pair for pair in both if (means_of[pair] - 0.5) * (means_of[pair[::-1]] - 0.5) > 0]
     found = count_flips(comparisons)
     assert (found.pairs, found.flipped) == (len(both), len(flipped))
-    merged = comparisons.merge_orders()
-    won = {}
-    for first, second, p in zip(merged.items[merged.first], merged.items[merged.second], merged.p, strict=True):
-        if p != 0.5:
-            won[(first, second)], won[(second, first)] = p > 0.5, p < 0.5
-    triples = [
-        (won[a, b], won[b, c], won[c, a])
-        for a, b, c in itertools.combinations(range(6), 3)
-        if {(a, b), (b, c), (c, a)} <= set(won)
-    ]
-    expected = (len(triples), sum(len(set(triple)) == 1 for triple in triples))
-    assert (cycles(comparisons).triples, cycles(comparisons).cyclic) == expected
 
 
 @pytest.mark.long
 @given(asked, st.randoms(use_true_random=False))
-def test_flips_and_cycles_of_several_voices_are_the_sums_of_each_alone(rows, draw):
+def test_flips_of_several_voices_are_the_sums_of_each_alone(rows, draw):
     rows = [row for row in rows if row[0] != row[1]]
     if not rows:
         return
@@ -382,9 +370,6 @@ def test_flips_and_cycles_of_several_voices_are_the_sums_of_each_alone(rows, dra
         assert (pooled.pairs, pooled.flipped, pooled.once) == tuple(
             map(sum, zip(*((one.pairs, one.flipped, one.once) for one in map(count_flips, alone)), strict=True))
         )
-        circular = cycles(found)
-        each = [cycles(one) for one in alone]
-        assert (circular.triples, circular.cyclic) == (sum(c.triples for c in each), sum(c.cyclic for c in each))
 
 
 values = st.sampled_from([0.0, 0.5, 1.0, 2.5, math.nan])
@@ -401,19 +386,6 @@ def test_correlations_of_segments_are_those_of_each_alone(rows):
             assert found[number] == pytest.approx(spearman(one[known], other[known]))
         else:
             assert math.isnan(found[number])
-
-
-def test_a_sample_of_triples_has_about_the_same_share_of_cycles():
-    rng = np.random.default_rng(0)
-    first, second = np.array(list(itertools.combinations(range(60), 2))).T
-    data = Comparisons.from_columns(first, second, rng.uniform(0.35, 1.0, len(first)))
-    whole = cycles(data)
-    assert not whole.sampled
-    assert whole.triples == math.comb(60, 3)
-    some = cycles(data, steps=100_000)
-    assert some.sampled
-    assert some.triples == (60 * 100_000 // (60 * 59**2)) * math.comb(59, 2)
-    assert some.cyclic / some.triples == pytest.approx(whole.cyclic / whole.triples, abs=0.02)
 
 
 @pytest.mark.parametrize("contexts", [1, 20])
@@ -633,7 +605,7 @@ def test_no_card_advises_what_was_done(tmp_path, orders, bias, said):
 @pytest.mark.long
 def test_measured_bounds_are_those_of_the_benchmark():
     found = crossings(20, texts=2000)
-    for name, bound in (("flips", cards.FLIPS), ("cycles", cards.CYCLES), ("contradicting", cards.CONTRADICTING)):
+    for name, bound in (("flips", cards.FLIPS), ("contradicting", cards.CONTRADICTING)):
         assert found[name] == pytest.approx([bound.fine, bound.check], abs=0.015)
     lost = [simulate(20, 0.5, 0.5 + bound, "one", "none", texts=2000).spearman for bound in (0.0, 0.05, 0.15)]
     assert lost[0] - lost[1] < 0.005 < lost[0] - lost[2] < 0.03

@@ -21,7 +21,7 @@ from comparo.analysis.misfit import MOST as DISPUTED
 from comparo.analysis.misfit import disagreements, misfit
 from comparo.data.items import Items
 from comparo.errors import StoreError
-from comparo.ranking.display import growth_sentences, moved_columns, new_columns
+from comparo.ranking.display import growth_sentences, moved_columns
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import rows_of
 from comparo.report.advice import Step, advice
@@ -295,16 +295,12 @@ def _graded(record: Record) -> dict[str, Any] | None:
 
 
 def _growth(ranking: Ranking) -> dict[str, Any] | None:
-    """Sentences and tables about what is new and what moved; None for a ranking that has not grown."""
+    """Sentences about what is new, and a table of what moved; None for a ranking that has not grown."""
     grown = ranking.grown
     if grown is None:
         return None
-    tables = {"The new texts": new_columns(ranking, grown), "The texts that moved": moved_columns(ranking, grown)}
+    moved = moved_columns(ranking, grown)
     return {
         "sentences": shortened(growth_sentences(ranking, grown)),
-        "tables": {
-            title: {name: column.tolist() for name, column in columns.items()}
-            for title, columns in tables.items()
-            if len(columns["item"])
-        },
+        "moved": {name: column.tolist() for name, column in moved.items()},
     }

@@ -97,24 +97,24 @@ def save_page(path: Path, page: str | bytes) -> Path:
 
 
 def render(record: Record, room: Room = ROOM) -> str:
-    """The page as text, of at most `room.page` bytes."""
+    """The page as text, with as much of the data as there is room for."""
     tables = Tables.of(record)
+    data, held, left_out = page_data(tables, room)
     script = "".join((HERE / name).read_text(encoding="utf-8") for name in ("save.js", "page.js"))
-    contents = {
-        "script": Markup(script),
-        "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    return filled(
+        "page.html.j2",
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         **_contents(record, tables),
-    }
-    listed = _context_rows(record, tables)
-    around = filled("page.html.j2", **contents, held=len(record.contexts), contexts=listed, left_out=[], data="")
-    left = room.page - len(around.encode()) - SENTENCE  # for the sentence about what is left out
-    data, held, left_out = page_data(tables, left, room.judgements)
-    shown = {"held": held, "contexts": listed[:held], "left_out": left_out, "data": data}
-    return filled("page.html.j2", **contents, **shown)
+        contexts=_context_rows(record, tables)[:held],
+        held=held,
+        left_out=left_out,
+        data=data,
+    )
 
 
 def _contents(record: Record, tables: Tables) -> dict[str, Any]:
-    """What the template shows in any case, however little of the data fits the page."""
+    """What the template shows beside the data."""
     ranking, ahead = record.ranking, outlook(record)
     reasons = record.why["reasons"][:REASONS] if record.why else []
     audit = Audit.of(record.configuration["audit"]) if "audit" in record.configuration else None

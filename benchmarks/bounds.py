@@ -15,8 +15,8 @@ from scipy.special import expit, logit
 from comparo import Comparisons, Ranking, fit
 from comparo.analysis.correlations import spearman_within
 from comparo.ranking.criteria_ranking import expected
-from comparo.ranking.self_consistency import count_flips, cycles
-from comparo.report.cards import CONTRADICTING, CYCLES, FLIPS, SPEARMAN
+from comparo.ranking.self_consistency import count_flips
+from comparo.report.cards import CONTRADICTING, FLIPS, SPEARMAN
 from comparo.report.measures import residuals
 
 TEXTS = 10_000  # in all contexts of a simulation
@@ -27,10 +27,9 @@ SHARES = (0.55, 0.6, 0.65, 0.7, 0.8, 0.9)
 
 @dataclass(frozen=True)
 class Figures:
-    """Shares of flips, cycles and contradicting answers, and Spearman's correlation with the true scores."""
+    """Shares of flips and contradicting answers, and Spearman's correlation with the true scores."""
 
     flips: float
-    cycles: float
     contradicting: float
     spearman: float
 
@@ -53,11 +52,10 @@ def simulate(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # some contexts are not connected
         ranking: Ranking = fit(data, bias=bias)
-    turned, triples = count_flips(data), cycles(data)
+    turned = count_flips(data)
     true = truth[ranking.context, ranking.items]
     return Figures(
         turned.flipped / max(turned.pairs, 1),
-        triples.cyclic / max(triples.triples, 1),
         residuals(data.p, expected(ranking), expected(ranking, equal=True))[0],
         float(np.nanmean(spearman_within(ranking.scores, true, ranking.graph.position, contexts))),
     )
@@ -72,13 +70,13 @@ def crossings(items: int, texts: int = TEXTS) -> dict[str, list[float]]:
             float(np.interp(-bound, falling, [getattr(figures, name) for figures in found]))
             for bound in (SPEARMAN.fine, SPEARMAN.check)
         ]
-        for name in ("flips", "cycles", "contradicting")
+        for name in ("flips", "contradicting")
     }
 
 
 def main() -> None:
     """All tables."""
-    used = {"flips": FLIPS, "cycles": CYCLES, "contradicting": CONTRADICTING}
+    used = {"flips": FLIPS, "contradicting": CONTRADICTING}
     print(f"\n# Figures at a Spearman correlation of {SPEARMAN.fine} and {SPEARMAN.check}, {CALLS} calls per text\n")
     print("figure           bounds used    10 texts        20 texts        50 texts")
     tables = [crossings(items) for items in (10, 20, 50)]

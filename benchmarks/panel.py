@@ -159,7 +159,7 @@ def show_judges() -> None:
     made, whole = reliability(data), quiet_fit(data, "panel")
     graph = whole.graph
     print("\n## Six judges on MT-Bench, decisions in both orders, 95% intervals\n")
-    names = ("signal", "agreement", "content", "position", "flips", "transitivity", "ties")
+    names = ("signal", "agreement", "content", "position", "flips", "ties")
     rows = []
     for row, judge in enumerate(made["judge"].tolist()):
         assert data.judges is not None
@@ -173,7 +173,7 @@ def show_recorded(every: list[Set]) -> None:
     """The reliabilities of the voices of one set, beside their agreement with people."""
     one = next(one for one in every if (one.folder, one.name, one.attribute) == ("panel", "summeval", "relevance"))
     made = reliability(one.data)
-    names = ("signal", "agreement", "content", "position", "flips", "transitivity")
+    names = ("signal", "agreement", "content", "position", "flips")
     print("\n## The voices on SummEval's relevance, 95% intervals, and Spearman × 100 with people\n")
     rows = [
         [judge, *(shown(made, name, row) for name in names), f"{one.each[row]:.1f}"]

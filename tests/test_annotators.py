@@ -16,7 +16,6 @@ from comparo.metrics import (
     coincided,
     coincidences,
     krippendorff_alpha,
-    raw_agreement,
     resampled,
     tabulated,
 )
@@ -98,15 +97,11 @@ def test_alpha_is_that_of_all_ordered_pairs_of_verdicts(answers):
 
 
 @given(ANSWERS)
-def test_kappa_and_raw_agreement_are_those_of_a_loop(answers):
+def test_kappa_is_that_of_a_loop(answers):
     comparisons, units = comparisons_of(answers), doubled(naive_verdicts(answers))
     judges = sorted({f"j{who}" for *_, who in answers})
     for one, other in combinations(judges, 2):
         both = [(unit[one], unit[other]) for unit in units if one in unit and other in unit]
-        decided = [a == b for a, b in both if a and b]
-        raw = raw_agreement(comparisons, one, other, draws=1)
-        assert raw.pairs == len(decided) // 2
-        assert raw.value == pytest.approx(np.mean(decided) if decided else np.nan, nan_ok=True)
         found = cohen_kappa(comparisons, one, other, draws=1)
         assert found.pairs == len(both) // 2
         if both:
@@ -158,7 +153,7 @@ def test_the_order_of_the_texts_changes_nothing():
     renamed = Comparisons.from_columns(
         1000 - comparisons.first, 1000 - comparisons.second, comparisons.p, judge=comparisons.judge
     )
-    for measure in (krippendorff_alpha, lambda data: cohen_kappa(data, 0, 2), lambda data: raw_agreement(data, 0, 2)):
+    for measure in (krippendorff_alpha, lambda data: cohen_kappa(data, 0, 2)):
         one = measure(comparisons)
         for other in (turned, renamed):
             assert measure(other).value == pytest.approx(one.value)
@@ -169,14 +164,14 @@ def test_full_agreement_on_few_pairs_is_no_certainty():
     rows = [("a", name, 1) for name in "bcdefghijklm"]
     first, second, p = zip(*rows, strict=True)
     two = Comparisons.from_columns(first * 2, second * 2, p * 2, judge=["ana"] * 12 + ["bo"] * 12)
-    alpha, raw = krippendorff_alpha(two), raw_agreement(two, "ana", "bo")
-    assert alpha.value == raw.value == 1
-    assert raw.low == pytest.approx(12 / (12 + 1.96**2), abs=1e-3)
-    assert alpha.low < raw.low
+    alpha, kappa = krippendorff_alpha(two), cohen_kappa(two, "ana", "bo")
+    assert alpha.value == kappa.value == 1
+    assert kappa.low == pytest.approx(1 - 2 * 1.96**2 / (12 + 1.96**2), abs=1e-3)  # a half agrees by chance
+    assert alpha.low < 1
     opposed = Comparisons.from_columns(first * 2, second * 2, [1] * 12 + [0] * 12, judge=["ana"] * 12 + ["bo"] * 12)
-    raw = raw_agreement(opposed, "ana", "bo")
-    assert (raw.value, raw.low) == (0, 0)
-    assert raw.high == pytest.approx(1 - 12 / (12 + 1.96**2), abs=1e-3)
+    kappa = cohen_kappa(opposed, "ana", "bo")
+    assert (kappa.value, kappa.low) == (-1, -1)
+    assert kappa.high == pytest.approx(1 - 2 * 12 / (12 + 1.96**2), abs=1e-3)
 
 
 def test_what_cannot_be_told_is_nan_and_what_cannot_be_read_an_error():
@@ -188,11 +183,10 @@ def test_what_cannot_be_told_is_nan_and_what_cannot_be_read_an_error():
     assert np.isnan(krippendorff_alpha(apart).value)
     assert krippendorff_alpha(apart).pairs == 0
     assert np.isnan(cohen_kappa(apart, "ana", "bo").value)
-    assert np.isnan(raw_agreement(apart, "ana", "bo").value)
     with pytest.raises(ComparisonsError, match=r"'zoe' is not a judge .*'ana', 'bo'"):
         cohen_kappa(few, "ana", "zoe")
     with pytest.raises(ComparisonsError, match="name no judges"):
-        raw_agreement(Comparisons.from_rows([("a", "b", 1)]), "ana", "bo")
+        cohen_kappa(Comparisons.from_rows([("a", "b", 1)]), "ana", "bo")
     with pytest.raises(ValueError, match="level"):
         krippendorff_alpha(few, level=1.0)
 

@@ -446,7 +446,6 @@ def test_an_interrupted_comparison_goes_on_to_the_same_answer(tmp_path):
         (("old.jsonl", "nowhere.jsonl"), "nowhere.jsonl"),
         (("old.jsonl", "old.jsonl"), "both sides are called"),
         (("old.jsonl", "new.jsonl", "--fail-if-worse", "95"), "--fail-if-worse 95.0 .*0 and 1"),
-        (("old.jsonl", "new.jsonl", "--names", "one"), "--names are two names"),
         (("old.jsonl", "new.jsonl", "--judge", "a/b", "--judge", "c/d"), "one judge in one wording"),
         (("old.jsonl", "new.jsonl", "--judge", "a/b"), "a/b"),
         (("one", "two", "--data", "old.jsonl"), "no text is of 'one'"),

@@ -79,9 +79,7 @@ def test_nothing_is_overwritten_without_force(comparo, folder, tmp_path):
     [
         (["--format", "csv", "--out", "a.parquet"], "a.parquet: "),
         (["--format", "dpo", "--texts"], "--texts belongs to csv"),
-        (["--least-margin", "1"], "belong to --format dpo"),
-        (["--format", "dpo", "--least-margin", "-1"], "0 or more, not -1"),
-        (["--format", "dpo", "--least-margin", "99"], "a margin of 99"),
+        (["--conversational"], "belong to --format dpo"),
         (["--out", "nowhere/a.csv"], "the folder nowhere "),
     ],
 )
@@ -122,9 +120,6 @@ def test_a_pair_is_the_better_text_by_the_scores_with_their_difference(folder, t
         assert row["margin"] == pytest.approx(score[0] - score[1])
         assert row["margin"] > 0
         assert row["p"] > 0.5
-    large = export_run(folder / "two", tmp_path / "b.jsonl", format="dpo", least_margin=0.5)
-    assert large.rows["pairs"] == sum(row["margin"] >= 0.5 for row in rows)
-    assert f"{len(rows) - large.rows['pairs']} of a smaller margin" in large.left_out
 
 
 @given(some.integers(0, 10_000))
@@ -147,7 +142,7 @@ def test_the_merging_of_pairs_is_that_of_a_naive_one(seed):
         is_first = row["first"] == pair[0]
         of_voice = said.setdefault((row["context"], pair), {}).setdefault(row["judge"], {True: [], False: []})
         of_voice[is_first].append(row["p"] if is_first else 1 - row["p"])
-    least, expected, left = 0.1, {}, [0, 0, 0]
+    expected, left = {}, [0, 0]
     for (context, (low, high)), voices in said.items():
         mean = np.mean([np.mean([np.mean(ps) for ps in orders.values() if ps]) for orders in voices.values()])
         margin = score[context, low] - score[context, high]
@@ -155,16 +150,14 @@ def test_the_merging_of_pairs_is_that_of_a_naive_one(seed):
             left[0] += 1
         elif (mean > 0.5) != (margin > 0):
             left[1] += 1
-        elif abs(margin) < least:
-            left[2] += 1
         else:
             ends = (low, high) if margin > 0 else (high, low)
             count = sum(len(ps) for orders in voices.values() for ps in orders.values())
             expected[context, *ends] = (abs(margin), mean if margin > 0 else 1 - mean, count)
-    found = preferred_pairs(ranking, data, least)
+    found = preferred_pairs(ranking, data)
     labels = ranking.graph.labels(ranking.comparisons)
     ends = [(*labels[i], labels[j][1]) for i, j in zip(found.chosen, found.rejected, strict=True)]
-    assert [found.ties, found.contradicted, found.close] == left
+    assert [found.ties, found.contradicted] == left
     assert set(ends) == set(expected)
     for key, *values in zip(ends, found.margin, found.p, found.answers, strict=True):
         assert values == pytest.approx(expected[key])

@@ -125,24 +125,10 @@ def test_a_ranking_says_who_is_new_and_what_moved(run_folder):
     assert document["growth"]["left_out"] == 0
     sentences = growth_sentences(ranking, ranking.grown)
     assert re.match(r"6 items .*new.*\b24\b.*: t", sentences[0])
-    assert sentences[1].startswith("intervals are ± ")
-    assert "moved beyond the 95% interval" in sentences[2]
+    assert "moved beyond the 95% interval" in sentences[1]
     page = write_report(run_folder).read_text()
     assert 'id="growth"' in page
     assert "6 items are new beside 24" in page
-
-
-@pytest.mark.long
-def test_a_ranking_says_how_many_calls_make_new_items_as_precise_as_old_ones(run_folder):
-    """With the number of calls that is said, widths are equal within a tenth."""
-    calls = 36
-    said = growth_sentences(ranking := go(run_folder, ALL, budget=calls), ranking.grown)[1]
-    times = float(re.search(r"; about (.*) times the calls about new ones would make them equal", said)[1])
-    assert times > 1.5
-    ranking = go(run_folder, ALL, budget=round(calls * times))
-    width, new = ranking.high - ranking.low, ranking.grown.new
-    assert np.mean(width[new] ** 2) == pytest.approx(np.mean(width[~new] ** 2), rel=0.2)
-    assert f"± {np.sqrt(np.mean(width[new] ** 2)) / 2:.2f} for the new" in growth_sentences(ranking, ranking.grown)[1]
 
 
 @pytest.mark.long

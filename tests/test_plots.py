@@ -11,20 +11,15 @@ from matplotlib import pyplot
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from scipy.special import expit, logit
-from scipy.stats import sem, spearmanr, t
+from scipy.stats import sem, t
 
 from comparo import Comparisons, fit
 from comparo.plots import (
     COLOURS,
-    plot_convergence,
-    plot_difference_given_p,
     plot_efficiency,
     plot_groups,
-    plot_joint,
-    plot_length,
     plot_position_bias,
     plot_ranking,
-    plot_wins,
 )
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -57,10 +52,7 @@ def drawings(rows):
     curves = {"selected": [[0.7, 0.9], [0.8, 0.9]], "random": [[0.5, 0.8], [0.6, 0.7]]}
     yield lambda ax: plot_ranking(fit(rows), ax=ax)
     yield lambda ax: plot_ranking(fit(EXAMPLES / "stories.csv"), ax=ax)
-    yield lambda ax: plot_convergence(rows, TRUTH, points=4, ax=ax)
     yield lambda ax: plot_efficiency([1, 2], curves, ax=ax)
-    yield lambda ax: plot_joint(rows, TRUTH, ax=ax)
-    yield lambda ax: plot_difference_given_p(rows, TRUTH, ax=ax)
     yield lambda ax: plot_position_bias(rows, ax=ax)
 
 
@@ -87,58 +79,6 @@ def test_each_draws_where_it_is_told(rows):
     assert not pyplot.get_fignums()
 
 
-def test_convergence_is_that_of_rankings_from_the_first_comparisons(rows):
-    ax = plot_convergence(rows, TRUTH, points=5)
-    final, true = ax.lines
-    assert final.get_xdata().tolist() == true.get_xdata().tolist() == [24, 48, 72, 96, 120]
-    last = fit(rows).to_columns()
-    last = dict(zip(last["item"], last["score"], strict=True))
-    for line, reference in ((final, last), (true, TRUTH)):
-        for calls, correlation in zip(line.get_xdata(), line.get_ydata(), strict=True):
-            earlier = fit(rows[:calls]).to_columns()
-            expected = spearmanr(earlier["score"], [reference[item] for item in earlier["item"]]).statistic
-            assert correlation == pytest.approx(expected)
-
-
-def test_convergence_of_contexts_is_the_mean_at_the_same_share_of_each():
-    rng = np.random.default_rng(5)
-    parts = {"x": judged(rng, 60), "y": judged(rng, 20, names=NAMES[:4])}
-    data = Comparisons.from_rows(
-        [{"context": c, "first": i, "second": j, "p": p} for c, part in parts.items() for i, j, p in part]
-    )
-    ax = plot_convergence(data, TRUTH, points=4)
-    found = dict(zip(ax.lines[1].get_xdata().tolist(), ax.lines[1].get_ydata().tolist(), strict=True))
-    assert list(found) == [20, 40, 60, 80]
-    correlations = []
-    for part in (parts["x"][:30], parts["y"][:10]):
-        half = fit(part)
-        correlations.append(spearmanr(half.scores, [TRUTH[item] for item in half.items]).statistic)
-    assert found[40] == pytest.approx(np.mean(correlations))
-
-
-def test_convergence_is_that_of_whole_line_ups():
-    scores, rng, lines = dict(zip("abcdefg", range(7), strict=True)), np.random.default_rng(0), []
-    for context in "xy":
-        for _ in range(6 if context == "x" else 12):
-            items = rng.permutation(list(scores))[:4].tolist()
-            order = sorted(items, key=lambda item: -scores[item] + rng.gumbel())
-            lines.append({"context": context, "items": items, "order": ">".join(order)})
-    ax = plot_convergence(lines, scores, points=6)
-    assert ax.lines[0].get_xdata().tolist() == [3, 6, 9, 12, 15, 18]
-    for share, found in enumerate(ax.lines[1].get_ydata(), 1):
-        ranking = fit(lines[:share] + lines[6 : 6 + 2 * share])
-        known = {(c, i): s for c, i, s in zip(ranking.context, ranking.items, ranking.scores, strict=True)}
-        mean = np.mean(ranking.scores)
-        each = [spearmanr([known.get((c, i), mean) for i in scores], [*scores.values()])[0] for c in "xy"]
-        assert found == pytest.approx(np.mean(each))
-
-
-def test_convergence_takes_who_was_not_compared_as_average():
-    ax = plot_convergence([{"context": "x", "first": i, "second": j, "p": p} for i, j, p in ROWS], points=50)
-    assert ax.lines[0].get_xdata().tolist() == [1, 2, 3]
-    assert ax.lines[0].get_ydata().tolist() == pytest.approx([spearmanr([1, -1, 0], [2, 1, 0]).statistic, 1, 1])
-
-
 def test_efficiency_is_the_mean_with_its_interval():
     rng = np.random.default_rng(1)
     calls = np.array([10.0, 20.0, 40.0])
@@ -162,48 +102,6 @@ def test_lines_differ_in_colour_and_style():
     looks = {(to_hex(line.get_color()).upper(), line.get_linestyle()) for line in ax.lines}
     assert len(looks) == 28
     assert {colour for colour, _ in looks} == set(COLOURS)
-
-
-def test_joint_counts_comparisons_by_p_and_difference(rows):
-    known = {name: score for name, score in TRUTH.items() if name != "item 0"}
-    ax = plot_joint(rows, known, bins=4)
-    found = ax.collections[0].get_array()
-    expected = np.zeros((4, 4))
-    reach = max(abs(known[i] - known[j]) for i, j, _ in rows if i in known and j in known)
-    for i, j, p in rows:
-        if i in known and j in known:
-            place = (known[i] - known[j] + reach) / (2 * reach)
-            expected[min(int(4 * place), 3), min(int(4 * p), 3)] += 1
-    np.testing.assert_array_equal(found.filled(0), expected)
-    assert found.mask.tolist() == (expected == 0).tolist()
-    assert ax.figure.axes[1].get_ylabel() == "comparisons"
-
-
-def test_difference_given_p_is_mean_and_deviation_with_two_curves(rows):
-    ax = plot_difference_given_p(rows, TRUTH, bins=5)
-    points, _, (bars,) = ax.containers[0].lines
-    p = np.array([answer for *_, answer in rows])
-    d = np.array([TRUTH[i] - TRUTH[j] for i, j, _ in rows])
-    for number, (x, y, (low, high)) in enumerate(zip(*points.get_data(), bars.get_segments(), strict=True)):
-        here = (p >= number / 5) & (p < (number + 1) / 5)
-        assert (x, y) == pytest.approx((p[here].mean(), d[here].mean()))
-        assert (low[1], high[1]) == pytest.approx((y - d[here].std(), y + d[here].std()))
-    curves = {line.get_label(): line for line in ax.lines}
-    for label, of in (("Bradley–Terry", logit), ("linear Gaussian", np.asarray)):
-        design = np.column_stack([of(np.clip(p, 0.01, 0.99) if of is logit else p), np.ones(len(p))])
-        slope, offset = np.linalg.lstsq(design, d, rcond=None)[0]
-        x, y = curves[label].get_data()
-        np.testing.assert_allclose(y, slope * of(x) + offset)
-
-
-def test_a_bin_of_one_comparison_has_no_bar_and_weights_count():
-    data = Comparisons.from_rows([("a", "b", 0.9, 3.0), ("a", "c", 0.9, 1.0), ("c", "a", 0.2, 1.0)])
-    ax = plot_difference_given_p(data, {"a": 4.0, "b": 3.0, "c": 1.0})
-    points, _, (bars,) = ax.containers[0].lines
-    np.testing.assert_allclose(points.get_ydata(), [-3.0, (3 * 1 + 3) / 4])
-    low, high = bars.get_segments()[1]
-    assert high[1] - low[1] == pytest.approx(2 * np.sqrt((3 * 0.5**2 + 1.5**2) / 4))
-    assert np.isnan(bars.get_segments()[0]).any() or len(bars.get_segments()[0]) == 0
 
 
 def shares(ax):
@@ -249,9 +147,6 @@ def test_a_bias_that_cannot_be_told_is_not_shown():
 @pytest.mark.parametrize(
     ("draw", "message"),
     [
-        (lambda: plot_convergence(ROWS, points=1), "points is a whole number from 2"),
-        (lambda: plot_convergence(ROWS, {"z": 1.0}), "no item has a true score"),
-        (lambda: plot_convergence(ROWS, method="best"), "method is one of"),
         (
             lambda: plot_efficiency([[1.0]], {"x": [[1.0]]}),
             r"calls .* shape \(1, 1\)",
@@ -259,10 +154,6 @@ def test_a_bias_that_cannot_be_told_is_not_shown():
         (lambda: plot_efficiency([1.0], {}), "there are no curves"),
         (lambda: plot_efficiency([1.0], {"x": [1.0]}), r"'x' has shape \(1,\); it must be \(draws, 1\)"),
         (lambda: plot_efficiency([1.0, 2.0], {"x": [[1.0]]}), r"it must be \(draws, 2\)"),
-        (lambda: plot_joint(ROWS, {}), "no item has a true score"),
-        (lambda: plot_joint(ROWS, {"a": 1.0}), "no comparison has a true score"),
-        (lambda: plot_joint(ROWS, {"a": 1.0, "b": 0.0}, bins=0), "bins is a whole number"),
-        (lambda: plot_difference_given_p(ROWS, {"a": 1.0, "b": 0.0}), "every usable comparison has p = 0.8"),
         (lambda: plot_position_bias(ROWS, bins=1.5), "bins is a whole number"),
         (lambda: plot_position_bias([("a", "b", 0.8, 0.0)]), "weight 0"),
         (lambda: plot_position_bias([("a", "b", 1.8)]), "1.8"),
@@ -335,23 +226,3 @@ def test_groups_are_drawn_with_their_intervals_best_above():
         assert drawn[place] == pytest.approx((board.low[place], board.high[place]))
     assert [text.get_text() for text in ax.get_yticklabels()] == [str(name) for name in board.group]
     assert len(plot_groups(board, top=2, ax=Figure().subplots()).get_yticks()) == 2
-
-
-def test_wins_are_written_in_per_cent_but_on_the_diagonal():
-    _, board = boards()
-    ax = plot_wins(board, ax=Figure().subplots())
-    written = {tuple(map(int, text.get_position())): text.get_text() for text in ax.texts}
-    assert written == {(j, i): f"{100 * board.wins[i, j]:.0f}" for i in range(4) for j in range(4) if i != j}
-    with pytest.raises(ValueError, match=r"top .*from 1 to 30, not 31"):
-        plot_wins(board, top=31)
-
-
-def test_the_trend_with_length_is_that_within_contexts():
-    ranking, _ = boards()
-    texts = {(c, i): "x" * (5 + 3 * i + c) for c in range(8) for i in range(4)}
-    ax = plot_length(ranking, texts, ax=Figure().subplots())
-    x = np.array([np.log2(len(texts[label])) for label in ranking.graph.labels(ranking.comparisons)])
-    slope = np.polyfit(ranking.graph.centre(x), ranking.scores, 1)[0]
-    assert ax.lines[1].get_label() == f"twice as long: {slope:+.2f}"
-    low, high = np.log2(ax.lines[1].get_xdata())
-    assert np.diff(ax.lines[1].get_ydata())[0] / (high - low) == pytest.approx(slope)

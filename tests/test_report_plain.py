@@ -221,7 +221,7 @@ def test_a_page_that_cannot_be_is_said_before_anything_is_fitted(tmp_path, run, 
 def test_hostile_names_in_a_file_stay_text():
     rows = [(SCRIPT, "b", 0.8), ("b", "</script>", 0.7), ("</script>", SCRIPT, 0.3)]
     ranking = quiet_fit(rows)
-    page = render(fitted_record(ranking, Fitted(None, quiet_fit), f"{SCRIPT}.csv", f"comparo fit {SCRIPT}"))
+    page = render(fitted_record(ranking, Fitted(None), f"{SCRIPT}.csv", f"comparo fit {SCRIPT}"))
     assert SCRIPT not in page
     assert [tag for tag, _ in Page(page).tags].count("script") == 2
     assert set(data_of(page)["candidates"]["item"]) == {SCRIPT, "b", "</script>"}

@@ -16,7 +16,7 @@ from comparo.data.items import Items
 from comparo.data.prompts import Question
 from comparo.judges import Judgement
 from comparo.methods import quiet_fit
-from comparo.ranking.self_consistency import count_flips, cycles
+from comparo.ranking.self_consistency import count_flips
 from comparo.report.record import read_record
 from comparo.report.voices_section import who_judged
 from comparo.run.loop import Run
@@ -71,15 +71,12 @@ class Section(HTMLParser):
 
 
 @pytest.mark.long
-def test_cycles_and_flips_are_counted_within_each_voice(folder, record):
+def test_flips_are_counted_within_each_voice(folder, record):
     page = written(folder)
-    assert re.search("triples [^<]*same voice", page)
     assert re.search("a pair [^<]*each voice [^<]*both orders", page)
     data = record.ranking.comparisons
-    for measure in (cycles, count_flips):
-        found = measure(data)
-        turned = measure(replace(data, p=np.where(data.judged_by == 0, 1 - data.p, data.p)))
-        assert found == turned  # a voice that ranks the other way round changes nothing
+    turned = replace(data, p=np.where(data.judged_by == 0, 1 - data.p, data.p))
+    assert count_flips(data) == count_flips(turned)  # a voice that ranks the other way round changes nothing
 
 
 @pytest.mark.long

@@ -1,7 +1,5 @@
 """What part of a voice's answers is signal: known shares are found again, and intervals cover them."""
 
-from itertools import combinations
-
 import numpy as np
 import pytest
 from scipy.special import expit
@@ -9,7 +7,7 @@ from scipy.special import expit
 from comparo import fit, reliability
 from comparo.data.comparisons import Comparisons
 from comparo.model.likelihoods.bradley_terry import LOGISTIC
-from comparo.ranking.self_consistency import count_flips, transitivity
+from comparo.ranking.self_consistency import count_flips
 from split import one_short
 
 SCALES = np.array([1.0, 1.0, 0.6, -0.8])
@@ -90,30 +88,14 @@ def test_one_voice_has_content_but_no_signal():
     assert table["content"][0] == pytest.approx(known["content"][0], abs=0.1)
 
 
-def naive_transitivity(data):
-    """All triads, one by one."""
-    merged = data.merge_orders()
-    wins = {}
-    for i, j, p in zip(merged.first.tolist(), merged.second.tolist(), merged.p.tolist(), strict=True):
-        if p != 0.5:
-            wins[i, j], wins[j, i] = p > 0.5, p < 0.5
-    found = []
-    for a, b, c in combinations(range(len(data.items)), 3):
-        if {(a, b), (b, c), (a, c)} <= wins.keys():
-            found.append(not (wins[a, b] == wins[b, c] == wins[c, a]))
-    return np.mean(found)
-
-
 def test_counts_are_what_counting_one_by_one_gives():
     rng = np.random.default_rng(0)
     pairs = [(i, j) for i in range(12) for j in range(12) if i != j and rng.random() < 0.7]
     data = Comparisons.from_rows([(i, j, float(rng.choice([0.0, 0.3, 0.5, 0.8, 1.0]))) for i, j in pairs])
-    assert transitivity(data) == pytest.approx(naive_transitivity(data))
     asked = {(i, j): p for i, j, p in zip(data.first.tolist(), data.second.tolist(), data.p.tolist(), strict=True)}
     both = [(asked[i, j], asked[j, i]) for i, j in asked if i < j and (j, i) in asked]
     assert count_flips(data).share == pytest.approx(np.mean([(p - 0.5) * (q - 0.5) > 0 for p, q in both]))
     assert np.isnan(count_flips(Comparisons.from_rows([("a", "b", 0.7)])).share)
-    assert np.isnan(transitivity(Comparisons.from_rows([("a", "b", 0.7)])))
 
 
 @pytest.mark.long

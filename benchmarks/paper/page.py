@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import logit
 
 from benchmarks.paper.claims import DEBIASED, OPEN, OPPOSITE, Claim, claims
 from benchmarks.paper.datasets import open_dataset
 from benchmarks.paper.experiments import PAPER_WHOLE, PLANS, SELECTED, Experiment, experiment
-from comparo.analysis.correlations import moments, true_differences
-from comparo.plots import plot_difference_given_p, plot_joint
+from comparo.analysis.correlations import true_differences
+from comparo.plots import BLUE, GREEN, MARKS, VERMILION
 from comparo.report.page import environment
 from comparo.studies.display import (
     NONE,
@@ -31,15 +32,20 @@ from comparo.studies.display import (
     retention_table,
     save,
 )
+from comparo.studies.recorded import Recorded
 from comparo.studies.sweep import Results
+from comparo.types import Array
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 HERE = Path(__file__).parent
 JUDGE = "Qwen2.5-Coder-1.5B-Instruct (4-bit weights run in bfloat16, a model for code)"
 SHOWN = "relevance"  # the attribute of SummEval whose p is shown: the one on which this judge agrees best with people
 BINS, MANY = 20, 0.005  # bins of p, and the least share of comparisons of a bin that is reported
+WIDE = 10  # bins of p in the picture of the difference given p
+CERTAIN = 0.01  # p closer to 0 or 1 is replaced by this, since its logit would dominate the fit
 LABELS = {"poe-bt": "PoE-BT", "poe-g": "PoE-g", "avg-prob": "avg-prob", "win-ratio": "win-ratio"}
 
 
@@ -144,6 +150,65 @@ def _linear(one: Experiment) -> dict[str, float]:
     }
 
 
+def moments(p: Array, values: Array, weight: Array, bins: int) -> tuple[Array, Array, Array]:
+    """Weighted mean of p, and mean and standard deviation of `values`, in equally wide bins of p that are not empty.
+
+    The deviation of a single value is NaN.
+
+    >>> moments(np.array([0.2, 0.9, 0.9]), np.array([-1.0, 1.0, 3.0]), np.ones(3), bins=2)
+    (array([0.2, 0.9]), array([-1.,  2.]), array([nan,  1.]))
+    """
+    which = np.minimum((p * bins).astype(int), bins - 1)
+    counts, total = np.bincount(which, minlength=bins), np.bincount(which, weight, bins)
+    filled = counts > 0
+
+    def mean(column: Array) -> Array:
+        return np.asarray(np.bincount(which, weight * column, bins)[filled] / total[filled])
+
+    middle = mean(values)
+    deviation = np.sqrt(mean((values - middle[(np.cumsum(filled) - 1)[which]]) ** 2))
+    return mean(p), middle, np.where(counts[filled] > 1, deviation, np.nan)
+
+
+def plot_joint(recorded: Recorded, ax: Axes) -> None:
+    """Draw the joint distribution of p and the true difference s_first − s_second, as a histogram."""
+    p, difference, weight = true_differences(recorded.comparisons(), recorded.scores())
+    reach = float(np.max(np.abs(difference))) or 1.0
+    counts, x, y = np.histogram2d(p, difference, BINS, ((0, 1), (-reach, reach)), weights=weight)
+    mesh = ax.pcolormesh(x, y, np.ma.masked_equal(counts.T, 0), cmap="cividis_r", vmin=0)
+    bar = ax.figure.colorbar(mesh, ax=ax)
+    bar.set_label("comparisons", size=9)
+    bar.ax.tick_params(labelsize=8)
+    _label(ax)
+
+
+def plot_difference_given_p(recorded: Recorded, ax: Axes) -> None:
+    """Draw mean and standard deviation of the true difference given p, and the differences that experts assume.
+
+    The curves are Bradley–Terry's a·logit(p) + c and the linear Gaussian's α·(p − β), by least squares.
+    """
+    p, difference, weight = true_differences(recorded.comparisons(), recorded.scores())
+    middle, mean, deviation = moments(p, difference, weight, WIDE)
+    ax.errorbar(middle, mean, yerr=deviation, color=BLUE, label="mean ± deviation", **MARKS)
+    grid = np.linspace(CERTAIN, 1 - CERTAIN, 199)
+    surely = np.clip(p, CERTAIN, 1 - CERTAIN)
+    for label, of_p, of_grid, colour, style in (
+        ("Bradley–Terry", logit(surely), logit(grid), VERMILION, "-"),
+        ("linear Gaussian", p, grid, GREEN, "--"),
+    ):
+        slope, offset = np.polyfit(of_p, difference, 1, w=np.sqrt(weight))
+        ax.plot(grid, slope * of_grid + offset, color=colour, linestyle=style, linewidth=1.2, label=label)
+    ax.set_xlim(0, 1)
+    ax.grid(linewidth=0.4, alpha=0.6)
+    ax.legend(fontsize="small", frameon=False)
+    _label(ax)
+
+
+def _label(ax: Axes) -> None:
+    ax.set_xlabel("p, that the first is better")
+    ax.set_ylabel("true difference")
+
+
 def _figures(found: Mapping[str, Experiment]) -> dict[str, Figure]:
     everything = list(found.values())
     methods = {one.plan.title: {LABELS[way]: (one.random, way) for way in LABELS} for one in everything}
@@ -166,8 +231,8 @@ def _figures(found: Mapping[str, Experiment]) -> dict[str, Figure]:
     }
     recorded = found["summeval"].opened.recorded[SHOWN]
     judge, (joint, given) = panels(2)
-    plot_joint(recorded.comparisons(), recorded.scores(), ax=joint)
-    plot_difference_given_p(recorded.comparisons(), recorded.scores(), ax=given)
+    plot_joint(recorded, joint)
+    plot_difference_given_p(recorded, given)
     return {
         "efficiency": efficiency_panels(methods),
         "selection": efficiency_panels(selected),

@@ -59,7 +59,6 @@ def export_run(
     texts: bool = False,
     prompt: str = CONTEXT,
     conversational: bool = False,
-    least_margin: float = 0.0,
     force: bool = False,
 ) -> Exported:
     """Write what a run found into a file for other tools (docs/runs.md).
@@ -79,9 +78,9 @@ def export_run(
           left out (`comparo.export`).
     texts
         Comparisons with the texts: first_text, second_text and context_text.
-    prompt, conversational, least_margin
-        For "dpo": what both texts answer, {context} standing for the text of their context; messages in place of
-        texts; and the smallest margin of a pair.
+    prompt, conversational
+        For "dpo": what both texts answer, {context} standing for the text of their context; and messages in place of
+        texts.
     force
         Overwrite files that are there.
 
@@ -112,21 +111,19 @@ def export_run(
         format = ends.get(Path(str(out).removesuffix(".gz")).suffix, "csv")  # noqa: A001
     if format not in get_args(Format):
         raise ValueError(f"format is one of {', '.join(get_args(Format))}, not {format!r}")
-    if format != "dpo" and (prompt != CONTEXT or conversational or least_margin):
-        raise ValueError("`prompt`, `conversational` and `least_margin` belong to format='dpo'; leave them out")
+    if format != "dpo" and (prompt != CONTEXT or conversational):
+        raise ValueError("`prompt` and `conversational` belong to format='dpo'; leave them out")
     if texts and format == "dpo":
         raise ValueError("`texts` belongs to csv, parquet and jsonl; format='dpo' always has them")
-    if least_margin < 0:
-        raise ValueError(f"`least_margin` is a difference of scores, 0 or more, not {least_margin:g}")
     folder = Path(run)
     path = Path(f"{folder.resolve().name}{ENDINGS[format]}") if out is None else Path(out)
     split_ending(path, [Path(f"run{ENDINGS[format]}").suffix])
     if (path.exists() or path.is_symlink()) and not force:
         raise ValueError(f"{path} is there already; choose another `out`, or overwrite it by force=True")
     if format == "dpo":
-        columns, pairs = preference_columns(read_record(folder), least_margin, prompt, conversational)
+        columns, pairs = preference_columns(read_record(folder), prompt, conversational)
         write_columns(path, columns)
-        why = {"tied": pairs.ties, "contradicted by the scores": pairs.contradicted, "of a smaller margin": pairs.close}
+        why = {"tied": pairs.ties, "contradicted by the scores": pairs.contradicted}
         left = ", ".join(f"{count:,} {name}" for name, count in why.items() if count)
         return Exported(path, {"pairs": len(pairs.margin)}, left)
     judgements = read_judgements(folder)
@@ -189,8 +186,7 @@ class Pairs:
     margin : s_chosen − s_rejected, shape (M,).
     p : The mean answer, as the probability that the chosen one is better, shape (M,).
     answers : How many answers it is the mean of, shape (M,).
-    ties, contradicted, close : How many judged pairs were left out: ties, pairs whose answers contradict the scores,
-        and pairs with a margin below the least.
+    ties, contradicted : How many judged pairs were left out: ties, and pairs whose answers contradict the scores.
     """
 
     chosen: NDArray[np.intp]
@@ -200,10 +196,9 @@ class Pairs:
     answers: NDArray[np.intp]
     ties: int
     contradicted: int
-    close: int
 
 
-def preferred_pairs(ranking: Ranking, answered: Comparisons, least_margin: float = 0.0) -> Pairs:
+def preferred_pairs(ranking: Ranking, answered: Comparisons) -> Pairs:
     """The preferred pairs among those that were compared, in the order of their first answers.
 
     >>> from comparo import fit
@@ -225,8 +220,7 @@ def preferred_pairs(ranking: Ranking, answered: Comparisons, least_margin: float
     difference = ranking.scores[low] - ranking.scores[high]
     tied = (np.abs(mean - 0.5) < EQUAL) | (np.abs(difference) < EQUAL)
     contradicted = ~tied & ((mean > 0.5) != (difference > 0))
-    close = ~tied & ~contradicted & (np.abs(difference) < least_margin)
-    kept = np.flatnonzero(~(tied | contradicted | close))
+    kept = np.flatnonzero(~(tied | contradicted))
     kept = kept[np.argsort(lead[kept], kind="stable")]
     is_low = difference[kept] > 0
     return Pairs(
@@ -235,7 +229,8 @@ def preferred_pairs(ranking: Ranking, answered: Comparisons, least_margin: float
         np.abs(difference[kept]),
         np.where(is_low, mean[kept], 1 - mean[kept]),
         counts[kept],
-        *(int(np.count_nonzero(left)) for left in (tied, contradicted, close)),
+        int(np.count_nonzero(tied)),
+        int(np.count_nonzero(contradicted)),
     )
 
 
@@ -247,20 +242,20 @@ def _nodes(data: Comparisons, ranking: Ranking) -> tuple[NDArray[np.int32], NDAr
 
 
 def preference_columns(
-    record: Record, least_margin: float = 0.0, prompt: str = CONTEXT, is_conversational: bool = False
+    record: Record, prompt: str = CONTEXT, is_conversational: bool = False
 ) -> tuple[dict[str, Column], Pairs]:
     """The pairs of a run as prompt, chosen, rejected, margin, p, answers, context, chosen_id and rejected_id.
 
     `prompt` is the text that both texts answer; {context} in it stands for the text of their context. A conversational
     prompt is one message by the user, and the texts are messages by the assistant.
     """
-    found = preferred_pairs(record.ranking, comparisons(record.judgements), least_margin)
+    found = preferred_pairs(record.ranking, comparisons(record.judgements))
     items, row = record.items, record.row
     if not len(found.margin):
-        why = f"{found.ties} are ties, and the answers about {found.contradicted} contradict the scores"
-        if found.close:
-            why = f"{found.close} are below a margin of {least_margin:g}; choose a smaller `least_margin`"
-        raise ValueError(f"no pair is preferred: {why}")
+        raise ValueError(
+            f"no pair is preferred: {found.ties} are ties, and the answers about {found.contradicted} contradict the "
+            "scores"
+        )
     context = items.context[row[found.chosen]].tolist()
     shown = [items.context_texts[code] for code in context]
     if CONTEXT in prompt and (missing := [code for code, text in zip(context, shown, strict=True) if text is None]):

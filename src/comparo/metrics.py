@@ -73,12 +73,6 @@ def tabulated(totals: Array) -> Disagreement:
     return 1 - observed, np.where(np.sum(table, axis=(-2, -1)) > 0, 1 - chance, 0.0)
 
 
-def counted(totals: Array) -> Disagreement:
-    """From the number of different verdicts and of all (…, 2), without a correction for chance."""
-    different, count = totals[..., 0], totals[..., 1]
-    return different / np.maximum(count, 1), np.where(count > 0, 1.0, 0.0)
-
-
 def beyond_chance(disagreement: Disagreement) -> Array:
     """1 − D_o/D_e, NaN where D_e is 0."""
     observed, chance = np.asarray(disagreement)
@@ -291,7 +285,10 @@ def cohen_kappa(
     >>> round(cohen_kappa(comparisons, "ana", "bo").value, 3)
     0.333
     """
-    return kappa_of(*_both(data, one, other), level, draws, seed)
+    comparisons = Comparisons.of(data)
+    verdicts = Verdicts.of(comparisons)
+    pairs, a, b = verdicts.both(judge_code(comparisons, one), judge_code(comparisons, other))
+    return kappa_of(a, b, verdicts.unit[pairs], level, draws, seed)
 
 
 def kappa_of(
@@ -311,31 +308,6 @@ def kappa_of(
     for row, column in ((one, other), (-one, -other)):  # both orientations
         tables[np.arange(len(one)), 3 * row + column + 4] += 1
     return estimate(tabulated, tables, unit, level, draws, seed, texts)
-
-
-def raw_agreement(
-    data: Any, one: Any, other: Any, *, level: float = 0.95, draws: int = DRAWS, seed: Seed = 0
-) -> Estimate:
-    """The share of pairs with the same winner, among those that both judges decided; coins have ½.
-
-    Parameters, exceptions and intervals are those of `cohen_kappa`.
-
-    >>> columns = {"first": ["a", "a", "b"] * 2, "second": ["b", "c", "c"] * 2, "p": [1, 1, 0.5, 1, 0, 1]}
-    >>> raw_agreement(Comparisons.from_columns(**columns, judge=["ana"] * 3 + ["bo"] * 3), "ana", "bo").value
-    0.5
-    """
-    a, b, unit = _both(data, one, other)
-    decided = (a != 0) & (b != 0)
-    columns = np.stack([(a != b)[decided], np.ones(np.count_nonzero(decided))], axis=1).astype(np.float64)
-    return estimate(counted, columns, unit[decided], level, draws, seed)
-
-
-def _both(data: Any, one: Any, other: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """The verdicts of two judges on the pairs that both judged, and what is drawn of these, each (P,)."""
-    comparisons = Comparisons.of(data)
-    verdicts = Verdicts.of(comparisons)
-    pairs, a, b = verdicts.both(judge_code(comparisons, one), judge_code(comparisons, other))
-    return a, b, verdicts.unit[pairs]
 
 
 def judge_code(comparisons: Comparisons, name: Any) -> int:

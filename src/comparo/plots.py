@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, logit, stdtrit
+from scipy.special import expit, stdtrit
 
 from comparo.analysis.agree import PEOPLE, Agreement
-from comparo.analysis.correlations import convergence, moments, true_differences, true_scores
 from comparo.data.comparisons import Comparisons
 from comparo.errors import pip_install
-from comparo.methods import Method, quiet_fit
-from comparo.model.estimators.poe import Bias
+from comparo.methods import quiet_fit
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
-from comparo.model.linalg.graph import Graph
 from comparo.ranking.leaderboard import Leaderboard
 from comparo.ranking.ranking import Ranking
 from comparo.rounding import merge_ties
@@ -28,15 +25,12 @@ from comparo.types import Array, LongIndex
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-CERTAIN = 0.01  # p closer to 0 or 1 is replaced by this, since its logit would dominate the fit
 # Okabe and Ito's colours, which colour-blind readers can distinguish; lines also differ in style, for print in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 BLUE, VERMILION, GREEN = COLOURS[:3]
 STYLES = ("-", "--", "-.", ":")
 TIERS = (BLUE, VERMILION)  # of tiers, alternating
 COLUMN = 3.4  # inches
-MOST = 30  # groups whose win rates can be read
-CELL = 0.28  # inches of a cell of the matrix
 MARKS: dict[str, Any] = {"fmt": "o", "markersize": 4, "capsize": 2, "linewidth": 1.2}  # points with intervals
 
 
@@ -78,46 +72,6 @@ def _intervals(names: NDArray[Any], scores: Array, high: Array, tier: LongIndex,
     ax.set_ylim(len(names) - 0.5, -0.5)
     ax.grid(axis="x", linewidth=0.4, alpha=0.6)
     return ax
-
-
-def plot_convergence(
-    data: Any,
-    scores: Mapping[Any, float] | None = None,
-    *,
-    method: Method = "poe-bt",
-    bias: Bias | None = None,
-    points: int = 20,
-    ax: Axes | None = None,
-) -> Axes:
-    """Plot how the ranking converges: its Spearman correlation with the last one, and with true scores.
-
-    With contexts each is taken at the same share of its own comparisons, and the line is the mean over contexts.
-
-    Parameters
-    ----------
-    data, method, bias
-        As in `fit`; comparisons in the order in which they were asked.
-    scores
-        The true score of an item, or of a pair (context, item); optional.
-    points, ax
-        The number of fits, and axes to draw on; by default those of a new figure.
-
-    Examples
-    --------
-    >>> from matplotlib.figure import Figure
-    >>> ax = plot_convergence([("a", "b", 0.8), ("b", "c", 0.7)], ax=Figure().subplots())
-    >>> ax.lines[0].get_xdata(), ax.lines[0].get_ydata()
-    (array([1, 2]), array([0.5, 1. ]))
-    """
-    _check_whole("points", points)
-    comparisons = Comparisons.of(data)
-    truth = None if scores is None else true_scores(comparisons, Graph.build(comparisons), scores)
-    calls, final, true = convergence(comparisons, truth, method=method, bias=bias, points=points)
-    ax = _axes(ax)
-    ax.plot(calls, final, "o-", color=BLUE, markersize=3, label="with the final ranking")
-    if true is not None:
-        ax.plot(calls, true, "s--", color=VERMILION, markersize=3, label="with the true scores")
-    return _labelled(ax, "comparisons", "Spearman correlation")
 
 
 def plot_efficiency(
@@ -163,80 +117,6 @@ def plot_efficiency(
     return _labelled(ax, "comparisons", measure)
 
 
-def plot_joint(data: Any, scores: Mapping[Any, float], *, bins: int = 20, ax: Axes | None = None) -> Axes:
-    """Plot the joint distribution of p and the true difference s_first − s_second, as a histogram.
-
-    Colours are sums of weights (numbers of comparisons if there are no weights); empty bins are blank.
-
-    Parameters
-    ----------
-    data, scores
-        Comparisons, in any form that `fit` reads, and the true score of an item, or of a pair (context, item).
-        Comparisons with other items are ignored.
-    bins, ax
-        The number of bins along each axis, and axes to draw on; by default those of a new figure.
-
-    Examples
-    --------
-    >>> from matplotlib.figure import Figure
-    >>> rows = [("a", "b", 0.8), ("b", "a", 0.3), ("a", "b", 0.9)]
-    >>> ax = plot_joint(rows, {"a": 1, "b": 0}, bins=2, ax=Figure().subplots())
-    >>> ax.collections[0].get_array().tolist()
-    [[1.0, None], [None, 2.0]]
-    """
-    _check_whole("bins", bins)
-    p, difference, weight = true_differences(Comparisons.of(data), scores)
-    reach = float(np.max(np.abs(difference))) or 1.0
-    counts, x, y = np.histogram2d(p, difference, bins, ((0, 1), (-reach, reach)), weights=weight)
-    ax = _axes(ax)
-    mesh = ax.pcolormesh(x, y, np.ma.masked_equal(counts.T, 0), cmap="cividis_r", vmin=0)
-    bar = ax.figure.colorbar(mesh, ax=ax)
-    bar.set_label("comparisons" if np.all(weight == 1) else "weight", size=9)
-    bar.ax.tick_params(labelsize=8)
-    ax.set_xlabel("p, that the first is better")
-    ax.set_ylabel("true difference")
-    return ax
-
-
-def plot_difference_given_p(data: Any, scores: Mapping[Any, float], *, bins: int = 10, ax: Axes | None = None) -> Axes:
-    """Plot mean and standard deviation of the true difference s_first − s_second given p, in equally wide bins of p.
-
-    Points are means, bars reach one standard deviation up and down; a bin with one comparison has no bar. The two
-    curves are the differences that experts assume, Bradley–Terry a·logit(p) + c and the linear Gaussian α·(p − β), each
-    fitted to all comparisons by least squares: a and α are the unit of the true scores, c and β a position bias.
-
-    Parameters
-    ----------
-    data, scores, bins, ax
-        As in `plot_joint`.
-
-    Examples
-    --------
-    >>> from matplotlib.figure import Figure
-    >>> rows = [("a", "b", 0.8), ("b", "a", 0.2), ("a", "b", 0.8)]
-    >>> ax = plot_difference_given_p(rows, {"a": 1, "b": 0}, ax=Figure().subplots())
-    >>> ax.containers[0].lines[0].get_ydata()
-    array([-1.,  1.])
-    """
-    _check_whole("bins", bins)
-    p, difference, weight = true_differences(Comparisons.of(data), scores)
-    if np.ptp(p) == 0:
-        raise ValueError(f"every usable comparison has p = {p[0]:g}; a curve needs two different p at least")
-    middle, mean, deviation = moments(p, difference, weight, bins)
-    ax = _axes(ax)
-    ax.errorbar(middle, mean, yerr=deviation, color=BLUE, label="mean ± deviation", **MARKS)
-    grid = np.linspace(CERTAIN, 1 - CERTAIN, 199)
-    surely = np.clip(p, CERTAIN, 1 - CERTAIN)
-    for label, of_p, of_grid, colour, style in (
-        ("Bradley–Terry", logit(surely), logit(grid), VERMILION, "-"),
-        ("linear Gaussian", p, grid, GREEN, "--"),
-    ):
-        slope, offset = np.polyfit(of_p, difference, 1, w=np.sqrt(weight))
-        ax.plot(grid, slope * of_grid + offset, color=colour, linestyle=style, linewidth=1.2, label=label)
-    ax.set_xlim(0, 1)
-    return _labelled(ax, "p, that the first is better", "true difference")
-
-
 def plot_position_bias(data: Any, *, bins: int = 20, ax: Axes | None = None) -> Axes:
     """Plot whether a judge favours a position: the distribution of p, its mean, and P(the first of equal texts wins).
 
@@ -251,8 +131,10 @@ def plot_position_bias(data: Any, *, bins: int = 20, ax: Axes | None = None) -> 
 
     Parameters
     ----------
-    data, bins, ax
-        As in `plot_joint`; bins of p.
+    data
+        Comparisons, in any form that `fit` reads.
+    bins, ax
+        The number of bins of p, and axes to draw on; by default those of a new figure.
 
     Examples
     --------
@@ -316,74 +198,6 @@ def plot_groups(board: Leaderboard, top: int = 40, ax: Axes | None = None) -> Ax
     ax = _intervals(board.group[best], board.score[best], board.high[best], board.tier[best], ax)
     ax.set_xlabel(f"mean score (logits),\n{100 * board.level:g}% interval, {board.over} contexts")
     return ax
-
-
-def plot_wins(board: Leaderboard, top: int = 12, ax: Axes | None = None) -> Axes:
-    """Plot how often, in per cent, a text of the row's group is preferred to one of the column's, for the best `top`.
-
-    Parameters
-    ----------
-    board, top, ax
-        As in `plot_groups`; at most 30 groups.
-
-    Examples
-    --------
-    >>> from matplotlib.figure import Figure
-    >>> from comparo import fit
-    >>> rows = [{"context": c, "first": "a", "second": "b", "p": 0.6 + c / 10} for c in range(3)]
-    >>> ax = plot_wins(fit(rows, prior="estimated", groups="items").groups(), ax=Figure().subplots())
-    >>> [text.get_text() for text in ax.texts]
-    ['69', '31']
-    """
-    if not 1 <= top <= MOST:
-        raise ValueError(f"top is a number of groups from 1 to {MOST}, not {top!r}")
-    count = min(top, len(board))
-    ax = _axes(ax, 0.8 + CELL * count)
-    wins = np.where(np.eye(count, dtype=bool), np.nan, board.wins[:count, :count])
-    ax.imshow(wins, cmap="RdBu", vmin=0.0, vmax=1.0, aspect="auto")
-    for row, column in np.argwhere(np.isfinite(wins)).tolist():
-        share = wins[row, column]
-        colour = "white" if abs(share - 0.5) > 0.35 else "black"
-        ax.text(column, row, f"{100 * share:.0f}", ha="center", va="center", fontsize=7, color=colour)
-    names = [str(name) for name in board.group[:count]]
-    ax.set_yticks(range(count), names, parse_math=False)
-    ax.set_xticks(range(count), names, parse_math=False, rotation=90)
-    ax.set_xlabel("beaten in % of pairs")
-    return ax
-
-
-def plot_length(ranking: Ranking, texts: Mapping[Any, str], ax: Axes | None = None) -> Axes:
-    """Plot the score of each text, around the mean of its context, over its length in characters, and the trend.
-
-    Parameters
-    ----------
-    ranking
-        What `fit` or `rank` returned.
-    texts
-        The text of each item, or of each pair (context, item).
-    ax
-        Axes to draw on; by default those of a new figure.
-
-    Examples
-    --------
-    >>> from comparo import fit
-    >>> from matplotlib.figure import Figure
-    >>> ranking = fit([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.1)])
-    >>> ax = plot_length(ranking, {"a": "a long text", "b": "a text", "c": "text"}, ax=Figure().subplots())
-    >>> ax.get_xscale(), len(ax.lines)
-    ('log', 2)
-    """
-    lengths = true_scores(ranking.comparisons, ranking.graph, {key: float(len(text)) for key, text in texts.items()})
-    ax = _axes(ax)
-    ax.plot(lengths, ranking.scores, "o", color=BLUE, markersize=3, alpha=0.6, label="a text")
-    ax.set_xscale("log")
-    x = np.log2(np.maximum(lengths, 1.0))
-    inside, around = ranking.graph.centre(x), ranking.graph.centre(ranking.scores)
-    slope = float(inside @ around / max(float(inside @ inside), 1e-12))
-    ends = np.array([x.min(), x.max()])
-    line = slope * (ends - x.mean())
-    ax.plot(2.0**ends, line, "--", color=TIERS[1], linewidth=1.2, label=f"twice as long: {slope:+.2f}")
-    return _labelled(ax, "characters", "score")
 
 
 def plot_agreement(found: Agreement, judge: Any = None, ax: Axes | None = None) -> Axes:

@@ -1,4 +1,4 @@
-"""Rankings beside true scores and earlier rankings: correlations, what plots show, and an expert learnt from scores.
+"""Rankings beside true scores: correlations, and an expert learnt from scores.
 
 K comparisons of n candidates (items of contexts) as columns of shape (K,); `scores` maps an item, or a pair (context,
 item), to its true score.
@@ -16,14 +16,11 @@ from comparo.data.columns import look_up
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.errors import ComparisonsError
-from comparo.methods import Method, quiet_fit
-from comparo.model.estimators.poe import Bias
 from comparo.model.likelihoods.gaussian import Constant, Gaussian
 from comparo.model.linalg.graph import Graph
-from comparo.ranking.criteria_ranking import aligned
 from comparo.ranking.ranking import Ranking
 from comparo.rounding import mean_ranks
-from comparo.types import Array, LongIndex
+from comparo.types import Array
 
 
 def pearson(one: Array, other: Array) -> Array:
@@ -82,52 +79,6 @@ def agreement(ranking: Ranking, items: Items) -> dict[str, Array]:
     return {name: spearman_within(estimated, scores, items.context, contexts) for name, scores in items.scores.items()}
 
 
-def convergence(
-    data: Comparisons, truth: Array | None = None, *, method: Method, bias: Bias | None, points: int
-) -> tuple[NDArray[np.int64], Array, Array | None]:
-    """The calls made (P,), and Spearman's correlation of the ranking after them with the last and with `truth` (n,).
-
-    Correlations are means over contexts. P is `points`, or less where there are fewer answers.
-    """
-    last = quiet_fit(data, method, bias=bias)
-    parts = (data.take(first_rows(data, last.graph, step / points)) for step in range(1, points + 1))
-    taken = {part.answers: part for part in parts}
-    settled = [quiet_fit(part, method, bias=bias) for part in taken.values()]
-    final = np.array([correlation(last, earlier, last.scores) for earlier in settled])
-    true = None if truth is None else np.array([correlation(last, earlier, truth) for earlier in settled])
-    return np.array(list(taken)), final, true
-
-
-def first_rows(data: Comparisons, graph: Graph, share: float) -> LongIndex:
-    """The comparisons of the answers that are among the first `share` of their context, at least one answer each.
-
-    Contexts may have been compared one after the other, so each is taken at the same share of its own answers. All
-    comparisons of a line-up are one answer.
-    """
-    begin = np.arange(len(data))  # of the answer that a comparison is part of
-    if data.lineup is not None:
-        rows = np.flatnonzero(data.lineup["answer"] >= 0)
-        _, first, answer = np.unique(data.lineup["answer"][rows], return_index=True, return_inverse=True)
-        begin[rows] = rows[first][answer]
-    answers = np.flatnonzero(begin == np.arange(len(data)))
-    context = graph.context[graph.first[answers]]
-    sizes, order = np.bincount(context), np.argsort(context, kind="stable")
-    before = np.empty(len(data))
-    begins = np.repeat(np.cumsum(sizes) - sizes, sizes)
-    before[answers[order]] = (np.arange(len(answers)) - begins) / sizes[context[order]]
-    return np.flatnonzero(before[begin] < share - 1e-9)
-
-
-def correlation(last: Ranking, earlier: Ranking, scores: Array) -> float:
-    """Spearman's correlation of an earlier ranking with `scores` (n,) of the last one's candidates: mean over contexts.
-
-    Candidates that the earlier ranking does not have get its mean score. NaN where no context has a correlation.
-    """
-    known = aligned(earlier, last)
-    known = np.where(np.isnan(known), np.mean(earlier.scores), known)
-    return mean_known(spearman_within(known, scores, last.graph.position, last.graph.contexts))
-
-
 def mean_known(values: Array) -> float:
     """The mean of the values that are not NaN; NaN where all are."""
     known = values[~np.isnan(values)]
@@ -158,26 +109,6 @@ def true_differences(data: Comparisons, scores: Mapping[Any, float]) -> tuple[Ar
     if not usable.any():
         raise ComparisonsError("no comparison has a true score for both of its items; give scores of more items")
     return data.p[usable], difference[usable], weight[usable]
-
-
-def moments(p: Array, values: Array, weight: Array, bins: int) -> tuple[Array, Array, Array]:
-    """Weighted mean of p, and mean and standard deviation of `values`, in equally wide bins of p that are not empty.
-
-    The deviation of a single value is NaN.
-
-    >>> moments(np.array([0.2, 0.9, 0.9]), np.array([-1.0, 1.0, 3.0]), np.ones(3), bins=2)
-    (array([0.2, 0.9]), array([-1.,  2.]), array([nan,  1.]))
-    """
-    which = np.minimum((p * bins).astype(int), bins - 1)
-    counts, total = np.bincount(which, minlength=bins), np.bincount(which, weight, bins)
-    filled = counts > 0
-
-    def mean(column: Array) -> Array:
-        return np.asarray(np.bincount(which, weight * column, bins)[filled] / total[filled])
-
-    middle = mean(values)
-    deviation = np.sqrt(mean((values - middle[(np.cumsum(filled) - 1)[which]]) ** 2))
-    return mean(p), middle, np.where(counts[filled] > 1, deviation, np.nan)
 
 
 @dataclass(frozen=True, slots=True)

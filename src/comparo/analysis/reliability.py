@@ -32,13 +32,13 @@ from comparo.data.formats import read_columns
 from comparo.data.run_folder import database_of, masses
 from comparo.model.estimators.panel_members import PanelMembers, fit_members
 from comparo.ranking.ranking import Ranking
-from comparo.ranking.self_consistency import count_flips, transitivity
+from comparo.ranking.self_consistency import count_flips
 from comparo.types import Array, check_level
 
 PARTS = 20  # of the jackknife: each leaves out a twentieth; Student's t with 19 degrees of freedom
 CONTEXTS = 20  # from which whole contexts are left out, and texts below: 12 contexts gave intervals that were too short
 LEAST = 10  # texts, and parts with a voice's answers, for an interval
-MEASURES = ("signal", "agreement", "content", "position", "noise", "gamma", "flips", "transitivity", "ties", "mass")
+MEASURES = ("signal", "agreement", "content", "position", "noise", "gamma", "flips", "ties", "mass")
 
 
 def reliability(data: Any, *, level: float = 0.95, seed: int = 0) -> dict[str, NDArray[Any]]:
@@ -69,7 +69,6 @@ def reliability(data: Any, *, level: float = 0.95, seed: int = 0) -> dict[str, N
           signal = agreement²·content;
         - gamma: the mean position bias in logits;
         - flips: the share of pairs asked in both orders whose verdicts contradict each other;
-        - transitivity: the share of triads of texts without a cycle; coins have 0.75;
         - ties: the share of answers p = ½;
         - mass: the mean probability of the labels.
 
@@ -169,7 +168,7 @@ def measured(comparisons: Comparisons, found: PanelMembers, mass: Array | None) 
     for r in range(len(found.names)):
         own = comparisons.take(found.voice == r)
         labels = np.nan if mass is None else mean_known(mass[found.voice == r])
-        counted.append([count_flips(own).share, transitivity(own), np.mean(own.p == 0.5), labels])
+        counted.append([count_flips(own).share, np.mean(own.p == 0.5), labels])
     return np.array([*model, *zip(*counted, strict=True)])
 
 

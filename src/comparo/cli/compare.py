@@ -44,7 +44,6 @@ def compare_command(
     data: str | None = None,
     group: groups.GroupColumn = None,
     cluster: str | None = None,
-    names: str | None = None,
     budget: str | None = None,
     level: float = 0.95,
     all_inputs: Annotated[bool, typer.Option("--all")] = False,
@@ -73,7 +72,6 @@ def compare_command(
     data : One file with the texts of both; who wrote a text says --group, or its id.
     cluster : What inputs have in common, such as their topic: the mean of each is one observation; id: each input is
         one. Default: topic, if there is such a column.
-    names : What to call the two: old,new. Default: the files.
     budget : Calls at most, two per input: 200, or $2.50. Default: every input.
     level : How sure the answer must be, however early the calls stop.
     all_inputs : Ask about every input, also when the answer is already sure.
@@ -92,7 +90,7 @@ def compare_command(
     level = level if fail_if_worse is None else max(level, 2 * fail_if_worse - 1)
     console = flags.console
     paired = (
-        pair_files(one, other, _two(names), cluster, **columns.without_scores)
+        pair_files(one, other, cluster=cluster, **columns.without_scores)
         if data is None
         else pair_groups(data, one, other, group, cluster, **columns.without_scores)
     )
@@ -118,15 +116,6 @@ def compare_command(
     if fail_if_worse is not None and duel.is_worse(fail_if_worse):
         console.print(f"{duel.other} is worse than {duel.one}: exit code {WORSE}", style="red")
         raise typer.Exit(WORSE)
-
-
-def _two(names: str | None) -> tuple[str, str] | None:
-    if names is None:
-        return None
-    found = [name.strip() for name in names.split(",")]
-    if len(found) != 2 or not all(found):
-        raise ValueError(f"--names are two names with a comma between, such as old,new, not {names!r}")
-    return found[0], found[1]
 
 
 def _print(duel: Duel, output: str, console: Console) -> None:

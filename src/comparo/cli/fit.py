@@ -259,8 +259,8 @@ def fit_command(
         from comparo.report.record import Fitted, fitted_record, read_why, shown_items
 
         shown = None if folder is None or people_said is None else shown_items(folder)
-        again = Fitted(bias or ("joint" if estimates else None), fitted, people_said, shown)
-        record = fitted_record(ranking, again, _named(files), command_line(), *only_voice(files))
+        made = Fitted(bias or ("joint" if estimates else None), people_said, shown)
+        record = fitted_record(ranking, made, _named(files), command_line(), *only_voice(files))
         record = replace(record, graded=scaled, why=None if folder is None else read_why(folder))
         is_list = report.suffix.lower() in LISTS
         save_page(

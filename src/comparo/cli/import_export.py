@@ -72,7 +72,6 @@ def export_command(
     texts: bool = False,
     prompt: Annotated[str, typer.Option("--dpo-prompt")] = CONTEXT,
     conversational: bool = False,
-    least_margin: float = 0.0,
     force: bool = False,
 ) -> None:
     """What a run found as a file for other tools: comparisons, or preference pairs to train on.
@@ -91,13 +90,11 @@ def export_command(
     prompt : For dpo: what both texts answer; {context} stands for the text of their context, as in 'Summarise:
         {context}'.
     conversational : For dpo: prompt and texts as messages, with role and content.
-    least_margin : For dpo: leave out pairs whose scores differ by less. Scores are in logits: at 1, the model expects
-        the better one to win with probability 0.73.
     force : Overwrite what is there.
 
     Examples
     --------
-    `comparo export comparo-runs/20260301-120000-answers --format dpo --least-margin 0.5 --out pairs.jsonl`
+    `comparo export comparo-runs/20260301-120000-answers --format dpo --out pairs.jsonl`
     """
     done = export_run(
         run,
@@ -106,7 +103,6 @@ def export_command(
         texts=texts,
         prompt=prompt,
         conversational=conversational,
-        least_margin=least_margin,
         force=force,
     )
     rows = ", ".join(f"{count:,} {name}" for name, count in done.rows.items())

@@ -63,7 +63,7 @@ def study_command(
         attributes ± standard deviation over draws; or retention, the share of the full set's correlation that is kept,
         and the calls needed for 95% of it.
     output : How to print the table.
-    out : A folder for all tables, in all formats, and the figures.
+    out : A folder for all tables, in all formats, and the figure.
     seed : The same seed gives the same study.
     processes : How many processes share the work.
 
@@ -81,7 +81,7 @@ def study_command(
     print_notes(results.notes)
     if out is not None:
         _write(results, out)
-        say(f"Tables and figures: {out}")
+        say(f"Tables and a figure: {out}")
 
 
 def _ways(
@@ -120,14 +120,13 @@ def _print(table: Table, output: Output) -> None:
 
 
 def _write(results: Results, folder: Path) -> None:
-    """All tables in all formats, and the figures."""
-    from comparo.studies.display import efficiency_figure, judge_figure, save
+    """All tables in all formats, and the figure."""
+    from comparo.studies.display import efficiency_figure, save
 
-    figures = {"efficiency": efficiency_figure(results), "judge": judge_figure(results.recorded)}
     tables = {kind: _table(results, kind) for kind in ("spearman", "pearson", "retention")}
     if len(results.attributes) > 1:
         tables |= {f"spearman_{calls}": attributes_table(results, calls) for calls in results.calls}
-    save(figures, folder)
+    save({"efficiency": efficiency_figure(results)}, folder)
     for name, table in tables.items():
         for ending, text in (("md", table.markdown()), ("csv", table.csv())):
             (folder / f"{name}.{ending}").write_text(text.rstrip("\n") + "\n", encoding="utf-8")

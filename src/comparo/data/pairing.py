@@ -142,7 +142,7 @@ def _paired(names: tuple[str, str], sides: Sequence[Mapping[Any, Any]], clusters
     known = {key: clusters.get(key, (key,)) for key, *_ in rows}
     cluster = known if len(set(known.values())) < len(rows) else None
     if names[0] == names[1]:
-        raise ComparisonsError(f"both sides are called {names[0]!r}; give them two names, such as names='old,new'")
+        raise ComparisonsError(f"both sides are called {names[0]!r}; give two that differ")
     same = tuple(key for key, (text, _), (other, _) in rows if text == other)
     apart = [row for row in rows if row[1][0] != row[2][0]]
     if not apart:

@@ -25,7 +25,6 @@ BLIND = 0.2  # agreement with the consensus below which a voice shares next to n
 DOUBLING = "twice"  # the step of a length: its numbers are logarithms to the base 2
 CONTRADICTED = 3.0  # standard deviations: 1 in 370 by chance
 NAMED = 5  # items that a sentence names
-EQUAL = 1.05  # ratio of two squared widths up to which they are shown as equal: the number of calls rounds to one
 
 
 def notes(ranking: Scores) -> tuple[str, ...]:
@@ -304,14 +303,14 @@ def _labelled(ranking: Scores, table: Columns, rows: NDArray[np.intp]) -> Column
 
 
 def growth_sentences(ranking: Scores, grown: Grown | None) -> list[str]:
-    """Sentences about new candidates, the width of their intervals, those that moved, and judgements left out."""
+    """Sentences about new candidates, those that moved, and judgements left out."""
     if grown is None:
         return []
     new, moved = new_columns(ranking, grown), moved_columns(ranking, grown)
     old, count = np.count_nonzero(~grown.new), len(new["item"])
     names = [f"{item} (rank {rank:,})" for item, rank in zip(new["item"].tolist(), new["rank"].tolist(), strict=True)]
     is_new = f"{count:,} {'item is' if count == 1 else 'items are'} new"
-    found = [f"{is_new} beside {old:,} that were there before{_listed(names)}", *_precision(ranking, grown)]
+    found = [f"{is_new} beside {old:,} that were there before{_listed(names)}"]
     found += [] if grown.link is None else [grown.link.sentence]
     steps = zip(moved["item"].tolist(), moved["score_before"].tolist(), moved["score"].tolist(), strict=True)
     names = [f"{item} ({before:.2f} to {now:.2f})" for item, before, now in steps]
@@ -324,21 +323,6 @@ def growth_sentences(ranking: Scores, grown: Grown | None) -> list[str]:
             f"{grown.left_out:,} judgements about changed or removed texts are left out; they stay in the folder"
         )
     return found
-
-
-def _precision(ranking: Scores, grown: Grown) -> list[str]:
-    """The width of the intervals of new and old candidates, and how many calls make them equal.
-
-    The square of a width is inversely proportional to the number of calls.
-    """
-    square = ((ranking.high - ranking.low) / 2.0) ** 2
-    new, old = (square[group & np.isfinite(square)] for group in (grown.new, ~grown.new))
-    if not len(new) or not len(old) or not np.mean(old) > 0:
-        return []
-    ratio = float(np.mean(new) / np.mean(old))
-    said = f"intervals are ± {np.sqrt(np.mean(new)):.2f} for the new and ± {np.sqrt(np.mean(old)):.2f} for the others"
-    more = f"; about {ratio:.1f} times the calls about new ones would make them equal" if ratio > EQUAL else ""
-    return [said + more]
 
 
 def _listed(names: Sequence[str]) -> str:

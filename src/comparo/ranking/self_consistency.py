@@ -1,7 +1,7 @@
-"""How consistent a judge's answers are: winners that change with the order, cycles, and a correlation of both orders.
+"""How consistent a judge's answers are: winners that change with the order, and a correlation of both orders.
 
-The verdict of an answer is the text that it prefers, p > ½ or p < ½, or a tie. Flips and cycles are counts over pairs
-and triads, each of one judge, without scores; they are the same for a reversed judge.
+The verdict of an answer is the text that it prefers, p > ½ or p < ½, or a tie. Flips are counted
+over pairs, each of one judge, without scores; they are the same for a reversed judge.
 
 Of a pair asked in both orders, with answers y and y′ in logits (probabilities, where answers are decisions),
 
@@ -14,7 +14,7 @@ x + e, as the second x − e; the correlation of the two, without noise, is (Var
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
@@ -23,7 +23,7 @@ from scipy.special import logit, ndtri
 from comparo.data.comparisons import Comparisons
 from comparo.model.linalg.graph import Graph
 from comparo.model.observations import Pairs, are_choices
-from comparo.types import Array, Index, LongIndex
+from comparo.types import Array, Index
 
 NEAR = 1e-9  # distance from ½ below which a mean of answers is a tie: rounding
 # Share of flips above which rankings are poor, measured by `python -m benchmarks.bounds`: there the Spearman
@@ -188,74 +188,3 @@ def _explained(first: Index, second: Index, values: Array, sign: int, context: I
     design = sparse.csr_array((entries, (np.tile(rows, len(columns)), places)), shape=shape)
     found = lsmr(design, values, atol=1e-8, btol=1e-8)[0][:groups]
     return found[first] + sign * found[second]
-
-
-STEPS = 20_000_000  # walks of three comparisons that are counted, at most: about a second
-
-
-@dataclass(frozen=True, slots=True)
-class Cycles:
-    """Of `triples` whose three pairs one voice decided, those that form a circle; a quarter do by chance.
-
-    `sampled`: only the triples of some items were counted, a triple once for each of these items.
-    """
-
-    triples: int
-    cyclic: int
-    sampled: bool = False
-
-
-def cycles(comparisons: Comparisons, steps: int = STEPS) -> Cycles:
-    """Triples of items that a voice compared with each other, and how many of them are cyclic: a > b > c > a.
-
-    With A[i, j] = 1 where i won against j by the mean of both orders, tr(A³)/3 triples are cyclic. Row i of A³ costs
-    the square of the comparisons of item i: where the sum is above `steps`, only the rows of random items are computed.
-
-    >>> cycles(Comparisons.from_rows([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.6)])).cyclic
-    1
-    """
-    merged = _apart(comparisons).merge_orders()
-    decided = np.abs(merged.p - 0.5) > NEAR
-    if not decided.any():
-        return Cycles(0, 0)
-    merged = replace(merged.take(decided), weight=None)
-    graph = Graph.build(merged)
-    won = merged.p > 0.5
-    winner, loser = np.where(won, (graph.first, graph.second), (graph.second, graph.first))
-    ones = np.ones(len(won))
-    wins = sparse.csr_array((ones, (winner, loser)), shape=(graph.nodes, graph.nodes))
-    played = sparse.csr_array(wins + wins.T)
-    needed = float(np.sum(graph.degrees().astype(np.float64) ** 2))
-    if needed <= steps:
-        every = np.arange(graph.nodes)
-        return Cycles(round(_closed(played, every) / 6), round(_closed(wins, every) / 3))
-    some = np.sort(np.random.default_rng(0).permutation(graph.nodes)[: max(int(graph.nodes * steps / needed), 1)])
-    return Cycles(round(_closed(played, some) / 2), round(_closed(wins, some)), sampled=True)
-
-
-def transitivity(comparisons: Comparisons) -> float:
-    """The share of triads without a cycle, among three texts with a verdict on each of their pairs; NaN without any.
-
-    The verdict on a pair is that of the mean of its answers in both orders. Coins would make a cycle of a quarter of
-    all triads.
-
-    >>> transitivity(Comparisons.from_rows([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.9)]))
-    0.0
-    """
-    found = cycles(comparisons)
-    return 1.0 - found.cyclic / found.triples if found.triples else float("nan")
-
-
-def _apart(comparisons: Comparisons) -> Comparisons:
-    """The comparisons with a context for each context and judge, and without judges."""
-    if comparisons.judges is None or comparisons.judge is None:
-        return comparisons
-    context = 0 if comparisons.context is None else comparisons.context
-    code = context * len(comparisons.judges) + comparisons.judge
-    labels, code = np.unique(code, return_inverse=True)
-    return replace(comparisons, contexts=labels, context=code.astype(np.int32), judges=None, judge=None)
-
-
-def _closed(matrix: sparse.csr_array, rows: LongIndex) -> float:
-    """Closed walks of three steps that begin at `rows`, the diagonal of A³."""
-    return float((matrix[rows] @ matrix).multiply(sparse.csr_array(matrix.T)[rows]).sum())

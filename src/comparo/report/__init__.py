@@ -6,7 +6,6 @@ from pathlib import Path
 
 from comparo.ranking.criteria_ranking import CriteriaRanking
 from comparo.report.command_pages import RESULT, audit_page, compare_page, write_criteria_report
-from comparo.report.data import ROOM, Room
 from comparo.report.page import render, save_page
 from comparo.report.record import Record, read_criteria_record, read_record
 from comparo.run.audit_card import FILE
@@ -17,7 +16,7 @@ __all__ = ["write_report"]
 logger = logging.getLogger(__name__)
 
 
-def write_report(folder: str | os.PathLike[str], record: Record | None = None, room: Room = ROOM) -> Path:
+def write_report(folder: str | os.PathLike[str], record: Record | None = None) -> Path:
     """Write report.html into a run folder, from what is in the folder alone, and return its path.
 
     Where nothing can be written to the folder, such as on read-only storage, the page is RUN-report/report.html in the
@@ -29,13 +28,11 @@ def write_report(folder: str | os.PathLike[str], record: Record | None = None, r
         A run folder, as `comparo rank` writes it.
     record
         The record of the folder, if it is read already.
-    room
-        How large the page may get.
 
     Returns
     -------
     Path
-        The path of the page, at most `room.page` bytes large, by default 5 MB.
+        The path of the page, of about 5 MB at most.
 
     Raises
     ------
@@ -55,9 +52,9 @@ def write_report(folder: str | os.PathLike[str], record: Record | None = None, r
         logger.warning("%s cannot be written to; the page is in the working folder: %s", folder, place)
     record = record or (read_criteria_record if criteria_of(folder) else read_record)(folder)
     if isinstance(record.ranking, CriteriaRanking):
-        return write_criteria_report(place, record, record.ranking, room)
+        return write_criteria_report(place, record, record.ranking)
     if (folder / FILE).is_file():
         page = audit_page(folder, record)
     else:
-        page = compare_page(folder, record) if (folder / RESULT).is_file() else render(record, room)
+        page = compare_page(folder, record) if (folder / RESULT).is_file() else render(record)
     return save_page(place / "report.html", page)

@@ -18,7 +18,7 @@ import numpy as np
 from comparo.analysis.confidence import top_probability
 from comparo.analysis.correlations import mean_known
 from comparo.ranking.display import control_name, control_sentences
-from comparo.ranking.self_consistency import MANY, count_flips, cycles
+from comparo.ranking.self_consistency import MANY, count_flips
 from comparo.ranking.tabular import rows_of
 from comparo.report.measures import Outlook, as_many_again, length_correlation, position_bias, residuals
 from comparo.report.record import Record
@@ -70,7 +70,6 @@ POSITION = Bound(0.05, 0.15)
 # the same for all texts. Real judges' bias differs between texts, so the bounds are narrower than this requires.
 POSITION_FITTED = Bound(0.1, 0.3)
 FLIPS = Bound(0.3, MANY)  # measured: 0.30 and 0.41
-CYCLES = Bound(0.07, 0.15)  # measured
 CONTRADICTING = Bound(0.19, 0.27)  # measured
 # Cohen (Statistical Power Analysis, 1988) calls a correlation of 0.3 medium. docs/measurements/study.md, "The longer
 # text wins": people's own scores on ten attributes correlate with the length by −0.02 to 0.53, so that 0.6 is beyond
@@ -106,7 +105,6 @@ def cards(record: Record, ahead: Sequence[Outlook]) -> list[Card]:
         _whose(record),
         _position(record),
         _flips(record),
-        _circles(record),
         _fit(record),
         _length(record),
         *_equal(record),
@@ -179,14 +177,6 @@ def _flips(record: Record) -> Card | None:
 def _has_both_orders(record: Record) -> bool:
     flips = count_flips(record.ranking.comparisons)
     return flips.pairs > 0 and (flips.once == 0 or record.identity.get("orders") == "both")
-
-
-def _circles(record: Record) -> Card:
-    found = cycles(record.ranking.comparisons)
-    values = {"cyclic": found.cyclic, "triples": found.triples, "sampled": found.sampled}
-    if not found.triples:
-        return Card("circles", values, main=False)
-    return _graded("circles", CYCLES, found.cyclic / found.triples, **values)
 
 
 def _fit(record: Record) -> Card:

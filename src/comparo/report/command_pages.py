@@ -24,7 +24,6 @@ from comparo.model.estimators.coefficients import DISCOVERY
 from comparo.ranking.criteria_ranking import CriteriaRanking, spearman_matrix
 from comparo.ranking.tabular import rows_of
 from comparo.report.charts import probe_reach, reason_reach
-from comparo.report.data import ROOM, Room
 from comparo.report.embed import SENTENCE, label, presentable
 from comparo.report.making import NAME, injection_notes, prompt_of, question, settings
 from comparo.report.page import filled, render, save_page, shortened
@@ -140,10 +139,10 @@ def write_why(folder: Path, found: Explanation, record: Record) -> Path:
     return save_page(folder / "why.html", page)
 
 
-def write_criteria_report(place: Path, record: Record, found: CriteriaRanking, room: Room = ROOM) -> Path:
+def write_criteria_report(place: Path, record: Record, found: CriteriaRanking) -> Path:
     """Write the page of a run, and that of each criterion, into a folder; return the path of the first."""
     for name in found.rankings:
-        save_page(place / f"report-{name}.html", render(_alone(record, found, name), room))
+        save_page(place / f"report-{name}.html", render(_alone(record, found, name)))
     return save_page(place / "report.html", _overall(record, found))
 
 

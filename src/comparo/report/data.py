@@ -1,7 +1,7 @@
 """The data of the page's script: rankings, texts and judgements as one JSON object of bounded size.
 
 Where not everything fits, the page keeps the first contexts, or the best candidates of a single large one, with the
-beginning of each text, at least `BEGINNING` characters.
+beginning of each text. How much that is follows from the sizes of the parts: nothing is rendered twice.
 """
 
 from __future__ import annotations
@@ -16,22 +16,25 @@ from numpy.typing import NDArray
 
 from comparo.ranking.criteria_ranking import in_logits
 from comparo.report.charts import Scale
-from comparo.report.embed import cut_texts, label, presentable, script_json, size, snippet
+from comparo.report.embed import common_length, label, presentable, script_json, size, snippet
 from comparo.report.record import Record
 
 Columns = dict[str, list[Any]]
 
 TOP = 10  # items of the table of wins
-CANDIDATES = 40_000  # at most; a browser takes too long to read more
-BEGINNING = 80  # characters of a text that identify it
+CANDIDATES = 20_000  # at most
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How large a page may get: bytes of the file, and judgements."""
+    """How much the script's data may take: bytes, bytes of rankings among them, and the number of judgements.
 
-    page: int = 5_000_000  # small enough to be sent by mail
-    judgements: int = 100_000  # 2.6 MB, about half of a page
+    Texts are cut to what is left. The rest of a page takes about 0.2 MB, and 5 MB are small enough to be sent by mail.
+    """
+
+    data: int = 4_700_000
+    tables: int = 2_000_000
+    judgements: int = 50_000  # 1.3 MB
 
 
 ROOM = Room()
@@ -154,41 +157,32 @@ def _view(name: str, columns: Columns, begin: int, end: int) -> View:
     return View(name, begin, end, scale.low, scale.high, ticks, digits, groups)
 
 
-def page_data(tables: Tables, room: int, most: int = ROOM.judgements) -> tuple[Markup, int, list[str]]:
-    """As much of the tables as fits into `room` bytes as JSON, and at most `most` judgements.
-
-    Also the number of contexts in it, and sentences on what is left out.
-    """
-    rows = len(tables.texts)
-    while (taken := size(_first_rows(tables, rows, most, BEGINNING))) > room and rows > 1:
-        rows = max(1, min(rows - 1, int(0.98 * rows * room / taken)))
-    shown = _views(tables.contexts, rows)
-    rows, contexts = shown[-1].end, len(shown)
-    texts = [*tables.texts[:rows], *tables.context_texts[:contexts]]
-    begun = [text[:BEGINNING] for text in texts]
-    _, longest = cut_texts(texts, room - taken + size(begun))
-    cut = sum(len(text) > longest for text in texts)
-    whole = _first_rows(tables, rows, most, longest)
-    return Markup(script_json(whole)), contexts, _left_out(tables, whole, cut, longest)
-
-
-def _first_rows(tables: Tables, rows: int, most: int, length: int) -> dict[str, Any]:
-    """The data of the first `rows` candidates, and as many groups: `length` characters of texts, `most` judgements."""
-    record, shown = tables.record, _views(tables.contexts, rows)
-    texts = [text[:length] for text in tables.texts[: shown[-1].end]]
-    contexts = zip(shown, tables.context_texts, strict=False)
+def page_data(tables: Tables, room: Room = ROOM) -> tuple[Markup, int, list[str]]:
+    """As much of the tables as there is room for, as JSON; the number of contexts; sentences on what is left out."""
     board, mean = tables.board or (None, {})
-    return {
-        "run": presentable(record.configuration),
+    taken = size([tables.candidates, mean, [view.as_json() for view in tables.contexts]])
+    rows = max(1, int(len(tables.texts) * min(1.0, room.tables / taken)))
+    shown = _views(tables.contexts, rows)
+    leaderboard = tables.record.ranking.leaderboard
+    wins = None if leaderboard is None else [_numbers(row) for row in leaderboard.wins[:TOP, :TOP]]
+    data: dict[str, Any] = {
+        "run": presentable(tables.record.configuration),
         "mean": _first(mean, rows) if board else None,
         "mean_view": board.as_json() | {"to": min(board.end, rows)} if board else None,
-        "mean_wins": _mean_wins(record),
-        "logits": in_logits(record.ranking),
-        "judge": record.words.judge,
-        "candidates": _first(tables.candidates, shown[-1].end) | {"text": texts},
-        "contexts": [view.as_json() | {"text": text[:length]} for view, text in contexts],
-        "judgements": _judgements(tables, shown, most),
+        "mean_wins": wins,
+        "logits": in_logits(tables.record.ranking),
+        "judge": tables.record.words.judge,
+        "candidates": _first(tables.candidates, shown[-1].end),
+        "contexts": [view.as_json() for view in shown],
+        "judgements": _judgements(tables, shown, room.judgements),
     }
+    texts, context_texts = tables.texts[: shown[-1].end], tables.context_texts[: len(shown)]
+    length = common_length([*texts, *context_texts], room.data - size(data))
+    data["candidates"]["text"] = [text[:length] for text in texts]
+    for context, text in zip(data["contexts"], context_texts, strict=True):
+        context["text"] = text[:length]
+    cut = sum(len(text) > length for text in (*texts, *context_texts))
+    return Markup(script_json(data)), len(shown), _left_out(tables, data, cut, length)
 
 
 def _first(columns: Columns, rows: int) -> Columns:
@@ -229,24 +223,6 @@ def _judgements(tables: Tables, shown: list[View], most: int) -> dict[str, Any]:
         "p": record.p[kept].round(3).tolist(),
         "expected": record.expected[kept].round(3).tolist(),
     }
-
-
-def _mean_wins(record: Record) -> dict[str, Any] | None:
-    """The judge's probabilities between the texts of the best groups, summed over contexts, and the number of calls."""
-    board = record.ranking.leaderboard
-    if board is None:
-        return None
-    assert record.ranking.group is not None
-    graph, (group, names) = record.ranking.graph, record.ranking.group
-    best = {name: place for place, name in enumerate(board.group[:TOP].tolist())}
-    place = np.array([best.get(name, -1) for name in names.tolist()])
-    i, j = place[group[graph.first]], place[group[graph.second]]
-    kept = (i >= 0) & (j >= 0)
-    total, calls = np.zeros((2, len(best), len(best)))
-    for rows, columns, p in ((i[kept], j[kept], record.p[kept]), (j[kept], i[kept], 1 - record.p[kept])):
-        np.add.at(total, (rows, columns), p)
-        np.add.at(calls, (rows, columns), 1)
-    return {"sum": total.round(4).tolist(), "calls": calls.astype(np.int64).tolist()}
 
 
 def _left_out(tables: Tables, whole: dict[str, Any], cut: int, longest: int) -> list[str]:

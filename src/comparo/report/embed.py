@@ -1,9 +1,8 @@
-"""Values as the page shows them: safe JSON, texts cut to a size, and numbers and names in words."""
+"""Values as the page shows them: safe JSON, the length of texts that fit, and numbers and names in words."""
 
 import json
 import math
 import re
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,24 +30,34 @@ def script_json(data: Any) -> str:
     return text
 
 
-def cut_texts(texts: Sequence[str], room: int) -> tuple[list[str], int]:
-    """Cut texts to a common length, the largest that needs at most `room` bytes as JSON; return them and the length.
-
-    >>> cut_texts(["short", "a long one"], 20)
-    (['short', 'a long o'], 8)
-    """
-
-    def fits(length: int) -> bool:
-        least = sum(min(len(text), length) for text in texts)  # a character takes at least one byte
-        return least <= room and size([text[:length] for text in texts]) <= room
-
-    kept = LONGEST if fits(LONGEST) else bisect_left(range(1, LONGEST), True, key=lambda length: not fits(length))
-    return [text[:kept] for text in texts], kept
-
-
 def size(data: Any) -> int:
     """How many bytes data takes inside a page."""
     return len(script_json(data).encode())
+
+
+def common_length(texts: Sequence[str], room: int) -> int:
+    """The number of characters to which texts are cut so that they take about `room` bytes as JSON, up to `LONGEST`.
+
+    A character takes as many bytes as the mean of those that would fit if each took one.
+
+    >>> common_length(["short", "a long one"], 16), common_length(["short", "a long one"], 30)
+    (5, 20000)
+    """
+    longest = _length(texts, room)
+    begun = [text[:longest] for text in texts]
+    wide = size(begun) / max(sum(map(len, begun)), 1)
+    return _length(texts, int(room / wide))
+
+
+def _length(texts: Sequence[str], room: int) -> int:
+    """The largest length, up to `LONGEST`, to which texts can be cut so that they have `room` characters in all."""
+    left, longest = max(room, 0), 0
+    for place, characters in enumerate(sorted(map(len, texts))):
+        longest = left // (len(texts) - place)
+        if characters > longest:
+            return min(longest, LONGEST)
+        left -= characters
+    return LONGEST
 
 
 def presentable(value: Any) -> Any:

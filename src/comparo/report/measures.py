@@ -1,4 +1,4 @@
-"""The figures behind the report's cards and charts: position bias, residuals, length, convergence, agreement."""
+"""The figures behind the report's cards and charts: position bias, residuals, length, outlook, agreement."""
 
 import math
 from collections.abc import Sequence
@@ -8,15 +8,7 @@ import numpy as np
 from scipy.special import expit, ndtri
 
 from comparo.analysis.confidence import expected_spearman
-from comparo.analysis.correlations import (
-    agreement,
-    correlation,
-    first_rows,
-    mean_known,
-    pearson,
-    spearman,
-    spearman_within,
-)
+from comparo.analysis.correlations import mean_known, pearson, spearman, spearman_within
 from comparo.model.estimators.poe import Product
 from comparo.model.estimators.votes import Voted
 from comparo.model.inference.position import bias_variances
@@ -25,11 +17,6 @@ from comparo.ranking.ranking import Ranking
 from comparo.report.record import Record
 from comparo.types import Array
 
-POINTS = 10  # shares of the calls that are looked at: tenths
-MANY = 100_000  # answers, above which, as in contexts of more than
-LARGE = 4096  # items, whose standard errors are drawn,
-FEW = (1, 2, 5, 10)  # only these tenths are, and in contexts of more than
-LARGEST = 10_000  # items only the end: each takes seconds
 DRAWS = 1000  # of the bootstrap,
 LEAST_DRAWS = 200  # and of very many texts, whose interval is short: its ends vary by a tenth of a standard error
 DRAWN = 4_000_000  # texts in all draws together, which take some seconds
@@ -126,43 +113,11 @@ def length_correlation(record: Record, values: Array) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """The ranking after `calls` answers: its expected Spearman correlation, and those with the last one and people."""
-
-    calls: int
-    expected: float
-    final: float
-    people: dict[str, float]
-
-
-@dataclass(frozen=True, slots=True)
 class Outlook:
     """The expected Spearman correlation after `more` further calls."""
 
     more: int
     expected: float
-
-
-def convergence(record: Record) -> list[Moment]:
-    """The rankings from the first tenth, two tenths, … of each context's answers; correlations are means over contexts.
-
-    Those with the last ranking are of the judge's own, those with people of the ranking that is shown. Of very many
-    answers, or in very large contexts, only some shares are looked at, since each takes a fit.
-    """
-    last, data, moments = record.ranking.judged, record.ranking.comparisons, []
-    largest = int(np.max(np.diff(last.graph.starts)))
-    few = FEW if len(data) > MANY or largest > LARGE else range(1, POINTS + 1)
-    for step in (POINTS,) if largest > LARGEST else few:
-        rows = first_rows(data, last.graph, step / POINTS)
-        if len(rows) == len(data):
-            earlier, expected = record.ranking, record.spearman
-        else:
-            earlier = record.fitting.fit(data.take(rows))
-            expected = expected_spearman(earlier)
-        people = {name: mean_known(found) for name, found in agreement(earlier, record.items).items()}
-        final = correlation(last, earlier.judged, last.scores)
-        moments.append(Moment(data.take(rows).answers, mean_known(expected), final, people))
-    return moments
 
 
 def outlook(record: Record) -> list[Outlook]:

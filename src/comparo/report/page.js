@@ -152,7 +152,7 @@
     return paragraph;
   };
 
-  // The mean probability that one of the best beats another, over all contexts in the leaderboard.
+  // How often one of the best beats another: by their answers, and in the leaderboard by its estimates.
   const matrix = () => {
     const size = Math.min(TOP, view.to - view.from);
     const { first, second, p, whole, top } = data.judgements;
@@ -161,7 +161,7 @@
     byId("no-wins").hidden = !unknown;
     if (unknown) return;
     const empty = () => Array.from({ length: size }, () => new Array(size).fill(0));
-    const { sum, calls } = view === mean ? data.mean_wins : { sum: empty(), calls: empty() };
+    const [sum, calls] = [empty(), empty()];
     const inside = (place) => place >= 0 && place < size;
     for (let k = 0; view !== mean && k < p.length; k++) {
       const [i, j] = [first[k] - view.from, second[k] - view.from];
@@ -171,6 +171,7 @@
       calls[i][j]++;
       calls[j][i]++;
     }
+    const won = (i, j) => (view === mean ? data.mean_wins[i][j] : calls[i][j] ? sum[i][j] / calls[i][j] : null);
     const head = make("tr");
     const heading = (place) => {
       const cell = make("th", "", view.columns.rank[view.from + place]);
@@ -187,21 +188,24 @@
       const begun = snippet(view.from + i);
       if (begun) name.append(make("small", "", ` ${begun}`));
       name.title = view.columns.item[view.from + i];
-      line.forEach((total, j) => {
+      line.forEach((_, j) => {
         const cell = tr.appendChild(make("td"));
-        if (!calls[i][j]) {
-          if (i !== j && view !== mean && view.columns.group[view.from + i] === view.columns.group[view.from + j]) {
+        if (i === j) return;
+        const share = won(i, j);
+        // Rounded once a pair, so that the two directions add to 100.
+        const percents = (one, other) => (i < j ? Math.round(100 * one) : 100 - Math.round(100 * other));
+        if (share === null) {
+          if (view !== mean && view.columns.group[view.from + i] === view.columns.group[view.from + j]) {
             const d = view.columns.score[view.from + i] - view.columns.score[view.from + j];
             const likely = data.logits ? 1 / (1 + Math.exp(-d)) : Math.min(1, Math.max(0, 0.5 + d));
             cell.className = "expected";
-            cell.textContent = i < j ? Math.round(100 * likely) : 100 - Math.round(100 * (1 - likely));
+            cell.textContent = percents(likely, 1 - likely);
           }
           return;
         }
-        const share = total / calls[i][j];
-        // Rounded once a pair, so that the two directions add to 100.
-        cell.textContent = i < j ? Math.round(100 * share) : 100 - Math.round(100 * (sum[j][i] / calls[j][i]));
-        cell.title = `${share.toFixed(3)} in ${calls[i][j]} call${calls[i][j] > 1 ? "s" : ""}`;
+        cell.textContent = percents(share, won(j, i));
+        cell.title = share.toFixed(3);
+        if (view !== mean) cell.title += ` in ${calls[i][j]} call${calls[i][j] > 1 ? "s" : ""}`;
         cell.style.setProperty("--hue", share > 0.5 ? "var(--blue)" : "var(--orange)");
         cell.style.setProperty("--share", `${(120 * Math.abs(share - 0.5)).toFixed(0)}%`);
       });

@@ -21,12 +21,12 @@ from comparo.analysis.misfit import MOST as DISPUTED
 from comparo.analysis.misfit import disagreements, misfit
 from comparo.data.items import Items
 from comparo.errors import StoreError
-from comparo.ranking.display import growth_sentences, moved_columns, new_columns
+from comparo.ranking.display import growth_sentences, moved_columns
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import rows_of
 from comparo.report.advice import Step, advice
 from comparo.report.cards import cards, pairs_in_order
-from comparo.report.charts import convergence_chart, probe_reach, reason_reach, scatter_chart
+from comparo.report.charts import probe_reach, reason_reach, scatter_chart
 from comparo.report.data import ROOM, Room, Tables, page_data
 from comparo.report.embed import LONGEST, SENTENCE, figure, in_hundred, label, presentable, signed
 from comparo.report.making import facts, injection_notes, prompt_of, question, settings
@@ -97,24 +97,24 @@ def save_page(path: Path, page: str | bytes) -> Path:
 
 
 def render(record: Record, room: Room = ROOM) -> str:
-    """The page as text, of at most `room.page` bytes."""
+    """The page as text, with as much of the data as there is room for."""
     tables = Tables.of(record)
+    data, held, left_out = page_data(tables, room)
     script = "".join((HERE / name).read_text(encoding="utf-8") for name in ("save.js", "page.js"))
-    contents = {
-        "script": Markup(script),
-        "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    return filled(
+        "page.html.j2",
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         **_contents(record, tables),
-    }
-    listed = _context_rows(record, tables)
-    around = filled("page.html.j2", **contents, held=len(record.contexts), contexts=listed, left_out=[], data="")
-    left = room.page - len(around.encode()) - SENTENCE  # for the sentence about what is left out
-    data, held, left_out = page_data(tables, left, room.judgements)
-    shown = {"held": held, "contexts": listed[:held], "left_out": left_out, "data": data}
-    return filled("page.html.j2", **contents, **shown)
+        contexts=_context_rows(record, tables)[:held],
+        held=held,
+        left_out=left_out,
+        data=data,
+    )
 
 
 def _contents(record: Record, tables: Tables) -> dict[str, Any]:
-    """What the template shows in any case, however little of the data fits the page."""
+    """What the template shows beside the data."""
     ranking, ahead = record.ranking, outlook(record)
     reasons = record.why["reasons"][:REASONS] if record.why else []
     audit = Audit.of(record.configuration["audit"]) if "audit" in record.configuration else None
@@ -151,7 +151,6 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "reach": audit and probe_reach(audit),
         "growth": _growth(ranking),
         "graded": _graded(record),
-        **convergence_chart(record, ahead),
         "surprises": [_surprise(record, place) for place in surprises.tolist()],
         "misfits": rows_of(misfit(ranking, "item"), MISFITS),
         "disagreements": _disagreements(record),
@@ -296,16 +295,12 @@ def _graded(record: Record) -> dict[str, Any] | None:
 
 
 def _growth(ranking: Ranking) -> dict[str, Any] | None:
-    """Sentences and tables about what is new and what moved; None for a ranking that has not grown."""
+    """Sentences about what is new, and a table of what moved; None for a ranking that has not grown."""
     grown = ranking.grown
     if grown is None:
         return None
-    tables = {"The new texts": new_columns(ranking, grown), "The texts that moved": moved_columns(ranking, grown)}
+    moved = moved_columns(ranking, grown)
     return {
         "sentences": shortened(growth_sentences(ranking, grown)),
-        "tables": {
-            title: {name: column.tolist() for name, column in columns.items()}
-            for title, columns in tables.items()
-            if len(columns["item"])
-        },
+        "moved": {name: column.tolist() for name, column in moved.items()},
     }

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -66,13 +66,9 @@ RECORDED = Words("the judge", "judge", "judges", "comparisons", "answers")
 
 @dataclass(frozen=True)
 class Fitted:
-    """The position bias of a fit, and the function that fits other comparisons in the same way.
-
-    `votes` are people's, where the ranking is theirs, and `texts` those of the run folder that was fitted.
-    """
+    """How recorded comparisons were fitted: the position bias, people's votes, and the texts of a run folder."""
 
     bias: Bias | None
-    fit: Callable[[Comparisons], Ranking]
     votes: Comparisons | None = None
     texts: Items | None = None
 
@@ -82,7 +78,7 @@ class Record:
     """A run from its folder, with its ranking fitted again; or a ranking of recorded comparisons (`source` names them).
 
     The answers among `judgements` are the ranking's comparisons, in the same order. A candidate is a node of the
-    ranking's graph: an item of a context. `fitting` fits other comparisons by the same method. `audition` is what
+    ranking's graph: an item of a context. `fitting` is how it was made. `audition` is what
     `Audition.to_dict` returned, in the folder of an audition. `graded` are scores on a scale, and grades, where they
     were asked for, and `why` what `comparo why` stored in the folder.
     """
@@ -382,7 +378,7 @@ def fitted_record(ranking: Ranking, fitting: Fitted, source: str, command: str, 
     --------
     >>> from comparo import fit
     >>> ranking = fit([("ana", "bo", 0.8), ("bo", "cy", 0.7), ("cy", "ana", 0.4)])
-    >>> record = fitted_record(ranking, Fitted(None, fit), "votes.csv", "comparo fit votes.csv")
+    >>> record = fitted_record(ranking, Fitted(None), "votes.csv", "comparo fit votes.csv")
     >>> len(record.answered), record.has_texts, record.possible
     (3, False, 6)
     """

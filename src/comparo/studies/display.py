@@ -17,9 +17,8 @@ import numpy as np
 
 from comparo.data.formats import csv_text
 from comparo.errors import pip_install
-from comparo.plots import plot_difference_given_p, plot_efficiency, plot_joint, plot_position_bias
+from comparo.plots import plot_efficiency
 from comparo.studies.draws import ENOUGH
-from comparo.studies.recorded import Recorded
 from comparo.studies.sweep import Measure, Results, Way, deviation
 from comparo.types import Array
 
@@ -243,19 +242,6 @@ def efficiency_figure(results: Results) -> Figure:
     curves = {way.name: (results, way.name) for way in results.ways}
     for attribute, ax in zip(attributes, axes, strict=True):
         efficiency(curves, ax, title=attribute or "mean of all", attribute=attribute)
-    return figure
-
-
-def judge_figure(recorded: Mapping[str, Recorded]) -> Figure:
-    """For each attribute: p and the true difference jointly, its mean and variance given p, and the position bias."""
-    figure, axes = panels(3 * len(recorded))
-    for number, (attribute, judgements) in enumerate(recorded.items()):
-        data, scores = judgements.comparisons(), judgements.scores()
-        joint, given, bias = axes[3 * number : 3 * number + 3]
-        plot_joint(data, scores, ax=joint)
-        plot_difference_given_p(data, scores, ax=given)
-        plot_position_bias(data, ax=bias)
-        joint.set_title(attribute, fontsize=9)
     return figure
 
 

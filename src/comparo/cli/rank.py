@@ -17,7 +17,6 @@ from comparo.run.budget import Budget
 from comparo.run.rank import prepare_rank
 from comparo.run.resume import items_before
 from comparo.run.task import DEFAULT_LEAST_MASS
-from comparo.run.voices import AUTO
 from comparo.selection.designs import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
 
 MUCH, PRINTED = "How much is asked", "Output"  # where --help shows some flags
@@ -126,7 +125,6 @@ def rank_command(
     prepared = prepare_rank(
         items,
         prompt=prompts,
-        wording=AUTO if question.wording == [AUTO] else None,
         judge=asked.make(items),
         **asdict(plan) | asdict(how) | {"control": how.control or ()},
         audition=audition,

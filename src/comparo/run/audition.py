@@ -113,16 +113,6 @@ def audition(
     return prepare_audition(items, voices, pairs, Storage.of(out), seed=seed, least_mass=least_mass).run(watch)
 
 
-@dataclass(frozen=True)
-class Trial(Task):
-    """The task of an audition: some of the items, and the same pairs, or line-ups, for every voice.
-
-    Where it is the first part of a run, that makes up to `whole` calls in all.
-    """
-
-    whole: int = 0
-
-
 def prepare_audition(
     items: Items,
     voices: tuple[Voice, ...],
@@ -131,12 +121,11 @@ def prepare_audition(
     *,
     seed: int,
     least_mass: float,
-    whole: int = 0,
 ) -> ConcludedPlan[Audition]:
     """Choose some of the items, and check that every voice can be asked so many pairs of them; nothing is asked."""
     if pairs < FEWEST:
         raise ValueError(f"an audition needs at least {FEWEST} pairs for each voice, not {pairs}")
-    trial = Trial(
+    trial = Task(
         some_items(items, pairs, np.random.default_rng(seed), max(voice.prompt.size for voice in voices)),
         voices[0].prompt,
         voices[0].judge,
@@ -146,8 +135,6 @@ def prepare_audition(
         estimate="judge",
         panel=voices if len(voices) > 1 else (),
         may_grow=False,
-        title="An audition of the wordings: " if whole else "",
-        whole=whole,
     )
     if trial.largest > 2:
         trial = replace(trial, pairs=lineup_pairs(trial, pairs))

@@ -191,15 +191,13 @@ def stored_judgements(connection: sqlite3.Connection, source: object = "") -> It
     Those about lost items are left out, with a warning where `source` names the folder. Questions hold labels but no
     texts.
     """
-    rows = numbered_judgements(connection, "NOT withdrawn")
-    return about_items(connection, ((row[1], row) for row in rows), str(source or ""))
+    return about_items(connection, ((row[1], row) for row in _judgements(connection)), str(source or ""))
 
 
-def numbered_judgements(connection: sqlite3.Connection, condition: str) -> Iterator[tuple[int, Key, Judgement]]:
-    """The judgements of some rows with their numbers and keys, in the order in which they were stored."""
+def _judgements(connection: sqlite3.Connection) -> Iterator[tuple[int, Key, Judgement]]:
     columns = ", ".join(("number", *COLUMNS[1:]))
     for number, context, first, second, voice, *answer, error, cached in connection.execute(
-        f"SELECT {columns} FROM judgements WHERE {condition} ORDER BY number"
+        f"SELECT {columns} FROM judgements WHERE NOT withdrawn ORDER BY number"
     ):
         known: list[Any] = [*(math.nan if value is None else value for value in answer), error, bool(cached)]
         try:

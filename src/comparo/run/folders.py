@@ -295,7 +295,7 @@ def _mend(connection: sqlite3.Connection, identity: Mapping[str, Any]) -> bool:
             return False
     except (ComparisonsError, sqlite3.DatabaseError):
         return False
-    there = set(connection.execute("SELECT context, id FROM items UNION SELECT context, id FROM former"))
+    there = set(connection.execute("SELECT context, id FROM items"))
     asked = connection.execute("SELECT number, context, first, second, voice FROM judgements").fetchall()
     gone = [(number,) for number, *key in asked if not there.issuperset(slot_labels((*key,)))]
     connection.executemany("DELETE FROM judgements WHERE number = ?", gone)
@@ -305,14 +305,12 @@ def _mend(connection: sqlite3.Connection, identity: Mapping[str, Any]) -> bool:
 def _restore_growths(connection: sqlite3.Connection) -> None:
     """Add lost growths that rows of items name: each ended before the first judgement about its items."""
     (last,) = connection.execute("SELECT coalesce(max(number), 0) FROM judgements").fetchone()
-    (most,) = connection.execute(
-        "SELECT coalesce(max(since), 0) FROM (SELECT since FROM items UNION SELECT until FROM former)"
-    ).fetchone()
+    (most,) = connection.execute("SELECT coalesce(max(since), 0) FROM items").fetchone()
     for number in range(1, most + 1):
         (mark,) = connection.execute(
             "SELECT min(judgements.number) - 1 FROM judgements JOIN items ON judgements.context = items.context "
             "AND (id IN (first, second) OR (second LIKE '[%' AND instr(second, id))) WHERE since = ?",
             (number,),
         ).fetchone()
-        row = number, "", last if mark is None else mark, 0
-        connection.execute("INSERT OR IGNORE INTO growths VALUES (?, ?, ?, ?)", row)
+        row = number, "", last if mark is None else mark
+        connection.execute("INSERT OR IGNORE INTO growths VALUES (?, ?, ?)", row)

@@ -118,10 +118,10 @@ def rank(
     out
         A folder in which everything asked is stored; a call that was stopped continues there. Items that the run of the
         folder does not have are added to it, and the budget is then for them (docs/runs.md). A `Storage`
-        (`comparo.run.plan`) has more: with `fresh`, an existing folder is renamed first; with `allow_changes`,
-        judgements about texts that changed or are not given any more are left out; with `batch`, the questions go to
-        the server as a batch, which costs half and may take a day (docs/batch.md). "wait" waits for it; "submit" raises
-        a PendingError where it is not answered yet, and the same call goes on later; "cancel" ends it early.
+        (`comparo.run.plan`) has more: with `fresh`, an existing folder is renamed first; with `batch`, the
+        questions go to the server as a batch, which costs half and may take a day (docs/batch.md). "wait" waits for it;
+        "submit" raises a PendingError where it is not answered yet, and the same call goes on later; "cancel" ends it
+        early.
     cache
         The file of a judgement cache (docs/runs.md): answers that it holds are not asked again, and what is asked is
         kept in it, for every run that names the same file. The ranking is the same as without it. Default:

@@ -47,7 +47,7 @@ class Past:
 
     before: State
     since: Mapping[Label, int]
-    is_linked: bool = False
+    is_linked: bool
 
     def added(self, data: Comparisons) -> Comparisons | None:
         """Those of the comparisons that were not there before; None where there are none."""

@@ -171,8 +171,8 @@ def grown(task: Task, folder: Path | None, is_linked: bool = False) -> Task:
     with reading(folder) as connection:
         history = History.read(connection, str(folder))
         (mark,) = connection.execute("SELECT coalesce(max(number), 0) FROM judgements").fetchone()
-    since = history.since(history.growth)
-    last = frozenset(label for label, growth in since.items() if growth == history.growth > 0)
+    came = history.since(history.growth).items()
+    last = frozenset(label for label, growth in came if growth == history.growth > 0)
     change = Change.between(stored, task.items, last, is_linked or LINK in configuration)
     differing = differences(before, now, DIFFERS)
     if differing and is_linked:

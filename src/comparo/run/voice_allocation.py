@@ -19,8 +19,8 @@ probable if scores order the texts (`log_evidence`). Where prices differ, only t
 until each shows it or has cost as much as the first questions to the dearest. Then, and whenever `GROWTH` times as much
 was spent, ρ, v and c are estimated from all answers (`panel`). A voice gets no more questions
 
-- if its answers do not show that the texts differ: they are more probable if they do not, or, after the first decision,
-  not `SURE` times as probable if they do; but not before it was asked as many as the first that showed it;
+- if its answers do not show that the texts differ, being more probable if they do not; but not before it was asked as
+  many as the first that showed it;
 - if its agreement with the consensus is below `BLIND` and its 95% interval contains 0;
 - if it ranks against the others: its answers count, sign-flipped, but more of them rest on the others being right;
 - if all its questions of a wave failed.
@@ -275,9 +275,8 @@ class Allocation:
         if panel is None:
             return
         place = {str(name): number for number, name in enumerate(panel.names)}
-        least = math.log(SURE) if self._is_decided else 0.0
         known = [voice for voice in left if voice in place]  # the others failed too often to be compared
-        mute = {voice: shown[voice] < least and asked[voice] >= self._sure_after for voice in known}
+        mute = {voice: shown[voice] < 0 and asked[voice] >= self._sure_after for voice in known}
         useless = {voice: _useless(panel, place[voice], mute[voice]) for voice in known}
         used = [voice for voice in known if not useless[voice]] or known
         for voice in known:

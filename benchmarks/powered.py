@@ -27,6 +27,8 @@ from benchmarks.soundness import spread
 from benchmarks.verdict import table
 from comparo import Comparisons, ComparisonsError, with_votes
 from comparo.methods import quiet_fit
+from comparo.model.estimators.prediction_powered import Answers, fitted
+from comparo.ranking.leaderboard import Leaderboard
 from comparo.ranking.powered import powered
 
 SPREAD, OWN, APART = 0.7, 0.7, 0.3  # logits: systems' means, texts of a system, the machine's own view of systems
@@ -106,12 +108,25 @@ def _truth(means, own, pairs, chance):
     return quiet_fit(every).scores
 
 
+def machine_alone(machine, groups, over="new"):
+    """The leaderboard of a machine's answers about some groups, as `powered` fits them."""
+    codes = np.flatnonzero(np.isin(machine.items, groups))
+    machine = machine.take(np.isin(machine.first, codes) & np.isin(machine.second, codes))
+    count, cluster = len(codes), machine.context if over == "new" else machine.pair_keys()
+    cluster = np.unique(cluster, return_inverse=True)[1]
+    ends = np.searchsorted(codes, (machine.first, machine.second))
+    fit = fitted(Answers(*ends, machine.p, machine.weights, cluster), count, int(cluster.max()) + 1)
+    columns = {"group": machine.items[codes]} | dict.fromkeys(("won", "texts", "contexts", "calls"), np.zeros(count))
+    how = {"freedom": fit.freedom, "level": 0.95, "over": over}
+    return Leaderboard.ordered(fit.scores, fit.covariance(fit.robust), np.zeros((count, count)), columns, **how)
+
+
 def outcome(rng, setting):
     """Coverage, width and error of the first system for both, people and machine alone; worth and λ."""
     machine, people, truth = drawn(rng, setting)
     found = powered(machine, people)
     row = []
-    for board in (found.board, found.people_only, found.machine_only["machine"]):
+    for board in (found.board, found.people_only, machine_alone(machine, found.board.group)):
         true, at = truth[board.group] - np.mean(truth[board.group]), int(np.argmin(board.group))
         row += [np.mean((board.low <= true) & (true <= board.high)), np.mean(board.high - board.low)]
         row.append(board.score[at] - true[at])
@@ -177,14 +192,15 @@ def draw(data, human, shares, over, single, seed):
     is_vote = data.judged_by == data.judges.tolist().index(human)
     votes = np.flatnonzero(is_vote)
     names = [name for name in data.judges.tolist() if name != human]
-    whole = powered(data, people=[human], contexts=over)
-    target, found = whole.people_only, {}
+    target, found = powered(data, people=[human], contexts=over).people_only, {}
+    machines = {name: without(data.take(data.judges[data.judged_by] == name)) for name in names}
     if seed < single:
-        ranking = quiet_fit(without(data.take(data.judges[data.judged_by] == names[0])), "mixed", groups="items")
+        ranking = quiet_fit(machines[names[0]], "mixed", groups="items")
         own = alone(ranking, single_votes(data.take(votes)), over)
     for share in shares:
         some = np.sort(rng.choice(votes, round(share * len(votes)), replace=False))
-        for name, board in whole.machine_only.items():
+        for name, answers in machines.items():
+            board = machine_alone(answers, target.group, over)
             found[share, f"machine only, {name}"] = [*figures(board, target), np.nan, np.nan]
         for chosen in [names, *([name] for name in names)]:
             rows = np.isin(data.judges[data.judged_by], chosen)

@@ -101,13 +101,6 @@ def test_without_log_probabilities_structured_output_has_a_key_per_criterion():
     assert [each.failed for each in unclear.each] == [False, True]
 
 
-def test_grades_are_given_for_each_criterion():
-    with Api(words('{"coherence": "A>>B", "fluency": "B>A"}')) as api:
-        call = one(api, graded=True)
-    assert [each.p for each in call.each] == [0.95, 0.25]
-    assert "fluency: one of A>>B (Summary A is much better)" in api.requests[0].body["messages"][0]["content"]
-
-
 def test_answers_of_an_earlier_run_come_from_the_cache(tmp_path):
     texts = {f"t{number}": f"Text number {number}." for number in range(5)}
     reply = tokens({"coherence: ": 1.0}, SURE, {"\nfluency:": 1.0}, UNSURE)

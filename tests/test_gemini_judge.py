@@ -134,12 +134,6 @@ def test_a_model_that_gives_one_reply_only_is_called_for_each_vote():
     assert ["candidateCount" in request.body["generationConfig"] for request in api.requests] == [True] + [False] * 4
 
 
-def test_grades():
-    with Api(gemini(verdicts("A>B"))) as api:
-        [judgement] = ask(api, graded=True)
-    assert judgement.p == 0.75
-
-
 def test_a_server_without_structured_output_is_asked_in_words():
     with Api(gemini(refused(400, INVALID, "JSON mode is not enabled for this model"), replies("Summary B"))) as api:
         [judgement] = ask(api, votes=1)
@@ -158,12 +152,10 @@ def test_thoughts_are_paid_for_and_not_read():
     assert judgement.cost == pytest.approx(5180e-6)
 
 
-def test_reasoning_by_a_number_of_tokens_and_none():
+def test_no_reasoning():
     with Api(gemini(verdicts("Summary A"))) as api:
-        ask(api, votes=1, thinking=512)
         ask(api, votes=1, effort="none")
-    budget, none = (request.body["generationConfig"] for request in api.requests)
-    assert budget["thinkingConfig"] == {"thinkingBudget": 512}
+    none = api.requests[0].body["generationConfig"]
     assert (none["thinkingConfig"], none["maxOutputTokens"]) == ({"thinkingBudget": 0}, 64)
 
 
@@ -252,7 +244,6 @@ def test_what_no_question_escapes_ends_the_run_at_once(reply, said):
             "does not take this effort",
         ),
         ("Request contains an invalid argument.", {"effort": "none"}, "does not take this effort"),
-        ("The thinking budget (99) is invalid.", {"thinking": 99}, "use another number, effort=low"),
     ],
 )
 def test_an_option_that_the_model_does_not_take_is_named(text, options, said):
@@ -282,7 +273,7 @@ def test_a_probe_asks_one_small_question():
     ("status", "text", "options", "said"),
     [
         (400, "max_output_tokens must be at most 65536", {"max_tokens": 100_000}, "65536.*set another max_tokens"),
-        (400, "Thinking is not supported by this model.", {"effort": "low", "votes": 1}, "this effort.* or neither"),
+        (400, "Thinking is not supported by this model.", {"effort": "low", "votes": 1}, "this effort.* or drop it"),
         (404, "models/m is not supported for generateContent", {}, "has no model"),
     ],
 )
@@ -304,7 +295,7 @@ def test_the_other_variable_is_taken_too(monkeypatch):
     [
         ({"votes": -1}, "votes = -1 .* 0 "),
         ({"effort": "xhigh"}, "effort = 'xhigh' .*none, minimal, low, medium, high"),
-        ({"effort": "low", "thinking": 2000}, "drop one of them"),
+        ({"thinking": 2000}, "no option 'thinking'"),
         ({"temperature": 3.0}, "temperature = 3.0 .*0 to 2"),
     ],
 )

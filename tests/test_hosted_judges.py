@@ -283,16 +283,11 @@ def test_a_line_up_is_answered_by_an_order(provider, votes):
     assert "'order': {'type': 'string', 'enum': ['A>B>C>D'," in asked
 
 
-@pytest.mark.parametrize(
-    ("wording", "is_order"), [("between", True), ("which", True), ("letter", True), ("which", False)]
-)
-def test_an_order_or_grade_is_the_only_answer_that_is_asked_for(provider, wording, is_order):
+@pytest.mark.parametrize("wording", ["between", "which", "letter"])
+def test_an_order_is_the_only_answer_that_is_asked_for(provider, wording):
     prompt = criterion_prompt("more coherent", "Summary", wording=wording)
-    options = {"votes": 1} if is_order else {"graded": True}
-    with provider.server(provider.says('{"order": "C>A>D>B", "better": "A>B"}')) as api:
-        judge = provider.load(api.url, **options)
-        asked = LINEUP if is_order else Question("a", "b").with_texts(["one", "two"])
-        [judgement] = judge.judge([asked], prompt.resized(4 if is_order else 2))
+    with provider.server(provider.says('{"order": "C>A>D>B"}')) as api:
+        [judgement] = provider.load(api.url, votes=1).judge([LINEUP], prompt.resized(4))
     assert not judgement.failed
     assert re.findall(r"Answer (?:only )?with", str(api.requests[0].body)) == ["Answer only with"]
 
@@ -316,16 +311,6 @@ def test_an_order_has_room_for_all_labels():
     assert (judge.writes(FOUR).tokens, judge.writes(PROMPT).tokens) == (64 + 4 * 8, 5 * 64)
     assert replace(judge, max_tokens=50).limit(FOUR) == 50
     assert replace(judge, votes=0).limit(FOUR) == replace(judge, votes=0).limit(PROMPT)
-
-
-def test_grades_are_about_two_texts(provider):
-    with provider.server(provider.sure) as api:
-        judge = provider.load(api.url, graded=True)
-        with pytest.raises(ValueError, match="graded"):
-            list(judge.judge([LINEUP], FOUR))
-        with pytest.raises(ValueError, match=r"lineup=2.*graded"):
-            comparo.rank([f"text {k}" for k in range(6)], "better", judge=judge, lineup=4)
-        assert api.requests == []
 
 
 def numbers(request):

@@ -232,13 +232,13 @@ def test_names_that_are_no_judge_say_what_there_is(name):
 
 
 def test_replay_answers_what_was_recorded(tmp_path):
-    rows = "context_id,first,second,p,mass\nx,1,2,0.7,0.9\nx,1,2,0.8,0.7\ny,1,2,0.2,0.5\n"
+    rows = "context_id,first,second,p\nx,1,2,0.7\nx,1,2,0.8\ny,1,2,0.2\n"
     (tmp_path / "judged.csv").write_text(rows)
     judge = load_judge(f"replay/{tmp_path}/judged.csv")
     asked = [Question("1", "2", "x"), Question(1, 2, "y"), Question(2, 1, "x")]
     twice, once, never = judge.judge(asked)
-    assert (twice.p, twice.weight, twice.mass) == (pytest.approx(0.75), 2.0, pytest.approx(0.8))
-    assert (once.p, once.mass) == (0.2, 0.5)
+    assert (twice.p, twice.weight) == (pytest.approx(0.75), 2.0)
+    assert (once.p, once.weight) == (0.2, 1.0)
     assert never.failed
     assert judge.name == "replay/judged.csv"
 
@@ -251,7 +251,7 @@ def test_replay_of_the_recorded_judgements():
         rows = list(csv.DictReader(file))
     answers = judge.judge(Question(row["first"], row["second"], row["context_id"]) for row in rows)
     for row, answer in zip(rows, answers, strict=True):
-        assert (answer.p, answer.mass) == (float(row["p"]), float(row["mass"]))
+        assert answer.p == float(row["p"])
 
 
 def test_a_failed_judgement_is_no_tie():

@@ -174,7 +174,7 @@ def test_win_rates_are_the_means_over_the_pairs_of_a_context():
     assert board.calls.sum() == 2 * len(data)
 
 
-def test_groups_of_one_large_context_meet_the_mean_text():
+def test_groups_of_one_large_context_have_no_win_rates():
     rng = np.random.default_rng(9)
     group = {k: f"system {k % 3}" for k in range(60)}
     score = np.array([k % 3 for k in range(60)]) + 0.3 * rng.standard_normal(60)
@@ -187,7 +187,9 @@ def test_groups_of_one_large_context_meet_the_mean_text():
     assert exact.group.tolist() == large.group.tolist() == ["system 2", "system 1", "system 0"]
     assert exact.contexts.tolist() == [1, 1, 1]
     assert exact.texts.tolist() == [20, 20, 20]
-    np.testing.assert_allclose(exact.wins, large.wins, atol=0.02)
+    assert exact.wins[0, 2] == pytest.approx(expit(2.0), abs=0.05)
+    np.testing.assert_array_equal(large.wins, np.where(np.eye(3), 0.5, np.nan))
+    assert json.loads(large.to_json())["wins"]["system 2"]["system 0"] is None
     assert exact.score[0] - exact.score[2] == pytest.approx(2.0, abs=4 * exact.std.max())
 
 

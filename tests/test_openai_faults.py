@@ -384,7 +384,6 @@ def paths(value, path=()):
             (tokens({"A": 0.7, "B": 0.2}).body, {}),
             (tokens({"A": 0.7, "B": 0.2}).body, {"prefill": True}),
             (words('{"better": "A"}', "B").body, {"votes": 2}),
-            (words("A>>B").body, {"graded": True}),
         ]
     ),
 )

@@ -562,21 +562,6 @@ def test_replies_without_a_verdict_fail():
         assert "'<think>Well', cut at 25,000 tokens" in failure(api, votes=1)
 
 
-def test_grades_are_averaged():
-    with Api(words('{"better": "A>>B"}', "[[A > B]]", "tie", "?")) as api:
-        [judgement] = ask(api, votes=4, graded=True)
-    assert judgement.p == pytest.approx((0.95 + 0.75 + 0.5) / 3)
-    assert judgement.weight == 3
-    assert judgement.mass == 0.75
-    [request] = api.requests
-    assert "A>>B (Summary A is much better)" in request.body["messages"][0]["content"]
-    assert "Answer only with Summary A" not in request.body["messages"][0]["content"]
-
-
-def test_one_grade_is_asked_for_where_votes_are_not_given():
-    assert load("tiny", graded=True).votes == 1
-
-
 # Options
 
 
@@ -594,7 +579,6 @@ def test_one_grade_is_asked_for_where_votes_are_not_given():
         ({"temperature": 3}, "temperature = 3 .*0 to 2"),
         ({"window": 0}, "window = 0"),
         ({"max_tokens": 0}, "max_tokens = 0"),
-        ({"graded": "maybe"}, "graded = 'maybe' .*true, false"),
         ({"prefill": 1}, "prefill = 1 .*true, false"),
         ({"prefill": True, "votes": 3}, "prefill is for log-probabilities"),
         ({"price": "1"}, "price = '1' .*two numbers"),
@@ -621,7 +605,6 @@ def test_settings_hold_what_changes_an_answer():
         "model": "org/tiny",
         "base_url": "http://localhost:8000/v1",
         "votes": 0,
-        "graded": False,
         "prefill": False,
         "window": None,
         "temperature": 0.0,
@@ -673,13 +656,6 @@ def test_a_real_model_votes(llama):
     assert judgement.weight == 2
     assert judgement.p in (0.5 / 3, 1.5 / 3, 2.5 / 3)
     assert judgement.reply.count('"better"') == 2
-
-
-@pytest.mark.long
-def test_a_real_model_grades(llama):
-    [judgement] = load("smollm2", base_url=llama, graded=True, max_tokens=200).judge([REAL], SHORT)
-    assert not judgement.failed
-    assert judgement.p in (0.95, 0.75, 0.5, 0.25, 0.05)
 
 
 @pytest.mark.long

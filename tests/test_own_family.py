@@ -100,17 +100,6 @@ def test_both_leaderboards_have_one_scale_and_intervals_for_few_contexts(context
         np.testing.assert_allclose(reach, stats.t.ppf(0.975, 1) * np.abs(one - other) / 2, rtol=1e-6)
 
 
-def test_votes_by_the_own_family_are_left_out() -> None:
-    data, family = votes(np.random.default_rng(9))
-    kept = own_family(data, family).without.to_columns()
-    rows = zip(kept["judge"], kept["first"], kept["second"], strict=True)
-    assert all(family.get(judge) not in (family[one], family[other]) for judge, one, other in rows)
-    columns = data.to_columns()
-    every = zip(columns["judge"], columns["first"], columns["second"], strict=True)
-    left = sum(family.get(judge) in (family[one], family[other]) for judge, one, other in every)
-    assert len(data) - len(kept["judge"]) == left > 0
-
-
 def test_what_cannot_be_estimated_is_said() -> None:
     rows = [("a", "b", 1.0), ("b", "c", 1.0), ("c", "a", 0.0)]
     few = Comparisons.from_columns(*zip(*rows * 2, strict=True), judge=["x"] * 3 + ["y"] * 3)

@@ -221,7 +221,7 @@ def test_several_machines_have_weights_of_their_own():
     machine, votes = small(7, "knows texts")
     noise = replace(machine, p=np.random.default_rng(0).permutation(machine.p))
     found = powered(table(a=machine, b=noise), votes)
-    assert set(found.machine_only) == {"a", "b"}
+    assert set(found.weight) == {"a", "b"}
     assert found.weight["a"] > 3 * abs(found.weight["b"])
     assert found.worth >= powered(machine, votes).worth
 

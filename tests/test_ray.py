@@ -27,8 +27,6 @@ from comparo.errors import JudgeError
 from comparo.judges import load_judge, ray_judge
 from comparo.judges.ray import JOIN, LOOK, RayJudge, Shares, look
 from comparo.run.store import read_configuration, read_judgements
-from openai_models import LUNA, O3
-from servers import Api
 
 # A judge of another package, found by its entry point: a simulated judge that says where it runs, and can be made to
 # fail or to die at the question of one item.
@@ -44,10 +42,6 @@ class Frail(Simulated):
     fails: str = ""
     dies: str = ""
     differs: bool = False
-    keyless: bool = False
-    def ready(self):
-        if self.keyless:
-            raise JudgeError("frail/soft needs a key")
     @property
     def settings(self):
         return super().settings | ({"process": os.getpid()} if self.differs else {})
@@ -59,13 +53,13 @@ class Frail(Simulated):
                 os._exit(1)
             yield from super().judge([question])
 
-def load(model, *, folder=None, seed=0, seconds=0.0, fails="", dies="", exits=False, differs=False, keyless=False):
+def load(model, *, folder=None, seed=0, seconds=0.0, fails="", dies="", exits=False, differs=False):
     if exits:
         os._exit(1)
     if folder is not None:
         import ray
         Path(folder, str(os.getpid())).write_text(ray.get_runtime_context().get_node_id())
-    return Frail(seed=seed, seconds=seconds, fails=fails, dies=dies, differs=differs, keyless=keyless)
+    return Frail(seed=seed, seconds=seconds, fails=fails, dies=dies, differs=differs)
 """
 PROMPT = Prompt("{first}{second}")
 
@@ -146,30 +140,6 @@ def test_a_judge_that_cannot_be_loaded_or_is_not_the_same_everywhere_says_why():
 
 @pytest.mark.long
 @pytest.mark.usefixtures("cluster")
-def test_a_missing_key_is_found_before_the_run_folder_is_made(tmp_path):
-    texts = {name: f"Text {name}." for name in "abcd"}
-    with ray_judge("frail/soft", {"keyless": True}, cpus=0.5) as judge:
-        with pytest.raises(JudgeError, match=r"^frail/soft .*key \(on the Ray node .+\)$"):
-            rank(texts, "better", judge=judge, out=tmp_path / "run")
-        assert not (tmp_path / "run").exists()
-    with ray_judge("frail/soft", cpus=0.5) as judge:
-        judge.ready()
-        assert not hasattr(judge, "adds")
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("cluster")
-@pytest.mark.parametrize("prefill", [False, True])
-def test_what_is_added_to_a_prompt_is_what_the_judge_inside_adds(prefill):
-    options = {"base_url": "http://localhost:1/v1", "prefill": prefill}
-    alone, prompt = load_judge("openai/tiny", **options), Prompt("{first}{second}", answer="Text")
-    with ray_judge("openai/tiny", options, cpus=0.5) as judge:
-        assert judge.adds(prompt) == alone.adds(prompt)
-        assert judge.begins(prompt) == alone.begins(prompt) == prefill
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("cluster")
 def test_questions_that_kill_every_judge_and_a_judge_that_dies_at_once_are_errors():
     half = {"CPU": 0.5, "GPU": 0.0}
     with RayJudge("frail/soft", {"dies": "item 30"}, 2, half, None) as judge:
@@ -235,6 +205,12 @@ def test_an_address_that_is_none_is_an_error():
     for address, reason in (("head", "not HOST:PORT"), ("ray://head:10001", "client port")):
         with pytest.raises(ValueError, match=reason):
             ray_judge("simulated/soft", address=address)
+
+
+@pytest.mark.parametrize("name", ["openai/gpt-6-luna", "anthropic/claude-haiku-5-5", "gemini/gemini-3.8-flash"])
+def test_a_judge_of_a_server_is_refused_with_what_to_do_instead(name):
+    with pytest.raises(ValueError, match=rf"^{name} .*leave engine out.*concurrency"):
+        load_judge(name, engine="ray", replicas=2)
 
 
 @pytest.mark.long
@@ -437,22 +413,3 @@ def test_twenty_thousand_judgements_are_stored_once_each_though_a_worker_and_a_n
     assert len(found) == 20_000
     assert len({row[:3] for row in found}) == 20_000
     assert found == expected
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("cluster")
-def test_one_replica_is_probed_for_all_and_none_of_their_questions_is_refused(monkeypatch, caplog):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
-    items = Items.of({str(k): f"The number {k}." for k in range(6)})
-    with Api(LUNA) as api:
-        options = {"base_url": api.url, "retries": 0, "concurrency": 1}
-        with ray_judge("openai/gpt-6-luna", options, replicas=2, cpus=0.5) as judge:
-            ranking = rank(items, "larger", judge=judge, budget="4n")
-        refused = [request for request in api.asked if "max_tokens" in request.body]
-        assert (len(api.asked), refused) == (24, [])
-        assert [line for line in caplog.messages if "effort none" in line and "a probe of 1 call" in line]
-    with Api(O3) as api, ray_judge("openai/o3", options | {"base_url": api.url}, cpus=0.5) as judge:
-        with pytest.raises(JudgeError, match="use votes=5"):
-            rank(items, "larger", judge=judge, budget="4n")
-        assert api.asked == []
-    assert next(iter(ranking)) == "5"

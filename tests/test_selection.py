@@ -307,24 +307,6 @@ def test_an_answer_to_a_call_still_in_the_queue_takes_it_out() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["random", "greedy", "adaptive"])
-@pytest.mark.parametrize("orders", ["one", "both"])
-def test_repeats_have_no_end(strategy: Any, orders: Any) -> None:
-    selector = Selector("abcd", strategy=strategy, orders=orders, repeats=True, seed=np.random.default_rng(0))
-    assert selector.remaining is None
-    rows = selector.next(5) + selector.next(50)
-    assert len(rows) == 55
-    selector.observe([(*row, 0.6) for row in rows])
-    assert len(selector.next(9)) == 9
-
-
-def test_top_k_with_repeats_stays_at_the_border() -> None:
-    scores = np.array([3.0, 0.2, 0.0, -3.0])
-    selector = Selector(range(4), goal="top-2", repeats=True, orders="one", seed=np.random.default_rng(0))
-    rows = run(selector, scores, 60, 4)
-    assert sum({row[0], row[1]} == {1, 2} for row in rows) > 30
-
-
-@pytest.mark.parametrize("strategy", ["random", "greedy", "adaptive"])
 def test_a_seed_reproduces_a_run(strategy: Any) -> None:
     scores = np.random.default_rng(0).standard_normal(15)
     before = np.random.get_state()[1].tolist()  # noqa: NPY002

@@ -243,8 +243,6 @@ def test_the_question_is_shown_as_it_is_sent(run, folder):
     assert said.endswith("Essay A or Essay B?\n\nAnswer only with Essay A or Essay B.\n")
     begun = run(folder, [*openai, "-o", "prefill=true"]).stdout
     assert begun.endswith("Which Essay is better, Essay A or Essay B?\n\nThe answer is begun with: Essay\n")
-    graded = run(folder, [*openai, "-o", "graded=true"]).stdout
-    assert "Answer only with one of these: A>>B (Essay A is much better)" in graded
     assert "Answer" not in run(folder, [*arguments, "--judge", "simulated/soft"]).stdout
 
 

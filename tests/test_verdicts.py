@@ -1,21 +1,11 @@
 """What replies say: never more than they do."""
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from comparo.data.prompts import Prompt, criterion_prompt
-from comparo.judges.verdicts import (
-    GRADES,
-    LONGEST,
-    grading,
-    ordering,
-    read_grade,
-    read_order,
-    read_verdict,
-    reply_schema,
-    soften,
-)
+from comparo.judges.verdicts import LONGEST, ordering, read_order, read_verdict, reply_schema, soften
 
 PROMPT = Prompt("{first}{second}", answer="Summary")
 NUMBERS = Prompt("{first}{second}", labels=("1", "2"), answer="Essay")
@@ -134,7 +124,6 @@ def test_labels_may_be_words():
 @given(st.text())
 def test_any_text_is_read_without_complaint(reply):
     assert read_verdict(reply, PROMPT) in (None, 0.0, 1.0)
-    assert read_grade(reply, PROMPT) in (None, *GRADES.values())
 
 
 PARTS = "A B Summary is better than not the worse both or . , > >> = tie I prefer \n".split(" ")
@@ -144,13 +133,9 @@ PARTS = "A B Summary is better than not the worse both or . , > >> = tie I prefe
 def test_labels_that_change_places_change_the_verdict(parts):
     swap = {"A": "B", "B": "A"}
     reply, mirror = (" ".join(found) for found in (parts, [swap.get(part, part) for part in parts]))
-    assume("A tie" not in (reply, mirror))  # which is a tie, as "B tie" is not
     there, back = read_verdict(reply, PROMPT), read_verdict(mirror, PROMPT)
     assert (there is None) == (back is None)
     assert there is None or there + back == 1
-    there, back = read_grade(reply, PROMPT), read_grade(mirror, PROMPT)
-    assert (there is None) == (back is None)
-    assert there is None or there + back == pytest.approx(1)
 
 
 @given(st.text(alphabet=st.characters(blacklist_characters="AB")))
@@ -164,55 +149,11 @@ def test_a_reply_of_any_length_is_read_soon():
         assert read_verdict(part * (9_000 // len(part)), PROMPT) is None
 
 
-@pytest.mark.parametrize(
-    ("reply", "grade"),
-    [
-        ("{x}>>{y}", 0.95),
-        ("{x} >> {y}", 0.95),
-        ("{x}≫{y}", 0.95),
-        ("[[{x}>>{y}]]", 0.95),
-        ("My final verdict is: [[{x}>{y}]]", 0.75),
-        ("**{x}>{y}**", 0.75),
-        ('{{"better": "{x}>>{y}"}}', 0.95),
-        ("{y}<<{x}", 0.95),
-        ("{y} < {x}", 0.75),
-        ("{x}={y}", 0.5),
-        ("{x} = {y}", 0.5),
-        ("[[{y}={x}]]", 0.5),
-        ("Tie", 0.5),
-        ("It's a tie.", 0.5),
-        ("equally good", 0.5),
-        ("Summary {x} is much better.", 0.95),
-        ("Summary {x} is significantly better than Summary {y}", 0.95),
-        ("{x} is slightly better", 0.75),
-        ("{x} is better than {y}", 0.75),
-        ("{x}", 0.75),
-        ("", None),
-        ("?", None),
-        ("{x}>{x}", None),
-        ("{x}>>{y} or {x}>{y}", None),
-        ("{x}>>{y}, {x}>{y}, {x}={y}, {y}>{x} or {y}>>{x}", None),
-        ("{x}>", None),
-        ("neither", None),
-        ("I cannot say whether it is a tie", None),
-    ],
-)
-@pytest.mark.parametrize("first", [True, False])
-def test_grades(reply, grade, first):
-    expected = grade if first or grade is None else pytest.approx(1 - grade)
-    assert read_grade(put(reply, PROMPT, first), PROMPT) == expected
-
-
 @pytest.mark.parametrize("prompt", [PROMPT, NUMBERS, WORDS])
 def test_every_verdict_that_is_asked_for_is_read_back(prompt):
-    for graded, read, expected in (
-        (False, read_verdict, [1.0, 0.0]),
-        (True, read_grade, [0.95, 0.75, 0.5, 0.25, 0.05]),
-    ):
-        verdicts = reply_schema(prompt, graded)["properties"]["better"]["enum"]
-        assert [read(verdict, prompt) for verdict in verdicts] == expected
-        asked = grading(prompt) if graded else prompt.instruction
-        assert all(verdict in asked for verdict in verdicts)
+    verdicts = reply_schema(prompt)["properties"]["better"]["enum"]
+    assert [read_verdict(verdict, prompt) for verdict in verdicts] == [1.0, 0.0]
+    assert all(verdict in prompt.instruction for verdict in verdicts)
 
 
 @given(st.lists(st.sampled_from([0.0, 1.0, None]), min_size=1, max_size=50))

@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from comparo.run.store import read_configuration, read_judgements
@@ -136,7 +137,6 @@ def test_judges_come_from_tables_lists_and_variables_and_wordings_multiply_them(
         (["--judge", "simulated/soft; colour=red"], "simulated/ judges have no option 'colour'"),
         (["--judge", "simulated/soft", "--judge", "simulated/hard", "--price", "1,1"], "none of the judges has an opt"),
         (["--judge", "simulated/soft", "--wording", "paper", "--wording", "paper"], "one of them is there twice"),
-        (["--judge", "simulated/soft", "--judge", "simulated/hard", "--estimate", "consensus"], "share a group"),
         (["--judge", "simulated/soft", "--judge", "simulated/hard", "--budget", "1n"], "cannot connect the "),
         (["--judge", "simulated/soft", "--judge", "openai/x; price=1,1", "--budget", "$1"], "needs the judge's price"),
     ],
@@ -146,6 +146,18 @@ def test_a_wrong_command_is_one_line_and_leaves_nothing(comparo, tmp_path, argum
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
     assert not (tmp_path / "comparo-runs").exists()
+
+
+def test_voices_without_groups_estimate_what_people_would_say_beyond_style(comparo, tmp_path):
+    voices = ("--judge", "simulated/soft; scores=wit", "--judge", "simulated/hard; scores=wit")
+    done = comparo("rank", "items.jsonl", "--criterion", "better", *voices, "--estimate", "consensus", "--out", "run")
+    assert done.returncode == 0, done.stderr
+    with open(tmp_path / "run" / "ranking.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    score, own = (np.array([float(row[name]) for row in rows]) for name in ("score", "judge_score"))
+    assert np.std(score) < np.std(own)
+    assert np.corrcoef(score, own)[0, 1] > 0.8
+    assert "70%" in done.stdout + done.stderr
 
 
 def test_comparo_judge_asks_one_judge(comparo, tmp_path):

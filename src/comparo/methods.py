@@ -136,8 +136,7 @@ def fit(
         For "bt". "none": no prior. The maximum does not exist in a component where some items won every comparison with
         the others (its graph from winner to loser is not strongly connected); there, and only there, the scores have a
         Gaussian prior of standard deviation 10. With "compared", each comparison made has 1/(N − 1) additional wins for
-        both sides, as the paper writes, which draws the scores together; with "all", every pair of items has them, as
-        in the code of its authors.
+        both sides, as the paper writes, which draws the scores together.
     level
         The coverage of intervals, between 0 and 1.
     limits

@@ -2,7 +2,7 @@
 
 Answer and reference are shown in both orders. The score of a sample is σ of the mean of the judge's two answers in
 logits, in which the position bias cancels, as in `comparo.compare`. The reference is the sample's target, or what
-another model answered to it (`baseline`). `log_rows` makes rows of logs, for `comparo.rank` and `comparo.compare`.
+another model answered to it (`baseline`).
 
 One judge for many coroutines: their questions go to it together, as fast as it takes them.
 
@@ -12,11 +12,9 @@ with the first coroutine that asks, and ends when none is left waiting, so nothi
 
 from __future__ import annotations
 
-import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyio import Lock, to_thread
@@ -85,8 +83,8 @@ class Desk:
 
 
 try:
-    from inspect_ai.log import EvalLog, EvalSample, read_eval_log
-    from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, Value, mean, metric, scorer, stderr
+    from inspect_ai.log import read_eval_log
+    from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
     from inspect_ai.solver import TaskState
 except ImportError as problem:
     raise ImportError("comparo.adapters.inspect needs inspect_ai: pip install inspect_ai") from problem
@@ -94,27 +92,8 @@ except ImportError as problem:
 
 ANSWER, REFERENCE = "answer", "reference"
 
-logger = logging.getLogger(__name__)
 
-
-@metric
-def win_rate(level: float = 0.95) -> Metric:
-    """The share of samples whose answer is preferred, ties by half, and its interval: `win_rate`, `low` and `high`."""
-
-    def compute(scores: list[SampleScore]) -> Value:
-        import numpy as np
-
-        from comparo.analysis.sequential import Bets
-        from comparo.run.compare_result import wins
-
-        won = wins(np.array([one.score.as_float() for one in scores]) - 0.5)
-        low, high = Bets(won, 1 - level).interval
-        return {"win_rate": float(np.mean(won)) if len(won) else 0.5, "low": low, "high": high}
-
-    return compute
-
-
-@scorer(metrics=[mean(), stderr(), win_rate()])
+@scorer(metrics=[mean(), stderr()])
 def preferred(
     criterion: str | None = None,
     judge: Asked | None = None,
@@ -152,7 +131,7 @@ def preferred(
     [found] = make_judges(load_judge(named, **(options or {})) if isinstance(named, str) else named, cache)
     getattr(found, "ready", lambda: None)()  # without a key, say so before the model is asked anything
     desk = Desk(found, asked)
-    before = None if baseline is None else {row["context_id"]: row["text"] for row in log_rows([baseline])}
+    before = None if baseline is None else _answers(baseline)
 
     async def score(state: TaskState, target: Target) -> Score:
         name, answer = _input_name(state.sample_id, state.epoch), state.output.completion
@@ -188,33 +167,12 @@ def _score(answer: str, first: float, second: float, judge: str) -> Score:
     return Score(value=value, answer=answer, explanation=told, metadata={"first": first, "second": second})
 
 
-def log_rows(logs: Mapping[str, EvalLog | str | Path] | Sequence[EvalLog | str | Path]) -> list[dict[str, Any]]:
-    """The answers in some logs as rows: `group` says whose, `context_id` to which sample, `context` what was asked.
-
-    A log is named by its key in a mapping, else after its model. Samples without an answer are left out and told of.
-    """
-    rows: list[dict[str, Any]] = []
-    for given, source in logs.items() if isinstance(logs, Mapping) else ((None, log) for log in logs):
-        log = source if isinstance(source, EvalLog) else read_eval_log(str(source))
-        name = log.eval.model if given is None else given
-        if any(row["id"] == name for row in rows):
-            raise ValueError(f'two logs are of {name}; name them: log_rows({{"old": …, "new": …}})')
-        samples = log.samples or []
-        answered = [sample for sample in samples if sample.output.completion.strip()]
-        if not answered:
-            raise ValueError(f"the log of {name} has no answers; give the log of an evaluation with its samples")
-        if left := len(samples) - len(answered):
-            logger.warning("%d of %d samples of %s have no answer and are left out", left, len(samples), name)
-        rows += [{"id": name, "group": name, **_row(sample)} for sample in answered]
-    return rows
-
-
-def _row(sample: EvalSample) -> dict[str, Any]:
-    asked = sample.input
-    if not isinstance(asked, str):
-        asked = next((message.text for message in reversed(asked) if message.role == "user"), "")
-    name = _input_name(sample.id, sample.epoch)
-    return {"text": sample.output.completion, "context": asked, "context_id": name}
+def _answers(log: str) -> dict[str, str]:
+    """The answers in a log, by the `_input_name` of their samples; a ValueError where it has none."""
+    samples = read_eval_log(log).samples or []
+    if not any(sample.output.completion.strip() for sample in samples):
+        raise ValueError(f"baseline = {log} has no answers; give the log of an evaluation with its samples")
+    return {_input_name(sample.id, sample.epoch): sample.output.completion for sample in samples}
 
 
 def _input_name(sample: int | str, epoch: int) -> str:

@@ -192,13 +192,6 @@ class OwnFamily:
         names = ("judge", "family", "own", "others", "effect", "low", "high")
         return {name: getattr(self, name) for name in names} | {"found": self.is_found}
 
-    @property
-    def without(self) -> Comparisons:
-        """The comparisons without those in which a judge meets its own family."""
-        data = self.data
-        meets = self.is_own[data.judged_by, data.first] | self.is_own[data.judged_by, data.second]
-        return data.take(~meets)
-
     def board(self) -> dict[str, NDArray[Any]]:
         """The systems by their mean score over judges, in standard deviations, without and with their own family.
 
@@ -280,8 +273,8 @@ def own_family(data: Comparisons, family: Mapping[Any, str], *, level: float = 0
     ...         for one in "abcdef" for other in "abcdef" if one != other for judge in ("x", "y", "z")]
     >>> data = Comparisons.from_columns(*zip(*[row[:3] for row in rows]), judge=[row[3] for row in rows])
     >>> found = own_family(data, {"x": "one", "a": "one", "f": "one"})
-    >>> found.judge.tolist(), abs(found.effect).round(3).tolist(), len(data) - len(found.without)
-    (['x'], [0.0], 18)
+    >>> found.judge.tolist(), abs(found.effect).round(3).tolist()
+    (['x'], [0.0])
     """
     if data.judges is None:
         raise ValueError("an effect of the own family needs a column judge; there is none")

@@ -130,12 +130,10 @@ class Votes(Clusters):
 
     Parameters
     ----------
-    person : The code of the person, shape (V,).
     said, judged : The verdict of the person and of the judge: 1 for the first item, −1 for the second, 0 a tie, (V,).
     fair : P(the first item is better) of the judge without its position bias, shape (V,).
     """
 
-    person: NDArray[np.int32]
     said: NDArray[np.int64]
     judged: NDArray[np.int64]
     fair: Array
@@ -223,7 +221,6 @@ class Panel:
         judged, fair = answers[:, pair]
         return Votes(
             **vars(self.clusters(pair)),
-            person=verdicts.judge[rows],
             said=verdicts.said[rows],
             judged=judged.astype(np.int64),
             fair=fair,

@@ -1,21 +1,20 @@
 """comparo agree: a judge against people on the same pairs."""
 
+import math
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
-from comparo.analysis.agree import agree
-from comparo.analysis.agree_text import TOP, markdown, sections
-from comparo.cli import flags as groups
-from comparo.cli.flags import Seed
+from comparo.analysis.agree import PEOPLE, Agreement, agree
+from comparo.analysis.judge_votes import Row
+from comparo.cli.flags import Seed, names_in
 from comparo.cli.printing import print_table, print_text
 from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
 from comparo.data.formats import read_columns
-from comparo.data.items import Items
 from comparo.data.run_folder import database_of
 from comparo.data.sheets import join, read_parts
 from comparo.errors import ComparisonsError
@@ -24,18 +23,14 @@ from comparo.errors import ComparisonsError
 def agree_command(
     files: list[Path],
     people: list[str] | None = None,
-    items: Path | None = None,
-    group: groups.GroupColumn = None,
     level: float = 0.95,
-    top: Annotated[int, typer.Option(min=1)] = TOP,
     seed: Seed = 0,
-    output: Annotated[Literal["table", "json", "markdown"], typer.Option("--format")] = "table",
+    output: Annotated[Literal["table", "json"], typer.Option("--format")] = "table",
 ) -> None:
     """A judge against people on the same pairs.
 
     Prints how often they agree where both decided, κ and α, how often people agree with each other (the ceiling), the
-    accuracy by confidence and by length, calibration, the correlation of the rankings, and the texts on which they
-    disagree most.
+    accuracy by confidence, calibration, and the correlation of the rankings.
 
     Parameters
     ----------
@@ -44,31 +39,23 @@ def agree_command(
         one judge, called like the file.
     people : The judges that are people, such as ana,bo. May be repeated. Default, with several files: all but the
         first's.
-    items : The texts, for what depends on length or on groups, with columns id, text and, if you have them, context_id
-        and group. Default: those of a run folder.
     level : Coverage of the intervals.
-    top : Texts of each kind to print, the most disagreement first.
     seed : Of the bootstrap of κ and α.
     output : How to print it; json has everything.
 
     Examples
     --------
-    `comparo agree machine.csv sheets/*.xlsx`; `comparo agree judged.csv --people ana,bo --items essays.csv`
+    `comparo agree machine.csv sheets/*.xlsx`; `comparo agree judged.csv --people ana,bo`
     """
-    comparisons, named = _read_judges(files, groups.names_in(people))
-    texts = None
-    if (source := items or next((file for file in files if database_of(file) is not None), None)) is not None:
-        texts = Items.of(str(source), group=group)
-    found = agree(comparisons, named, items=texts, level=level, seed=seed)
+    comparisons, named = _read_judges(files, names_in(people))
+    found = agree(comparisons, named, level=level, seed=seed)
     if output == "json":
         print_text(found.to_json() + "\n")
-    elif output == "markdown":
-        print_text(markdown(found, top))
-    else:
-        for section in sections(found, top):
-            print_text(f"{section.title}\n")
-            print_table(section.header, section.rows)
-            print_text(f"{section.note}\n\n" if section.note else "\n")
+        return
+    _print_judges(found)
+    _print_confidence(found)
+    _print_calibration(found)
+    _print_correlations(found)
 
 
 def _read_judges(files: Sequence[Path], people: list[str]) -> tuple[Comparisons, list[str]]:
@@ -95,3 +82,78 @@ def _is_sheet(path: str) -> bool:
     """Whether a file has a winner in words and no p, as people write it."""
     columns = {} if database_of(path) is not None else read_columns(path).columns
     return "winner" in columns and "p" not in columns
+
+
+def _print_judges(found: Agreement) -> None:
+    header = ("judge", "pairs", "votes", "both decided", "accuracy", "without bias", "κ", "α", "ties", "people's ties")
+    rows = []
+    for row in found.judges:
+        if row["judge"] == PEOPLE and not row["pairs"]:
+            continue
+        measured = [_with_ends(row, name, f"{name}_low", f"{name}_high") for name in ("accuracy", "kappa", "alpha")]
+        counts = [str(row[name]) for name in ("pairs", "votes", "decided")]
+        others = [_number(row.get(name)) for name in ("accuracy_fair", "ties", "people_ties")]
+        rows.append([row["judge"], *counts, measured[0], others[0], *measured[1:], *others[1:]])
+    ceiling = "No pair was judged by two people, so that the ceiling is unknown: give some pairs to two people."
+    note = (
+        f"Accuracy: the share of votes with the judge's verdict, where both decided; intervals of {found.level:.0%}. "
+        + (f"The row '{PEOPLE}' is the ceiling." if rows[-1][0] == PEOPLE else ceiling)
+    )
+    _print(f"Judges against {', '.join(found.people)}", header, rows, note)
+
+
+def _print_confidence(found: Agreement) -> None:
+    rows = [
+        [row["judge"], f"{row['from']:.1f}–{row['to']:.1f}", str(row["votes"]), _with_ends(row, "accuracy")]
+        for row in found.confidence
+    ]
+    title = "By the judge's probability for its choice, without position bias"
+    _print(title, ("judge", "probability", "votes", "accuracy"), rows)
+
+
+def _print_calibration(found: Agreement) -> None:
+    said = [{**row, "answers": ""} for row in found.calibration if row["answers"] == "as said"]
+    rows = [
+        [row["judge"], row["answers"], f"{row['p']:.2f}", str(row["votes"]), _with_ends(row, "people")]
+        for row in found.calibration
+        if row["answers"] == "as said" or {**row, "answers": ""} not in said  # decisions have no bias to remove
+    ]
+    errors = "; ".join(
+        f"{row['judge']}: {row['calibration']:.3f} as said, {row['calibration_fair']:.3f} without position bias (by "
+        f"chance {row['calibration_chance']:.3f})"
+        for row in found.judges
+        if row["judge"] != PEOPLE
+    )
+    header = ("judge", "answers", "mean p", "answers in bin", "people for the first")
+    _print("Calibration", header, rows, f"Expected calibration error. {errors}.")
+
+
+def _print_correlations(found: Agreement) -> None:
+    rows = [
+        [row["judge"], _with_ends(row, "correlation", "correlation_low", "correlation_high"), _number(row["quality"])]
+        for row in found.ranking
+        if math.isfinite(row["correlation"])
+    ]
+    note = (
+        "The first correlation is with the ranking that infinitely many votes would give, the second that of these "
+        "votes' ranking with it."
+    )
+    _print("Rank correlation", ("judge", "with people", "votes with people"), rows, note)
+
+
+def _print(title: str, header: Sequence[str], rows: list[list[str]], note: str = "") -> None:
+    """Print a table with a title above and a note below; nothing where it has no rows."""
+    if rows:
+        print_text(f"{title}\n")
+        print_table(header, rows)
+        print_text(f"{note}\n\n" if note else "\n")
+
+
+def _number(value: Any) -> str:
+    return "" if value is None or not math.isfinite(value) else f"{value:.3f}"
+
+
+def _with_ends(row: Row, name: str, low: str = "low", high: str = "high") -> str:
+    """A value and its interval; without one, the value alone."""
+    value, ends = _number(row[name]), [_number(row[end]) for end in (low, high)]
+    return f"{value} ({ends[0]} to {ends[1]})" if value and all(ends) else value

@@ -45,7 +45,6 @@ from comparo.data.documents import workbook
 from comparo.data.formats import csv_text
 from comparo.data.sheets import read_several
 from comparo.methods import Method, quiet_fit
-from comparo.model.estimators.baselines import PriorPairs
 from comparo.model.estimators.panel_members import pooled
 from comparo.model.estimators.poe import Bias
 from comparo.model.observations import mixes_kinds
@@ -70,7 +69,6 @@ def fit_command(
     method: Method | None = None,
     bias: Bias | None = None,
     prior: str | None = None,
-    prior_pairs: PriorPairs = "none",
     voice: list[str] | None = None,
     criterion: str | None = None,
     people: list[str] | None = None,
@@ -111,8 +109,6 @@ def fit_command(
         and judge. plug-in: from the mean probability. Default: joint for mixed and panel, else none.
     prior : Standard deviation of a Gaussian prior on the scores, or 'first' to fix only the first item, as the paper
         does. Default: first for poe-g and poe-g-hard; for poe-bt 100, or 10 if all answers are decisions.
-    prior_pairs : For bt: which pairs get a prior of 1/(N − 1) wins for either side. compared is the paper's. Default:
-        none, maximum likelihood.
     voice : Fit the answers of this judge alone: a voice of a run folder, or a name in the column judge. May be
         repeated.
     criterion : Of a run by several criteria: fit the answers to this one. Default: each alone, and the overall.
@@ -223,7 +219,6 @@ def fit_command(
         "groups": groups if estimates else None,
         "control": held_numbers(texts, control) if control and texts is not None else None,
         "people": names_in(people),
-        "prior_pairs": prior_pairs,
         "level": level,
     }
     fitted: Callable[[Comparisons], Ranking] = partial(quiet_fit, method=method, **how)

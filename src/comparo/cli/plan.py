@@ -60,7 +60,6 @@ class NextPairs:
     out : The folder of the sheets.
     twice : For --for: the share of the pairs that two judges get, to see if they agree.
     goal : ranking, or top-K (such as top-5) to find only which items are the best K.
-    repeats : Allow calls that were asked before.
     """
 
     calls: Annotated[int | None, typer.Option("--next", min=1)] = None
@@ -70,7 +69,6 @@ class NextPairs:
     out: Path = SHEETS
     twice: Annotated[float, typer.Option(min=0, max=1)] = TWICE
     goal: str = DEFAULT_GOAL
-    repeats: bool = False
 
 
 def plan_command(
@@ -178,7 +176,6 @@ def _choose(
         strategy=strategy,
         orders=orders or ("one" if names else DEFAULT_ORDERS),
         goal=pairs.goal,
-        repeats=pairs.repeats,
         contrast=contrasts(found) if found.texts else None,
         seed=rng,
     )

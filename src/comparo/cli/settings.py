@@ -49,7 +49,7 @@ _PARAMETER = re.compile(
     r"|(?<![^\s(])(\w+)=('[^']*'|\"[^\"]*\"|True\b|…)"
     r"|(?<![^\s(])(?<![;,] )(\w+)=(\d+(?:\.\d+)?)\b"  # not an option of a judge, 'openai/m; price=2'
 )
-OPTIONS = ("votes", "graded", "effort", "max_tokens")  # of judges, as messages give them with a value
+OPTIONS = ("votes", "effort", "max_tokens")  # of judges, as messages give them with a value
 
 
 def name_of(option: TyperOption) -> str:

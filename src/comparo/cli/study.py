@@ -16,7 +16,7 @@ from comparo.studies.draws import Strategy as Drawing
 from comparo.studies.recorded import open_set
 from comparo.studies.sweep import Results, Way, sweep
 
-Output = Literal["table", "markdown", "latex", "csv"]
+Output = Literal["table", "markdown", "csv"]
 Kind = Literal["spearman", "pearson", "retention"]
 
 
@@ -129,5 +129,5 @@ def _write(results: Results, folder: Path) -> None:
         tables |= {f"spearman_{calls}": attributes_table(results, calls) for calls in results.calls}
     save(figures, folder)
     for name, table in tables.items():
-        for ending, text in (("md", table.markdown()), ("tex", table.latex()), ("csv", table.csv())):
+        for ending, text in (("md", table.markdown()), ("csv", table.csv())):
             (folder / f"{name}.{ending}").write_text(text.rstrip("\n") + "\n", encoding="utf-8")

@@ -62,11 +62,7 @@ class CriteriaPrompt(Prompt):
     @property
     def instruction(self) -> str:
         """How the reply is to be written."""
-        return self.asking_for(f"{self.labels[0]} or {self.labels[1]}")
-
-    def asking_for(self, verdict: str) -> str:
-        """How the reply is to be written, with what stands for a verdict in each line."""
-        lines = [f"{name}: {verdict}" for name, _ in self.each]
+        lines = [f"{name}: {self.labels[0]} or {self.labels[1]}" for name, _ in self.each]
         return "\n".join(["Answer with one line for each criterion, in this order, and nothing else:", *lines])
 
     @property

@@ -23,8 +23,8 @@ from comparo.data.wordings import (
     PAPER_WORDING,
     PLACES,
     WORDINGS,
+    is_attribute,
     listed,
-    meant_by,
     wording_named,
 )
 
@@ -297,8 +297,8 @@ def criterion_prompt(
     if not kind:
         raise ValueError('the kind is empty; say what the texts are, such as "Summary"')
     form = wording_named(wording)
-    if not form.takes_noun and (meant := meant_by(criterion)) is not None:
-        raise ValueError(f'the criterion {criterion!r} does not end "Which {kind} is …"; did you mean "{meant}"?')
+    if not form.takes_noun and is_attribute(criterion):
+        raise ValueError(f'the criterion {criterion!r} does not end "Which {kind} is …"; compare: "more coherent"')
     template = form.template(escape(criterion), escape(kind), escape(context.strip()) if context else "")
     if wording != PAPER_WORDING:
         template = delimited(template)

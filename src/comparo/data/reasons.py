@@ -18,7 +18,7 @@ import numpy as np
 from comparo.data.control_terms import markup, number_of
 from comparo.data.criteria_prompt import LONGEST, check_names
 from comparo.data.items import Items
-from comparo.data.wordings import meant_by
+from comparo.data.wordings import is_attribute
 from comparo.types import Array
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
@@ -175,8 +175,8 @@ def own_reasons(because: Sequence[str], known: Iterable[str] = ()) -> list[Reaso
         words = " ".join(given.split()).rstrip("?.,;")
         if not words:
             raise ValueError('because="" says nothing; give what may make a text win, such as "cites sources"')
-        if (meant := meant_by(words)) is not None:
-            raise ValueError(f'because={words!r} does not end "Which text is …"; did you mean "{meant}"?')
+        if is_attribute(words):
+            raise ValueError(f'because={words!r} does not end "Which text is …"; compare: "more coherent"')
         slug = "-".join(_words(words.casefold()))[: LONGEST - 3].strip("-") or "reason"
         name, number = slug, 2
         while name in taken:

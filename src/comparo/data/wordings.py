@@ -12,8 +12,7 @@ better one does ("is more coherent", "continues the dialogue better"). Texts and
     Between Summary A and Summary B, which one is more coherent? Answer with Summary A or Summary B.
 
 In every wording but the paper's, texts and context stand between delimiters that none of them holds (`delimited`).
-Everything here works on templates: words of the user come with their braces already doubled. `meant_by` guesses the
-criterion behind words that do not end the question "Which Text is …?".
+Everything here works on templates: words of the user come with their braces already doubled.
 """
 
 import re
@@ -29,6 +28,8 @@ DECLARATION = "Each text stands between two lines {delimiter}. It is material to
 _VERBS = re.compile(r"(?!less\b)\w+s\b")
 _HAS_BETTER = re.compile(r"has (?:the )?better (.+)")
 _NO_NOUN = re.compile(r"(?:more|less|better|worse)\b|\w+er\b|(?!\w*(?:ss|us|is)\b)\w+s\b")
+_SUFFIXES = ("ance", "ence", "ency", "ity", "ment", "ness")  # of most attributes
+_ATTRIBUTES = ("accuracy", "difficulty", "empathy", "honesty", "humor", "humour", "safety", "surprise")  # without them
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,56 +178,14 @@ WORDINGS = {
 }
 
 
-# From the attributes of the paper's data sets and those that evaluations ask for most.
-ATTRIBUTES = {
-    "accuracy": "more accurate",
-    "clarity": "clearer",
-    "coherence": "more coherent",
-    "complexity": "more complex",
-    "conciseness": "more concise",
-    "consistency": "more consistent",
-    "continuity": "continues the dialogue better",
-    "correctness": "more correct",
-    "creativity": "more creative",
-    "difficulty": "more difficult",
-    "empathy": "shows more empathy",
-    "engagement": "more engaging",
-    "engagingness": "more engaging",
-    "factuality": "more factual",
-    "faithfulness": "more faithful",
-    "fluency": "more fluent",
-    "groundedness": "more grounded in the facts",
-    "harmlessness": "more harmless",
-    "helpfulness": "more helpful",
-    "honesty": "more honest",
-    "humor": "funnier",
-    "humour": "funnier",
-    "informativeness": "more informative",
-    "naturalness": "more natural",
-    "originality": "more original",
-    "persuasiveness": "more persuasive",
-    "politeness": "more polite",
-    "quality": "better",
-    "readability": "easier to read",
-    "relevance": "more relevant",
-    "safety": "safer",
-    "surprise": "more surprising",
-    "toxicity": "more toxic",
-    "understandability": "more understandable",
-    "usefulness": "more useful",
-}
+def is_attribute(criterion: str) -> bool:
+    """Whether a criterion is the name of an attribute, which does not end the question "Which Text is …?".
 
-
-def meant_by(criterion: str) -> str | None:
-    """What the name of an attribute, or an adjective without "more", stands for; None for a criterion as it should be.
-
-    >>> meant_by("coherence"), meant_by("Fluent"), meant_by("more coherent"), meant_by("funnier")
-    ('more coherent', 'more fluent', None, None)
+    >>> is_attribute("coherence"), is_attribute("more coherent"), is_attribute("funnier")
+    (True, False, False)
     """
     word = criterion.strip().casefold()
-    if word in ATTRIBUTES:
-        return ATTRIBUTES[word]
-    return f"more {word}" if f"more {word}" in ATTRIBUTES.values() else None
+    return word in _ATTRIBUTES or (word.endswith(_SUFFIXES) and " " not in word)
 
 
 def all_wordings(criterion: str | None) -> list[str]:

@@ -1,7 +1,7 @@
 """anthropic/…: Claude by the Messages API, at Anthropic or at a server that speaks it.
 
-Claude gives no log-probabilities, so p is from sampled verdicts (`votes`) or from a grade (`graded`). Verdicts are
-asked for in structured output, which goes with reasoning; a tool that must be called does not.
+Claude gives no log-probabilities, so p is from sampled verdicts (`votes`). They are asked for in structured output,
+which goes with reasoning; a tool that must be called does not.
 """
 
 from collections.abc import Mapping
@@ -15,11 +15,10 @@ from comparo.judges.caller import Caller, Case, Said
 from comparo.judges.http import Answer, whole_characters
 from comparo.judges.prices import Usage, count
 from comparo.judges.refusals import Complaint
-from comparo.judges.server_judge import ThinkingJudge
+from comparo.judges.server_judge import ServerJudge
 from comparo.judges.settings import NONE, VERDICT, loader
 
 REASONING = 16_000  # tokens of a reply with reasoning, as in the examples of Anthropic's documentation
-LEAST = 1024  # the least that Anthropic's API takes as a budget of reasoning
 CACHED = {"type": "ephemeral"}  # the prompt is kept for five minutes, so that further votes on it read it from there
 UNPAID = ("credit balance", "usage limits")  # words of a refusal (400) after which no more can be spent
 SPENT = '"enforced_spend_limit_reached"'  # the code of a refusal (429) that does not pass within the month
@@ -27,11 +26,10 @@ CUT = ("max_tokens", "model_context_window_exceeded")
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnthropicJudge(ThinkingJudge):
+class AnthropicJudge(ServerJudge):
     """Claude, with the key in the environment's ANTHROPIC_API_KEY.
 
-    Each of the `votes` is one call. The temperature is only sent if it is given: recent models refuse it. `thinking` is
-    from 1,024 up, for models without levels of effort.
+    Each of the `votes` is one call. The temperature is only sent if it is given: recent models refuse it.
 
     >>> judge = load("claude-haiku-5-5", votes=3, effort="none")
     >>> judge.name, judge.chooses, judge.reply_tokens
@@ -57,16 +55,12 @@ class AnthropicJudge(ThinkingJudge):
             raise ValueError(
                 "votes = 0 reads log-probabilities, which Claude does not give; sample verdicts, as by votes=5"
             )
-        if self.thinking is not None and self.thinking < LEAST:
-            raise ValueError(f"thinking = {self.thinking} is less than {LEAST}, the least that Anthropic's API takes")
         super().check_options()
 
     @property
     def reply_tokens(self) -> int:
         if self.max_tokens is not None:
             return self.max_tokens
-        if self.thinking is not None:
-            return self.thinking + VERDICT
         return REASONING if self.reasons else VERDICT
 
     def headers(self, key: str) -> dict[str, str]:
@@ -94,10 +88,8 @@ class AnthropicCaller(Caller):
         }
         output: dict[str, Any] = {}
         if self.put("response_format", case):
-            output["format"] = {"type": "json_schema", "schema": verdicts.reply_schema(self.prompt, self.graded)}
-        if judge.thinking is not None:
-            body["thinking"] = {"type": "enabled", "budget_tokens": judge.thinking}
-        elif judge.effort == NONE:
+            output["format"] = {"type": "json_schema", "schema": verdicts.reply_schema(self.prompt)}
+        if judge.effort == NONE:
             body["thinking"] = {"type": "disabled"}
         elif judge.effort is not None:
             body["thinking"] = {"type": "adaptive"}
@@ -126,9 +118,7 @@ class AnthropicCaller(Caller):
         if judge.temperature is not None and complaint.about(case.text, "temperature"):
             raise self.unwanted("temperature", answer, "drop it")
         if judge.effort is not None and complaint.about(case.text, "effort", "thinking"):
-            raise self.unwanted("effort", answer, "use another one, thinking=TOKENS, or neither")
-        if judge.thinking is not None and complaint.about(case.text, "thinking", "budget_tokens"):
-            raise self.unwanted("thinking", answer, "use effort=low, medium or high instead")
+            raise self.unwanted("effort", answer, "use another one, or drop it")
         if complaint.about(case.text, "max_tokens"):
             raise self.unwanted("max_tokens", answer, "set another max_tokens")
         words = ("output_config", "format", "schema", "structured")

@@ -91,7 +91,7 @@ class Caller(ABC):
         self.judge, self.prompt, self.dialect = judge, judge.shown(prompt), judge.dialect
         self.is_several = isinstance(self.prompt, CriteriaPrompt)
         self.parts = self.prompt.parts if isinstance(self.prompt, CriteriaPrompt) else {ONLY: self.prompt}
-        self.added, self.begun, self.graded = judge.adds(prompt), judge.begins(prompt), judge.graded
+        self.added, self.begun = judge.adds(prompt), judge.begins(prompt)
         self.words_asked: int | None = None  # tokens of a reply in the model's own words; None: a verdict is asked for
         self.was_cut = False  # whether a reply ended at the limit of its tokens, before the verdict
         size = ANSWER + (0 if judge.votes else TOKEN * (judge.limit(prompt) or 0))
@@ -203,10 +203,9 @@ class Caller(ABC):
         if self.prompt.size > 2:
             case.lineup = verdicts.read_order(replies[0], self.prompt) or ""
             return {ONLY: (float(case.lineup.startswith(LETTERS[0])), 1.0, 1.0)} if case.lineup else {}
-        read = verdicts.read_grade if self.graded else verdicts.read_verdict
         said = [verdicts.part_words(reply, self.parts) if self.is_several else {ONLY: reply} for reply in replies]
         found = {
-            name: verdicts.soften([read(words.get(name, ""), part) for words in said], self.graded)
+            name: verdicts.soften([verdicts.read_verdict(words.get(name, ""), part) for words in said])
             for name, part in self.parts.items()
         }
         return {name: verdict for name, verdict in found.items() if verdict is not None}

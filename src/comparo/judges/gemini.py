@@ -1,7 +1,7 @@
 """gemini/…: Gemini by `generateContent`, at Google or at a server that speaks the Gemini API.
 
-p is read from the log-probabilities of the reply's tokens, which some models give, or from sampled verdicts (`votes`)
-or a grade (`graded`), which are asked for in structured output.
+p is read from the log-probabilities of the reply's tokens, which some models give, or from sampled verdicts (`votes`),
+which are asked for in structured output.
 """
 
 import re
@@ -17,7 +17,7 @@ from comparo.judges.caller import AnswerError, Caller, Case, Said
 from comparo.judges.http import Answer, whole_characters
 from comparo.judges.prices import Usage, count
 from comparo.judges.refusals import Complaint
-from comparo.judges.server_judge import ThinkingJudge
+from comparo.judges.server_judge import ServerJudge
 from comparo.judges.settings import LABEL, NONE, TOP, VERDICT, loader
 
 CANDIDATES = 8  # replies to one request: the most that Gemini's API allows
@@ -29,10 +29,10 @@ PAUSE = re.compile(r'"retryDelay":\s*"([\d.]+)s"')  # the seconds to wait, which
 
 
 @dataclass(frozen=True, kw_only=True)
-class GeminiJudge(ThinkingJudge):
+class GeminiJudge(ServerJudge):
     """Gemini, with the key in the environment's GEMINI_API_KEY or GOOGLE_API_KEY.
 
-    The temperature of votes is only sent if it is given. `thinking` is for models without levels of effort (2.5).
+    The temperature of votes is only sent if it is given.
 
     >>> judge = load("gemini-3.8-flash", votes=5, effort="low")
     >>> judge.name, judge.chooses
@@ -78,12 +78,12 @@ class GeminiCaller(Caller):
         if not judge.votes:
             config |= {"responseLogprobs": True, "logprobs": TOP}
         elif self.put("response_format", case):
-            schema = verdicts.reply_schema(self.prompt, self.graded)
+            schema = verdicts.reply_schema(self.prompt)
             config |= {"responseMimeType": "application/json", "responseJsonSchema": schema}
         if wanted > 1 and self.put("n", case):
             config["candidateCount"] = min(wanted, CANDIDATES)
-        if judge.thinking is not None or judge.effort == NONE:
-            config["thinkingConfig"] = {"thinkingBudget": judge.thinking or 0}
+        if judge.effort == NONE:
+            config["thinkingConfig"] = {"thinkingBudget": 0}
         elif judge.effort is not None:
             config["thinkingConfig"] = {"thinkingLevel": judge.effort.upper()}
         body = {
@@ -132,9 +132,7 @@ class GeminiCaller(Caller):
             raise self.unwanted("max_tokens", answer, "set another max_tokens")
         vague = not self.dialect.serves and "contains an invalid argument" in complaint.words
         if judge.effort is not None and (vague or complaint.about(asked, "thinking", "budget")):
-            raise self.unwanted("effort", answer, "use another one, thinking=TOKENS, or neither")
-        if judge.thinking is not None and (vague or complaint.about(asked, "thinking", "budget")):
-            raise self.unwanted("thinking", answer, "use another number, effort=low, medium or high, or neither")
+            raise self.unwanted("effort", answer, "use another one, or drop it")
         if "responseJsonSchema" in body["generationConfig"] and complaint.about(asked, "json", "schema", "mime"):
             case.form["response_format"] = False
             return True

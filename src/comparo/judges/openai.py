@@ -49,7 +49,7 @@ class OpenAIJudge(ServerJudge):
     address_variable: ClassVar[str] = "OPENAI_BASE_URL"
     example: ClassVar[str] = "gpt-6-luna"
     priced: ClassVar[str] = "openai"
-    named: ClassVar[str] = "model base_url votes graded prefill window temperature"
+    named: ClassVar[str] = "model base_url votes prefill window temperature"
 
     prefill: bool = False
 
@@ -60,12 +60,14 @@ class OpenAIJudge(ServerJudge):
 
     def check_options(self) -> None:
         effort = self.effort
+        if not isinstance(self.prefill, bool):
+            raise ValueError(f"prefill = {self.prefill!r} is not one of true, false")
         if self.prefill and self.votes:
-            raise ValueError("prefill is for log-probabilities, without votes or graded; drop one of them")
+            raise ValueError("prefill is for log-probabilities, without votes; drop one of them")
         if effort is not None and not (isinstance(effort, str) and effort.isidentifier()):
             raise ValueError(f"effort = {effort!r} is not a word such as none, low, medium, high")
         if effort not in (None, NONE) and not self.votes:
-            remedy = "add votes=5 (or graded=True), or use effort='none'"
+            remedy = "add votes=5, or use effort='none'"
             raise ValueError(f"effort = {effort} is for verdicts: who reasons gives no log-probabilities; {remedy}")
 
     @property
@@ -163,7 +165,7 @@ class OpenAICaller(Caller):
         if not judge.votes:
             body |= {"logprobs": True, "top_logprobs": self.put("top_logprobs", case)}
         elif self.put("response_format", case):
-            schema = {"name": "verdict", "strict": True, "schema": verdicts.reply_schema(self.prompt, self.graded)}
+            schema = {"name": "verdict", "strict": True, "schema": verdicts.reply_schema(self.prompt)}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         return ROUTE, body
 

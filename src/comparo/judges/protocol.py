@@ -112,7 +112,7 @@ class Judge(Protocol):
     - `several` = True: it also answers a prompt of several criteria (`CriteriaPrompt`), by one
       `comparo.judges.protocol.Several` per question.
     - `lines_up` = True: it also answers a prompt about more than two texts, by `Judgement.lineup`.
-    - `chooses` = True: it answers by choices (decisions, votes, grades), not by probabilities. A choice has the
+    - `chooses` = True: it answers by choices (decisions, votes, orders), not by probabilities. A choice has the
       noise of a coin whatever the texts, so pairs are then chosen without their contrast.
     - `room`: how many questions it takes at once, where it is several judges; `ahead` is then that of one of them.
     - `streams` = True: no answer waits for a further question. The iterator of questions then waits for new ones; for

@@ -18,16 +18,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
-from functools import partial
 from itertools import islice
 from operator import attrgetter
 from typing import Any
 
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
-from comparo.judges.protocol import Judgement, Probe
+from comparo.judges.protocol import Judgement
 from comparo.judges.ray_replicas import BUSY, DEATHS, MEMBERS, Replicas, Seat, library, reason
 
+HOSTED = ("openai/", "anthropic/", "gemini/")  # their work is done elsewhere
 AT_ONCE = 2  # batches sent to a replica: the one that it judges, and the next
 LOOK = 5.0  # seconds for a cluster's head to answer: Linux repeats a lost first packet after 1 and 3 s
 JOIN = 20.0  # seconds for Ray to join a cluster; with LOOK, less than half a minute
@@ -57,7 +57,7 @@ def ray_judge(
     Parameters
     ----------
     name, options
-        The judge, as for `load_judge`.
+        The judge, as for `load_judge`; not one that asks a server, which takes as many calls from one process.
     replicas
         How many processes. Fewer are used where the cluster has no room for all.
     gpus, cpus
@@ -68,6 +68,8 @@ def ray_judge(
 
     Raises
     ------
+    ValueError
+        The judge asks a server, or a number is outside its range.
     JudgeError
         The cluster cannot be reached, has no room for any replica, or the judge cannot be loaded there.
 
@@ -80,6 +82,11 @@ def ray_judge(
     Traceback (most recent call last):
     ValueError: replicas = 0 is not a whole number from 1 up
     """
+    if name.startswith(HOSTED):
+        raise ValueError(
+            f"{name} asks a server, which takes the calls of one process: leave engine out, and concurrency (up to "
+            "1000) says how many are asked at once"
+        )
     if replicas != int(replicas) or replicas < 1:
         raise ValueError(f"replicas = {replicas} is not a whole number from 1 up")
     for resource, amount in (("gpus", gpus), ("cpus", cpus)):
@@ -91,9 +98,8 @@ def ray_judge(
 class RayJudge:
     """Replicas of one judge behind the protocol of a judge; made by `ray_judge`, ended by `close` or a `with` block.
 
-    Name, settings, `ahead`, price and what else a judge may say of itself are those of the judge inside, so a run and
-    its folder are the same on one machine and on many; so are its methods `ready`, `begins`, `adds`, `writes` and
-    `probe`, where it has them, which a replica calls; what that finds goes to all of them.
+    Name, settings, `ahead` and the `MEMBERS` are those of the judge inside, so a run and its folder are the same on one
+    machine and on many. Of its methods it has `judge` alone: no probe goes before the questions.
     `room` is how many questions all replicas together take at once. It has no `streams`: a batch waits until it is
     full or the questions end.
     """
@@ -121,9 +127,6 @@ class RayJudge:
         self.name, self.settings = str(about["name"]), about["settings"]
         for member in MEMBERS:
             setattr(self, member, about[member])
-        for method in about["methods"]:
-            own = {"probe": self._probe, "learn": self._learn}.get(method)
-            setattr(self, method, own or partial(self._replicas.call, method))
         # Not times the replicas: the rounds of a run depend on it, and must be the same for any number of replicas.
         self.ahead = int(about["ahead"])
         self.room = (AT_ONCE + 1) * replicas * self.ahead
@@ -138,15 +141,6 @@ class RayJudge:
     def close(self) -> None:
         """End the replicas, and Ray if it was started here."""
         self._end.close()
-
-    def _probe(self) -> Probe:
-        """What one replica finds, for all of them."""
-        found: Probe = self._replicas.call("probe")
-        self._learn(found.found)
-        return found
-
-    def _learn(self, found: Mapping[str, Any]) -> None:
-        self._replicas.learnt = dict(found)
 
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
         stream, ended, count = iter(questions), False, 0

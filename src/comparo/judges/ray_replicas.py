@@ -24,8 +24,6 @@ DEATHS = 4  # of a replica in a row, or of replicas over one question
 # worker process start.
 BUSY, IDLE = 20.0, 120.0
 MEMBERS = {"price": None, "cacheable": True, "weights": None} | dict.fromkeys(("chooses", "several", "lines_up"), False)
-# Methods that a judge may have besides `judge`.
-PASSED_ON = ("ready", "begins", "shown", "adds", "writes", "probe", "learn")
 
 logger = logging.getLogger(__name__)
 
@@ -51,31 +49,14 @@ class Replica:
 
         try:
             judge = self._judge = load_judge(name, **options)
-            self._learnt: Mapping[str, Any] | None = None
         except (JudgeError, ValueError, ImportError) as problem:
             return problem
         about = {"name": judge.name, "settings": dict(judge.settings), "ahead": judge.ahead}
         more = {name: getattr(judge, name, default) for name, default in MEMBERS.items()}
-        methods = [method for method in PASSED_ON if hasattr(judge, method)]
-        return about | more | {"methods": methods, "comparo": version("comparo")}
+        return about | more | {"comparo": version("comparo")}
 
-    def call(self, method: str, *arguments: Any) -> Any:
-        """What another method of the judge returns, or the error that it raises."""
-        try:
-            return getattr(self._judge, method)(*arguments)
-        except (JudgeError, ValueError, ImportError) as problem:
-            return problem
-
-    def judge(
-        self, questions: list[Question], prompt: Prompt, learnt: Mapping[str, Any] | None
-    ) -> tuple[list[Judgement], JudgeError | None]:
-        """The answers to a batch, and what ended the judge, if anything.
-
-        What a probe has `learnt` is taken over before the first batch after it.
-        """
-        if learnt is not None and learnt != self._learnt:
-            self._judge.learn(learnt)  # type: ignore[attr-defined]  # a judge with a probe has it
-            self._learnt = learnt
+    def judge(self, questions: list[Question], prompt: Prompt) -> tuple[list[Judgement], JudgeError | None]:
+        """The answers to a batch, and what ended the judge, if anything."""
         answers: list[Judgement] = []
         try:
             answers.extend(self._judge.judge(questions, prompt))
@@ -106,8 +87,7 @@ class Seat:
 class Replicas:
     """So many replicas of the judge `name` with `options`, each with the CPUs and GPUs that it needs.
 
-    `about` says what the judge is, as soon as one is loaded; all must be the same. What a probe of one of them has
-    `learnt` goes with each batch, also to one that is started later.
+    `about` says what the judge is, as soon as one is loaded; all must be the same.
     """
 
     def __init__(
@@ -117,7 +97,6 @@ class Replicas:
         self._spec, self._need = (name, options), need
         self._lock, self._ended = threading.Lock(), False
         self.about: dict[str, Any] = {}
-        self.learnt: Mapping[str, Any] | None = None
         self._check_places(count)
         free = self._ray.available_resources()
         is_idle = all(free.get(name, 0) >= amount for name, amount in need.items())
@@ -141,22 +120,7 @@ class Replicas:
         """Send a batch to a replica; returns Ray's reference to its answers."""
         with self._lock:
             self._check_not_ended()
-            return seat.actor.judge.remote(questions, prompt, self.learnt)
-
-    def call(self, method: str, *arguments: Any) -> Any:
-        """What a method of the judge returns in the first replica that is ready; what it raises is raised here."""
-        while not self.ready:
-            self.poll([])
-        seat = self.ready[0]
-        ref = seat.actor.call.remote(method, *arguments)
-        while not (found := self.poll([ref])):
-            pass
-        [(_, reply)] = found
-        if self.is_lost(reply):
-            self.restart(seat, reply)
-            return self.call(method, *arguments)
-        _raise_error(reply, seat)
-        return reply
+            return seat.actor.judge.remote(questions, prompt)
 
     def poll(self, refs: list[Any]) -> list[tuple[Any, Any]]:
         """The answers that have arrived, after waiting TICK seconds at most; a RayError for one that is lost."""
@@ -223,7 +187,8 @@ class Replicas:
         if not seat.node:
             seat.node, seat.coming = reply, seat.actor.load.remote(*self._spec)
             return
-        _raise_error(reply, seat)
+        if isinstance(reply, Exception):
+            raise type(reply)(f"{reply} (on the Ray node {seat.node})")
         here = version("comparo")
         if reply["comparo"] != here:
             raise JudgeError(
@@ -273,12 +238,6 @@ class Replicas:
 
 def _in_words(amounts: Mapping[str, float]) -> str:
     return " and ".join(f"{amounts.get(name, 0):g} {name}" for name in ("CPU", "GPU"))
-
-
-def _raise_error(reply: Any, seat: Seat) -> None:
-    """Raise what a replica's judge raised, with its node; nothing where the reply is no error."""
-    if isinstance(reply, Exception):
-        raise type(reply)(f"{reply} (on the Ray node {seat.node})")
 
 
 def reason(problem: Exception) -> str:

@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 
 from comparo.data.comparisons import Comparisons
-from comparo.data.formats import read_columns
 from comparo.data.prompts import Prompt, Question
 from comparo.data.wordings import LETTERS
 from comparo.judges.protocol import Judgement
 from comparo.model.observations import are_choices
 
-# p, weight, mass and line-up by context, first item and the others
-Answers = dict[tuple[str, str, str], tuple[float, float, float, str]]
+# p, weight and line-up by context, first item and the others
+Answers = dict[tuple[str, str, str], tuple[float, float, str]]
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,6 @@ class Replay:
 
     recorded: Comparisons = field(repr=False)
     source: str = "memory"
-    mass: np.ndarray[Any, np.dtype[np.float64]] | None = field(default=None, repr=False)
 
     ahead = 64
     lines_up = True
@@ -59,8 +57,8 @@ class Replay:
             if found is None:
                 yield Judgement(question, error="no judgement of these texts in this order was recorded", cost=0.0)
             else:
-                p, weight, mass, said = found
-                yield Judgement(question, p=p, mass=mass, weight=weight, seconds=0.0, cost=0.0, lineup=said)
+                p, weight, said = found
+                yield Judgement(question, p=p, weight=weight, seconds=0.0, cost=0.0, lineup=said)
 
     @cached_property
     def _digest(self) -> str:
@@ -68,8 +66,6 @@ class Replay:
         columns = self.recorded.to_columns()
         for name in sorted(columns):
             digest.update(json.dumps([name, np.asarray(columns[name]).tolist()], default=str).encode())
-        if self.mass is not None:
-            digest.update(self.mass.tobytes())
         return digest.hexdigest()[:16]
 
     @cached_property
@@ -80,15 +76,13 @@ class Replay:
             data = replace(data.take(data.lineup["answer"] < 0), lineup=None)
         columns = data.to_columns()
         contexts = columns["context"] if "context" in columns else [None] * len(data)
-        mass = np.full(len(data), math.nan) if self.mass is None else self.mass
-        rows = zip(contexts, columns["first"], columns["second"], data.p, data.weights, mass, strict=True)
-        sums: dict[tuple[str, str, str], list[float]] = {}
-        for context, first, second, p, weight, share in rows:
-            entry = sums.setdefault(_key(context, first, second), [0.0, 0.0, 0.0, 0.0])
-            for place, value in enumerate((weight * p, weight, share, 1.0)):
-                entry[place] += float(value)
-        pairs = {key: (p / weight, weight, share / n, "") for key, (p, weight, share, n) in sums.items() if weight}
-        return found | pairs
+        rows = zip(contexts, columns["first"], columns["second"], data.p, data.weights, strict=True)
+        sums: dict[tuple[str, str, str], tuple[float, float]] = {}
+        for context, first, second, p, weight in rows:
+            key = _key(context, first, second)
+            total, weights = sums.get(key, (0.0, 0.0))
+            sums[key] = total + float(weight * p), weights + float(weight)
+        return found | {key: (total / weights, weights, "") for key, (total, weights) in sums.items() if weights}
 
 
 def _lineups(data: Comparisons) -> Answers:
@@ -100,7 +94,7 @@ def _lineups(data: Comparisons) -> Answers:
         said = str(logp or order)
         p = math.exp(float(said.split("|")[0])) if "|" in said else float(said.startswith(LETTERS[0]))
         if str(items).count("|") > 1:  # a pair stands among the other pairs
-            found[_key(context or None, *str(items).split("|", 1))] = p, 1.0, math.nan, said
+            found[_key(context or None, *str(items).split("|", 1))] = p, 1.0, said
     return found
 
 
@@ -110,7 +104,7 @@ def load(model: str) -> Replay:
     Parameters
     ----------
     model
-        The path of any file of comparisons, with a column `mass` if it was recorded.
+        The path of any file of comparisons.
 
     Raises
     ------
@@ -127,9 +121,7 @@ def load(model: str) -> Replay:
     """
     if not model:
         raise ValueError("a replay judge is replay/PATH, with the path of recorded judgements")
-    recorded = Comparisons.read(model)
-    mass = read_columns(model, wanted=["mass"]).columns.get("mass")
-    return Replay(recorded, os.path.basename(model), None if mass is None else np.asarray(mass, dtype=np.float64))
+    return Replay(Comparisons.read(model), os.path.basename(model))
 
 
 def _key(context: Any, first: Any, *others: Any) -> tuple[str, str, str]:

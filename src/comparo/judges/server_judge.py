@@ -14,14 +14,14 @@ from dataclasses import asdict, dataclass, replace
 from itertools import cycle
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import ClassVar, Self
+from typing import Self
 
 from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.errors import JudgeError
 from comparo.judges.batches import SHARE
 from comparo.judges.caller import Caller
 from comparo.judges.protocol import Judgement, Probe
-from comparo.judges.settings import NONE, Settings
+from comparo.judges.settings import Settings
 
 SHARED = 8  # calls at once that share a client, whose every call searches all of its connections
 GRACE = 10.0  # seconds that calls in flight have after an error, as many as a stopped run gives them (run/loop.py)
@@ -205,22 +205,6 @@ class ServerJudge(Settings):
             sum(answer.tokens_in + answer.tokens_out for answer in answers),
             math.nan if self.price is None else sum(costs),
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ThinkingJudge(ServerJudge):
-    """A model whose reasoning is limited by a level of effort or by `thinking`, its number of tokens."""
-
-    efforts: ClassVar[tuple[str, ...]]  # that the API knows; a model may have fewer
-
-    thinking: int | None = None
-
-    def check_options(self) -> None:
-        known = (NONE, *self.efforts)
-        if self.effort is not None and self.effort not in known:
-            raise ValueError(f"effort = {self.effort!r} is not one of {', '.join(known)}")
-        if self.effort is not None and self.thinking is not None:
-            raise ValueError("effort and thinking both set how long the model reasons; drop one of them")
 
 
 def goes_on(answer: Judgement) -> bool | None:

@@ -16,7 +16,7 @@ from comparo.errors import JudgeError, pip_install
 from comparo.judges.http import Secrets, Waiting
 from comparo.judges.prices import Price, find_price, read_price
 from comparo.judges.protocol import Writing
-from comparo.judges.verdicts import grading, ordering
+from comparo.judges.verdicts import ordering
 
 TOP = 20  # tokens whose log-probabilities are asked for: the most that OpenAI's and Gemini's API allow
 # Tokens that OpenAI's guide advises to reserve for reasoning and reply, and seconds that its own library waits
@@ -28,7 +28,7 @@ LABEL = 8  # tokens in which a label is looked for
 PLACE = 8  # further tokens for each text of an order: a label with its kind, quotes and a separator
 NONE = "none"
 NEEDED = {"concurrency": (1, 1000), "votes": (0, math.inf), "retries": (0, math.inf)}
-WHOLE = {**NEEDED, "thinking": (1, math.inf), "window": (1, math.inf), "max_tokens": (1, math.inf)}
+WHOLE = {**NEEDED, "window": (1, math.inf), "max_tokens": (1, math.inf)}
 RANGES = {**WHOLE, "timeout": (0.001, math.inf), "temperature": (0, 2)}
 INNER = ("login", "dialect", "waiting")  # fields that are no options
 
@@ -92,8 +92,6 @@ class Settings:
         The most calls at a time.
     votes
         How many verdicts to sample in place of reading log-probabilities; 0 reads log-probabilities.
-    graded
-        Whether verdicts are from A>>B to B>>A.
     effort
         How much the model reasons before it answers, such as none, low or high; by default the model's own.
     price
@@ -119,14 +117,14 @@ class Settings:
     address_variable: ClassVar[str]
     example: ClassVar[str]  # a model
     priced: ClassVar[str]  # the provider's name in the table of list prices
-    named: ClassVar[str] = "model base_url votes graded effort thinking window temperature max_tokens"
-    streams = True
+    efforts: ClassVar[tuple[str, ...]]  # that the API knows; a model may have fewer
+    named: ClassVar[str] = "model base_url votes effort window temperature max_tokens"
+    streams = lines_up = True
 
     model: str
     base_url: str = ""
     concurrency: int = 32
     votes: int = 0
-    graded: bool = False
     effort: str | None = None
     price: Price | None = None
     timeout: float | None = None
@@ -144,23 +142,22 @@ class Settings:
         given = cls(**options)
         if not given.model:
             raise ValueError(f"{cls.provider}/ needs a model, such as {cls.provider}/{cls.example}")
-        for name in options.keys() & {"graded", "prefill"}:
-            if not isinstance(options[name], bool):
-                raise ValueError(f"{name} = {options[name]!r} is not one of true, false")
         url, login = address(given.base_url or os.environ.get(cls.address_variable) or cls.home)
         numbers = {
             name: check_number(name, value, *bounds, whole=name in WHOLE)
             for name, bounds in RANGES.items()
-            if (value := getattr(given, name, None)) is not None or name in NEEDED
+            if (value := getattr(given, name)) is not None or name in NEEDED
         }
-        numbers["votes"] = numbers["votes"] or int(given.graded)
         price = find_price(given.model, url, cls.priced) if given.price is None else read_price(given.price)
         made = replace(given, **numbers, base_url=url.removesuffix(cls.version), login=login, price=price)
         made.check_options()
         return made
 
     def check_options(self) -> None:
-        """Raise a ValueError where options do not go together."""
+        """Raise a ValueError where the provider does not know an option's value, or options do not go together."""
+        known = (NONE, *self.efforts)
+        if self.effort is not None and self.effort not in known:
+            raise ValueError(f"effort = {self.effort!r} is not one of {', '.join(known)}")
 
     @property
     def name(self) -> str:
@@ -181,13 +178,8 @@ class Settings:
         return True
 
     @property
-    def lines_up(self) -> bool:
-        """Whether more than two texts can be compared in one call: grades are about two."""
-        return not self.graded
-
-    @property
     def chooses(self) -> bool:
-        """Whether answers are votes, grades or orders, not log-probabilities."""
+        """Whether answers are votes or orders, not log-probabilities."""
         return self.votes > 0
 
     @property
@@ -237,22 +229,18 @@ class Settings:
         return False
 
     def orders(self, prompt: Prompt) -> bool:
-        """Whether the reply is an order of more than two texts; a ValueError where the options are about two."""
-        if prompt.size > 2 and not self.lines_up:
-            raise ValueError(f"graded compares two texts, not {prompt.size}; drop it")
+        """Whether the reply is an order of more than two texts."""
         return prompt.size > 2 and self.votes > 0
 
     def adds(self, prompt: Prompt) -> str:
         """The instruction after a prompt, for a model whose reply is not begun."""
         if self.orders(prompt):
             return f"\n\n{ordering(prompt)}"
-        if self.begins(prompt):
-            return ""
-        return "\n\n" + (grading(prompt) if self.graded else prompt.instruction)
+        return "" if self.begins(prompt) else f"\n\n{prompt.instruction}"
 
     def shown(self, prompt: Prompt) -> Prompt:
-        """The prompt as it is sent: an order or a grade is no answer that a wording asks for."""
-        return prompt.without_answers if self.orders(prompt) or self.graded else prompt
+        """The prompt as it is sent: an order is no answer that a wording asks for."""
+        return prompt.without_answers if self.orders(prompt) else prompt
 
     def learn(self, found: Mapping[str, Any]) -> None:
         """Take over what an earlier probe found."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
@@ -42,7 +41,6 @@ class Simulated:
     bias: float = 0.0
     effect: float = 0.0
     seed: int = 0
-    seconds: float = 0.0
 
     ahead = 64
     several = lines_up = True
@@ -51,7 +49,7 @@ class Simulated:
     def __post_init__(self) -> None:
         if self.answers not in get_args(Answers):
             raise ValueError(f"there is no judge simulated/{self.answers}; there are simulated/soft and simulated/hard")
-        for name in ("noise", "effect", "seconds"):
+        for name in ("noise", "effect"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} = {getattr(self, name)} is not a number from 0 up")
 
@@ -70,10 +68,7 @@ class Simulated:
         return self.answers == "hard"
 
     def judge(self, questions: Iterable[Question], prompt: Prompt | None = None) -> Iterator[Judgement]:
-        """An answer to each question, which takes `seconds`."""
         for question in questions:
-            if self.seconds:
-                time.sleep(self.seconds)
             if isinstance(prompt, CriteriaPrompt):
                 yield Several.of([self._by(name)._answer(about(question, name)) for name in prompt.parts])
             else:
@@ -85,7 +80,7 @@ class Simulated:
         p = self.probability(question)
         if self.answers == "hard":
             p = float(self._uniform("decision", question.context, question.first, question.second) < p)
-        return Judgement(question, p=p, mass=1.0, reply="A" if p >= 0.5 else "B", seconds=self.seconds, cost=0.0)
+        return Judgement(question, p=p, mass=1.0, reply="A" if p >= 0.5 else "B", seconds=0.0, cost=0.0)
 
     def _line_up(self, question: Question) -> Judgement:
         """About k texts: log softmax of strength·s_a + bias·(k − 1 − 2a)/2 + noise·ε_a in slot a; hard: an order."""
@@ -104,13 +99,13 @@ class Simulated:
             logp = [score - math.log(sum(map(math.exp, scores))) for score in scores]
             said, p, order = "|".join(map(repr, logp)), math.exp(logp[0]), [logp.index(max(logp))]
         reply = LETTERS[order[0]]
-        return Judgement(question, p=p, mass=1.0, reply=reply, seconds=self.seconds, cost=0.0, lineup=said)
+        return Judgement(question, p=p, mass=1.0, reply=reply, seconds=0.0, cost=0.0, lineup=said)
 
     def _by(self, criterion: str) -> Simulated:
         """The judge of one of several criteria."""
         own = self.scores.get(criterion, {})
         seed = int(self._uniform("criterion", criterion) * 2**53)
-        return replace(self, scores=own if isinstance(own, Mapping) else {}, seed=seed, seconds=0.0)
+        return replace(self, scores=own if isinstance(own, Mapping) else {}, seed=seed)
 
     def probability(self, question: Question) -> float:
         """p as the formula gives it."""

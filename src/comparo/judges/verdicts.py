@@ -1,12 +1,11 @@
-"""What a server's reply says: the probability of a label among its tokens or, in words, a vote or a grade.
+"""What a server's reply says: the probability of a label among its tokens or, in words, a vote or an order.
 
 Words are for servers that give no probabilities. Nothing is guessed: a reply that is uncertain, negates or names both
 texts is not a verdict. n votes, a of them for the first text and b for the second, become
 
     p = (a + ½) / (a + b + 1),    weight = a + b,    mass = (a + b) / n,
 
-the mean under Jeffreys' prior Beta(½, ½); p is never 0 or 1. Grades become the probabilities in
-`GRADES`, and p is their mean.
+the mean under Jeffreys' prior Beta(½, ½); p is never 0 or 1.
 
 A reply about several criteria has a line per criterion, or an object with a key per criterion. p of a criterion is read
 where its line names a label, given the lines before it: an answer may depend on those above it (docs/criteria.md).
@@ -28,8 +27,6 @@ Row = tuple[Any, Any, list[tuple[Any, Any]]]  # a token, its log-probability, an
 Positions = list[tuple[str, list[tuple[str, float]]]]
 Found = dict[str, tuple[float, float, float]]  # p, mass and weight by criterion
 
-# p of each grade, first to second, as in "A>>B". By convention: a quarter from the tie, and near certainty.
-GRADES = {">>": 0.95, ">": 0.75, "=": 0.5, "<": 0.25, "<<": 0.05}
 LISTED = 4  # texts whose orders a schema lists: 24, of 7 characters; of five there are 120, which every call would read
 LONGEST = 10_000  # characters of a reply that are read; a verdict of `max_tokens` = 64 has a few hundred
 
@@ -55,11 +52,6 @@ _WINS = (
     ),
     re.compile(rf"({_ONE}) ?(?:wins|beats|outperforms|(?:over|>+) ?(?!\1){_ONE})"),
 )
-_ORDER = re.compile(rf"({_ONE}) ?(>>+|≫|>|==?|≈|<<+|≪|<) ?({_ONE})")
-_TIE = re.compile(
-    r"(?:verdict ?(?:is|:) ?)?(?:it'?s |it is |they are |both are )?(?:an? )?(?:tie|tied|draw|equal|equally good)[.!]*"
-)
-_MUCH = re.compile(r"\b(?:much|far|significantly|considerably|substantially|strongly|vastly)\b")
 
 
 def token_positions(rows: Iterable[Row]) -> Positions:
@@ -112,27 +104,16 @@ def read_verdict(reply: str, prompt: Prompt) -> float | None:
     >>> [read_verdict(reply, prompt) for reply in ("", "A good question!", "A or B", "A is not better", "A. No, B.")]
     [None, None, None, None, None]
     """
-    return _winner(_marked(reply, prompt))
-
-
-def read_grade(reply: str, prompt: Prompt) -> float | None:
-    """The probability of the grade that the reply gives, None where it gives none or several.
-
-    >>> prompt = Prompt("{first}{second}", answer="Summary")
-    >>> [read_grade(reply, prompt) for reply in ("A>>B", "[[B > A]]", "tie", "Summary B is much better.", "A>B or B>A")]
-    [0.95, 0.25, 0.5, 0.05, None]
-    """
     text = _marked(reply, prompt)
-    orders = {_order(match[1], match[2]) for match in _ORDER.finditer(text) if match[1] != match[3]}
-    if orders:
-        return orders.pop() if len(orders) == 1 else None
-    if _TIE.fullmatch(text.strip()):
-        return GRADES["="]
-    winner = _winner(text)
-    if winner is None:
-        return None
-    strength = ">>" if _MUCH.search(text) else ">"
-    return GRADES[strength if winner else strength.replace(">", "<")]
+    lines = [line for line in text.splitlines() if line]
+    alone = {match[1] for line in lines if (match := _ALONE.fullmatch(line)) and not _DOUBT.search(line)}
+    if not alone:
+        if _DOUBT.search(text):
+            return None
+        alone = {match[1] for pattern in _WINS for match in pattern.finditer(text)}
+        if (leads := _LEADS.match(text)) and not {_FIRST, _SECOND} <= set(text):
+            alone.add(leads[1])
+    return float(alone == {_FIRST}) if len(alone) == 1 else None
 
 
 def read_order(reply: str, prompt: Prompt) -> str | None:
@@ -144,7 +125,7 @@ def read_order(reply: str, prompt: Prompt) -> str | None:
     >>> [read_order(reply, prompt) for reply in ("C", "C>A", "C>A>B>A", "C>A=B", "Not C > A > B", "C<A<B")]
     [None, None, None, None, None, None]
     """
-    said = final_words(reply) if len(reply) <= LONGEST else ""
+    said = final_words(reply)
     order = _json_at(said, "order") if said.startswith("{") else said
     parts = re.split("[>,]", order) if isinstance(order, str) else order if isinstance(order, list) else []
     labels = dict(zip(LETTERS, prompt.labels, strict=False))
@@ -153,38 +134,17 @@ def read_order(reply: str, prompt: Prompt) -> str | None:
     return ">".join(found) if sorted(found) == list(labels) else None
 
 
-def soften(verdicts: Sequence[float | None], graded: bool = False) -> tuple[float, float, float] | None:
-    """p, mass and weight of several verdicts; None where all are None. Grades are averaged.
+def soften(verdicts: Sequence[float | None]) -> tuple[float, float, float] | None:
+    """p, mass and weight of several verdicts; None where all are None.
 
     >>> soften([1.0, 1.0, None, 0.0])
     (0.625, 0.75, 3.0)
-    >>> soften([0.95, 0.75], graded=True)
-    (0.85, 1.0, 2.0)
     """
     clear = [verdict for verdict in verdicts if verdict is not None]
     if not clear:
         return None
-    count, total = len(clear), sum(clear)
-    p = total / count if graded else (total + 0.5) / (count + 1)
-    return p, count / len(verdicts), float(count)
-
-
-def grading(prompt: Prompt) -> str:
-    """The instruction to reply with a grade.
-
-    >>> print(grading(Prompt("{first}{second}", answer="Text")))
-    Answer only with one of these: A>>B (Text A is much better), A>B (Text A is better), A=B (they are equally good),
-    B>A (Text B is better) or B>>A (Text B is much better).
-    """
-    first, second = (f"{prompt.answer} {label}".strip() for label in prompt.labels)
-    much, better, tie, worse, much_worse = _grades(prompt)
-    grades = (
-        f"{much} ({first} is much better), {better} ({first} is better), {tie} (they are equally good), "
-        f"{worse} ({second} is better) or {much_worse} ({second} is much better)"
-    )
-    if isinstance(prompt, CriteriaPrompt):
-        return prompt.asking_for(f"one of {grades}")
-    return f"Answer only with one of these: {grades}."
+    count = len(clear)
+    return (sum(clear) + 0.5) / (count + 1), count / len(verdicts), float(count)
 
 
 def ordering(prompt: Prompt) -> str:
@@ -197,7 +157,7 @@ def ordering(prompt: Prompt) -> str:
     return f"Answer only with the order of all, the best first, such as {'>'.join((third, first, second, *others))}."
 
 
-def reply_schema(prompt: Prompt, graded: bool = False) -> dict[str, Any]:
+def reply_schema(prompt: Prompt) -> dict[str, Any]:
     """The JSON schema of a reply: {"better": verdict}, {"order": …}, or a key for each criterion.
 
     Orders of up to four texts are listed: no label is missing or there twice. Above, the reader refuses such orders.
@@ -208,7 +168,7 @@ def reply_schema(prompt: Prompt, graded: bool = False) -> dict[str, Any]:
     keys = ["order" if prompt.size > 2 else "better"]
     if isinstance(prompt, CriteriaPrompt):
         keys = [*prompt.parts]
-    verdicts = _grades(prompt) if graded else [f"{prompt.answer} {label}".strip() for label in prompt.labels]
+    verdicts = [f"{prompt.answer} {label}".strip() for label in prompt.labels]
     if prompt.size > 2:
         verdicts = [">".join(order) for order in permutations(prompt.labels)] if prompt.size <= LISTED else []
     choice = {"enum": verdicts} if verdicts else {}
@@ -226,33 +186,27 @@ def _text(value: Any) -> str:
     return value
 
 
-def _grades(prompt: Prompt) -> list[str]:
-    first, second = prompt.labels
-    return [f"{first}>>{second}", f"{first}>{second}", f"{first}={second}", f"{second}>{first}", f"{second}>>{first}"]
-
-
 def _marked(reply: str, prompt: Prompt) -> str:
     """The reply without reasoning, JSON and decoration, in lower case, with a sign for every mention of a label."""
-    text = _unwrap(reply) if len(reply) <= LONGEST else ""
+    said = final_words(reply)
+    text = json_value(said, "better") if said.startswith("{") else said
     text = _DECORATION.sub(" ", text.replace("’", "'"))
     for label, sign in zip(prompt.labels, (_FIRST, _SECOND), strict=True):
         text = _mention(label.strip(), prompt.answer.strip()).sub(sign, text)
     return "\n".join(" ".join(line.split()) for line in text.lower().splitlines())
 
 
-def _unwrap(reply: str) -> str:
-    said = final_words(reply)
-    return json_value(said, "better") if said.startswith("{") else said
-
-
 def final_words(reply: str) -> str:
     """A reply without its reasoning and the fences of code; empty where the reasoning did not end.
+
+    A reply of more than `LONGEST` characters is not read.
 
     >>> final_words("<think>A? No.</think> B"), final_words("<think>A?")
     ('B', '')
     """
     _, ended, said = reply.rpartition("</think>")
-    return "" if not ended and "<think>" in reply else re.sub(r"```\w*", " ", said).strip()
+    is_open = not ended and "<think>" in reply
+    return "" if is_open or len(reply) > LONGEST else re.sub(r"```\w*", " ", said).strip()
 
 
 def json_value(said: str, key: str) -> str:
@@ -308,23 +262,6 @@ def _is_label(token: str, label: str, number: int) -> bool:
     return spells(token, label) and (number == 0 or len(label) > 1 or token.strip(AROUND) == label)
 
 
-def _winner(text: str) -> float | None:
-    lines = [line for line in text.splitlines() if line]
-    alone = {match[1] for line in lines if (match := _ALONE.fullmatch(line)) and not _DOUBT.search(line)}
-    if not alone:
-        if _DOUBT.search(text):
-            return None
-        alone = {match[1] for pattern in _WINS for match in pattern.finditer(text)}
-        if (leads := _LEADS.match(text)) and not {_FIRST, _SECOND} <= set(text):
-            alone.add(leads[1])
-    return float(alone == {_FIRST}) if len(alone) == 1 else None
-
-
-def _order(left: str, sign: str) -> float:
-    grade = GRADES[sign.replace("≫", ">>").replace("≪", "<<").replace("≈", "=").replace("==", "=")[:2]]
-    return grade if left == _FIRST else round(1 - grade, 2)
-
-
 def part_positions(positions: Positions, names: Collection[str]) -> dict[str, Positions]:
     """The tokens of a reply that follow the name of each criterion, up to the next name; a ValueError without a name.
 
@@ -350,7 +287,7 @@ def part_words(reply: str, names: Iterable[str]) -> dict[str, str]:
     >>> part_words("**wit**: A\\n- length: Text B", ["wit", "length"])
     {'wit': 'A\\n-', 'length': 'Text B'}
     """
-    said = final_words(reply) if len(reply) <= LONGEST else ""
+    said = final_words(reply)
     if said.startswith("{"):
         return {name: json_value(said, name) for name in names}
     return {name: said[begin:end].strip() for name, (begin, end) in _spans(said, names).items()}

@@ -120,9 +120,6 @@ class Limits:
 
     # Ranks by simulation: the standard error of a probability is at most 1/√(4·1000) = 0.016.
     rank_draws: int = 1000
-    # Items up to which all are compared with all instead of sorted. Measured for 20 contexts: 4 against 19 ms with 16
-    # items, 38 against 29 ms with 32.
-    compared: int = 32
     drawn_entries: int = 4_000_000  # of one array of drawn scores: 32 MB
 
     # Expected agreement with the true ranking (`comparo.analysis.confidence`).

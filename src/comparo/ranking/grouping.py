@@ -235,17 +235,14 @@ def _style(predicted: Predicted | None) -> Array | None:
 def _wins(graph: Graph, group: Index, scores: Array, covariance: Covariance, count: int) -> Array:
     """E σ(s_i − s_j), mean over the pairs of texts of two groups in one context: (G, G), NaN where there are none.
 
-    In contexts of more than `Limits.exact` texts, each text meets the mean text of every group, and the errors of two
-    texts are taken as independent.
+    Contexts of more than `Limits.exact` texts, whose covariance is not known in full, are left out.
     """
     total, number = np.zeros((2, count**2))
     for batch in covariance.pattern.batches:
+        if batch.size > covariance.pattern.limits.exact:
+            continue
         shape = (batch.end - batch.begin, batch.size)
         own, score = group[batch.nodes].reshape(shape), scores[batch.nodes].reshape(shape)
-        if batch.size > covariance.pattern.limits.exact:
-            won, met = _met_means(own[0], score[0], covariance.std[batch.nodes], count)
-            total, number = total + won, number + met
-            continue
         block = covariance.block(batch)
         variance = np.einsum("bii->bi", block)
         apart = variance[:, :, None] + variance[:, None, :] - 2 * block
@@ -258,20 +255,6 @@ def _wins(graph: Graph, group: Index, scores: Array, covariance: Covariance, cou
     found = np.divide(total, number, out=np.full_like(total, np.nan), where=number > 0).reshape(count, count)
     np.fill_diagonal(found, 0.5)
     return found
-
-
-def _met_means(group: Index, score: Array, std: Array, count: int) -> tuple[Array, Array]:
-    """Sums (G²,) of the win rates of the texts of one large context against the mean text of each group; how many."""
-    there = np.bincount(group, minlength=count)
-    size = np.maximum(there, 1)
-    mean = np.bincount(group, score, count) / size
-    spread = np.bincount(group, score**2 + std**2, count) / size - mean**2
-    total, number = np.zeros((2, count, count))
-    for other in np.flatnonzero(there):
-        won = win_probability(score - mean[other], std**2 + spread[other])
-        total[:, other] = there[other] * np.bincount(group, won, count)
-        number[:, other] = there[other] * there
-    return total.ravel(), number.ravel()
 
 
 Held = Mapping[str, Mapping[Any, float | str]]

@@ -18,7 +18,7 @@ from scipy.special import expit, stdtr, stdtrit
 
 from comparo.model.tuning import NARROWEST, WIDEST
 from comparo.ranking.ranks import tier_numbers
-from comparo.ranking.tabular import Columns, Tabular, json_rows, json_text, table_html, table_text
+from comparo.ranking.tabular import Columns, Tabular, json_rows, json_text, plain, table_html, table_text
 from comparo.rounding import merge_ties
 from comparo.types import Array, LongIndex
 
@@ -44,7 +44,7 @@ class Leaderboard(Tabular):
     level : The coverage of intervals.
     over : "new": intervals are for the mean over all contexts that could have been drawn; "these": for these only.
     wins : (G, G), the probability that the judge prefers a text of the row's group to one of the column's, mean over
-        the contexts of these; ½ on the diagonal.
+        the contexts of these with at most 4,096 texts, NaN where there are none; ½ on the diagonal.
     won : In how many contexts the best text is of the group, as far as is known: the sum of its probabilities; the
         contexts that it won, ties by half, where each was decided by one choice.
     notes : What a reader must know before trusting the scores.
@@ -193,7 +193,8 @@ class Leaderboard(Tabular):
     def to_json(self) -> str:
         """The table and the win rates as one JSON object."""
         names = [str(name) for name in self.group.tolist()]
-        wins = {name: dict(zip(names, row, strict=True)) for name, row in zip(names, self.wins.tolist(), strict=True)}
+        rows = (map(plain, row) for row in self.wins)
+        wins = {name: dict(zip(names, row, strict=True)) for name, row in zip(names, rows, strict=True)}
         document: dict[str, Any] = {"contexts": self.over, "level": self.level}
         document |= {"groups": json_rows(self.to_columns()), "wins": wins}
         document |= {"notes": list(self.notes)} if self.notes else {}

@@ -18,7 +18,7 @@ from scipy.special import expit
 
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
-from comparo.model.estimators.prediction_powered import Answers, Fit, fitted
+from comparo.model.estimators.prediction_powered import Answers, fitted
 from comparo.model.estimators.prediction_powered import powered as estimated
 from comparo.model.linalg.graph import Graph
 from comparo.ranking.grouping import Groups, group_codes, group_counts
@@ -40,7 +40,6 @@ class Powered:
     ----------
     board : The leaderboard that people's votes and the machine's answers give together, about people's view.
     people_only : That of the votes alone.
-    machine_only : That of each machine's answers alone, by its name: about its own view.
     weight : λ of each machine, by its name: 0 is people alone.
     votes : How many votes there are.
     matched : How many of them are about pairs that a machine answered too.
@@ -50,7 +49,6 @@ class Powered:
 
     board: Leaderboard
     people_only: Leaderboard
-    machine_only: Mapping[Hashable, Leaderboard]
     weight: Mapping[Hashable, float]
     votes: int
     matched: int
@@ -182,30 +180,26 @@ def _powered(
     own = fitted(answers.take(is_vote), count, clusters, is_reduced=True)
     asked = np.unique(judge[~is_vote]).tolist()
     names, by = [names[machine] for machine in asked], [judge == machine for machine in asked]
-    fits = [fitted(answers.take(rows), count, clusters) for rows in by]
     matched = int(np.sum(np.isin(pair[is_vote], pair[~is_vote])))
     if not matched:
         raise ComparisonsError(
             "no vote is about a pair that the machine answered; check that both have the same names of contexts and "
             "items, or let the machine answer the pairs of the votes"
         )
-    found = estimated(
-        own, [(fit, _about_votes(answers, pair, is_vote, rows)) for fit, rows in zip(fits, by, strict=True)]
-    )
+    machines = [
+        (fitted(answers.take(rows), count, clusters), _about_votes(answers, pair, is_vote, rows)) for rows in by
+    ]
+    found = estimated(own, machines)
     alone, left = own.covariance(own.robust), float(np.trace(found.covariance))
+    columns = {"group": labels, "won": np.full(count, np.nan)} | group_counts(graph, group, count, is_vote)
 
-    def board(fit: Fit, score: Array, covariance: Array, rows: Mask) -> Leaderboard:
-        columns = {"group": labels, "won": np.full(count, np.nan)} | group_counts(graph, group, count, rows)
-        wins, freedom = expit(score[:, None] - score), fit.freedom
-        return Leaderboard.ordered(score, covariance, wins, columns, freedom=freedom, level=level, over=over)
+    def board(score: Array, covariance: Array) -> Leaderboard:
+        wins = expit(score[:, None] - score)
+        return Leaderboard.ordered(score, covariance, wins, columns, freedom=own.freedom, level=level, over=over)
 
     return Powered(
-        board=board(own, found.scores, found.covariance, is_vote),
-        people_only=board(own, own.scores, alone, is_vote),
-        machine_only={
-            name: board(fit, fit.scores, fit.covariance(fit.robust), rows)
-            for name, fit, rows in zip(names, fits, by, strict=True)
-        },
+        board=board(found.scores, found.covariance),
+        people_only=board(own.scores, alone),
         weight=dict(zip(names, found.weight.tolist(), strict=True)),
         votes=len(own.answers),
         matched=matched,

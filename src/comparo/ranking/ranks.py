@@ -145,7 +145,7 @@ def _members(graph: Graph, batch: Batch) -> list[NDArray[np.intp]]:
     return np.split(nodes, np.flatnonzero(np.diff(graph.component[nodes])) + 1)
 
 
-def _drawn_ranks(scores: Array, covariance: Covariance) -> Iterator[tuple[slice, NDArray[np.integer]]]:
+def _drawn_ranks(scores: Array, covariance: Covariance) -> Iterator[tuple[slice, LongIndex]]:
     """Nodes of some contexts of equal size, and their ranks in each of D draws, shape (B, size, D)."""
     graph, limits, rng = covariance.pattern.graph, covariance.pattern.limits, np.random.default_rng(0)
     for batch in covariance.pattern.batches:
@@ -164,20 +164,14 @@ def _drawn_ranks(scores: Array, covariance: Covariance) -> Iterator[tuple[slice,
             component = graph.component[nodes].reshape(-1, size, 1)
             component = component - component[:, :1]
             apart = 2.0 * (np.max(np.abs(drawn)) + 1.0)
-            place = _ranks(component * apart - drawn, limits.compared)
+            place = _ranks(component * apart - drawn)
             earlier = np.sum(component.transpose(0, 2, 1) < component, axis=2, keepdims=True)
             yield nodes, place - earlier
 
 
-def _ranks(values: Array, compared: int) -> NDArray[np.integer]:
-    """The rank along axis 1 of values (B, size, D), 1 for the lowest; up to `compared` are compared with each other."""
-    size = values.shape[1]
-    if size > compared:
-        place = np.empty(values.shape, dtype=np.int64)
-        ranks_of = np.broadcast_to(np.arange(1, size + 1)[:, None], values.shape)
-        np.put_along_axis(place, np.argsort(values, axis=1, kind="stable"), ranks_of, axis=1)
-        return place
-    place = np.ones(values.shape, dtype=np.int16)
-    for other in range(size):
-        place += values[:, other : other + 1] < values
+def _ranks(values: Array) -> LongIndex:
+    """The rank along axis 1 of values (B, size, D), 1 for the lowest."""
+    place = np.empty(values.shape, dtype=np.int64)
+    ranks_of = np.broadcast_to(np.arange(1, values.shape[1] + 1)[:, None], values.shape)
+    np.put_along_axis(place, np.argsort(values, axis=1, kind="stable"), ranks_of, axis=1)
     return place

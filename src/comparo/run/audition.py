@@ -156,7 +156,7 @@ def lineup_pairs(trial: Task, each: int) -> dict[Any, list[Pair]]:
                 number *= 2
             else:
                 source = LineupSelector(ids, size, seed=rng)
-            chosen = source.next(min(number, source.remaining or 0))
+            chosen = source.next(min(number, source.remaining))
             own = [(*one, voice) if voice else one for one in chosen for voice in voices]
             asked.setdefault(context, []).extend(own)
     return asked

@@ -172,7 +172,7 @@ class BatchRun(Run):
             selector, _ = pair_source(self.task, context, ids, orders, rng)
             if asked:
                 selector.observe(asked)
-            if number := min(calls - len(asked), selector.remaining or 0):
+            if number := min(calls - len(asked), selector.remaining):
                 self._pool.extend(self.task.items.question(context, *pair) for pair in selector.next(number))
 
     @property

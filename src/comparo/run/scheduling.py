@@ -97,7 +97,7 @@ class Rounds:
         pairs: list[Pair] = []
         while self.left and len(self._rounds) < min(self._learnt, self._allowed) + 2:
             # A whole round is chosen even for fewer calls, so that a larger budget leads to the same questions.
-            free = min(self.size, self.selector.remaining or 0)
+            free = min(self.size, self.selector.remaining)
             if not free:
                 self.stop()
                 break

@@ -110,11 +110,6 @@ class Task:
                 raise ValueError(f"{name} is one of {', '.join(get_args(known))}, not {value!r}")
         if not isinstance(self.seed, int) or self.seed < 0:
             raise ValueError(f"seed = {self.seed!r} is not a whole number from 0 up")
-        if self.is_panel and self.estimate == "consensus" and not self.fitting.has_groups:
-            raise ValueError(
-                "what people would say needs, for several voices, texts that share a group; name a column by `group`, "
-                "or leave `estimate` out: the ranking is then what the voices agree on"
-            )
         # Fit four comparisons with these options: impossible ones fail before any call is made.
         ranking = quiet_fit(REHEARSAL, self.fitting.method, bias=self.bias)
         if self.compares_groups:
@@ -326,8 +321,7 @@ class Task:
             raise ValueError(f"there are {sizes[small]} texts{place}; use lineup={max(2, sizes[small])} or less")
         for voice in self.voices:
             if voice.prompt.size > 2 and not getattr(voice.judge, "lines_up", False):
-                other = "drop graded" if getattr(voice.judge, "graded", False) else "use another judge"
-                raise ValueError(f"{voice.judge.name} compares two texts at a time; use lineup=2, or {other}")
+                raise ValueError(f"{voice.judge.name} compares two texts at a time; use lineup=2, or another judge")
 
     def price_of(self, question: Question) -> float:
         """The approximate cost of a question in dollars, from the length of its prompt; nan if the price is unknown."""

@@ -72,7 +72,7 @@ class Source(Protocol):
     """What chooses pairs: a `Selector`, `Pairs` that compare groups, or a `Chorus` where there are several voices."""
 
     @property
-    def remaining(self) -> int | None:
+    def remaining(self) -> int:
         """How many can still be asked."""
 
     def next(self, batch: int) -> Sequence[tuple[Any, ...]]:
@@ -130,7 +130,7 @@ class Chorus:
         is_both: bool = False,
     ) -> None:
         self._selector, self._shares, self._alike = selector, shares, alike or len(shares)
-        self._total = selector.remaining or 0
+        self._total = selector.remaining
         self._pairs: list[tuple[Any, Any]] = []
         self._asked: Mapping[str, set[tuple[Any, Any]]] = {voice: set() for voice in shares}
         self._queue: list[Ask] = []
@@ -175,7 +175,7 @@ class Chorus:
 
     @property
     def _new(self) -> int:
-        return self._selector.remaining or 0
+        return self._selector.remaining
 
     def _ask(self, pair: tuple[Any, Any], voice: str) -> Ask:
         self._asked[voice].add(pair)

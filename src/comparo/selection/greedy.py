@@ -111,7 +111,6 @@ class Greedy:
     free: Mask
     scores: Array | None = None
     calls: int = 1
-    repeats: bool = False
     worth: Array | None = None
     limits: Limits = LIMITS
 
@@ -139,9 +138,8 @@ class Greedy:
         self.vectors[self.pending] = v
         self.pending += 1
         self.gains -= self.c * (v[self.x] - v[self.y]) ** 2
-        if not self.repeats:
-            self.free[x, y] = False
-            self.gains[chosen] = -np.inf
+        self.free[x, y] = False
+        self.gains[chosen] = -np.inf
         return x, y
 
     def _best(self) -> float:
@@ -250,14 +248,13 @@ class Border:
         top: int,
         dispersion: float = 1.0,
         calls: int = 1,
-        repeats: bool = False,
     ) -> None:
         best = np.argsort(-merge_ties(scores), kind="stable")
         z = (scores - np.mean(scores[best[top - 1 : top + 1]])) / np.sqrt(covariance.diagonal())
         self.items = items = np.sort(np.argsort(merge_ties(np.abs(z)), kind="stable")[:WINDOW])
         upper = np.triu(covariance[np.ix_(items, items)])
         covariance = upper + np.triu(upper, 1).T
-        self.free, self.repeats = free[np.ix_(items, items)], repeats
+        self.free = free[np.ix_(items, items)]
         difference = scores[items, None] - scores[items]
         self.c = calls * logistic_curvature(difference)
         resistance = differences(covariance) + np.eye(len(items))
@@ -272,8 +269,7 @@ class Border:
         value = np.where(self.free, self.information.gains(self.c), -np.inf)
         x, y = divmod(int(first_best(value)), len(self.items))
         self.information.add(x, y, float(self.c[x, y]))
-        if not self.repeats:
-            self.free[x, y] = False
+        self.free[x, y] = False
         return int(self.items[x]), int(self.items[y])
 
 

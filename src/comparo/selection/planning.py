@@ -231,7 +231,7 @@ class _Run:
         while (made := len(self.rows)) < calls:
             adaptive = self.selector.strategy == "adaptive"
             size = max(4, len(self.scores) // 4) if adaptive else calls - made
-            asked = np.array(self.selector.next(min(size, self.selector.remaining or 0)))
+            asked = np.array(self.selector.next(min(size, self.selector.remaining)))
             self.rows = np.concatenate([self.rows, asked])
             self.p = np.append(self.p, self.answer(self.scores[asked[:, 0]] - self.scores[asked[:, 1]], self.rng))
             if adaptive and made:

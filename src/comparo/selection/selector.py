@@ -108,7 +108,6 @@ class Selector:
     orders : "both" asks each pair in both orders, two calls; "one" asks it in one order, such that each item is shown
         first and second about equally often.
     goal : "ranking", or "top-k" such as "top-5": calls are then spent on which items are the best k.
-    repeats : Whether a call may be asked again.
     contrast : How much the two texts of each pair differ, (N, N), as `contrast.contrasts` returns it: a comparison
         has the information contrast^a, a = 1 before any answer, then as estimated from the answers
         (`contrast.fitted_power`). It is ignored for random pairs, for a goal top-k and above 4096 items.
@@ -133,7 +132,6 @@ class Selector:
         strategy: Strategy | None = None,
         orders: Orders = DEFAULT_ORDERS,
         goal: str = DEFAULT_GOAL,
-        repeats: bool = False,
         contrast: Array | None = None,
         seed: Seed = None,
         limits: Limits = LIMITS,
@@ -147,7 +145,6 @@ class Selector:
         self.strategy = strategy
         self.calls = 2 if orders == "both" else 1
         self.top = top_of(goal, len(items), strategy)
-        self.repeats = repeats
         self._exact, self._limits = len(items) <= limits.exact, limits
         self.rng = rng = as_generator(seed)
         names = list(items)
@@ -171,10 +168,8 @@ class Selector:
         self._queue: list[tuple[int, int]] = []
 
     @property
-    def remaining(self) -> int | None:
-        """How many calls can still be asked; None where repeats are allowed."""
-        if self.repeats:
-            return None
+    def remaining(self) -> int:
+        """How many calls can still be asked."""
         codes = self._codes(self._asked.rows)
         pairs = len(self._items) * (len(self._items) - 1) // 2
         return self.calls * pairs - len(distinct(codes)) + len(self._queue)
@@ -187,12 +182,12 @@ class Selector:
         if batch < 1:
             raise ValueError(f"batch is at least 1, not {batch}")
         left = self.remaining
-        if left is not None and batch > left:
+        if batch > left:
             pairs = len(self._items) * (len(self._items) - 1) // 2
             orders = "both orders" if self.calls == 2 else "one order"
             raise ValueError(
                 f"{batch} calls are more than the {left} that are left: {len(self._items)} items make {pairs} pairs, "
-                f"each asked in {orders}; ask for fewer, or allow repeats"
+                f"each asked in {orders}; ask for fewer"
             )
         while len(self._queue) < batch:
             self._ask(self._choose(-(-(batch - len(self._queue)) // self.calls)))
@@ -219,9 +214,8 @@ class Selector:
         if self.strategy == "adaptive" or np.count_nonzero(answered) != len(rows):
             self._engine = None
         self._asked = self._asked.where(~answered).and_also(rows, comparisons.p, comparisons.weights)
-        if not self.repeats:
-            seen = set(map(tuple, rows.tolist()))
-            self._queue = [row for row in self._queue if row not in seen]
+        seen = set(map(tuple, rows.tolist()))
+        self._queue = [row for row in self._queue if row not in seen]
         answers = self._answers()
         if self._contrast is not None and len(answers):
             self._raise_to(fitted_power(answers, self._contrast[answers.first, answers.second]))
@@ -248,8 +242,6 @@ class Selector:
 
     def _taken(self) -> LongIndex:
         """The sorted codes x·N + y, x < y, of pairs that may not be asked again."""
-        if self.repeats:
-            return np.empty(0, dtype=np.int64)
         rows = distinct(self._codes(self._asked.rows))
         if self.calls == 1:
             return rows
@@ -260,8 +252,7 @@ class Selector:
         """Put the calls for `pairs` in the queue."""
         first, second = (np.bincount(column, minlength=len(self._items)) for column in self._asked.rows.T)
         rows = in_both_orders(pairs) if self.calls == 2 else orient(pairs, first - second, self.rng)
-        if not self.repeats:
-            rows = rows[~np.isin(self._rows(rows), self._rows(self._asked.rows))]
+        rows = rows[~np.isin(self._rows(rows), self._rows(self._asked.rows))]
         self._asked = self._asked.and_also(rows, np.full(len(rows), np.nan), np.ones(len(rows)))
         self._queue.extend(map(tuple, rows.tolist()))
 
@@ -321,10 +312,10 @@ class Selector:
             ridge[0] = 1.0  # the paper's expert on the first item
         covariance = inverse(self._asked.rows[:, 0], self._asked.rows[:, 1], c, ridge)
         if scores is not None and self.top is not None:
-            border = Border(covariance, free, scores, self.top, dispersion, self.calls, self.repeats)
+            border = Border(covariance, free, scores, self.top, dispersion, self.calls)
             if border.free.any():
                 return border
-        return Greedy(covariance, free, scores, self.calls, self.repeats, self._worth, self._limits)
+        return Greedy(covariance, free, scores, self.calls, self._worth, self._limits)
 
     def _curvature(self) -> tuple[Array, Array]:
         """The curvatures of all rows asked, at the current scores, and the ridge of the prior."""

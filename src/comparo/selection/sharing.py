@@ -97,7 +97,7 @@ def share_out(
         if len(free) < 1 + (row in doubled):
             raise ValueError(
                 f"{'two judges are' if row in doubled else 'a judge is'} needed for {first!r} and {second!r}, and "
-                f"{', '.join(map(str, names))} had this pair before; name more judges, or leave `repeats` out"
+                f"{', '.join(map(str, names))} had this pair before; name more judges"
             )
         for name in sorted(free, key=lambda name: len(shared[name]))[: 1 + (row in doubled)]:
             lead = _lead(balance[name], (context, first), (context, second), rng)
@@ -156,7 +156,7 @@ def next_pairs(
     asked : The comparisons made so far.
     contrast : As `text_features.contrasts` returns it, by context.
     seed : A whole number or a generator.
-    options : Of each `Selector`: strategy, orders, goal and repeats.
+    options : Of each `Selector`: strategy, orders and goal.
 
     Returns
     -------

@@ -91,18 +91,6 @@ def fitted_power(data: Comparisons, contrast: Array) -> float:
     return power(squares, contrast[row], freedom, POWERS, USUAL, SURE)
 
 
-def overlaps(texts: Sequence[str]) -> Array:
-    """o of every two texts, shape (n, n), r being that among these texts.
-
-    >>> overlaps(["the cat sat", "the cat sat", "A dog ran!"]).round(2)
-    array([[1., 1., 0.],
-           [1., 1., 0.],
-           [0., 0., 1.]])
-    """
-    counts = count_sequences(texts)
-    return _overlaps(counts, rarities(counts))
-
-
 def contrasts(items: Items) -> dict[Any, Array | None]:
     """c of every two items of each context, shape (n, n), in the order of `Items.names`; None for large contexts.
 

@@ -28,13 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 KEPT = 0.95
-NONE, NONE_LATEX = "–", "--"
-LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    **{mark: f"\\{mark}" for mark in "&%$#_{}"},
-}
+NONE = "–"
 
 
 @dataclass(frozen=True)
@@ -92,29 +86,6 @@ class Table:
     def _repr_markdown_(self) -> str:
         """How notebooks show it: the table, and its title below."""
         return f"{self.markdown()}\n\n{self.title}"
-
-    def latex(self) -> str:
-        r"""The table in LaTeX, for the package booktabs.
-
-        >>> table = Table("", ("method", "5%"), (("my_way", (Entry(27.93, 0.91),)),))
-        >>> print(table.latex())
-        \begin{tabular}{lr}
-            \toprule
-            method & 5\% \\
-            \midrule
-            my\_way & 27.9 {\scriptsize$\pm$0.9} \\
-            \bottomrule
-        \end{tabular}
-        """
-        body = [
-            " & ".join([_escaped(label), *(NONE_LATEX if entry is None else _latex(entry) for entry in entries)])
-            for label, entries in self.rows
-        ]
-        lines = [r"\toprule", f"{' & '.join(map(_escaped, self.columns))} \\\\", r"\midrule"]
-        lines += [f"{row} \\\\" for row in body] + [r"\bottomrule"]
-        layout = "l" + "r" * (len(self.columns) - 1)
-        inner = "\n".join(f"    {line}" for line in lines)
-        return f"\\begin{{tabular}}{{{layout}}}\n{inner}\n\\end{{tabular}}"
 
     def csv(self) -> str:
         """The table as CSV with all digits, the deviations in columns of their own.
@@ -214,19 +185,6 @@ def heading(results: Results, calls: str) -> str:
 def entry(values: Array | None) -> Entry | None:
     """The mean × 100 and the standard deviation × 100 of correlations in draws (S,), None where there are none."""
     return None if values is None else Entry(100 * float(np.mean(values)), 100 * deviation(values))
-
-
-def _escaped(text: str) -> str:
-    return "".join(LATEX.get(letter, letter) for letter in text)
-
-
-def _latex(entry: Entry) -> str:
-    text = str(entry)
-    if text == NONE:
-        return NONE_LATEX
-    number, _, spread = text.partition(" ± ")
-    number = number.replace("≤ ", r"$\leq$\,")
-    return f"{number} {{\\scriptsize$\\pm${spread}}}" if spread else number
 
 
 PANEL = (3.3, 2.7)  # inches

@@ -256,9 +256,8 @@ def sweep(
 ) -> Results:
     """Every way at every number of calls, for the recorded judgements of every attribute.
 
-    Calls are given as for `calls_in`; equal numbers count once, and numbers that were not recorded (`reaches`) are left
-    out. With more than one of `processes` the work is spread; a script must then be safe to
-    import (`if __name__ == "__main__":`).
+    Calls are given as for `calls_in`; numbers that were not recorded (`reaches`) are left out. With more than
+    one of `processes` the work is spread; a script must then be safe to import (`if __name__ == "__main__":`).
 
     >>> from comparo.studies.recorded import example
     >>> results = sweep({"wit": example()}, [Way.of("poe-bt"), Way.of("win-ratio")], [4, "all"], draws=5)
@@ -270,7 +269,7 @@ def sweep(
         raise ValueError(f"two ways are called {twice.pop()!r}; give each its own name")
     if not recorded or not ways or not calls:
         raise ValueError("a sweep needs recorded judgements, ways and calls, at least one of each")
-    wanted = _different(recorded, tuple(dict.fromkeys(str(each) for each in calls)), ways)
+    wanted = tuple(dict.fromkeys(map(str, calls)))
     alike: dict[tuple[Orders, Strategy], list[Way]] = {}
     for way in ways:
         alike.setdefault((way.orders, way.strategy), []).append(way)
@@ -281,34 +280,21 @@ def sweep(
         for each in (*wanted, None)
         if each is None or reaches(judgements, each, orders)
     ]
+    reached = {job.args[3] for job in jobs}
+    studied = tuple(each for each in wanted if each in reached)
+    if not studied:
+        raise ValueError(f"{', '.join(wanted)} calls are more than were recorded; ask for fewer, or for all")
     cells: dict[tuple[str, str, str | None], Cell] = {}
     for job, found in zip(jobs, spread(jobs, processes), strict=True):
         attribute, _, group, each, *_ = job.args
         cells |= {(attribute, way.name, each): cell for way, cell in zip(group, found, strict=True)}
-    return Results(dict(recorded), tuple(ways), wanted, draws, cells)
+    return Results(dict(recorded), tuple(ways), studied, draws, cells)
 
 
 def everything(recorded: Recorded) -> Draws:
     """All that was recorded, as one draw."""
     counts = np.bincount(recorded.context[recorded.first], minlength=len(recorded.contexts))
     return Draws(recorded, np.arange(len(recorded), dtype=np.int32)[None], counts, whole=True)
-
-
-def _different(recorded: Mapping[str, Recorded], calls: tuple[str, ...], ways: Sequence[Way]) -> tuple[str, ...]:
-    """The calls that at least one way reaches; equal numbers once."""
-    found: dict[tuple[int, ...], str] = {}
-    for each in calls:
-        reached = [
-            calls_in(judgements, each, way.orders).tobytes()
-            for judgements in recorded.values()
-            for way in ways
-            if reaches(judgements, each, way.orders)
-        ]
-        if reached:
-            found.setdefault(tuple(map(hash, reached)), each)
-    if not found:
-        raise ValueError(f"{', '.join(calls)} calls are more than were recorded; ask for fewer, or for all")
-    return tuple(found.values())
 
 
 def spread(jobs: Sequence[partial[Result]], processes: int) -> Iterator[Result]:

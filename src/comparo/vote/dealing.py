@@ -247,7 +247,7 @@ class Deck:
             self._selector.observe(news)
         if isinstance(self._selector, LineupSelector):
             return [found for _ in range(number) if (found := self._unlike(self._selector))]
-        left = self._selector.remaining or 0
+        left = self._selector.remaining
         return list(self._selector.next(min(number, left))) if left else []
 
     def _unlike(self, selector: LineupSelector) -> tuple[Any, ...] | None:

@@ -13,7 +13,7 @@ weight 1 around the means of its items.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -29,39 +29,28 @@ from comparo.model.posterior import Posterior, Scored
 from comparo.model.tuning import LIMITS, WIDE, Limits
 from comparo.types import Array, Mask
 
-PriorPairs = Literal["none", "compared", "all"]
-MOST_PAIRS = 50_000_000  # 400 MB of node numbers
+PriorPairs = Literal["none", "compared"]
 
 
 def bradley_terry(comparisons: Comparisons, prior_pairs: PriorPairs = "none", limits: Limits = LIMITS) -> Scored:
     """The scores that make the decisions most probable.
 
-    `prior_pairs` are the pairs with 1/(N − 1) more wins for either side, in a context of N items. With "none", scores
-    have a Gaussian prior of standard deviation `WIDE` in components without a maximum.
+    With `prior_pairs` "compared", either side of a comparison has 1/(N − 1) more wins, in a context of N items. With
+    "none", scores have a Gaussian prior of standard deviation `WIDE` in components without a maximum.
 
     >>> rows = [("a", "b", 1.0)] * 3 + [("b", "a", 1.0)]
     >>> bradley_terry(Comparisons.from_rows(rows)).scores.round(4)    # ± ½ log 3
     array([ 0.5493, -0.5493])
     """
     graph = Graph.build(comparisons)
-    p, weight, ridge, played = comparisons.p, comparisons.weights, np.zeros(graph.nodes), graph
-    wins = 1.0 / np.maximum(np.diff(graph.starts) - 1.0, 1.0)[graph.position]
+    p, weight, ridge = comparisons.p, comparisons.weights, np.zeros(graph.nodes)
     if prior_pairs == "none":
         ridge = np.where(_has_maximum(graph, comparisons)[graph.component], 0.0, 1.0 / WIDE**2)
-    elif prior_pairs == "compared":
+    else:
+        wins = 1.0 / np.maximum(np.diff(graph.starts) - 1.0, 1.0)[graph.position]
         more = np.where(weight > 0, wins[graph.first], 0.0)
         p, weight = (weight * p + more) / np.where(weight > 0, weight + 2.0 * more, 1.0), weight + 2.0 * more
-    else:
-        pairs = sum(size * (size - 1) // 2 for size in np.diff(graph.starts).tolist())
-        if pairs > MOST_PAIRS:
-            raise ValueError(
-                f"prior_pairs='all' would add {pairs:,} pairs; use prior_pairs='compared' for so many items"
-            )
-        first, second = graph.all_pairs()
-        p, weight = np.append(p, np.full(len(first), 0.5)), np.append(weight, 2.0 * wins[first])
-        graph = graph.whole()
-        played = replace(graph, first=np.append(graph.first, first), second=np.append(graph.second, second))
-    pattern = Pattern(played, limits=limits)
+    pattern = Pattern(graph, limits=limits)
     order, start = pattern.order, np.zeros(graph.nodes)
     found = Problem(pattern, BradleyTerry(), p[order], weight[order], None, start, ridge).maximise(start)
     return Scored(graph, graph.centre(found.x), Posterior((found.laplacian,)), found.converged)

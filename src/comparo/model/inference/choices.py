@@ -146,17 +146,22 @@ class Choices:
     def system(self) -> System:
         return System(self.pattern, self.c, self.pull, np.zeros(0), np.zeros(0), self.inflation)
 
-    def settle(self, shared: Shared) -> tuple[Choices, Variances, int, bool]:
-        """Alternate between sites and variances; a variance that converges slowly is extrapolated."""
+    def settle(self, shared: Shared, fixed: Variances | None = None) -> tuple[Choices, Variances, int, bool]:
+        """Alternate between sites and variances, or settle the sites alone where the variances are `fixed`.
+
+        A variance that converges slowly is extrapolated.
+        """
         limits, earlier, last = self.pattern.limits, self, 0
         change = used = np.zeros(1 + len(shared.kinds))
         mean = np.zeros(len(self.c))
 
         def solved(state: Choices, number: int) -> tuple[Choices, _Solved, float]:
             nonlocal earlier, last, change, used, mean
-            variances = estimate(
-                Spectrum.of(state.system, shared.columns), shared.kind, len(state.c), True, pull=self.strength
-            )
+            spectrum = Spectrum.of(state.system, shared.columns)
+            if fixed is None:
+                variances = estimate(spectrum, shared.kind, len(state.c), True, pull=self.strength)
+            else:
+                variances = replace(fixed, spectrum=spectrum)
             if self.is_narrow:
                 variances = replace(variances, ratio=NARROWEST**2, quantiles=np.array([NARROWEST**2]))
             new = np.log(np.maximum([variances.ratio, *variances.shared], NARROWEST**2))
@@ -343,26 +348,10 @@ class Choices:
 
 def with_style_inflation(model: Choices, variances: Variances, shared: Shared) -> tuple[Choices, Variances, int, bool]:
     """The settled model with style inflation, whose sites settle again; as `Choices.settle`, σ² as it was."""
-    limits = model.pattern.limits
     found = style_inflation(variances, shared, 2.0 * float(np.sum(model.weight)) / model.pattern.graph.nodes)
-    if np.max(np.log(found)) < limits.mixed_change:
+    if np.max(np.log(found)) < model.pattern.limits.mixed_change:
         return model, variances, 0, True
-    mean = np.zeros(len(model.c))
-
-    def solved(model: Choices, _: int) -> tuple[Choices, tuple[Variances, Array, Array], float]:
-        nonlocal mean
-        own = replace(variances, spectrum=Spectrum.of(model.system, shared.columns))
-        before, (mean, variance) = mean, differences(*solve(model.system, own, shared))
-        return model, (own, mean, variance), distance(mean, before)
-
-    model, result, steps, converged = settle(
-        replace(model, inflation=found),
-        solved,
-        lambda model, found, _: model.learn(*found[1:]),
-        limits.mixed_change,
-        limits.mixed_rounds,
-    )
-    return model, result[0], steps, converged
+    return replace(model, inflation=found).settle(shared, fixed=variances)
 
 
 def style_inflation(variances: Variances, shared: Shared, choices: float) -> Array:

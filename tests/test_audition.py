@@ -83,28 +83,6 @@ def test_coins_are_noted():
     assert "position" in noted["simulated/soft 3"][0]
 
 
-@pytest.mark.long
-def test_the_share_of_an_answer_that_length_explains():
-    """One judge answers by length alone, one by quality, which is independent of it; the first share is the content."""
-    rng = np.random.default_rng(0)
-    doublings = dict(zip(QUALITY, rng.uniform(0, 5, len(QUALITY)).tolist(), strict=True))
-    texts = {name: "x" * round(20 * 2 ** doublings[name]) for name in QUALITY}
-    wordy = load_judge("simulated/soft", scores=doublings, noise=0.5, seed=1)
-    table = audition(texts, "better", judge=[wordy, voice(noise=0.5, seed=2)], pairs=40).table
-    share = {
-        name: tuple(table[f"length{end}"][row] for end in ("_low", "", "_high"))
-        for row, name in enumerate(table["judge"].tolist())
-    }
-    assert share["simulated/soft 1"][0] > 0.5
-    assert share["simulated/soft 1"][1] == pytest.approx(
-        table["content"][table["judge"] == "simulated/soft 1"][0], abs=0.2
-    )
-    assert share["simulated/soft 2"][0] == 0.0
-    assert share["simulated/soft 2"][1] < 0.3
-    assert np.all(table["length_low"] <= table["length"])
-    assert np.all(table["length"] <= table["length_high"])
-
-
 def test_one_voice_alone_has_content_but_nobody_confirms_it():
     found = audition(TEXTS, "better", judge=voice(), pairs=30)
     assert found.best == "simulated/soft"

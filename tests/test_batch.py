@@ -351,7 +351,6 @@ def test_a_repaired_folder_goes_on_with_its_batch(server, tmp_path):
         ({"strategy": "adaptive"}, "`strategy` goes by answers"),
         ({"goal": "top-2"}, "goal='top-2' goes by answers"),
         ({"wording": ["paper", "between"]}, "one judge and one wording"),
-        ({"wording": "auto"}, "wording='auto' begins with answers of its own"),
         ({"out": Storage(batch="wait")}, "give out='FOLDER'"),
         ({"judge": "simulated/soft"}, "simulated/soft takes no batches"),
         ({"out": Storage("run", batch="later")}, "'wait', 'submit', 'cancel', not 'later'"),

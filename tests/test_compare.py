@@ -194,9 +194,6 @@ def test_it_stops_once_it_is_sure_and_asks_no_input_twice():
     assert every.input[: len(duel.win)].tolist() == duel.input.tolist()
     assert compare(new, old, "better", judge=judge).is_worse(0.95)
     assert not duel.is_worse(0.95)
-    apart, low, high = every.difference
-    assert low < 1.0 < high
-    assert apart == pytest.approx(np.mean(every.margin), abs=0.05)
 
 
 def clustered(seed, topics=10, each=8):
@@ -227,7 +224,6 @@ def test_inputs_of_a_topic_are_one_observation():
     alone = compare(old, new, "better", judge=judge, stop=False, cluster="id")
     assert alone.cluster is None
     assert len(alone.bets.x) == 80
-    assert duel.difference[2] - duel.difference[1] > 1.5 * (alone.difference[2] - alone.difference[1])
     named = [{**row, "part": row.pop("topic")} for row in old]
     assert compare(named, new, "better", judge=judge, stop=False, cluster="part").bets.x == pytest.approx(means)
     with pytest.raises(ComparisonsError, match="'subject'"):
@@ -270,7 +266,6 @@ def test_the_same_texts_are_not_asked_about():
     none = compare(old, dict(old), "better", judge=judge)
     assert re.match("no difference: A and B .*same text .*20 inputs", none.verdict)
     assert (none.calls, none.side) == (0, 0)
-    assert json.loads(none.to_json())["score_difference"]["value"] is None
 
 
 def test_a_budget_ends_it():

@@ -287,7 +287,7 @@ def test_one_criterion_without_a_name_is_asked_as_ever(run, tmp_path, items):
         (flags("wit=funnier; weight=much", "length=shorter"), "is not a number"),
         (flags("wit=funnier; weight=0", "length=shorter; weight=0"), "all weights are 0"),
         (flags("funnier; weight=2"), "weights are of several criteria"),
-        ([*BOTH, "--wording", "auto"], "--wording auto is not"),
+        ([*BOTH, "--wording", "all"], "--wording all is not"),
         ([*BOTH, "--wording", "before-after"], "asks before the texts too"),
         ([*BOTH, "--wording", "paper", "--wording", "compare"], "one judge in one wording"),
         ([*BOTH, "--judge", "simulated/hard"], "one judge in one wording"),

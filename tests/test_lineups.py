@@ -18,7 +18,9 @@ from scipy.special import logsumexp
 import comparo
 from comparo import Comparisons, ComparisonsError, fit
 from comparo.data.prompts import Question, Rest, criterion_prompt
+from comparo.data.run_folder import key_of
 from comparo.data.wordings import LETTERS, WORDINGS
+from comparo.errors import StoreError
 from comparo.judges import Judgement, load_judge
 from comparo.methods import quiet_fit
 from comparo.model.inference.soft import Soft
@@ -27,6 +29,7 @@ from comparo.model.linalg.graph import Graph
 from comparo.model.tuning import LIMITS
 from comparo.run.folders import repair
 from comparo.run.pilot import rate
+from comparo.run.store import Store, read_judgements
 from comparo.selection.lineups import LineupSelector
 from pretenders import Crowded
 from split import one_short
@@ -443,6 +446,31 @@ def test_auto_takes_what_shows_most(noise, chosen, tmp_path):
     assert kept["rates"][str(size)] >= 0.5 * max(kept["rates"].values())
 
 
+@pytest.mark.parametrize("stop", one_short([100, 250]))
+def test_a_run_that_was_stopped_in_the_pilot_or_later_ends_like_an_unbroken_one(tmp_path, monkeypatch, stop):
+    def go(folder):
+        judge = Crowded(simulated(), dict.fromkeys((2, 3, 4, 6), 0.5))
+        return comparo.rank(TEXTS, "better", judge=judge, lineup="auto", budget=320, out=tmp_path / folder)
+
+    whole, left, add = go("whole"), [stop], Store.add
+
+    def stopping(store, judgements):
+        judgements = list(judgements)
+        if left[0] < len(judgements):
+            raise StoreError("the power failed")
+        left[0] -= len(judgements)
+        return add(store, judgements)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "add", stopping)
+        with pytest.raises(StoreError, match="power"):
+            go("run")
+    assert np.array_equal(go("run").scores, whole.scores)
+    for name in ("", "-pilot-2", "-pilot-6"):
+        again, once = (read_judgements(tmp_path / f"{folder}{name}") for folder in ("run", "whole"))
+        assert {key_of(one.question) for one in again} == {key_of(one.question) for one in once}
+
+
 def test_rates_do_not_depend_on_the_scale():
     rows = [(a, b) for a, b in combinations("abcdef", 2)]
     logit = np.random.default_rng(0).standard_normal(len(rows))
@@ -472,13 +500,13 @@ def test_a_budget_of_tokens_counts_what_calls_read():
     assert calls[4] >= 15
 
 
-def test_repair_keeps_line_ups_and_drops_what_cannot_be_true(tmp_path):
+def test_repair_keeps_line_ups_and_drops_what_cannot_be_read(tmp_path):
     folder = tmp_path / "run"
     comparo.rank(TEXTS, "better", judge=simulated(), lineup=4, budget="1n", out=folder)
     with closing(sqlite3.connect(folder / "judgements.db")) as database, database:
         database.execute("UPDATE judgements SET lineup = '-1|-2' WHERE number = 3")
         database.execute("""UPDATE judgements SET second = '["t1", "t2", "gone"]' WHERE number = 5""")
-    assert repair(folder).kept == 18
+    assert repair(folder).kept == 19  # that about an item that is not there is not read
     assert len(Comparisons.read(folder)) == 18 * 6
 
 

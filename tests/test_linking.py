@@ -237,7 +237,7 @@ def test_common_texts_keep_their_answers_and_other_texts_are_refused(first, tmp_
         (SECOND, {"judge": comparo.load_judge("simulated/hard", scores=QUALITY)}, "simulated/hard"),
         (SECOND, {"method": "avg-prob"}, "avg-prob"),
         (SECOND, {"link": tmp_path / "nowhere"}, "nowhere"),
-        (SECOND, {"wording": "auto"}, "`link`"),
+        (SECOND, {"lineup": "auto"}, "`link`"),
     ):
         with pytest.raises((ValueError, WrongFolderError), match=place):
             rank_linked(texts, first, out=tmp_path / "never", **how)

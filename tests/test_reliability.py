@@ -439,7 +439,7 @@ def test_of_two_writers_the_first_stops_and_no_answer_counts_twice(tmp_path):
                 yield answer
 
     judge = Joined()
-    with pytest.raises(StoreError, match="changed by another process"):
+    with pytest.raises(StoreError, match="1 of these questions"):
         run(task(judge=judge), tmp_path / "run")
     keys = [key_of(one.question) for one in read_judgements(tmp_path / "run")]
     assert len(keys) == len(set(keys)) == stored(tmp_path / "run") == 48

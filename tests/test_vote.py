@@ -564,23 +564,6 @@ def test_another_question_or_other_texts_are_another_run(texts, tmp_path, run):
     assert len(found.stderr.splitlines()) == 1
 
 
-@pytest.mark.long
-def test_texts_that_have_changed_begin_a_new_voting_that_says_where_the_other_is(texts, tmp_path, run):
-    """The port is taken, so that the command ends after what it says of the texts."""
-    with Server(texts, tmp_path / "comparo-runs" / "20260301-120000-texts", *JUDGES):
-        pass
-    essays(texts, 13)
-    (texts / "e03.txt").unlink()
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        port = other.getsockname()[1]
-        command = ["vote", texts, "--criterion", "better argued", "--no-browser", "--port", port]
-        found, fresh, elsewhere = (run(tmp_path, [*command, *more]) for more in ([], ["--fresh"], ["--out", "new"]))
-    assert re.search("comparo-runs/20260301-120000-texts .*changed", found.stderr)
-    assert re.search(r"1 item not given .*\('e03'\) .*1 item more .*\('e12'\)", found.stderr)
-    assert "changed" not in fresh.stderr + elsewhere.stderr
-
-
 def test_a_full_disk_stops_the_page_and_loses_nothing(server):
     ana = server.voter("ana")
     ana.vote("A")

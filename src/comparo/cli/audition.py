@@ -25,7 +25,7 @@ from comparo.run.files import write_text
 from comparo.run.task import DEFAULT_LEAST_MASS
 from comparo.run.voices import Voice, count_cached, voices_of
 
-SHARES = ("signal", "agreement", "content", "length", "position", "flips", "mass")
+SHARES = ("signal", "agreement", "content", "position", "flips", "mass")
 
 
 def audition_command(

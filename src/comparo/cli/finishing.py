@@ -37,7 +37,6 @@ from comparo.ranking.display import control_sentences, tie_sentences
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.scale import Scaled
 from comparo.ranking.self_consistency import unexplained_flips
-from comparo.run.audition import Trial
 from comparo.run.budget import dollars, price_words
 from comparo.run.loop import Run
 from comparo.run.plan import Plan, Storage, first_question, given_words, longest_prompt_words
@@ -56,8 +55,6 @@ def print_plan(plan: Plan) -> None:
     """Print what a run would take, and its first question; an earlier run may have left a probe in the folder."""
     console, task, expense = Console(), plan.task, plan.expense
     several = len(task.voices) > 1
-    if isinstance(task, Trial) and task.whole:
-        console.print(f"At most {task.whole:,} calls in all; the first of them are an audition of the wordings:")
     who = f"{len(task.voices)} voices" if several else f"judge {task.judge.name}"
     console.print(f"{task.subject}, {who}")
     if task.compares_groups:
@@ -243,7 +240,7 @@ def complete(plan: Prepared[Result], flags: RunFlags) -> Result:
         if plan.base is None or (run := plan.base.loop) is None:
             raise
         say_interrupted(console, run, stop)
-        if isinstance(flags, RankingFlags) and run.progress.answered and not isinstance(run.task, Trial):
+        if isinstance(flags, RankingFlags) and run.progress.answered:
             console.print("The ranking so far:", style="yellow")
             print_result(run.ranking(), run, flags, is_finished=False)
         raise typer.Exit(getattr(stop, "code", 130)) from None

@@ -74,8 +74,8 @@ class QuestionFlags:
     wording: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"How it is put (docs/judges.md): {', '.join(WORDINGS)}; all; auto (comparo rank): by an "
-            f"audition. May be repeated. Default: {DEFAULT_WORDING}"
+            help=f"How it is put (docs/judges.md): {', '.join(WORDINGS)}; all. May be "
+            f"repeated. Default: {DEFAULT_WORDING}"
         ),
     ] = None
     prompt: Annotated[

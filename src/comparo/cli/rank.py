@@ -17,10 +17,9 @@ from comparo.run.budget import Budget
 from comparo.run.rank import prepare_rank
 from comparo.run.resume import items_before
 from comparo.run.task import DEFAULT_LEAST_MASS
-from comparo.run.voices import AUTO
 from comparo.selection.designs import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
 
-MUCH, PRINTED = "How much is asked", "Output"  # where --help shows some flags
+MUCH = "How much is asked"  # where --help shows some flags
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,6 @@ def rank_command(
     batch: groups.Batch = None,
     how: How,
     flags: RankingFlags,
-    allow_changes: Annotated[bool, typer.Option("--allow-changes", rich_help_panel=PRINTED)] = False,
     fail_if_judge_unreliable: groups.FailIfJudgeUnreliable = False,
 ) -> None:
     """Rank texts by a judge, from few comparisons, safe to stop and start again.
@@ -109,7 +107,6 @@ def rank_command(
     link : The folder of another run: all texts are ranked on its scale, by pairs of both (docs/grades.md).
     dry_run : Say calls, tokens, price and the first question; ask nothing.
     out : The run folder; new items are added to its run. Default: comparo-runs/TIME-NAME.
-    allow_changes : Leave out judgements about texts that changed or are gone (docs/runs.md).
 
     Examples
     --------
@@ -126,14 +123,13 @@ def rank_command(
     prepared = prepare_rank(
         items,
         prompt=prompts,
-        wording=AUTO if question.wording == [AUTO] else None,
         judge=asked.make(items),
         **asdict(plan) | asdict(how) | {"control": how.control or ()},
         audition=audition,
         votes=read_several(votes) if votes else None,
         link=link,
         weights=question.weights,
-        out=flags.storage(named(data), allow_changes=allow_changes, batch=batch),
+        out=flags.storage(named(data), batch=batch),
     )
     ranking = rank_by(prepared, flags)
     if fail_if_judge_unreliable:

@@ -117,10 +117,11 @@ def _check(run: Path, asked: UncachedJudgeFlags, calls: int) -> None:
 
 def _repair(run: Path) -> None:
     found = repair(run)
-    lost = f", {found.lost:,} are lost" if found.lost else ""
-    more = "; more may be lost: the file is cut short, or its length is unknown" if found.may_lack_more else ""
-    items = "" if found.has_items else "; some items are lost, which the command of the run restores"
-    print_text(f"{found.kept:,} judgements are kept{lost}{more}{items}; the damaged database is {found.aside}\n")
+    lost = f", at least {found.lost:,} are lost" if found.lost else ""
+    print_text(
+        f"{found.kept:,} judgements are kept{lost}; the command of the run restores what is missing. The damaged "
+        f"database is {found.aside}\n"
+    )
 
 
 def watch_runs(root: Path, console: Console, wait: Callable[[float], None] = time.sleep) -> None:

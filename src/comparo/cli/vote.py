@@ -144,12 +144,6 @@ def vote_command(
     folder = voting.folder(named(data), out, fresh)
     if folder.exists() and not fresh:
         voting.check_texts(folder)
-    elif out is None and not fresh and (other := voting.before()):
-        say(
-            f"{other[0]} has a voting about these texts before they changed: {other[1]}. This is a new one, with links "
-            "of its own; give the texts as they were to go on with that one.",
-            "yellow",
-        )
     if people.only is not None:
         voting = replace(voting, first=disputed_pairs(data, folder), is_only_first=True)
         say(f"Only the {len(voting.first)} pairs on which votes contradict the judge of {data} most.")

@@ -26,7 +26,7 @@ from comparo.errors import ComparisonsError, StoreError
 
 DATABASE = "judgements.db"
 ENDINGS = (".db", ".sqlite", ".sqlite3")
-VERSION = 2  # of the schema
+VERSION = 3  # of the schema
 ANCHOR = "=anchor"  # the known score of an item beside its scores, under a name that no column of scores has
 SCHEMA = (
     "CREATE TABLE run (number INTEGER PRIMARY KEY CHECK (number = 1), configuration TEXT NOT NULL)",
@@ -80,19 +80,8 @@ SCHEMA = (
         PRIMARY KEY (batch, number)
     )
     """,
-    # Each time a run grew: the number of the last judgement before, and how many it left out.
-    """
-    CREATE TABLE growths (
-        number INTEGER PRIMARY KEY, at TEXT NOT NULL, judgements INTEGER NOT NULL, left_out INTEGER NOT NULL
-    )
-    """,
-    # Items that a growth changed or removed, as they were until then; `place` is their number among the items.
-    """
-    CREATE TABLE former (
-        number INTEGER PRIMARY KEY, place INTEGER NOT NULL, context TEXT NOT NULL, context_text TEXT, id TEXT NOT NULL,
-        text TEXT NOT NULL, scores TEXT NOT NULL, shared TEXT, since INTEGER NOT NULL, until INTEGER NOT NULL
-    )
-    """,
+    # Each time a run grew: the number of the last judgement before.
+    "CREATE TABLE growths (number INTEGER PRIMARY KEY, at TEXT NOT NULL, judgements INTEGER NOT NULL)",
 )
 
 logger = logging.getLogger(__name__)

@@ -303,7 +303,7 @@ def _labelled(ranking: Scores, table: Columns, rows: NDArray[np.intp]) -> Column
 
 
 def growth_sentences(ranking: Scores, grown: Grown | None) -> list[str]:
-    """Sentences about new candidates, those that moved, and judgements left out."""
+    """Sentences about new candidates and those that moved."""
     if grown is None:
         return []
     new, moved = new_columns(ranking, grown), moved_columns(ranking, grown)
@@ -318,10 +318,6 @@ def growth_sentences(ranking: Scores, grown: Grown | None) -> list[str]:
         f"of the {old:,}, {len(names) or 'none'} moved beyond the {ranking.level:.0%} interval of before"
         f"{_listed(names)}"
     )
-    if grown.left_out:
-        found.append(
-            f"{grown.left_out:,} judgements about changed or removed texts are left out; they stay in the folder"
-        )
     return found
 
 

@@ -338,7 +338,6 @@ class Ranking(Scores, Tabular):
         if self.grown is not None:
             tables = {"new": new_columns(self, self.grown), "moved": moved_columns(self, self.grown)}
             document["growth"] = {name: json_rows(table) for name, table in tables.items()}
-            document["growth"]["left_out"] = self.grown.left_out
             if (link := self.grown.link) is not None:
                 document["link"] = {"error": plain(link.error), "common": json_rows(link.common)}
         details = {

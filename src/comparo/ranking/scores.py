@@ -72,7 +72,6 @@ class Grown:
     new : Whether each candidate is new, shape (n,).
     score, low, high : The score of each before, and its interval, shape (n,); NaN for new ones.
     rank, rank_now : Its rank before and now, both among those that are in both rankings, shape (n,); 0 for new ones.
-    left_out : How many judgements about changed or removed texts were left out.
     link : What links it to another run; None where it is that run, with more texts.
     """
 
@@ -82,7 +81,6 @@ class Grown:
     high: Array
     rank: LongIndex
     rank_now: LongIndex
-    left_out: int = 0
     link: Link | None = None
 
 

@@ -19,17 +19,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from comparo.analysis.correlations import mean_known
 from comparo.analysis.reliability import MEASURES, Jackknife
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt
 from comparo.judges import Judgement
-from comparo.model.design import Design
-from comparo.model.estimators.panel_members import PanelMembers, fit_members
 from comparo.model.tuning import NEARLY
-from comparo.ranking.grouping import control_of
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import json_rows
 from comparo.run.budget import Budget, links_of, rounded
@@ -113,16 +109,6 @@ def audition(
     return prepare_audition(items, voices, pairs, Storage.of(out), seed=seed, least_mass=least_mass).run(watch)
 
 
-@dataclass(frozen=True)
-class Trial(Task):
-    """The task of an audition: some of the items, and the same pairs, or line-ups, for every voice.
-
-    Where it is the first part of a run, that makes up to `whole` calls in all.
-    """
-
-    whole: int = 0
-
-
 def prepare_audition(
     items: Items,
     voices: tuple[Voice, ...],
@@ -131,12 +117,11 @@ def prepare_audition(
     *,
     seed: int,
     least_mass: float,
-    whole: int = 0,
 ) -> ConcludedPlan[Audition]:
     """Choose some of the items, and check that every voice can be asked so many pairs of them; nothing is asked."""
     if pairs < FEWEST:
         raise ValueError(f"an audition needs at least {FEWEST} pairs for each voice, not {pairs}")
-    trial = Trial(
+    trial = Task(
         some_items(items, pairs, np.random.default_rng(seed), max(voice.prompt.size for voice in voices)),
         voices[0].prompt,
         voices[0].judge,
@@ -146,8 +131,6 @@ def prepare_audition(
         estimate="judge",
         panel=voices if len(voices) > 1 else (),
         may_grow=False,
-        title="An audition of the wordings: " if whole else "",
-        whole=whole,
     )
     if trial.largest > 2:
         trial = replace(trial, pairs=lineup_pairs(trial, pairs))
@@ -273,10 +256,9 @@ class Audition:
 
     Parameters
     ----------
-    table : A row per voice, the most content first: the columns of `comparo.reliability`, length (the share of an
-        answer that the length of the texts explains, with its interval), cost (dollars for a call), seconds (of a
-        call), nan where not known, texts (of a call), tokens (of a prompt), per_call (f·v/φ, how much of the scores a
-        call shows) and per_token (the same for a thousand tokens).
+    table : A row per voice, the most content first: the columns of `comparo.reliability`, cost (dollars
+        for a call), seconds (of a call), nan where not known, texts (of a call), tokens (of a prompt), per_call (f·v/φ,
+        how much of the scores a call shows) and per_token (the same for a thousand tokens).
     best : The voice of most content that does not contradict the others; of line-ups and pairs, of most per token.
     rivals : Voices of which the answers do not show that they have less than the best: the 95% interval of the
         difference (of the logarithm, per token) contains 0. With any of them, it is too close to call.
@@ -330,7 +312,7 @@ def _judged(run: Run) -> Audition:
     identities = {voice.name: json.loads(json.dumps(voice.identity, default=str)) for voice in trial.voices}
     answers = Answers("the audition" if folder is None else str(folder), trial.items, identities, run.judgements)
     jackknife = Jackknife.of(ranking.comparisons)
-    table = jackknife.table(LEVEL) | _length(ranking, answers.items, jackknife.heard)
+    table = jackknife.table(LEVEL)
     if ranking.comparisons.judges is None:
         table["judge"] = np.array([trial.judge.name], dtype=object)
     names = table["judge"].tolist()
@@ -380,26 +362,6 @@ def _calls(own: Sequence[Sequence[Judgement]], trial: Task) -> dict[str, NDArray
             texts[row] = len(answers[0].question.items)
             tokens[row] = np.mean(read) if read else trial.mean_tokens[answers[0].question.voice]
     return {"texts": texts, "tokens": tokens}
-
-
-def _length(ranking: Ranking, items: Items, heard: PanelMembers) -> dict[str, NDArray[Any]]:
-    """The share of an answer that the length of the texts explains, with its interval, of each voice, (R,).
-
-    With β the voice's coefficient of x = log₂ characters (`comparo.model.design`) it is 2·β²·Var x / M, of which M is
-    the mean square of an answer; the interval is that of β. NaN where no text of a context differs in length.
-    """
-    data, graph = ranking.comparisons, heard.graph
-    control = control_of(data, items.held(["length"]))
-    if not control.varies(graph).any():
-        return {name: np.full(len(heard.names), np.nan) for name in ("length", "length_low", "length_high")}
-    held = [voice.held for voice in fit_members(data, Design(control=control)).voices]
-    beta, error = np.array([[each.coefficient[0], each.std[0]] for each in held if each is not None]).T
-    reach = stdtrit(max(graph.nodes - graph.components - 1, 1), 0.5 + LEVEL / 2) * error
-    unit = 2 * np.mean(graph.centre(control.values) ** 2) / np.array([sum(voice.parts) for voice in heard.voices])
-    ends = unit * np.array([(beta - reach) ** 2, (beta + reach) ** 2])
-    low = np.where(np.abs(beta) > reach, np.min(ends, axis=0), 0.0)
-    high = np.minimum(np.max(ends, axis=0), 1.0)
-    return {"length": np.minimum(unit * beta**2, 1.0), "length_low": np.minimum(low, 1.0), "length_high": high}
 
 
 def _notes(table: Mapping[str, NDArray[Any]]) -> tuple[str, ...]:

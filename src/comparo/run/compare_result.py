@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logit, ndtri
+from scipy.special import logit
 
 from comparo.analysis.sequential import ROUNDING, Bets, Bettors
 from comparo.data.sanitize import visible
@@ -22,7 +22,6 @@ from comparo.types import Array
 
 NEITHER = math.nan, math.nan  # the answers about two texts that are the same
 EQUAL = 1e-9  # a margin in logits within rounding of 0
-FEWEST = 2  # inputs for an estimate of how much they differ
 MARKS = "\\`*_{}[]|#!~>"  # what Markdown would obey
 SHOWN = 5  # inputs that a summary names for each side
 MANY = 20  # inputs of one side only that are named
@@ -147,26 +146,6 @@ class Duel:
         """Whether the other is worse; where it is not, that is said in at most a share 1 − `sure` of all runs."""
         return bool(len(self.win)) and float(np.max(self.bets.capital[:, 1])) >= (1 - ROUNDING) / (1 - sure)
 
-    @cached_property
-    def difference(self) -> tuple[float, float, float]:
-        """How much higher the other's mean score is, in logits, and the ends of its interval; NaN where it is unknown.
-
-        The standard error is that of `Ranking.groups`, with clusters times that of clustered means over that of
-        independent ones. The interval is wide enough for stopping at any time: in place
-        of 1.96 errors it has √((1 + 1/v)·(log(1 + v) + 2·log(1/α))), v = 8.1·n/planned, the bound of Robbins' mixture
-        (Waudby-Smith and others 2021), which is approximate where inputs are few.
-        """
-        if self.ranking is None or self.asked < FEWEST:
-            return math.nan, math.nan, math.nan
-        board = self.ranking.groups()
-        apart, low, _ = board.difference(self.other, self.one)
-        error = (apart - low) / float(ndtri((1 + board.level) / 2)) * _design_effect(self.margin, self.cluster)
-        level = 2 * math.log(1 / (1 - self.level))
-        tuned = level + math.log(level) + 1
-        v = tuned * len(self.win) / max(self.planned, 1)
-        reach = error * math.sqrt((1 + 1 / v) * (math.log1p(v) + level))
-        return apart, apart - reach, apart + reach
-
     @property
     def verdict(self) -> str:
         """The answer in a sentence."""
@@ -188,7 +167,6 @@ class Duel:
     def to_json(self) -> str:
         """Everything as one JSON object."""
         low, high = self.interval
-        apart, least, most = self.difference
         won, lost, tied = self.wins
         flips = self.flips
         document = {
@@ -199,7 +177,6 @@ class Duel:
             "level": self.level,
             "probability": self.probability,
             "win_rate": {"value": self.win_rate, "low": low, "high": high},
-            "score_difference": {"value": plain(apart), "low": plain(least), "high": plain(most)},
             "inputs": {
                 "asked": self.asked,
                 "planned": self.planned,
@@ -227,8 +204,6 @@ class Duel:
         """What a table shows: values by their names, with the ends of their intervals; NaN where there is none."""
         won, lost, tied = self.wins
         rows = {f"win rate of {self.other}": (self.win_rate, *self.interval)}
-        if not math.isnan(self.difference[0]):
-            rows["score difference, logits"] = self.difference
         single = {f"P({self.other} is better)": self.probability, f"inputs won by {self.other}": won}
         single |= {f"inputs won by {self.one}": lost, "inputs won by neither": tied}
         return rows | {name: (float(value), math.nan, math.nan) for name, value in single.items()}
@@ -290,23 +265,9 @@ def cluster_means(values: Array, cluster: NDArray[Any] | None) -> Array:
     """
     if cluster is None:
         return values
-    codes = _codes(cluster)
-    return np.asarray(np.bincount(codes, values) / np.bincount(codes))
-
-
-def _codes(cluster: NDArray[Any]) -> NDArray[np.intp]:
     number = {name: code for code, name in enumerate(dict.fromkeys(cluster.tolist()))}
-    return np.array([number[name] for name in cluster.tolist()], dtype=np.intp)
-
-
-def _design_effect(values: Array, cluster: NDArray[Any] | None) -> float:
-    """The standard error of the mean of clustered values (n,) over that of independent ones, at least 1."""
-    if cluster is None or len(set(cluster.tolist())) < FEWEST:
-        return 1.0
-    apart = values - np.mean(values)
-    sums, alone = np.bincount(_codes(cluster), apart), float(np.sum(apart**2))
-    together = float(np.sum(sums**2)) * len(sums) / (len(sums) - 1)
-    return math.sqrt(max(together / alone, 1.0)) if alone > 0 else 1.0
+    codes = np.array([number[name] for name in cluster.tolist()])
+    return np.asarray(np.bincount(codes, values) / np.bincount(codes))
 
 
 def wins(margin: Array) -> Array:

@@ -191,23 +191,25 @@ def stored_judgements(connection: sqlite3.Connection, source: object = "") -> It
     Those about lost items are left out, with a warning where `source` names the folder. Questions hold labels but no
     texts.
     """
-    rows = numbered_judgements(connection, "NOT withdrawn")
-    return about_items(connection, ((row[1], row) for row in rows), str(source or ""))
+    return about_items(connection, ((row[1], row) for row in _judgements(connection)), str(source or ""))
 
 
-def numbered_judgements(connection: sqlite3.Connection, condition: str) -> Iterator[tuple[int, Key, Judgement]]:
-    """The judgements of some rows with their numbers and keys, in the order in which they were stored."""
+def _judgements(connection: sqlite3.Connection) -> Iterator[tuple[int, Key, Judgement]]:
     columns = ", ".join(("number", *COLUMNS[1:]))
-    for number, context, first, second, voice, *answer, error, cached in connection.execute(
-        f"SELECT {columns} FROM judgements WHERE {condition} ORDER BY number"
-    ):
-        known: list[Any] = [*(math.nan if value is None else value for value in answer), error, bool(cached)]
+    for number, *row in connection.execute(f"SELECT {columns} FROM judgements WHERE NOT withdrawn ORDER BY number"):
+        context, first, second, voice, *_ = row
         try:
-            question = Question(decode(first), decode(second), decode(context), voice=voice)
-            judgement = Judgement(question, *known)
+            judgement = judgement_of(row)
         except (TypeError, ValueError) as problem:
             raise sqlite3.DatabaseError(f"judgement {number}: {problem}") from problem
         yield number, (context, first, second, voice), judgement
+
+
+def judgement_of(row: Sequence[Any]) -> Judgement:
+    """A judgement from its `COLUMNS` but the first; a TypeError or ValueError where they hold none."""
+    context, first, second, voice, *values, error, cached = row
+    known: list[Any] = [*(math.nan if value is None else value for value in values), error, bool(cached)]
+    return Judgement(Question(decode(first), decode(second), decode(context), voice=voice), *known)
 
 
 def insert(connection: sqlite3.Connection, judgement: Judgement) -> Judgement | None:

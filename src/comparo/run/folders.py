@@ -1,8 +1,8 @@
 """The run folders in a folder: choose one for a run, list them, repair one.
 
-A damaged folder gets a new database of the rows that SQLite can still read and that can be true. Every database of a
-run begins with the same page, which holds the schema: the first page of a new database replaces it. Rows are read one
-by one: a damaged page costs its own rows, or those that it leads to.
+A damaged folder gets a new database of the rows that can still be read. Every database of a run begins with the same
+page, which holds the schema: the first page of a new database replaces it. Rows are read one by one: a damaged page
+costs its own rows, or those that it leads to.
 """
 
 import json
@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import sqlite3
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -21,12 +20,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from comparo.data.items import Items
-from comparo.data.lineups import is_answer
-from comparo.data.run_folder import DATABASE, decode, slot_labels, slots_of, table_of_items
-from comparo.errors import ComparisonsError, StoreError, WrongFolderError
+from comparo.data.run_folder import DATABASE, decode
+from comparo.errors import StoreError, WrongFolderError
 from comparo.run.batch_transport import how_far
-from comparo.run.files import explained, free, lock, make_private, open_database, sync
+from comparo.run.files import COLUMNS, explained, free, judgement_of, lock, make_private, open_database, sync
 from comparo.run.store import (
     CONFIGURATION,
     LINK,
@@ -121,7 +118,8 @@ MOST_ROWS = 400  # of one page: a row takes at least ten bytes
 Row = tuple[Any, ...]
 
 TYPES: dict[str, tuple[type, ...]] = {"TEXT": (str,), "INTEGER": (int,), "REAL": (int, float)}
-JSON = {"context", "first", "second", "shared", "scores", "configuration"}  # columns; id too, but not a batch's
+LABELS = {"context", "first", "second", "shared", "id"}
+OBJECTS = {"scores", "configuration"}  # of JSON
 TIMES = {"at", "shown"}
 VOTES = (0, 0.5, 1)  # what a person's answer can be
 
@@ -134,23 +132,17 @@ class Repaired:
     ----------
     kept, lost
         The number of judgements that are kept, and that are known to be lost by the gaps in their numbers.
-    may_lack_more
-        Whether judgements behind the last may be lost: the database was cut short, or does not say how long it was.
-    has_items
-        Whether all items are there; else the command of the run restores them.
     aside
         The new path of the damaged database.
     """
 
     kept: int
     lost: int
-    may_lack_more: bool
-    has_items: bool
     aside: Path
 
 
 def repair(folder: Path) -> Repaired:
-    """Replace the damaged database of a run folder by a new one with every row that can be read and can be true.
+    """Replace the damaged database of a run folder by a new one with every row that can be read.
 
     The configuration is that of run.json where it can be read.
 
@@ -162,7 +154,6 @@ def repair(folder: Path) -> Repaired:
     path = folder / DATABASE
     if not path.is_file():
         raise WrongFolderError(f"{folder} is not a run folder: it has no {DATABASE}")
-    is_whole = _is_whole(path)
     with explained(folder), lock(folder), TemporaryDirectory(dir=folder) as name:
         mended = Path(name, "mended.db")
         make_private(mended)
@@ -170,7 +161,7 @@ def repair(folder: Path) -> Repaired:
             connection.execute("PRAGMA journal_mode=DELETE")
             with connection:
                 _copy_rows(_with_first_page(path, mended), connection)
-                has_items = _mend(connection, _identity(folder, connection))
+                _mend(connection, _identity(folder, connection))
             kept, last = connection.execute("SELECT count(*), coalesce(max(number), 0) FROM judgements").fetchone()
             (asked,) = connection.execute("SELECT count(*) + (SELECT count(*) FROM ballots) FROM batches").fetchone()
         if not kept + asked:
@@ -185,15 +176,7 @@ def repair(folder: Path) -> Repaired:
                 os.replace(f"{path}{end}", f"{aside}{end}")
         os.replace(mended, path)
         sync(folder)
-    return Repaired(kept, last - kept, not is_whole, has_items, aside)
-
-
-def _is_whole(path: Path) -> bool:
-    """Whether the file is as long as its first page says."""
-    with path.open("rb") as file:
-        first = file.read(PAGE)
-    size = path.stat().st_size
-    return first.startswith(b"SQLite") and PAGE * int.from_bytes(first[28:32], "big") <= size and not size % PAGE
+    return Repaired(kept, last - kept, aside)
 
 
 def _with_first_page(path: Path, other: Path) -> Path:
@@ -216,8 +199,8 @@ def _copy_rows(source: Path, connection: sqlite3.Connection) -> None:
         for table in tables:
             columns = connection.execute(f"PRAGMA table_info({table})").fetchall()
             for row in _rows(damaged, table, MOST_ROWS * (source.stat().st_size // PAGE)):
-                if _fits(table, columns, row):
-                    with suppress(sqlite3.IntegrityError, OverflowError):  # another row has its number
+                if _is_readable(table, columns, row):
+                    with suppress(sqlite3.IntegrityError, OverflowError):  # a value is missing, or its number taken
                         connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
 
 
@@ -231,36 +214,26 @@ def _rows(damaged: sqlite3.Connection, table: str, most: int) -> Iterator[Row]:
             yield from damaged.execute(f"SELECT * FROM {table} WHERE rowid = ?", (rowid,))
 
 
-def _fits(table: str, columns: list[Row], row: Row) -> bool:
-    """Whether the values can be a row of a table."""
-    for (_, name, kind, is_needed, _, is_key), value in zip(columns, row, strict=True):
-        if value is None:
-            if is_needed or is_key:
+def _is_readable(table: str, columns: list[Row], row: Row) -> bool:
+    """Whether the values have the types of their columns, and can be read as labels, objects, times, a judgement."""
+    named: dict[str, Any] = {}
+    for (_, name, kind, *_), value in zip(columns, row, strict=True):
+        if value is not None:
+            named[name] = value
+            if not isinstance(value, TYPES[kind]):
                 return False
-        elif not isinstance(value, TYPES[kind]) or not _can_be(table, name, value):
-            return False
-    names = [name for _, name, *_ in columns]
-    return table != "judgements" or _can_be_true(dict(zip(names, row, strict=True)))
-
-
-def _can_be(table: str, name: str, value: Any) -> bool:
+    if not all(0 <= value < math.inf for value in named.values() if not isinstance(value, str)):
+        return False
     try:
-        if name in JSON or (name == "id" and table != "batches"):
-            return isinstance(decode(value), dict) or name not in ("scores", "configuration")
-        if name in TIMES:
-            datetime.fromisoformat(value)
-    except ValueError:
+        for name in named.keys() & LABELS if table != "batches" else ():
+            decode(named[name])
+        for name in named.keys() & TIMES:
+            datetime.fromisoformat(named[name])
+        if table == "judgements":
+            judgement_of([named.get(name) for name in COLUMNS[1:]])
+        return all(isinstance(json.loads(named[name]), dict) for name in named.keys() & OBJECTS)
+    except (TypeError, ValueError):
         return False
-    return not isinstance(value, float) or math.isfinite(value)
-
-
-def _can_be_true(judgement: Mapping[str, Any]) -> bool:
-    """Whether a judgement has an answer to its question or an error, and no number below 0 where there is none."""
-    p = judgement["p"]
-    if p is not None and not is_answer(judgement["lineup"], 1 + len(slots_of(judgement["second"]))):
-        return False
-    least = min(judgement[name] or 0 for name in ("mass", "weight", "seconds", "cost", "cut"))
-    return (judgement["error"] is not None if p is None else 0 <= p <= 1) and least >= 0
 
 
 def _identity(folder: Path, connection: sqlite3.Connection) -> Mapping[str, Any]:
@@ -272,47 +245,29 @@ def _identity(folder: Path, connection: sqlite3.Connection) -> Mapping[str, Any]
     return identity if isinstance(identity, dict) else {}
 
 
-def _mend(connection: sqlite3.Connection, identity: Mapping[str, Any]) -> bool:
-    """Drop or change rows that do not agree with the run or with others; whether all items are there."""
+def _mend(connection: sqlite3.Connection, identity: Mapping[str, Any]) -> None:
+    """Drop answers of nobody in the run and items without their context; ask for lost votes again."""
     prompt = identity.get("prompt")
     if identity.get("asked") == "people":
         connection.execute(f"DELETE FROM judgements WHERE error IS NULL AND p NOT IN {VOTES}")
     elif names := identity.get("voices") or (isinstance(prompt, dict) and prompt.get("criteria")):
         connection.execute(f"DELETE FROM judgements WHERE voice NOT IN ({', '.join('?' * len(names))})", tuple(names))
-    rows = connection.execute("SELECT number, scores FROM items").fetchall()
-    kinds = {number: tuple(json.loads(scores)) for number, scores in rows}
-    usual = Counter(kinds.values()).most_common(1)
-    odd = [(number,) for number, own in kinds.items() if own != usual[0][0]]
-    connection.executemany("DELETE FROM items WHERE number = ?", odd)
     connection.execute("DELETE FROM items WHERE context <> 'null' AND context NOT IN (SELECT context FROM contexts)")
-    # A vote that is lost is asked for again.
     connection.execute(
         "UPDATE ballots SET judgement = NULL, turn = turn + 1 WHERE judgement NOT IN (SELECT number FROM judgements)"
     )
     _restore_growths(connection)
-    try:
-        if Items.of(table_of_items(connection, DATABASE), has_images=True).digest() != identity.get("items"):
-            return False
-    except (ComparisonsError, sqlite3.DatabaseError):
-        return False
-    there = set(connection.execute("SELECT context, id FROM items UNION SELECT context, id FROM former"))
-    asked = connection.execute("SELECT number, context, first, second, voice FROM judgements").fetchall()
-    gone = [(number,) for number, *key in asked if not there.issuperset(slot_labels((*key,)))]
-    connection.executemany("DELETE FROM judgements WHERE number = ?", gone)
-    return True
 
 
 def _restore_growths(connection: sqlite3.Connection) -> None:
     """Add lost growths that rows of items name: each ended before the first judgement about its items."""
     (last,) = connection.execute("SELECT coalesce(max(number), 0) FROM judgements").fetchone()
-    (most,) = connection.execute(
-        "SELECT coalesce(max(since), 0) FROM (SELECT since FROM items UNION SELECT until FROM former)"
-    ).fetchone()
+    (most,) = connection.execute("SELECT coalesce(max(since), 0) FROM items").fetchone()
     for number in range(1, most + 1):
         (mark,) = connection.execute(
             "SELECT min(judgements.number) - 1 FROM judgements JOIN items ON judgements.context = items.context "
             "AND (id IN (first, second) OR (second LIKE '[%' AND instr(second, id))) WHERE since = ?",
             (number,),
         ).fetchone()
-        row = number, "", last if mark is None else mark, 0
-        connection.execute("INSERT OR IGNORE INTO growths VALUES (?, ?, ?, ?)", row)
+        row = number, "", last if mark is None else mark
+        connection.execute("INSERT OR IGNORE INTO growths VALUES (?, ?, ?)", row)

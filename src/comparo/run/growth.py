@@ -1,16 +1,14 @@
 """What a run held before it grew, and its ranking on the scale of the first one (`comparo.run.linking`).
 
-Growth g = 1, 2, … of a run adds items, and may change or remove some (`comparo.run.resume`). The table growths has the
-number of the last judgement before each: a judgement belongs to the growth after whose mark it came, 0 for the first
-run. The table former keeps items that were changed or removed, with the growths between which they were there. A
-judgement counts in a growth if both its items were the same texts when it was made.
+Growth g = 1, 2, … of a run adds items (`comparo.run.resume`). The table growths has the number of the last judgement
+before each: a judgement belongs to the growth after whose mark it came, 0 for the first run.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,14 +17,13 @@ import numpy as np
 
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
-from comparo.data.run_folder import encode, named_rows, slot_labels, table_of_rows
+from comparo.data.run_folder import Key, encode, named_rows, slot_labels, table_of_rows
 from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
-from comparo.run.files import Label, numbered_judgements
+from comparo.run.files import Label, stored_judgements
 from comparo.run.linking import drift, grown_from, labels_of, on_scale
 from comparo.run.store import LINK, read_configuration, reading
 from comparo.run.voices import comparisons
-from comparo.types import Mask
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,18 +41,13 @@ class Past:
     Parameters
     ----------
     before : Its items and answers before the last growth.
-    since : The growth that brought each item of before that is still there and as it was; those of growth 0 hold the
-        scale.
-    first : The first run, where some of its items are gone or changed; None where all of them hold the scale.
-    left_out : How many judgements the last growth left out.
+    since : The growth that brought each item of before; those of growth 0 hold the scale.
     is_linked : Whether it was another run, to whose scale this one is linked.
     """
 
     before: State
     since: Mapping[Label, int]
-    first: State | None = None
-    left_out: int = 0
-    is_linked: bool = False
+    is_linked: bool
 
     def added(self, data: Comparisons) -> Comparisons | None:
         """Those of the comparisons that were not there before; None where there are none."""
@@ -68,19 +60,13 @@ class Past:
 
         `rank` is how it is made; `added` the ranking by the comparisons that a linked run added.
         """
-        reference: dict[Label, float] = {}
-        if self.first is not None:
-            first = rank(self.first)
-            reference = dict(zip(labels_of(first), first.scores.tolist(), strict=True))
 
         def held(each: Ranking) -> Ranking:
-            labels = labels_of(each)
-            kept: Mask = np.array([self.since.get(label) == 0 for label in labels])
-            return on_scale(each, kept, np.array([reference.get(label, 0.0) for label in labels]))
+            return on_scale(each, np.array([self.since.get(label) == 0 for label in labels_of(each)]))
 
         before, now = held(rank(self.before)), held(ranking)
         common = None if added is None else drift(added.judged, before.judged)
-        return grown_from(before, now, self.since, self.left_out, common)
+        return grown_from(before, now, self.since, common)
 
     def cohorts(self, labels: Sequence[tuple[Any, Any]]) -> dict[tuple[Any, Any], int]:
         """The growth that brought each item (context, id), −1 for the last."""
@@ -110,41 +96,28 @@ def read_past(folder: Path) -> Past | None:
             return None
         history = History.read(connection, str(folder))
     link = read_configuration(folder).get(LINK) or {}
-    return history.past(history.growth, history.left_out, is_linked=link.get("growth") == history.growth)
+    return history.past(history.growth, link.get("growth") == history.growth)
 
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """All items that a run has or had, its judgements, and when it grew.
+    """The items of a run, its judgements, and when it grew.
 
-    `rows` are those of the tables items and former; `marks` the number of the last judgement before each growth.
+    `rows` are those of the table of items; `marks` the number of the last judgement before each growth.
     """
 
     source: str
     rows: Sequence[Mapping[str, Any]]
     texts: Mapping[str, str | None]
     marks: tuple[int, ...]
-    judgements: Sequence[tuple[int, tuple[Label, ...], Judgement]]
-    left_out: int
+    judgements: Sequence[tuple[int, Key, Judgement]]
 
     @classmethod
     def read(cls, connection: sqlite3.Connection, source: str) -> History:
-        rows = named_rows(connection, "SELECT number AS place, * FROM items")
-        rows += named_rows(connection, "SELECT * FROM former")
-        growths = connection.execute("SELECT judgements, left_out FROM growths ORDER BY number").fetchall()
-        judgements = [
-            (number, slot_labels(key), judgement)
-            for number, key, judgement in numbered_judgements(connection, "error IS NULL")
-        ]
+        rows = named_rows(connection, "SELECT * FROM items ORDER BY number")
         texts = dict(connection.execute("SELECT context, text FROM contexts").fetchall())
-        return cls(
-            source,
-            sorted(rows, key=lambda row: row["place"]),
-            texts,
-            tuple(mark for mark, _ in growths),
-            judgements,
-            growths[-1][1] if growths else 0,
-        )
+        marks = connection.execute("SELECT judgements FROM growths ORDER BY number").fetchall()
+        return cls(source, rows, texts, tuple(mark for (mark,) in marks), list(stored_judgements(connection)))
 
     @property
     def growth(self) -> int:
@@ -152,35 +125,24 @@ class History:
         return len(self.marks)
 
     def since(self, growth: int) -> dict[Label, int]:
-        """The items of a growth, and the growth that brought each as it was then."""
-        return {(row["context"], row["id"]): row["since"] for row in self._there(growth)}
-
-    def answers(self, growth: int) -> list[Judgement]:
-        """The answers about the items of a growth, as they were then, that came in it or before."""
-        since = self.since(growth)
-        found: dict[Any, Judgement] = {}
-        for number, labels, judgement in self.judgements:
-            made = bisect_left(self.marks, number)
-            if made <= growth and all(label in since and since[label] <= made for label in labels):
-                found.setdefault((labels, judgement.question.voice), judgement)  # one stored twice counts once
-        return list(found.values())
+        """The items of a growth, and the growth that brought each."""
+        return {(row["context"], row["id"]): row["since"] for row in self.rows if row["since"] <= growth}
 
     def state(self, growth: int) -> State:
-        """The items of a growth and the answers about them."""
-        rows = self._there(growth)
-        texts = {row["context"]: row.get("context_text", self.texts.get(row["context"])) for row in rows}
-        items = Items.of(table_of_rows(rows, texts, self.source), has_images=True)
-        return State(items, comparisons(self.answers(growth)))
+        """The items of a growth, and the answers about them that came in it or before."""
+        since = self.since(growth)
+        rows = [row for row in self.rows if row["since"] <= growth]
+        answers = [
+            one
+            for number, key, one in self.judgements
+            if bisect_left(self.marks, number) <= growth and since.keys() >= {*slot_labels(key)}
+        ]
+        items = Items.of(table_of_rows(rows, self.texts, self.source), has_images=True)
+        return State(items, comparisons(answers))
 
-    def past(self, growth: int, left_out: int, gone: Collection[Label] = (), is_linked: bool = False) -> Past:
-        """The run before a growth: its last one, or the next, which leaves out some judgements and items, `gone`."""
-        now = self.since(self.growth)
-        since = {label: came for label, came in now.items() if came < growth and label not in gone}
-        is_whole = sum(came == 0 for came in since.values()) == len(self.since(0))
-        return Past(self.state(growth - 1), since, None if is_whole else self.state(0), left_out, is_linked)
-
-    def _there(self, growth: int) -> list[Mapping[str, Any]]:
-        return [row for row in self.rows if row["since"] <= growth < row.get("until", growth + 1)]
+    def past(self, growth: int, is_linked: bool) -> Past:
+        """The run before a growth: its last one, or the next."""
+        return Past(self.state(growth - 1), self.since(growth - 1), is_linked)
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +158,6 @@ class Growth:
     audition : What the identity of the run says of an audition, if anything.
     past : The run before.
     mark : The number of the last judgement before.
-    changed, removed : The items whose text is another now, and that are not there any more.
     configuration : That of the folder before the growth; None where the folder has grown already.
     linked_to : The folder of another run, which stays as it is: its texts and answers are copied. None where the run
         itself grows.
@@ -209,7 +170,5 @@ class Growth:
     audition: str | None
     past: Past = field(repr=False)
     mark: int
-    changed: tuple[Label, ...] = ()
-    removed: tuple[Label, ...] = ()
     configuration: Mapping[str, Any] | None = field(default=None, repr=False)
     linked_to: Path | None = None

@@ -85,15 +85,15 @@ class Recentred:
         return self.around.difference(one, other)
 
 
-def on_scale(ranking: Ranking, kept: Mask, reference: Array) -> Ranking:
-    """The ranking with the mean of its `kept` candidates (n,) at that of their `reference` scores (n,).
+def on_scale(ranking: Ranking, kept: Mask) -> Ranking:
+    """The ranking with the mean of its `kept` candidates (n,) at 0.
 
     Standard errors are those of differences from that mean. Components without such a candidate, and scores that are
     shares of wins, stay as they are.
 
     >>> from comparo import fit
     >>> ranking = fit([("a", "b", 0.8), ("b", "new", 0.7), ("new", "a", 0.1)])
-    >>> held = on_scale(ranking, ranking.items != "new", np.zeros(3))
+    >>> held = on_scale(ranking, ranking.items != "new")
     >>> round(held["a"].score + held["b"].score, 9), round(held["a"].score - ranking["a"].score, 2)
     (0.0, -0.51)
     """
@@ -101,19 +101,15 @@ def on_scale(ranking: Ranking, kept: Mask, reference: Array) -> Ranking:
         return ranking
     component = ranking.graph.component
     number = np.bincount(component, kept)
-    apart = np.bincount(component, np.where(kept, ranking.scores - reference, 0.0))
+    apart = np.bincount(component, np.where(kept, ranking.scores, 0.0))
     shift = np.divide(apart, number, out=np.zeros(len(number)), where=number > 0)
     others = {name: getattr(ranking, name) for name in ("opinion", "controlled")}
-    held: dict[str, Any] = {
-        name: on_scale(other, kept, reference) for name, other in others.items() if other is not None
-    }
+    held: dict[str, Any] = {name: on_scale(other, kept) for name, other in others.items() if other is not None}
     around = Recentred(ranking.covariance, kept)
     return replace(ranking, scores=ranking.scores - shift[component], covariance=around, **held)
 
 
-def grown_from(
-    before: Ranking, now: Ranking, old: Collection[Label], left_out: int = 0, common: Columns | None = None
-) -> Ranking:
+def grown_from(before: Ranking, now: Ranking, old: Collection[Label], common: Columns | None = None) -> Ranking:
     """The ranking `now` with what its `old` candidates were `before`; the others are new.
 
     `common` are the texts that link two runs, as `drift` returns them.
@@ -124,7 +120,7 @@ def grown_from(
     score, low, high = (np.where(new, np.nan, values[there]) for values in (before.scores, before.low, before.high))
     then, today = (np.where(new, 0, ranks(now.graph, np.where(new, -np.inf, each))) for each in (score, now.scores))
     link = None if common is None else Link(common, _link_error(now.covariance, new))
-    return replace(now, grown=Grown(new, score, low, high, then, today, left_out, link))
+    return replace(now, grown=Grown(new, score, low, high, then, today, link))
 
 
 def _link_error(covariance: Covariance, new: Mask) -> float:
@@ -185,7 +181,7 @@ def link(
     cohort = {label: "there" if label in old else "here" for label in chain(_labels(other), known)}
     is_split = has_groups and len({*cohort.values()}) > 1
     joint = replace(fit(both, groups=cohort), group=None) if is_split else fit(both)
-    placed = on_scale(joint, np.array([label in old for label in _labels(joint)]), np.zeros(len(joint)))
+    placed = on_scale(joint, np.array([label in old for label in _labels(joint)]))
     return grown_from(other, placed, labels_of(other), common=drift(one, other))
 
 

@@ -1,12 +1,9 @@
-"""A run whose first calls choose how the others are asked, in folders beside its own.
+"""A run whose first calls choose how many texts the others are about, in folders beside its own.
 
-In which wording: an audition of all wordings, and then each judge is asked in its wording of most content. The number
-of pairs does not depend on the budget: a larger budget continues with the same questions.
-
-How many texts a call is about: a pilot asks some texts in pairs and in line-ups. For each number k of texts, the mixed
-model of the pilot's answers has the variance v of the scores and the noise φ of the difference of two texts, after slot
-effects are taken out. A call about k texts gives f observations of such differences (`Comparisons.freedom`: 1 for a
-pair, k − 1 for the log-probabilities of k labels), so that
+A pilot asks some texts in pairs and in line-ups. For each number k of texts, the mixed model of the pilot's answers has
+the variance v of the scores and the noise φ of the difference of two texts, after slot effects are taken out. A call
+about k texts gives f observations of such differences (`Comparisons.freedom`: 1 for a pair, k − 1 for the
+log-probabilities of k labels), so that
 
     f·v / (φ·tokens)
 
@@ -18,7 +15,7 @@ The rates of a pilot have errors of a quarter and more, and at equal rates more 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -32,126 +29,28 @@ from comparo.methods import quiet_fit
 from comparo.model.likelihoods.bradley_terry import LOGISTIC
 from comparo.model.observations import are_choices
 from comparo.ranking.ranking import Ranking
-from comparo.run.audition import PAIRS, Audition, prepare_audition
-from comparo.run.budget import Budget, dollars
+from comparo.run.budget import Budget
 from comparo.run.plan import Plan, Storage, prepare
 from comparo.run.progress import Watch
 from comparo.run.task import Task
-from comparo.run.voices import Voice, comparisons, named_voices
+from comparo.run.voices import comparisons
 
+AUTO = "auto"  # the number of texts that a pilot chooses
 SIZES = (2, 3, 4, 6)  # numbers of texts that a pilot tries
 SHOWN = 120  # texts that each number of texts shows in the pilot: 60 pairs, 30 line-ups of four
 # Texts in the pilot, in as few contexts as hold them: log rates then have errors of 0.25, of choices 0.7 (simulated).
 PILOT = 12
 ENOUGH = 0.5  # of the best rate: with errors of 0.35 in the logarithm of a ratio, equal rates fall below in 2.5%
-LARGEST_SHARE = 0.5  # of the budget for the first part: the ranking is made of what is left
+LARGEST_SHARE = 0.5  # of the budget for the pilot: the ranking is made of what is left
 USUAL_WINDOW = 4096  # tokens that every current model reads
 
 logger = logging.getLogger(__name__)
 
 
-class FirstPart:
-    """A run of a `planned` task, with its whole budget, that begins with another; `base` is the plan of the calls."""
-
-    base: Plan
-
-    def __init__(self, planned: Task, storage: Storage) -> None:
-        self.planned, self.storage = planned, storage
-
-    def _left(self, made: int, paid: float) -> Budget:
-        """What is left of the budget after calls that were made, and paid, for answers that do not count."""
-        return self.planned.budget.less(made, paid, self.planned.expense.calls)
-
-    def _go_on(self, task: Task, notes: Mapping[str, Any], watch: Watch) -> Ranking:
-        self.base = prepare(task, replace(self.storage, notes={**self.storage.notes, **notes}))
-        return self.base.run(watch)
-
-
-class AutoPlan(FirstPart):
-    """The plan of an audition, and then of a run that asks each judge in its wording of most content.
-
-    `planned` is the task with the first wording of each judge, `voices` are all judges with all wordings.
-
-    Raises
-    ------
-    ValueError
-        If there is nothing to choose, or the audition takes more than half of the budget.
-    """
-
-    def __init__(self, planned: Task, voices: tuple[Voice, ...], storage: Storage) -> None:
-        super().__init__(planned, storage)
-        if len(voices) == len(planned.voices):
-            raise ValueError("wording='auto' chooses among the wordings of a criterion, and there is only one prompt")
-        self.voices, aside = voices, storage.beside("audition")
-        how: dict[str, Any] = {"seed": planned.seed, "least_mass": planned.least_mass}
-        self.audition = prepare_audition(planned.items, voices, PAIRS, aside, **how, whole=planned.expense.calls)
-        self.base = self.audition.base
-        self._check_share()
-
-    def _check_share(self) -> None:
-        """Raise a ValueError if the audition takes too much of the budget, or the rest cannot connect the items."""
-        expense, calls, planned = self.base.expense, self.planned.expense.calls, self.planned
-        asked = (
-            f"wording='auto' asks {2 * PAIRS} questions of each of {len(self.voices)} voices, {expense.calls:,} calls"
-        )
-        if expense.cost > LARGEST_SHARE * planned.budget.dollars:
-            raise ValueError(
-                f"{asked} at about {dollars(expense.cost)}, which is more than half of the budget; allow more, or name "
-                "one wording"
-            )
-        if expense.calls > LARGEST_SHARE * calls:
-            least = -(-expense.calls // (LARGEST_SHARE * len(planned.items)))
-            raise ValueError(
-                f"{asked}, which is more than half of the {calls:,} that the budget allows; allow more, such as "
-                f"budget='{least:.0f}n', or name one wording"
-            )
-        others = expense.calls - expense.calls * len(planned.voices) // len(self.voices)
-        prepare(replace(planned, budget=self._left(others, 0.0)))
-
-    def run(self, watch: Watch = None) -> Ranking:
-        """Hold the audition, and rank by the wordings that it chose."""
-        found, planned = self.audition.run(watch), self.planned
-        wordings = len(self.voices) // len(planned.voices)
-        best = [_best(found, self.voices[k : k + wordings]) for k in range(0, len(self.voices), wordings)]
-        chosen = named_voices([(voice.judge, voice.prompt) for voice in best if voice is not None])
-        given = found.answers.given_to(planned.items, chosen)
-        answered = [one for one in found.answers.judgements if not one.failed]
-        for voice in chosen:
-            logger.warning(
-                "The wording%s is %s: of %d that were asked the same %d pairs, the largest share of what it says is "
-                "about the texts.",
-                "" if voice.name is None else f" of {voice.judge.name}",
-                voice.prompt.wording,
-                wordings,
-                PAIRS,
-            )
-        asked, kept = map(planned.budget.took, (found.answers.judgements, given))
-        task = replace(
-            planned,
-            prompt=chosen[0].prompt,
-            judge=chosen[0].judge,
-            panel=chosen if len(chosen) > 1 else (),
-            method="mixed" if planned.method == "panel" and len(chosen) == 1 else planned.method,
-            budget=self._left(len(answered) - len(given), asked - kept),
-            given=given,
-        )
-        audition = {**found.answers.taken(given), "calls": len(answered)}
-        return self._go_on(task, {"budget": planned.configuration["budget"], "audition": audition}, watch)
-
-
-def _best(found: Audition, voices: Sequence[Voice]) -> Voice | None:
-    """The voice of most content that is not reversed, of those of one judge; None where none of them answered."""
-    table = found.table
-    rows = [row for row, name in enumerate(table["judge"].tolist()) if any(voice.name == name for voice in voices)]
-    upright = [row for row in rows if not table["agreement_high"][row] < 0]
-    name = next((str(table["judge"][row]) for row in upright or rows), None)
-    return next((voice for voice in voices if voice.name == name), None)
-
-
-class LineupPlan(FirstPart):
+class LineupPlan:
     """A pilot for each number of texts, and then a run with the one that it chose.
 
-    `planned` is the task about pairs.
+    `planned` is the task about pairs, with the whole budget; `base` is the plan of the calls.
 
     Raises
     ------
@@ -160,7 +59,7 @@ class LineupPlan(FirstPart):
     """
 
     def __init__(self, planned: Task, storage: Storage) -> None:
-        super().__init__(planned, storage)
+        self.planned, self.storage = planned, storage
         items = some_contexts(planned.items, np.random.default_rng(planned.seed))
         smallest = min(map(len, planned.items.groups.values()))
         can_line_up = all(getattr(judge, "lines_up", False) for judge in planned.judges)
@@ -176,7 +75,7 @@ class LineupPlan(FirstPart):
                 "lineup='auto' chooses among pairs and line-ups, and only pairs can be asked here: too few texts in a "
                 "context, texts too long, or a judge of pairs alone; use lineup=2"
             )
-        self.base = self.pilots[2]
+        self.base: Plan = self.pilots[2]
         calls = sum(plan.expense.calls for plan in self.pilots.values())
         if calls > LARGEST_SHARE * planned.expense.calls:
             raise ValueError(
@@ -208,10 +107,13 @@ class LineupPlan(FirstPart):
         shown = ", ".join(f"{k} texts {rates[k] / max(rates.values()):.0%}" for k in rates)
         logger.warning("Calls are about %d texts, by what a token shows of the scores: %s.", best, shown)
         others = [one for k, some in answers.items() for one in some if k != best]
-        budget = self._left(len(others), self.planned.budget.took(others))
+        planned = self.planned.budget
+        budget = planned.less(len(others), planned.took(others), self.planned.expense.calls)
         given = tuple(sorted(answers[best], key=lambda one: repr(key_of(one.question))))
         notes = {"lineup": {"texts": best, "rates": {str(k): rates[k] for k in rates}}}
-        return self._go_on(self._resized(best, budget=budget, given=given), notes, watch)
+        storage = replace(self.storage, notes={**self.storage.notes, **notes})
+        self.base = prepare(self._resized(best, budget=budget, given=given), storage)
+        return self.base.run(watch)
 
 
 def chosen_size(rates: Mapping[int, float]) -> int:

@@ -54,7 +54,6 @@ class Storage:
     ----------
     out : The run folder; None: a folder of comparo-runs named after `name`, or memory where there is no name.
     fresh : Whether an existing folder is renamed first.
-    allow_changes : Whether texts may be changed or removed in a run that grows.
     batch : Whether questions go to the server as a batch, and what to do with it.
     link : The folder of another run, to whose scale this one is linked; it is read only.
     notes : What is added to run.json.
@@ -63,7 +62,6 @@ class Storage:
     out: Path | None = None
     name: str | None = None
     fresh: bool = False
-    allow_changes: bool = False
     batch: Mode | None = None
     link: Path | None = None
     notes: dict[str, Any] = field(default_factory=dict)
@@ -173,7 +171,7 @@ class Plan:
         """The task without answers from before, where a judge that changed is asked everything again."""
         if self.restarts is None or CHANGED not in store.configuration:
             return task
-        return replace(task, items=merged(self.restarts, task.items, ()), growth=None, given=())
+        return replace(task, items=merged(self.restarts, task.items), growth=None, given=())
 
     def _asks(self, task: Task, store: Store, limit: Callable[[Run], None] | None) -> bool:
         """Whether a judge is asked anything that neither the folder nor the cache answers; nothing is asked."""
@@ -246,7 +244,7 @@ def prepare(task: Task, storage: Storage = IN_MEMORY) -> Plan:
         task = task_after(joined, read_configuration(storage.link))
     elif task.grows and not storage.fresh:
         _check_link(folder, storage.link)
-        task = grown(task, folder, storage.allow_changes)
+        task = grown(task, folder)
     if folder is not None and (folder / DATABASE).is_file() and not storage.fresh:
         task = task_after(task, read_configuration(folder))
     if storage.batch is not None and task.growth is not None:
@@ -270,8 +268,7 @@ def _check_link(folder: Path | None, link: Path | None) -> None:
 
 def given_words(task: Task) -> str:
     """How many of a run's calls were answered before, to be put after their number."""
-    where = "in the audition" if task.growth is None else "before"
-    return f", {len(task.given):,} of them answered {where}" if task.given else ""
+    return f", {len(task.given):,} of them answered before" if task.given else ""
 
 
 def warnings_of(task: Task) -> list[str]:

@@ -17,12 +17,12 @@ from comparo.run.audition import Answers, Audition
 from comparo.run.budget import Budget
 from comparo.run.criteria_run import WEIGHTS, check_criteria
 from comparo.run.fit_policy import Scores
-from comparo.run.pilot import AutoPlan, LineupPlan
+from comparo.run.pilot import AUTO, LineupPlan
 from comparo.run.plan import Plan, Storage, prepare
 from comparo.run.progress import Watch
 from comparo.run.resume import items_before
 from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Task
-from comparo.run.voices import AUTO, Asked, check_lineup, listed, make_judges, make_prompts, voices_of
+from comparo.run.voices import Asked, check_lineup, make_judges, make_prompts, voices_of
 from comparo.selection.designs import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, SYSTEM_GOALS, Orders, Strategy
 
 
@@ -64,12 +64,10 @@ def rank(
     criterion, kind, wording
         The judge is asked which of two texts is `criterion` ("more coherent"). `kind` is what the texts are called
         ("Summary"); the name of its column stands above the context, or what "Summary; heading=Article" says. `wording`
-        is the name of the way to put the question, such as "between"; by default the paper's. "auto": the first calls
-        of the budget are an audition of all wordings (or of the prompts in a list), and each judge is then asked in the
-        one that shows most. Several criteria by name, {"coherence": "more coherent; weight=2", "fluency": "more
-        fluent"}, are asked in one call about each pair (docs/criteria.md), and the result is a `CriteriaRanking`: the
-        overall ranking, with that of each criterion. A weight counts in the overall only, so that a finished run is
-        weighed again without calls.
+        is the name of the way to put the question, such as "between"; by default the paper's. Several
+        criteria by name, {"coherence": "more coherent; weight=2", "fluency": "more fluent"}, are asked in one call
+        about each pair (docs/criteria.md), and the result is a `CriteriaRanking`: the overall ranking, with that of
+        each criterion. A weight counts in the overall only, so that a finished run is weighed again without calls.
     prompt
         Instead of a criterion: a template with {first} and {second}, a file that holds one, the name of one of the
         paper's prompts, or a `Prompt`, which also has the labels of the texts and how the judge's answer begins.
@@ -120,10 +118,10 @@ def rank(
     out
         A folder in which everything asked is stored; a call that was stopped continues there. Items that the run of the
         folder does not have are added to it, and the budget is then for them (docs/runs.md). A `Storage`
-        (`comparo.run.plan`) has more: with `fresh`, an existing folder is renamed first; with `allow_changes`,
-        judgements about texts that changed or are not given any more are left out; with `batch`, the questions go to
-        the server as a batch, which costs half and may take a day (docs/batch.md). "wait" waits for it; "submit" raises
-        a PendingError where it is not answered yet, and the same call goes on later; "cancel" ends it early.
+        (`comparo.run.plan`) has more: with `fresh`, an existing folder is renamed first; with `batch`, the
+        questions go to the server as a batch, which costs half and may take a day (docs/batch.md). "wait" waits for it;
+        "submit" raises a PendingError where it is not answered yet, and the same call goes on later; "cancel" ends it
+        early.
     cache
         The file of a judgement cache (docs/runs.md): answers that it holds are not asked again, and what is asked is
         kept in it, for every run that names the same file. The ranking is the same as without it. Default:
@@ -183,7 +181,7 @@ def prepare_rank(
     weights: Mapping[str, float] | None = None,
     out: str | Path | Storage | None = None,
     **how: Any,
-) -> Plan | AutoPlan | LineupPlan:
+) -> Plan | LineupPlan:
     """Check what `rank` is to do, with its parameters; nothing is asked.
 
     The other parameters are names of columns and fields of `Task`.
@@ -206,8 +204,8 @@ def prepare_rank(
     storage = replace(storage, link=storage.link if link is None else Path(link))
     old = items_before(storage.out, storage.link, storage.fresh)
     items = Items.of(data, **columns, numbers=columns_in(held), old=old)
-    is_auto, goal = listed(wording) == [AUTO], how.get("goal", DEFAULT_GOAL)
-    begins = {"wording='auto'": is_auto, "lineup='auto'": lineup == AUTO, "`audition`": audition is not None}
+    goal = how.get("goal", DEFAULT_GOAL)
+    begins = {"lineup='auto'": lineup == AUTO, "`audition`": audition is not None}
     first = [option for option, is_given in begins.items() if is_given]
     clashes = {
         "`batch`": storage.batch is not None and first != ["`audition`"],
@@ -228,22 +226,19 @@ def prepare_rank(
     if found := check_criteria(prompts, judges, weights, goal=goal, refused=refused):
         storage.notes[WEIGHTS] = found
     voices = voices_of(judges, prompts)
-    asked = voices_of(judges, prompts[:1]) if is_auto else voices
-    if (known_biases := audited(control, [(voice.judge.name, voice.prompt.wording) for voice in asked])) is not None:
+    if (known_biases := audited(control, [(voice.judge.name, voice.prompt.wording) for voice in voices])) is not None:
         storage.notes["audit"] = known_biases.to_dict()
     held = varying(held, items)
     task = Task(
         items,
-        asked[0].prompt,
-        asked[0].judge,
+        voices[0].prompt,
+        voices[0].judge,
         Budget.of(budget),
         control=held,
-        panel=asked if len(asked) > 1 else (),
+        panel=voices if len(voices) > 1 else (),
         votes=None if votes is None else Comparisons.of(votes),
         **how,
     )
-    if is_auto:
-        return AutoPlan(task, voices, storage)
     if lineup == AUTO:
         return LineupPlan(task, storage)
     if audition is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -28,7 +28,7 @@ from comparo.data.run_folder import DATABASE, Key, clean, decode, encode, key_of
 from comparo.errors import StoreError, WrongFolderError
 from comparo.judges import Judgement
 from comparo.run.budget import paid_and_spent
-from comparo.run.files import Label, as_objects, item_rows, stored_judgements, texts_of
+from comparo.run.files import Label, as_objects, item_rows, texts_of
 from comparo.run.growth import Growth, History, count_growths
 from comparo.run.linking import UNCENTRED
 from comparo.run.store import CHANGED, KEPT, LINK, Store, differences, read_configuration, reading, stored_items
@@ -36,14 +36,14 @@ from comparo.run.task import Task
 from comparo.selection.growing import MOST
 
 
-def merged(stored: Items, given: Items, left: Collection[Label]) -> Items:
-    """The items that are stored, but for those that are `left`, in their order, and behind them those that are given.
+def merged(stored: Items, given: Items) -> Items:
+    """The items that are stored, in their order, and behind them those that are given.
 
     What both have is taken as it is given, with its scores, group and numbers. Items that are stored and not given keep
     what is stored of them.
 
     >>> stored, given = Items.of({"ana": "A story.", "bo": "Another."}), Items.of({"cy": "A third.", "bo": "Another."})
-    >>> merged(stored, given, ()).ids.tolist()
+    >>> merged(stored, given).ids.tolist()
     ['ana', 'bo', 'cy']
 
     Raises
@@ -52,7 +52,7 @@ def merged(stored: Items, given: Items, left: Collection[Label]) -> Items:
         If one of the two has groups, or a number to control for, and the other has not, or if a context has
         another text in each.
     """
-    places = {label: (stored, row) for row, label in enumerate(texts_of(stored)) if label not in left}
+    places = {label: (stored, row) for row, label in enumerate(texts_of(stored))}
     places |= {label: (given, row) for row, label in enumerate(texts_of(given))}
     rows = list(places.values())
     if any(of is stored for of, _ in rows):
@@ -142,7 +142,7 @@ class Change:
         return " and ".join(parts)
 
 
-def grown(task: Task, folder: Path | None, allow_changes: bool = False, is_linked: bool = False) -> Task:
+def grown(task: Task, folder: Path | None, is_linked: bool = False) -> Task:
     """The task of a folder with the items that are there and those that are given; the same task for another folder.
 
     Where the run `is_linked` to that of the folder, it is stored in another one (`linked`).
@@ -150,8 +150,7 @@ def grown(task: Task, folder: Path | None, allow_changes: bool = False, is_linke
     Raises
     ------
     WrongFolderError
-        If the run is of another judge, prompt or way to choose pairs, or if texts were changed or removed and that is
-        not allowed.
+        If the run is of another judge, prompt or way to choose pairs, or if texts were changed or removed.
     ValueError
         If the goal is about groups, or the new items lack what the others have.
     """
@@ -171,10 +170,9 @@ def grown(task: Task, folder: Path | None, allow_changes: bool = False, is_linke
         stored = task.items
     with reading(folder) as connection:
         history = History.read(connection, str(folder))
-        stood = list(stored_judgements(connection))
         (mark,) = connection.execute("SELECT coalesce(max(number), 0) FROM judgements").fetchone()
-    since = history.since(history.growth)
-    last = frozenset(label for label, growth in since.items() if growth == history.growth > 0)
+    came = history.since(history.growth).items()
+    last = frozenset(label for label, growth in came if growth == history.growth > 0)
     change = Change.between(stored, task.items, last, is_linked or LINK in configuration)
     differing = differences(before, now, DIFFERS)
     if differing and is_linked:
@@ -187,28 +185,21 @@ def grown(task: Task, folder: Path | None, allow_changes: bool = False, is_linke
             f"{folder} holds another run: {'; '.join(differing)}. To add items to it, give its judge, criterion and "
             "options; else choose another `out`, or start anew with fresh=True"
         )
-    if change.changed and is_linked:
-        raise WrongFolderError(f"{folder} has {change.described()}; give other texts other ids")
-    if (change.changed or change.removed) and not allow_changes:
+    if change.changed or change.removed:
         raise WrongFolderError(
-            f"{folder} has {change.described()}. Give them as they were; or add allow_changes=True, which leaves the "
-            "judgements about them out of the ranking and keeps them in the folder; or choose another `out`"
+            f"{folder} has {change.described()}. Give them as they were, a changed text under another id; or choose "
+            "another `out`: the cache answers pairs of unchanged texts"
         )
-    gone = {*change.changed, *change.removed}
-    if gone >= since.keys():
-        raise WrongFolderError(f"no item of {folder} is as it was, so nothing of it can be used; choose another `out`")
-    items = merged(stored, task.items, gone)
-    if not (change.added or gone or history.growth):
+    items = merged(stored, task.items)
+    if not (change.added or history.growth):
         return replace(task, items=items)
     if task.compares_groups:
         raise ValueError(f"a run with goal={task.goal!r} cannot grow; rank all items in another `out`")
-    is_new = bool(change.added or gone)
-    new = {*change.added, *change.changed} if is_new else last
-    counts = Counter(context for context, _ in new)
+    is_new = bool(change.added)
+    counts = Counter(context for context, _ in change.added or last)
     limit = mark if is_new else history.marks[-1]
-    kept = [(number, one) for number, _, one in stood if number <= limit]
-    left = sum(bool(gone & set(_labels(one))) for _, one in kept)
-    given = tuple(answers_about(items, (one for _, one in kept if not gone & set(_labels(one)))).values())
+    kept = [(number, one) for number, _, one in history.judgements if number <= limit]
+    given = tuple(answers_about(items, (one for _, one in kept)).values())
     if not given:
         raise WrongFolderError(
             f"{folder} holds no answers to go by, so there is no ranking to add to; finish it with the items that it "
@@ -222,10 +213,8 @@ def grown(task: Task, folder: Path | None, allow_changes: bool = False, is_linke
         new={context: counts[encode(context)] for context in items.contexts.tolist()},
         paid=paid_and_spent(one for _, one in kept),
         audition=before.get("audition"),
-        past=history.past(number, left if is_new else history.left_out, gone, was_linked),
+        past=history.past(number, was_linked),
         mark=mark,
-        changed=change.changed,
-        removed=change.removed,
         configuration=configuration if is_new else None,
         linked_to=folder if is_linked else None,
     )
@@ -299,14 +288,12 @@ def open_grown(folder: Path | None, task: Task, notes: Mapping[str, Any]) -> Sto
 
 
 def growth_sentence(task: Task) -> str:
-    """What a growth adds and leaves out, before anything is asked; "" for a run that does not grow now."""
+    """What a growth adds, before anything is asked; "" for a run that does not grow now."""
     growth = task.growth
     if growth is None:
         return ""
     new = sum(growth.new.values())
-    gone = len(growth.changed) + len(growth.removed)
-    left = f", {growth.past.left_out:,} judgements about {gone:,} changed or removed texts are left out" if gone else ""
-    said = f"{new:,} of {len(task.items):,} items are new, {len(task.given):,} answers from before count{left}"
+    said = f"{new:,} of {len(task.items):,} items are new, {len(task.given):,} answers from before count"
     is_placed = task.strategy != "random" and task.prompt.size == 2 and max(growth.new.values()) <= MOST
     if growth.past.is_linked and is_placed:  # as `pair_source` has it
         return f"{said}; {new:,} or more pairs link both runs: each new text meets one of the other run first"
@@ -338,7 +325,7 @@ def _write(folder: str, growth: Growth, items: Items, connection: sqlite3.Connec
     """Change the tables of a run; a StoreError where another process has changed them since they were read."""
     if growth.linked_to is not None:
         with reading(growth.linked_to) as other:
-            for table in ("contexts", "items", "judgements", "growths", "former"):
+            for table in ("contexts", "items", "judgements", "growths"):
                 found = other.execute(f"SELECT * FROM {table}")
                 places = ", ".join("?" * len(found.description))
                 connection.executemany(f"INSERT INTO {table} VALUES ({places})", found)
@@ -347,19 +334,7 @@ def _write(folder: str, growth: Growth, items: Items, connection: sqlite3.Connec
     if (mark, growths) != (growth.mark, growth.number - 1):
         raise StoreError(f"{folder} was changed by another process in the meantime; run the same command again")
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    connection.execute("INSERT INTO growths VALUES (?, ?, ?, ?)", (growth.number, at, mark, growth.past.left_out))
-    for label in (*growth.changed, *growth.removed):
-        connection.execute(
-            "INSERT INTO former (place, context, context_text, id, text, scores, shared, since, until) "
-            "SELECT items.number, items.context, contexts.text, id, items.text, scores, shared, since, ? "
-            "FROM items JOIN contexts ON contexts.context = items.context WHERE items.context = ? AND id = ?",
-            (growth.number, *label),
-        )
-        connection.execute("DELETE FROM items WHERE context = ? AND id = ?", label)
-        connection.execute(
-            "UPDATE judgements SET withdrawn = 1 WHERE context = ? AND ? IN (first, second)",
-            label,
-        )
+    connection.execute("INSERT INTO growths VALUES (?, ?, ?)", (growth.number, at, mark))
     rows = connection.execute("SELECT number, context, id FROM items")
     there = {(context, name): number for number, context, name in rows}
     contexts, items_now = item_rows(items)

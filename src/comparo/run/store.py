@@ -89,7 +89,6 @@ class Store:
         if folder is None:
             self.configuration = {"identity": dict(identity), **(configuration or {})}
             self._connection = open_database(":memory:")
-            self._version = self._seen_version()
             return
         if folder.exists() and not folder.is_dir():
             raise WrongFolderError(f"{folder} is a file; give `out` a folder, of a run or a new one")
@@ -101,7 +100,6 @@ class Store:
                 make_private(folder / DATABASE)
                 self._connection = open_database(str(folder / DATABASE))
                 self._file = os.stat(folder / DATABASE).st_ino
-                self._version = self._seen_version()
                 self._configure(folder, identity, configuration or {}, may_differ)
                 sync(folder)
         except BaseException:
@@ -139,7 +137,6 @@ class Store:
             self._check_there()
             with self._connection as connection:
                 connection.execute("BEGIN IMMEDIATE")
-                self._check_alone()
                 before = connection.total_changes
                 yield connection
             self._unsynced += connection.total_changes - before
@@ -223,22 +220,6 @@ class Store:
             raise StoreError(
                 f"{self.folder} was deleted or moved while the run was writing to it, so the run was stopped: answers "
                 "that came since then are not kept. If you moved it, move it back and run the same command again"
-            )
-
-    def _seen_version(self) -> int:
-        """A number that SQLite changes whenever another connection has written to the database."""
-        return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
-
-    def _check_alone(self) -> None:
-        """Raise a StoreError if another process has written: each would pay for the questions of the other.
-
-        Of two processes the one that writes first goes on. The transaction keeps the other from writing meanwhile.
-        """
-        if self._seen_version() != self._version:
-            raise StoreError(
-                f"{self.folder} was changed by another process, though it was locked (was its lock removed?), so this "
-                "run was stopped: the other may ask the same questions. What was stored is kept; once the other has "
-                "ended, the same command goes on from there"
             )
 
     def _configure(

@@ -62,9 +62,9 @@ class Task:
     `estimate` and `validity` say whose ranking the scores are, and `control` what is controlled for (`Fitting`); no
     call depends on them. The run stops if the judge's first answers put on average less than `least_mass` of the
     probability on the labels. With several voices (`panel`), `judge` and `prompt` are those of the first, and the
-    ranking is their consensus. Answers that are `given` (`auditioned`) are questions of the run that need not be asked;
-    they count as calls within the budget. With `votes` of people the ranking is theirs; no call depends on them. Where
-    items are added to a run (`growth`), the answers from before are given, and the budget is for what is asked now.
+    ranking is their consensus. Answers that are `given` are questions of the run that need not be asked; they
+    count as calls within the budget. With `votes` of people the ranking is theirs; no call depends on them. Where items
+    are added to a run (`growth`), the answers from before are given, and the budget is for what is asked now.
     Questions that are known are `pairs`, by context: first, second and, of several voices, the voice. `title` stands
     before the number of calls.
     """

@@ -67,11 +67,7 @@ def voices_of(judges: Sequence[Judge], prompts: Sequence[Prompt]) -> tuple[Voice
     >>> [voice.name for voice in voices_of(judges[:1], prompts[:1])]
     [None]
     """
-    return named_voices(list(product(judges, prompts)))
-
-
-def named_voices(asked: Sequence[tuple[Judge, Prompt]]) -> tuple[Voice, ...]:
-    """Judges, each with the prompt that it is asked, named as `voices_of` does."""
+    asked = list(product(judges, prompts))
     if len(asked) == 1:
         return (Voice(None, *asked[0]),)
     of_size = {prompt.size: prompt for _, prompt in asked}
@@ -162,7 +158,6 @@ def count_cached(judgements: Iterable[Judgement]) -> int:
 
 
 Asked = str | Judge | Callable[..., float]
-AUTO = "auto"  # the wording, or the number of texts, that the first calls choose
 NO_READERS = ("simulated/", "replay/")  # judges that read no prompt
 
 
@@ -256,18 +251,18 @@ def make_prompts(
 ) -> list[Prompt]:
     """The criterion, or each prompt, in every wording, for judges of which one may read prompts; `how` as above.
 
-    The wordings "all" and "auto" are all that can put the criterion.
+    The wording "all" is all that can put the criterion.
     """
     names = [each if isinstance(each, str) else getattr(each, "name", "") for each in listed(judge)]
     reader = next((name for name in names if not name.startswith(NO_READERS)), "".join(names[:1]))
     wordings = listed(wording)
     if len(set(wordings)) < len(wordings):
         raise ValueError(f"wording={', '.join(map(str, wordings))!r}: one of them is there twice; give each once")
-    if wordings in (["all"], [AUTO]):
+    if wordings == ["all"]:
         if isinstance(criterion, Mapping):
             raise ValueError(
-                f"wording={wordings[0]!r} is not for several criteria in one call; name a wording, or rank by one "
-                "criterion after another"
+                "wording='all' is not for several criteria in one call; name a wording, or rank by one criterion after "
+                "another"
             )
         wordings = (all_wordings(criterion) if criterion and prompt is None else []) or [None]
     return [

@@ -32,7 +32,7 @@ from comparo.ranking.tabular import rows_of
 from comparo.report.record import read_record
 from comparo.rounding import merge_ties
 from comparo.run.budget import Budget
-from comparo.run.folders import choose_folder, folders
+from comparo.run.folders import choose_folder
 from comparo.run.resume import Change
 from comparo.run.store import (
     Store,
@@ -266,14 +266,6 @@ class Voting:
                 f"{folder} has votes about other texts: {change.described(with_added=True)}. Give the texts as they "
                 "were to go on, choose another `out`, or start anew with fresh=True, which keeps the votes elsewhere"
             )
-
-    def before(self) -> tuple[Path, str] | None:
-        """The newest run folder with the same voting about some of these texts, and how they have changed since."""
-        for folder in sorted(folders(), reverse=True):
-            change = self._change(folder)
-            if change and len(change.added) + len(change.changed) < len(self.items):
-                return folder, change.described(with_added=True)
-        return None
 
     def _change(self, folder: Path) -> Change | None:
         """How the texts differ from those of a folder; None where they do not, or something else does too."""

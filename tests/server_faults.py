@@ -160,5 +160,5 @@ def spent_of_a_dollar(folder: Path, concurrency: int, cheap: int = 0, after: flo
     texts = {f"item {number}": "A word or two. " * 20 for number in range(40)}
     with Api(answer) as api:
         judge = f"openai/any; base_url={api.url}, price=10,30, concurrency={concurrency}"
-        comparo.rank(texts, "better", judge=judge, budget="$1", out=folder)
+        comparo.rank(texts, "better", judge=judge, budget="$1", out=folder, cache="off")
     return sum(one.cost for one in read_judgements(folder)), len(api.requests)

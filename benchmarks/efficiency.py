@@ -19,7 +19,7 @@ from comparo.methods import fit
 from comparo.run.fit_policy import Fitting
 from comparo.selection.designs import in_both_orders, random_pairs
 from comparo.selection.selector import Selector
-from comparo.selection.text_features import contrasts, overlaps
+from comparo.selection.text_features import contrasts, count_sequences, overlaps, rarities
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 SETS = ("summeval", "topicalchat", "hanna")
@@ -71,7 +71,8 @@ def noise_by_contrast(recorded, items):
         here = np.flatnonzero(recorded.context[first] == code)
         place = {row: number for number, row in enumerate(items.groups[label].tolist())}
         a, b = ([place[row] for row in rows[end[here]].tolist()] for end in (first, second))
-        whole = 1 - overlaps([items.texts[row] for row in place]) if table[label] is None else table[label]
+        counts = count_sequences([items.texts[row] for row in place])
+        whole = 1 - overlaps(counts, rarities(counts)) if table[label] is None else table[label]
         contrast[here] = whole[a, b]
     return [np.mean(pair[part] ** 2) for part in np.array_split(np.argsort(contrast), 5)]
 

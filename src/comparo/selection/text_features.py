@@ -105,13 +105,13 @@ def contrasts(items: Items) -> dict[Any, Array | None]:
     counts = count_sequences([items.texts[row] for rows in small.values() for row in rows.tolist()])
     rarity, start = rarities(counts), 0
     for context, rows in small.items():
-        overlap = _overlaps(counts[start : start + len(rows)], rarity)
+        overlap = overlaps(counts[start : start + len(rows)], rarity)
         found[context] = np.maximum(1.0 - overlap, LEAST)
         start += len(rows)
     return found
 
 
-def _overlaps(counts: sparse.csr_array, rarity: Array) -> Array:
+def overlaps(counts: sparse.csr_array, rarity: Array) -> Array:
     """o of every two of n texts, (n, n), from the `counts` (n, S) of their sequences and r (S,) of each sequence."""
     used, column = np.unique(counts.indices, return_inverse=True)
     has = sparse.csr_array((np.ones(len(column)), column, counts.indptr), shape=(counts.shape[0], len(used)))

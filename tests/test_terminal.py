@@ -308,7 +308,6 @@ def test_a_wrong_folder_or_file_is_a_wrong_command(run, folder, arguments, messa
         ({"estimate": 0.5}, "`group`", "--group"),
         ({"prompt": "no such.txt"}, "prompt='no such.txt'", "--prompt 'no such.txt'"),
         ({"control": "length", "plain": True}, "method='mixed'", "--method mixed"),
-        ({"wording": "auto", "audition": "found"}, "leave `audition` out", "leave --audition out"),
         ({"out": "items.jsonl"}, "`out`", "--out"),
         ({"scores": "salt"}, "scores='NAME'", "--columns scores=NAME"),
         ({"goal": "top-2", "strategy": "greedy"}, "strategy='adaptive'", "--strategy adaptive"),

@@ -1,13 +1,13 @@
-"""An audit: what a judge's preferences are about beside the quality of texts, from probes with a known truth.
+"""Measure a judge's biases with probes: variants of texts whose relative quality is known by construction.
 
-Every probe (`comparo.data.probes`) is a variant of the user's own texts, shown beside the original in both orders. With
-l₁ and l₂ the logits of P(the variant is preferred) where it is shown first and second,
+Every probe (`comparo.data.probes`) makes variants of the user's texts, each shown with its original in both orders.
+With l₁ and l₂ the logits of P(the variant is preferred) where it is shown first and second,
 
     preference = (l₁ + l₂) / 2,        position = (l₁ − l₂) / 2.
 
-Position is known from the pairs of all probes together. Every probe gets `START` pairs; the other calls go, round by
-round, to the undecided probes whose preferences are the least probable without a bias. In simulation this finds a bias
-of 0.5 logits as often as twice the calls that are shared out evenly (docs/measurements/audit.md).
+The position bias is estimated from the pairs of all probes. Every probe gets `START` pairs; the other calls go, round
+by round, to the undecided probes with the smallest p-values. In simulation this finds a bias of 0.5 logits as often as
+an even allocation of twice the calls (docs/measurements/audit.md).
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from comparo.run.voices import Asked, Voice, both_orders, count_cached, make_jud
 from comparo.types import Array
 
 CALLS = 150
-START = 3  # pairs of every probe
+START = 3  # first pairs of every probe
 RIVALS = 4  # pairs of two real texts
-TOP = 2  # probes of a round; 1 and 3 find as many biases, 6 fewer (docs/measurements/audit.md)
+TOP = 2  # probes per round; 1 and 3 find as many biases, 6 fewer (docs/measurements/audit.md)
 ROUNDS = 20  # texts that are varied at most
 FEWEST = 4  # texts that are varied at least
-PLACES = 9  # of p, beyond which two probes are equal: rounding must not choose
+PLACES = 9  # decimals of p; probes equal up to them are tied, so that rounding chooses nothing
 SETTLED = 0.01  # adjusted p below which a probe needs no further pairs
 
 
@@ -63,7 +63,7 @@ def audit(
     cache: str | Path | None = None,
     watch: Watch = None,
 ) -> Audit:
-    """Measure what a judge is biased by, with variants of the texts whose worth is known by construction.
+    """Measure a judge's biases with variants of the texts whose relative quality is known by construction.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def audit(
     calls
         How many questions each judge is asked at most, two per pair.
     seed
-        Which texts are varied, and how.
+        The seed of the choice of texts and of their variants.
 
     Returns
     -------
@@ -102,9 +102,9 @@ def audit(
 
 @dataclass(frozen=True)
 class AuditTask(Task):
-    """The pairs of an audit: a context per probe and text, in which up to `calls` questions are asked.
+    """The pairs of an audit, each in a context of its own; `calls` limits the questions of the whole audit.
 
-    `counts` are the numbers of texts that each probe varies.
+    `counts[k]` is the number of texts that `probes[k]` varies.
     """
 
     calls: int = CALLS
@@ -117,12 +117,12 @@ class AuditTask(Task):
 
     @property
     def injections(self) -> str:
-        """Nothing: some probes are made to address the judge."""
+        """Empty: some probes address the judge on purpose."""
         return ""
 
     @cached_property
     def expense(self) -> Expense:
-        """That of so many questions, and not of all that may be asked."""
+        """The expense of `calls` questions, not of all pairs that may be asked."""
         every = super().expense
         calls = min(self.calls, every.calls)
         share = calls / every.calls
@@ -177,20 +177,20 @@ def _task(items: Items, voice: Voice, calls: int, seed: int, least_mass: float) 
 
 
 def _places(probes: Sequence[Probe], counts: Sequence[int]) -> list[tuple[int, int]]:
-    """The round and the probe of every pair that may be asked; those that are asked whatever is answered come first."""
+    """(round, probe number) of every pair that may be asked; pairs that are asked in any case come first."""
     every = [(turn, k) for turn in range(max(counts)) for k in range(len(probes)) if turn < counts[k]]
     always = [(turn, k) for turn, k in every if turn < _first(probes[k], counts[k])]
     return always + [(turn, k) for turn, k in every if turn >= START and probes[k].name not in (TWIN, RIVAL)]
 
 
 def _first(probe: Probe, texts: int) -> int:
-    """How many pairs of a probe are asked whatever is answered."""
+    """The number of pairs of a probe that are asked in any case."""
     return min(RIVALS if probe.name == RIVAL else START, texts)
 
 
 @dataclass
 class AuditPlan:
-    """The plans of all voices, whose result is an `Audit`; `base` is the plan of the calls that are made now."""
+    """The plans of all voices; `run` returns an `Audit`, and `base` is the plan that is running."""
 
     plans: Sequence[Plan]
     base: Plan
@@ -213,7 +213,7 @@ class AuditPlan:
 
 
 class _Rounds:
-    """Which probes get a further pair, given the answers of the rounds before."""
+    """Chooses the probes that get another pair from the answers to earlier rounds."""
 
     def __init__(self, run: Run) -> None:
         assert isinstance(run.task, AuditTask)
@@ -224,7 +224,7 @@ class _Rounds:
         self.choices = cache(self._choose)
 
     def may_begin(self, context: Any) -> bool | None:
-        """Whether a pair is asked; None while that depends on an answer that is not there yet."""
+        """Whether the pair of `context` is asked; None while this depends on missing answers."""
         turn, number = self.place[context]
         if turn < _first(self.probes[number], self.counts[number]):
             return True
@@ -233,12 +233,12 @@ class _Rounds:
         return self.probes[number].name in self.choices(turn)
 
     def _asked(self, turn: int) -> int:
-        """How many questions are asked before a round: those of all probes, and what the rounds chose."""
+        """The number of questions before round `turn`: first pairs of all probes, then those of chosen probes."""
         always = sum(map(_first, self.probes, self.counts))
         return 2 * (always + sum(len(self.choices(before)) for before in range(START, turn)))
 
     def _choose(self, turn: int) -> set[str]:
-        """The probes that get a pair in a round."""
+        """The names of the probes that get a pair in round `turn`."""
         left = (self.task.calls - self._asked(turn)) // 2
         count = min(left, max(TOP, math.ceil(left / (self.turns - turn))))
         found, *_ = self._effects(turn, 0)  # first answers: a question that is asked again must not change the rounds
@@ -250,7 +250,7 @@ class _Rounds:
         return set(undecided[:count])
 
     def _answers(self, turns: int, which: int) -> dict[str, Array]:
-        """P(the variant is preferred), shown first and second, in the first rounds: (pairs, 2) for each probe."""
+        """P(variant preferred), shown first and second, by probe: (pairs, 2) from the first `turns` rounds."""
         found: dict[str, list[list[float]]] = {probe.name: [] for probe in self.probes}
         for context, (turn, number) in self.place.items():
             name = self.probes[number].name
@@ -260,13 +260,13 @@ class _Rounds:
         return {name: np.array(rows, dtype=np.float64).reshape(-1, 2) for name, rows in found.items()}
 
     def _effects(self, turns: int, which: int = -1) -> tuple[Effects, _Scale, dict[str, Array]]:
-        """The effects of all probes but the rivals, in the first rounds, by the first (0) or last answers (−1)."""
+        """The effects of all probes except rivals in the first `turns` rounds, by first (0) or last (−1) answers."""
         answers = self._answers(turns, which)
         is_whole = all(np.isin(p, (0, 0.5, 1)).all() for p in answers.values())
         scale = _Scale(getattr(self.task.judge, "chooses", False) or is_whole)
         both = {name: scale.of(p) for name, p in answers.items()}
         position = np.concatenate([_position(y) for name, y in both.items() if name != OBEYS])
-        # Of decisions, pairs whose winner changes with the order tell γ alone: their odds are exp(2γ), whatever δ is.
+        # For decisions, pairs whose winner changes with the order depend on γ only: their odds are exp(2γ) for every δ.
         told = position[position != 0] if scale.is_hard else position
         seen = {name: np.mean(y, axis=1) for name, y in both.items()} | {TWIN: told}
         seen[OBEYS] = _position(both[OBEYS]) - np.mean(position)
@@ -278,7 +278,7 @@ class _Rounds:
         return found, scale, answers
 
     def _step(self, probe: Probe) -> float:
-        """How many units of its control the variants of a probe have more than the originals, in the mean."""
+        """The mean difference of the probe's control term between variants and originals."""
         items, found = self.task.items, []
         for context, (_, number) in self.place.items():
             if self.probes[number] == probe:
@@ -287,7 +287,7 @@ class _Rounds:
         return float(np.mean(found))
 
     def card(self) -> Card:
-        """What all answers show."""
+        """The judge's card from all answers."""
         found, scale, answers = self._effects(self.turns)
         rivals = np.mean(scale.of(answers[RIVAL]), axis=1) if RIVAL in answers else np.zeros(0)
         spread = math.sqrt(np.mean(rivals**2)) if len(rivals) and not scale.is_hard else math.nan
@@ -308,20 +308,20 @@ class _Rounds:
 
 @dataclass(frozen=True)
 class _Scale:
-    """Logits of a judge's probabilities, or its decisions themselves, of which a mean has a logit."""
+    """The scale of answers: logits of probabilities, or decisions p − ½, whose mean is converted to logits."""
 
     is_hard: bool
 
     @property
     def least(self) -> float:
-        """The least variance of an observation: of decisions in both orders, that of two coins."""
+        """The smallest variance of an observation: for decisions, that of the mean of two fair coins."""
         return 0.125 if self.is_hard else ROUNDING
 
     def of(self, p: Array) -> Array:
         return p - 0.5 if self.is_hard else np.asarray(logit(np.clip(p, CLIPPED, 1 - CLIPPED)))
 
     def logits(self, mean: float, pairs: int) -> float:
-        """A mean in logits; of decisions, those of n pairs are at most n + ½ to ½."""
+        """A mean in logits; for decisions, the odds of n pairs are at most (2n + ½) : ½."""
         if not self.is_hard:
             return mean
         least = 0.5 / (2 * pairs + 1)
@@ -329,5 +329,5 @@ class _Scale:
 
 
 def _position(y: Array) -> Array:
-    """How much the text shown first is preferred, (n,), from (n, 2)."""
+    """The preference for the text shown first, (n,): half the difference of both orders (n, 2)."""
     return np.asarray(0.5 * (y[:, 0] - y[:, 1]))

@@ -1,4 +1,4 @@
-"""The result of an audit: cards of judges, and the terms that they give to the control of a ranking."""
+"""The result of an audit: a card per judge, and control terms for a ranking that follow from it."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ COLUMNS = "probe right pairs effect low high preferred p adjusted relative verdi
 
 @dataclass(frozen=True)
 class Finding:
-    """What a probe shows of a judge.
+    """The effect of a probe on a judge.
 
     Parameters
     ----------
     probe : Its name.
     pairs : How many pairs were answered in both orders.
-    effect, low, high : How much the variant is preferred, in logits, and the ends of the 95% interval; for twins, how
-        much the text shown first is.
-    p, adjusted : How probable such an effect is without a bias, alone and among all probes.
-    relative : The effect over the typical difference of two real texts; nan where that is not known.
-    step : How many units of `control` the variants have more than the originals, in the mean.
+    effect, low, high : The preference for the variant in logits, and its 95% interval; for twins, the preference for
+        the text shown first.
+    p, adjusted : The p-value of no bias, and the one adjusted for the number of probes.
+    relative : |effect| divided by `Card.spread`; nan where the spread is unknown.
+    step : The mean difference of `control` between variants and originals.
     """
 
     probe: str
@@ -57,12 +57,12 @@ class Finding:
 
     @property
     def right(self) -> str:
-        """What the variants are against the originals: equal, no better or worse."""
+        """The true quality of variants relative to originals: equal, no better or worse."""
         return self._probe.right
 
     @property
     def control(self) -> str:
-        """The term of a control that holds it equal, "" where there is none."""
+        """The control term for what the probe varies, "" where there is none."""
         return self._probe.control
 
     @property
@@ -96,21 +96,21 @@ class Finding:
 
     @property
     def row(self) -> dict[str, Any]:
-        """All of it by name."""
+        """The values of `COLUMNS` by name."""
         return {name: getattr(self, name) for name in COLUMNS.split()}
 
 
 @dataclass(frozen=True)
 class Card:
-    """What an audit shows of one judge.
+    """The findings of an audit about one judge.
 
     Parameters
     ----------
-    judge, wording : Who was asked, and how.
-    findings : Of each probe, in their order.
-    spread : The typical difference of two real texts of a context in logits, the root of the mean square.
+    judge, wording : The names of the judge and its wording.
+    findings : One per probe, in the order of the probes.
+    spread : The root mean square difference of two real texts of a context, in logits.
     texts : How many texts were varied.
-    calls, cached, cost : How many answers there are, how many of them came from the cache, and dollars.
+    calls, cached, cost : The number of answers, how many of them came from the cache, and dollars.
     """
 
     judge: str
@@ -133,7 +133,7 @@ class Card:
 
     @property
     def unseen(self) -> list[Finding]:
-        """Damage to texts that the judge does not show to see."""
+        """Probes with damaged texts that show no preference for the originals."""
         return [one for one in self.findings if one.right == "worse" and one.verdict == "none found"]
 
     @property
@@ -146,10 +146,10 @@ class Card:
 
     @property
     def terms(self) -> list[str]:
-        """Terms of a control, each with the estimate of its probes as the prior of its coefficient."""
+        """Control terms; the prior of each coefficient is the estimate from its probes."""
         found = []
         for name in COMPUTED:
-            # A right dislike of what adds nothing says nothing of other texts.
+            # A judge that rightly rejects variants which add nothing need not do so for other texts.
             own = [one for one in self.findings if one.control == name and one.step and one.pairs]
             own = [one for one in own if one.right == "equal" or one.high > 0]
             if own:
@@ -159,7 +159,7 @@ class Card:
         return found
 
     def finding(self, probe: str) -> Finding | None:
-        """What a probe shows, None where it was not asked."""
+        """The finding of a probe by its name; None where it was not asked."""
         return next((one for one in self.findings if one.probe == probe), None)
 
 
@@ -179,7 +179,7 @@ class Audit:
     cards: tuple[Card, ...]
 
     def failures(self, limits: Mapping[str, float]) -> list[str]:
-        """The biases that reach the limit of their probe in logits, in words; "any" is the limit of all others."""
+        """Sentences about the biases that reach their probe's limit in logits; "any" is the limit of other probes."""
         check_limits(limits)
         return [
             f"{card.name}: {one.sentence}"
@@ -230,19 +230,19 @@ class Audit:
 
 
 def _made(kind: Any, stored: Mapping[str, Any]) -> Any:
-    """A finding or a card as JSON has it: a number that is not known is null."""
+    """A finding or a card from its JSON object, in which null is an unknown number (nan)."""
     values = {each.name: stored[each.name] for each in fields(kind)}
     unknown = {name: math.nan for name, value in values.items() if value is None and name != "wording"}
     return kind(**values | unknown)
 
 
 def _cards_in(control: Sequence[str]) -> dict[str, Card]:
-    """The card of each audit among the terms of a control."""
+    """The cards of the terms of `control` that are audit folders, by folder."""
     return {term: Audit.read(term).cards[0] for term in control if (Path(term) / FILE).is_file()}
 
 
 def audited_terms(control: Sequence[str]) -> tuple[str, ...]:
-    """The terms of a control, with the folder of an audit replaced by the terms that it gives."""
+    """The terms of `control`, with each audit folder replaced by the terms of its card."""
     if several := [term for term in control if any(Path(term).glob(f"*/{FILE}"))]:
         raise ValueError(f"{several[0]} holds audits of several judges; name the folder of one of them")
     cards = _cards_in(control)
@@ -250,12 +250,12 @@ def audited_terms(control: Sequence[str]) -> tuple[str, ...]:
 
 
 def audited(control: Sequence[str], judges: Sequence[tuple[str, str | None]]) -> Audit | None:
-    """The card of the audit that a control names, None where it names none.
+    """The audit whose folder is among the terms of `control`; None where there is none.
 
     Raises
     ------
     ValueError
-        If it is not of the one judge of a run, and its wording.
+        If it is an audit of another judge or wording than the only one in `judges`.
     """
     cards = _cards_in(control)
     for folder, card in cards.items():
@@ -266,7 +266,7 @@ def audited(control: Sequence[str], judges: Sequence[tuple[str, str | None]]) ->
 
 
 def varying(control: Sequence[str], items: Items) -> tuple[str, ...]:
-    """The terms but for those with a prior in which all texts of a context are alike."""
+    """The terms of `control` without those that have a prior and are constant within every context."""
     return tuple(term for term in control if term == Term.of(term).name or varies(items, term))
 
 

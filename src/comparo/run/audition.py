@@ -1,12 +1,12 @@
-"""An audition: every voice is asked the same few pairs in both orders, which shows its content, without a label.
+"""An audition asks every voice the same few pairs in both orders and estimates its content, without labels.
 
 A voice is a judge with a wording and, where line-ups are asked for, a number of texts. Voices of line-ups are asked
 about the same texts, each as often as in the pairs.
 
 Answers alone do not show which voice agrees best with people; what correlates with that is content, the share of an
 answer that is about the texts rather than about their order or noise (docs/panel.md). A run may begin with the answers
-of an audition: those of the voices that it has too (same judge, settings and prompt) count within its budget and are
-not asked again.
+of an audition: answers of voices that the run also has (same judge, settings and prompt) count within its budget and
+are not asked again.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from comparo.types import Array
 PAIRS = 20  # for each voice; 80% of the gap to the best voice is closed with n calls to all voices (docs/panel.md)
 FEWEST = 15  # pairs: a voice of fewer than 30 answers has no variances of its own
 EACH = 5  # pairs of a context, where there are many
-LOOPS = 2 / 3  # comparisons that connect the texts, of all: the others tell noise from taste
-BLIND = 0.05  # content, at an end of its interval, of a voice that hardly sees the texts
-MOSTLY = 0.5  # share of an answer about the order above which position says more than everything else together
+LOOPS = 2 / 3  # share of comparisons that connect the texts; the others separate noise from taste
+BLIND = 0.05  # content below which a voice hardly sees the texts; compared with both ends of its interval
+MOSTLY = 0.5  # share of position in an answer above which it outweighs everything else together
 LEVEL = 0.95  # of intervals
 
 
@@ -79,7 +79,7 @@ def audition(
     pairs
         How many pairs each voice is asked, of some contexts and texts chosen by `seed`.
     lineup
-        Numbers of texts that a call is about, such as (2, 4): a voice for each. Line-ups show as many texts as pairs.
+        Numbers of texts per call, such as (2, 4): a voice for each. Pairs and line-ups show equally many texts.
 
     Returns
     -------
@@ -118,7 +118,7 @@ def prepare_audition(
     seed: int,
     least_mass: float,
 ) -> ConcludedPlan[Audition]:
-    """Choose some of the items, and check that every voice can be asked so many pairs of them; nothing is asked."""
+    """Choose some of the items, and check that every voice can be asked `pairs` pairs of them; nothing is asked."""
     if pairs < FEWEST:
         raise ValueError(f"an audition needs at least {FEWEST} pairs for each voice, not {pairs}")
     trial = Task(
@@ -163,7 +163,7 @@ def lineup_pairs(trial: Task, each: int) -> dict[Any, list[Pair]]:
 
 
 def resized(prompts: Sequence[Prompt], sizes: Sequence[int]) -> list[Prompt]:
-    """Every prompt about each of these numbers of texts; a ValueError where one is not from 2 to 8, or there twice."""
+    """Every prompt for every number of texts in `sizes`; a ValueError for a size outside 2 to 8, or a repeated one."""
     for size in sizes:
         check_lineup(size)
     if len({*sizes}) < len(sizes):
@@ -172,9 +172,9 @@ def resized(prompts: Sequence[Prompt], sizes: Sequence[int]) -> list[Prompt]:
 
 
 def some_items(items: Items, pairs: int, rng: np.random.Generator, size: int = 2) -> Items:
-    """Some contexts, and some items of each, that so many pairs connect with a third of them to spare.
+    """Random contexts, and items of each, that two thirds of `pairs` pairs can connect.
 
-    Where a call is about `size` > 2 texts, there are contexts so few that two line-ups connect the items of each.
+    With `size` > 2 texts per call, the contexts are so few that each may have the 2·`size` − 1 texts of two line-ups.
     """
     contexts = list(items.groups.values())
     count = min(len(contexts), max(1, pairs // EACH), max(1, int(LOOPS * pairs / (2 * (size - 1)))))
@@ -198,25 +198,25 @@ class Answers:
 
     @classmethod
     def read(cls, folder: str | Path) -> Answers:
-        """The answers in the run folder of an audition; a StoreError where it is none."""
+        """The answers in the run folder of an audition; a StoreError for another folder."""
         folder = Path(folder)
         identity = read_configuration(folder)["identity"]
         return cls(str(folder), stored_items(folder), stored_voices(identity), read_judgements(folder))
 
     def given_to(self, items: Items, voices: Sequence[Voice]) -> tuple[Judgement, ...]:
-        """The answers that count in a run of these items and voices, as questions of that run.
+        """The answers that a run of these items and voices can use, as answers to its own questions.
 
         Raises
         ------
         ValueError
-            If a text is not among the items as it was then, or none of the voices was asked.
+            If a text of the audition is not among the items or has changed, or no voice was asked.
         """
         self._check_texts(items)
         given = answers_about(items, self.judgements, self._names(voices))
         return tuple(given[key] for key in sorted(given, key=str))  # not in the order in which they came
 
     def taken(self, given: Sequence[Judgement]) -> dict[str, Any]:
-        """What run.json says of the answers that a run begins with: their source, number, and cost in dollars."""
+        """The entry of run.json about the answers that a run begins with: source, number, and cost in dollars."""
         costs = [one.cost for one in given if one.cost >= 0]
         return {"source": self.source, "answers": len(given), "cost": sum(costs) if costs else None}
 
@@ -231,7 +231,7 @@ class Answers:
                 )
 
     def _names(self, voices: Sequence[Voice]) -> dict[str | None, str | None]:
-        """The name in the run of each voice of the audition that it has."""
+        """The names of the audition's voices in the run, by their names in the audition."""
         wanted = {voice.name: json.loads(json.dumps(voice.identity, default=str)) for voice in voices}
         names: dict[str | None, str | None] = {}
         apart: list[list[str]] = []
@@ -252,21 +252,21 @@ class Answers:
 
 @dataclass(frozen=True)
 class Audition:
-    """What the voices showed.
+    """The result of an audition.
 
     Parameters
     ----------
     table : A row per voice, the most content first: the columns of `comparo.reliability`, cost (dollars
         for a call), seconds (of a call), nan where not known, texts (of a call), tokens (of a prompt), per_call (f·v/φ,
-        how much of the scores a call shows) and per_token (the same for a thousand tokens).
-    best : The voice of most content that does not contradict the others; of line-ups and pairs, of most per token.
-    rivals : Voices of which the answers do not show that they have less than the best: the 95% interval of the
-        difference (of the logarithm, per token) contains 0. With any of them, it is too close to call.
-    panel : The voices that are nearly as good and asked about as many texts, the best first; copies of another are left
-        out, and voices whose agreement with the others may be 0 or less.
+        the information of a call about the scores) and per_token (the same for a thousand tokens).
+    best : The voice of most content, or with line-ups of most per_token, among those that do not contradict the others.
+    rivals : Voices that are not significantly worse than the best: the 95% interval of the difference (with line-ups,
+        of log per_token) contains 0. With any of them, it is too close to call.
+    panel : The voices that are nearly as good and have as many texts per call, the best first, without copies of
+        another voice and voices whose agreement with the others may be 0 or less.
     notes : Sentences about voices that are reversed, blind, possibly coins, or that answer mostly by position.
-    ranking : What the voices say together of the texts that were compared.
-    answers : What they answered, for `rank(…, audition=…)`.
+    ranking : The consensus of the voices about the compared texts.
+    answers : Their answers, for `rank(…, audition=…)`.
     """
 
     table: Mapping[str, NDArray[Any]]
@@ -351,9 +351,9 @@ def _judged(run: Run) -> Audition:
 
 
 def _calls(own: Sequence[Sequence[Judgement]], trial: Task) -> dict[str, NDArray[Any]]:
-    """Texts of a call of each voice, and tokens of its prompt: those that were counted, else the estimate.
+    """Texts per call of each voice, and the mean tokens of its prompt: as counted, else as estimated.
 
-    Voices of too few answers are one, which has neither.
+    Voices with too few answers share one row, in which both are nan.
     """
     texts, tokens = np.full(len(own), np.nan), np.full(len(own), np.nan)
     for row, answers in enumerate(own):

@@ -39,7 +39,7 @@ from comparo.run.worker import too_many
 
 Mode = Literal["wait", "submit", "cancel"]
 TRIES = 3  # batches that a question may be part of: where a share x of each expires, x³ have no answer in the end
-PROOFS = 3  # questions asked directly that fail one after another, before it is the judge that fails
+PROOFS = 3  # consecutive failures of directly asked questions after which the run ends
 
 
 def check_batch(task: Task, has_folder: bool, mode: Mode = "wait") -> Task:
@@ -71,8 +71,8 @@ class BatchRun(Run):
     """A run whose questions are asked by batches.
 
     With the `mode` "submit" it ends with a PendingError where the batches are not answered yet; "cancel" lets the
-    server end them early and keeps what was answered. Questions that expired, or of which the results say nothing, are
-    asked again in up to `TRIES` batches; an answer that cannot be read is a failed judgement, as in any run.
+    server end them early and keeps what was answered. Questions that expired, or are missing from the results, are
+    asked in up to `TRIES` batches; an answer that cannot be read is a failed judgement, as in any run.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class BatchRun(Run):
         self._cache = task.judge if isinstance(task.judge, Recalling) else None
         self._away: dict[int, Batch] = {}  # the batches at the server
         self._pool: deque[Question] = deque()
-        self._most: float = inf  # questions of a batch, fewer where the server was full
+        self._most: float = inf  # questions in a batch at most; fewer after the server was full
         self._is_proved = self._is_cancelled = False
         self._lost: LostError | None = None  # why the answers of a batch are not certain
         self._full_until = 0.0
@@ -141,7 +141,7 @@ class BatchRun(Run):
         self._recall()
 
     def _recall(self) -> None:
-        """Take the answers that are in a cache from there."""
+        """Answer the questions of the pool that the cache has answers to."""
         for _ in range(len(self._pool)):
             question = self._pool.popleft()
             found = None if self._cache is None else self._cache.find(question, self.task.prompt)
@@ -152,7 +152,7 @@ class BatchRun(Run):
             self._keep(found)
 
     def _is_left(self, answers: list[Judgement]) -> bool:
-        """Whether a question, with what is known of it, is to be asked in another batch."""
+        """Whether a question with these judgements is asked again in another batch."""
         error = answers[-1].error
         return error is not None and error.startswith(UNANSWERED) and len(answers) < TRIES
 
@@ -177,12 +177,12 @@ class BatchRun(Run):
 
     @property
     def _may_send(self) -> bool:
-        """Whether there are questions that the server may take now: one batch after another where it was full."""
+        """Whether questions can be sent now; after the server was full, one batch at a time."""
         is_full = time.monotonic() < self._full_until or (self._most < inf and bool(self._away))
         return bool(self._pool) and not self._is_cancelled and not is_full
 
     def _submit(self) -> None:
-        """Send what is in the pool, in as many batches as it needs."""
+        """Send the questions of the pool in batches."""
         while self._may_send:
             self._prove()
             self._afford()
@@ -200,7 +200,7 @@ class BatchRun(Run):
                 )
 
     def _prove(self) -> None:
-        """Ask a question directly, and more of them as long as the answers are not as they should be."""
+        """Ask questions directly until one is answered with enough probability on the labels."""
         failures = 0
         while self._pool and not self._is_proved:
             question = self._pool.popleft()
@@ -213,12 +213,12 @@ class BatchRun(Run):
             self._is_proved = not answer.failed and not answer.mass < self.task.least_mass
 
     def _afford(self) -> None:
-        """Leave out the last questions of the pool that a budget in dollars does not allow."""
+        """Drop the last questions of the pool that exceed a budget in dollars."""
         left, costs = self.spending.left, accumulate(map(self.spending.expected, self._pool))
         self._pool = deque(question for question, cost in zip(self._pool, costs, strict=True) if cost <= left)
 
     def _look_at(self, batch: Batch) -> None:
-        """Ask how far a batch is, and take its answers; a lost one is given up by "cancel", else raised at the end."""
+        """Poll a batch and collect its answers; a lost batch is dropped in mode "cancel", else raised at the end."""
         try:
             found = self._courier.look_at(batch)
             if found is None:
@@ -240,7 +240,7 @@ class BatchRun(Run):
                 self._lost = problem
 
     def _collect(self, batch: Batch, state: State) -> None:
-        """Take the answers of a batch that is over; end another one early by "cancel"."""
+        """Take the answers of a finished batch; in mode "cancel", cancel an unfinished one."""
         self._away[batch.number] = batch
         self._show()
         if not state.is_over:
@@ -263,7 +263,7 @@ class BatchRun(Run):
         self._check_health()
 
     def _refused(self, batch: Batch, state: State) -> None:
-        """Put the questions of a batch that the server refused as a whole back; raise why, or wait for its queue."""
+        """Raise why the server refused a batch; where its queue is full, return the questions to the pool."""
         self._courier.batches.drop(batch)
         if not state.is_full:
             raise RunError(f"the server refused the batch, so nothing was asked: {state.error}")
@@ -280,7 +280,7 @@ class BatchRun(Run):
             )
 
     def _return(self, batch: Batch) -> None:
-        """Put the questions of a batch that was not made back."""
+        """Return the questions of a batch that was not created to the pool."""
         self._away.pop(batch.number, None)
         questions = [self._question(one) for one, _ in batch.questions.values()]
         for question in questions:

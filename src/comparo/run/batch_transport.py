@@ -6,7 +6,7 @@
     created     the server's id of the batch is stored
     closed      the judgements of all its questions are stored
 
-A batch that was sent and whose id is not stored is looked for at the server before its questions are asked in another.
+A batch that was sent but has no stored id is searched at the server before its questions are sent again.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from comparo.run.store import Store
 
 COLUMNS = "number, name, lines, file, sent, id, status, done"
 UNANSWERED = "unanswered in the batch: "  # begins the error of a question that can be asked again in another batch
-CREATIONS = 3  # requests for a batch that end without an answer, before it is given up
+CREATIONS = 3  # unconfirmed requests to create a batch after which the run ends
 CHUNK = 200  # judgements that are stored at once
-DOWNLOADS = 3  # of results that contradict the server's own count, before the user is asked
+DOWNLOADS = 3  # of results that contradict the server's own count, before an error is raised
 EXPIRED = "expired"  # status of a batch that was not answered in time
 CANCELLED = ("cancelled", "canceled")  # statuses of a batch that was ended early
-PASSING = (408, 409, 429)  # statuses of a line, besides those of 500 and more, that another try may not have
+PASSING = (408, 409, 429)  # HTTP statuses of a line, besides 500 and more, that are worth a retry
 
 
 @dataclass(frozen=True)
 class Pauses:
-    """Seconds between the first two looks at a batch (`first`), between later ones at most (`longest`), until a batch
-    that was requested is in the server's list (`settle`), and before a server that was full is tried again (`full`).
+    """Seconds between polls of a batch, at first (`first`) and at most (`longest`), until a requested batch is in the
+    server's list (`settle`), and before a full server is tried again (`full`).
     """
 
     first: float = 2.0
@@ -56,7 +56,7 @@ class Pauses:
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch that is not closed, and of each of its questions without a judgement how many lines it has."""
+    """A batch that is not closed; `questions` are those without a judgement, each with its number of lines."""
 
     number: int
     name: str
@@ -117,7 +117,7 @@ class BatchStore:
         return Batch(made or 0, name, lines, "", None, None, "planned", 0, dict(enumerate(questions)))
 
     def update(self, batch: Batch, **values: Any) -> Batch:
-        """Store new values of a batch, which is on the disk when this returns."""
+        """Store new values of a batch; they are on the disk when this returns."""
         names = ", ".join(f"{name} = ?" for name in values)
         with self.store.transaction() as connection:
             connection.execute(f"UPDATE batches SET {names} WHERE number = ?", (*values.values(), batch.number))
@@ -125,11 +125,11 @@ class BatchStore:
         return replace(batch, **{name: value for name, value in values.items() if hasattr(batch, name)})
 
     def seen(self, batch: Batch, state: State) -> Batch:
-        """Store the server's id of the batch, where it is certain, and how far it is."""
+        """Store the server's id of the batch, if known, and its status."""
         return self.update(batch, id=state.id or None, status=state.status, done=state.done, seen=_now())
 
     def keep(self, batch: Batch, judgements: Iterable[tuple[int, Judgement]]) -> list[Judgement]:
-        """Store the judgements of some questions of a batch, and that they are judged, in one piece."""
+        """Store judgements of a batch and mark their questions as judged, in one transaction."""
         kept: list[Judgement] = []
         with self.store.transaction() as connection:
             for number, judgement in judgements:
@@ -140,7 +140,7 @@ class BatchStore:
         return kept
 
     def drop(self, batch: Batch) -> None:
-        """Forget a batch of which the server has nothing, or which it refused."""
+        """Delete a batch that the server does not have, or refused."""
         with self.store.transaction() as connection:
             connection.execute("DELETE FROM batch_questions WHERE batch = ?", (batch.number,))
             connection.execute("DELETE FROM batches WHERE number = ?", (batch.number,))
@@ -183,8 +183,8 @@ def check_no_batch(store: Store) -> None:
 class Courier:
     """Packs questions into batches, takes them to the server and brings judgements back.
 
-    `texts` gives a question of the folder its texts. A process may end within any of the functions: `resume` of the
-    next one goes on.
+    `texts` adds the texts to a question of the folder. A process may end within any method: `resume` of the next
+    process goes on.
     """
 
     def __init__(self, store: Store, server: Batches, texts: Callable[[Question], Question], pauses: Pauses) -> None:
@@ -202,10 +202,10 @@ class Courier:
         return [batch for batch in batches if batch.sent is not None]
 
     def pack(self, pool: deque[Question], most: int, refuse: Callable[[Judgement], None]) -> Batch | None:
-        """Take questions from a pool, `most` of them or what one batch may hold, and plan a batch of them.
+        """Move up to `most` questions from `pool` to a new batch, or as many as one batch may hold.
 
-        Its lines are in a file. None where there was no question that can be asked; those that cannot are given to
-        `refuse` as failed judgements.
+        Its lines are written to a file. Questions that cannot be asked go to `refuse` as failed judgements; None where
+        there are no others.
         """
         name, size, lines = uuid4().hex[:16], 0, 0
         path, asked = self._path(name), list[tuple[Question, int]]()
@@ -233,7 +233,7 @@ class Courier:
         return self.batches.plan(name, asked)
 
     def send(self, batch: Batch) -> Batch:
-        """Upload the lines of a batch and create it; its id is None where the server did not confirm that."""
+        """Upload the lines of a batch and create it; its id is None where the server did not confirm the creation."""
         path = self._path(batch.name)
         try:
             batch = self.batches.update(batch, file=self._server.upload(batch.name, path), status="uploaded")
@@ -248,7 +248,7 @@ class Courier:
             path.unlink(missing_ok=True)
 
     def look_at(self, batch: Batch) -> tuple[Batch, State] | None:
-        """A batch as it is now; None where it is not at the server, and was dropped."""
+        """The batch and its state at the server; None where the server does not have it: then it is dropped."""
         state = self._server.state(batch.id) if batch.id else self._find(batch)
         if state is None:
             self.batches.drop(batch)
@@ -256,7 +256,7 @@ class Courier:
         return self.batches.seen(batch, state), state
 
     def _find(self, batch: Batch) -> State | None:
-        """Look for a batch whose creation was not confirmed; a request under way may be done somewhat later."""
+        """Search for a batch whose creation was not confirmed, until `settle` seconds after it was sent."""
         sent = batch.sent or 0.0
         wait = self._pauses.settle - max(0.0, time.time() - sent)
         end = time.monotonic() + min(max(wait, 0.0), self._pauses.settle)
@@ -267,11 +267,11 @@ class Courier:
         return state
 
     def answers(self, batch: Batch, state: State) -> Iterator[list[Judgement]]:
-        """Store the judgements of a batch that is over, and give them as they are stored; then it is closed.
+        """Store and yield the judgements of a finished batch, then close it.
 
-        A question without an answer has a failed judgement, unless the batch was cancelled: then it was not asked.
-        Where the server counts more answers than its results hold, they are downloaded again; a LostError where that
-        does not help: what is there is stored, the batch stays open, and nothing is asked again.
+        A question without an answer gets a failed judgement, or none if the batch was cancelled. Where the server
+        counts more answers than its results hold, the results are downloaded again. If they still lack some, the others
+        are stored, the batch stays open, and a LostError is raised.
         """
         for download in range(DOWNLOADS):
             if download:
@@ -300,7 +300,7 @@ class Courier:
         self.batches.update(batch, closed=_now(), status=state.status)
 
     def _collect(self, batch: Batch, state: State) -> tuple[dict[int, Judgement], int]:
-        """The judgements in the results of a batch by number, and how many lines are missing.
+        """The judgements in the results of a batch by question number, and the number of missing lines.
 
         Lines of other batches, of questions judged in an earlier start, and further lines of one request are left out.
         """

@@ -18,8 +18,8 @@ _FORM = re.compile(
 _TIMES = {"": 1.0, "k": 1e3, "M": 1e6}
 TOKENS = " tokens"  # the unit
 _key = attrgetter("context", "first", "second", "voice")
-RECENT = 100  # calls whose prices set what is reserved: the next one is dearer than all of them with chance 1/101
-PROBES = "probes"  # where run.json holds what the judges were found to accept before the run (`Probe`)
+RECENT = 100  # last calls that set the reserved price: the next is dearer than all of them with probability 1/101
+PROBES = "probes"  # entry of run.json: the findings of probes of the judges (`Probe`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Budget:
         return self.number if self.unit == "$" else math.inf
 
     def less(self, calls: int, paid: float, whole: int) -> Self:
-        """What is left after so many calls of a `whole` number, which took so many dollars, or tokens.
+        """The budget left after `calls` of `whole` calls, which took `paid` dollars or tokens.
 
         >>> Budget.of("10n").less(40, 0.1, 1000), Budget.of("$2").less(40, 0.5, 1000)
         (Budget(number=960.0, unit=''), Budget(number=1.5, unit='$'))
@@ -62,13 +62,13 @@ class Budget:
         return cls(self.number - paid, self.unit) if self.is_limit else cls(float(whole - calls), "")
 
     def took(self, judgements: Iterable[Judgement]) -> float:
-        """What some judgements took of the budget, as far as it is known: tokens, or dollars."""
+        """The tokens or dollars that judgements took of the budget; unknown ones count 0."""
         values = map(tokens_of if self.unit == TOKENS else cost_of, judgements)
         return sum(value for value in values if value > 0)
 
     @property
     def is_limit(self) -> bool:
-        """Whether the calls that are made depend on what each of them takes: dollars, or tokens."""
+        """Whether the budget is in dollars or tokens, so that the cost of calls limits their number."""
         return self.unit in ("$", TOKENS)
 
     def calls(
@@ -82,15 +82,14 @@ class Budget:
         given: Mapping[Any, int] | None = None,
         texts: int = 2,
     ) -> dict[Any, tuple[int, Orders]]:
-        """The number of calls that a context has in the end, and the orders in which its pairs are asked.
+        """The total number of calls of each context, and the orders in which its pairs are asked.
 
         No voice is asked a pair twice in one order, so a context of n items takes n(n − 1) calls per voice at most;
-        where more than n(n − 1)/2 are allowed, pairs are asked in both orders. `cost` is that of a call, for a budget
-        in dollars or tokens. The pairs of all `voices` together must be able to connect all items. Where `groups` are
-        compared, so many, over all contexts, these need to be connected instead, and a context has whole pairs. In a
-        run that grows the budget is for the `new` items of each context, of which each needs one pair, and `given`
-        answers of each context are added to its calls. A call about k > 2 `texts` is never asked twice; k − 1 of its
-        texts are connected by it.
+        where more than n(n − 1)/2 are allowed, pairs are asked in both orders. `cost` is the dollars or tokens of a
+        call. The pairs of all `voices` together must be able to connect all items. With a number of `groups`, the calls
+        of all contexts must connect these instead, and a context has whole pairs where both orders are asked.
+        In a run that grows, the budget is for the `new` items of each context, each of which needs one pair, and the
+        `given` answers of a context are added to its calls. A call about k > 2 `texts` has one order and k − 1 links.
 
         >>> Budget.of("10n").calls({None: 100}), Budget.of("5%").calls({None: 101}), Budget.of("10n").calls({"x": 6})
         ({None: (1000, 'one')}, {None: (505, 'one')}, {'x': (30, 'both')})
@@ -139,9 +138,9 @@ class Budget:
 class Expense:
     """Calls and orders per context, calls in total, approximate tokens, and dollars (nan if unknown).
 
-    Of a run that grows, the calls per context contain those from before, and the total does not.
-    `costs` is what a call of each voice costs, in dollars. With several voices, `cost` is that of the dearest, and
-    `alike` how many of them can be asked each pair if the pairs are to connect all items.
+    In a run that grows, the calls per context include those from before, and the total does not.
+    `costs` are dollars per call by voice. With several voices, `cost` is for calls to the dearest, and `alike` is the
+    number of voices that can be asked every pair while the pairs still connect all items.
     """
 
     by_context: Mapping[Any, tuple[int, Orders]]
@@ -153,7 +152,7 @@ class Expense:
 
 
 def links_of(size: int, new: int, texts: int = 2) -> int:
-    """How many calls about so many `texts` join the `new` items of a context of this size with the others."""
+    """The number of calls about `texts` texts that connect the `new` items of a context of `size` items."""
     return new if new < size else -(-(size - 1) // (texts - 1))
 
 
@@ -170,7 +169,7 @@ def rounded(wanted: Mapping[Any, float]) -> dict[Any, int]:
 
 
 def dollars(amount: float) -> str:
-    """A sum in dollars and cents; below one cent with two significant digits: no cost is shown as zero.
+    """An amount in dollars and cents; below one cent with two significant digits, so that only 0 shows as $0.
 
     >>> dollars(12.5), dollars(0.00042), dollars(0.0), dollars(1234.5)
     ('$12.50', '$0.00042', '$0', '$1,234.50')
@@ -186,16 +185,16 @@ def dollars(amount: float) -> str:
 
 
 def price_words(much: str, cost: float) -> str:
-    """A price with how exact it is, or how to set one that is not known."""
+    """The price after the words `much`, such as "about", or how to set an unknown price."""
     return "price not known (set it by `price`)" if math.isnan(cost) else f"{much} {dollars(cost)}"
 
 
 def paid_and_spent(
     judgements: Iterable[Judgement], configuration: Mapping[str, Any] | None = None
 ) -> tuple[float, float]:
-    """What judgements and the probes of a run count for within a budget, and what was spent on them, both in dollars.
+    """The dollars that judgements and probes of a run count within a budget, and the dollars spent on them.
 
-    What comes from the cache counts for what it cost once: a run is the same with a cache and without one.
+    Cached answers count with their original cost, so that a run is the same with and without a cache.
 
     >>> asked, kept = (Judgement(Question("ana", "bo"), p=0.7, cost=0.5, cached=cached) for cached in (False, True))
     >>> paid_and_spent([asked, kept], {"probes": [{"calls": 1, "cost": 0.25}, {"calls": 0, "cost": 0.25}]})
@@ -218,15 +217,15 @@ def tokens_of(judgement: Judgement) -> float:
 
 
 class Spending:
-    """Limits a run to `limit` dollars, or whatever a call `took`; without a limit (infinity) it allows everything.
+    """Limits a run to `limit` dollars, or the unit that `took` returns; an infinite limit allows everything.
 
     The limit is exceeded by at most one call while prices scatter about the same level.
 
     The expected cost of a call is `expect(question)` times the largest ratio of actual to expected cost of the last
     `RECENT` calls (at least 1). A question is allowed if the money spent, the expected cost of all calls in flight and
     its own expected cost stay within the limit. The number of calls in flight is at most `most`, and one more than the
-    number of paid calls: the ratio is known before many calls depend on it. Where the price rises, those in
-    flight at that moment, at most `most`, are sent at the old price: the excess is at most what they cost more.
+    number of paid calls: the ratio is known before many calls depend on it. Where the price rises, at
+    most `most` calls in flight were reserved at the old price: the excess is at most their extra cost.
 
     >>> spending = Spending(1.0, lambda question: 0.1)
     >>> spending.reserve(Question("ana", "bo"))
@@ -265,11 +264,11 @@ class Spending:
 
     @property
     def left(self) -> float:
-        """What is neither spent nor expected of the calls in flight."""
+        """The limit less what was spent and the expected cost of calls in flight."""
         return self.limit - self.spent - self._ratio * sum(self._flying.values())
 
     def reserve(self, question: Question, times: float = 1.0) -> None:
-        """Reserve the expected cost of a question that is sent, so many times that of others."""
+        """Reserve `times` the expected cost of a question that is sent."""
         if self._is_limited:
             self._flying[_key(question)] = times * self._expect(question)
 

@@ -1,8 +1,8 @@
-"""The judgement cache: answers of judges by what determines them, in one file that runs and processes share.
+"""The judgement cache: answers of judges, keyed by what determines them, in one file that runs and processes share.
 
 Texts are in the key only (`recalling.key_of_answer`): none can be read from the file; the reply of the judge is stored.
-An answer is in the file before a run counts it, and a process that is killed loses the calls in flight. A key may have
-several rows: each is an answer that was asked on its own, and no run gets one row twice.
+An answer is in the file before a run counts it, so a killed process loses only the calls in flight. A key may have
+several rows: each is a separate answer, and no run gets one row twice.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ UNKNOWN = ("mass", "seconds", "cost")  # of KEPT, those that may be nan, which i
 COUNTS = ("tokens_in", "tokens_out", "cut")  # of KEPT, whole numbers
 LARGEST = {"p": 1.0, "mass": 1.01, "weight": 1e6, "tokens_in": 1e12, "tokens_out": 1e12, "seconds": 1e9, "cut": 1e12}
 DEAREST = 0.01  # dollars for a token, 16 times the dearest list price
-UNCOUNTED = 10_000  # tokens that an answer may have cost whose tokens were not counted
+UNCOUNTED = 10_000  # tokens assumed for the largest cost of an answer without counted tokens
 STEP = 0.02  # seconds between two tries to open a file that another process is making
 
 logger = logging.getLogger(__name__)
@@ -64,8 +64,8 @@ logger = logging.getLogger(__name__)
 class Cache:
     """The answers in a file; any number of threads and processes may use it at once.
 
-    What cannot be read or written while a run goes on is said once, and the run goes on without it. A file that is
-    damaged, or no cache at all, is a StoreError when it is opened, before anything is asked.
+    A read or write that fails during a run is logged once, and the run goes on without it. Opening a file that is
+    damaged, or no cache at all, raises a StoreError before anything is asked.
     """
 
     def __init__(self, path: str | Path, patience: float = BUSY) -> None:
@@ -78,7 +78,7 @@ class Cache:
         self._used: dict[bytes, set[int]] = {}
 
     def begin(self, answered: Iterable[bytes] = ()) -> None:
-        """Open the file for a run that has had answers of these keys in an earlier start: it does not get them again.
+        """Open the file for a run; the answers that it had in earlier starts, one per key in `answered`, are skipped.
 
         Raises
         ------
@@ -91,10 +91,7 @@ class Cache:
             self._open()
 
     def find(self, key: bytes, question: Question) -> Judgement | None:
-        """An answer of an earlier run that this one has not had yet, to the question; None where there is none.
-
-        A damaged answer is none.
-        """
+        """A stored answer to the question that this run has not had yet; None where there is no undamaged one."""
         with self._turn:
             rows, used = self._select(FIND, key), self._used.setdefault(key, set())
             sound = [(number, answer) for number, *row in rows if (answer := _answer_of(row)) is not None]
@@ -107,7 +104,7 @@ class Cache:
         return None
 
     def add(self, key: bytes, judge: str, judgement: Judgement) -> None:
-        """Keep an answer, which the run that asked for it does not get again; failures are not kept."""
+        """Store an answer, which `find` does not return in this run; failures are not stored."""
         if judgement.failed:
             return
         now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -119,7 +116,7 @@ class Cache:
                 self._used.setdefault(key, set()).add(number)
 
     def found(self, key: bytes) -> Probe | None:
-        """What an earlier probe of a judge found, without a call, and what it cost then; None where there was none."""
+        """The stored probe of a judge, with its original cost and no calls; None where there is none."""
         with self._turn:
             for sentence, written, cost in self._select("SELECT sentence, found, cost FROM probes WHERE key = ?", key):
                 with suppress(TypeError, ValueError, RecursionError):
@@ -130,7 +127,7 @@ class Cache:
         return None
 
     def keep(self, key: bytes, judge: str, probe: Probe) -> None:
-        """Keep what a probe of a judge found."""
+        """Store the findings of a probe of a judge."""
         row = (key, clean(judge), clean(probe.sentence), json.dumps(dict(probe.found)), plain(probe.cost))
         with self._turn:
             self._insert("INSERT OR REPLACE INTO probes VALUES (?, ?, ?, ?, ?)", row)
@@ -143,7 +140,7 @@ class Cache:
                 self._connection = None
 
     def _open(self) -> sqlite3.Connection | None:
-        """The database; None where it cannot be opened, which was said."""
+        """The database; None, with a warning, where it cannot be opened."""
         if self._connection is None and self._reads:
             try:
                 self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -159,7 +156,7 @@ class Cache:
         return self._connection
 
     def _insert(self, statement: str, row: tuple[Any, ...]) -> int | None:
-        """Write a row and return its number; None where it cannot be written, which was said, or holds what cannot."""
+        """Write a row and return its number; None where its values do not fit or, with a warning, writing fails."""
         connection = self._open()
         if connection is None or not self._writes:
             return None
@@ -174,7 +171,7 @@ class Cache:
             return None
 
     def _select(self, query: str, key: bytes) -> list[Any]:
-        """The rows of a key; none where they cannot be read, which was said."""
+        """The rows of a key; none, with a warning, where they cannot be read."""
         try:
             connection = self._open()
             return [] if connection is None else connection.execute(query, (key,)).fetchall()
@@ -220,7 +217,7 @@ def _check(path: Path) -> None:
 
 
 def _answer_of(row: Sequence[Any]) -> dict[str, Any] | None:
-    """The fields of an answer from a row of the cache; None where one of them cannot be a judge's.
+    """The fields of an answer from a row of the cache; None where a value is out of range.
 
     >>> _answer_of([0.7, None, 1.0, "A", 90, 1, None, None, 0, "luna", ""])["p"]
     0.7
@@ -257,7 +254,7 @@ def _damaged(path: Path, error: sqlite3.Error) -> str:
 
 @dataclass(frozen=True)
 class Kept:
-    """What a cache holds of one judge: how many answers, from when to when, and their cost, nan where it is unknown."""
+    """The answers of one judge in a cache: their number, first and last date, and cost (nan if unknown)."""
 
     judge: str
     answers: int
@@ -279,7 +276,7 @@ def contents(path: Path) -> list[Kept]:
 
 
 def clear(path: Path, judge: str | None = None) -> int:
-    """Remove the answers of a judge, or all, from a cache and give their room back; how many there were."""
+    """Delete the answers of a judge, or all, from a cache, free their space, and return their number."""
     with _existing(path) as connection:
         with connection:
             chosen: Mapping[str, Any] = {"judge": judge}

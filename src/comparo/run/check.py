@@ -5,9 +5,9 @@ has changed, its old answers get the name of a voice of their own, "NAME until D
 of both, as of any two judges: the same texts link their scales.
 
 Which questions are asked again must not depend on their old answers: a question chosen because its answer was extreme
-would look changed. So half of the answers, drawn at random, predict the others, and of these the questions are drawn by
-their information about a change: 1 + f² for a predicted difference f, times σ(f)·σ(−f) for a judge that decides. For
-others times 1 − (v/L)², v = f + γ with the position bias γ: an answer at the limit ±L can show no change.
+would look changed. So half of the answers, drawn at random, predict the others, and the questions are drawn from these
+others, weighted by their information about a change. With a predicted difference f it is (1 + f²)·σ(f)·σ(−f) for a
+judge that decides, else (1 + f²)·(1 − (v/L)²), v = f + γ with position bias γ: answers at ±L cannot show a change.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ from comparo.run.task import Task
 from comparo.run.voices import Voice, comparisons, stored_voices, with_texts, with_voice
 from comparo.types import Array
 
-CALLS = 40  # of a check that is asked for
-# Of a check before a run adds to old answers: 84% of changes of wording and 90% of changes of model are seen by then
-# (python -m benchmarks.drift). Decisions have less information, and need as many as a check has.
+CALLS = 40  # of `check` by default
+# Calls of `check_before`, by whether the judge decides: 16 calls find 84% of changes of wording and 90% of changes of
+# model (python -m benchmarks.drift). Decisions have less information and need as many calls as `check`.
 BEFORE = {False: 16, True: CALLS}
-SHARE = 0.25  # of the calls of a run, at most, that a check before it takes
-AGE = timedelta(hours=6)  # of the last old answer: what was interrupted a moment ago is not checked
+SHARE = 0.25  # largest share of the calls of a run that `check_before` takes
+AGE = timedelta(hours=6)  # of the last old answer; a run interrupted more recently is not checked
 FEWEST = 20  # old answers to draw from
 FITTED = 20_000  # old answers that predict the others, at most: a fit of a second
-AT_ONCE = 8  # calls between two looks
+AT_ONCE = 8  # calls between two tests
 CLIPPED = 0.01  # the least probability: a decision is ±4.6 logits
 LIMIT = float(logit(1 - CLIPPED))
-FLOOR = 0.05  # of the information of a question: where all answers are at the limit, they are drawn too
+FLOOR = 0.05  # least information of a question, so that answers at the limit can be drawn too
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
 class Check:
-    """Old answers of some voices of one judge, some of which are asked again: at most so many `calls`.
+    """Asks one judge some questions of its `old` answers again, in at most `calls` calls.
 
-    Once `ask` was called, `answers` are the first new answers, and `paid` are all calls.
+    After `ask`, `answers` has the first new answer to each question, and `paid` all calls.
     """
 
     voices: Sequence[Voice]
@@ -68,7 +68,7 @@ class Check:
     paid: list[Judgement] = field(default_factory=list)
 
     def ask(self) -> Drift:
-        """Ask question after question until the evidence suffices or the calls are made."""
+        """Ask question after question until there is evidence of a change or the calls are used up."""
         repeats = 1 if are_choices(comparisons(self.old)) else 2
         sample, expected, leaning = self._sample(self.calls // repeats, repeats == 1)
         step = max(1, AT_ONCE // repeats)
@@ -95,7 +95,7 @@ class Check:
         return Drift(old, new, expected, leaning, (before, now if before else ()))
 
     def _sample(self, count: int, decides: bool) -> tuple[list[Judgement], Array, float]:
-        """So many of the old answers in the order they are asked again, and what others predict of them: f and γ."""
+        """`count` old answers in the order they are asked again, their predicted differences f (count,), and γ."""
         order = self.rng.permutation(len(self.old))
         size = max(count, len(order) // 2)
         pool, others = ([self.old[place] for place in part.tolist()] for part in (order[:size], order[size:]))
@@ -106,7 +106,7 @@ class Check:
         return [pool[place] for place in drawn.tolist()], np.asarray(f[drawn]), leaning
 
     def _answers(self, part: Sequence[Judgement]) -> dict[Any, Judgement]:
-        """The answers to these questions now, by their keys, without failed ones; the cache is not asked."""
+        """New answers to the questions of `part` by key, without failures; the cache is not used."""
         found: dict[Any, Judgement] = {}
         for voice in self.voices:
             own = [one.question for one in part if one.question.voice == voice.name]
@@ -122,7 +122,7 @@ def _value(answer: Judgement) -> float:
 
 
 def _predicted(pool: Sequence[Judgement], others: Sequence[Judgement]) -> tuple[Array, float]:
-    """The difference of the texts of each question by other answers, (n,), 0 where it is unknown; and their bias."""
+    """The score difference of each question in `pool`, (n,), fitted to `others`, 0 if unknown; and their bias γ."""
     if len(others) < FEWEST // 2:
         return np.zeros(len(pool)), 0.0
     ranking = quiet_fit(comparisons(map(with_voice, others)), "mixed")
@@ -150,12 +150,12 @@ def check(run: str | Path, judge: Judge, *, calls: int = CALLS, seed: int = 0) -
     calls
         How many calls are made at most. A judge that gives probabilities is asked each question twice.
     seed
-        Which questions are drawn.
+        The seed of the draw of questions.
 
     Returns
     -------
     Drift
-        Of a judge that is the same, `is_changed` in at most 5% of checks, whenever one looks.
+        For an unchanged judge, `is_changed` is True in at most 5% of checks, at whatever call they stop.
 
     Raises
     ------
@@ -212,7 +212,7 @@ def _voices(configuration: Mapping[str, Any], judge: Judge, folder: Path) -> lis
 
 
 def calls_before(task: Task, folder: Path | None) -> dict[int, int]:
-    """How many calls a check of each judge (by its `id`) takes at most, before a run adds to the answers of a folder.
+    """The most calls of `check_before` for each judge (by `id`), before a run adds to the answers of `folder`.
 
     There is no check of a judge that cannot change (`may_change`), of answers of the last hours, or for a short run.
     """
@@ -273,7 +273,7 @@ def check_before(task: Task, store: Store) -> tuple[Task, list[Judgement]]:
 
 
 def _set_aside(store: Store, judge: str, names: Sequence[str | None], drift: Drift) -> dict[str | None, str]:
-    """Give the answers of voices the names of voices of their own, in the folder and in run.json; these names."""
+    """Rename the voices of old answers in the folder and in run.json, and return the new names by the old ones."""
     assert store.folder is not None
     changed = dict(store.configuration.get(CHANGED) or {})
     last, _ = _answered(store.folder, names)
@@ -293,7 +293,7 @@ def _set_aside(store: Store, judge: str, names: Sequence[str | None], drift: Dri
 
 
 def task_after(task: Task, configuration: Mapping[str, Any]) -> Task:
-    """The task of a folder that has answers of judges before they changed: those are voices, and this is another.
+    """The task of a folder with answers from before a judge changed: these belong to voices of their own.
 
     A judge that changed is asked without its cache, which holds old answers.
     """

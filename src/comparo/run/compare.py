@@ -2,7 +2,7 @@
 
 Both texts about an input are shown in both orders; the mean of the two answers is how much one is preferred, and a
 position bias cancels in it where systems are equal. Inputs are asked in an order drawn by the seed, and count in that
-order, whichever answer comes first; the answer is sure by bets that hold whenever one looks
+order, whichever answer comes first; the stopping rule is a test by betting, valid at every stopping time
 (`comparo.analysis.sequential`). Inputs of a topic are asked one after the other, and their mean is one observation. Two
 texts that are the same are not asked about: neither wins. `Duel` is the result.
 """
@@ -31,7 +31,7 @@ from comparo.run.rank import prepare_rank
 from comparo.run.voices import both_orders, count_cached
 from comparo.types import check_level
 
-BEYOND = 1.25  # calls that are made, of those that were needed, at most: the others are in flight when it stops
+BEYOND = 1.25  # most calls made per call needed: the others are in flight when the comparison stops
 
 
 def compare(
@@ -64,7 +64,7 @@ def compare(
         The names of columns, as for `rank`.
     cluster
         The column of the cluster of an input, by default "topic" where there is one. Inputs of a cluster are not
-        independent: the mean of a cluster is one observation. "id" makes every input one.
+        independent: the mean of a cluster is one observation. "id" makes every input its own cluster.
     criterion, asked
         What is asked and of whom: judge, kind, heading, wording, prompt, least_mass, out, cache, watch and
         others, as for `rank`, with one judge and one wording. And: `budget`, a number of calls, two per input, or
@@ -111,7 +111,7 @@ def prepare_compare(
     seed: int = 0,
     **asked: Any,
 ) -> ComparePlan:
-    """Check what `compare` is to do with texts that are paired; `asked` are parameters of `rank`. Nothing is asked."""
+    """Check the parameters of `compare` for paired texts; `asked` are parameters of `rank`. Nothing is asked."""
     check_level(level)
     order = _order(paired, seed)
     if paired.items is None:
@@ -149,17 +149,17 @@ class ComparePlan:
         return duel
 
     def _limit(self, run: Run) -> None:
-        """Let a run ask about the inputs that are compared only, and about no further one once the answer is sure."""
+        """Let a run ask only about the compared inputs and, with `stop`, about none once the answer is sure."""
         sure = _Watch(self.paired, self.order, run, self.level).may_begin if self.stop else lambda _: True
         compared = set(self.order)  # the folder may have others
         run.may_begin = lambda key: key in compared and sure(key)
 
 
 class _Watch:
-    """Whether inputs are still asked, given the answers of a run to those before them.
+    """Decides whether an input is asked, from the answers to the inputs before it.
 
-    An input is asked where at most `BEYOND` times as many calls are made with it as the bets take at least:
-    which inputs are asked depends on answers only, and not on how fast they come.
+    It is asked if the calls up to it are at most `BEYOND` times the fewest after which the bets can be sure:
+    the decision depends on the answers, not on how fast they come.
     """
 
     def __init__(self, paired: Paired, order: Sequence[Any], run: Run, level: float) -> None:
@@ -173,7 +173,7 @@ class _Watch:
         self._allow()
 
     def may_begin(self, key: Any) -> bool | None:
-        """Whether the input is asked; None while that depends on an answer that is not there yet."""
+        """Whether the input is asked; None while this depends on a missing answer."""
         while self.number[key] >= self._allowed:
             if not self.bettors.needed:
                 return False
@@ -230,7 +230,7 @@ def _reordered(items: Items, order: Sequence[Any], most: int | None) -> Items:
 
 
 def _duel(paired: Paired, order: Sequence[Any], run: Run | None, level: float, ranking: Ranking | None) -> Duel:
-    """What was answered, up to the first input that was not asked."""
+    """The result from the inputs before the first that was not asked."""
     same, failed = set(paired.same), 0
     found: dict[Any, Sequence[float]] = {}
     for key in order:

@@ -22,7 +22,7 @@ from comparo.types import Array
 
 NEITHER = math.nan, math.nan  # the answers about two texts that are the same
 EQUAL = 1e-9  # a margin in logits within rounding of 0
-MARKS = "\\`*_{}[]|#!~>"  # what Markdown would obey
+MARKS = "\\`*_{}[]|#!~>"  # characters that Markdown interprets
 SHOWN = 5  # inputs that a summary names for each side
 MANY = 20  # inputs of one side only that are named
 
@@ -68,7 +68,7 @@ class Duel:
 
     @cached_property
     def margin(self) -> Array:
-        """By how much the other's text is preferred, (n,): the mean of both orders in logits, in which γ cancels."""
+        """The preference for the other's text in logits, (n,): the mean of both orders, in which γ cancels."""
         return margins(self.first, self.second)
 
     @property
@@ -83,12 +83,12 @@ class Duel:
 
     @cached_property
     def bets(self) -> Bets:
-        """The evidence after each input, or after each cluster: their preferences are means of clusters."""
+        """The evidence after each input, or after each cluster with the mean preference of its inputs."""
         return Bets(cluster_means(self.preference, self.cluster), 1 - self.level, self.observations)
 
     @property
     def asked(self) -> int:
-        """How many inputs the judge answered: those that were looked at, without the same text twice."""
+        """The number of inputs that the judge answered, without those whose two texts are the same."""
         return int(np.count_nonzero(~np.isnan(self.first)))
 
     @property
@@ -101,12 +101,12 @@ class Duel:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The interval of the win rate over all inputs that could have been drawn; it holds whenever one stops."""
+        """The confidence interval of the win rate in the population of inputs, valid at every stopping time."""
         return self.bets.interval
 
     @property
     def probability(self) -> float:
-        """P(the other is better), if all win rates were equally probable before."""
+        """P(the other is better), with a uniform prior on the win rate."""
         return self.bets.probability
 
     @property
@@ -143,7 +143,7 @@ class Duel:
         return won, lost, len(self.win) - won - lost
 
     def is_worse(self, sure: float) -> bool:
-        """Whether the other is worse; where it is not, that is said in at most a share 1 − `sure` of all runs."""
+        """Whether the other is worse; the false positive rate is at most 1 − `sure`."""
         return bool(len(self.win)) and float(np.max(self.bets.capital[:, 1])) >= (1 - ROUNDING) / (1 - sure)
 
     @property
@@ -201,7 +201,7 @@ class Duel:
 
     @property
     def figures(self) -> dict[str, tuple[float, float, float]]:
-        """What a table shows: values by their names, with the ends of their intervals; NaN where there is none."""
+        """The rows of a table: (value, low, high) by name; low and high are NaN without an interval."""
         won, lost, tied = self.wins
         rows = {f"win rate of {self.other}": (self.win_rate, *self.interval)}
         single = {f"P({self.other} is better)": self.probability, f"inputs won by {self.other}": won}
@@ -209,7 +209,7 @@ class Duel:
         return rows | {name: (float(value), math.nan, math.nan) for name, value in single.items()}
 
     def extremes(self, most: int) -> dict[str, NDArray[Any]]:
-        """The rows of `to_columns` on which each side wins most, so many of each side."""
+        """The rows of `to_columns` on which each side wins most, up to `most` of each side."""
         won, lost, _ = self.wins
         rows = np.r_[: min(won, most), len(self.win) - min(lost, most) : len(self.win)]
         return {name: column[rows] for name, column in self.to_columns().items()}
@@ -258,7 +258,7 @@ def margins(first: Array, second: Array) -> Array:
 
 
 def cluster_means(values: Array, cluster: NDArray[Any] | None) -> Array:
-    """The mean of the values (n,) of each cluster, clusters in the order of their first; the values without clusters.
+    """The mean of `values` (n,) in each cluster, in the order of first occurrence; without clusters, `values`.
 
     >>> cluster_means(np.array([0.2, 0.4, 1.0]), np.array(["x", "x", "y"], dtype=object))
     array([0.3, 1. ])
@@ -271,7 +271,7 @@ def cluster_means(values: Array, cluster: NDArray[Any] | None) -> Array:
 
 
 def wins(margin: Array) -> Array:
-    """1, 0 or ½ for a margin above, below or of 0 (within rounding), (n,).
+    """1, 0 or ½ for a margin above, below or equal to 0 (within rounding), (n,).
 
     >>> wins(np.array([0.3, -0.2, 1e-12]))
     array([1. , 0. , 0.5])
@@ -280,6 +280,6 @@ def wins(margin: Array) -> Array:
 
 
 def _cell(value: Any) -> str:
-    """A text that may stand in a Markdown table: on one line, and with nothing that Markdown or HTML would obey."""
+    """A value as a cell of a Markdown table: on one line, with Markdown and HTML escaped."""
     line = " ".join(visible(value, lines=False).split())
     return "".join(f"\\{sign}" if sign in MARKS else sign for sign in line).replace("&", "&amp;").replace("<", "&lt;")

@@ -37,7 +37,7 @@ class CriteriaStore(Store):
         self.known()
 
     def add(self, judgements: Iterable[Judgement]) -> list[Judgement]:
-        """Append calls in one piece each; what was answered before is not stored again."""
+        """Append each call in one transaction, without the criteria that were answered before."""
         kept: list[Judgement] = []
         for call in judgements:
             assert isinstance(call, Several)
@@ -62,21 +62,21 @@ class CriteriaStore(Store):
 
 
 class CriteriaRun(Run):
-    """A run whose ranking is the overall by several criteria; `finish` writes that of each criterion too."""
+    """A run whose ranking is the overall one by several criteria; `finish` also writes that of each criterion."""
 
     @property
     def each(self) -> list[Judgement]:
-        """The judgements by each criterion so far, which is their voice."""
+        """All judgements so far; the voice of each is its criterion."""
         return [answer for call in self.judgements if isinstance(call, Several) for answer in call.each]
 
     def ranking(self) -> CriteriaRanking:
-        """The overall from all answers so far."""
+        """The overall ranking from all answers so far."""
         assert isinstance(self.task.prompt, CriteriaPrompt)
         weights = self.store.configuration.get(WEIGHTS) or {}
         return concluded(self.task.fitting.conclude, self.each, shares(self.task.prompt.parts, weights))
 
     def finish(self) -> CriteriaRanking:
-        """Ask all questions and write the overall, and the ranking by each criterion, to the folder."""
+        """Ask all questions and write the overall ranking, and that by each criterion, to the folder."""
         self.go()
         found = self.ranking()
         self.store.write("ranking.csv", found.to_csv())
@@ -88,7 +88,7 @@ class CriteriaRun(Run):
 
 
 def criteria_of(folder: Path) -> list[str]:
-    """The names of the criteria of a run folder; none where it is not of several."""
+    """The names of the criteria of a run folder; an empty list where it has only one."""
     identity = read_configuration(folder).get("identity")
     prompt = identity.get("prompt") if isinstance(identity, dict) else None
     return list(prompt["criteria"]) if isinstance(prompt, dict) and "criteria" in prompt else []
@@ -114,8 +114,8 @@ def concluded(
 ) -> CriteriaRanking:
     """The rankings and the overall from judgements whose voices are the criteria of `weights`.
 
-    What `conclude` makes of the answers to a criterion is its ranking. The overall is from the calls that answered
-    every criterion; a ValueError where there is none.
+    `conclude` ranks the answers to each criterion. The overall uses the calls that answered every criterion; a
+    ValueError where there is none.
     """
     answers = by_criterion(each, weights)
     rankings = {name: conclude(comparisons(own.values())) for name, own in answers.items()}
@@ -128,7 +128,7 @@ def concluded(
 
 
 def by_criterion(each: Iterable[Judgement], names: Iterable[str]) -> dict[str, dict[Any, Judgement]]:
-    """The answers to each criterion by their pairs, without the criterion's name as their voice."""
+    """The answers to each criterion by (context, first, second), without their voice."""
     found: dict[str, dict[Any, Judgement]] = {name: {} for name in names}
     for one in each:
         if not one.failed and one.question.voice in found:

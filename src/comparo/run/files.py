@@ -118,7 +118,7 @@ def explained(folder: Path | None) -> Iterator[None]:
 
 
 def _meaning(kind: int, error: sqlite3.Error, folder: Path | None) -> str:
-    if kind in (*DAMAGED, sqlite3.SQLITE_ERROR, 0):  # the queries are right, so that a table or a text is not
+    if kind in (*DAMAGED, sqlite3.SQLITE_ERROR, 0):  # the queries are right, so a table or a text is damaged
         return (
             f"judgements.db is damaged ({error}). `comparo runs --repair {folder}` keeps every judgement that can "
             "still be read; then the same command goes on from there"
@@ -186,7 +186,7 @@ def open_database(path: str, schema: Sequence[str] = SCHEMA, patience: float = B
 
 
 def stored_judgements(connection: sqlite3.Connection, source: object = "") -> Iterator[tuple[int, Key, Judgement]]:
-    """The judgements that stand with their numbers and keys, in the order in which they were stored.
+    """The judgements that are not withdrawn, with numbers and keys, in the order in which they were stored.
 
     Those about lost items are left out, with a warning where `source` names the folder. Questions hold labels but no
     texts.
@@ -206,16 +206,16 @@ def _judgements(connection: sqlite3.Connection) -> Iterator[tuple[int, Key, Judg
 
 
 def judgement_of(row: Sequence[Any]) -> Judgement:
-    """A judgement from its `COLUMNS` but the first; a TypeError or ValueError where they hold none."""
+    """A judgement from the values of `COLUMNS[1:]`; a TypeError or ValueError where they are invalid."""
     context, first, second, voice, *values, error, cached = row
     known: list[Any] = [*(math.nan if value is None else value for value in values), error, bool(cached)]
     return Judgement(Question(decode(first), decode(second), decode(context), voice=voice), *known)
 
 
 def insert(connection: sqlite3.Connection, judgement: Judgement) -> Judgement | None:
-    """Insert a judgement; if it cannot be stored, with cleaned text, and if it still cannot, as a failed one.
+    """Insert a judgement and return it as stored: with cleaned text if needed, or else as a failed one.
 
-    None where it is an answer to a question that has one: nothing is stored.
+    None where the question already has an answer: then nothing is stored.
     """
     try:
         return judgement if connection.execute(INSERT, _row(judgement)).rowcount else None
@@ -251,7 +251,7 @@ def as_objects(labels: Iterable[Any]) -> NDArray[Any]:
 
 
 def texts_of(items: Items) -> dict[Label, tuple[tuple[Any, Any], str, str | None]]:
-    """Labels, text and context of each item, by its encoded labels."""
+    """(context, id), text and context text of each item, by its encoded labels."""
     shared = [None if text is None else clean(text) for text in items.context_texts]
     contexts = items.contexts.tolist()
     rows = zip(items.context.tolist(), items.ids.tolist(), map(clean, items.texts), strict=True)

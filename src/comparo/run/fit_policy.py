@@ -46,11 +46,10 @@ class Fitting:
 
     The `estimate` is the judge's own ranking, a consensus with this `validity`, or "auto": a consensus where items have
     groups and variances are estimated. `control` names "length" or numbers of the items, which are controlled for in
-    `Ranking.controlled`. A consensus without groups is one beyond style. Where the comparisons contain no
-    group twice, as those of one context may, the ranking is the judge's. With `votes` of people about some of the items
-    the ranking of a whole run is people's (`conclude`). Several voices `together` are people whose votes are pooled
-    (`rank_votes`, docs/vote.md). A run that has grown has a `past`: the ranking of the whole run is then on the scale
-    of the first one.
+    `Ranking.controlled`. Without groups, a consensus shrinks scores to those that style predicts. Where the comparisons
+    contain no group twice, as those of one context may, the ranking is the judge's. With `votes` of people about some
+    of the items, `conclude` ranks as people would. Several voices `together` are people whose votes are pooled
+    (`rank_votes`, docs/vote.md). A run that has grown has a `past`: its ranking is on the scale of the first one.
 
     >>> items = Items.of({"ana": "The cat sat.", "bo": "The cat sat!", "cy": "A dog ran."})
     >>> data = Comparisons.from_rows([("ana", "bo", 0.8), ("bo", "cy", 0.7)])
@@ -125,12 +124,12 @@ class Fitting:
 
     @property
     def pools(self) -> bool:
-        """Whether the scores come from the texts too, with variances that are estimated: "mixed" and "panel"."""
+        """Whether the method also uses the texts and estimates variances: "mixed" or "panel", unless plain."""
         return not self.plain and self.method in ("mixed", "panel")
 
     @cached_property
     def contrast(self) -> Mapping[Any, Array | None]:
-        """The information of each comparison of two items per context; None if all count the same."""
+        """The contrast of each two items, by context; None where all comparisons count the same."""
         return dict.fromkeys(self.items.groups) if self.plain else contrasts(self.items)
 
     @cached_property
@@ -150,7 +149,7 @@ class Fitting:
         return self.items.held(self.control)
 
     def _control(self, data: Comparisons) -> Held | None:
-        """The values to control for; None while all texts that were compared are alike in them."""
+        """The values to control for; None while a term is constant among the compared texts."""
         if not self.control or not control_of(data, self._held).varies(Graph.build(data)).all():
             return None
         return self._held
@@ -172,11 +171,11 @@ class Fitting:
 
     @cached_property
     def _alone(self) -> Fitting:
-        """For a part of the comparisons that is ranked by itself."""
+        """The fitting of a part of the comparisons that is ranked separately."""
         return replace(self, past=None, control=(), votes=None)
 
     def _ranked(self, state: State) -> Ranking:
-        """The ranking of the run as it was, made as it is made now."""
+        """The ranking of an earlier state of the run by the present method."""
         if id(state) not in self._earlier:
             fitting = replace(self, items=state.items, past=None, control=())
             if self.votes is not None:
@@ -223,7 +222,7 @@ class Fitting:
                     [place[item] for item in data.items[shown[rows]].tolist()] for shown in (data.first, data.second)
                 )
                 worth[rows] = table[first, second]
-        # Beside other texts two that are alike are told apart no worse; and the rows of an answer share their weight.
+        # A line-up separates similar texts as well as others, and the rows of an answer share their weight.
         return worth if data.lineup is None else np.where(data.lineup["answer"] < 0, worth, 1.0)
 
     @cached_property
@@ -231,7 +230,7 @@ class Fitting:
         return self.items.names
 
     def _came(self, data: Comparisons) -> Mapping[Any, Hashable] | None:
-        """The growth that brought each item, as its group: items that came together may be better on average.
+        """The growth that added each item, as its group: items added together may be better on average.
 
         None for a run that has not grown, one that has groups, and where no items of different growths were compared.
         """

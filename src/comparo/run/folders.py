@@ -102,7 +102,7 @@ def _summary(folder: Path) -> Summary:
 
 
 def waiting_for(folder: Path) -> str:
-    """What a run folder waits for, as it was last seen: "in progress, 120 of 500 done"; "" where it does not wait."""
+    """The last known state of the open batches of a run: "in progress, 120 of 500 done"; "" where there are none."""
     with reading(folder) as connection:
         rows = connection.execute(
             "SELECT status, sum(lines), sum(done), max(seen) FROM batches WHERE closed IS NULL AND sent IS NOT NULL "
@@ -126,12 +126,12 @@ VOTES = (0, 0.5, 1)  # what a person's answer can be
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """What a repair has found.
+    """The result of a repair.
 
     Parameters
     ----------
     kept, lost
-        The number of judgements that are kept, and that are known to be lost by the gaps in their numbers.
+        The number of judgements that are kept, and of lost ones, by the gaps in their numbers.
     aside
         The new path of the damaged database.
     """
@@ -186,8 +186,8 @@ def _with_first_page(path: Path, other: Path) -> Path:
         with suppress(FileNotFoundError):
             shutil.copyfile(f"{path}{end}", f"{copy}{end}")
     first = bytearray(other.read_bytes()[:PAGE])
-    first[18:20] = 2, 2  # it may have a log
-    first[28:32] = bytes(4)  # the pages are as many as the file has
+    first[18:20] = 2, 2  # WAL mode: it may have a log
+    first[28:32] = bytes(4)  # unknown: SQLite takes the number of pages from the file size
     with copy.open("r+b") as file:
         file.write(first)
     return copy
@@ -205,7 +205,7 @@ def _copy_rows(source: Path, connection: sqlite3.Connection) -> None:
 
 
 def _rows(damaged: sqlite3.Connection, table: str, most: int) -> Iterator[Row]:
-    """The rows of a table that can be read; at most so many, where the last cannot."""
+    """The readable rows of a table; rowids above `most` are not tried."""
     with suppress(sqlite3.DatabaseError):
         (last,) = damaged.execute(f"SELECT coalesce(max(rowid), 0) FROM {table}").fetchone()
         most = min(last, most)
@@ -246,7 +246,7 @@ def _identity(folder: Path, connection: sqlite3.Connection) -> Mapping[str, Any]
 
 
 def _mend(connection: sqlite3.Connection, identity: Mapping[str, Any]) -> None:
-    """Drop answers of nobody in the run and items without their context; ask for lost votes again."""
+    """Delete answers of unknown voices and items without their context; ask for lost votes again."""
     prompt = identity.get("prompt")
     if identity.get("asked") == "people":
         connection.execute(f"DELETE FROM judgements WHERE error IS NULL AND p NOT IN {VOTES}")

@@ -1,7 +1,7 @@
 """What a run held before it grew, and its ranking on the scale of the first one (`comparo.run.linking`).
 
 Growth g = 1, 2, … of a run adds items (`comparo.run.resume`). The table growths has the number of the last judgement
-before each: a judgement belongs to the growth after whose mark it came, 0 for the first run.
+before each: a judgement belongs to the last growth before it, 0 for the first run.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Past:
     Parameters
     ----------
     before : Its items and answers before the last growth.
-    since : The growth that brought each item of before; those of growth 0 hold the scale.
+    since : The growth that added each item of `before`; items of growth 0 define the scale.
     is_linked : Whether it was another run, to whose scale this one is linked.
     """
 
@@ -50,15 +50,15 @@ class Past:
     is_linked: bool
 
     def added(self, data: Comparisons) -> Comparisons | None:
-        """Those of the comparisons that were not there before; None where there are none."""
+        """The comparisons of `data` that are not in `before`; None where there are none."""
         known = {*_pairs(self.before.data)}
         is_new = np.array([pair not in known for pair in _pairs(data)])
         return data.take(is_new).trimmed() if is_new.any() else None
 
     def place(self, ranking: Ranking, rank: Callable[[State], Ranking], added: Ranking | None = None) -> Ranking:
-        """The ranking on the scale of the first one, with what it was before.
+        """The ranking on the scale of the first one, with the earlier scores.
 
-        `rank` is how it is made; `added` the ranking by the comparisons that a linked run added.
+        `rank` ranks a state; `added` is the ranking by the comparisons that a linked run added.
         """
 
         def held(each: Ranking) -> Ranking:
@@ -69,7 +69,7 @@ class Past:
         return grown_from(before, now, self.since, common)
 
     def cohorts(self, labels: Sequence[tuple[Any, Any]]) -> dict[tuple[Any, Any], int]:
-        """The growth that brought each item (context, id), −1 for the last."""
+        """The growth that added each item (context, id), −1 for the last."""
         return {(context, item): self.since.get((encode(context), encode(item)), -1) for context, item in labels}
 
 
@@ -125,11 +125,11 @@ class History:
         return len(self.marks)
 
     def since(self, growth: int) -> dict[Label, int]:
-        """The items of a growth, and the growth that brought each."""
+        """The items up to a growth, and the growth that added each."""
         return {(row["context"], row["id"]): row["since"] for row in self.rows if row["since"] <= growth}
 
     def state(self, growth: int) -> State:
-        """The items of a growth, and the answers about them that came in it or before."""
+        """The items up to a growth, and the answers about them up to the end of that growth."""
         since = self.since(growth)
         rows = [row for row in self.rows if row["since"] <= growth]
         answers = [
@@ -152,12 +152,12 @@ class Growth:
     Parameters
     ----------
     number : How often it will have grown.
-    digest : That of all its items.
+    digest : The digest of all its items.
     new : How many items of each context are new.
-    paid : What all judgements before count for within a budget, and what was spent on them, in dollars.
-    audition : What the identity of the run says of an audition, if anything.
+    paid : The dollars that earlier judgements count within a budget, and the dollars spent on them.
+    audition : The entry about an audition in the run's identity, if any.
     past : The run before.
-    mark : The number of the last judgement before.
+    mark : The number of the last judgement before the growth.
     configuration : That of the folder before the growth; None where the folder has grown already.
     linked_to : The folder of another run, which stays as it is: its texts and answers are copied. None where the run
         itself grows.

@@ -12,8 +12,8 @@ judges. With the rankings of each run alone, a and b, and their covariances A an
 
     d = a_C − b_C,    Ω = A_CC + B_CC,    P = Ω⁻¹ − Ω⁻¹11ᵀΩ⁻¹/(1ᵀΩ⁻¹1),    z_i = (P d)_i/√P_ii
 
-compares what text i moved with what the other common texts did: z_i is standard normal where none has changed. The one
-with the largest |z_i| is named and left out, and so on, as long as errors do not explain it.
+compares the shift of text i with that of the other common texts: z_i is standard normal where none has changed. The
+text with the largest |z_i| is marked as drifted and left out, again and again, while it is significant.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ FEW = 3  # common texts below which none can be said to have moved: of two, eith
 class Recentred:
     """The covariance of scores around the mean of the `kept` candidates (n,) of their component.
 
-    That of a context of more than `Limits.exact` items stays as it is.
+    Contexts of more than `Limits.exact` items keep their covariance.
     """
 
     around: Covariance
@@ -110,7 +110,7 @@ def on_scale(ranking: Ranking, kept: Mask) -> Ranking:
 
 
 def grown_from(before: Ranking, now: Ranking, old: Collection[Label], common: Columns | None = None) -> Ranking:
-    """The ranking `now` with what its `old` candidates were `before`; the others are new.
+    """The ranking `now` with the scores and ranks of its `old` candidates `before`; the others are new.
 
     `common` are the texts that link two runs, as `drift` returns them.
     """
@@ -138,7 +138,7 @@ def labels_of(ranking: Ranking) -> list[Label]:
 def link(
     here: Comparisons, there: Comparisons, both: Comparisons, fit: Callable[..., Ranking], *, has_groups: bool
 ) -> Ranking:
-    """All texts of two runs on the scale of the other; `grown` of the ranking says which are new, and has the `link`.
+    """The ranking of all texts of two runs on the scale of `there`; its `grown` marks new ones and has the `link`.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ def drift(one: Ranking, other: Ranking) -> Columns:
         omega = sum(_covariance(ranking, of) for ranking, of in zip((one, other), nodes[rows].T, strict=True))
         omega = omega + 1e-9 * np.trace(omega) / len(rows) * np.eye(len(rows))
         left = np.arange(len(rows))
-        # The farthest text is left out: it moves where the others seem to be.
+        # The farthest text is left out, because it biases the apparent shifts of the others.
         while len(left) >= max(FEW, len(rows) / 2):
             at = rows[left]
             precision = np.linalg.inv(omega[np.ix_(left, left)])

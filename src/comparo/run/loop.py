@@ -39,8 +39,8 @@ class Run:
     for; a second interrupt ends it immediately. `patience` is how long the judge waits for one more question, in
     seconds.
 
-    Of several voices, one that cannot go on is left out with a sentence and the run continues with the others: what it
-    was still to be asked is stored as failed, never as a tie, and is asked at the next start if calls are left.
+    Of several voices, one that cannot go on is left out with a warning and the run continues with the others: its
+    remaining questions are stored as failed, never as ties, and are asked at the next start if calls are left.
 
     >>> from comparo.run.budget import Budget
     >>> from comparo.data.items import Items
@@ -67,7 +67,8 @@ class Run:
             store.add(new)
             self.known = store.known()
         last = [answers[-1] for answers in self.known.values()]
-        self.given = [one for one in last if not one.failed] if had_batches(store) else task.given  # not of rounds
+        # Answers by batches belong to no round.
+        self.given = [one for one in last if not one.failed] if had_batches(store) else task.given
         failed = sum(answer.failed for answer in last)
         voices = {voice.name for voice in task.voices}  # the folder may hold answers of others (`rejudge`)
         own = (one for one in self.judgements if one.question.voice in voices)
@@ -149,7 +150,7 @@ class Run:
         return self.ranking()
 
     def finish(self) -> Ranking:
-        """Ask all questions and write the ranking, and of several voices the scores by each, to the folder."""
+        """Ask all questions and write the ranking, and with several voices the scores by each, to the folder."""
         ranking = self.go()
         self.store.write("ranking.csv", ranking.to_csv())
         if ranking.leaderboard is not None:
@@ -166,7 +167,7 @@ class Run:
         return self.task.fitting.conclude(comparisons(self.judgements))
 
     def ask_alike(self) -> None:
-        """Ask every voice the same pairs to the end, whatever they answer; before anything is asked."""
+        """Disable adaptive allocation; to be called before anything is asked."""
         if self._allocation is not None:
             self._allocation.is_fixed = True
 
@@ -217,7 +218,7 @@ class Run:
             self._moved[question.context] = None
 
     def _book(self, judgement: Judgement) -> bool:
-        """Count a judgement in what is known, in the progress and in the money spent; whether its question was new."""
+        """Count a judgement in `known`, the progress and the spending; return whether its question is new."""
         answers = self.known.setdefault(key_of(judgement.question), [])
         answers.append(judgement)
         is_new = len(answers) == 1
@@ -229,13 +230,13 @@ class Run:
         return is_new
 
     def pay(self, calls: Iterable[Judgement]) -> None:
-        """Count what calls beside the questions of the run have cost, such as those of a check."""
+        """Count the cost of calls that are not questions of the run, such as those of a check."""
         for call in calls:
             self.progress.pay(call)
             self.spending.settle(call)
 
     def _fill(self, asking: Asking) -> None:
-        """Send the next rounds, and start new contexts while the judge has capacity; decide what a wave decides."""
+        """Send the next rounds, start contexts while the judges have capacity, and decide complete waves."""
         while True:
             moved, self._moved = self._moved, {}
             for context in moved:
@@ -247,7 +248,7 @@ class Run:
                 if verdict:
                     self._offer(self._begin(*waiting))
             self._send(asking)
-            if self._moved:  # questions to a voice that was left out
+            if self._moved:  # questions to a left-out voice have failed
                 continue
             if self._stops is None or not self._stops.decide():
                 return
@@ -271,7 +272,7 @@ class Run:
         return context
 
     def _send(self, asking: Asking) -> None:
-        """Send pending questions within the budget in dollars; when it is spent, stop the run."""
+        """Send pending questions within the spending limit; when it is reached, stop the run."""
         while self._pending:
             question = self._pending[0]
             if question.voice in self.left_out:
@@ -345,6 +346,6 @@ class Run:
         return with_texts(self.task.items, asked)
 
     def _pair(self, question: Question) -> Pair:
-        """The question as its rounds know it."""
+        """The key of a question in its rounds."""
         pair = question.first, question.second
         return pair if question.voice == self._voice else (*pair, question.voice)

@@ -1,4 +1,4 @@
-"""A run whose first calls choose how many texts the others are about, in folders beside its own.
+"""A run whose first calls, in folders beside its own, choose the number of texts per call.
 
 A pilot asks some texts in pairs and in line-ups. For each number k of texts, the mixed model of the pilot's answers has
 the variance v of the scores and the noise φ of the difference of two texts, after slot effects are taken out. A call
@@ -7,8 +7,8 @@ log-probabilities of k labels), so that
 
     f·v / (φ·tokens)
 
-is how much of the scores a token shows: `rate`. v/φ does not depend on the scale of the answers, which differs with k.
-The rates of a pilot have errors of a quarter and more, and at equal rates more texts agree better with people
+is the information of a token about the scores: `rate`. v/φ does not depend on the scale of the answers, which differs
+with k. The rates of a pilot have errors of a quarter and more, and at equal rates more texts agree better with people
 (docs/measurements/lineups.md): so the largest line-up is taken whose rate is at least `ENOUGH` of the best.
 """
 
@@ -37,10 +37,10 @@ from comparo.run.voices import comparisons
 
 AUTO = "auto"  # the number of texts that a pilot chooses
 SIZES = (2, 3, 4, 6)  # numbers of texts that a pilot tries
-SHOWN = 120  # texts that each number of texts shows in the pilot: 60 pairs, 30 line-ups of four
-# Texts in the pilot, in as few contexts as hold them: log rates then have errors of 0.25, of choices 0.7 (simulated).
+SHOWN = 120  # texts shown in the pilot of each size: 60 pairs, 30 line-ups of four
+# Texts in the pilot: standard errors of log rates are then 0.25, or 0.7 for choices (simulated).
 PILOT = 12
-ENOUGH = 0.5  # of the best rate: with errors of 0.35 in the logarithm of a ratio, equal rates fall below in 2.5%
+ENOUGH = 0.5  # of the best rate: with standard errors of 0.35 in a log ratio, equal rates fall below in 2.5%
 LARGEST_SHARE = 0.5  # of the budget for the pilot: the ranking is made of what is left
 USUAL_WINDOW = 4096  # tokens that every current model reads
 
@@ -48,9 +48,9 @@ logger = logging.getLogger(__name__)
 
 
 class LineupPlan:
-    """A pilot for each number of texts, and then a run with the one that it chose.
+    """A pilot for each number of texts, then a run with the number that the pilots chose.
 
-    `planned` is the task about pairs, with the whole budget; `base` is the plan of the calls.
+    `planned` is the task about pairs, with the whole budget; `base` is the current plan.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def chosen_size(rates: Mapping[int, float]) -> int:
 
 
 def rate(data: Comparisons, tokens: float) -> float:
-    """f·v / (φ·tokens), the mean over voices, from the answers about some texts, with so many tokens a call.
+    """The mean over voices of f·v / (φ·tokens), estimated from comparisons with `tokens` tokens per call.
 
     >>> rows = [("a", "b", 0.8), ("b", "c", 0.71), ("c", "a", 0.09), ("b", "a", 0.25), ("c", "b", 0.3), ("a", "c", 0.9)]
     >>> rate(Comparisons.from_rows(rows), 100.0) > rate(Comparisons.from_rows(rows), 200.0) > 0.0
@@ -143,7 +143,7 @@ def rate(data: Comparisons, tokens: float) -> float:
 
 
 def some_contexts(items: Items, rng: np.random.Generator) -> Items:
-    """Up to `PILOT` texts of as few contexts as hold them."""
+    """Random contexts, up to `PILOT` texts of each, until there are `PILOT` texts or more."""
     rows: list[np.ndarray[Any, Any]] = []
     for place in rng.permutation(len(items.contexts)).tolist():
         if sum(map(len, rows)) >= PILOT:

@@ -54,9 +54,9 @@ class Storage:
     ----------
     out : The run folder; None: a folder of comparo-runs named after `name`, or memory where there is no name.
     fresh : Whether an existing folder is renamed first.
-    batch : Whether questions go to the server as a batch, and what to do with it.
+    batch : The mode of `BatchRun`; None: questions are asked directly.
     link : The folder of another run, to whose scale this one is linked; it is read only.
-    notes : What is added to run.json.
+    notes : Further entries of run.json.
     """
 
     out: Path | None = None
@@ -68,7 +68,7 @@ class Storage:
 
     @classmethod
     def of(cls, out: str | Path | Storage | None) -> Storage:
-        """The storage in a folder, with notes of its own."""
+        """The storage in the folder `out`, with a copy of its notes."""
         given = out if isinstance(out, Storage) else cls(None if out is None else Path(out))
         return replace(given, out=None if given.out is None else Path(given.out), notes=dict(given.notes))
 
@@ -87,7 +87,7 @@ class Plan:
 
     `given` are answers of other voices that are stored first; `loop` is the run once it has begun. `judges` are those
     of the task at their ordinary price, at which they are probed. Where there are items `restarts`, a judge that has
-    changed is asked everything again, in their order, because its answers alone decide.
+    changed is asked everything again, in their order, because only its new answers count.
     """
 
     task: Task
@@ -116,7 +116,7 @@ class Plan:
 
     @cached_property
     def check_calls(self) -> int:
-        """How many calls check at most that the judges are those of the answers in the folder."""
+        """The most calls that check whether the judges changed since the answers in the folder."""
         if self.storage.batch is not None or self.storage.fresh:
             return 0
         return sum(calls_before(self.task, self.source).values())
@@ -129,7 +129,7 @@ class Plan:
 
     @contextmanager
     def started(self, watch: Watch = None, limit: Callable[[Run], None] | None = None) -> Iterator[Run]:
-        """Probe the judges and open the folder; `watch` sees how the run ended, `limit` sets when the run stops.
+        """Probe the judges, open the folder and yield the run; `watch` gets its progress, `limit` sets when it stops.
 
         Where the run would add to old answers, the judges are checked first.
         """
@@ -181,7 +181,7 @@ class Plan:
         trial._fill(cast(Asking, listener))
         voices = {voice.name: voice for voice in task.voices}
         asked = ((voices[question.voice], question) for question in listener.asked)
-        with recalled(task, store):  # which forgets at the end what was looked for
+        with recalled(task, store):  # at its end the cache forgets what was found
             return any(
                 not isinstance(voice.judge, Recalling) or voice.judge.find(question, voice.prompt) is None
                 for voice, question in asked
@@ -253,7 +253,7 @@ def prepare(task: Task, storage: Storage = IN_MEMORY) -> Plan:
 
 
 def _is_begun(folder: Path | None, storage: Storage) -> bool:
-    """Whether a run is continued that has items."""
+    """Whether the folder has a run with items, which is continued."""
     return folder is not None and not storage.fresh and items_there(folder) is not None
 
 
@@ -309,7 +309,7 @@ def recalled(task: Task, store: Store) -> Iterator[None]:
         if isinstance(voice.judge, Recalling)
     }
     had: dict[Cache, list[bytes]] = {cache: [] for cache, _ in heads.values()}
-    # Else no two questions of the run have the same key, and it need not be known which answers it has had.
+    # Otherwise all questions of the run have different keys, and earlier answers cannot be confused.
     if len(set(heads.values())) < len(heads) or (heads and len(set(task.items.texts)) < len(task.items)):
         answered = (one.question for one in chain(store.judgements(), task.given) if not one.failed)
         for question in {key_of(question): question for question in answered if question.voice in heads}.values():

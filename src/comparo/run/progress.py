@@ -95,7 +95,7 @@ class Bar:
 
 @contextmanager
 def watching(watch: Watch) -> Iterator[Watcher | None]:
-    """What is called with the progress; a bar is closed at the end, whatever happens."""
+    """Yield the function that takes the progress; a bar is closed at the end, also after an error."""
     if not isinstance(watch, str):
         yield watch
         return

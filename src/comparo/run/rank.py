@@ -63,8 +63,8 @@ def rank(
         `context`, `context_id`, `group` and `scores` name its columns.
     criterion, kind, wording
         The judge is asked which of two texts is `criterion` ("more coherent"). `kind` is what the texts are called
-        ("Summary"); the name of its column stands above the context, or what "Summary; heading=Article" says. `wording`
-        is the name of the way to put the question, such as "between"; by default the paper's. Several
+        ("Summary"); "Summary; heading=Article" also sets the heading of the context, by default the name of its column.
+        `wording` is the name of a form of the question, such as "between"; by default the paper's. Several
         criteria by name, {"coherence": "more coherent; weight=2", "fluency": "more fluent"}, are asked in one call
         about each pair (docs/criteria.md), and the result is a `CriteriaRanking`: the overall ranking, with that of
         each criterion. A weight counts in the overall only, so that a finished run is weighed again without calls.
@@ -99,9 +99,9 @@ def rank(
     control
         What `Ranking.controlled` controls for: "length", or the names of columns of numbers (docs/control.md).
     lineup
-        How many texts one call is about, 2 to 8 (docs/lineups.md): a call about four to six texts gives more than its
-        tokens spent on pairs. "auto" asks a few texts in pairs and in line-ups first, and takes the largest line-up
-        whose tokens show at least half as much of the scores as the best.
+        How many texts one call is about, 2 to 8 (docs/lineups.md): calls about four to six texts give more information
+        per token than pairs. "auto" asks a few texts in pairs and in line-ups first, and takes the largest line-up with
+        at least half of the best information per token.
     least_mass
         The run stops early if the judge's first answers put less than this share of its probability on the labels.
     audition
@@ -182,7 +182,7 @@ def prepare_rank(
     out: str | Path | Storage | None = None,
     **how: Any,
 ) -> Plan | LineupPlan:
-    """Check what `rank` is to do, with its parameters; nothing is asked.
+    """Check the parameters of `rank`, and return its plan; nothing is asked.
 
     The other parameters are names of columns and fields of `Task`.
     """

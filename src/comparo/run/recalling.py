@@ -1,8 +1,8 @@
-"""What is known of a judge before it is asked: what a probe found, and answers of earlier runs in a cache.
+"""Judges with a cache: findings of probes and answers of earlier runs are looked up before a judge is asked.
 
-An answer of an earlier run is not asked again. What determines an answer is its key:
+The key of an answer has everything that determines it:
 
-    key = SHA-256 of [judge, settings, weights, template, labels, answer, what is added, first, second, context]
+    key = SHA-256 of [judge, settings, weights, template, labels, answer, what is added, texts, context]
 
 as JSON.
 """
@@ -37,7 +37,7 @@ Outcome = Judgement | BaseException | None  # an answer, what ended the judge, o
 
 
 def head_of(judge: Judge, prompt: Prompt) -> str:
-    """All that determines an answer but the texts, as JSON.
+    """Everything that determines an answer except the texts, as JSON.
 
     >>> from comparo.data.prompts import criterion_prompt
     >>> from comparo.judges import load_judge
@@ -57,7 +57,7 @@ def head_of(judge: Judge, prompt: Prompt) -> str:
 
 
 def key_of_answer(head: str, question: Question) -> bytes:
-    """The key of an answer, 32 bytes: what it is determined by, and the three texts, hashed.
+    """The key of an answer, 32 bytes: the SHA-256 of `head` and the texts of the question.
 
     >>> one = Question("a", "b", first_text="x", second_text="y")
     >>> other = Question("c", "d", first_text="x", second_text="y")
@@ -97,7 +97,7 @@ class Recalling:
         return partial(self._recalled, own) if name in ("probe", "write") else own
 
     def _recalled(self, ask: Callable[..., Probe], *written: object) -> Probe:
-        """What a probe found, or the reply to what was `written`, in an earlier run, or now."""
+        """The probe, or the reply to `written`, from the cache; else `ask` makes it and it is stored."""
         about = (getattr(self.asked, "weights", None), *written) if written else ()
         key = key_of_probe(self.asked, *about)
         found = self.cache.found(key)
@@ -109,7 +109,7 @@ class Recalling:
         return found
 
     def remember(self) -> None:
-        """Take over what an earlier probe found, if that is in the cache; nothing is asked, and no file is made."""
+        """Apply the findings of a cached probe, if there is one; nothing is asked, and no file is made."""
         if hasattr(self.asked, "learn") and self.cache.path.is_file():
             if (found := self.cache.found(key_of_probe(self.asked))) is not None:
                 self.asked.learn(found.found)
@@ -130,7 +130,7 @@ class Recalling:
                     outcomes.put(found)
 
         def work() -> None:
-            """Put all answers, each in the cache before, and how it ended; after a stop, one more is taken."""
+            """Cache and queue every answer, then the error, if any, and None; a stop allows one more answer."""
             try:
                 rest = missing()
                 if (first := next(rest, None)) is not None:
@@ -157,7 +157,7 @@ class Recalling:
             stopped.set()
 
     def keep(self, judgement: Judgement, prompt: Prompt) -> None:
-        """Put an answer in the cache; of several criteria, each with the name of its criterion."""
+        """Put an answer in the cache; for several criteria, one answer per criterion."""
         head = self._head(prompt)
         if not isinstance(judgement, Several):
             self.cache.add(key_of_answer(head, judgement.question), self.name, judgement)
@@ -166,7 +166,7 @@ class Recalling:
             self.cache.add(key_of_answer(f"{head}\n{one.question.voice}", judgement.question), self.name, one)
 
     def find(self, question: Question, prompt: Prompt) -> Judgement | None:
-        """The answer in the cache; of several criteria, only where all of them are there."""
+        """The answer in the cache; None where it, or the answer to one of several criteria, is missing."""
         head = self._head(prompt)
         if not isinstance(prompt, CriteriaPrompt):
             return self.cache.find(key_of_answer(head, question), question)
@@ -185,7 +185,7 @@ class Recalling:
 
 
 def remembering(judges: Sequence[Judge], cache: str | Path | None) -> list[Judge]:
-    """The judges, those whose answers can be kept with a cache in this file; as they are without one, or with "off".
+    """The judges, the cacheable ones with a cache in the file `cache`; unchanged where it is None or "off".
 
     >>> from comparo.judges import load_judge
     >>> judges = load_judge("openai/any"), load_judge("simulated/soft")
@@ -202,7 +202,7 @@ def remembering(judges: Sequence[Judge], cache: str | Path | None) -> list[Judge
 
 
 def probe_judges(judges: Sequence[Judge], folder: Path | None = None) -> list[dict[str, Any]]:
-    """What the judges of a run accept and give, from its folder if it is there, else by asking them.
+    """The probes of the judges of a run: from its folder, or made now if it has no answers yet.
 
     Of several judges, one that cannot be asked is named in a warning, and is left out when the run asks it.
 
@@ -235,7 +235,7 @@ def probe_judges(judges: Sequence[Judge], folder: Path | None = None) -> list[di
 
 
 def remember_probes(judges: Sequence[Judge], folder: Path | None = None) -> None:
-    """Take over what earlier probes found, from a run folder or from the judges' caches; nothing is asked."""
+    """Apply the findings of earlier probes, from a run folder or the judges' caches; nothing is asked."""
     known, _ = _kept(folder)
     for judge in _probing(judges):
         getattr(judge, "remember", lambda: None)()
@@ -244,7 +244,7 @@ def remember_probes(judges: Sequence[Judge], folder: Path | None = None) -> None
 
 
 def _about(judge: Judge) -> dict[str, Any]:
-    """By what a probe in run.json is known."""
+    """The entries that identify the judge of a probe in run.json."""
     return dict(json.loads(json.dumps({"judge": judge.name, "settings": dict(judge.settings)}, default=str)))
 
 
@@ -279,5 +279,5 @@ def _kept(folder: Path | None) -> tuple[list[dict[str, Any]], bool]:
         return [], False
     try:
         return list(read_configuration(folder).get(PROBES) or ()), any(count_judgements(folder))
-    except StoreError:  # not a run folder, or a damaged one, which is told where it is opened
+    except StoreError:  # not a run folder, or a damaged one, which is reported when it is opened
         return [], False

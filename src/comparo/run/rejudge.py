@@ -1,4 +1,4 @@
-"""The pairs of a run put to another voice: do two rankings agree, and what do both say together?
+"""Put the pairs of a run to another voice: how far do both rankings agree, and what is their consensus?
 
 The new folder holds the answers of both and is a run of several voices like any other: its report, `comparo
 fit` and a further rejudging work with it. The folder of the first run is read and never written to.
@@ -37,7 +37,7 @@ from comparo.types import Array
 
 @dataclass(frozen=True)
 class Repeated(Task):
-    """A task whose questions are given: `pairs` of each context for the one voice of its panel, named as in `stored`.
+    """A task that asks the one voice of its panel the `pairs` of each context.
 
     `stored` is the identity of the run that is rejudged.
     """
@@ -46,7 +46,7 @@ class Repeated(Task):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """That of the first run, with one more voice."""
+        """The identity of the first run, with one more voice."""
         (voice,) = self.voices
         voices = {**self.stored["voices"], voice.name: voice.identity}
         return {**self.stored, "judge": ", ".join(map(str, voices)), "settings": {}, "voices": voices}
@@ -86,7 +86,7 @@ def rejudge(
     watch: Watch = None,
     cache: str | Path | None = None,
 ) -> Rejudged:
-    """Put the pairs of a run to another voice, and compare what the two say.
+    """Put the pairs of a run to another voice, and compare both rankings.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def prepare_rejudge(
     budget: str | int = "100%",
     out: str | Path | Storage | None = None,
 ) -> ConcludedPlan[Rejudged]:
-    """Check what `rejudge` is to do, and choose the folder; nothing is asked."""
+    """Check the parameters of `rejudge`, and choose the folder; nothing is asked."""
     folder = Path(run)
     task, before = _task(folder, judge, wording, Budget.of(budget))
     (voice,) = task.voices
@@ -145,7 +145,7 @@ def prepare_rejudge(
 
 
 def _task(folder: Path, judge: Judge, wording: str | None, budget: Budget) -> tuple[Repeated, list[Judgement]]:
-    """The questions of a run for another voice, and its answers with the names of their voices."""
+    """The task that puts a run's questions to another voice, and the run's answers with named voices."""
     configuration, items = read_configuration(folder), stored_items(folder)
     identity = configuration["identity"]
     answered = [one for one in read_judgements(folder) if not one.failed]
@@ -190,7 +190,7 @@ def _task(folder: Path, judge: Judge, wording: str | None, budget: Budget) -> tu
 
 
 def pairs_within(budget: Budget, asked: Iterable[tuple[Any, Any, Any]], items: Items) -> dict[Any, list[Pair]]:
-    """The pairs of each context, of questions (context, first, second) as many as a budget allows, in their order."""
+    """The pairs by context of the first distinct questions (context, first, second) that a budget allows."""
     keys = list(dict.fromkeys(asked))
     most = {"": budget.number, "n": budget.number * len(items), "%": budget.number / 100 * len(keys)}
     pairs: dict[Any, list[Pair]] = {context: [] for context in items.names}
@@ -200,7 +200,7 @@ def pairs_within(budget: Budget, asked: Iterable[tuple[Any, Any, Any]], items: I
 
 
 def read_template(template: str) -> list[str] | None:
-    """What the texts and their context are called in a prompt, and its criterion; None for one of the user's own."""
+    """[kind of text, heading, criterion] of a template in a known wording; None for a user's own template."""
     found = next(filter(None, (wording.read(template) for wording in WORDINGS.values())), None)
     return None if found is None else [part.replace("{{", "{").replace("}}", "}") for part in found]
 

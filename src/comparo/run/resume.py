@@ -37,10 +37,9 @@ from comparo.selection.growing import MOST
 
 
 def merged(stored: Items, given: Items) -> Items:
-    """The items that are stored, in their order, and behind them those that are given.
+    """The stored items in their order, then the new ones among the given items.
 
-    What both have is taken as it is given, with its scores, group and numbers. Items that are stored and not given keep
-    what is stored of them.
+    An item in both is taken as given, with its scores, group and numbers; other stored items are unchanged.
 
     >>> stored, given = Items.of({"ana": "A story.", "bo": "Another."}), Items.of({"cy": "A third.", "bo": "Another."})
     >>> merged(stored, given).ids.tolist()
@@ -49,8 +48,8 @@ def merged(stored: Items, given: Items) -> Items:
     Raises
     ------
     ValueError
-        If one of the two has groups, or a number to control for, and the other has not, or if a context has
-        another text in each.
+        If only one of both has groups, if the stored items lack a number to control for, or if the text of a context
+        differs.
     """
     places = {label: (stored, row) for row, label in enumerate(texts_of(stored))}
     places |= {label: (given, row) for row, label in enumerate(texts_of(given))}
@@ -95,7 +94,7 @@ def _anchors(stored: Items, given: Items, labels: Sequence[Label]) -> NDArray[np
 
 
 def _check_alike(stored: Items, given: Items) -> None:
-    """Raise a ValueError where items that are stored only lack what the others have, or the other way round."""
+    """Raise a ValueError where only one of both has groups, or the stored items lack numbers of the given ones."""
     if (stored.group is None) != (given.group is None):
         has, lack = ("the items of the run", "the new ones") if given.group is None else ("the new items", "the run's")
         raise ValueError(f"{has} have groups and {lack} have none; give all items in one file, with `group`")
@@ -103,7 +102,7 @@ def _check_alike(stored: Items, given: Items) -> None:
         raise ValueError(f"the items of the run have no numbers {missing[0]!r}; give all items in one file")
 
 
-DIFFERS = ("items", "audition")  # in what the identity of a run that grows may differ from that of its folder
+DIFFERS = ("items", "audition")  # settings in which the identity of a growing run may differ from that of its folder
 NAMED = 3  # items that a message names
 
 
@@ -117,10 +116,10 @@ class Change:
 
     @classmethod
     def between(cls, stored: Items, given: Items, last: frozenset[Label], is_linked: bool = False) -> Change:
-        """The change from the stored items to those given; `last` are those that the last growth brought.
+        """The change from the stored to the given items; `last` are the items of the last growth.
 
-        Where none of the stored items is given, or only those of the last growth are, the others stay; so do those of
-        the run to which this one is linked.
+        Stored items that are not given count as removed, unless the run is linked, no stored item is given, or exactly
+        those of `last` are.
         """
         old, new = texts_of(stored), texts_of(given)
         changed = tuple(label for label in old if label in new and old[label][1:] != new[label][1:])
@@ -143,7 +142,7 @@ class Change:
 
 
 def grown(task: Task, folder: Path | None, is_linked: bool = False) -> Task:
-    """The task of a folder with the items that are there and those that are given; the same task for another folder.
+    """The task with the items of `folder` and the given ones; unchanged where the folder has no run with items.
 
     Where the run `is_linked` to that of the folder, it is stored in another one (`linked`).
 
@@ -222,7 +221,7 @@ def grown(task: Task, folder: Path | None, is_linked: bool = False) -> Task:
 
 
 def linked(task: Task, run: Path) -> Task:
-    """The task with the items and answers of another run, to whose scale the items that are given are linked.
+    """The task with the items and answers of `run`, to whose scale the given items are linked.
 
     Raises
     ------
@@ -250,7 +249,7 @@ def linked(task: Task, run: Path) -> Task:
 
 
 def items_before(out: Path | None, run: Path | None, fresh: bool) -> Items | None:
-    """The items to which those that are given are added: of the run in `out`, else of the linked one; None without."""
+    """The items to which given ones are added: those of `out`, else of the linked run; None without either."""
     own = None if out is None or fresh else items_there(out)
     return items_there(run) if own is None and run is not None else own
 
@@ -307,7 +306,7 @@ def _labels(judgement: Judgement) -> tuple[Label, ...]:
 def answers_about(
     items: Items, judgements: Iterable[Judgement], voices: Mapping[str | None, str | None] | None = None
 ) -> dict[Key, Judgement]:
-    """The last answer to each question, as a question about these items; `voices` has the names of those that count."""
+    """The last answer to each question about `items`; `voices` has the voices to use and their new names."""
     labels = {label: names for label, (names, *_) in texts_of(items).items()}
     found = {}
     for one in judgements:

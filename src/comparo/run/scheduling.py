@@ -47,9 +47,9 @@ Pair = tuple[Any, ...]  # the items shown first and second, and the voice where 
 class Rounds:
     """Hands out the pairs of a context in rounds, up to `calls` pairs.
 
-    `offer` gives pairs to ask; `answer` takes what came back, and a failed judgement teaches nothing. Rounds that wait
+    `offer` gives pairs to ask; `answer` takes their judgements; the selector does not see failed ones. Rounds that wait
     (`waits`) are held up: round r + 2 is chosen only after `go_on(r)`. After `stop`, the round that was handed out last
-    is the last. Where failures are `returned`, a failed call is one more that may be made, from the next choice on.
+    is the last. With `returned`, each failed call allows one more call, from the next choice on.
 
     With several voices the selector is a `Chorus`, and a pair is (first, second, voice). Answers that are `given` count
     among the calls, and the first round is chosen from them.
@@ -117,19 +117,19 @@ class Rounds:
         self._learn()
 
     def answers(self, rounds: int) -> list[Judgement]:
-        """The answers that were given and those to the first so many rounds, without failed ones."""
+        """The given answers and those to the first `rounds` rounds, without failures."""
         return self.given + [answer for answer in self.judgements(slice(rounds)) if not answer.failed]
 
     def judgements(self, rounds: slice) -> list[Judgement]:
-        """What came back in these rounds, failed ones too."""
+        """The judgements in these rounds, including failures."""
         return [answer for answers in self._rounds[rounds] for answer in answers.values() if answer is not None]
 
     def has_answered(self, rounds: int) -> bool:
-        """Whether the first so many rounds are answered, or all rounds if there are fewer."""
+        """Whether the first `rounds` rounds are answered, or all if there are fewer."""
         return not any(self._missing[:rounds]) and (len(self._rounds) >= rounds or not self.left)
 
     def go_on(self, rounds: int) -> None:
-        """Allow the choice of rounds up to the second after so many."""
+        """Allow the choice of rounds up to number `rounds` + 2."""
         self._allowed = rounds
 
     def stop(self, is_sure: bool = False) -> None:
@@ -180,7 +180,7 @@ def pair_source(
     systems: Systems | None = None,
     is_begun: bool = False,
 ) -> tuple[Source, int]:
-    """What chooses the pairs of a context, and of how many items they are: in a run that grows, of the new ones.
+    """The selector of a context's pairs, and the number of its items: in a run that grows, of the new ones.
 
     New items are placed in the ranking of the others (`Placing`) where some answers are there (`is_begun`), unless
     pairs are random or there are more than `MOST` new items.
@@ -201,7 +201,7 @@ def pair_source(
     return Placing(ids, other, **options, seed=own), new
 
 
-LOOK_GROWTH = 1.25  # answers, relative to those at the last look, that make another one
+LOOK_GROWTH = 1.25  # factor by which the answers grow between two fits of the groups
 
 
 class Stops:
@@ -266,7 +266,7 @@ class Stops:
         return [one for context in self._sizes for one in self.rounds[context].judgements(rounds)]
 
     def _is_sure(self, answers: list[Judgement], systems: Systems) -> bool:
-        """Let the choice of pairs learn how groups differ, and return whether their order has reached the target."""
+        """Give the leaderboard of groups to `systems`, and return whether it has reached the target."""
         if (self.task.until is None and not systems.learns) or len(answers) < LOOK_GROWTH * self._looked_at:
             return False
         asked = [(one.question.context, pairwise(one.question.items)) for one in answers]
@@ -288,7 +288,7 @@ class Stops:
 
 
 def connected(data: Comparisons, sizes: Mapping[Any, int]) -> set[Any]:
-    """The contexts whose items, so many by `sizes`, are all connected by comparisons.
+    """The contexts in which comparisons connect all `sizes[context]` items.
 
     >>> connected(Comparisons.from_rows([("ana", "bo", 0.7)]), {None: 2}), connected(
     ...     Comparisons.from_rows([("ana", "bo", 0.7)]), {None: 3})
@@ -310,7 +310,7 @@ def sure_contexts(ranking: Ranking, found: Array, until: float) -> set[Any]:
 
 
 def _found(task: Task, ranking: Ranking) -> Array:
-    """What `until` is about, for each context; for a goal about groups one number, nan where they are not connected."""
+    """The stopping statistic per context, (C,); for a goal about groups (1,), nan where they are not connected."""
     if task.compares_groups:
         board = ranking.leaderboard
         return np.array([math.nan if board is None else sureness(board, task.goal)])
@@ -320,7 +320,7 @@ def _found(task: Task, ranking: Ranking) -> Array:
 
 
 def stop_sentence(task: Task, ranking: Ranking, rounds: Mapping[Any, Rounds], calls: int, most: int) -> str:
-    """Whether a run that has ended stopped because it reached its target, and what the target measures now."""
+    """Whether a finished run stopped at its target, and the final value of the stopping statistic, in words."""
     found = _found(task, ranking)
     name = {
         DEFAULT_GOAL: "the expected Spearman correlation",

@@ -6,7 +6,7 @@
     ranking.csv     the ranking, voices.csv the scores by each of several voices, report.html the page about it
 
 A judgement is in the database when `Store.add` returns, so a process that is killed loses the calls in flight and
-nothing else. It is on the disk, safe from a power cut, with the 64th that waits for that or after a second. One process
+nothing else. It is on the disk, safe from a power cut, once 64 judgements wait or a second has passed. One process
 at a time may write to a folder.
 """
 
@@ -51,7 +51,7 @@ CONFIGURATION = "run.json"
 VOTES = "votes.csv"
 CHANGED = "changed"  # in run.json: the voices of a judge before it changed (`comparo.run.check`)
 LINK = "link"  # in run.json: the run to whose scale this one is linked, and the growth that copied it
-# Of the first start, on which the questions depend.
+# Entries of run.json that later starts keep: the questions depend on them.
 KEPT = ("started", "ahead", "alike", "versions", "probes", CHANGED, LINK)
 EXCERPT, AROUND = 80, 30  # characters of a setting that differs, and how many of them before the difference
 MOST_UNSYNCED, LONGEST_UNSYNCED = 64, 1.0  # judgements, and seconds, that a power cut may cost
@@ -61,8 +61,8 @@ class Store:
     """The judgements and the configuration of a run; without a folder, only in memory.
 
     `identity` is what must not change between two starts: a folder made with another one is refused, saying what
-    differs, except for the settings that `may_differ`. `add` may be called from any thread. `close` gives the folder
-    back. `most_unsynced` judgements, or those of `longest_unsynced` seconds, may be lost in a power cut.
+    differs, except for the settings that `may_differ`. `add` may be called from any thread. `close` releases the
+    folder. `most_unsynced` judgements, or those of `longest_unsynced` seconds, may be lost in a power cut.
 
     >>> from comparo.data.prompts import Question
     >>> store = Store(None, {"judge": "simulated/soft"})
@@ -125,9 +125,9 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """The database, to change rows in one piece: all of them are kept, or none after an exception.
+        """Yield the database in a transaction: all changes are kept, or none after an exception.
 
-        They are as safe as judgements are when `add` returns.
+        Same durability as `add`.
 
         >>> store = Store(None, {})
         >>> with store.transaction() as connection:
@@ -155,7 +155,7 @@ class Store:
             self._sync()
 
     def add_items(self, items: Items) -> None:
-        """Store the items, in place of those that are stored and differ: damage may have lost or changed some."""
+        """Store the items, replacing stored ones that differ: damage may have lost or changed some."""
         contexts, rows = item_rows(items)
         with self.transaction() as connection:
             there = connection.execute("SELECT context, id, text, scores, shared, since FROM items ORDER BY number")
@@ -242,7 +242,7 @@ class Store:
         self.change(lambda _: None, {"identity": identity, **now, **kept})
 
     def change(self, rows: Callable[[sqlite3.Connection], None], configuration: Mapping[str, Any]) -> None:
-        """Change `rows` of the database and the configuration in one piece, such as the items of a run that grows."""
+        """Call `rows` with the database and store the configuration, in one transaction."""
         with self.transaction() as connection:
             rows(connection)
             write_configuration(connection, configuration)
@@ -250,7 +250,7 @@ class Store:
         self.write(CONFIGURATION, _written(configuration))
 
     def identify(self, identity: Mapping[str, Any]) -> None:
-        """Store an identity that differs from the one so far in what may differ, such as who has joined."""
+        """Store a new identity, which may differ from the old one in `may_differ`, such as who has joined."""
         self.change(lambda _: None, {**self.configuration, "identity": dict(identity)})
 
 

@@ -62,11 +62,11 @@ class Task:
     `estimate` and `validity` say whose ranking the scores are, and `control` what is controlled for (`Fitting`); no
     call depends on them. The run stops if the judge's first answers put on average less than `least_mass` of the
     probability on the labels. With several voices (`panel`), `judge` and `prompt` are those of the first, and the
-    ranking is their consensus. Answers that are `given` are questions of the run that need not be asked; they
-    count as calls within the budget. With `votes` of people the ranking is theirs; no call depends on them. Where items
-    are added to a run (`growth`), the answers from before are given, and the budget is for what is asked now.
-    Questions that are known are `pairs`, by context: first, second and, of several voices, the voice. `title` stands
-    before the number of calls.
+    ranking is their consensus. The questions of `given` answers are not asked; they count as calls within the
+    budget. With `votes` of people, the ranking is what people would say; no call depends on them. Where items are
+    added to a run (`growth`), the answers from before are given, and the budget is for what is asked now.
+    `pairs` are the questions by context, where they are known: (first, second), with several voices (first, second,
+    voice). `title` is printed before the number of calls.
     """
 
     items: Items
@@ -123,7 +123,7 @@ class Task:
 
     @property
     def compares_groups(self) -> bool:
-        """Whether the goal is one of groups, in all contexts together."""
+        """Whether the goal is about groups over all contexts."""
         return self.goal in SYSTEM_GOALS
 
     @property
@@ -132,7 +132,7 @@ class Task:
         return self.until is not None or self.is_panel or self.compares_groups
 
     def systems(self) -> Systems:
-        """What chooses pairs to compare groups; a ValueError where there are none to compare."""
+        """The selector of pairs that compare groups; a ValueError where the texts have no groups."""
         group = self.fitting.group
         if group is None:
             raise ValueError(
@@ -145,7 +145,7 @@ class Task:
 
     @property
     def grows(self) -> bool:
-        """Whether items that are given are added to those of its folder."""
+        """Whether given items are added to those of its folder."""
         return self.may_grow and not isinstance(self.prompt, CriteriaPrompt)
 
     @property
@@ -250,10 +250,10 @@ class Task:
     def expense(self) -> Expense:
         """The maximum number of calls, tokens and dollars, estimated from the lengths of a hundred prompts.
 
-        Raises a ValueError where a context has too few items for the goal, or one alone.
+        Raises a ValueError where a context has too few items for the goal, or only one.
         """
         sizes = {context: len(ids) for context, ids in self.items.names.items()}
-        if self.items.alone.size:  # which new items of a run may be before they join the others
+        if self.items.alone.size:  # new items may be alone until they join those of the folder
             raise ValueError(self.items.loneliness(int(self.items.alone[0])))
         tokens = self.mean_tokens
         costs = {voice.name: self._cost(voice.name, tokens[voice.name]) for voice in self.voices}
@@ -303,7 +303,7 @@ class Task:
         return {voice.name: (self._bare[voice.name] + lengths[voice.prompt.size]) / CHARACTERS for voice in self.voices}
 
     def mean_length(self, size: int) -> float:
-        """The mean characters of so many texts and their context, in a hundred random questions."""
+        """The mean characters of `size` texts and their context, over a hundred random questions."""
         rng, names, lengths = np.random.default_rng(0), self.items.names, []
         contexts = list(names)
         for _ in range(100):
@@ -328,7 +328,7 @@ class Task:
         return self._cost(question.voice, self.tokens_of(question))
 
     def tokens_of(self, question: Question) -> float:
-        """The approximate number of tokens of its prompt."""
+        """The approximate number of tokens of a question's prompt."""
         return (self._bare[question.voice] + _length(question)) / CHARACTERS
 
     @cached_property
@@ -341,7 +341,7 @@ class Task:
 
     @cached_property
     def _bare(self) -> dict[str | None, int]:
-        """How long the prompt of each voice is without texts; writing out those of long texts would be slow."""
+        """The characters of each voice's prompt without texts; formatting long texts would be slow."""
         empty = Question("", "", context_text="")
         return {
             voice.name: len(voice.prompt.text(empty.with_texts([""] * max(2, voice.prompt.size))))
@@ -376,7 +376,7 @@ def _length(question: Question) -> int:
 
 
 def fingerprint(given: Sequence[Judgement]) -> str:
-    """How many answers a run begins with, and a digest of them: what must be the same for it to go on.
+    """The number and digest of the answers that a run begins with: both must be the same to continue it.
 
     >>> from comparo.data.prompts import Question
     >>> fingerprint([Judgement(Question("ana", "bo"), p=0.7)])[:19]

@@ -15,14 +15,14 @@ by the most content among its copies (docs/panel.md). The next questions go, ste
 largest, or per question where the price of a voice is unknown.
 
 All voices are asked `PILOT` questions, and continue together until the answers of one of them are `SURE` times as
-probable if scores order the texts (`log_evidence`). Where prices differ, only the cheaper voices continue,
-until each shows it or has cost as much as the first questions to the dearest. Then, and whenever `GROWTH` times as much
-was spent, ρ, v and c are estimated from all answers (`panel`). A voice gets no more questions
+probable if scores order the texts (`log_evidence`). Where prices differ, only the cheaper voices continue, until each
+shows this or has cost as much as the `PILOT` questions to the dearest. Then, and whenever `GROWTH` times as much was
+spent, ρ, v and c are estimated from all answers (`panel`). A voice gets no more questions
 
-- if its answers do not show that the texts differ, being more probable if they do not; but not before it was asked as
-  many as the first that showed it;
+- if its answers are more probable if the texts do not differ, once it was asked as many questions as the first
+  voice that showed an order;
 - if its agreement with the consensus is below `BLIND` and its 95% interval contains 0;
-- if it ranks against the others: its answers count, sign-flipped, but more of them rest on the others being right;
+- if it ranks against the others: its answers count, sign-flipped, but rely on the others being right;
 - if all its questions of a wave failed.
 
 If that leaves none, all continue whose questions did not fail. Few comparisons without a loop of texts do not
@@ -56,10 +56,10 @@ from comparo.types import Array
 logger = logging.getLogger(__name__)
 
 PILOT = 40  # questions to each voice before voices are compared: 20 pairs in both orders; the model needs 30
-GROWTH = 1.5  # what was spent, relative to the last decision, that makes another one
-STEPS = 64  # parts of what is spent next, which are given out one after the other
-DOUBT = 8.0  # degrees of freedom with which a variance has an error of half of it, √(2/8)
-SPARED = 1e-9  # the share of a voice that is not asked now: none, but it may be where all others were asked everything
+GROWTH = 1.5  # factor by which the spending grows between two decisions
+STEPS = 64  # parts of the next spending, which are allocated one by one
+DOUBT = 8.0  # degrees of freedom at which a variance has a relative error of √(2/8) = ½
+SPARED = 1e-9  # the share of a paused voice: it is asked only where the others were asked everything
 REACH = 1.96  # standard errors on either side of an estimate, for 95%
 
 
@@ -73,7 +73,7 @@ class Source(Protocol):
 
     @property
     def remaining(self) -> int:
-        """How many can still be asked."""
+        """How many pairs can still be asked."""
 
     def next(self, batch: int) -> Sequence[tuple[Any, ...]]:
         """The next pairs."""
@@ -88,7 +88,7 @@ class Shares(dict[str, float]):
     decided = False
 
     def choose(self, point: float) -> str:
-        """The voice at a point in (0, 1) of the shares one after the other.
+        """The voice whose interval contains `point`, where the shares divide (0, 1) into intervals.
 
         >>> shares = Shares(ana=0.75, bo=0.0, cy=0.25)
         >>> [shares.choose(point) for point in (0.1, 0.7, 0.8)]
@@ -104,9 +104,9 @@ class Shares(dict[str, float]):
 
 
 class Chorus:
-    """Chooses pairs of a context by a selector, and the voice of each by the shares as they are at that time.
+    """Chooses pairs of a context by a selector, and the voice of each by the current shares.
 
-    The context's `number` lets contexts of few questions use different voices first. What was asked before is `given`.
+    The context's `number` lets contexts of few questions use different voices first. `given` are earlier questions.
     Before the shares are decided, each pair goes to `alike` voices; None: to all.
 
     >>> from comparo.selection.selector import Selector
@@ -182,7 +182,7 @@ class Chorus:
         return *pair, voice
 
     def _divided(self, pairs: Sequence[tuple[Any, Any]]) -> list[Ask]:
-        """Each new pair for one voice: that of its other order, if it was asked, else the next by the shares."""
+        """Assign each new pair to one voice: that of its other order, if it was asked, else the next by the shares."""
         asks = []
         for first, second in pairs:
             known = [voice for voice in self._active if (second, first) in self._asked[voice]]
@@ -239,7 +239,7 @@ class Allocation:
         self.is_fixed = False  # True: every voice is asked the same pairs to the end
 
     def decide(self, all_answers: list[Judgement], last_wave: list[Judgement]) -> None:
-        """Change the shares after a wave, given everything that came back so far, failed ones too."""
+        """Update the shares after a wave, given all judgements so far, including failures."""
         for voice in self._prices:
             answers = [one.failed for one in last_wave if one.question.voice == voice]
             if answers and all(answers):
@@ -289,7 +289,7 @@ class Allocation:
         self.shares.decided = self._is_decided = True
 
     def _go_on(self, voices: list[str]) -> None:
-        """Ask some voices on before anything is decided: as much money for each, if prices differ."""
+        """Continue with some voices before a decision: where prices differ, with equal money for each."""
         if len(set(self._prices.values())) > 1:
             wanted = {voice: 1.0 / self._prices[voice] for voice in voices}
             self.shares.update(dict.fromkeys(self.shares, SPARED) | wanted)
@@ -297,14 +297,13 @@ class Allocation:
 
 
 def _by_voice(data: Comparisons) -> dict[str, Comparisons]:
-    """The comparisons of each voice."""
     labels = [] if data.judges is None else data.judges.tolist()
     own = {str(label): data.take(data.judged_by == number) for number, label in enumerate(labels)}
     return {voice: replace(rows, judges=None, judge=None) for voice, rows in own.items()}
 
 
 def _useless(panel: Panel, place: int, is_mute: bool) -> str:
-    """Why a voice gets no more questions; an empty text if it does."""
+    """Why a voice gets no more questions; "" where it gets more."""
     loading, reach = float(panel.loading[place]), REACH * float(panel.loading_error[place])
     if is_mute:
         return "its answers do not show that the texts differ"
@@ -314,14 +313,14 @@ def _useless(panel: Panel, place: int, is_mute: bool) -> str:
 
 
 def _divided(panel: Panel, places: Array, prices: Array, calls: Array, money: float) -> Array:
-    """The share (R,) of each voice of the questions for `money`, for R voices that were asked `calls` (R,) so far."""
+    """The shares (R,) of R voices in the questions that `money` buys, after `calls` (R,) questions so far."""
     voices = [panel.voices[place] for place in places]
     content = np.array([voice.content for voice in voices])
     precision = np.array([float(np.sum(voice.c)) * _known_noise(voice) for voice in voices]) / panel.calls[places]
     signal = np.array([voice.variance for voice in voices]) * precision
     same = panel.family[places][:, None] == panel.family[places]
     rho = panel.loading[places] ** 2 * content / np.max(np.where(same, content, 0.0), axis=1)
-    about_a_text = 2.0 / panel.graph.nodes  # questions about each text, for a question
+    about_a_text = 2.0 / panel.graph.nodes  # questions about each text, per question
     given, step = np.zeros(len(places)), money / STEPS
     for _ in range(STEPS):
         told = same @ (signal * (calls + given) * about_a_text)
@@ -331,10 +330,10 @@ def _divided(panel: Panel, places: Array, prices: Array, calls: Array, money: fl
 
 
 def _known_noise(voice: Voice) -> float:
-    """The estimated noise of a voice relative to that with which it is reckoned; 1 for choices, whose noise is known.
+    """The estimated noise φ of a voice divided by its averaged noise φ'; 1 for choices or without pairs in both orders.
 
-    φ / φ', φ' = (f·φ + `DOUBT`·w) / (f + `DOUBT`), with f the loops of its comparisons and w the variance of half of
-    the sum of both orders, as of one answer.
+    φ' = (f·φ + `DOUBT`·w) / (f + `DOUBT`), with f the number of loops of its comparisons and w the variance of half
+    of the sum of both orders, per answer.
     """
     if isinstance(voice.model, Choices) or not np.any(voice.model.observations.sum_weight):
         return 1.0

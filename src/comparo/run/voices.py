@@ -86,7 +86,7 @@ def voices_of(judges: Sequence[Judge], prompts: Sequence[Prompt]) -> tuple[Voice
 
 
 def comparisons(judgements: Iterable[Judgement]) -> Comparisons:
-    """Convert the answered judgements to comparisons; a run of several voices has them as judges."""
+    """Convert the answered judgements to comparisons; several voices become its judges."""
     answered = [judgement for judgement in judgements if not judgement.failed]
     names = ("first", "second", "context", "voice")
     first, second, context, voice = ([getattr(one.question, name) for one in answered] for name in names)
@@ -107,10 +107,9 @@ def with_texts(items: Items, asked: Question) -> Question:
 
 
 def both_orders(run: Run, context: Any, one: Any, other: Any, which: int = -1) -> list[float]:
-    """P(the one text is preferred) where it is shown first and second, by the last answers; NaN for one that failed.
+    """[P(`one` is preferred) where it is shown first, where it is shown second]; NaN for a failed answer.
 
-    There are fewer where a question is open. `which` is 0 for the first answers: a question that failed is asked once
-    more.
+    An open question is left out. `which` is −1 for the last answers, 0 for the first: failed ones are asked once more.
     """
     voice, found = run.task.voices[0].name, []
     for first, second in ((one, other), (other, one)):
@@ -121,7 +120,7 @@ def both_orders(run: Run, context: Any, one: Any, other: Any, which: int = -1) -
 
 
 def with_voice(answer: Judgement, voice: str | None = None) -> Judgement:
-    """An answer as that of another voice; None where there is only one."""
+    """The answer with another voice; None in a run of one voice."""
     return replace(answer, question=replace(answer.question, voice=voice))
 
 
@@ -140,7 +139,7 @@ def observed(answers: Sequence[Judgement]) -> list[Any]:
 
 
 def by_ranking(answers: Sequence[Judgement]) -> list[list[Judgement]]:
-    """The answers as they are ranked: all of them, or those to each criterion, by calls that answered all criteria.
+    """The answers that are ranked together: one list of all, or with several criteria a list for each.
 
     >>> from comparo.data.prompts import Question
     >>> len(by_ranking([Judgement(Question("ana", "bo"), p=0.7)]))
@@ -166,8 +165,8 @@ def make_judges(
 ) -> list[Judge]:
     """The judges that are given by name, as judges or as functions.
 
-    With a `cache`, they look for answers there before they are asked. By default, that is so for judges that are given
-    by name, where the run `is_stored`.
+    With a `cache`, answers are looked up there first. By default, judges that are given by name have a cache where the
+    run `is_stored`.
 
     >>> [judge.name for judge in make_judges(["simulated/soft; seed=3", "simulated/hard"])]
     ['simulated/soft', 'simulated/hard']
@@ -185,7 +184,7 @@ def make_judges(
 
 
 def listed(given: Any) -> list[Any]:
-    """What is given, as a list."""
+    """A list or tuple as a list, any other value as a list of one."""
     return list(given) if isinstance(given, list | tuple) else [given]
 
 
@@ -201,10 +200,10 @@ def make_prompt(
 ) -> Prompt:
     """The prompt for some items: a criterion, a template, or the path of one.
 
-    `kind` is what the texts are, also with what stands above their context, by default the name of its column:
-    "Summary; heading=Article". Several criteria are given by name. A path may have the labels of its template and how
-    the answer begins after it: "FILE; labels=A,B, answer=Text". A simulated or recorded judge reads no prompt, so it
-    needs neither.
+    `kind` is what the texts are called, with or without the heading of their context, by default the name of its
+    column: "Summary; heading=Article". Several criteria are given by name. A path may be followed by the labels and the
+    beginning of the answer: "FILE; labels=A,B, answer=Text". A simulated or recorded judge reads no prompt and needs
+    neither criterion nor prompt.
     """
     kind, heading = split_kind(kind, context)
     if criterion is None and prompt is None and judge.startswith(NO_READERS):
@@ -232,7 +231,7 @@ def make_prompt(
 
 
 def split_kind(kind: str, context: str | None = None) -> tuple[str, str]:
-    """What the texts are, and what stands above their context: by default the name of its column.
+    """What the texts are called, and the heading of their context: by default the name of its column.
 
     >>> split_kind("Summary; heading=Article"), split_kind("Text", "source_text")
     (('Summary', 'Article'), ('Text', 'Source text'))
@@ -249,9 +248,9 @@ def make_prompts(
     wording: str | Sequence[str | None] | None,
     **how: Any,
 ) -> list[Prompt]:
-    """The criterion, or each prompt, in every wording, for judges of which one may read prompts; `how` as above.
+    """The criterion, or each prompt, in every wording; `how` are options of `make_prompt`.
 
-    The wording "all" is all that can put the criterion.
+    The wording "all" is all that can put the criterion. Judges that read no prompts need no criterion.
     """
     names = [each if isinstance(each, str) else getattr(each, "name", "") for each in listed(judge)]
     reader = next((name for name in names if not name.startswith(NO_READERS)), "".join(names[:1]))
@@ -292,7 +291,7 @@ def tokens_sentence(judgements: Sequence[Judgement]) -> str:
 
 
 def model_sentences(judgements: Iterable[Judgement]) -> tuple[str, ...]:
-    """Of each voice whose answers came from several models, by the names in the server's replies: how many from each.
+    """A sentence per voice whose answers came from several models, by the server's replies, with their counts.
 
     >>> from comparo.data.prompts import Question
     >>> names = ("tiny-1", "tiny-1", "tiny-2")

@@ -47,7 +47,7 @@ from comparo.run.voices import count_cached
 from comparo.types import Array, Index
 
 WRITTEN = 60  # tokens of a reply that names a reason
-TRIES = 2  # pairs asked about at most, for each reason that is wanted: some replies name none
+TRIES = 2  # most pairs asked about per wanted reason: some replies name none
 FEEDBACK = "why.csv"  # in the run folder
 REASON = "reason"  # the column of votes in which people say why
 
@@ -90,16 +90,16 @@ class Proposals:
 
     @property
     def words(self) -> str:
-        """What they take at most."""
+        """The most calls, tokens and dollars of the proposals, in words."""
         return f"up to {len(self.questions):,} calls, about {self.tokens:,} tokens, {price_words('at most', self.most)}"
 
     @property
     def cost(self) -> float:
-        """What the replies cost, now or when they were asked, as far as it is known."""
+        """The known cost of the replies; cached ones have their original cost."""
         return sum(one.cost for one in self.replies if one.cost > 0)
 
     def reasons(self) -> list[str]:
-        """The reasons that the judge names, alike ones as one; it is asked now."""
+        """Ask the judge, and return the reasons that it names, similar ones merged."""
         logger.info("Asks for reasons of the judge: %s", self.words)
         said: list[str] = []
         for question in self.questions:
@@ -156,11 +156,11 @@ class Explanation:
     why : What explains the judge's ranking.
     items : The texts.
     people : What explains people's votes, by the same reasons; None without votes.
-    stated : Reasons that people wrote beside their votes, alike ones as one, with their number.
-    judge : Who was asked about reasons; None where all are computed.
+    stated : Reasons that people wrote beside their votes, similar ones merged, with their counts.
+    judge : The judge that was asked about reasons; None where all are computed.
     calls, cached, cost : Answers about reasons, those from the cache, and dollars.
-    between : Two groups of texts, why the first beats the second; empty where nobody asked.
-    node : The candidate that is advised; None where nobody asked.
+    between : Two groups of texts that are compared; empty where not requested.
+    node : The candidate that gets advice; None where not requested.
     """
 
     why: Why
@@ -176,7 +176,7 @@ class Explanation:
 
     @cached_property
     def advice(self) -> dict[str, Any] | None:
-        """What would raise the text most, and two pairs that show it; None where nobody asked."""
+        """The reason that would raise the text most, and up to two pairs that show it; None where not requested."""
         if (node := self.node) is None:
             return None
         ranking, gains = self.why.ranking, self.why.gains(node)
@@ -193,7 +193,7 @@ class Explanation:
 
     @property
     def place(self) -> str:
-        """Where the first of two groups is."""
+        """Whether the first of two groups is "ahead of" the second, or "behind"."""
         return "ahead of" if not self.between or self.why.lead(*self.between) >= 0 else "behind"
 
     def text(self, node: int) -> str:
@@ -260,7 +260,7 @@ class WhyPlan:
             facts["cost"] = run.progress.cost + paid
             for reason in self.asked:
                 ranking = found.rankings[reason.name]
-                column = np.zeros(len(self.items))  # a text that was not asked about is as any other
+                column = np.zeros(len(self.items))  # a text that was not asked about has the mean score, 0
                 column[_rows(self.items, ranking)] = ranking.scores
                 numbers[reason.name] = reason, column
         if not numbers:
@@ -302,9 +302,9 @@ def prepare_why(
     run, ranking
         The folder of a run, and its ranking.
     judge
-        Who is asked about the reasons that texts alone do not tell; None: computed reasons alone.
+        The judge that is asked about reasons that cannot be computed; None: computed reasons only.
     because
-        Further reasons in the user's words, to end "Which text is …" or "Which text …".
+        Further reasons in the user's words, which complete "Which text is …" or "Which text …".
     propose
         About how many of the most decisive pairs the judge is asked what made one win, one call each.
     budget
@@ -370,7 +370,7 @@ def _node(ranking: Ranking, name: str) -> int:
 
 
 def _manner(stored: Mapping[str, Any], wording: str | None) -> tuple[str, str | None, str]:
-    """What the texts and their context are called in a run's prompt, and the wording in which reasons are asked."""
+    """(kind of text, heading, wording of reasons) for the prompt and the wording of a run."""
     form = WORDINGS.get(wording or "")
     chosen = wording if form is not None and not form.is_twice and wording else DEFAULT_WORDING
     if (found := read_template(stored["template"])) is not None:
@@ -387,7 +387,7 @@ def _task(folder: Path, items: Items, prompt: CriteriaPrompt, judge: Judge, budg
     pairs = pairs_within(budget, ((context, *pair) for context, own in slots for pair in pairwise(own)), items)
     if not any(pairs.values()):
         raise StoreError(f"{folder} holds no answers about pairs, so there is nothing to ask again; run it first")
-    # Plain: scores that know the texts would carry their computed numbers into the judge's.
+    # Plain: scores that use the texts would mix the computed reasons into those of the judge.
     how: dict[str, Any] = {"method": "mixed", "bias": "joint", "plain": True, "estimate": "judge"}
     return ReasonTask(items, prompt, judge, budget, **how, least_mass=DEFAULT_LEAST_MASS, pairs=pairs, may_grow=False)
 

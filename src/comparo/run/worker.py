@@ -178,14 +178,14 @@ class _Worker:
             yield question
 
 
-FAILED = 0.2  # the share of judgements that may fail: a run that loses so many still ranks by the others
+FAILED = 0.2  # the share of judgements that may fail: the others are enough for a ranking
 CHANCE = 0.001  # that a voice which fails at that rate is left out, at each look
 ENOUGH = 20  # judgements needed before that share, or the share of probability on the labels, is checked
 
 
 @dataclass
 class Health:
-    """What one voice answered so far; `first` is how many of its answers must put `least_mass` on the labels.
+    """The record of a voice, whose `first` answers must put `least_mass` on the labels on average.
 
     >>> health = Health(("A", "B"), least_mass=0.5, first=1)
     >>> from comparo.data.prompts import Question
@@ -214,7 +214,7 @@ class Health:
 
     @property
     def problem(self) -> str | None:
-        """Why no more should be asked, in words for the user; None if all is well."""
+        """Why the voice should not be asked further, in words for the user; None if all is well."""
         masses = self.masses[: self.first]
         if len(masses) == self.first and (mean := sum(masses) / len(masses)) < self.least_mass:
             said = f" Its last reply begins {self.reply[:80]!r}." if self.reply else ""
@@ -238,7 +238,7 @@ def is_excess(failed: int, asked: int) -> bool:
 
 
 def too_many(failed: int, asked: int, error: str | None) -> str:
-    """That too many judgements failed, in words for the user."""
+    """The message that too many judgements failed."""
     return (
         f"{failed} of {asked} judgements failed, the last with: {error}. Mend that and run the same command again: "
         "what was judged is kept"

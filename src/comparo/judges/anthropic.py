@@ -129,7 +129,6 @@ class AnthropicCaller(Caller):
 
 
 def _refusal(details: Any) -> str:
-    """The error for a refusal, with its category and explanation if they are given."""
     known = details if isinstance(details, dict) else {}
     category, why = known.get("category"), known.get("explanation")
     return "the model refused to answer" + (f" ({category})" if category else "") + (f": {why}" if why else "")

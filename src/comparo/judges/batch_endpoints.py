@@ -236,7 +236,6 @@ class AnthropicBatches(Batches):
         return self._lines(f"{self.route}/{safe_id(state.id)}/results", _anthropic_line)
 
     def _is_named(self, state: State, name: str) -> bool:
-        """Whether the first result of a batch has this name."""
         try:
             return next(self.results(state), Line("")).id.startswith(f"{name}-")
         except JudgeError:  # of a batch whose results are gone
@@ -302,7 +301,6 @@ def _anthropic_line(line: Object) -> Line | None:
 
 
 def _inner(value: Object, name: str) -> Object:
-    """The object `value[name]`; {} if it is not an object."""
     found = value.get(name)
     return found if isinstance(found, dict) else {}
 

@@ -352,7 +352,6 @@ def most_tokens(text: str) -> int:
 
 
 def _stored(reply: str) -> str:
-    """A reply as it is stored: its first `verdicts.LONGEST` characters."""
     return reply if len(reply) <= verdicts.LONGEST else reply[: verdicts.LONGEST] + "…"
 
 

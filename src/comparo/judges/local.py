@@ -237,6 +237,5 @@ def _llama_cpp(name: str, path: Path, window: int, threads: int) -> LlamaCpp:
 
 
 def _complaint(reply: Any) -> str:
-    """llama.cpp's error message, in one line."""
     error = reply.get("error", reply) if isinstance(reply, dict) else reply
     return " ".join(str(error.get("message", error) if isinstance(error, dict) else error).split())[:200]

@@ -224,7 +224,6 @@ class Replicas:
             logger.warning("the Ray cluster has %g GPUs and the judges use none; gpus=1 gives each one", gpus)
 
     def _check_seats(self) -> None:
-        """Raise an error if no replica has been placed for too long."""
         if any(seat.node for seat in self._seats):
             self._last_placed = time.monotonic()
         if time.monotonic() - self._last_placed > self._patience:

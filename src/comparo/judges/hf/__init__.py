@@ -291,7 +291,6 @@ def _libraries() -> tuple[Any, Any]:
 
 
 def _open(transformers: Any, model: str, revision: str | None, **options: Any) -> tuple[Any, Any]:
-    """The tokenizer and the model, from a folder, a GGUF file or the Hub."""
     source, place = model, {"revision": revision} if revision else {}
     if model.endswith(".gguf"):
         path = Path(model).expanduser()
@@ -339,8 +338,8 @@ def _no_progress_bars() -> Iterator[None]:
 def _window(config: Any, tokenizer: Any, asked: int | None) -> int | None:
     """The most tokens that the model reads; None: no limit.
 
-    It is the smaller of `asked` and the model's number of positions. If both are None, it is the length that the tokenizer
-    or T5 recommends.
+    It is the smaller of `asked` and the model's number of positions. If both are None, it is the length that the
+    tokenizer or T5 recommends.
     """
     limit: int | None = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
     if limits := [length for length in (asked, limit) if length]:

@@ -231,7 +231,6 @@ class Batches:
             yield tree if self._cheaper(tree, batch.tokens) else batch
 
     def _cheaper(self, batch: Batch, tokens: int) -> bool:
-        """Whether a tree costs less than a pass of `tokens` tokens."""
         depth = len(batch.tree.levels) if batch.tree else 1
         launched = self.pass_tokens * (1 + READING * depth * (depth - 1) / 2)  # each level reads each above it
         return max(launched, DEARER * batch.tokens) < max(self.pass_tokens, tokens)

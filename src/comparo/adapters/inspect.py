@@ -1,13 +1,13 @@
 """A scorer for inspect_ai: the probability that a judge prefers the model's answer to a reference.
 
-Answer and reference are shown in both orders. The score of a sample is σ of the mean of the judge's two answers in
-logits, in which the position bias cancels, as in `comparo.compare`. The reference is the sample's target, or what
-another model answered to it (`baseline`).
+The judge sees answer and reference in both orders. The score of a sample is σ of the mean of the judge's two logits, in
+which the position bias cancels, as in `comparo.compare`. The reference is the sample's target, or another model's
+answer to the sample (`baseline`).
 
-One judge for many coroutines: their questions go to it together, as fast as it takes them.
+Many coroutines share one judge, which takes their questions together.
 
-Judges are asked in a thread (`comparo.run.worker.Asking`), because they wait for servers or compute. The thread starts
-with the first coroutine that asks, and ends when none is left waiting, so nothing has to be closed.
+The judge runs in a thread (`comparo.run.worker.Asking`), because it waits for a server or computes. The thread starts
+with the first coroutine that asks, and ends when no coroutine waits, so nothing has to be closed.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 class Desk:
-    """Takes the questions of coroutines to a judge, and each answer to who asked.
+    """Sends the questions of many coroutines to one judge, and returns each answer to the coroutine that asked.
 
-    The judge is probed before its first question, as in a run. Two questions that are equal have the same answer. What
-    the judge raises is raised to all who wait.
+    The judge is probed before its first question, as in a run. Equal questions have the same answer. An error of the
+    judge is raised in all waiting coroutines.
     """
 
     def __init__(self, judge: Judge, prompt: Prompt) -> None:
@@ -48,7 +48,7 @@ class Desk:
         self._is_probed = False
 
     async def ask(self, *questions: Question) -> list[Judgement]:
-        """The answers to some questions, in their order."""
+        """Return the answers to the questions, in the same order."""
         self._guests += 1
         self._new.extend(questions)
         try:
@@ -67,7 +67,7 @@ class Desk:
                 self._new.clear()
 
     def _serve(self) -> None:
-        """Send what is new and take in what is answered, for a moment; in a thread, one at a time."""
+        """Send the new questions and collect answers, for `PATIENCE` seconds at most; one thread at a time."""
         try:
             if not self._is_probed:
                 probe_judges([self._judge])
@@ -110,16 +110,16 @@ def preferred(
     Parameters
     ----------
     criterion, kind, wording, prompt
-        What is asked, as for `comparo.rank`.
+        The question, as for `comparo.rank`.
     judge, options, cache
-        Who is asked, as for `comparo.rank`; by default the small model on this machine.
+        The judge, as for `comparo.rank`; by default the small model on this machine.
     heading
-        What stands above the sample's input, which the judge is shown; None shows no input.
+        The heading of the sample's input, which the judge is shown; None shows no input.
     baseline
         The log of an evaluation of the same samples, whose answers are the references in place of the targets.
 
-    A sample has no score (`Score.unscored`) where the judge does not answer or where there is no reference; an empty
-    answer has the score 0, and one that is the reference ½, without a call.
+    A sample has no score (`Score.unscored`) if the judge does not answer or there is no reference. An empty answer
+    scores 0, and an answer that equals the reference ½, without a call.
     """
     from comparo.data.prompts import Question, choose_prompt
     from comparo.judges import load_judge
@@ -129,7 +129,7 @@ def preferred(
     asked = choose_prompt(criterion, prompt, kind=kind, heading=heading, wording=wording)
     named = DEFAULT_JUDGE if judge is None else judge
     [found] = make_judges(load_judge(named, **(options or {})) if isinstance(named, str) else named, cache)
-    getattr(found, "ready", lambda: None)()  # without a key, say so before the model is asked anything
+    getattr(found, "ready", lambda: None)()  # an error, such as a missing key, before the evaluation
     desk = Desk(found, asked)
     before = None if baseline is None else _answers(baseline)
 
@@ -156,7 +156,7 @@ def preferred(
 
 
 def _score(answer: str, first: float, second: float, judge: str) -> Score:
-    """The score for P(the answer is preferred), where it is shown first and second."""
+    """The score from P(the answer is preferred) when the answer is shown `first` and when it is shown `second`."""
     import numpy as np
     from scipy.special import expit
 
@@ -168,7 +168,7 @@ def _score(answer: str, first: float, second: float, judge: str) -> Score:
 
 
 def _answers(log: str) -> dict[str, str]:
-    """The answers in a log, by the `_input_name` of their samples; a ValueError where it has none."""
+    """The answers in a log, by the `_input_name` of their samples; a ValueError if it has none."""
     samples = read_eval_log(log).samples or []
     if not any(sample.output.completion.strip() for sample in samples):
         raise ValueError(f"baseline = {log} has no answers; give the log of an evaluation with its samples")

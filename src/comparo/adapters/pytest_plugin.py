@@ -1,7 +1,6 @@
-"""A fixture for pytest: a test that fails where new texts are surely worse than old ones.
+"""A fixture for pytest: a test fails if new texts are surely worse than old ones.
 
-pytest loads this file at its start (entry point group pytest11), so everything else is imported by the first test that
-compares.
+pytest loads this file at its start (entry point group pytest11), so the first test that compares imports the rest.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ SHOWN = 3  # inputs that a failed test names
 
 @pytest.fixture(scope="session")
 def comparo_compare() -> Callable[..., Duel]:
-    """`comparo.compare(old, new, criterion, …)`, which fails the test where `new` is surely worse.
+    """`comparo.compare(old, new, criterion, …)`, which fails the test if `new` is surely worse.
 
-    `sure` (0.95) is how sure that must be: of changes that make nothing worse, at most a share of 1 − `sure` fails. All
-    else is as for `comparo.compare`; the two sides are called old and new unless there are `names`. It returns the
-    `Duel`, so that a test may ask for more than "not worse".
+    `sure` (0.95) is the confidence level: of changes that make nothing worse, at most a share of 1 − `sure` fails. The
+    other arguments are those of `comparo.compare`; `names` of the two sides are by default old and new. It returns the
+    `Duel`, so that a test may require more than "not worse".
     """
     return compare_or_fail
 
@@ -37,14 +36,14 @@ def compare_or_fail(
     names: tuple[str, str] = ("old", "new"),
     **asked: Any,
 ) -> Duel:
-    """What the fixture `comparo_compare` is.
+    """The value of the fixture `comparo_compare`: `comparo.compare`, which fails the test if `new` is surely worse.
 
     Raises
     ------
     pytest.fail.Exception
         If the new texts are surely worse.
     RunError
-        If the judge does not answer, which is no proof of anything, and other errors as `comparo.compare` raises them.
+        If the judge does not answer, which proves nothing; further errors are those of `comparo.compare`.
 
     Examples
     --------
@@ -62,7 +61,7 @@ def compare_or_fail(
 
 
 def _said(duel: Duel) -> str:
-    """Why a test failed: how often the new side wins, and where it loses most."""
+    """The message of a failed test: the win rate of the new side, and the inputs on which it loses most."""
     from comparo.data.sanitize import visible
 
     low, high = duel.interval

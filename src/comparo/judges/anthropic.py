@@ -1,7 +1,7 @@
 """anthropic/…: Claude by the Messages API, at Anthropic or at a server that speaks it.
 
-Claude gives no log-probabilities, so p is from sampled verdicts (`votes`). They are asked for in structured output,
-which goes with reasoning; a tool that must be called does not.
+Claude gives no log-probabilities, so p is from sampled verdicts (`votes`). The requests ask for structured output,
+which is compatible with reasoning; a forced tool call is not.
 """
 
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ from comparo.judges.server_judge import ServerJudge
 from comparo.judges.settings import NONE, VERDICT, loader
 
 REASONING = 16_000  # tokens of a reply with reasoning, as in the examples of Anthropic's documentation
-CACHED = {"type": "ephemeral"}  # the prompt is kept for five minutes, so that further votes on it read it from there
-UNPAID = ("credit balance", "usage limits")  # words of a refusal (400) after which no more can be spent
-SPENT = '"enforced_spend_limit_reached"'  # the code of a refusal (429) that does not pass within the month
+CACHED = {"type": "ephemeral"}  # the server caches the prompt for five minutes, for the further votes
+UNPAID = ("credit balance", "usage limits")  # words of a refusal (400) for lack of credit
+SPENT = '"enforced_spend_limit_reached"'  # the code of a refusal (429) for the rest of the month
 CUT = ("max_tokens", "model_context_window_exceeded")
 
 
@@ -129,14 +129,13 @@ class AnthropicCaller(Caller):
 
 
 def _refusal(details: Any) -> str:
-    """Why Claude refused, as far as it says so."""
     known = details if isinstance(details, dict) else {}
     category, why = known.get("category"), known.get("explanation")
     return "the model refused to answer" + (f" ({category})" if category else "") + (f": {why}" if why else "")
 
 
 def _usage(usage: Any) -> Usage:
-    """The tokens of a message: `input_tokens` are those that are neither from nor to the cache."""
+    """The tokens of a message; its `input_tokens` exclude those read from or written to the cache."""
     plain, written = count(usage, "input_tokens"), count(usage, "output_tokens")
     cached, stored = (count(usage, f"cache_{kind}_input_tokens") or 0 for kind in ("read", "creation"))
     details = usage.get("output_tokens_details") if isinstance(usage, dict) else None

@@ -1,13 +1,13 @@
 """The batches of OpenAI's API (and of servers that imitate it) and of Anthropic's.
 
-OpenAI: a file of lines {custom_id, method, url, body} is uploaded with the purpose "batch" and made a batch, which is
-answered within 24 hours or expires; results are a file of answers and one of errors. Anthropic: all requests are sent
-when the batch is created; results are one file of lines, there once the whole batch has ended. Such a batch has no name
-of ours: one whose creation was not confirmed is known by its time and its number of requests, and for certain only by
-the `custom_id` of its results.
+OpenAI: a file of lines {custom_id, method, url, body} is uploaded with the purpose "batch", and a batch is created from
+it, which is answered within 24 hours or expires; results are a file of answers and one of errors. Anthropic: all
+requests are sent when the batch is created; results are one file of lines, after the whole batch has ended. Anthropic's
+batches have no name. One whose creation was not confirmed is searched by its time and number of requests, and
+identified by the `custom_id` of its results.
 
-Requests are made, and answers read, by the code that asks one question at a time: its client is replaced by one that
-gives the answers of the batch.
+The `Caller` of single questions also writes the requests and reads the answers: its client is replaced by one that
+returns the answers of the batch.
 """
 
 import json
@@ -30,29 +30,29 @@ from comparo.judges.protocol import Judgement
 from comparo.judges.settings import Settings
 
 PAGE = 100  # batches or files in one list: the most that OpenAI and Anthropic give
-NAME = "comparo"  # the key of our name among the metadata of a batch at OpenAI
+NAME = "comparo"  # the key of the batch's name in its metadata at OpenAI
 OVER = ("completed", "failed", "expired", "cancelled")
 FULL = "token_limit_exceeded"
 DONE = ("succeeded", "errored", "expired")  # counts of requests that have a line in Anthropic's results
-LASTING = ("invalid_request_error", "not_found_error", "permission_error", "request_too_large")  # of a request itself
+LASTING = ("invalid_request_error", "not_found_error", "permission_error", "request_too_large")  # a retry cannot help
 
 Value = TypeVar("Value")
 Object = Mapping[str, Any]
 
 
 class Batches(ABC):
-    """Batches of one judge, all asked by one prompt; errors that no further try can mend are a JudgeError.
+    """Batches of one judge with one prompt; an error that a retry cannot mend is a JudgeError.
 
-    A batch is a file of lines, one request each; it is uploaded, created, looked at until it is over, and then its
-    lines are read, in any order. A question has one line, or several where each vote is a request of its own. No batch
-    has more than `most_lines` lines or `most_bytes` bytes.
+    A batch is a file of lines, one request each. It is uploaded, created and polled until it is over; then its results
+    are read, in any order. A question has one line, or several if each vote is a separate request. A batch has at most
+    `most_lines` lines and `most_bytes` bytes.
     """
 
     most_lines: int
     most_bytes: int
-    route: str  # to the batches
-    after: str  # the parameter that asks for the next page of a list
-    skew: float  # seconds by which the server's clock may be behind this one
+    route: str  # of the batches
+    after: str  # the query parameter for the next page of a list
+    skew: float  # most seconds by which the server's clock may be behind this machine's
 
     def __init__(self, judge: Settings, caller: Caller) -> None:
         headers, secrets = judge.access()
@@ -65,28 +65,28 @@ class Batches(ABC):
 
     @abstractmethod
     def upload(self, name: str, path: Path) -> str:
-        """Upload a file of lines under a name; return its id, "" where lines are sent when the batch is created."""
+        """Upload a file of lines under a name; return its id, or "" if `create` sends the lines."""
 
     @abstractmethod
     def create(self, name: str, file: str, path: Path) -> State:
-        """Create the batch; ConnectionError where it is not known whether that was done."""
+        """Create the batch; a ConnectionError if it is unknown whether the server created it."""
 
     @abstractmethod
     def find(self, name: str, file: str, created: float, lines: int) -> State | None:
-        """The batch of this name whose creation was not confirmed; None where there is none.
+        """Search the batch of this name whose creation was not confirmed; None if there is none.
 
-        It was created after `created` (in seconds since 1970), of `lines` lines, of the file with this id.
+        It was created after `created` (in seconds since 1970), with `lines` lines, from the file with the id `file`.
         """
 
     @abstractmethod
     def results(self, state: State) -> Iterator[Line]:
-        """The lines of a batch that is over, in any order, perhaps some of them twice or not at all."""
+        """Yield the result lines of a batch that is over, in any order; some may be missing or repeated."""
 
     @abstractmethod
     def _state(self, batch: Object) -> State: ...
 
     def requests(self, question: Question) -> list[Any] | Judgement:
-        """The requests that a question needs, one for each line; a failed judgement where it cannot be asked."""
+        """The requests of a question, one per line; a failed judgement if its prompt cannot be written."""
         case, samples = Case(question), self._judge.samples(self._caller.prompt)
         try:
             self._caller.write_prompt(case, self._judge.window)
@@ -96,7 +96,7 @@ class Batches(ABC):
         return [body] * (1 if "n" in body else samples)
 
     def read(self, question: Question, answers: Sequence[Line]) -> Judgement:
-        """What the answers to all requests of a question say."""
+        """The judgement of a question from the answers to all its requests."""
         if without := [answer.error for answer in answers if answer.error is not None]:
             return Judgement(question, error=self._server.secrets.scrub(without[0]))
         self._caller.client = _Replayer(answers)
@@ -106,11 +106,11 @@ class Batches(ABC):
         return Judgement(question, error=str(found))
 
     def state(self, id: str) -> State:  # noqa: A002
-        """How far a batch is."""
+        """Ask the server for the state of a batch."""
         return self._state(self._server.ask("GET", f"{self.route}/{safe_id(id)}", is_made=True))
 
     def cancel(self, id: str) -> None:  # noqa: A002
-        """Let the server end a batch early; lines that are answered by then have results."""
+        """Cancel a batch; the lines that are already answered have results."""
         self._server.ask("POST", f"{self.route}/{safe_id(id)}/cancel", is_made=True)
 
     def close(self) -> None:
@@ -127,7 +127,7 @@ class Batches(ABC):
         return (line for result in self._server.lines(route) if (line := read(result)) is not None)
 
     def _listed(self, route: str, more: str = "") -> Iterator[Object]:
-        """What the server lists, the newest first, page by page."""
+        """Yield the objects that the server lists, the newest first, page by page."""
         after = ""
         while True:
             page = self._server.ask("GET", f"{route}?limit={PAGE}{more}{after}")
@@ -203,11 +203,11 @@ class OpenAIBatches(Batches):
 class AnthropicBatches(Batches):
     """Message Batches of Anthropic's API."""
 
-    most_lines, most_bytes = 100_000, 255_000_000  # of a batch: Anthropic takes 256 MB, of which lines are not all
+    most_lines, most_bytes = 100_000, 255_000_000  # Anthropic accepts 256 MB, including the JSON around the lines
     route, after, skew = "/v1/messages/batches", "after_id", 300.0
 
     def line(self, name: str, request: Any) -> bytes:
-        # Requests of a batch are answered in any order, so that a prompt kept for later ones would be paid in vain.
+        # Requests of a batch are answered in any order, so paying to cache a prompt would be in vain.
         params = {part: value for part, value in request.items() if part != "cache_control"}
         return as_json({"custom_id": name, "params": params}) + b"\n"
 
@@ -227,7 +227,7 @@ class AnthropicBatches(Batches):
             if state.total != lines:
                 continue
             if not state.is_over:
-                likely = replace(state, id="")  # whose it is will show in its results
+                likely = replace(state, id="")  # only its results will identify it
             elif self._is_named(state, name):
                 return state
         return likely
@@ -236,7 +236,6 @@ class AnthropicBatches(Batches):
         return self._lines(f"{self.route}/{safe_id(state.id)}/results", _anthropic_line)
 
     def _is_named(self, state: State, name: str) -> bool:
-        """Whether the results of a batch are of this name, by the first of them."""
         try:
             return next(self.results(state), Line("")).id.startswith(f"{name}-")
         except JudgeError:  # of a batch whose results are gone
@@ -254,7 +253,7 @@ class AnthropicBatches(Batches):
 
 
 class _Replayer(HttpClient):
-    """Gives the answers of a batch, in place of sending requests."""
+    """Returns the answers of a batch instead of sending requests."""
 
     def __init__(self, answers: Sequence[Line]) -> None:
         self._answers = iter(answers)
@@ -270,7 +269,7 @@ class _Replayer(HttpClient):
 
 
 def _now(asked: Coroutine[Any, Any, Value]) -> Value:
-    """What a coroutine returns that never waits."""
+    """The result of a coroutine that never waits."""
     try:
         asked.send(None)
     except StopIteration as end:
@@ -280,7 +279,7 @@ def _now(asked: Coroutine[Any, Any, Value]) -> Value:
 
 
 def _openai_line(result: Object) -> Line | None:
-    """A line of OpenAI's results; None where it holds none."""
+    """A line of OpenAI's results; None if it has neither answer nor error."""
     name, response, error = str(result.get("custom_id", "")), _inner(result, "response"), _inner(result, "error")
     if response:
         return Line(name, count(response, "status_code") or 200, response.get("body"))
@@ -288,7 +287,7 @@ def _openai_line(result: Object) -> Line | None:
 
 
 def _anthropic_line(line: Object) -> Line | None:
-    """A line of Anthropic's results; None where it holds none, as for a request that was cancelled before it ran."""
+    """A line of Anthropic's results; None without a result, as for a request that was cancelled before it ran."""
     name, result = str(line.get("custom_id", "")), _inner(line, "result")
     kind = result.get("type")
     if kind == "succeeded":
@@ -302,7 +301,6 @@ def _anthropic_line(line: Object) -> Line | None:
 
 
 def _inner(value: Object, name: str) -> Object:
-    """The object of this name within another; an empty one where there is none."""
     found = value.get(name)
     return found if isinstance(found, dict) else {}
 
@@ -312,14 +310,14 @@ def _objects(value: Any) -> list[dict[str, Any]]:
 
 
 def _fault(fault: Object) -> str:
-    """An error in words: its code and message, and the line of the file that it is about."""
+    """An error in words: its code, its message and its line in the file."""
     place = f" (line {fault['line']})" if fault.get("line") is not None else ""
     parts = (str(fault[part]) for part in ("code", "message") if fault.get(part))
     return ": ".join(parts)[:500] + place
 
 
 def _seconds(value: Any) -> float:
-    """An RFC 3339 time in seconds since 1970; 0 where it is none."""
+    """An RFC 3339 time in seconds since 1970; 0 for any other value."""
     try:
         return datetime.fromisoformat(str(value)).timestamp()
     except ValueError:
@@ -327,7 +325,7 @@ def _seconds(value: Any) -> float:
 
 
 def safe_id(id: str) -> str:  # noqa: A002
-    """Return an id as a part of an address; a JudgeError where a server could lead elsewhere by it."""
+    """Return an id that is safe in a URL; a JudgeError if it could change the URL's path."""
     if not re.fullmatch(r"[\w.:=~-]{1,200}", id) or set(id) == {"."}:
         raise JudgeError(f"the server gave the id {id[:50]!r}, which is none")
     return id

@@ -1,8 +1,8 @@
-"""Requests about batches to one server, and what they return.
+"""The HTTP client of batch APIs, and the types of its results.
 
 `BatchClient` sends requests one after another: small answers in JSON, uploads of files, downloads line by line. Limits,
-pauses and redirects are as in `http.py`, except that a large file may take any time as long as it moves. The batches
-themselves are in `batch_endpoints.py`, and `run/batch.py` keeps them in a run folder.
+retries and redirects are as in `http.py`, except that a transfer may take any time while data flow. The batches are
+implemented in `batch_endpoints.py`, and `run/batch.py` stores them in a run folder.
 """
 
 import json
@@ -17,32 +17,32 @@ from comparo.judges.http import LONGEST_PAUSE, PAUSE, Secrets, asked_pause, make
 from comparo.judges.refusals import bad_key, no_credit, read_complaint
 
 WINDOW = 24  # hours in which OpenAI and Anthropic answer a batch, or let it expire
-SHARE = 0.5  # of the ordinary price that a batch costs: half of it at both
-LONGEST_LINE = 2**24  # bytes of one line of results
-MOST = 2**24  # bytes of an answer that is no file
-PATIENCE = 600.0  # seconds of silence, as OpenAI's own library waits: a large upload is checked before it is answered
-LONGEST_ASKED = 60.0  # seconds of a pause that the server asks for; its limits are per minute
+SHARE = 0.5  # price of a batch relative to the ordinary price, at OpenAI and at Anthropic
+LONGEST_LINE = 2**24  # most bytes of one line of results
+MOST = 2**24  # most bytes of an answer that is no file
+PATIENCE = 600.0  # seconds without data, as in OpenAI's own library: the server checks a large upload before it answers
+LONGEST_ASKED = 60.0  # most seconds of a pause that the server asks for; its limits are per minute
 
 
 class SilentError(JudgeError):
-    """A server that gives no answer, which may pass."""
+    """The server gives no answer; a later try may have one."""
 
 
 class LostError(JudgeError):
-    """A server that does not have a batch, or not all of its results."""
+    """The server does not have a batch, or not all of its results."""
 
 
 class GarbledError(JudgeError):
-    """An answer that is not what the API gives, to a request that may have been done."""
+    """The answer is not in the form of the API; the server may have executed the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How far a batch is, by its server.
+    """The state of a batch, as its server reports it.
 
-    `status` is the server's own word. `done` lines of `total` were answered or failed. `error` says why the server took
-    none of it, and `is_full` that it would take it later, when fewer batches wait there. `results` is where the lines
-    of a batch that is over are. The `id` is "" where only results will tell that it is the batch that was looked for.
+    `status` is the server's own word. `done` lines of `total` were answered or failed. `error` says why the server
+    rejected the batch, and `is_full` that it would accept it later, with fewer batches in its queue. `results` are the
+    ids of the result files. The `id` is "" if only the results will show whether it is the batch that was searched.
     """
 
     id: str
@@ -66,9 +66,9 @@ class Line:
 
 
 class _Refused(Exception):  # noqa: N818
-    """An answer with a status of 300 or more, in the server's words; 500 where there is none.
+    """An answer with a status of 300 or more, in the server's words; status 500 if there is no answer.
 
-    `asked` are the seconds that the server asks to wait.
+    `asked` is the pause in seconds that the server asks for.
     """
 
     def __init__(self, said: str, status: int = 500, asked: float | None = None) -> None:
@@ -85,7 +85,7 @@ class BatchClient:
         import httpx2
 
         self.address, self.secrets, self.key, self.retries = address, secrets, key, retries
-        # No limit for the whole of an exchange: a large file may take long. A server that is silent is given up.
+        # The limit is on the time without data, not on the whole transfer: a large file may take long.
         silence = httpx2.Timeout(max(timeout, PATIENCE), connect=timeout)
         self._http = make_client(httpx2.Client, httpx2.HTTPTransport, address, headers, silence)
 
@@ -95,10 +95,10 @@ class BatchClient:
     def ask(
         self, method: str, route: str, *, is_made: bool = False, once: bool = False, **content: Any
     ) -> dict[str, Any]:
-        """Return the object that the server answers with; a refusal becomes a JudgeError that names the remedy.
+        """Return the JSON object of the server's answer; a refusal becomes a JudgeError that names the remedy.
 
-        A request that may have been done is not repeated if it is to be sent `once`: ConnectionError where that is not
-        known. A batch that `is_made` and is not there is a LostError.
+        With `once`, a request that the server may have executed is not repeated but raises a ConnectionError. With
+        `is_made`, a missing batch raises a LostError.
         """
         tried = 0
         while True:
@@ -107,7 +107,7 @@ class BatchClient:
                     body = _beginning(response)
                 break
             except _Refused as problem:
-                if once and problem.status != 429 and may_pass(problem.status):  # it may have been done all the same
+                if once and problem.status != 429 and may_pass(problem.status):  # the server may have executed it
                     raise ConnectionError(str(problem)) from None
                 if is_made and problem.status in (404, 410):
                     raise self._lost(problem) from None
@@ -123,9 +123,9 @@ class BatchClient:
         return value
 
     def lines(self, route: str) -> Iterator[dict[str, Any]]:
-        """Yield the lines of a file, each read as a JSON object; lines that are none are left out.
+        """Yield the JSON object of each line of a file; lines without one are left out.
 
-        A download that is cut begins again, behind the lines that were read.
+        A download that is cut starts again, and skips the lines that were read.
         """
         tried = number = 0
         while True:
@@ -144,7 +144,7 @@ class BatchClient:
                 tried += 1
 
     def _wait(self, problem: _Refused, tried: int) -> None:
-        """Pause before the next try; a SilentError where there is none."""
+        """Pause before the next try; raise a SilentError after `retries`."""
         if tried >= self.retries:
             raise SilentError(f"{self.address} gives no answer in {tried + 1} tries ({problem})") from None
         growing = min(PAUSE * 2 ** min(tried, 10), LONGEST_PAUSE)
@@ -188,7 +188,7 @@ def _beginning(response: Any) -> bytes:
 
 
 def _split(response: Any) -> Iterator[bytes]:
-    """The lines of a body, which may have any length; an overlong line becomes an empty one."""
+    """Yield the lines of a body of any length; a line of more than `LONGEST_LINE` bytes becomes an empty one."""
     rest, is_long = bytearray(), False
     for chunk in response.iter_bytes():
         *ended, last = chunk.split(b"\n")

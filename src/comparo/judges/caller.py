@@ -1,4 +1,4 @@
-"""Questions to a server: votes and log-probabilities, tries, refusals and their reasons.
+"""Sends questions to a server and reads votes or log-probabilities from its answers; handles refusals.
 
 A provider's caller writes the request (`request`), reads an answer (`replies`) and interprets refusals (`heed`).
 """
@@ -22,22 +22,22 @@ from comparo.judges.protocol import Judgement, Probe, shared_call
 from comparo.judges.refusals import FILTERED, Complaint, bad_key, no_credit, read_complaint, spoken
 from comparo.judges.settings import Settings
 
-FORMS = 13  # in which a question is sent: five parts of `Dialect` changed, five smaller limits, two cuts of the prompt
+FORMS = 13  # most requests for a question: the first, five changes of `Dialect`, five smaller limits, two cuts
 TEMPLATE = 64  # tokens that a chat template may add to a prompt: SmolLM2's adds 30, with its system prompt
 ANSWER = 2**24  # bytes of an answer that are read
-TOKEN = 2**14  # further bytes for each token asked for: with 20 alternatives in indented JSON one takes 3,600
+TOKEN = 2**14  # further bytes per token of the reply: with 20 alternatives in indented JSON a token takes 3,600
 NAME = 200  # characters of a model's name that are kept
 ONLY = ""  # the criterion of a prompt that has one
 
 
-VERDICT = frozenset(  # parts of a request that ask for a verdict, of all providers
+VERDICT = frozenset(  # all providers' request parameters that ask for a verdict
     "response_format logprobs top_logprobs format responseLogprobs responseMimeType responseJsonSchema".split()
 )
 LIMITS = ("max_tokens", "max_completion_tokens", "maxOutputTokens")
 
 
 def freed(body: Mapping[str, Any], tokens: int) -> dict[str, Any]:
-    """A request without what asks for a verdict, and with room for so many tokens.
+    """A request without the `VERDICT` parameters, and with a limit of at least `tokens`.
 
     >>> freed({"max_tokens": 5, "logprobs": True, "output_config": {"format": {}, "effort": "low"}}, 60)
     {'max_tokens': 60, 'output_config': {'effort': 'low'}}
@@ -57,9 +57,9 @@ class AnswerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One reply: its words, the log-probabilities of its tokens, and why it was withheld.
+    """One reply: its words, the log-probabilities of its tokens, and why it was withheld ("": it was not).
 
-    `cut`: it ended at the limit of its tokens; `reasoned`: the tokens before its words may be those of reasoning.
+    `cut`: the token limit ended it; `reasoned`: the tokens before its words may be reasoning.
     """
 
     text: str = ""
@@ -71,7 +71,7 @@ class Said:
 
 @dataclass
 class Case:
-    """A question, its prompt, and what was returned so far; `form` is where its request differs from the dialect."""
+    """A question, its prompt and the replies so far; `form` has the values that replace those of the dialect."""
 
     question: Question
     text: str = ""
@@ -93,7 +93,7 @@ class Caller(ABC):
         self.parts = self.prompt.parts if isinstance(self.prompt, CriteriaPrompt) else {ONLY: self.prompt}
         self.added, self.begun = judge.adds(prompt), judge.begins(prompt)
         self.words_asked: int | None = None  # tokens of a reply in the model's own words; None: a verdict is asked for
-        self.was_cut = False  # whether a reply ended at the limit of its tokens, before the verdict
+        self.was_cut = False  # whether the token limit ended all replies before a verdict
         size = ANSWER + (0 if judge.votes else TOKEN * (judge.limit(prompt) or 0))
         self.client = HttpClient(
             judge.base_url, headers, judge.patience, size, judge.retries, judge.waiting, self.annotate
@@ -101,26 +101,26 @@ class Caller(ABC):
 
     @abstractmethod
     def request(self, case: Case, wanted: int) -> tuple[str, dict[str, Any]]:
-        """The route and body of a request for so many replies."""
+        """The route and body of a request for `wanted` replies."""
 
     @abstractmethod
     def replies(self, answer: Any, case: Case) -> list[Said]:
-        """The replies in an answer; its tokens are added to the case. A KeyError or its like where it has none."""
+        """Return the replies in an answer and add its tokens to the case; a KeyError or similar if it has none."""
 
     @abstractmethod
     def heed(self, answer: Answer, complaint: Complaint, case: Case, body: Mapping[str, Any]) -> bool:
-        """Change the question as a refusal asks, or raise an error; False where the refusal has another reason."""
+        """Change the request in response to a refusal, or raise an error; False for an unknown refusal."""
 
     def annotate(self, answer: Answer) -> Answer:
-        """Add headers to an answer that states elsewhere whether and when to try again."""
+        """Add headers to an answer whose body states whether and when to retry."""
         return answer
 
     def frees_room(self, status: int, complaint: Complaint, case: Case) -> bool:
-        """Lower the limit of tokens where a refusal is about it; False where the prompt is to be cut."""
+        """Lower the token limit after a refusal of the length; False if the prompt must be cut instead."""
         return False
 
     def asks_again(self, case: Case, replies: list[Said], wanted: int) -> bool:
-        """Whether to discard the replies and to put the question in another form."""
+        """Whether to discard the replies and to send another form of the question."""
         return False
 
     def limit(self, case: Case) -> int | None:
@@ -128,11 +128,11 @@ class Caller(ABC):
         return self.judge.limit(self.prompt)
 
     def put(self, part: str, case: Case) -> Any:
-        """The value of a part of the request: this question's own, else the dialect's."""
+        """The value of a request parameter: that of `case.form`, else the dialect's."""
         return case.form.get(part, getattr(self.dialect, part))
 
     async def answer(self, question: Question) -> Judgement | JudgeError:
-        """The answer to a question, or its failure; a JudgeError is returned where no question can be answered."""
+        """Return the judgement of a question, perhaps failed, or a JudgeError if no question can be answered."""
         start, case, wanted = time.perf_counter(), Case(question), self.judge.samples(self.prompt)
         p, mass, weight, error = math.nan, math.nan, 1.0, None
         each: verdicts.Found = {}
@@ -143,7 +143,7 @@ class Caller(ABC):
                 if self.asks_again(case, replies, missing):
                     continue
                 case.replies += replies[:missing]
-                if all(said.withheld for said in case.replies):  # so would further votes be, and cost as much
+                if all(said.withheld for said in case.replies):  # further votes would be withheld too, and cost as much
                     break
             each = self._vote(case) if self.judge.votes else self._tokens(case)
             p, mass, weight = next(iter(each.values()), None) or self._unclear(case)
@@ -174,7 +174,7 @@ class Caller(ABC):
         return shared_call(whole, {name: each.get(name) or missed for name in self.parts})
 
     def _tokens(self, case: Case) -> verdicts.Found:
-        """p and mass where the reply names a label or, if it was begun, at its next token, by criterion."""
+        """p, mass and weight by criterion, where the reply names a label or, if it was begun, at its first token."""
         [said] = case.replies
         if said.withheld:
             self._unclear(case)
@@ -196,7 +196,7 @@ class Caller(ABC):
         return found
 
     def _vote(self, case: Case) -> verdicts.Found:
-        """p, mass and weight from sampled verdicts, by criterion."""
+        """p, mass and weight by criterion, from sampled verdicts."""
         replies = [self.words(said) for said in case.replies]
         if not self.begun and any(replies) and not any(reply.lstrip().startswith("{") for reply in replies):
             self.dialect.adopt("response_format", False)
@@ -211,7 +211,7 @@ class Caller(ABC):
         return {name: verdict for name, verdict in found.items() if verdict is not None}
 
     def words(self, said: Said) -> str:
-        """The words of a reply in which a verdict is looked for."""
+        """The words of a reply that may have a verdict."""
         return "" if said.withheld else said.text
 
     def _unclear(self, case: Case) -> NoReturn:
@@ -243,7 +243,7 @@ class Caller(ABC):
         return Probe(self.secrets.scrub(said.text), {}, calls=1, tokens=read, cost=usage.cost(self.judge.price))
 
     async def _ask(self, case: Case, wanted: int) -> list[Said]:
-        """The replies that the server gives; a form of the question that it accepts is used for all later ones."""
+        """Return the server's replies; the dialect adopts the form of the question that the server accepts."""
         judge, dialect = self.judge, self.dialect
         for _ in range(FORMS):
             route, body = self.request(case, wanted)
@@ -280,7 +280,7 @@ class Caller(ABC):
             raise AnswerError(f"the answer has no reply in it: {self.secrets.short(text)}") from None
 
     def _refused(self, answer: Answer, case: Case, body: Mapping[str, Any]) -> None:
-        """Change the question as a refusal asks, to be sent again, or raise what it means."""
+        """Change the request in response to a refusal, or raise the error that it means."""
         url, status, model, said = self.judge.base_url, answer.status, self.judge.model, self.quoted(answer)
         if status < 400:
             where = self.secrets.short(answer.location(url))
@@ -309,7 +309,7 @@ class Caller(ABC):
         raise AnswerError(f"the server answered {said}")
 
     def unwanted(self, option: str, answer: Answer, remedy: str) -> JudgeError:
-        """The error for an option that the model does not take."""
+        """The error for an option that the model refuses."""
         return JudgeError(f"{self.judge.name} does not take this {option} {self.quoted(answer)}; {remedy}")
 
     def no_credit(self, answer: Answer) -> JudgeError:
@@ -329,7 +329,7 @@ class Caller(ABC):
         )
 
     def quoted(self, answer: Answer) -> str:
-        """The status of a refusal and its words."""
+        """The status and words of a refusal, without secrets."""
         return f"({answer.status}): {self.secrets.short(spoken(answer.text))}"
 
     def _overhead(self) -> int:
@@ -352,11 +352,10 @@ def most_tokens(text: str) -> int:
 
 
 def _stored(reply: str) -> str:
-    """A reply as it is stored: no more of it than is read."""
     return reply if len(reply) <= verdicts.LONGEST else reply[: verdicts.LONGEST] + "…"
 
 
 def _model_name(answer: Any) -> str:
-    """The model that an answer names, in OpenAI's and Anthropic's field or in Gemini's; "" without one."""
+    """The model's name in an answer, from `model` (OpenAI, Anthropic) or `modelVersion` (Gemini); "" without one."""
     name = answer.get("model", answer.get("modelVersion")) if isinstance(answer, dict) else None
     return whole_characters(name[:NAME]) if isinstance(name, str) else ""

@@ -1,4 +1,4 @@
-"""Shared by the judges that run a model themselves: questions as tokens, labels as tokens, and a digest of the model.
+"""Questions as tokens, labels as tokens, and a digest of the model, for the judges that run a model themselves.
 
 The prompt ends with the beginning of the answer, and the next word is a label.
 """
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
 # Some templates write today's date, which would change the answers from day to day, or begin with a turn of reasoning.
 # 26 Jul 2024 is the date that Llama 3's template writes by default.
 TEMPLATE_OPTIONS: dict[str, Any] = {"date_string": "26 Jul 2024", "enable_thinking": False}
-BLOCKS, BLOCK = 16, 2**16  # of a file, evenly spread, and bytes in each: training changes all weights, not some
+BLOCKS, BLOCK = 16, 2**16  # evenly spread blocks of a file, and bytes in each: training changes all weights
 ENDINGS = (".gguf", ".safetensors", ".bin", ".pt", ".json", ".jinja", ".model", ".txt")
 _MARKUP = re.compile(r"<.+>|\[.+\]", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A question as token ids, what the model reads `after` them, and how many characters were cut to fit the window.
+    """A question as token ids, the paths that the model reads `after` them, and the number of characters cut.
 
     `after` are the longest beginnings of the labels; the model reads the question once with each of them. `known` is
-    how many of the first tokens are those of the same question about the first of several criteria.
+    the length of the prefix that `ids` share with the same question about the first of several criteria.
     """
 
     question: Question
@@ -63,7 +63,7 @@ class Encoded:
 
     @property
     def size(self) -> int:
-        """How many tokens the model reads for it, all sequences padded to the longest."""
+        """The number of tokens in all `sequences`, padded to the longest."""
         return len(self.after) * (len(self.ids) + max(map(len, self.after)))
 
 
@@ -84,7 +84,7 @@ class PromptTokens(ABC):
 
     @abstractmethod
     def tokens(self, texts: list[str], *, bare: bool = False) -> list[list[int]]:
-        """The token ids of texts; `bare` without those that begin or end a text."""
+        """The token ids of texts; `bare`: without the special tokens that begin or end a text."""
 
     @abstractmethod
     def vocabulary(self) -> Sequence[str | None]:
@@ -95,13 +95,13 @@ class PromptTokens(ABC):
         """The text of some tokens."""
 
     def plain(self, text: str) -> str:
-        """A text whose special tokens are read as plain text."""
+        """The text, changed so that the tokenizer reads its special tokens as plain text."""
         return text
 
     def encode(self, questions: Sequence[Question], prompt: Prompt) -> list[Encoded | Judgement]:
-        """Every question as tokens within the window; a failed judgement for one that cannot be encoded or cut.
+        """Each question as tokens within the window; a failed judgement if it cannot be encoded or cut.
 
-        With several criteria there is a row for each of them.
+        With several criteria there is a row per question and criterion.
         """
         if isinstance(prompt, CriteriaPrompt):
             return self._encode_each(questions, prompt)
@@ -171,7 +171,7 @@ class PromptTokens(ABC):
     ) -> Judgement:
         """The answer to a row, from the log-probabilities of the likeliest tokens after each node of the labels.
 
-        The `reply` is by default the likeliest of these tokens in sequence.
+        The `reply` is by default the greedy path through these tokens.
         """
         labels = self.spellings(prompt)
         found = label_probability(likeliest, labels, prompt.size)
@@ -225,7 +225,7 @@ class Chat(PromptTokens):
         return chat if begins else chat + answer
 
     def _can_continue(self) -> bool:
-        """Whether the template writes a turn of the assistant; only then is the space before its first word right."""
+        """Whether the template can continue a turn of the assistant, with the right space before its first word."""
         self._continues = True
         try:
             self.written("question", "answer")
@@ -250,14 +250,14 @@ class Chat(PromptTokens):
         return str(self.tokenizer.decode([*path]))
 
     def plain(self, text: str) -> str:
-        """The text with a space inside every special token, which makes it plain text."""
+        """The text with a space after the first character of every special token, which makes it plain text."""
         return self._special.sub(r"\g<0> ", text)
 
 
 def pulls(
     chat: PromptTokens, questions: Iterable[Question], prompt: Prompt, ahead: int
 ) -> Iterator[tuple[list[Encoded], list[Judgement]]]:
-    """Yield `ahead` questions at a time: those that are encoded, and the failures of those that do not fit."""
+    """Yield `ahead` questions at a time, as the rows of those that are encoded and the failures of the others."""
     stream = iter(questions)
     while pulled := list(islice(stream, ahead)):
         encoded = chat.encode(pulled, prompt)
@@ -274,7 +274,7 @@ def answers_of(
     ahead: int,
     answer: Callable[[list[Encoded], Spellings, Prompt], Iterable[Judgement]],
 ) -> Iterator[Judgement]:
-    """What `answer` yields for the questions, `ahead` at a time, those that begin alike one after the other."""
+    """Yield the judgements by `answer` of `ahead` questions at a time, sorted so that common prefixes are adjacent."""
 
     def each() -> Iterator[Judgement]:
         for rows, failed in pulls(chat, questions, prompt, ahead):
@@ -285,9 +285,9 @@ def answers_of(
 
 
 def gathered(answers: Iterable[Judgement], prompt: Prompt) -> Iterator[Judgement]:
-    """Answers to single criteria as calls, each as soon as its last criterion is answered, in the prompt's order.
+    """Join answers about single criteria into one `Several` per question, when its last criterion is answered.
 
-    Answers to another prompt are handed on as they are.
+    Answers to a prompt that is no `CriteriaPrompt` are yielded unchanged.
     """
     if not isinstance(prompt, CriteriaPrompt):
         yield from answers
@@ -305,12 +305,12 @@ def gathered(answers: Iterable[Judgement], prompt: Prompt) -> Iterator[Judgement
 
 
 def first_line(problem: Exception) -> str:
-    """What an error of a library says first, or its kind."""
+    """The first line of an error's message, or its type."""
     return str(problem).strip().partition("\n")[0] or type(problem).__name__
 
 
 def _special_pattern(tokenizer: Any) -> re.Pattern[str]:
-    """Matches the first character of every special token: a space after it turns the rest into text."""
+    """Matches the first character of every special token."""
     added = tokenizer.added_tokens_decoder.values()
     special = {token.content for token in added if token.special or _MARKUP.fullmatch(token.content)}
     words = [re.escape(token) for token in special | set(tokenizer.all_special_tokens) if len(token) > 1]
@@ -320,8 +320,8 @@ def _special_pattern(tokenizer: Any) -> re.Pattern[str]:
 def digest_of(model: str | Path) -> str | None:
     """A digest of a model's file, or of the files of its folder; None for a name on the Hub.
 
-    It is that of names, sizes and evenly spread blocks, because reading all of a large model takes longer than loading
-    it. The path is not in it: a model that is moved stays the same.
+    The digest covers names, sizes and evenly spread blocks, because reading all of a large model takes longer than
+    loading it. It does not cover the path: a moved model has the same digest.
 
     >>> digest_of("Qwen/Qwen2.5-7B-Instruct")
     """

@@ -1,7 +1,7 @@
 """gemini/…: Gemini by `generateContent`, at Google or at a server that speaks the Gemini API.
 
-p is read from the log-probabilities of the reply's tokens, which some models give, or from sampled verdicts (`votes`),
-which are asked for in structured output.
+p is read from the log-probabilities of the reply's tokens, which some models give, or from sampled verdicts (`votes`)
+in structured output.
 """
 
 import re
@@ -21,8 +21,8 @@ from comparo.judges.server_judge import ServerJudge
 from comparo.judges.settings import LABEL, NONE, TOP, VERDICT, loader
 
 CANDIDATES = 8  # replies to one request: the most that Gemini's API allows
-ENDED = ("STOP", "MAX_TOKENS", "FINISH_REASON_UNSPECIFIED", None)  # reasons for an end that leave the reply as it is
-BAD_KEY = {"api_key_invalid", "api_key_expired"}  # reasons: Gemini's API has no status of its own for a bad key
+ENDED = ("STOP", "MAX_TOKENS", "FINISH_REASON_UNSPECIFIED", None)  # finish reasons with which the reply is not withheld
+BAD_KEY = {"api_key_invalid", "api_key_expired"}  # reasons: Gemini's API has no separate status for a bad key
 SPENT = re.compile("credits are depleted", re.IGNORECASE)
 DAILY = re.compile(r'"quotaId":\s*"[^"]*PerDay')  # a limit of requests per day, which no pause ends
 PAUSE = re.compile(r'"retryDelay":\s*"([\d.]+)s"')  # the seconds to wait, which Gemini's API states in the body
@@ -100,7 +100,7 @@ class GeminiCaller(Caller):
         return [_said(candidate) for candidate in (answer["candidates"][0], *answer["candidates"][1:])]
 
     def annotate(self, answer: Answer) -> Answer:
-        """Add the pause that a refusal states in its body, or that none helps."""
+        """Add the headers for the pause that a refusal states in its body, or for no retry."""
         if answer.status < 300:
             return answer
         if DAILY.search(answer.text) or SPENT.search(answer.text):
@@ -159,7 +159,7 @@ def _row(token: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def _usage(usage: Any) -> Usage:
-    """The tokens of an answer: those of the prompt hold those from the cache, those of thoughts are counted apart."""
+    """The tokens of an answer; its prompt count includes cached tokens, its candidates count excludes thoughts."""
     names = ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "cachedContentTokenCount")
     read, said, thought, cached = (count(usage, name) for name in names)
     is_counted = read is not None and (said is not None or thought is not None)

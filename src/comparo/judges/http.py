@@ -1,9 +1,9 @@
-"""Requests over HTTP to one server, each within its time and its size, and to no other address.
+"""HTTP requests to one server and no other, with limits on the time and on the size of an answer.
 
-One try has `timeout` seconds from connecting to the last byte. No more than `limit` bytes of an answer are read, before
-and after it is unpacked. A redirect is an answer like any other: nothing is sent to where it points. Passing trouble
-(429, 5xx, time-outs, cut connections) is tried again after growing pauses, or when the server asks. The providers' own
-libraries have no limit on the size of an answer, so none of them is used.
+One try has `timeout` seconds from connecting to the last byte. At most `limit` bytes of an answer are read, both
+compressed and decompressed. A redirect is an answer like any other: it is not followed. Transient errors (429, 5xx,
+time-outs, cut connections) are retried with exponential backoff, or after the pause that the server asks for. The
+providers' own libraries do not limit the size of an answer, so none of them is used.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 PAUSE, LONGEST_PAUSE = 0.5, 8.0  # seconds before the second try, doubled for each later one: as OpenAI's own library
 LONGEST_WAIT = 600.0  # seconds that a server may ask to wait for; OpenAI's limits per minute end long before
 PLAIN = ("wrong version number", "record layer failure", "http request")  # OpenSSL's words for an answer without TLS
-PART = 6  # characters; parts as short as 4 are words, such as the key "none" of servers that need none
-SHORTEST = 4  # characters of a password that is hidden where it appears whole; shorter ones are found in any text
+PART = 6  # characters; 4 would match ordinary words, such as the key "none" for servers that need none
+SHORTEST = 4  # characters of the shortest password that is hidden; shorter ones occur in any text
 HIDDEN = "***"
 
 logger = logging.getLogger(__name__)
@@ -43,9 +43,9 @@ Client = TypeVar("Client")
 
 
 class Secrets:
-    """A key, a login (user:password) and other secret texts, to be removed from what is stored or shown.
+    """Removes keys, a login (user:password) and other secret texts from what is stored or shown.
 
-    Servers repeat what they were sent. A part of a secret is any `PART` characters of it, plain or encoded as in a URL,
+    Servers repeat what they receive. A part of a secret is any `PART` characters of it, plain or encoded as in a URL,
     in JSON, in HTML or, for a login, in its header.
 
     >>> secrets = Secrets("sk-abcdef123456", login="ana:pass word")
@@ -83,7 +83,7 @@ def parts(text: str, size: int) -> set[str]:
 
 
 def replace_parts(text: str, known: Set[str], size: int, mark: str) -> str:
-    """Replace every stretch that known parts of `size` characters cover by a mark.
+    """Replace every stretch of text that is covered by `known` parts of `size` characters by `mark`.
 
     >>> replace_parts("It said: the cat sat.", parts("On the mat the cat sat", 5), 5, "…")
     'It said:….'
@@ -99,7 +99,7 @@ def replace_parts(text: str, known: Set[str], size: int, mark: str) -> str:
 
 
 def whole_characters(text: str) -> str:
-    """Replace half a character (a lone surrogate) and NUL, which cannot be stored, by �.
+    """Replace lone surrogates and NUL, which cannot be stored, by �.
 
     >>> whole_characters("fine \\ud83d")
     'fine �'
@@ -114,7 +114,7 @@ def _writings(secret: str) -> set[str]:
 
 
 def _small(text: str) -> str:
-    """The text in lower case, with as many characters."""
+    """The text in lower case, with the same number of characters."""
     small = text.lower()
     if len(small) == len(text):
         return small
@@ -123,14 +123,14 @@ def _small(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A server's answer; the text of an error is cut where it is too long."""
+    """A server's answer; the text of an error is cut at the client's `limit`."""
 
     status: int
     headers: Mapping[str, str]
     text: str
 
     def location(self, address: str) -> str:
-        """Return the host that a redirect from an address points to; its path or login may hold a secret.
+        """Return the host to which a redirect from `address` points, without path and login, which may hold a secret.
 
         >>> Answer(307, {"location": "https://ana:secret@example.org/v1?key=secret"}, "").location("http://localhost/v1")
         'https://example.org'
@@ -143,20 +143,20 @@ class Answer:
 
     @property
     def passes(self) -> bool:
-        """Whether another try may have an answer, by the status or by the header of OpenAI's servers."""
+        """Whether a retry may succeed, by the status or by the header x-should-retry of OpenAI's servers."""
         wish = self.headers.get("x-should-retry")
         return wish == "true" or (wish != "false" and may_pass(self.status))
 
 
 class NoAnswerError(Exception):
-    """Why there is no answer; `refused`: no connection at all, `lasting`: no further try can help."""
+    """Why there is no answer; `refused`: no connection was made, `lasting`: a retry cannot help."""
 
     def __init__(self, reason: str, *, refused: bool = False, lasting: bool = False) -> None:
         super().__init__(reason)
         self.refused, self.lasting = refused, lasting
 
     def no_server(self, address: str) -> JudgeError:
-        """Say that there is no connection to an address; a server without TLS has a remedy of its own.
+        """Return the error that there is no server at `address`; for a server without TLS it has another remedy.
 
         >>> print(NoAnswerError("[SSL] record layer failure").no_server("https://localhost:8000/v1"))
         https://localhost:8000/v1 does not speak HTTPS ([SSL] record layer failure); begin base_url with http:// instead
@@ -168,9 +168,9 @@ class NoAnswerError(Exception):
 
 @dataclass
 class Waiting:
-    """Since when no call of a judge has had an answer, and when that was last logged.
+    """Since when no call of a judge has had an answer (`since`), and when that was last logged (`said`).
 
-    A wait of at least `quiet` seconds is logged, every `every` seconds at most.
+    A wait of at least `quiet` seconds is logged, at most once in `every` seconds.
     """
 
     since: float = math.inf
@@ -179,7 +179,7 @@ class Waiting:
     every: float = 60.0
 
     def log(self, address: str, why: str, pause: float) -> None:
-        """Log that the judge waits, if the wait is long and was not logged lately."""
+        """Log that the judge waits, by the rule of `quiet` and `every`."""
         now = time.monotonic()
         self.since = min(self.since, now)
         if now - self.since + pause >= self.quiet and now - self.said >= self.every:
@@ -189,9 +189,9 @@ class Waiting:
 
 
 class HttpClient:
-    """Connections to one server, to be used in the event loop that entered it.
+    """Connections to one server, for use in the event loop that entered the client.
 
-    `annotate` adds headers to an answer where a provider states a pause elsewhere.
+    `annotate` adds the header of a pause to an answer, for a provider that states the pause elsewhere.
     """
 
     def __init__(
@@ -220,7 +220,7 @@ class HttpClient:
         await self._http.__aexit__(*error)
 
     async def ask(self, method: str, route: str, body: Mapping[str, Any] | None = None) -> Answer:
-        """Return the answer to a request, after up to `retries` more tries; NoAnswerError where there is none."""
+        """Return the answer to a request, after up to `retries` retries; raise NoAnswerError without one."""
         sent = None if body is None else as_json(body)
         for number in range(self.retries + 1):
             asked, is_last = None, number == self.retries
@@ -262,7 +262,7 @@ class HttpClient:
         return Answer(response.status_code, response.headers, body.decode("utf-8-sig", "replace"))
 
     async def _read(self, response: Response) -> bytes:
-        """Return the decompressed body; no more than the limit is read, and no encoding that was not asked for."""
+        """Return the decompressed body, up to `limit` bytes; raise NoAnswerError for an encoding other than gzip."""
         encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
         if encoding not in ("identity", "", "gzip"):
             raise NoAnswerError(f"the answer is packed as {encoding[:20]!r}, which nobody asked for", lasting=True)
@@ -281,17 +281,17 @@ class HttpClient:
 
 
 def as_json(value: Any) -> bytes:
-    """Write a value as compact JSON; half a character becomes a question mark."""
+    """Write a value as compact JSON; a lone surrogate becomes a question mark."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def may_pass(status: int) -> bool:
-    """Whether the trouble of a status may pass."""
+    """Whether a status is a transient error."""
     return status in (408, 409, 429) or status >= 500
 
 
 def asked_pause(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that a server asks to wait, by any of the usual headers; None where it does not ask.
+    """Return the seconds that a server asks to wait, by retry-after-ms or retry-after; None without a header.
 
     >>> asked_pause({"retry-after": "20"}), asked_pause({"retry-after-ms": "20"}), asked_pause({"retry-after": "soon"})
     (20.0, 0.02, None)
@@ -330,10 +330,10 @@ def is_loopback(host: str) -> bool:
 def make_client(
     kind: Callable[..., Client], transport: Any, address: str, headers: Mapping[str, str], timeout: Any
 ) -> Client:
-    """Make a client of httpx2 that asks one server, follows no redirect, and takes a proxy for other machines only."""
+    """Make an httpx2 client for one server: no redirects, and the environment's proxy only for other machines."""
     import httpx2
 
-    # loading certificates takes 70 ms per client; an http address needs none, as redirects are not followed
+    # loading certificates takes 70 ms per client; http needs none, because redirects are not followed
     verify = SSLContext(PROTOCOL_TLS_CLIENT) if address.startswith("http:") else True
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
     try:

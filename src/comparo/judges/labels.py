@@ -5,8 +5,8 @@ A label is one token or a sequence of them; its probability is that of the seque
     P(label) = Σ over its spellings Π_k P(token_k | the tokens before it)
 
 so probabilities are needed after every beginning of a spelling. A path is such a beginning, a tuple of tokens; the
-shortest is (). With most tokenizers " A" is one token and the model's next token is a label. " 1" is two tokens with
-those of Qwen, Llama and SmolLM, a space and the digit, so the probabilities after the space are needed too:
+shortest is (). With most tokenizers " A" is one token and the model's next token is a label. With those of Qwen, Llama
+and SmolLM, " 1" is two tokens, a space and the digit, so the probabilities after the space are needed too:
 
     probabilities after    ()             (" ",)
     spellings              ("1",)         (" ", "1")
@@ -24,7 +24,7 @@ from typing import Any
 
 from comparo.data.lineups import SUREST, TINY
 
-UNLISTED = -9999.0  # the log-probability that OpenAI's API gives a token which is not among the 20 likeliest
+UNLISTED = -9999.0  # OpenAI's log-probability of a token that is not among the 20 likeliest
 AROUND = " \t\n\r\"'`*_.,:;()[]{}<>▁ĠĊ"  # characters that may surround a label
 
 TokenPath = tuple[Any, ...]
@@ -47,13 +47,13 @@ class Words:
         return next((number for number, label in enumerate(self.labels) if spells(text, label)), None)
 
     def begins(self, path: TokenPath, number: int) -> bool:
-        """Whether the label goes on after the path, which may be empty or what stands around a label."""
+        """Whether the path, without leading characters of `AROUND`, is a proper prefix of the label, perhaps empty."""
         begun, label = "".join(path).lstrip(AROUND).casefold(), self.labels[number].strip().casefold()
         return begun != label and label.startswith(begun)
 
 
 def spells(token: str, label: str) -> bool:
-    """Whether a token is a spelling of the label: `A`, ` A`, `a`, `(A`, `A.` or, in a vocabulary's writing, `▁A`.
+    """Whether a token is a spelling of the label: `A`, ` A`, `a`, `(A`, `A.` or, as vocabularies write it, `▁A`.
 
     >>> [token for token in ("A", " A", "▁A", "a", "**A", "B", "An", "") if spells(token, "A")]
     ['A', ' A', '▁A', 'a', '**A']
@@ -66,11 +66,11 @@ def label_masses(
 ) -> list[float] | None:
     """P of each of the `count` labels from the log-probabilities of the likeliest tokens after each path.
 
-    None without any label. The spellings of a label are summed. Where one label is the beginning of another (1 and 10),
-    what continues to the longer one is subtracted from the shorter one. A label that is not among the tokens gets the
-    largest probability that it can have: after the longest of its beginnings that was read, that of the least likely
-    token, or the remaining probability where that is less. Labels among the tokens with −∞ or nan get equal shares of
-    the probability that the other tokens leave: such a value does not show that a label is impossible.
+    None if no label is among the tokens. The spellings of a label are summed. If one label is a prefix of another (1
+    and 10), P of the longer one is subtracted from the shorter one. A label that is not among the tokens gets the
+    largest probability that it can have: P of its longest beginning in `read`, times the probability of the least
+    likely token there or the remaining probability, whichever is less. Labels with −∞ or nan get equal shares of the
+    remaining probability: such a value does not show that a label is impossible.
 
     >>> read = {(): [("A", math.log(0.75)), ("The", math.log(0.125)), ("C", math.log(0.0625))]}
     >>> [round(mass, 6) for mass in label_masses(read, Words("ABC"), 3)]
@@ -119,8 +119,8 @@ def label_probability(
 ) -> tuple[float, float, str] | None:
     """p = P(A) / ΣP of the first of `count` labels, the mass ΣP of all, and `Judgement.lineup`; None without any label.
 
-    They come from the log-probabilities of the likeliest tokens after each path. A line-up holds log(P / ΣP) of each
-    label, none of them below `-SUREST`; of two labels it is empty.
+    `read` has the log-probabilities of the likeliest tokens after each path. A line-up has log(P / ΣP) of each label,
+    at least `-SUREST`; for two labels it is "".
 
     >>> read = {(): [(" ", math.log(0.9)), ("1", math.log(0.05))], (" ",): [("1", math.log(0.6)), ("2", math.log(0.4))]}
     >>> [round(found, 6) for found in label_probability(read, Words(("1", "2")))[:2]]
@@ -149,9 +149,8 @@ def reply_paths(
 ) -> tuple[Mapping[TokenPath, Sequence[tuple[str, float]]], Words]:
     """The likeliest tokens after each path along a reply that begins with a label, and the spelling of the labels.
 
-    Tokens are read as long as the reply so far is the beginning of a label. A token that was not chosen and begins
-    exactly one label counts as that label, because its continuation is unknown. A ValueError where a number is not a
-    log-probability.
+    Tokens are read while the reply so far is a prefix of a label. A token that was not chosen and begins exactly one
+    label counts as that label, because its continuation is unknown. A ValueError if a number is no log-probability.
 
     >>> said = [("Fir", [("Fir", math.log(0.6)), ("Sec", math.log(0.3))]), ("st", [("st", 0.0)])]
     >>> [round(found, 6) for found in label_probability(*reply_paths(said, ("First", "Second")))[:2]]
@@ -188,7 +187,7 @@ class _Said(Words):
 
 
 def inner_label(path: TokenPath, spelling: Words | Spellings) -> int | None:
-    """The label that the longest beginning of the path spells; None where none does.
+    """The label that the longest prefix of the path spells; None if no prefix spells one.
 
     >>> inner_label((" ", "1", "st"), Words(("1", "2")))
     0
@@ -218,8 +217,8 @@ _SPACES = str.maketrans("▁Ġ", "  ")  # how vocabularies write a space
 class Spellings:
     """The labels as paths of token ids: `whole`, the plain spelling of each; `ends`, every spelling's label number.
 
-    `nodes` are the paths after which probabilities are needed, () first and each after its own beginnings. `begun` is
-    the beginning of the answer, which the decoder of an encoder–decoder model reads before them.
+    `nodes` are the paths after which probabilities are needed, () first and each after its own prefixes. `begun` is
+    the beginning of the answer, which the decoder of an encoder–decoder model reads before a node.
 
     >>> digits = find_spellings(("1", "2"), ((7, 3), (7, 4)), ["", "", "", "1", "2", "x", "x1", "Ġ"])
     >>> digits.nodes, digits.paths, digits.ends
@@ -242,13 +241,13 @@ class Spellings:
 
     @cached_property
     def paths(self) -> tuple[TokenPath, ...]:
-        """The longest nodes: a pass over the question with each of them covers all nodes."""
+        """The nodes that are no prefix of another: one pass over the question with each of them covers all nodes."""
         shorter = {node[:length] for node in self.nodes for length in range(len(node))}
         return tuple(node for node in self.nodes if node not in shorter)
 
     @cached_property
     def places(self) -> list[tuple[int, int]]:
-        """For each node a path that begins with it, by its number, and the node's length."""
+        """For each node: the index in `paths` of a path that begins with it, and the node's length."""
         return [
             (next(number for number, path in enumerate(self.paths) if path[: len(node)] == node), len(node))
             for node in self.nodes
@@ -256,7 +255,7 @@ class Spellings:
 
     @cached_property
     def wanted(self) -> list[tuple[int, list[int]]]:
-        """Numbers of nodes, and tokens after each whose probabilities are summed: ends of a label, or ways to nodes."""
+        """(index of a node, tokens after it whose probabilities are summed): ends of one label, or the next node."""
         groups: defaultdict[Any, list[TokenPath]] = defaultdict(list)
         for path in dict.fromkeys([*self.ends, *self.nodes[1:]]):
             groups[(path,) if path in self.nodes else (path[:-1], self.ends[path])].append(path)
@@ -264,7 +263,7 @@ class Spellings:
 
 
 def likeliest_path(likeliest: Mapping[TokenPath, int]) -> TokenPath:
-    """The likeliest tokens in sequence, as far as they are known, from the likeliest token after each node.
+    """The greedy path from the likeliest token after each node, up to the first token that is no node.
 
     >>> likeliest_path({(): 7, (7,): 4, (8,): 5})
     (7, 4)
@@ -278,9 +277,9 @@ def likeliest_path(likeliest: Mapping[TokenPath, int]) -> TokenPath:
 def find_spellings(
     labels: Sequence[str], whole: tuple[TokenPath, ...], vocabulary: Sequence[str | None], begun: Sequence[int] = ()
 ) -> Spellings:
-    """The spellings of labels whose plain spellings, in tokens, are `whole`; a ValueError where two are the same.
+    """All spellings of labels with the plain spellings `whole`, in tokens; a ValueError if two are the same.
 
-    Added are all tokens of the vocabulary that, after a beginning of a plain spelling, complete a label in lower or
+    They include every token of the vocabulary that completes a label after a beginning of a plain spelling, in lower or
     upper case or with characters of `AROUND`: after (), these are the labels of one token.
     """
     for (first, path), (second, other) in combinations(zip(labels, whole, strict=True), 2):
@@ -289,7 +288,7 @@ def find_spellings(
     if () in whole:
         raise ValueError(f"the model has no token for the label {labels[whole.index(())]!r}; use A and B")
     nodes = sorted({path[:length] for path in whole for length in range(len(path))}, key=lambda path: (len(path), path))
-    # by text: labels of which no letter is written at a node, and the rest of labels that are begun at one
+    # text → nodes and labels: whole labels after nodes without a letter, the rest of labels after nodes that begin them
     alone: defaultdict[str, list[tuple[TokenPath, int]]] = defaultdict(list)
     missing: defaultdict[str, list[tuple[TokenPath, int]]] = defaultdict(list)
     for node in nodes:
@@ -308,7 +307,7 @@ def find_spellings(
                 ends[(*node, token)] = number
     ends |= {path: number for number, path in enumerate(whole)}
     all_ends = Spellings(whole, tuple(nodes), ends, begun)
-    kept = {  # the continuation of a spelling of the same label is counted with that spelling
+    kept = {  # the mass of a spelling includes that of its continuations
         path: number
         for path, number in sorted(ends.items(), key=lambda entry: (entry[1], len(entry[0]), entry[0]))
         if inner_label(path[:-1], all_ends) != number

@@ -1,4 +1,4 @@
-"""A judge of what a user gives for one: its name, provider/model, with options, or a plain function of two texts."""
+"""Makes a judge from a user's argument: a name provider/model with options, or a function of two texts."""
 
 import hashlib
 import inspect
@@ -69,7 +69,7 @@ def load_judge(name: str, **options: Any) -> Judge:
 
 
 def parse_judge(text: str) -> tuple[str, dict[str, Any]]:
-    """The name of a judge and the options that are written after it.
+    """Split a judge's text into its name and options.
 
     >>> parse_judge("openai/gpt-6-luna; effort=low, price=0.15,0.60")
     ('openai/gpt-6-luna', {'effort': 'low', 'price': '0.15,0.60'})
@@ -79,7 +79,7 @@ def parse_judge(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def parse_options(texts: Iterable[str]) -> dict[str, Any]:
-    """Options written NAME=VALUE.
+    """Read options written NAME=VALUE.
 
     >>> parse_options(["base-url=http://localhost", "votes=3"])
     {'base_url': 'http://localhost', 'votes': 3}
@@ -128,13 +128,13 @@ def _provider(name: str) -> Callable[..., Judge]:
 
 @dataclass(frozen=True)
 class FunctionJudge:
-    """Asks a function, which is called according to the number of arguments that it requires:
+    """A judge that calls a function, with one to three arguments, as many as it requires:
 
     - one: `function(question)`, a `Question` with names, texts and context;
     - two: `function(first_text, second_text)`;
     - three: `function(first_text, second_text, context_text)`, where context_text is None without one.
 
-    It returns P(first is better), a number from 0 to 1, or True or False; where there are several criteria, a mapping
+    The function returns P(first is better), a number from 0 to 1, or True or False; for several criteria, a mapping
     from the name of each to such a number. Any other value and any exception is a failed judgement, never a tie; a
     `JudgeError` ends the run. The prompt is not used. A function is identified by its module, its name and its code.
 
@@ -164,7 +164,7 @@ class FunctionJudge:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What changes an answer: the function's code, where it has any to look at."""
+        """A digest of the function's code; empty if it has no Python code."""
         code = getattr(self._whose, "__code__", None)
         return {} if code is None else {"code": hashlib.sha256(_told(code).encode()).hexdigest()[:16]}
 
@@ -200,7 +200,7 @@ class FunctionJudge:
 
     @cached_property
     def _arguments(self) -> int:
-        """How many arguments the function requires; two where that is unknown."""
+        """How many arguments the function requires; 2 if that is unknown."""
         try:
             parameters = inspect.signature(self.function).parameters.values()
         except (TypeError, ValueError):
@@ -211,7 +211,7 @@ class FunctionJudge:
 
     @property
     def _whose(self) -> Any:
-        """The function itself, where it is wrapped or an object that is called."""
+        """The function inside a `partial`, or the `__call__` of a callable object."""
         function = self.function
         while isinstance(function, partial):
             function = function.func
@@ -223,7 +223,7 @@ class FunctionJudge:
 
 
 def as_judge(judge: Any) -> Judge:
-    """A judge of whatever was given for one: a judge itself, or a function of two texts.
+    """Return `judge` if it is a judge, or a `FunctionJudge` if it is a function.
 
     >>> as_judge(max).name
     'function/builtins.max'
@@ -252,7 +252,7 @@ def _probability(answer: Any) -> float | None:
 
 
 def _told(code: CodeType) -> str:
-    """Code as text that is the same in every process: a constant set has no order, and inner code has an address."""
+    """Code as text that is the same in every process: sets are sorted, and inner code has no memory address."""
     constants = [
         _told(value)
         if isinstance(value, CodeType)

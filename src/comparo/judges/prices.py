@@ -1,14 +1,13 @@
-"""The tokens of a call, and what they cost: by a table of list prices that has a date, or by the user's price.
+"""The tokens of a call and their cost, by a dated table of list prices or by the user's price.
 
     cost = (read − cached − stored)·price.read + cached·price.cached + stored·price.stored + written·price.written
 
-in USD per million tokens. `read` counts all tokens of the prompt; `cached` are those of them that the server had
-kept from an earlier call, `stored` those that it keeps for a later one. Tokens of reasoning are among the written ones.
+in USD per million tokens. `read` counts all tokens of the prompt, `cached` those read from the server's cache, `stored`
+those written to it. Tokens of reasoning are among the written ones.
 
-The table `prices.json` is taken from the package genai-prices by `python -m benchmarks.price_table`. That package
-does not say how old its data are, so the table does: its date is the last day on which the source says that it checked
-a price. Prices are for standard processing of prompts below the limit (272,000 tokens for OpenAI) above which some
-models cost more. Nothing is downloaded.
+`python -m benchmarks.price_table` makes the table `prices.json` from the package genai-prices. The date of the table is
+the latest day on which that package says that it checked a price. Prices are for standard processing of prompts below
+the limit (272,000 tokens for OpenAI) above which some models cost more. Nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ from importlib.resources import files
 from typing import Any, NamedTuple, Self
 
 TABLE = "prices.json"
-TOKENS = 10**9  # a count above this is an error of the server: no model reads as many
+TOKENS = 10**9  # a larger count is an error of the server: no model reads as many
 
 
 class Price(NamedTuple):
-    """USD per million tokens read and written; those from or to the server's cache cost as others where it is None.
+    """USD per million tokens read, written, read from the server's cache and stored there; None: as `read`.
 
-    `day` is that of the table of list prices, None for a price that the user gave. `share` is what this is of the
-    ordinary price: a batch costs less.
+    `day` is the date of the table of list prices, None for the user's price. `share` is the ratio to the ordinary
+    price: a batch costs less.
 
     >>> Price(0.10, 0.50, cached=0.01, day="2026-10-26").sentence(date(2026, 11, 16))
     '$0.1 read, $0.5 written, $0.01 cached for a million tokens, list prices of 2026-10-26, 21 days old'
@@ -45,7 +44,7 @@ class Price(NamedTuple):
     share: float = 1.0
 
     def times(self, share: float) -> Self:
-        """The price of a batch, such a share of the ordinary one.
+        """The price of a batch: `share` times this price.
 
         >>> price = Price(1.0, 2.0, cached=0.1).times(0.5)
         >>> price[:3], price.source()
@@ -74,9 +73,9 @@ class Price(NamedTuple):
 
 
 def find_price(model: str, base_url: str = "", provider: str = "openai") -> Price | None:
-    """The list price of a model, of a dated version by the model's name; None where the table has none.
+    """The list price of a model, or of the model of a dated version; None if the table has none.
 
-    A server of an address that the table knows has its own prices; any other those of `provider`.
+    If the table knows the server at `base_url`, the price is that server's, else that of `provider`.
 
     >>> find_price("gpt-6-luna-2026-09-22")[:3], find_price("gpt-6-luna-realtime")
     ((0.1, 0.5, 0.01), None)
@@ -93,7 +92,7 @@ def find_price(model: str, base_url: str = "", provider: str = "openai") -> Pric
 
 
 def read_price(value: object) -> Price:
-    """A price as a user gives it: two or three numbers, or a text such as "0.15,0.60"; "0,0" for a free server.
+    """Read a user's price: two or three numbers, or a text such as "0.15,0.60"; "0,0" for a free server.
 
     >>> read_price("0.15,0.60")[:3], read_price("0.15,0.60,0.015").cached
     ((0.15, 0.6, None), 0.015)
@@ -115,7 +114,7 @@ def read_price(value: object) -> Price:
 
 
 def cost(price: Price | None, tokens_in: int, tokens_out: int, cached: int = 0, stored: int = 0) -> float:
-    """What the tokens cost in USD; nan where the price is unknown, or a paid model's tokens were not counted.
+    """The cost of the tokens in USD; nan if the price is unknown, or a paid model's tokens are all 0.
 
     >>> price = Price(0.15, 0.60, cached=0.015)
     >>> cost(price, 1000, 2), cost(price, 1000, 2, cached=800), cost(price, 0, 0), cost(Price(0.0, 0.0), 0, 0)
@@ -133,10 +132,10 @@ def cost(price: Price | None, tokens_in: int, tokens_out: int, cached: int = 0, 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one or more answers; `counted` is False where the server did not say all of them.
+    """Tokens of one or more answers; `counted` is False if the server did not state all of them.
 
-    `tokens_in` holds those read from the server's cache (`cached`, at a lower price) and those written to it
-    (`stored`, at a higher one); `tokens_out` holds those of reasoning.
+    `tokens_in` includes those read from the server's cache (`cached`, at a lower price) and those written to it
+    (`stored`, at a higher one); `tokens_out` includes those of reasoning.
 
     >>> Usage(90, 40, reasoning=32) + Usage(90, 40, reasoning=32)
     Usage(tokens_in=180, tokens_out=80, cached=0, stored=0, reasoning=64, counted=True)
@@ -154,13 +153,13 @@ class Usage:
         return replace(Usage(*sums), counted=self.counted and other.counted)
 
     def cost(self, price: Price | None) -> float:
-        """What the tokens cost in USD; nan where not all of them were counted."""
+        """The cost of the tokens in USD; nan if not all of them were counted, unless the price is 0."""
         paid = (self.tokens_in, self.tokens_out, self.cached, self.stored) if self.counted else (0, 0)
         return cost(price, *paid)
 
 
 def count(counts: Any, name: str, most: float = TOKENS) -> int | None:
-    """Read a number from a server's answer; None where there is none, or an impossible one.
+    """Read a count from a server's answer; None if it is missing, or not a whole number from 0 to `most`.
 
     >>> count({"tokens": 12.0}, "tokens"), count({"tokens": -1}, "tokens"), count(None, "tokens")
     (12, None, None)

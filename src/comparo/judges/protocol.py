@@ -1,7 +1,7 @@
 """The protocol of judges: a question in, a judgement out.
 
 A prompt of several criteria is one call with a judgement for each criterion, whose question has the criterion's name as
-its voice. The cost of the call is the sum over its judgements: what was read and paid once for all is in the first.
+its voice. The cost of the call is the sum over its judgements; the first has the cost of tokens that all share.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class Judgement:
     `p` is P(first label) / (P(first label) + P(second label)) with the question's first text shown first, and `mass`
     the denominator: how much of the model's probability lies on the two labels. `weight` is 1 for the probabilities of
     one call, and the number of votes for votes. A failed judgement has an error and p = mass = nan; it is never a tie.
-    `cut` is how many characters were cut to fit the model's window. Of `tokens_in`, `tokens_cached` were kept by the
-    server from an earlier call, and of `tokens_out`, `tokens_reasoning` were written before the reply. A `cached`
-    judgement is one of an earlier run, which the cache has kept: tokens, seconds and cost are those of its call then.
-    `model` is the name that the server's reply gives to the model, by which a silent change shows. `lineup` is the
+    `cut` is how many characters were cut to fit the model's window. `tokens_cached` is the part of `tokens_in` read
+    from the server's cache, `tokens_reasoning` the part of `tokens_out` written before the reply. A `cached` judgement
+    is from an earlier run, by the judgement cache; its tokens, seconds and cost are those of the original call.
+    `model` is the model's name in the server's reply, which shows a silent change of the model. `lineup` is the
     answer about more than two texts: the log-probability of each label, as "-0.4|-1.6|-2.1", or an order of the labels,
     the best first, as "B>A>C"; p is then that of the first label among all of them, and mass that of all labels.
 
@@ -65,11 +65,11 @@ class Judgement:
 
     @property
     def spent(self) -> float:
-        """What was paid for it now, in dollars: nothing where it is from the cache, nan where the cost is unknown."""
+        """The dollars that this run paid for it: 0 if it is from the cache, nan if the cost is unknown."""
         return 0.0 if self.cached else self.cost
 
     def row(self) -> dict[str, Any]:
-        """The judgement as columns: the names context, first and second, then all fields of the answer."""
+        """The judgement as a dict of columns: context, first and second, then all fields of the answer."""
         question = self.question
         named = {"context": question.context, "first": question.first, "second": question.second}
         return named | {field.name: getattr(self, field.name) for field in fields(self)[1:]}
@@ -77,10 +77,10 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What a judge was found to accept and to give before it is asked anything, and what finding it took.
+    """The result of probing a judge before its first question, and the calls, tokens and cost of the probe.
 
-    `found` is what the judge's `learn` takes, as values that JSON can hold; `sentence` says it to people. A reply in
-    the judge's own words (`write`) has nothing else than a sentence.
+    `found` is the argument of the judge's `learn`, as values that JSON can hold; `sentence` states it for people. The
+    `Probe` that `write` returns has an empty `found`, and the reply as `sentence`.
     """
 
     sentence: str
@@ -92,9 +92,9 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """How many tokens a call writes, reasoning included: as the probe of the judge saw, else as its settings allow.
+    """How many tokens a call writes, reasoning included: measured by a probe, else the limit in the settings.
 
-    A probe asks about texts of a few words; a model that reasons may write more about longer ones.
+    A probe asks about texts of a few words; a model that reasons may write more about longer texts.
     """
 
     tokens: int
@@ -105,32 +105,31 @@ class Judge(Protocol):
     """Decides which of two texts is better.
 
     `name` is provider/model, `settings` all that changes its answers (never a key), `ahead` how many questions it works
-    on at once. `judge` takes questions as it has room for them and yields an answer to each, in any order.
+    on at once. `judge` takes a question when it can work on it, and yields an answer to each, in any order.
 
     A judge may have further members:
 
-    - `several` = True: it also answers a prompt of several criteria (`CriteriaPrompt`), by one
+    - `several` = True: it also answers a prompt of several criteria (`CriteriaPrompt`), with one
       `comparo.judges.protocol.Several` per question.
-    - `lines_up` = True: it also answers a prompt about more than two texts, by `Judgement.lineup`.
-    - `chooses` = True: it answers by choices (decisions, votes, orders), not by probabilities. A choice has the
-      noise of a coin whatever the texts, so pairs are then chosen without their contrast.
-    - `room`: how many questions it takes at once, where it is several judges; `ahead` is then that of one of them.
+    - `lines_up` = True: it also answers a prompt about more than two texts, in `Judgement.lineup`.
+    - `chooses` = True: it answers by choices (decisions, votes, orders), not by probabilities. A choice has binomial
+      noise for any texts, so the selection of pairs then ignores their contrast.
+    - `room`: how many questions it takes at once, if it consists of several judges; `ahead` is then that of one judge.
     - `streams` = True: no answer waits for a further question. The iterator of questions then waits for new ones; for
       other judges it ends whenever no new question arrives within a moment.
-    - `begins(prompt)`, `shown(prompt)` and `adds(prompt)`: whether the answer is begun for the model, the prompt as it
-      is sent, and what is added to it; `--dry-run` shows all.
+    - `begins(prompt)`, `shown(prompt)` and `adds(prompt)`: whether the request has the beginning of the answer, the
+      prompt as it is sent, and the text added to it; `--dry-run` shows all.
     - `cacheable` = False: its answers are not kept in a cache, because they cost nothing, or because name, settings and
       texts do not determine them.
     - `weights`: a digest of the model's files, where name and settings leave open which these are.
     - `batches(prompt)` and `at_batch_price()`: it takes many questions in one upload, at a lower price
       (`comparo.judges.batch_endpoints`).
-    - `ready()`: raises a JudgeError where it is known beforehand that no question can be answered, such as without a
-      key.
-    - `probe()` and `learn(found)`: asks the server little to find out what it accepts, raises a JudgeError with the
-      remedy where the settings cannot work, and returns a `Probe`; `learn` takes over what a probe found before.
-    - `write(text, tokens)`: a reply in its own words, of at most so many tokens, as the sentence of a `Probe`;
+    - `ready()`: raises a JudgeError if no question can be answered, such as without a key.
+    - `probe()` and `learn(found)`: `probe` makes a call or two to find out what the server accepts, returns a `Probe`,
+      and raises a JudgeError with the remedy if the settings cannot work; `learn` loads the findings of a `Probe`.
+    - `write(text, tokens)`: a reply in its own words, of at most `tokens` tokens, as the sentence of a `Probe`;
       `comparo why --propose` needs it.
-    - `price`: what a million tokens cost, as a `Price`.
+    - `price`: the price of a million tokens, as a `Price`.
     - `writes(prompt)`: how many tokens a call writes, as a `Writing`; None where neither a probe nor a limit states it.
     """
 
@@ -152,10 +151,10 @@ class Judge(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Several(Judgement):
-    """The answers to one call about several criteria, in `each`; as a judgement, the mean of them.
+    """The answers to one call about several criteria, in `each`; as a judgement, their mean.
 
-    p is the mean over the criteria, by which the next pairs are chosen, and mass the least. A call in which a criterion
-    has no answer is failed, and asked once more for that criterion; the answers to the others are kept.
+    p is the mean over the criteria, by which the next pairs are chosen, and mass the minimum. A call without an answer
+    about a criterion has failed and is repeated for that criterion; the answers about the others are kept.
 
     >>> asked = Question("ana", "bo")
     >>> call = Several.of([Judgement(about(asked, "wit"), p=0.9, cost=0.1), Judgement(about(asked, "length"), p=0.4)])
@@ -167,7 +166,7 @@ class Several(Judgement):
 
     @classmethod
     def of(cls, each: Sequence[Judgement]) -> Several:
-        """The call that gave these answers, one or more, about the same pair."""
+        """The call with these answers, at least one, about the same pair."""
         failed = [f"{one.question.voice}: {one.error}" for one in each if one.failed]
         return cls(
             replace(each[0].question, voice=None),
@@ -184,7 +183,7 @@ class Several(Judgement):
         )
 
     def without(self, answered: Iterable[str | None]) -> Several:
-        """The call without the criteria that were answered before; what it cost stays."""
+        """The call without the criteria in `answered`; it keeps its whole cost."""
         known = set(answered)
         first, *others = [one for one in self.each if one.question.voice not in known] or self.each[:1]
         whole = {name: getattr(self, name) for name in NOTHING}
@@ -196,14 +195,14 @@ NOTHING: Mapping[str, Any] = dict.fromkeys(COUNTS, 0) | {"seconds": 0.0, "cost":
 
 
 def about(question: Question, criterion: str) -> Question:
-    """The question as it is asked about one criterion."""
+    """The question about one criterion: with the criterion as its voice."""
     return replace(question, voice=criterion)
 
 
 def shared_call(whole: Judgement, found: Mapping[str, tuple[float, float, float] | str]) -> Several:
-    """The answers of a call that was one request: p, mass and weight of each criterion, or why there is none.
+    """The answers of one request, from p, mass and weight of each criterion, or from the error.
 
-    What the request cost, which `whole` says, is that of the first criterion.
+    The first criterion has the tokens, seconds and cost of `whole`, the others 0.
 
     >>> whole = Judgement(Question("ana", "bo"), p=0.5, tokens_in=90, cost=0.25)
     >>> [(one.p, one.tokens_in, one.error) for one in shared_call(whole, {"wit": (0.9, 1.0, 1.0), "length": "no"}).each]

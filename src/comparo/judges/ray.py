@@ -1,10 +1,10 @@
 """Replicas of one judge on the machines of a Ray cluster, because judging takes most of a run's time.
 
-The judge is loaded in the replicas only. This process sends them the questions in batches, two per replica, which
-leaves none without work, and receives the answers. The questions of a replica that died are sent again, so each gets
-one answer, and only this process writes to the run folder.
+Only the replicas load the judge. This process sends them the questions in batches and receives the answers. Each
+replica has two batches, so that it is never idle. The questions of a replica that died are sent again, so each gets one
+answer. Only this process writes to the run folder.
 
-The cluster is a running one, or one of this machine alone that ends with the judge. A missing cluster is an error
+The cluster is a running one, or one on this machine alone that ends with the judge. A missing cluster is an error
 within half a minute; Ray itself would try to reach it for a quarter of an hour.
 """
 
@@ -27,18 +27,18 @@ from comparo.errors import JudgeError
 from comparo.judges.protocol import Judgement
 from comparo.judges.ray_replicas import BUSY, DEATHS, MEMBERS, Replicas, Seat, library, reason
 
-HOSTED = ("openai/", "anthropic/", "gemini/")  # their work is done elsewhere
-AT_ONCE = 2  # batches sent to a replica: the one that it judges, and the next
+HOSTED = ("openai/", "anthropic/", "gemini/")  # their models run on a server
+AT_ONCE = 2  # batches in flight per replica: the one that it judges, and the next
 LOOK = 5.0  # seconds for a cluster's head to answer: Linux repeats a lost first packet after 1 and 3 s
 JOIN = 20.0  # seconds for Ray to join a cluster; with LOOK, less than half a minute
-STORE = 200_000_000  # bytes of shared memory for a Ray of our own, for questions and answers; Ray needs 79 million
+STORE = 200_000_000  # bytes of shared memory of a "local" Ray, for questions and answers; Ray requires 79 million
 # The first bytes of a client of HTTP/2, and so of Ray's head (RFC 9113, 3.4); the answer begins with a frame of type 4.
 GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 REMEDY = (
     "check that `ray start --head` runs there, that the port is the one it printed (6379) and that no firewall bars it"
 )
 
-Flying = dict[Any, tuple[Seat, list[Question]]]  # by Ray's reference to the answers: who was asked, and what
+Flying = dict[Any, tuple[Seat, list[Question]]]  # Ray's reference to the answers → replica and questions
 
 _pair = attrgetter("context", "first", "second")
 
@@ -52,7 +52,7 @@ def ray_judge(
     cpus: float = 1.0,
     address: str | None = None,
 ) -> RayJudge:
-    """A judge in several processes on a Ray cluster; every node needs comparo and what the judge needs installed.
+    """A judge in several processes on a Ray cluster; comparo and the judge's packages are installed on every node.
 
     Parameters
     ----------
@@ -96,12 +96,12 @@ def ray_judge(
 
 
 class RayJudge:
-    """Replicas of one judge behind the protocol of a judge; made by `ray_judge`, ended by `close` or a `with` block.
+    """Replicas of one judge that implement `Judge`; made by `ray_judge`, ended by `close` or a `with` block.
 
-    Name, settings, `ahead` and the `MEMBERS` are those of the judge inside, so a run and its folder are the same on one
-    machine and on many. Of its methods it has `judge` alone: no probe goes before the questions.
-    `room` is how many questions all replicas together take at once. It has no `streams`: a batch waits until it is
-    full or the questions end.
+    Name, settings, `ahead` and the `MEMBERS` are those of the replicated judge, so a run and its folder are the same on
+    one machine and on many. Its only method of the protocol is `judge`: no probe precedes the questions. `room` is how
+    many questions all replicas together take at once. It has no `streams`: a batch waits until it is full or the
+    questions end.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class RayJudge:
         self.name, self.settings = str(about["name"]), about["settings"]
         for member in MEMBERS:
             setattr(self, member, about[member])
-        # Not times the replicas: the rounds of a run depend on it, and must be the same for any number of replicas.
+        # Not multiplied by `replicas`: a run's rounds depend on `ahead`, and must be the same for any number.
         self.ahead = int(about["ahead"])
         self.room = (AT_ONCE + 1) * replicas * self.ahead
         self._losses: Counter[Any] = Counter()
@@ -172,7 +172,7 @@ class RayJudge:
                 count -= len(asked)
 
     def _hand_out(self, waiting: Shares, flying: Flying, prompt: Prompt) -> None:
-        """Send batches to the replicas that have none, then to those that have one."""
+        """Send a batch to each replica that has none, then to each that has one."""
         ready = self._replicas.ready
         busy = Counter(seat.number for seat, _ in flying.values())
         for batches in range(AT_ONCE):
@@ -193,11 +193,11 @@ class RayJudge:
 
 
 def join(address: str | None) -> Callable[[], None]:
-    """Connect this process to Ray; the function returned ends the connection, if it was made here.
+    """Connect this process to Ray; return a function that ends the connection, if this call made it.
 
     `address` is HOST:PORT of the cluster's head, "auto" for the cluster that this machine belongs to, "local" for a Ray
-    of this machine alone. Without one, it is the Ray that the process is connected to, else the environment's
-    RAY_ADDRESS, else "local".
+    on this machine alone. The default is the Ray that the process is connected to, else the environment's RAY_ADDRESS,
+    else "local".
 
     >>> join("somewhere")
     Traceback (most recent call last):
@@ -235,7 +235,7 @@ def join(address: str | None) -> Callable[[], None]:
 
 
 def _in_time(call: Callable[[], object]) -> None:
-    """Make a call; a TimeoutError after JOIN seconds, when the call may continue in a daemon thread."""
+    """Run `call` in a daemon thread; raise a TimeoutError after JOIN seconds, without stopping the thread."""
     done: Future[object] = Future()
 
     def make() -> None:
@@ -249,7 +249,7 @@ def _in_time(call: Callable[[], object]) -> None:
 
 
 def look(address: str, seconds: float = LOOK) -> None:
-    """Raise a JudgeError unless the head of a Ray cluster answers at HOST:PORT within so many seconds."""
+    """Raise a JudgeError unless the head of a Ray cluster answers at HOST:PORT within `seconds`."""
     if address.startswith("ray://"):
         raise ValueError(
             f"{address} is Ray's client port; run comparo on a node of the cluster, with HOST:6379 or auto"
@@ -272,10 +272,10 @@ def look(address: str, seconds: float = LOOK) -> None:
 
 
 class Shares:
-    """Questions that wait, handed out in batches.
+    """Waiting questions, handed out in batches.
 
-    Questions of one context begin alike, and a judge reads their common beginning once. So a batch holds whole contexts
-    as far as possible, and a context goes to the judge that had it before, unless another would be idle.
+    A judge reads the common prefix of the questions of one context once. So a batch has whole contexts as far as
+    possible, and a context goes to the judge that had it before, unless another would be idle.
 
     >>> shares = Shares()
     >>> shares.add(Question(first, second, context) for first, second in ("ab", "bc") for context in ("x", "y"))
@@ -297,14 +297,14 @@ class Shares:
             self._count += 1
 
     def move(self, judge: int) -> None:
-        """Free the contexts of a judge that is gone for the others."""
+        """Release the contexts of a judge that died, for the others."""
         self._home = {context: home for context, home in self._home.items() if home != judge}
 
     def take(self, judge: int, among: int, most: int) -> list[Question]:
-        """A batch for one of `among` judges: its share of the questions, at most `most`; none where none waits.
+        """A batch for one of `among` judges: its share of the waiting questions, at most `most`.
 
-        The judge's own contexts come first, then those that no judge had. Contexts of others, and parts of a context,
-        fill a batch that would else be less than half full.
+        The judge's own contexts come first, then those that no judge had. Contexts of other judges, and parts of a
+        context, fill a batch that is less than half full.
         """
         size = min(most, -(-self._count // among))
         batch: list[Question] = []

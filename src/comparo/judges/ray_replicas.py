@@ -1,8 +1,7 @@
 """The replicas of one judge on a Ray cluster: how they are placed and loaded, and what happens when one dies.
 
-A replica is a Ray actor, which Ray starts again on any node that has room for it, now or later, whenever its process
-dies. It returns in turn the node on which it was placed, a description of the judge that it loaded, and the answers to
-batches.
+A replica is a Ray actor. When its process dies, Ray restarts it on a node with room, as soon as there is one. A replica
+returns first the node on which it was placed, then a description of the judge that it loaded, then answers to batches.
 """
 
 import logging
@@ -18,10 +17,10 @@ from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError, pip_install
 from comparo.judges.protocol import Judgement
 
-TICK = 0.5  # seconds between two looks at replicas that wait for a place
-DEATHS = 4  # of a replica in a row, or of replicas over one question
-# Seconds in which a place must be found, on a cluster in use and on an idle one: twice the minute in which Ray lets a
-# worker process start.
+TICK = 0.5  # most seconds that `poll` waits
+DEATHS = 4  # deaths in a row after which a replica is given up, and deaths over one question that are an error
+# Most seconds without a placed replica, on a busy cluster and on an idle one; the latter is twice the minute that Ray
+# allows a worker process to start.
 BUSY, IDLE = 20.0, 120.0
 MEMBERS = {"price": None, "cacheable": True, "weights": None} | dict.fromkeys(("chooses", "several", "lines_up"), False)
 
@@ -29,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 def library() -> Any:
-    """Ray, or the command that brings it."""
+    """The module ray; an ImportError with the command that installs it."""
     try:
         import ray
     except ImportError as problem:
@@ -44,7 +43,7 @@ class Replica:
         return str(library().util.get_node_ip_address())
 
     def load(self, name: str, options: dict[str, Any]) -> dict[str, Any] | Exception:
-        """Load the judge; its description, or the error."""
+        """Load the judge; return its description, or the error."""
         from comparo.judges.loading import load_judge
 
         try:
@@ -56,7 +55,7 @@ class Replica:
         return about | more | {"comparo": version("comparo")}
 
     def judge(self, questions: list[Question], prompt: Prompt) -> tuple[list[Judgement], JudgeError | None]:
-        """The answers to a batch, and what ended the judge, if anything."""
+        """The answers to a batch, and the JudgeError that ended the judge, or None."""
         answers: list[Judgement] = []
         try:
             answers.extend(self._judge.judge(questions, prompt))
@@ -67,7 +66,7 @@ class Replica:
 
 @dataclass
 class Seat:
-    """One of the replicas: `coming` is its next answer until it is ready, and `deaths` how often it died in a row."""
+    """A replica; `coming`: reference to its next reply, None once it is ready; `deaths`: its deaths in a row."""
 
     number: int
     actor: Any
@@ -80,14 +79,14 @@ class Seat:
         return self.coming is None
 
     def start(self) -> None:
-        """Wait for the place of a replica that was started; Ray repeats this call until there is one."""
+        """Request the replica's node; Ray repeats the call until the replica is placed."""
         self.node, self.coming = "", self.actor.where.options(max_task_retries=-1).remote()
 
 
 class Replicas:
-    """So many replicas of the judge `name` with `options`, each with the CPUs and GPUs that it needs.
+    """`count` replicas of the judge `name` with `options`, each with the CPUs and GPUs in `need`.
 
-    `about` says what the judge is, as soon as one is loaded; all must be the same.
+    `about` is the description of the judge, {} until one is loaded; it must be the same for all replicas.
     """
 
     def __init__(
@@ -113,7 +112,7 @@ class Replicas:
 
     @property
     def ready(self) -> list[Seat]:
-        """The seats of those that can be asked."""
+        """The seats of the replicas that can take questions."""
         return [seat for seat in self._seats if seat.is_ready]
 
     def ask(self, seat: Seat, questions: list[Question], prompt: Prompt) -> Any:
@@ -123,7 +122,7 @@ class Replicas:
             return seat.actor.judge.remote(questions, prompt)
 
     def poll(self, refs: list[Any]) -> list[tuple[Any, Any]]:
-        """The answers that have arrived, after waiting TICK seconds at most; a RayError for one that is lost."""
+        """(reference, reply) of the answers that arrive within TICK seconds; the reply is a RayError if it is lost."""
         coming = {seat.coming: seat for seat in self._seats if not seat.is_ready}
         answers = []
         for ref, reply in self._read([*coming, *refs]):
@@ -143,7 +142,7 @@ class Replicas:
 
     def restart(self, seat: Seat, problem: Exception) -> None:
         """Wait until Ray has started a dead replica again, or give it up after `DEATHS` in a row."""
-        if not seat.is_ready or seat not in self._seats:  # its death is known from another batch
+        if not seat.is_ready or seat not in self._seats:  # another batch reported its death
             return
         seat.deaths += 1
         is_last = seat.deaths == DEATHS
@@ -162,7 +161,7 @@ class Replicas:
             )
 
     def end(self) -> None:
-        """End them all; later calls raise a JudgeError."""
+        """End all replicas; later calls raise a JudgeError."""
         with self._lock:
             self._ended = True
             for seat in self._seats:
@@ -183,7 +182,7 @@ class Replicas:
         return found
 
     def _go_on(self, seat: Seat, reply: Any) -> None:
-        """The next step of a replica that was placed, or that has loaded its judge."""
+        """Load the judge of a replica that was placed; check the judge of a replica that has loaded it."""
         if not seat.node:
             seat.node, seat.coming = reply, seat.actor.load.remote(*self._spec)
             return
@@ -208,7 +207,7 @@ class Replicas:
             raise JudgeError("the judges on Ray were ended")
 
     def _check_places(self, count: int) -> None:
-        """An error where no node has room for a judge; a warning where there is no room for all, or GPUs are unused."""
+        """Raise an error if no node has room for a judge; warn if not all have room, or GPUs are unused."""
         nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         wanted = {name: amount for name, amount in self._need.items() if amount}
         rooms = ((int(node.get(name, 0) / amount + 1e-9) for name, amount in wanted.items()) for node in nodes)
@@ -225,7 +224,6 @@ class Replicas:
             logger.warning("the Ray cluster has %g GPUs and the judges use none; gpus=1 gives each one", gpus)
 
     def _check_seats(self) -> None:
-        """An error where no replica has had a place for too long."""
         if any(seat.node for seat in self._seats):
             self._last_placed = time.monotonic()
         if time.monotonic() - self._last_placed > self._patience:
@@ -241,7 +239,7 @@ def _in_words(amounts: Mapping[str, float]) -> str:
 
 
 def reason(problem: Exception) -> str:
-    """Ray's message about a death, in one line and without the parts that are the same for all.
+    """Ray's message about a death, in one line and without its boilerplate.
 
     >>> reason(RuntimeError("The actor died. class_name: Replica ip: 10.0.0.1 Out of memory. Some common causes"))
     'The actor died. Out of memory.'

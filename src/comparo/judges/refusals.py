@@ -1,4 +1,4 @@
-"""What a server's refusal is about, by its fields and its own words, never by words that it repeats from the question.
+"""Finds the reason of a server's refusal in its fields and words, without the words repeated from the question.
 
 The form differs between OpenAI, vLLM, llama.cpp, Ollama, TGI and FastAPI's servers: an object `error` with `message`,
 `param`, `code` and `type`, an `error` that is a text, a `detail` that is a text or a list with `loc` and `msg`.
@@ -13,7 +13,7 @@ from typing import Any
 from comparo.errors import JudgeError
 from comparo.judges.http import parts, replace_parts
 
-ECHO = 24  # characters in a row that a complaint shares with the question only by repeating it: about four words
+ECHO = 24  # characters, about four words: a run of that length in question and complaint is a repetition
 CODES = ("code", "type", "status", "reason")  # of OpenAI's and Anthropic's API, and of Google's
 LONGEST = 50_000  # characters of a complaint that are read: searching them takes some 10 ms
 
@@ -23,7 +23,7 @@ _TOO_LONG = re.compile(
     r"context[ _](?:length|size|window)|max_model_len|(?:prompt|input|request) is too long|input token count"
 )
 _TOO_MANY = re.compile(r"max_(?:completion_|output_|new_)?tokens\W.*(?:too large|at most|exceed|less than|maximum)")
-_WISHES: dict[str, tuple[re.Pattern[str], object]] = {  # by part of the request: how words name it, and its new value
+_WISHES: dict[str, tuple[re.Pattern[str], object]] = {  # request parameter → pattern of its mention, and new value
     "max_tokens": (re.compile(r"max_completion_tokens"), "max_completion_tokens"),
     "temperature": (re.compile(r"temperature"), False),
     "response_format": (re.compile(r"response_format|schema|structured|grammar|guided"), False),
@@ -34,7 +34,7 @@ _WISHES: dict[str, tuple[re.Pattern[str], object]] = {  # by part of the request
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """The parameters that the server names, its codes, and its words without those of the question, in lower case."""
+    """A refusal in lower case: the parameters it names, its codes, and its words without those of the question."""
 
     names: frozenset[str]
     codes: frozenset[str]
@@ -51,7 +51,7 @@ class Complaint:
 
     @property
     def is_filter(self) -> bool:
-        """Whether a filter of contents refused the question, by the codes of OpenAI, Azure and their imitations.
+        """Whether a content filter refused the question, by the codes of OpenAI, Azure and compatible servers.
 
         >>> read_complaint('{"error": {"code": "content_filter"}}').is_filter
         True
@@ -59,11 +59,11 @@ class Complaint:
         return not _FILTERS.isdisjoint(self.codes)
 
     def is_unpaid(self, status: int) -> bool:
-        """Whether no more can be spent with the key."""
+        """Whether the key has no credit left."""
         return status == 402 or (status == 429 and "insufficient_quota" in self.codes)
 
     def about(self, asked: str, *names: str) -> bool:
-        """Whether it is certainly about a parameter: it names it, and not by repeating the question `asked`.
+        """Whether it names one of the parameters `names`, other than by repeating the question `asked`.
 
         >>> complaint = read_complaint('{"error": {"message": "Temperature may not be set."}}')
         >>> [complaint.about(asked, "temperature") for asked in ("Which is better?", "Which temperature is better?")]
@@ -76,7 +76,7 @@ class Complaint:
 
     @property
     def too_many(self) -> bool:
-        """Whether the limit of tokens for the reply is too large.
+        """Whether the token limit for the reply is too large.
 
         >>> read_complaint("max_tokens is too large: 25000. This model supports at most 16384 tokens").too_many
         True
@@ -85,7 +85,7 @@ class Complaint:
 
     @property
     def share(self) -> float:
-        """How much to keep of a question that is too long: 0.9 of the share by counts of tokens, without them 0.7.
+        """The share to keep of a question that is too long: 0.9·limit/sent if it states both counts, else 0.7.
 
         >>> read_complaint("the limit is 1000 tokens, and you sent 2000 tokens").share
         0.45
@@ -94,7 +94,7 @@ class Complaint:
         return max(0.9 * min(counts) / max(counts), 0.05) if len(counts) > 1 else 0.7
 
     def wish(self, body: Mapping[str, Any]) -> tuple[str, object] | None:
-        """Which part of a request to change, and to what; None where the complaint is about none of them.
+        """The request parameter to change and its new value; None if the complaint is about no parameter in `body`.
 
         >>> read_complaint('{"error": {"param": "temperature"}}').wish({"n": 5, "temperature": 0.0})
         ('temperature', False)
@@ -106,17 +106,17 @@ class Complaint:
 
 
 def no_credit(address: str, said: str) -> JudgeError:
-    """The error for a key that no more can be spent with."""
+    """The error for a key without credit."""
     return JudgeError(f"{address} has no credit left for this key {said}; top it up, then run this again")
 
 
 def bad_key(address: str, status: int, variable: str) -> JudgeError:
-    """The error for a key that the server refuses; the server's words may hold parts of it."""
+    """The error for a refused key, without the server's words, which may have parts of the key."""
     return JudgeError(f"{address} refused the key ({status}); set {variable} to one that is valid there")
 
 
 def read_complaint(text: str, asked: str = "", texts: Iterable[str] = ()) -> Complaint:
-    """The complaint in the body of a refusal of `asked`, a question with these `texts`.
+    """The complaint in the body `text` of a refusal of the question `asked` with these `texts`.
 
     >>> body = '{"error": {"message": "Refused: My short essay on logprobs.", "param": "messages[0].content"}}'
     >>> complaint = read_complaint(body, "Text A: My short essay on logprobs.")
@@ -139,7 +139,7 @@ def read_complaint(text: str, asked: str = "", texts: Iterable[str] = ()) -> Com
 
 
 def spoken(text: str) -> str:
-    """What a refusal says to people, without the fields around it.
+    """The messages in the body of a refusal, or the whole body without one.
 
     >>> spoken('{"error": {"message": "Try later.", "param": "n"}}'), spoken("Try later.")
     ('Try later.', 'Try later.')

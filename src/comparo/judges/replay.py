@@ -17,7 +17,7 @@ from comparo.data.wordings import LETTERS
 from comparo.judges.protocol import Judgement
 from comparo.model.observations import are_choices
 
-# p, weight and line-up by context, first item and the others
+# (context, first item, other items) → (p, weight, line-up)
 Answers = dict[tuple[str, str, str], tuple[float, float, str]]
 
 
@@ -25,7 +25,7 @@ Answers = dict[tuple[str, str, str], tuple[float, float, str]]
 class Replay:
     """Answers each question with the p recorded for its context, first and second; names are compared as text.
 
-    A pair that was recorded several times answers with its mean p; one that was not recorded is a failed judgement.
+    The p of a pair recorded several times is the weighted mean; a pair that was not recorded is a failed judgement.
 
     >>> judge = Replay(Comparisons.from_rows([("ana", "bo", 0.7)]))
     >>> [(answer.p, answer.error) for answer in judge.judge([Question("ana", "bo"), Question("bo", "ana")])]
@@ -93,7 +93,7 @@ def _lineups(data: Comparisons) -> Answers:
     for context, items, logp, order in rows:
         said = str(logp or order)
         p = math.exp(float(said.split("|")[0])) if "|" in said else float(said.startswith(LETTERS[0]))
-        if str(items).count("|") > 1:  # a pair stands among the other pairs
+        if str(items).count("|") > 1:  # pairs are read from `first` and `second`
             found[_key(context or None, *str(items).split("|", 1))] = p, 1.0, said
     return found
 

@@ -1,7 +1,7 @@
 """A judge behind a server: many calls at a time, in a thread of their own, and a probe before the first.
 
-A probe is one question of a few words with the judge's own settings (and one more where the reply is begun). What the
-server refuses costs nothing, and changes the question as `caller` does.
+A probe is one question of a few words with the judge's own settings, and a second one if the reply is begun. A refused
+request costs nothing; as for any question, `caller` then changes the request.
 """
 
 import asyncio
@@ -23,32 +23,32 @@ from comparo.judges.caller import Caller
 from comparo.judges.protocol import Judgement, Probe
 from comparo.judges.settings import Settings
 
-SHARED = 8  # calls at once that share a client, whose every call searches all of its connections
-GRACE = 10.0  # seconds that calls in flight have after an error, as many as a stopped run gives them (run/loop.py)
+SHARED = 8  # calls in flight per client: every call searches all connections of its client
+GRACE = 10.0  # seconds for calls in flight after an error, as in a stopped run (run/loop.py)
 QUESTION = Question("7", "3", None, "This is number 7.", "This is number 3.")
 PROMPT = criterion_prompt("larger", kind="Number")
-# A model that goes on says "four"; one that does not see the beginning says it again.
+# A model that continues the beginning says "four"; one that does not see it says "One".
 COUNTING = Prompt("Count from one to six in words.{first}{second}", ("four", "One"), "One, two, three,")
-CLEAR = 0.1  # mass of "four" and "One" below which it is not clear what the model does
+CLEAR = 0.1  # least mass of "four" and "One" for a conclusion
 
-Findings = list[tuple[str, str]]  # a name and what was found
-Outcome = Judgement | Exception | None  # an answer, what ends the questions, or the end
+Findings = list[tuple[str, str]]  # a property of the server or model, and its value in words
+Outcome = Judgement | Exception | None  # an answer, an error that ends the questions, or the end
 
 
 class Calls:
-    """Calls to a server, `concurrency` of them at a time, in a thread with an event loop; leaving the block ends them.
+    """Calls to a server, `concurrency` of them at a time, in a thread with an event loop; a `with` block.
 
-    The first call goes alone until the server has answered. A question is taken only when it can be sent at once, so
-    that after the last question only the calls in flight remain. An error that no question can escape ends the
-    questions; the other calls in flight, which are paid for, have `GRACE` seconds to return. Leaving the block cancels
-    all calls at once.
+    The calls are made one by one until the server has answered. A question is taken only when it can be sent at once,
+    so that after the last question only the calls in flight remain. After an error that every question would have, no
+    question is taken; the other calls in flight, which are paid for, have `GRACE` seconds to return. Leaving the block
+    cancels all calls at once.
     """
 
     def __init__(self, callers: Sequence[Caller], questions: Iterable[Question], judge: Settings) -> None:
         self._callers, self._questions, self._judge = callers, iter(questions), judge
         self._outcomes: SimpleQueue[Outcome] = SimpleQueue()
         self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = Future()
-        self._reader = ThreadPoolExecutor(1, thread_name_prefix="questions")  # the questions may make it wait
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="questions")  # the next question may block
         self._thread = Thread(target=self._run, name=judge.name, daemon=True)
 
     def __enter__(self) -> Self:
@@ -63,7 +63,7 @@ class Calls:
         self._reader.shutdown(wait=False, cancel_futures=True)
 
     def answers(self) -> Iterator[Judgement]:
-        """The answers in the order in which they arrive; then the first error, if there was one, is raised."""
+        """Yield the answers as they arrive; then raise the first error, if there was one."""
         error, deadline = None, None
         while (outcome := self._next(deadline)) is not None:
             if isinstance(outcome, Judgement):
@@ -74,7 +74,7 @@ class Calls:
             raise error
 
     def _next(self, deadline: float | None) -> Outcome:
-        """The next outcome; None at the end, and where there is none before the deadline."""
+        """The next outcome; None at the end or after the deadline."""
         try:
             return self._outcomes.get(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
         except Empty:
@@ -131,32 +131,32 @@ class ServerJudge(Settings):
     """A model behind a server; each provider's `load` explains the options."""
 
     def caller(self, prompt: Prompt) -> Caller:
-        """What asks questions by this prompt."""
+        """The `Caller` that sends questions with this prompt."""
         raise NotImplementedError
 
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
-        """Yield the answers as they come, from `concurrency` calls at once; the first question goes alone."""
+        """Yield the answers as they arrive, from `concurrency` calls at a time; the first question goes alone."""
         clients = -(-self.concurrency // SHARED) if self.base_url.startswith("http:") else 1
         with Calls([self.caller(prompt) for _ in range(clients)], questions, self) as calls:
             yield from calls.answers()
 
     def ask_once(self, prompt: Prompt, question: Question) -> tuple[Judgement, bool]:
-        """Return the answer to one question, and whether it ended at the limit of its tokens."""
+        """Return the answer to one question, and whether the token limit cut the reply."""
         caller = self.caller(prompt)
         with Calls([caller], [question], self) as calls:
             (answer,) = calls.answers()
         return answer, caller.was_cut
 
     def write(self, text: str, tokens: int) -> Probe:
-        """Return a reply to a text in the model's own words, of about so many tokens; a JudgeError where none comes."""
+        """Return the model's own reply to a text, with a limit of at least `tokens`; a JudgeError without a reply."""
         return asyncio.run(self.caller(Prompt("{first}{second}")).write(text, tokens))
 
     def at_batch_price(self) -> Self:
-        """The same judge, at what a batch costs."""
+        """The same judge with the price of a batch."""
         return self if self.price is None else replace(self, price=self.price.times(SHARE))
 
     def probe(self) -> Probe:
-        """Ask one or two questions of a few words, as the judge is set; a JudgeError names the remedy."""
+        """Ask one or two questions of a few words with the judge's settings; a JudgeError names the remedy."""
         self.ready()
         if self.dialect.serves:  # it has answered in this process, such as in an audition
             return self.probed(self.findings(), [])
@@ -178,12 +178,12 @@ class ServerJudge(Settings):
         return self.probed(found, answers)
 
     def survey(self) -> tuple[Findings, Probe]:
-        """What a probe finds about the model as it is set, by name, its price, and what finding it took."""
+        """The findings of a probe with the judge's settings, followed by the price, and the `Probe`."""
         probe, price = self.probe(), self.price
         return self.findings() + ([] if price is None else [("price", price.sentence())]), probe
 
     def findings(self) -> Findings:
-        """What the answers so far have shown."""
+        """The properties of the server and model that the answers so far have shown."""
         dialect = self.dialect
         if self.votes:
             found = [("verdicts", "as structured output" if dialect.response_format else "as text")]
@@ -196,7 +196,7 @@ class ServerJudge(Settings):
         return found
 
     def probed(self, found: Findings, answers: list[Judgement]) -> Probe:
-        """What was found as a sentence and as values, and what the answers took."""
+        """The `Probe` of these findings, with the calls, tokens and cost of the answers."""
         costs = [answer.cost for answer in answers if answer.tokens_in or answer.tokens_out]
         return Probe(
             f"{self.name}: {', '.join(map(' '.join, found))}",
@@ -208,7 +208,7 @@ class ServerJudge(Settings):
 
 
 def goes_on(answer: Judgement) -> bool | None:
-    """Whether a model counted on from where its reply was begun; None where that is not clear.
+    """Whether a model continued the beginning of its reply to `COUNTING`; None below a mass of `CLEAR`.
 
     >>> [goes_on(Judgement(Question("", ""), p=p, mass=0.9)) for p in (0.99, 0.01)]
     [True, False]

@@ -1,4 +1,4 @@
-"""The options of a judge behind a server, and what the server was found to accept."""
+"""The options of a judge behind a server, and the `Dialect` that the server accepts."""
 
 import inspect
 import logging
@@ -25,7 +25,7 @@ ROOM, PATIENCE = 25_000, 600.0
 WAIT = 60.0  # seconds for one try without reasoning
 VERDICT = 64  # tokens that a verdict in words may have
 LABEL = 8  # tokens in which a label is looked for
-PLACE = 8  # further tokens for each text of an order: a label with its kind, quotes and a separator
+PLACE = 8  # further tokens per text in an order: the text's name, a label, quotes and a separator
 NONE = "none"
 NEEDED = {"concurrency": (1, 1000), "votes": (0, math.inf), "retries": (0, math.inf)}
 WHOLE = {**NEEDED, "window": (1, math.inf), "max_tokens": (1, math.inf)}
@@ -37,11 +37,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Dialect:
-    """What the server was found to accept (by the names of OpenAI's API) and to give; used for later questions.
+    """The request parameters that the server accepts (by their names in OpenAI's API), and what its answers have.
 
-    `effort` is asked for where the user named none, `most` is the largest limit of tokens, and `reasons` states that
-    the model reasons before it answers. `chat_template_kwargs` keeps models behind other servers from reasoning.
-    `written` is how many tokens the reply to the probe had.
+    Earlier answers set it, for later questions. `effort` is sent if the user gave none, `most` is the largest token
+    limit, and `reasons` states that the model reasons before it answers. `chat_template_kwargs` keeps models behind
+    other servers from reasoning. `written` is the number of tokens of the reply to the probe.
     """
 
     max_tokens: str = "max_tokens"
@@ -65,7 +65,7 @@ class Dialect:
             setattr(self, part, value)
 
     def learn(self, found: Mapping[str, Any]) -> None:
-        """Take over what an earlier probe found, except that the server answered then, and values of another type.
+        """Set the fields from an earlier probe, except `answers`, `serves` and values of another type.
 
         >>> dialect = Dialect()
         >>> dialect.learn({"max_tokens": "max_completion_tokens", "most": "seven", "of a later version": 1})
@@ -80,7 +80,7 @@ class Dialect:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """A model behind a server, and how it is asked.
+    """A model behind a server, and the options of its requests.
 
     Parameters
     ----------
@@ -110,10 +110,10 @@ class Settings:
     """
 
     provider: ClassVar[str]
-    keys: ClassVar[tuple[str, ...]]  # the environment's variables that may hold the key, the first that is set
-    account: ClassVar[dict[str, str]] = {}  # further variables that the provider alone is sent, and their headers
+    keys: ClassVar[tuple[str, ...]]  # environment variables for the key; the first that is set is used
+    account: ClassVar[dict[str, str]] = {}  # environment variable → header, sent only to the provider's own server
     home: ClassVar[str]  # the provider's own address
-    version: ClassVar[str] = ""  # the path that routes begin with; an address that ends with it is accepted too
+    version: ClassVar[str] = ""  # the path that routes begin with; `base_url` may end with it
     address_variable: ClassVar[str]
     example: ClassVar[str]  # a model
     priced: ClassVar[str]  # the provider's name in the table of list prices
@@ -138,7 +138,7 @@ class Settings:
 
     @classmethod
     def checked(cls, **options: Any) -> Self:
-        """Make a judge with these options; a ValueError where one is outside its range, or two do not go together."""
+        """Make a judge with these options; a ValueError if one is out of range or two are incompatible."""
         given = cls(**options)
         if not given.model:
             raise ValueError(f"{cls.provider}/ needs a model, such as {cls.provider}/{cls.example}")
@@ -154,7 +154,7 @@ class Settings:
         return made
 
     def check_options(self) -> None:
-        """Raise a ValueError where the provider does not know an option's value, or options do not go together."""
+        """Raise a ValueError if the provider does not know an option's value, or options are incompatible."""
         known = (NONE, *self.efforts)
         if self.effort is not None and self.effort not in known:
             raise ValueError(f"effort = {self.effort!r} is not one of {', '.join(known)}")
@@ -169,12 +169,12 @@ class Settings:
 
     @property
     def ahead(self) -> int:
-        """Twice as many questions as calls at once: no call waits for a question."""
+        """Twice `concurrency`, so that no call waits for a question."""
         return 2 * self.concurrency
 
     @property
     def several(self) -> bool:
-        """Whether several criteria can be asked in one call."""
+        """Whether one call can ask about several criteria."""
         return True
 
     @property
@@ -198,7 +198,7 @@ class Settings:
         raise NotImplementedError
 
     def limit(self, prompt: Prompt) -> int | None:
-        """The most tokens of a reply to a prompt: the user's number, or as many as it needs."""
+        """The most tokens of a reply to a prompt: `max_tokens`, else `reply_tokens` + `more_tokens`; None: no limit."""
         room = self.reply_tokens
         return room if room is None or self.max_tokens is not None else room + self.more_tokens(prompt)
 
@@ -214,7 +214,7 @@ class Settings:
         return self.max_tokens or 0
 
     def writes(self, prompt: Prompt) -> Writing | None:
-        """How many tokens a call writes: for each reply as many as the probe's had, else the limit."""
+        """How many tokens a call writes: its replies times the smaller of the probe's tokens and the limit."""
         seen, room = self.dialect.written, self.limit(prompt)
         known = [room, None if seen is None else seen + self.more_tokens(prompt)]
         each = min((number for number in known if number is not None), default=None)
@@ -225,7 +225,7 @@ class Settings:
         return 1 if self.orders(prompt) else max(1, self.votes)
 
     def begins(self, prompt: Prompt) -> bool:
-        """Whether the reply is begun for the model: its next word is a label."""
+        """Whether the request has the beginning of the reply, so that the model's next word is a label."""
         return False
 
     def orders(self, prompt: Prompt) -> bool:
@@ -233,21 +233,21 @@ class Settings:
         return prompt.size > 2 and self.votes > 0
 
     def adds(self, prompt: Prompt) -> str:
-        """The instruction after a prompt, for a model whose reply is not begun."""
+        """The instruction that is added to a prompt; "" if the request has the beginning of the reply."""
         if self.orders(prompt):
             return f"\n\n{ordering(prompt)}"
         return "" if self.begins(prompt) else f"\n\n{prompt.instruction}"
 
     def shown(self, prompt: Prompt) -> Prompt:
-        """The prompt as it is sent: an order is no answer that a wording asks for."""
+        """The prompt as it is sent: without its wording's request for a label, if the reply is an order."""
         return prompt.without_answers if self.orders(prompt) else prompt
 
     def learn(self, found: Mapping[str, Any]) -> None:
-        """Take over what an earlier probe found."""
+        """Set the dialect from the findings of an earlier probe."""
         self.dialect.learn(found)
 
     def ready(self) -> None:
-        """Raise an error where no question can be sent: without the library for HTTP, or without a key."""
+        """Raise an error if no question can be sent: without the HTTP library, or without a key."""
         self.access()
 
     @property
@@ -256,14 +256,13 @@ class Settings:
         return self.base_url == self.home
 
     def headers(self, key: str) -> dict[str, str]:
-        """The headers that a key is sent in."""
+        """The HTTP headers with the key."""
         raise NotImplementedError
 
     def access(self) -> tuple[dict[str, str], Secrets]:
-        """Return the headers of every call, and the secrets among them; a JudgeError without a key.
+        """Return the headers of every call, and the secrets in them; a JudgeError without a key.
 
-        The key is sent to the server that is asked and to no other; "none" for a server without one. An ImportError
-        names the remedy where the library for HTTP is missing.
+        The key is "none" for a server that needs none. An ImportError names the remedy if the HTTP library is missing.
         """
         try:
             import httpx2  # noqa: F401
@@ -285,7 +284,7 @@ Made = TypeVar("Made", bound=Settings)
 
 
 def loader(kind: type[Made]) -> Callable[..., Made]:
-    """The function `load(model, **options)` of a provider; its signature has the options of a kind of judge."""
+    """The function `load(model, **options)` of a provider; its signature has the options of `kind`."""
 
     def load(model: str, **options: Any) -> Made:
         return kind.checked(model=model, **options)
@@ -296,7 +295,7 @@ def loader(kind: type[Made]) -> Callable[..., Made]:
 
 
 def read_variable(name: str) -> str:
-    """Read a variable of the environment that can be sent as a header; a JudgeError where it cannot."""
+    """Read an environment variable; a JudgeError if it cannot be sent in a header."""
     value = os.environ.get(name, "").strip()
     if not value.isascii() or not value.isprintable():
         raise JudgeError(f"{name} holds a character that cannot be sent, such as a line break; set it again")
@@ -304,7 +303,7 @@ def read_variable(name: str) -> str:
 
 
 def address(url: str) -> tuple[str, str | None]:
-    """Split a base URL into the address without user and password, and these."""
+    """Split a base URL into the address without its login, and the login user:password or None."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -320,7 +319,7 @@ def address(url: str) -> tuple[str, str | None]:
 
 
 def check_number(name: str, value: Any, least: float, most: float, *, whole: bool) -> Any:
-    """Return a number that a user gave; a ValueError where it is outside its bounds."""
+    """Return a user's number; a ValueError if it is out of bounds or of the wrong type."""
     kinds, meant = ((int,), "a whole number") if whole else ((int, float), "a number")
     if not isinstance(value, kinds) or isinstance(value, bool) or not least <= value <= most:
         raise ValueError(

@@ -18,14 +18,14 @@ Answers = Literal["soft", "hard"]
 
 @dataclass(frozen=True)
 class Simulated:
-    """Answers from known scores; an answer depends on the question and the seed only, not on the order of questions.
+    """Answers from known scores; an answer depends only on the question and the seed, not on the order of questions.
 
         p = σ( strength·(s_first − s_second) + bias + effect·(e_first + e_second) + noise·ε )
 
     ε is drawn for each ordered pair and the position effect e for each item, both standard normal. A hard judge
     answers 1 with probability p, else 0. Line-ups are answered by log-probabilities, or by an order (`_line_up`).
     `scores` maps an item to its score or, with contexts, (context, item) to it; an item without one gets a standard
-    normal score of its own. Of several criteria, each has its own draws, and `scores` may map its name to its scores.
+    normal score. Each of several criteria has its own draws, and `scores` may map its name to its scores.
 
     >>> judge = Simulated(scores={"ana": 1.0, "bo": 0.0}, noise=0.0)
     >>> [round(answer.p, 3) for answer in judge.judge([Question("ana", "bo"), Question("bo", "ana")])]
@@ -83,7 +83,7 @@ class Simulated:
         return Judgement(question, p=p, mass=1.0, reply="A" if p >= 0.5 else "B", seconds=0.0, cost=0.0)
 
     def _line_up(self, question: Question) -> Judgement:
-        """About k texts: log softmax of strength·s_a + bias·(k − 1 − 2a)/2 + noise·ε_a in slot a; hard: an order."""
+        """Log softmax over k slots a of strength·s_a + bias·(k − 1 − 2a)/2 + noise·ε_a/√2; hard: an order."""
         context, items = question.context, question.items
         scores = [
             self.strength * self.score(context, item)
@@ -102,13 +102,13 @@ class Simulated:
         return Judgement(question, p=p, mass=1.0, reply=reply, seconds=0.0, cost=0.0, lineup=said)
 
     def _by(self, criterion: str) -> Simulated:
-        """The judge of one of several criteria."""
+        """The judge of one criterion, with its own scores and seed."""
         own = self.scores.get(criterion, {})
         seed = int(self._uniform("criterion", criterion) * 2**53)
         return replace(self, scores=own if isinstance(own, Mapping) else {}, seed=seed)
 
     def probability(self, question: Question) -> float:
-        """p as the formula gives it."""
+        """p by the formula of the class, before a hard judge's draw."""
         context, first, second = question.context, question.first, question.second
         logit = self.strength * (self.score(context, first) - self.score(context, second)) + self.bias
         if self.effect:

@@ -1,14 +1,14 @@
-"""What a server's reply says: the probability of a label among its tokens or, in words, a vote or an order.
+"""Reads a server's reply: the probabilities of the labels from its tokens or, from its words, a vote or an order.
 
-Words are for servers that give no probabilities. Nothing is guessed: a reply that is uncertain, negates or names both
-texts is not a verdict. n votes, a of them for the first text and b for the second, become
+Words are read if the server gives no probabilities. Nothing is guessed: a reply that is uncertain, negates or names
+both texts is not a verdict. n votes, a of them for the first text and b for the second, become
 
     p = (a + ½) / (a + b + 1),    weight = a + b,    mass = (a + b) / n,
 
 the mean under Jeffreys' prior Beta(½, ½); p is never 0 or 1.
 
 A reply about several criteria has a line per criterion, or an object with a key per criterion. p of a criterion is read
-where its line names a label, given the lines before it: an answer may depend on those above it (docs/criteria.md).
+where its line names a label. It is conditional on the lines above, so answers may depend on them (docs/criteria.md).
 """
 
 import json
@@ -27,8 +27,8 @@ Row = tuple[Any, Any, list[tuple[Any, Any]]]  # a token, its log-probability, an
 Positions = list[tuple[str, list[tuple[str, float]]]]
 Found = dict[str, tuple[float, float, float]]  # p, mass and weight by criterion
 
-LISTED = 4  # texts whose orders a schema lists: 24, of 7 characters; of five there are 120, which every call would read
-LONGEST = 10_000  # characters of a reply that are read; a verdict of `max_tokens` = 64 has a few hundred
+LISTED = 4  # most texts whose orders a schema lists: 4 have 24 orders; the 120 orders of 5 would lengthen every call
+LONGEST = 10_000  # characters; a longer reply is not read. A verdict of `max_tokens` = 64 has a few hundred
 
 _FIRST, _SECOND = "\ue000", "\ue001"  # stand for the labels, whatever words they are
 _ONE = f"[{_FIRST}{_SECOND}]"
@@ -55,10 +55,10 @@ _WINS = (
 
 
 def token_positions(rows: Iterable[Row]) -> Positions:
-    """The tokens of a reply, each with the log-probabilities of the likeliest in its place and its own.
+    """The tokens of a reply, each with the log-probabilities of its likeliest alternatives and its own.
 
-    Tokens without them are left out. A ValueError where they are not in the form of the API. Null becomes nan: valid
-    JSON cannot hold −∞.
+    Tokens without alternatives are left out. Null becomes nan: valid JSON cannot hold −∞. A ValueError if the
+    log-probabilities are not in the form of the API.
 
     >>> token_positions([(" A", -0.1, [(" B", -2.5)]), (".", None, [])])
     [(' A', [(' B', -2.5), (' A', -0.1)])]
@@ -76,7 +76,7 @@ def token_positions(rows: Iterable[Row]) -> Positions:
 
 
 def read_logprobs(positions: Positions, prompt: Prompt, *, begun: bool = False) -> tuple[float, float, str] | None:
-    """`label_probability` where the reply first names a label or, if it was begun, goes on; None without a label.
+    """`label_probability` where the reply first names a label or, if `begun`, at its first token; None without a label.
 
     >>> read_logprobs([("A", [("A", -0.5), ("B", -1.5)])], Prompt("{first}{second}"))  # doctest: +ELLIPSIS
     (0.731..., 0.829..., '')
@@ -91,7 +91,7 @@ def read_logprobs(positions: Positions, prompt: Prompt, *, begun: bool = False) 
 
 
 def label_tokens(prompt: Prompt) -> int:
-    """How many tokens a label may take in a reply that was begun: a letter is one with every tokenizer."""
+    """The most tokens of a label in a reply that was begun: 1 for letters, which every tokenizer has, else 8."""
     return 1 if all(re.fullmatch("[A-Za-z]", label.strip()) for label in prompt.labels) else 8
 
 
@@ -117,7 +117,7 @@ def read_verdict(reply: str, prompt: Prompt) -> float | None:
 
 
 def read_order(reply: str, prompt: Prompt) -> str | None:
-    """The order of all texts that the reply consists of, the best first, with letters for slots; None without one.
+    """The order of all texts in a reply, the best first, with letters for slots; None if it is not only an order.
 
     >>> prompt = Prompt("{first}{second}{third}", ("A", "B", "C"), "Text")
     >>> [read_order(reply, prompt) for reply in ("C > A > B.", "[B, A, C]", '{"order": "Text B, C, A"}')]
@@ -160,7 +160,7 @@ def ordering(prompt: Prompt) -> str:
 def reply_schema(prompt: Prompt) -> dict[str, Any]:
     """The JSON schema of a reply: {"better": verdict}, {"order": …}, or a key for each criterion.
 
-    Orders of up to four texts are listed: no label is missing or there twice. Above, the reader refuses such orders.
+    The schema lists the orders of up to four texts. For more texts, `read_order` refuses missing or repeated labels.
 
     >>> reply_schema(Prompt("{first}{second}"))["properties"]
     {'better': {'type': 'string', 'enum': ['A', 'B']}}
@@ -228,7 +228,7 @@ def _plain(text: str) -> str:
 
 
 def _mention(label: str, kind: str) -> re.Pattern[str]:
-    """A label as a word of its own; a single letter in its own case, and not where it may be an article."""
+    """Matches a label as a whole word; a single letter is case-sensitive and must not read as an article."""
     prefix = rf"\b(?:(?i:the)\s+)?(?i:{re.escape(kind)})\s+" if kind else r"(?!)"
     if len(label) > 1:
         return re.compile(rf"(?i:(?:{prefix})?(?<!\w){re.escape(label)}(?!\w))")
@@ -258,12 +258,12 @@ def _one_number(text: str, after: str) -> bool:
 
 
 def _is_label(token: str, label: str, number: int) -> bool:
-    """Whether a token of the reply is a label; after the first token, a letter in another case is an article."""
+    """Whether a token is a label; a letter that is not the reply's first token must have the label's case."""
     return spells(token, label) and (number == 0 or len(label) > 1 or token.strip(AROUND) == label)
 
 
 def part_positions(positions: Positions, names: Collection[str]) -> dict[str, Positions]:
-    """The tokens of a reply that follow the name of each criterion, up to the next name; a ValueError without a name.
+    """The tokens after the name of each criterion, up to the next name; a ValueError if the reply has no name.
 
     >>> reply = [(token, []) for token in ("co", "herence", ":", " A", "\\n", "fluency", ": B")]
     >>> {name: [token for token, _ in own] for name, own in part_positions(reply, ["coherence", "fluency"]).items()}
@@ -280,7 +280,7 @@ def part_positions(positions: Positions, names: Collection[str]) -> dict[str, Po
 
 
 def part_words(reply: str, names: Iterable[str]) -> dict[str, str]:
-    """What a reply says of each criterion, in an object or in lines.
+    """The words of a reply about each criterion, from a JSON object or from lines.
 
     >>> part_words('{"wit": "Text A", "length": "Text B"}', ["wit", "length"])
     {'wit': 'Text A', 'length': 'Text B'}
@@ -294,7 +294,7 @@ def part_words(reply: str, names: Iterable[str]) -> dict[str, str]:
 
 
 def _spans(text: str, names: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """Where the words about each criterion that is named begin and end; each at its first mention."""
+    """(begin, end) of the text after the first mention of each criterion, up to the next criterion."""
     mentions: list[tuple[int, int, Any]] = []
     for name in names:
         match = re.search(rf"(?i)(?<![\w-]){re.escape(name)}[\s*_`\"']*[:=]", text)

@@ -1,8 +1,8 @@
 """vllm/MODEL: a model in vLLM's offline engine, the fastest way on a GPU to many answers from one model.
 
-The engine makes batches and caches common beginnings of prompts itself, so the questions are only sorted by their
-beginnings. It returns the 20 likeliest next tokens; a label that is not among them gets the largest probability that it
-can have. A question whose labels are several tokens is asked once after each beginning of a label.
+The engine batches prompts and caches their prefixes, so the questions are only sorted by prefix. It returns the 20
+likeliest next tokens; a label that is not among them gets the largest probability that it can have. If the labels have
+several tokens, a question is asked once per beginning of a label.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def load(
         "revision": config.revision,
         "vllm": vllm.__version__,
     }
-    # The engine needs room for the answer's token.
+    # The window includes the answer's token.
     chat = Chat(engine.get_tokenizer(), config.max_model_len - 1)
     sampling = vllm.SamplingParams(max_tokens=1, temperature=0, logprobs=LIKELIEST)
     return VllmJudge(f"vllm/{model}", settings, chat, engine, sampling, digest_of(model))
@@ -102,11 +102,11 @@ class VllmJudge:
     several = lines_up = True
 
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
-        """An answer to every question; of several criteria, vLLM's cache of prefixes holds the texts."""
+        """Yield an answer to every question; several criteria share the texts in vLLM's prefix cache."""
         return answers_of(self._chat, questions, prompt, self.ahead, self._answer)
 
     def _answer(self, rows: list[Encoded], labels: Spellings, prompt: Prompt) -> Iterator[Judgement]:
-        """The answers to the rows, each asked after every node; one that the engine refuses is one failed judgement."""
+        """Yield an answer per row, read after every node; a row that the engine refuses is a failed judgement."""
         started = time.perf_counter()
         asked = [{"prompt_token_ids": [*row.ids, *node]} for row in rows for node in labels.nodes]
         try:

@@ -1,13 +1,13 @@
-"""The pages over HTTP: who may open what, how a request must look, and how long a connection may wait.
+"""The pages over HTTP: access by token, checks of requests, and limits on connections.
 
-Every address begins with a token; without a valid one the answer is an empty refusal. A request that changes something
-is a POST of JSON from a page of this server: other sites cannot send it, because browsers send the origin of a request
-(Origin, Sec-Fetch-Site) and ask before they send JSON elsewhere. On this machine alone, the Host must be one of its
-names: no other site can give itself this server's address (DNS rebinding).
+Every URL has a token; without a valid one the answer is a refusal. A request that changes something is a POST of JSON
+from a page of this server. Other sites cannot send it, because browsers send the origin of a request (Origin,
+Sec-Fetch-Site) and ask before they send JSON to another origin. If only this machine can reach the server, the Host
+must be one of its names, against DNS rebinding: no other site can pass for this server.
 
 Anybody who reaches the port can open connections and send nothing, without a token. So a request, with its body, must
-arrive within `patience` seconds, and of too many connections the one that has waited longest for a request is closed.
-A browser sends its request as soon as it is connected, and connects again where it was closed.
+arrive within `patience` seconds, and above the limit of connections the one that has waited longest for a request is
+closed. A browser sends its request as soon as it is connected, and reconnects if it was closed.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from comparo.vote.pages import FILES, HERE, REASON, Pages
 from comparo.vote.session import is_same
 from comparo.vote.standing import ranking_csv, votes_csv
 
-MOST = 256  # connections: several classes, of which each browser opens some for a moment
-PATIENCE = 10.0  # seconds for a request to arrive: it is a few kilobytes, which any network carries in less
-GRACE = 3  # seconds that requests in flight have to end when the server is stopped
-LARGEST = 10_000  # bytes of what a page sends: the longest reason takes 800, as UTF-8
-LONGEST_REASON = 600  # characters: nine that are ticked, and one that is written
+MOST = 256  # most connections: enough for several classes, each browser with a few for a moment
+PATIENCE = 10.0  # seconds for a request to arrive: any network carries its few kilobytes in less
+GRACE = 3  # seconds for requests in flight when the server is stopped
+LARGEST = 10_000  # most bytes of a request's body: the longest reason takes 800, as UTF-8
+LONGEST_REASON = 600  # characters: nine ticked reasons and a written one
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
@@ -70,11 +70,11 @@ logger = logging.getLogger(__name__)
 
 
 def make_app(pages: Pages, hosts: Collection[str] | None = None) -> ASGIApp:
-    """The application; `hosts` are the names that a request may use for this server, any if None."""
+    """The ASGI application; `hosts` are the allowed names in a request's Host header, None: any."""
     booth = pages.booth
     choices = choices_of(booth.voting.prompt.size)
 
-    # Who opens a page with a token: the name of a judge, or whether it is the token of that page.
+    # page → function of a token: the judge's name, or whether it is the token of that page
     owners: dict[str, Callable[[str], Any]] = {
         "vote": lambda token: booth.links.judge(token),
         "join": lambda token: pages.has_invitation and is_same(booth.links.invitation, token),
@@ -100,7 +100,7 @@ def make_app(pages: Pages, hosts: Collection[str] | None = None) -> ASGIApp:
         return following(name)
 
     def following(name: str) -> Response:
-        """What the judge sees after a change that is stored."""
+        """The judge's next turn, after a change was stored."""
         try:
             return JSONResponse({"html": pages.turn(name)})
         except StoreError as error:
@@ -163,7 +163,7 @@ def _file(_: str, request: Request) -> Response:
 
 
 def _guarded(app: ASGIApp, hosts: Collection[str] | None) -> ASGIApp:
-    """The application behind a check of the headers of every request."""
+    """The application with a check of the headers of every request."""
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -175,7 +175,6 @@ def _guarded(app: ASGIApp, hosts: Collection[str] | None) -> ASGIApp:
 
 
 def _is_of_host(request: Request, hosts: Collection[str] | None) -> bool:
-    """Whether the request names this server by one of its names."""
     try:
         return hosts is None or urlsplit(f"//{request.headers.get('host', '')}").hostname in hosts
     except ValueError:
@@ -230,7 +229,7 @@ def _base(request: Request) -> str:
 
 
 async def _explain(_request: Request, error: Exception) -> Response:
-    """The fault of a request; an unknown address gets the same refusal as a token that is not valid."""
+    """The answer to a faulty request; an unknown URL gets the same refusal as an invalid token."""
     assert isinstance(error, HTTPException)
     if error.status_code in (404, 405):
         return HTMLResponse(REFUSED, 403)
@@ -239,7 +238,7 @@ async def _explain(_request: Request, error: Exception) -> Response:
 
 async def _left(_request: Request, _error: Exception) -> Response:
     logger.warning("A judge's page was closed before it had sent all of a vote, which does not count.")
-    return Response(status_code=400)  # which nobody reads
+    return Response(status_code=400)  # nobody reads it
 
 
 async def _not_saved(request: Request, error: Exception) -> Response:
@@ -255,7 +254,7 @@ def _download(name: str, text: str) -> Response:
 
 @dataclass
 class Waiting:
-    """The connections of a server without a whole request, the one that has waited longest first, and their limits."""
+    """The connections without a complete request, the one that has waited longest first, and their limits."""
 
     most: int
     patience: float
@@ -263,7 +262,7 @@ class Waiting:
     is_crowded: bool = False
 
     def make_room(self) -> None:
-        """Close the connection that has waited longest; the first time, say so."""
+        """Close the connection that has waited longest; the first time, log it."""
         oldest = next(iter(self.connections))
         oldest.stop_waiting()
         oldest.transport.abort()
@@ -276,7 +275,7 @@ class Waiting:
 
 
 class Limited(H11Protocol):
-    """A connection that is closed where its request takes too long, or where others need its place."""
+    """A connection that is closed if its request takes too long, or if there are too many connections."""
 
     def __init__(self, waiting: Waiting, **given: Any) -> None:
         super().__init__(**given)
@@ -307,7 +306,7 @@ class Limited(H11Protocol):
         self.stop_waiting()
 
     def stop_waiting(self) -> None:
-        """Wait for the request no more."""
+        """Remove the connection from the waiting ones, and cancel its deadline."""
         self.waiting.connections.pop(self, None)
         if self.deadline is not None:
             self.deadline.cancel()
@@ -319,9 +318,9 @@ class Limited(H11Protocol):
 
 
 def most_connections(most: int = MOST) -> int:
-    """The number of connections to hold: at most a quarter of the files that this process may open.
+    """The limit of connections: `most`, but at most a quarter of the files that this process may open.
 
-    Accepting is ahead of closing by a few rounds of the event loop, with half as many connections in each.
+    Connections are closed a few rounds of the event loop after others are accepted, half the limit in each round.
     """
     if sys.platform == "win32":
         return most
@@ -337,14 +336,14 @@ def serve(
     ready: Callable[[], None] = lambda: None,
     patience: float = PATIENCE,
 ) -> None:
-    """Serve until a signal ends it (Ctrl-C, SIGTERM), which is raised again when requests in flight are answered.
+    """Serve until a signal (Ctrl-C, SIGTERM), which is raised again after requests in flight are answered.
 
-    A connection is closed where its request has not arrived after `patience` seconds.
+    A connection is closed if its request has not arrived after `patience` seconds.
     """
     waiting = Waiting(most_connections(), patience)
     config = uvicorn.Config(
         app,
-        http=partial(Limited, waiting),  # type: ignore[arg-type]  # it is called as a class of protocols is
+        http=partial(Limited, waiting),  # type: ignore[arg-type]  # uvicorn calls it like a protocol class
         ws="none",
         log_level="error",
         access_log=False,

@@ -1,6 +1,6 @@
-"""The booth: what judges do, one at a time, each step stored before it is answered.
+"""The booth executes the judges' actions one at a time, and stores each before it returns.
 
-All methods may be called from any thread. Memory holds what was read from the run folder or stored in it.
+All methods are thread-safe. The memory has only what was read from the run folder or stored in it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What a judge's page shows: the open ballot, None where there are no more pairs, and what the judge has done.
+    """What a judge's page shows: the open ballot, None without further pairs, and the judge's votes and skips so far.
 
-    `last` is the number of the judge's last answer, which may be taken back.
+    `last` is the number of the judge's last answer, which may be withdrawn.
     """
 
     ballot: Ballot | None
@@ -41,7 +41,7 @@ class Turn:
 
 
 class Booth:
-    """The judges and the ballots of a voting whose store, the run folder with its items, is open."""
+    """The judges and the ballots of a voting, with its open store, the run folder."""
 
     def __init__(self, store: Store, voting: Voting, links: Links) -> None:
         self.store, self.voting, self.links = store, voting, links
@@ -53,17 +53,17 @@ class Booth:
         self._read()
 
     def close(self) -> None:
-        """Wait for what is being stored."""
+        """Wait until the current action is stored."""
         with self._turn:
             pass
 
     @cached_property
     def fitting(self) -> Fitting:
-        """How votes become a ranking: all people together, because few votes of each say little about their tastes."""
+        """The fit of the ranking: people are fitted together, because few votes each do not identify their tastes."""
         return replace(self.voting.task(list(self.links.judges)).fitting, together=True)
 
     def join(self, name: str) -> str:
-        """Add a judge, and return the token; a ValueError where the name cannot be taken."""
+        """Add a judge and return the judge's token; a ValueError if the name is invalid or taken."""
         with self._step():
             links = self.links.joined(name)
             self.store.identify(self.voting.identity(list(links.judges)))
@@ -72,7 +72,7 @@ class Booth:
             return list(links.judges.values())[-1]
 
     def turn(self, voter: str) -> Turn:
-        """What the judge sees now: the oldest open ballot, or a new one."""
+        """The judge's current turn, with the oldest open ballot or a new one."""
         with self._step():
             own = self._own.setdefault(voter, {})
             ballot = min((each for each in own.values() if each.is_open), key=lambda each: each.number, default=None)
@@ -83,26 +83,26 @@ class Booth:
             return Turn(ballot, votes, skipped, last)
 
     def vote(self, voter: str, number: int, turn: int, choice: str, seconds: float, reason: str = "") -> None:
-        """Store a vote; one on a ballot that was answered before, or in an earlier turn, changes nothing."""
+        """Store a vote; ignore it if the ballot is already answered or is in another turn."""
         with self._step():
             if (ballot := self._open(voter, number, turn)) is not None:
                 self._know(dealing.answer(self.store, ballot, choice, _clamped(seconds, ballot), reason))
 
     def skip(self, voter: str, number: int, turn: int, reason: str, seconds: float) -> None:
-        """Store that a judge does not judge a pair, and why."""
+        """Store that a judge skips a pair, and the reason."""
         with self._step():
             if (ballot := self._open(voter, number, turn)) is not None:
                 self._know(dealing.skip(self.store, ballot, reason, _clamped(seconds, ballot)))
 
     def undo(self, voter: str, judgement: int) -> None:
-        """Take back a judge's own answer; one that was taken back before, or is another judge's, stays as it is."""
+        """Withdraw a judge's own answer; ignore one that is already withdrawn or is another judge's."""
         with self._step():
             for ballot in list(self._own.get(voter, {}).values()):
                 if ballot.judgement == judgement:
                     self._know(dealing.withdraw(self.store, ballot))
 
     def ballot(self, voter: str, number: int) -> Ballot | None:
-        """A judge's own ballot by its number."""
+        """The judge's ballot of this number; None if it is not the judge's."""
         with self._turn:
             return self._own.get(voter, {}).get(number)
 
@@ -113,7 +113,7 @@ class Booth:
 
     @contextmanager
     def _step(self) -> Iterator[None]:
-        """One step of one judge. A step that failed may be stored nevertheless: the next one looks what is."""
+        """Lock for one action. A failed action may be stored nevertheless, so the next one reads the store again."""
         with self._turn:
             if self._is_unsure:
                 self._read()
@@ -148,7 +148,7 @@ class Booth:
 
 
 def _clamped(seconds: float, ballot: Ballot) -> float:
-    """The time that a page measured, at most the time since the ballot was first shown."""
+    """The seconds that a page measured, from 0 to the time since the ballot was first shown; nan becomes that time."""
     since = max((datetime.now(UTC) - ballot.shown).total_seconds(), 0.0)
     return round(since if math.isnan(seconds) else min(max(seconds, 0.0), since), 1)
 
@@ -162,9 +162,9 @@ def opened(
     fresh: bool = False,
     place: Callable[[Links], int],
 ) -> Iterator[Booth]:
-    """The booth of a run folder, which is made or continued; `place` opens the port, given the links so far.
+    """Open the booth of a new or existing run folder; `place` opens the server's port, given the links so far.
 
-    `notes` are added to run.json.
+    `fresh` sets the votes in the folder aside. `notes` are added to run.json.
     """
     links = (Links.new() if fresh else Links.read(folder)).with_judges(voting.names)
     names = list(links.judges)

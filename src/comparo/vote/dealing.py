@@ -1,24 +1,26 @@
-"""Which pair or line-up a judge sees next, in which slots, and the ballots that store what was shown and voted.
+"""Chooses the next pair or line-up of a judge and its slots, and stores ballots: what was shown and voted.
 
-1. A pair that needs another vote: a share `twice` of all pairs goes to two judges, to measure their agreement; one that
-   was skipped goes to another judge once; and so does one that somebody opened and left.
-2. Otherwise a pair that nobody has seen: first the most informative ones about a machine's ranking, where there is one
-   (`selection.vote_priority`), then of the context with the fewest pairs for its size (`Deck`).
-3. When all pairs have been seen: the pair with the fewest looks that this judge has not seen.
+The next pair is, in this order:
 
-A voting may be about some pairs only: then each judge sees those, in their order.
+1. A pair that needs another vote: a share `twice` of all pairs goes to two judges, to measure their agreement; a pair
+   that was skipped, or opened and left, goes to another judge once.
+2. A pair that nobody has seen: first the pairs that are most informative about a machine's ranking, if there is one
+   (`selection.sharing.telling_pairs`), then pairs of the context with the fewest pairs for its size (`Deck`).
+3. When all pairs have been seen: the pair shown least often that this judge has not seen.
 
-The first two are of the judge's last context until each of its texts could have been shown once. No judge sees a pair
-twice. The text that the judge has seen less often on the left than on the right is on the left; in a line-up each text
-is where the judge has seen it least often. Line-ups are dealt as pairs are, chosen by `LineupSelector`.
+A voting may have some pairs only: then each judge sees those, in their order.
 
-New pairs are chosen by `selection.Selector`: greedy for the first `BASE` votes per text, then adaptive on the votes of
-all judges. Scores from fewer votes are mostly chance, and pairs chosen by them would make the ranking look surer than
-it is. Some pairs are chosen at once (`AHEAD`): that takes up to 0.15 s for 1,000 texts.
+Pairs of 1 and 2 are of the judge's last context until each of its texts could have been shown once. No judge sees a
+pair twice. The left text is the one that the judge has seen less often on the left than on the right; in a line-up each
+text is where the judge has seen it least often. Line-ups are dealt like pairs, chosen by `LineupSelector`.
 
-Each pair or line-up that is shown is a ballot, stored before it is shown. A ballot is answered once: a vote names its
-number and turn, and one that is posted twice counts once. A vote that is taken back is not deleted: it is withdrawn,
-and its ballot is open again, in the next turn.
+`selection.Selector` chooses new pairs: greedy for the first `BASE` votes per text, then adaptive on the votes of all
+judges. Scores from fewer votes are mostly noise, and pairs chosen by them would make the ranking look surer than it is.
+Several pairs are chosen at once (`AHEAD`): that takes up to 0.15 s for 1,000 texts.
+
+Each pair or line-up that is shown is a ballot, stored before it is shown. A ballot is answered once: a vote has the
+ballot's number and turn, and a vote that is posted twice counts once. A withdrawn vote is not deleted; its ballot is
+open again, in the next turn.
 """
 
 from __future__ import annotations
@@ -47,9 +49,9 @@ from comparo.selection.lineups import LineupSelector
 from comparo.selection.selector import Selector
 
 BASE = 3  # votes per text; docs/measurements/votes.md has what the ranking is worth after few and many votes
-LEFT = timedelta(minutes=30)  # after which an open ballot counts as left: several times what two long texts take
-AHEAD = 2  # pairs of a context per judge that are chosen at once
-TRIES = 20  # of a selector, for a line-up that was not chosen before
+LEFT = timedelta(minutes=30)  # age at which an open ballot counts as left: several times the time for two long texts
+AHEAD = 2  # pairs of a context that are chosen at once, per judge
+TRIES = 20  # most line-ups requested of a selector until one is new
 Vote = Any  # a row of `Comparisons.from_rows`
 SKIPPED = "skipped: "
 
@@ -57,7 +59,7 @@ Pair = tuple[Any, frozenset[Hashable]]  # the context, and two items or those of
 
 
 def choices_of(size: int) -> dict[str, float]:
-    """What may be voted about so many texts, and whether the first is the best: 1, 0, or ½ for a tie of two texts.
+    """The possible votes on `size` texts, each with its p: 1 if the first is the best, else 0; ½ for a tie of two.
 
     >>> choices_of(2), list(choices_of(3))[:2]
     ({'A': 1.0, '=': 0.5, 'B': 0.0}, ['A>B>C', 'A>C>B'])
@@ -69,9 +71,9 @@ def choices_of(size: int) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Ballot:
-    """A pair as it is shown to a judge: `first` is A, on the left. `judgement` is the number of its answer.
+    """A pair as it is shown to a judge; `first` is A, on the left. `judgement` is the number of its answer, or None.
 
-    In a line-up `second` is the `Rest`, and `order` the vote: "C>A>B".
+    For a line-up, `second` is a `Rest`, and `order` is the vote, such as "C>A>B".
     """
 
     number: int
@@ -92,7 +94,7 @@ class Ballot:
 
     @property
     def pair(self) -> Pair:
-        """The pair or the line-up, whichever text is on the left."""
+        """The context and the set of items, without their slots."""
         return self.context, frozenset(self.items)
 
     @property
@@ -136,9 +138,9 @@ def show(store: Store, voter: str, context: Any, first: Any, second: Any) -> Bal
 
 
 def answer(store: Store, ballot: Ballot, choice: str, seconds: float, reason: str = "") -> Ballot | None:
-    """Store the vote of a ballot, one of `choices_of`; None where the ballot was answered before.
+    """Store the vote on a ballot, one of `choices_of`; None if the ballot is not open in this turn.
 
-    A reason is the second line of the reply.
+    The reason is the second line of the stored reply.
     """
     size = len(ballot.items)
     order = choice if size > 2 else ""
@@ -148,12 +150,12 @@ def answer(store: Store, ballot: Ballot, choice: str, seconds: float, reason: st
 
 
 def skip(store: Store, ballot: Ballot, reason: str, seconds: float) -> Ballot | None:
-    """Store that a ballot was skipped, a failed judgement and no tie; None where it was answered before."""
+    """Store that a ballot was skipped, as a failed judgement, not a tie; None if it is not open in this turn."""
     return _close(store, ballot, error=f"{SKIPPED}{reason}", seconds=seconds)
 
 
 def withdraw(store: Store, ballot: Ballot) -> Ballot:
-    """Take back the answer of a ballot, and open it again."""
+    """Withdraw the answer of a ballot, and open it again in the next turn."""
     with store.transaction() as connection:
         connection.execute("UPDATE judgements SET withdrawn = 1 WHERE number = ?", (ballot.judgement,))
         connection.execute(
@@ -176,7 +178,7 @@ def stored_ballots(store: Store) -> Iterator[Ballot]:
 
 
 def _close(store: Store, ballot: Ballot, **answered: Any) -> Ballot | None:
-    """Store a judgement and which ballot it answers, both or neither."""
+    """Store a judgement and link its ballot to it, in one transaction; None if the ballot is not open in this turn."""
     question = Question(ballot.first, ballot.second, ballot.context, voice=ballot.voter)
     with store.transaction() as connection:
         known = connection.execute(
@@ -190,7 +192,7 @@ def _close(store: Store, ballot: Ballot, **answered: Any) -> Ballot | None:
 
 
 class Deck:
-    """Pairs of a context, the next ones on top; `votes` are those so far, by the number of their ballot.
+    """Chooses the pairs of a context; `votes` are those so far, by the number of their ballot.
 
     >>> deck = Deck(["ana", "bo", "cy"], [0])
     >>> pairs = [deck.take(lambda pair: False, ahead=1) for _ in range(3)]
@@ -207,21 +209,21 @@ class Deck:
         self._selector: Selector | LineupSelector | None = None
 
     def vote(self, ballot: int, vote: Vote) -> None:
-        """Take a vote into account in what is chosen next."""
+        """Add a vote, for the next choice of pairs."""
         self.votes[ballot] = vote
         self._news.append(vote)
 
     def withdraw(self, ballot: int) -> None:
-        """Forget a vote: the next choice starts from the others, since a `Selector` forgets none."""
+        """Remove a vote; the next choice makes a new `Selector` from the others, since it cannot forget a vote."""
         self.votes.pop(ballot, None)
         self._selector = None
 
     def take(
         self, is_known: Callable[[tuple[Any, ...]], bool], ahead: int, seen: Callable[[Any], int] = lambda _: 0
     ) -> tuple[Any, ...] | None:
-        """The next pair that is not known; None where there is none left. `ahead` pairs are chosen at once.
+        """The next pair that is not known; None if none is left. `ahead` pairs are chosen at once.
 
-        Of these it is the one whose texts were `seen` least often.
+        Of the chosen pairs it is the one whose texts were `seen` least often.
         """
         while not self._queue or all(map(is_known, self._queue)):
             self._queue = self._chosen(ahead)
@@ -233,7 +235,6 @@ class Deck:
         return pair
 
     def _chosen(self, number: int) -> list[tuple[Any, ...]]:
-        """At most so many new pairs."""
         news, self._news = self._news, []
         strategy: Strategy = "greedy" if self.size > 2 or len(self.votes) < BASE * len(self.ids) else "adaptive"
         if self._selector is None or self._selector.strategy != strategy:
@@ -251,7 +252,7 @@ class Deck:
         return list(self._selector.next(min(number, left))) if left else []
 
     def _unlike(self, selector: LineupSelector) -> tuple[Any, ...] | None:
-        """A line-up that was not chosen before; where the selector repeats itself, any other; None without one."""
+        """A line-up that was not chosen before: the selector's or, if it repeats itself, another; None without one."""
         tries = (Question(*selector.next(1)[0]).items for _ in range(min(TRIES, selector.remaining)))
         every = chain(tries, combinations(self.ids, self.size))
         found = next((items for items in every if frozenset(items) not in self._lineups), None)
@@ -260,7 +261,7 @@ class Deck:
 
 
 class Dealer:
-    """Deals pairs to judges; `know` takes every ballot, as it is shown, answered or opened again.
+    """Deals pairs to judges; `know` is called with every ballot that is shown, answered or opened again.
 
     >>> dealer = Dealer(Items.of({"ana": "A story.", "bo": "Another.", "cy": "A third."}), twice=0.0)
     >>> context, first, second = dealer.deal("me", 1)
@@ -285,13 +286,13 @@ class Dealer:
         self.looks: dict[Pair, dict[int, Ballot]] = {}  # by the number of the ballot
         self.seen: dict[str, set[Pair]] = {}
         self._numbers: dict[Pair, int] = {}  # in the order in which pairs were first shown
-        self._wanting: dict[Pair, None] = {}  # pairs with fewer votes than they should have, the oldest first
-        self._begun: Counter[Any] = Counter()  # pairs of each context
-        self._stay: dict[str, tuple[Any, int]] = {}  # the context that a judge saw last, and how often in a row
-        self._slots: Counter[tuple[Any, ...]] = Counter()  # how often each text was in each slot
+        self._wanting: dict[Pair, None] = {}  # pairs with fewer votes than `_wanted`, the oldest first
+        self._begun: Counter[Any] = Counter()  # context → number of pairs shown
+        self._stay: dict[str, tuple[Any, int]] = {}  # judge → last context, and how often it was shown in a row
+        self._slots: Counter[tuple[Any, ...]] = Counter()  # (judge or None for all, context, slot, text) → times shown
 
     def know(self, ballot: Ballot) -> None:
-        """Take a ballot into account, new or changed."""
+        """Update the state with a ballot that is new or changed."""
         looks = self.looks.setdefault(ballot.pair, {})
         before = looks.get(ballot.number)
         if before is None:
@@ -321,9 +322,9 @@ class Dealer:
                 self._slots[whose, context, *place] += 1
 
     def deal(self, voter: str, voters: int) -> tuple[Any, Any, Any] | None:
-        """The context, first and second item that a judge sees next; None where there are no more.
+        """The context, first and second item that a judge sees next; None without further pairs.
 
-        Of a line-up, all but the first are a `Rest`. `voters` is how many judges there are, for whom pairs are chosen
+        In a line-up, all items but the first are a `Rest`. `voters` is the number of judges for whom pairs are chosen
         ahead.
         """
         last, row = self._stay.get(voter, (None, 0))
@@ -343,12 +344,12 @@ class Dealer:
         return context, first, rest[0] if self.size == 2 else Rest(rest)
 
     def _wanted(self, pair: Pair) -> int:
-        """How many votes a pair should have: two for a share `twice` of pairs, spread evenly, else one."""
+        """The number of votes that a pair should have: 2 for a share `twice` of pairs, evenly spread, else 1."""
         number = self._numbers[pair]
         return 1 + math.floor((number + 1) * self.twice) - math.floor(number * self.twice)
 
     def _another_look(self, voter: str, contexts: Collection[Any]) -> Pair | None:
-        """The oldest pair that wants a vote which nobody is about to give, and that this judge has not seen."""
+        """The oldest pair with too few votes, counting recent open ballots as votes, that this judge has not seen."""
         seen, late = self.seen.get(voter, set()), datetime.now(UTC) - LEFT
         for pair in self._wanting:
             if pair not in seen and pair[0] in contexts:
@@ -359,7 +360,7 @@ class Dealer:
         return None
 
     def _new(self, voter: str, voters: int, here: Sequence[Any]) -> Pair | None:
-        """A pair that nobody has seen: one of the first, else of the contexts `here` if they have one."""
+        """A pair that nobody has seen: of `first`, else of the contexts `here`, else of the least shown context."""
         self._first = [pair for pair in self._first if pair not in self.looks]
         if self._first:
             return self._first[0]
@@ -385,7 +386,7 @@ class Dealer:
         )
 
     def _placed(self, voter: str, context: Any, items: list[Any]) -> list[Any]:
-        """The items in slot order: balanced for this judge, then for all, then by turns."""
+        """The items in slot order, balanced for this judge; ties are broken by all judges' balance, then by turns."""
         turn = (len(self._numbers) + 1) % self.size
         items = items[turn:] + items[:turn]
         own, total = (

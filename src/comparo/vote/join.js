@@ -1,5 +1,5 @@
 "use strict";
-// The invitation: a name for a link of one's own.
+// The invitation page: sends a name and opens the judge's own page.
 const trouble = document.getElementById("trouble");
 let sent = false;
 document.getElementById("join").addEventListener("submit", async (event) => {

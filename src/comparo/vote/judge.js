@@ -2,7 +2,7 @@
 // A judge's page: keys and buttons, one vote at a time; the page moves on when the server has stored the vote.
 const base = document.body.dataset.base;
 const REST = 60000 * Number(document.body.dataset.rest);
-const DOUBLE = 500; // milliseconds in which a second click is the second half of a double click, by most systems
+const DOUBLE = 500; // milliseconds: the double-click time of most systems
 const AGAIN = 2000; // milliseconds between two attempts when the server does not answer
 const AWAY = 300000; // milliseconds without a vote that count as a break
 const turn = document.getElementById("turn");
@@ -175,7 +175,7 @@ document.getElementById("rested").addEventListener("click", () => {
   rest.hidden = true;
 });
 document.addEventListener("keydown", (event) => {
-  if (event.target.id === "because" && event.key === "Enter") event.target.blur(); // the keys are votes again
+  if (event.target.id === "because" && event.key === "Enter") event.target.blur(); // so that keys vote again
   if (event.ctrlKey || event.altKey || event.metaKey || event.repeat || event.target.closest("input:not([type=checkbox])")) return;
   if (skipping.open) {
     const button = skipping.querySelectorAll("[data-reason]")[Number(event.key) - 1];

@@ -1,5 +1,5 @@
 "use strict";
-// The organiser's page: the figures again every few seconds, while somebody looks.
+// The organiser's page: updates the figures every few seconds, while the page is visible.
 const EVERY = 3000; // milliseconds
 const { base, origin } = document.body.dataset;
 const live = document.getElementById("live");
@@ -29,7 +29,7 @@ live.addEventListener("click", async (event) => {
   try {
     await navigator.clipboard.writeText(link);
     button.textContent = "Copied";
-  } catch { // without https a page may not copy
+  } catch { // browsers allow copying only over https
     const field = document.createElement("input");
     field.readOnly = true;
     field.value = link;

@@ -1,4 +1,4 @@
-"""The pages: templates filled in, with texts as they are, as Markdown, or with the words marked that differ.
+"""The pages: filled templates, with texts shown plainly, as Markdown, or with their differing words marked.
 
 Texts are untrusted: templates and this file escape them, and Markdown makes tags without attributes, links or images.
 """
@@ -30,10 +30,10 @@ from comparo.vote.standing import Live, Standing, members_of
 
 HERE = Path(__file__).parent
 FILES = {"page.css": "text/css"} | dict.fromkeys(("judge.js", "join.js", "organiser.js"), "text/javascript")
-REASON = 200  # characters of the reason for a skip, or beside the ticked reasons of a vote
+REASON = 200  # most characters of the reason for a skip, or of a written reason beside the ticked ones
 SHOWN = 200  # rows of the ranking on the organiser's page; ranking.csv has all
-MARKDOWN = 20_000  # characters of a text that is shown as Markdown: hostile ones of that length take about 0.5 s
-WORDS = 2000  # of each text that are compared at most: hostile ones of that length take 0.7 s
+MARKDOWN = 20_000  # most characters of a text shown as Markdown: a hostile text of that length takes about 0.5 s
+WORDS = 2000  # most words of a text whose differences are marked: hostile texts of that length take 0.7 s
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
@@ -41,9 +41,9 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 class Pages:
     """The pages of a booth.
 
-    `kind` and `heading` are what the texts and their context are called, `each` the votes asked of each judge, and
-    `rest` the minutes to a break. `origin` begins the links that are given to others. `reasons` may be ticked beside a
-    vote; without any, but not None, a judge may write some.
+    `kind` and `heading` are the names of the texts and of their context, `each` the votes asked of each judge, and
+    `rest` the minutes until the page suggests a break. `origin` begins the links for others. `reasons` can be ticked
+    beside a vote, and a judge can write another one; None: votes have no reasons.
     """
 
     booth: Booth
@@ -91,7 +91,7 @@ class Pages:
         return self.booth.voting.items.question(ballot.context, ballot.first, ballot.second)
 
     def differences(self, ballot: Ballot) -> list[str] | None:
-        """Both texts of a ballot with the words marked in which they differ; None where they are too long."""
+        """Both texts of a ballot as HTML with the differing words marked; None if they are too long or images."""
         asked = self._asked(ballot)
         found = None if any(map(is_image, asked.texts)) else differences(asked.first_text, asked.second_text)
         return None if found is None else [f'<div class="plain">{side}</div>' for side in found]
@@ -133,7 +133,7 @@ class Pages:
 
 
 def _rows(standing: Standing) -> tuple[list[dict[str, Any]], int]:
-    """The first rows of the ranking, each with the places of its interval in per cent, and how many more there are."""
+    """The first rows of the ranking and the number of others; `x`: low, score and high in per cent of the axis."""
     if standing.ranking is None:
         return [], 0
     rows = rows_of(standing.ranking.to_columns(), SHOWN)
@@ -146,14 +146,14 @@ def _rows(standing: Standing) -> tuple[list[dict[str, Any]], int]:
 
 
 _PARSER = MarkdownIt("commonmark", {"html": False})
-_PARSER.validateLink = lambda *_: True  # type: ignore[method-assign]  # of every link, only its words are shown
+_PARSER.validateLink = lambda *_: True  # type: ignore[method-assign]  # a link is shown as its words
 _PARSER.add_render_rule("link_open", lambda *_: "")
 _PARSER.add_render_rule("link_close", lambda *_: "")
 _PARSER.add_render_rule("image", lambda _, tokens, number, *__: escapeHtml(tokens[number].content))
 
 
 def shown_text(text: str, is_markdown: bool) -> Markup:
-    """A text as the page shows it; one that is too long for Markdown is shown as it is.
+    """The HTML of a text: an image, Markdown (up to `MARKDOWN` characters), or plain text.
 
     >>> str(shown_text("a *b* <i>", is_markdown=False))
     '<div class="plain">a *b* &lt;i&gt;</div>'
@@ -166,7 +166,7 @@ def shown_text(text: str, is_markdown: bool) -> Markup:
 
 
 def as_markdown(text: str) -> Markup:
-    """Markdown as HTML without attributes; of a link or an image only its words are left.
+    """Markdown as HTML without attributes; a link or an image becomes its words.
 
     >>> print(as_markdown("# A *title*\\n\\nSee [this](https://example.org), `a < b`."))
     <h3>A <em>title</em></h3>
@@ -182,7 +182,7 @@ def as_markdown(text: str) -> Markup:
 
 
 def differences(one: str, other: str) -> tuple[Markup, Markup] | None:
-    """Two texts, escaped, with the words marked that the other does not have at that place; None for long ones.
+    """Two escaped texts with the words marked in which they differ; None above `WORDS` words.
 
     >>> differences("The cat <sat>.", "The dog <sat>.")
     (Markup('The <mark>cat</mark> &lt;sat&gt;.'), Markup('The <mark>dog</mark> &lt;sat&gt;.'))
@@ -199,7 +199,7 @@ def differences(one: str, other: str) -> tuple[Markup, Markup] | None:
 
 
 def _marked(text: str, words: list[re.Match[str]], equal: list[tuple[int, int]]) -> Markup:
-    """The text with marks around the words between the `equal` ones: where some begin and how many, at last none."""
+    """The text with marks around the words outside the `equal` blocks (first word, size), the last of size 0."""
     shown, at, word = Markup(""), 0, 0
     for begin, size in equal:
         if word < begin:

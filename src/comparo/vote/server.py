@@ -8,12 +8,12 @@ from contextlib import suppress
 from comparo.errors import pip_install
 
 HOST = "127.0.0.1"
-PORT = 8377  # the usual one; any that is rarely used would do
+PORT = 8377  # the default: any port that is rarely used would do
 LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 def check_installed() -> None:
-    """Raise an ImportError with the pip command where the server's libraries are missing."""
+    """Raise an ImportError with the pip command if the server's libraries are missing."""
     try:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
@@ -33,7 +33,7 @@ def is_local(host: str) -> bool:
 
 
 def open_socket(host: str, port: int | None, last: int | None = None) -> socket.socket:
-    """A socket that listens at a host and port; without a port at the `last` or the usual one, else at a free one.
+    """A socket that listens at a host and port; without `port` at the first free of `last`, `PORT` and any other.
 
     A ValueError says what is wrong with the host, or that the port is taken.
     """
@@ -55,7 +55,7 @@ def open_socket(host: str, port: int | None, last: int | None = None) -> socket.
 
 
 def origin_of(listening: socket.socket, host: str) -> str:
-    """How others address a server: http:// with the host, or this machine's address in its network, and the port."""
+    """The URL http://HOST:PORT of a server; for an unspecified host, such as 0.0.0.0, with this machine's address."""
     port = listening.getsockname()[1]
     with suppress(ValueError):
         if ipaddress.ip_address(host).is_unspecified:
@@ -64,7 +64,7 @@ def origin_of(listening: socket.socket, host: str) -> str:
 
 
 def _address(family: int) -> str:
-    """The address from which this machine would reach others; nothing is sent to find it out."""
+    """This machine's address in its network, found without sending anything."""
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:  # addresses for documentation (RFC 5737, RFC 3849), which nobody has
             probe.connect(("192.0.2.1" if family == socket.AF_INET else "2001:db8::1", 9))

@@ -1,6 +1,6 @@
-"""A session of voting: what is voted on, the names of the judges, and the links that open their pages.
+"""A session of voting: the items and the question, the names of the judges, and the links to their pages.
 
-Each judge has a token, the organiser has one, and so has an invitation. They are in a private file of the run folder:
+Each judge, the organiser and the invitation have a token. A private file of the run folder stores the tokens, so that
 links stay the same when the server is started again. Whoever has a link may use it.
 """
 
@@ -47,19 +47,19 @@ from comparo.run.voices import Voice, comparisons
 from comparo.selection.designs import DEFAULT_BUDGET
 from comparo.selection.sharing import telling_pairs
 
-LONGEST = 40  # characters of a name: what a row of the organiser's table has room for
+LONGEST = 40  # most characters of a name: the width of a row in the organiser's table
 ALIKE = str.maketrans("авекмнорстухіјѕԁһԛԝαβεζηικμνορτυχ", "abekmhopctyxijsdhqwabezhikmnoptyx")  # in small letters
-UNSEEN = "\u034f\u115f\u1160\u2800" + "".join(map(chr, range(0xFE00, 0xFE10)))  # signs of other categories than Cf
+UNSEEN = "\u034f\u115f\u1160\u2800" + "".join(map(chr, range(0xFE00, 0xFE10)))  # invisible, but not of category Cf
 MAY_DIFFER = ("judge", "voices")  # people may join a run that has begun
 FIRST = 50  # votes that give the validity of a judge to a factor of about three (docs/people.md)
 FILE = "links.json"
-BYTES = 18  # of randomness in a token: 144 bits, 24 characters
-MOST = 1000  # judges of one run: an invitation that went astray must not fill the disk
+BYTES = 18  # random bytes of a token: 144 bits, 24 characters
+MOST = 1000  # most judges of one run: a leaked invitation must not fill the disk
 
 
 @dataclass(frozen=True)
 class Person:
-    """A judge who is asked on a page; no program can ask them."""
+    """A person as a `Judge`; its `judge` raises an error, because people vote on the page."""
 
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Person:
 
 
 def checked_name(name: str, taken: Iterable[str] = ()) -> str:
-    """A name as it is stored; a ValueError where it cannot be one, or is that of another judge.
+    """A name as it is stored; a ValueError if it is invalid or looks like a name in `taken`.
 
     >>> checked_name("  Ana  Lima ")
     'Ana Lima'
@@ -98,7 +98,7 @@ def checked_name(name: str, taken: Iterable[str] = ()) -> str:
 
 
 def _look(name: str) -> str:
-    """A name as it looks: without signs that are not seen, and with Latin letters for those that look like them.
+    """A name without invisible characters, and with Latin letters in place of lookalikes.
 
     >>> _look("\u0410n\u200ba") == _look("ana")
     True
@@ -108,7 +108,7 @@ def _look(name: str) -> str:
 
 
 def parse_names(text: str) -> list[str]:
-    """The names in a list with commas between them, such as ana,bo.
+    """Read names separated by commas, such as ana,bo.
 
     >>> parse_names("ana, bo,cy")
     ['ana', 'bo', 'cy']
@@ -123,7 +123,7 @@ def parse_names(text: str) -> list[str]:
 
 
 def split_reasons(text: str) -> tuple[str, ...]:
-    """The reasons in a list with commas between them; a ValueError for more than the keys 1 to 9, or a long one.
+    """Read reasons separated by commas; a ValueError for more than nine, or for a long one or one with a semicolon.
 
     >>> split_reasons("clearer, better evidence")
     ('clearer', 'better evidence')
@@ -138,7 +138,7 @@ def split_reasons(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Links:
-    """The tokens of a run, and the port at which its pages were last.
+    """The tokens of a run, and the port at which its pages were last served.
 
     >>> links = Links.new().joined("ana")
     >>> links.judge(links.judges["ana"]), links.judge("guess"), links.judge("")
@@ -152,12 +152,12 @@ class Links:
 
     @classmethod
     def new(cls) -> Links:
-        """Tokens for an organiser and an invitation, and no judges yet."""
+        """New tokens for an organiser and an invitation, without judges."""
         return cls(secrets.token_urlsafe(BYTES), secrets.token_urlsafe(BYTES), {})
 
     @classmethod
     def read(cls, folder: Path) -> Links:
-        """The tokens of a run folder, new ones where it has none."""
+        """The tokens of a run folder; new ones if it has none."""
         path = folder / FILE
         try:
             links = cls(**json.loads(path.read_text(encoding="utf-8")))
@@ -173,18 +173,18 @@ class Links:
         return links
 
     def write(self, store: Store) -> None:
-        """Store the tokens, private and flushed."""
+        """Write the tokens to a private file and flush it."""
         store.write(FILE, json.dumps(asdict(self), ensure_ascii=False, indent=2) + "\n")
 
     def joined(self, name: str) -> Links:
-        """With one more judge; a ValueError where the name is taken or is none."""
+        """The links with one more judge; a ValueError if the name is invalid or taken, or there are too many judges."""
         name = checked_name(name, self.judges)
         if len(self.judges) >= MOST:
             raise ValueError(f"there are {MOST} judges, and no more can join; tell the organiser")
         return replace(self, judges={**self.judges, name: secrets.token_urlsafe(BYTES)})
 
     def with_judges(self, names: Iterable[str]) -> Links:
-        """With these judges, those who are there already unchanged."""
+        """The links with these judges added, except those that are already there."""
         links = self
         for name in names:
             if name.casefold() not in map(str.casefold, links.judges):
@@ -192,23 +192,23 @@ class Links:
         return links
 
     def judge(self, token: str) -> str | None:
-        """The judge with this token; every token is compared, in a time that does not depend on it."""
+        """The judge with this token, or None; the time does not depend on which token matches."""
         found = [name for name, own in self.judges.items() if is_same(own, token)]
         return found[0] if found else None
 
 
 def is_same(token: str, given: str) -> bool:
-    """Whether two tokens are the same, in a time that does not depend on how much of them is."""
+    """Whether two tokens are equal, in a time that does not depend on their contents."""
     return hmac.compare_digest(token.encode(), given.encode("utf-8", "replace"))
 
 
 @dataclass(frozen=True)
 class Voting:
-    """What is voted on, by whom, and how pairs are shared out; a ValueError where that is impossible.
+    """The items, the question, the judges, and how pairs are distributed; a ValueError if they are incompatible.
 
-    A `prompt` about more than two texts asks line-ups in place of pairs. `names` are the judges that were named.
-    `twice` is the share of pairs that go to two judges. `first` are the pairs that are asked before all others,
-    or alone with `is_only_first`.
+    With a `prompt` about more than two texts, judges see line-ups instead of pairs. `names` are the judges named at the
+    start. `twice` is the share of pairs that go to two judges. `first` are the pairs shown before all others, or the
+    only ones with `is_only_first`.
 
     >>> from comparo.data.prompts import criterion_prompt
     >>> items = Items.of({str(k): f"Text {k}." for k in range(20)})
@@ -229,14 +229,14 @@ class Voting:
     def __post_init__(self) -> None:
         if not 0 <= self.twice <= 1:
             raise ValueError(f"`twice={self.twice}` is not a share of the pairs, from 0 to 1")
-        task = self.task()  # which checks the rest
+        task = self.task()  # checks the other fields
         if self.prompt.size > 2:
             task.check_lineups(self._sizes)
             if names := [name for name in self.items.ids.tolist() if "|" in str(name)]:
                 raise ValueError(f"the name {names[0]!r} has a |, which separates the texts of a line-up; rename it")
 
     def task(self, names: Sequence[str] | None = None) -> Task:
-        """The task that people share, by default those of `names`: pairs in one order, chosen by all votes so far."""
+        """The task of these people, by default of `self.names`: each pair in one order, chosen adaptively."""
         people = tuple(Voice(name, Person(name), self.prompt) for name in (self.names if names is None else names))
         return Task(
             self.items,
@@ -252,15 +252,15 @@ class Voting:
         )
 
     def identity(self, names: Sequence[str] | None = None) -> dict[str, Any]:
-        """What must stay the same to continue: the identity of the task, and that people are asked."""
+        """What must stay the same to continue a run: the identity of the task, and that people are asked."""
         return {**self.task(names).identity, "asked": "people"}
 
     def folder(self, data: str, out: Path | None, fresh: bool) -> Path:
-        """The run folder: `out`, else that of the same voting, else a new one."""
+        """The run folder: `out`, else (unless `fresh`) that of the same voting, else a new one."""
         return out or choose_folder(data, self.identity(), fresh, may_differ=MAY_DIFFER)
 
     def check_texts(self, folder: Path) -> None:
-        """Raise a WrongFolderError where a folder has the same voting about other texts, and say which."""
+        """Raise a WrongFolderError if a folder has the same voting about other texts, with the differences."""
         if change := self._change(folder):
             raise WrongFolderError(
                 f"{folder} has votes about other texts: {change.described(with_added=True)}. Give the texts as they "
@@ -268,7 +268,7 @@ class Voting:
             )
 
     def _change(self, folder: Path) -> Change | None:
-        """How the texts differ from those of a folder; None where they do not, or something else does too."""
+        """How the texts differ from those of a folder; None if they do not, or if something else differs too."""
         with suppress(StoreError, OSError):
             identity = json.loads(json.dumps(self.identity(), default=str))
             before = read_configuration(folder)["identity"]
@@ -277,9 +277,9 @@ class Voting:
         return None
 
     def each(self, judges: int) -> int:
-        """The votes to ask of each judge: together as many pairs as `comparo rank` asks by default.
+        """The votes to ask of each judge, so that together they see as many pairs as `comparo rank` by default.
 
-        A line-up of k texts counts as k − 1 pairs. No judge can give more than one vote on each pair.
+        A line-up of k texts counts as k − 1 pairs. A judge gives at most one vote on each pair.
         """
         calls = sum(number for number, _ in Budget.of(DEFAULT_BUDGET).calls(self._sizes, "both").values())
         share = self.twice if judges > 1 else 0.0
@@ -298,7 +298,7 @@ class Voting:
 
 
 def _machine_run(data: str) -> Path | None:
-    """The run folder of a machine that `data` names; None where it is something else."""
+    """The run folder `data`, if its judge is a machine; else None."""
     database = None if data == "-" else database_of(data)
     if database is None or read_configuration(database.parent)["identity"].get("asked") == "people":
         return None
@@ -306,7 +306,7 @@ def _machine_run(data: str) -> Path | None:
 
 
 def informative_pairs(data: str, seed: int) -> list[tuple[Any, Any, Any]]:
-    """The pairs whose votes say most about the judge of a machine's run; none where `data` is no folder of one."""
+    """The `FIRST` pairs whose votes are most informative about the machine's run `data`; [] if it is no such run."""
     run = _machine_run(data)
     if run is None or not count_judgements(run)[0]:
         return []
@@ -314,7 +314,7 @@ def informative_pairs(data: str, seed: int) -> list[tuple[Any, Any, Any]]:
 
 
 def disputed_pairs(data: str, folder: Path) -> list[tuple[Any, Any, Any]]:
-    """The pairs on which votes, of a voting's folder or of the run, contradict a machine's run, the clearest first."""
+    """The pairs on which votes, of the voting in `folder` or of the run, contradict the machine, the clearest first."""
     run = _machine_run(data)
     if run is None:
         raise ValueError(f"{data} is no run of a machine; name the folder of the run that people's votes are to check")

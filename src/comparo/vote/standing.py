@@ -1,6 +1,6 @@
-"""What the organiser sees: who has voted how, how far the judges agree, and the ranking so far.
+"""The organiser's figures: statistics of each judge, agreement between judges, and the ranking so far.
 
-Everything is computed from the votes in the run folder, at most a sixth of the time, while the organiser waits.
+They are computed from the votes in the run folder, when the organiser's page asks, at most a sixth of the time.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from comparo.run.store import read_judgements, reading
 from comparo.run.voices import comparisons
 from comparo.vote.booth import Booth
 
-REST = 5.0  # how many times as long as it took to compute the standing nothing is computed
-UNLIKELY = 0.05  # the probability that, of judges who choose no side, any one is said to do so (Bonferroni)
-SKIPS = 20  # pairs that were skipped, of which the organiser sees the reasons; the run folder has all
+REST = 5.0  # pause after a computation, as a multiple of its duration
+UNLIKELY = 0.05  # the probability that any unbiased judge is called one-sided (Bonferroni)
+SKIPS = 20  # most skipped pairs, and misfitting texts, on the organiser's page; the run folder has all
 WINNERS = {1.0: "first", 0.5: "tie", 0.0: "second"}
 
 logger = logging.getLogger(__name__)
@@ -42,13 +42,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One judge: votes, pairs skipped, the share of ties, the median seconds of a vote, and the side that is chosen.
+    """One judge: votes, skipped pairs, share of ties, median seconds per vote, and position bias.
 
-    `left` is the probability that the left of two equal texts is chosen, with its interval: the position bias that the
-    ranking corrects for, None where there is no vote. `p` is the probability of a share of left texts among the chosen
-    that is at least as far from ½, of k texts from 1/k, if sides are chosen by the texts alone, since each text is as
-    often in each slot. `infit` is how much the votes contradict the ranking, relative to all votes, and `is_misfit`
-    whether that is more than chance explains.
+    `left` is the probability of choosing the left of two equal texts, with its interval: the position bias that the
+    ranking corrects for, None without a vote. `p` is the p-value of the binomial test that the first of k texts is
+    chosen with probability 1/k: without bias it is, since each text is as often in each slot. `infit` is how much the
+    votes contradict the ranking, relative to all votes, and `is_misfit` whether that is more than chance explains.
     """
 
     name: str
@@ -64,12 +63,12 @@ class Member:
 
 @dataclass(frozen=True)
 class Standing:
-    """The standing after some votes. Where there are none, `ranking` is None; α and flips are of pairs with two looks.
+    """The figures after some votes; `ranking` is None without votes. `alpha` and `flips` use pairs judged twice.
 
-    `expected` is the expected Spearman correlation, the mean over contexts, NaN where some texts are not connected;
+    `expected` is the expected Spearman correlation, the mean over contexts, NaN if some texts are not connected;
     `expected_later` is the same after twice as many votes. `sure` is the number of contexts that have reached the
-    target. `skips` are the last pairs that were skipped, the latest first. `misfits` are texts whose votes contradict
-    the ranking more than chance explains.
+    target. `skips` are the last skipped pairs, the latest first. `misfits` are texts whose votes contradict the ranking
+    more than chance explains.
     """
 
     votes: int
@@ -86,7 +85,7 @@ class Standing:
 
     @property
     def one_sided(self) -> list[str]:
-        """The judges whose choice of sides is unlikely to be chance."""
+        """The judges whose position bias is significant at level `UNLIKELY`, with Bonferroni's correction."""
         return [member.name for member in self.members if member.p < UNLIKELY / len(self.members)]
 
     @property
@@ -96,7 +95,7 @@ class Standing:
 
 
 def standing_of(booth: Booth) -> Standing:
-    """The standing of the votes that are stored now."""
+    """Compute the standing from the stored votes."""
     folder, until = booth.store.folder, booth.voting.until
     judgements = [] if folder is None else read_judgements(folder)
     members = members_of(judgements, list(booth.links.judges))
@@ -130,7 +129,7 @@ def standing_of(booth: Booth) -> Standing:
 
 
 def members_of(judgements: Sequence[Judgement], names: Sequence[str]) -> list[Member]:
-    """The votes and skips of each judge, judges without a vote too.
+    """One `Member` per judge, including those without a vote.
 
     >>> from comparo.data.prompts import Question
     >>> asked = Question("a", "b", voice="ana")
@@ -164,7 +163,7 @@ def _member(name: str, given: Sequence[Judgement]) -> Member:
 
 
 class Live:
-    """The latest standing, computed again where there are votes that it does not have."""
+    """The latest standing, recomputed when votes or judges have changed."""
 
     def __init__(self, booth: Booth) -> None:
         self.booth = booth
@@ -175,9 +174,9 @@ class Live:
         self._turn = threading.Lock()
 
     def look(self, wait: bool = False) -> Standing | None:
-        """The latest standing, None where it cannot be computed; with `wait`, that of all votes that are stored now."""
+        """The latest standing, None if there is none; with `wait`, recomputed for new votes even within the pause."""
         with self._turn:
-            # The votes are known by the answers of their ballots; the standing depends on these and on the judges.
+            # The numbers of the answers identify the votes; the standing depends on them and on the judges.
             state = [each.judgement for each in self.booth.shown()], list(self.booth.links.judges)
             begun = time.monotonic()
             if state == self._seen or not (wait or begun >= self._rested):
@@ -195,7 +194,7 @@ class Live:
 def votes_csv(booth: Booth) -> str:
     """All votes as CSV: first, second, winner, p, voter, context, reason, seconds and at; `first` was on the left.
 
-    Line-ups have items and order in place of the first four. Columns without any context or reason are left out.
+    Line-ups have items and order in place of the first four. A context or reason column without values is left out.
     """
     assert booth.store.folder is not None
     with reading(booth.store.folder) as connection:
@@ -217,5 +216,5 @@ def votes_csv(booth: Booth) -> str:
 
 
 def ranking_csv(standing: Standing | None) -> str:
-    """The ranking as CSV, only a header where there is none."""
+    """The ranking as CSV; only a header without a ranking."""
     return "item\n" if standing is None or standing.ranking is None else standing.ranking.to_csv()

@@ -2,8 +2,8 @@
 
     p = P(A) / (P(A) + P(B)),   mass = P(A) + P(B)
 
-with both probabilities, and those of all labels of a line-up, from the softmax over the whole vocabulary at the last
-position and, where a label is several tokens, at each of them. The output head runs in float32 for every type of the
+The probabilities, also those of all labels of a line-up, are from the softmax over the whole vocabulary at the last
+position and, if a label has several tokens, at each of them. The output head runs in float32 for every dtype of the
 body: bfloat16 logits change in steps of 0.06 to 0.125, as large as a small model's preference.
 """
 
@@ -33,7 +33,7 @@ from comparo.judges.protocol import Judgement
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _logger = logging.getLogger(__name__)
 
-# A batch, what `Network.log_probabilities` gives for it or an error, and when it was started or how long it took.
+# A batch, its result of `Network.log_probabilities` or an error, and its start time or, once done, its seconds.
 _Batch = tuple[Batch, Any, float]
 
 
@@ -101,18 +101,18 @@ def judge_with(
     reuse: Literal["auto", "tree"] | bool = "auto",
     window: int | None = None,
 ) -> HfJudge:
-    """A judge that runs a transformers model which is loaded already, with its tokenizer.
+    """A judge that runs a loaded transformers model with its tokenizer.
 
-    The model's output head is changed to float32 and, on a GPU, its norms to one kernel each.
+    The model's output head is changed to float32 and, on a GPU, each of its RMS norms to one kernel.
 
     Parameters
     ----------
     batch
-        How many questions run at once; by default as many as make a fixed number of tokens.
+        How many questions run at once; by default as many as fit in a fixed number of tokens.
     reuse
-        Whether a common beginning of questions is computed once. "tree": all questions form one sequence, if the
-        model's attention allows it. True: the beginning that the questions of a context share is computed and kept.
-        "auto": the first on a GPU and the second elsewhere, where that saves time.
+        Whether a common prefix of questions is computed once. "tree": all questions form one sequence, if the model's
+        attention allows it. True: the prefix that the questions of a context share is computed and cached. "auto":
+        "tree" on a GPU and True elsewhere, if that saves time.
     window
         How many tokens the model may read; by default as many as it can.
 
@@ -133,8 +133,8 @@ def judge_with(
     }
     network = Network(transformer)
     on_cpu, on_gpu = transformer.device.type == "cpu", transformer.device.type == "cuda"
-    # Launching a pass takes 25 ms on a GPU, in which it does 1e13 operations, 1e12 in float32: two per parameter and
-    # token. 32,768 tokens hold all 240 pairs of a context in SummEval's shape, which are 28,180 as a tree.
+    # Launching a pass takes 25 ms on a GPU, in which it does 1e13 operations, 1e12 in float32. A token takes two per
+    # parameter. 32,768 tokens are enough for all 240 pairs of a context in SummEval's shape, 28,180 tokens as a tree.
     pass_tokens = (1e9 if on_cpu else 6e11 if dtype == "float32" else 5e12) / network.parameters
     batches = Batches(batch, 2_048 if on_cpu else 32_768, pass_tokens)
     trees = (reuse == "tree" or (reuse == "auto" and on_gpu)) and network.reads_trees()
@@ -160,10 +160,10 @@ class HfJudge:
     several = lines_up = True
 
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
-        """An answer to every question, `ahead` of them at a time.
+        """Yield an answer to every question; takes `ahead` questions at a time.
 
-        While a GPU computes a batch, the next one is prepared, if necessary from the next questions. Each of several
-        criteria is scored separately and reuses the texts that were read.
+        While a GPU computes a batch, the next batch is prepared, if necessary from further questions. Each of several
+        criteria is scored separately and reuses the cached texts.
         """
         yield from gathered(self._answers(questions, prompt), prompt)
 
@@ -173,7 +173,7 @@ class HfJudge:
         for rows, failed in pulls(self._chat, questions, prompt, self.ahead):
             yield from failed
             for batch in self._plan(rows, prompt):
-                done = _waited(running)  # before the device has more to do, which it would finish first
+                done = _waited(running)  # before the next batch starts: reading the results would wait for it too
                 running = [*self._start(batch, labels)]
                 if not self._network.overlaps:
                     done, running = _waited(running), []
@@ -202,9 +202,9 @@ class HfJudge:
         yield from self._batches.of(single)
 
     def _calls(self, group: Sequence[Encoded], outer: int, single: list[Encoded]) -> Iterator[Batch]:
-        """The calls of a context, whose criteria share the texts; `single` gets the rows where that does not pay.
+        """Yield a batch per call of a context, whose criteria share the texts; add rows to `single` if that is dearer.
 
-        The first `outer` tokens are shared by all calls of the context.
+        All calls of the context share the first `outer` tokens.
         """
         pairs: defaultdict[Any, list[Encoded]] = defaultdict(list)
         for row in group:
@@ -219,16 +219,16 @@ class HfJudge:
                 single += call
 
     def _shared(self, group: Sequence[Encoded], prompt: Prompt) -> int:
-        # The same question without its texts ends the shared part where the texts begin, so that later questions of
-        # this context have the same prefix, even if these questions have more in common.
+        # The question without its texts ends the shared prefix before the texts. So later questions of this context
+        # have the same prefix, even if these questions have a longer one in common.
         bare = self._chat.encode([group[0].question.with_texts([""] * len(group[0].question.texts))], prompt)
         sequences = [row.ids for row in [*group, *bare] if isinstance(row, Encoded)]
         return min(common_prefix(sequences), min(len(row.ids) for row in group) - 1)
 
     def _start(self, batch: Batch, labels: Spellings) -> Iterator[_Batch]:
-        """Start the batch or, where the device's memory does not hold it, its halves one after the other.
+        """Start the batch or, if the device's memory is too small, its halves one after the other.
 
-        A question that the model cannot read is found in the same way, and the others are still answered.
+        If the model fails, the batch is halved too: only the question at fault gets the error.
         """
         started, size = time.perf_counter(), len(batch.rows)
         try:
@@ -265,7 +265,7 @@ class HfJudge:
                 else:
                     read: defaultdict[TokenPath, list[tuple[Any, float]]] = defaultdict(list)
                     for (node, tokens), logprob in zip(labels.wanted, numbers, strict=False):
-                        read[labels.nodes[node]].append((tokens[0], logprob))  # which stands for all of them
+                        read[labels.nodes[node]].append((tokens[0], logprob))  # one token represents all of the group
                     likeliest = map(int, numbers[len(labels.wanted) :])
                     reply = likeliest_path(dict(zip(labels.nodes, likeliest, strict=True)))
                     answer = self._chat.read(read, row, prompt, reply)
@@ -273,7 +273,7 @@ class HfJudge:
 
 
 def _waited(running: list[_Batch]) -> list[_Batch]:
-    """What the device found for each batch, in lists, and the seconds that it took."""
+    """Wait for the device; return each batch with its results as lists and its seconds."""
     done = []
     for batch, found, started in running:
         rows = found if isinstance(found, str) else found.tolist()
@@ -291,7 +291,6 @@ def _libraries() -> tuple[Any, Any]:
 
 
 def _open(transformers: Any, model: str, revision: str | None, **options: Any) -> tuple[Any, Any]:
-    """The tokenizer and the model, from a folder, a GGUF file or the Hub."""
     source, place = model, {"revision": revision} if revision else {}
     if model.endswith(".gguf"):
         path = Path(model).expanduser()
@@ -322,7 +321,7 @@ def _open(transformers: Any, model: str, revision: str | None, **options: Any) -
 
 @contextmanager
 def _no_progress_bars() -> Iterator[None]:
-    """Disable every bar of tqdm for a while: transformers' own switch leaves out the one for GGUF files."""
+    """Disable all tqdm bars in a `with` block: transformers' own switch does not cover the bar for GGUF files."""
     bar = import_module("tqdm").tqdm
     init = bar.__init__
 
@@ -337,10 +336,10 @@ def _no_progress_bars() -> Iterator[None]:
 
 
 def _window(config: Any, tokenizer: Any, asked: int | None) -> int | None:
-    """How many tokens the model reads at most.
+    """The most tokens that the model reads; None: no limit.
 
-    The model's positions are a limit that `asked` cannot exceed; the lengths that a tokenizer or T5 recommends are
-    used only where `asked` is None.
+    It is the smaller of `asked` and the model's number of positions. If both are None, it is the length that the
+    tokenizer or T5 recommends.
     """
     limit: int | None = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
     if limits := [length for length in (asked, limit) if length]:

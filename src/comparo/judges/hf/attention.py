@@ -1,12 +1,12 @@
-"""Attention in a tree of tokens: every token reads its own node up to itself, and the whole of the nodes above it.
+"""Attention in a tree of tokens: a token attends to its own node up to itself, and to all of the nodes above it.
 
-Each reading is a separate attention, by a kernel for groups of several lengths, which returns its output o and the
+Each reading is a separate attention, by a kernel for sequences of several lengths, which returns its output o and the
 log-sum-exp l of its scores. Two readings of the same queries combine to one attention over both sets of keys:
 
     o = o₁ + w·(o₂ − o₁),   w = σ(l₂ − l₁),   l = log(e^l₁ + e^l₂)
 
 This is exact, and needs no mask. transformers calls `attend` in every layer of a model whose attention is
-set to NAME; the readings come along as an argument of the model.
+set to NAME, and passes the readings, an argument of the model, on to it.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     import torch
 
 NAME = "comparo_tree"
-# Arguments of a layer to its attention that do not change what is computed here.
+# Arguments that a layer passes to `attend` and that do not change its result.
 _HARMLESS = {"dropout", "is_causal", "position_ids", "cache_position", "position_embeddings", "use_cache"}
 
 
 class UnreadableError(ValueError):
-    """The model's attention has a part that is not computed here: a window, a cap, a bias, a mask."""
+    """The model's attention has a part that `attend` does not support: a window, a cap, a bias, a mask."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A reading on the device: the stretches of queries and keys, the bounds within them, the longest groups."""
+    """A reading on the device: slices of queries and keys, the groups' bounds in them, and their longest groups."""
 
     causal: bool
     queries: slice
@@ -77,7 +77,7 @@ def attend(
 ) -> tuple[torch.Tensor, None]:
     """The attention of a layer: query (1, H, T, D), key and value (1, G, T, D) with G | H, output (1, T, H, D).
 
-    Further arguments of a layer are refused unless they are known to have no effect.
+    Any further argument raises an UnreadableError, unless it is None or known to have no effect.
     """
     import torch
 
@@ -112,7 +112,7 @@ def _by_flash(
 def _by_hand(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, piece: Piece, scale: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The same one group after another, for devices and types of number that the kernel does not support."""
+    """Same result as `_by_flash`, one group after another, for devices and dtypes that the kernel does not support."""
     import torch
 
     output, total = torch.empty_like(q), q.new_empty(q.shape[1], q.shape[0], dtype=torch.float32)

@@ -1,20 +1,20 @@
-"""Which questions run through a model together.
+"""Groups questions into batches for one pass of a model each.
 
-The CPU launches the kernels of a pass while the GPU computes, so a pass takes as long as the slower of the two. In
-units of tokens, where launching a pass takes as long as computing `pass_tokens` tokens,
+The CPU launches the kernels of a pass while the GPU computes, so a pass takes as long as the slower of the two. If
+launching a pass takes as long as computing `pass_tokens` tokens, then in units of tokens
 
     cost = max(pass_tokens · launches, tokens)
 
-Questions run as rows, each with all its tokens or, after a pass for what the questions of a context begin with, with
-the rest of them; or as a tree, in which every common beginning is read once, with more launches. A node of the tree
-holds tokens that every row below it has in common, and a row is the path from a root to the node where it ends. With
-one context, its candidates and all their pairs
+Questions run as rows or as a tree. A row has all tokens of a question or, after a pass over the common prefix of a
+context, the rest of them. A tree reads every common prefix once, with more launches. A node of the tree has tokens that
+all rows below it share, and a row is the path from a root to the node where it ends. With one context, its candidates
+and all their pairs
 
     context ─► each first candidate ─► each second candidate and the question
 
 16 candidates of 80 tokens, a context of 500 and a question of 30 make 500 + 16·80 + 240·110 = 28,180 tokens instead of
-240·690 = 165,600. The nodes are stored level by level, those of a level in the order of the rows below them: the
-tokens that read a node are contiguous in each deeper level.
+240·690 = 165,600. The nodes are stored level by level, those of a level in the order of the rows below them, so that
+the tokens that attend to a node are contiguous in each deeper level.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,16 +24,16 @@ from itertools import accumulate, pairwise
 from comparo.judges.chat import Encoded
 from comparo.judges.labels import common_prefix
 
-DEEPEST = 3  # levels; a question has three parts: the context, the first candidate and the rest (criteria add one)
-WORTH = 32  # computing one token costs as much as one more level of attention for this many tokens below it
+DEEPEST = 3  # most levels; a question has three parts: the context, the first candidate and the rest (criteria add one)
+WORTH = 32  # computing one token costs as much as one more level of attention for this many tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Which tokens read which: the queries of group g, from one bound to the next, read the keys of group g.
+    """Groups of tokens that attend to each other: the queries of group g attend to the keys of group g.
 
-    The bounds count from the beginning of the sequence. In a `causal` reading each query reads the keys up to itself,
-    otherwise all keys of its group.
+    Group g is from bound g to bound g + 1, as places in the sequence. In a `causal` reading each query attends to the
+    keys up to itself, otherwise to all keys of its group.
     """
 
     query_bounds: list[int]
@@ -43,7 +43,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Tokens of a row, from `begin` to `end`, and which node of the level above comes before them."""
+    """The tokens `begin` to `end` of `row`, and the index of the `parent` in the level above."""
 
     row: int
     begin: int
@@ -79,11 +79,11 @@ class Tree:
 
     @property
     def ends(self) -> list[int]:
-        """Where the last token of each row is in the sequence, (R,)."""
+        """The place in the sequence of the last token of each row, (R,)."""
         return self.places([(row, len(tokens) - 1) for row, tokens in enumerate(self.rows)])
 
     def places(self, positions: Iterable[tuple[int, int]]) -> list[int]:
-        """The places in the sequence of tokens that are given by their row and their position in it."""
+        """The places in the sequence of tokens given as (row, position in the row)."""
         bounds, found = self._bounds(), []
         for row, position in positions:
             level, node = self.last[row]
@@ -94,7 +94,7 @@ class Tree:
 
     @property
     def readings(self) -> list[Reading]:
-        """Which tokens read which: first every node itself, then each level the levels above it."""
+        """The readings of the tree: first every node of itself, then each level of each level above it."""
         levels = self._bounds()
         whole = [bound for bounds in levels for bound in bounds[:-1]] + [self.size]
         readings = [Reading(whole, whole, causal=True)]
@@ -107,7 +107,7 @@ class Tree:
         return readings
 
     def _bounds(self) -> list[list[int]]:
-        """Where the nodes of each level begin and the last one ends."""
+        """For each level, the places where its nodes begin, and where the last node ends."""
         bounds, begin = [], 0
         for level in self.levels:
             bounds.append([*accumulate((node.end - node.begin for node in level), initial=begin)])
@@ -116,9 +116,9 @@ class Tree:
 
 
 def grow(rows: Sequence[list[int]], deepest: int = DEEPEST) -> Tree:
-    """The tree of the rows, which are in the order of `sorted`.
+    """The tree of sorted rows.
 
-    A node is made where the tokens that it saves cost more than one more level for all tokens below it.
+    A prefix becomes a node if the tokens that it saves cost more than one more level for all tokens below it.
 
     >>> tree = grow([[1, 2, 3, 4], [1, 2, 3, 5, 6]])
     >>> tree.tokens, tree.positions, tree.ends
@@ -133,7 +133,7 @@ def grow(rows: Sequence[list[int]], deepest: int = DEEPEST) -> Tree:
     while waiting:  # depth first, so that the rows end in their own order
         low, high, begin, depth, parent = waiting.pop()
         common = min([len(rows[low]), *shared[low + 1 : high]])
-        alike = len(rows[high - 1]) == common  # all rows are this one
+        alike = len(rows[high - 1]) == common  # all rows are equal
         if depth == deepest - 1 and not alike:
             for row in range(low, high):
                 last.append((depth, len(levels[depth])))
@@ -154,7 +154,7 @@ def grow(rows: Sequence[list[int]], deepest: int = DEEPEST) -> Tree:
 
 
 def packs(rows: Sequence[list[int]], tokens: int, most: int | None) -> Iterator[range]:
-    """The sorted rows in ranges whose trees have about `tokens` tokens, and at most `most` rows.
+    """Split sorted rows into ranges whose trees have about `tokens` tokens, and at most `most` rows.
 
     >>> [*packs([[1, 2, 3], [1, 2, 4], [1, 2, 5], [6]], tokens=4, most=None)]
     [range(0, 2), range(2, 4)]
@@ -171,23 +171,23 @@ def packs(rows: Sequence[list[int]], tokens: int, most: int | None) -> Iterator[
 
 
 def _group(bounds: list[int], parents: list[int], groups: int) -> list[int]:
-    """Where each group of neighbours with the same parent ends; a parent without any has an empty group."""
+    """The bounds of the groups of nodes with the same parent; a parent without children has an empty group."""
     ends = [bounds[0]] * (groups + 1)
     for parent, end in zip(parents, bounds[1:], strict=True):
         ends[parent + 1] = end
     return [*accumulate(ends, max)]
 
 
-READING = 0.22  # share of a pass's launches that one more reading in every layer adds; measured with 24 layers
-DEARER = 1.1  # cost of a token in a tree over one in a batch, for its attention; measured 1.02 with 7B, 1.16 with 0.5B
+READING = 0.22  # launches that one more reading adds, as a share of a pass's launches; measured with 24 layers
+DEARER = 1.1  # cost of a token in a tree relative to one in a row; measured 1.02 with 7B, 1.16 with 0.5B
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Questions that run at once, as a tree or as rows whose first `shared` tokens are read once for all.
 
-    Of these, other batches share the first `outer` tokens. The rows of a tree are the questions' sequences, `order` the
-    place of each among them.
+    The first `outer` tokens are shared with other batches too. The rows of a tree are the sorted sequences of the
+    questions; `order` is the tree's row of each sequence.
     """
 
     rows: list[Encoded]
@@ -198,13 +198,13 @@ class Batch:
 
     @property
     def tokens(self) -> int:
-        """How many tokens run, with the padding of shorter rows."""
+        """The number of tokens in the pass, including padding."""
         return self.tree.size if self.tree else len(self.rows) * max(row.size for row in self.rows)
 
 
 @dataclass
 class Batches:
-    """How many questions run at once: `size`, or as many as make `tokens` tokens.
+    """Makes batches of `size` questions or, if that is None, of about `tokens` tokens.
 
     >>> from comparo.data.prompts import Question
     >>> rows = [Encoded(Question(1, 2), [7] * length) for length in (2, 5, 4)]
@@ -217,7 +217,7 @@ class Batches:
     pass_tokens: float
 
     def trees(self, rows: Iterable[Encoded], *, always: bool = False, deepest: int = DEEPEST) -> Iterator[Batch]:
-        """The rows in trees, those that begin alike in the same one; without `always`, only where that is cheaper."""
+        """Yield trees of rows with common prefixes; without `always`, batches of rows where these are cheaper."""
         ordered, single = sorted(rows, key=lambda row: row.ids), []
         branches = max((len(row.after) for row in ordered), default=1)
         for part in packs([row.ids for row in ordered], self.tokens // branches, self.size):
@@ -226,18 +226,17 @@ class Batches:
                 yield batch
             else:
                 single += batch.rows
-        for batch in self.of(single):  # its rows are padded to the longest, those of a tree are not
+        for batch in self.of(single):  # a tree has no padding, so it may be cheaper
             tree = _tree(batch.rows, deepest)
             yield tree if self._cheaper(tree, batch.tokens) else batch
 
     def _cheaper(self, batch: Batch, tokens: int) -> bool:
-        """Whether a tree costs less than a pass of so many tokens."""
         depth = len(batch.tree.levels) if batch.tree else 1
         launched = self.pass_tokens * (1 + READING * depth * (depth - 1) / 2)  # each level reads each above it
         return max(launched, DEARER * batch.tokens) < max(self.pass_tokens, tokens)
 
     def of(self, rows: Iterable[Encoded], shared: int = 0) -> Iterator[Batch]:
-        """The rows in batches of similar length, the longest first."""
+        """Yield batches of rows of similar length, the longest first."""
         batch: list[Encoded] = []
         for row in sorted(rows, key=lambda row: len(row.ids), reverse=True):
             if batch and len(batch) >= (self.size or self.tokens // batch[0].size):
@@ -248,12 +247,12 @@ class Batches:
             yield Batch(batch, shared)
 
     def pays(self, questions: int, shared: int, kept: bool) -> bool:
-        """Whether reading the shared tokens once is cheaper: a pass for them, unless kept, and one for the rest."""
+        """Whether reading the shared tokens once is cheaper; unless `kept`, that takes a pass of its own."""
         passes = 1 if kept else 2
         return shared * (questions + 1 - passes) > passes * self.pass_tokens
 
     def halve(self, batch: Batch) -> tuple[Batch, Batch]:
-        """The halves of a batch that the device's memory did not hold; later batches have half of its size."""
+        """Split a batch that exceeded the device's memory; later batches have half of its size."""
         self.size, self.tokens = self.size and len(batch.rows) // 2, batch.tokens // 2
         return split(batch)
 

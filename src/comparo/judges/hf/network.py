@@ -1,4 +1,4 @@
-"""A transformers model as the hf/ judge needs it: from rows of tokens to the probabilities of the next ones.
+"""A transformers model for the hf/ judge: from rows of tokens to the probabilities of the next token.
 
 Rows are padded on the right. In a causal model later tokens have no effect on earlier ones, so the padding needs no
 mask and no shifted positions; only the head needs to know where each row ends. The same holds after a shared prefix. A
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     import torch
 
 KEPT_PREFIXES = 8  # a 7B model in bfloat16 keeps 0.5 MB per token, 0.25 GB for a context of 500 tokens
-TREE_ERROR, TREE_ERROR_HALF = 1e-3, 0.1  # of the logits' size; rounding in 24 layers makes 1e-6, in bfloat16 0.02
+TREE_ERROR, TREE_ERROR_HALF = 1e-3, 0.1  # relative to the logits; rounding in 24 layers makes 1e-6, in bfloat16 0.02
 LEAST = -700.0  # log P of a token that the model excludes; e^−700 is above 0
-ONE_TOKEN = Spellings((), ((),), {})  # reads a row at its end alone
+ONE_TOKEN = Spellings((), ((),), {})  # reads a row only at its end
 _logger = logging.getLogger(__name__)
 
 
 class Network:
-    """The model itself: from rows of tokens to the probabilities of the next ones."""
+    """The model: from rows of tokens to the probabilities of the next token."""
 
     def __init__(self, model: Any) -> None:
         self._model = model.eval()
@@ -50,14 +50,14 @@ class Network:
         head = self._model.get_output_embeddings()
         if head.weight.is_meta:
             raise JudgeError("the devices have no room for the model's output head; use a smaller model or dtype")
-        # A parameter of its own: where the head is tied to the embedding, the embedding keeps the body's type.
+        # A new parameter: if the head is tied to the embedding, the embedding keeps the body's dtype.
         head.weight = torch.nn.Parameter(head.weight.detach().float(), requires_grad=False)
         if getattr(head, "bias", None) is not None:
             head.bias = torch.nn.Parameter(head.bias.detach().float(), requires_grad=False)
         head.register_forward_pre_hook(self._last_positions)
 
     def _last_positions(self, head: object, arguments: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...] | None:
-        """Pass only the last position of each row to the head, in float32; what the model does next is unchanged."""
+        """Pass only the positions `_ends` to the head, in float32."""
         if self._ends is None:  # another network runs this model
             return None
         hidden = arguments[0]
@@ -65,7 +65,7 @@ class Network:
         return (hidden[rows, positions].unsqueeze(1).float(),)
 
     def _run(self, rows: list[int], ends: list[int], **inputs: Any) -> torch.Tensor:
-        """The logits, (R, vocabulary), at the positions `ends` of the batch's `rows`, R of each."""
+        """The logits (R, vocabulary) at the R positions (rows[r], ends[r]) of the batch."""
         self._ends = self._tensor(rows), self._tensor(ends)  # copied now: a later copy would wait for the device
         try:
             logits: torch.Tensor = self._model(**inputs).logits
@@ -74,7 +74,7 @@ class Network:
         return logits[:, -1].float()
 
     def keeps(self, prefix: list[int]) -> bool:
-        """Whether the prefix has been computed before."""
+        """Whether the prefix is in the cache."""
         return tuple(prefix) in self._prefixes
 
     @property
@@ -83,7 +83,7 @@ class Network:
         return bool(self._model.device.type == "cuda")
 
     def reads_trees(self) -> bool:
-        """Whether the model gives a tree the same logits as its rows, tried on a few tokens; if not, log why."""
+        """Whether the model gives a tree the same logits as its rows, tested on a few tokens; if not, log why."""
         try:
             reason = self._unreadable()
         except Exception as problem:  # of any kind: trees are then not used
@@ -115,7 +115,7 @@ class Network:
     def log_probabilities(self, batch: Batch, labels: Spellings) -> torch.Tensor | None:
         """log P of the W wanted groups of tokens, then the likeliest token after each node: (R, W + N) on the device.
 
-        None where its memory does not hold them. A GPU may still be computing them.
+        None if the device is out of memory. A GPU may still be computing the result.
         """
         import torch
 
@@ -152,7 +152,7 @@ class Network:
             self._model.set_attn_implementation(usual)
 
     def _logits(self, shared: int, rows: list[list[int]], labels: Spellings, outer: int = 0) -> torch.Tensor:
-        """The logits of the rows after each node, (R · N, vocabulary): row by row, each row read with every path."""
+        """The logits (R · N, vocabulary) after each of N nodes of each of R rows, row by row."""
         count = len(labels.paths)
         places = [(number, *place) for number in range(len(rows)) for place in labels.places]
         options: dict[str, Any] = {"use_cache": False}
@@ -171,7 +171,7 @@ class Network:
         return self._run(numbers, ends, input_ids=self._padded(read), **options)
 
     def _prefix(self, ids: list[int], outer: int = 0) -> Any:
-        """The cache of keys and values of the prefix, from that of its first `outer` tokens; the last few are kept."""
+        """The key–value cache of a prefix, extended from that of its first `outer` tokens; `KEPT_PREFIXES` are kept."""
         key = tuple(ids)
         if key not in self._prefixes:
             cache = _shared_cache()
@@ -197,9 +197,9 @@ class Network:
 
 
 def _shared_cache() -> Any:
-    """A cache that, once complete, expands its row of keys and values to any number of rows and stores none of theirs.
+    """A key–value cache that, once complete, expands its one row to any number of rows and stores no further keys.
 
-    An ordinary cache would hold one copy of the prefix per row, in all layers at once. It is made without the model's
+    An ordinary cache would have a copy of the prefix per row, in all layers at once. The cache ignores the model's
     configuration: every layer keeps all keys, even one with a sliding window.
     """
     import torch
@@ -221,7 +221,7 @@ def _shared_cache() -> Any:
 
 
 def _memory(model: Any) -> set[type] | None:
-    """The kinds of cache of the layers; None where these are not keys and values that rows can share."""
+    """The types of the layers' caches; None if rows cannot share a prefix in them."""
     from transformers import DynamicCache
     from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
@@ -234,15 +234,15 @@ def _memory(model: Any) -> set[type] | None:
 
 
 def fuse(model: Any) -> int:
-    """Replace every norm of the model that computes the formula by torch's kernel; return how many were replaced.
+    """Replace every RMS norm of the model by torch's kernel; return how many were replaced.
 
         norm(x) = weight · x / √(mean(x²) + ε)
 
     transformers computes it by six operations, each of which reads and writes all of x: a ninth of a 7B model's time on
     a GPU, in a pass over many tokens.
 
-    A norm computes the formula if its result on random numbers is that of the kernel, up to the rounding of the type.
-    Other norms (Gemma's add one to the weight) are not changed, nor are those whose forward was replaced before.
+    A norm is replaced if its result on random numbers is that of the kernel, up to the rounding of the dtype. Other
+    norms (Gemma's add one to the weight) are not changed, nor are those whose forward was replaced before.
     """
     import torch
 
@@ -270,7 +270,7 @@ def _kernel(module: Any, epsilon: float) -> Callable[[torch.Tensor], torch.Tenso
     usual = module.forward
 
     def forward(x: torch.Tensor) -> torch.Tensor:
-        if x.dtype != module.weight.dtype:  # the kernel takes one type
+        if x.dtype != module.weight.dtype:  # the kernel needs one dtype
             return usual(x)  # type: ignore[no-any-return]
         return torch.nn.functional.rms_norm(x, module.weight.shape, module.weight, epsilon)
 

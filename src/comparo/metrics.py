@@ -1,8 +1,8 @@
-"""How far people, and machines, agree on the same pairs, without scores.
+"""The agreement of judges, people or machines, on the same pairs, without scores.
 
 The verdict of a judge on a pair is the text that it prefers, or a tie, by the mean of its answers in both orders. Which
-of the two texts is called the first is arbitrary, so that each pair is counted in both orientations: chance agreement
-is then the same for every order of the texts. A measure corrected for chance is
+of the two texts is called the first is arbitrary, so each pair is counted in both orientations: chance agreement then
+does not depend on that choice. A measure corrected for chance is
 
     1 − D_o / D_e,    D_o the observed share of different verdicts,    D_e the share by chance.
 
@@ -10,8 +10,8 @@ Krippendorff's α takes D_e from the verdicts of all judges together, and Cohen'
 Intervals come from a bootstrap over pairs, or over contexts where there are at least `CONTEXTS` of them, because pairs
 of one context share texts.
 
-D_o and D_e are functions of sums of columns over pairs: a draw of the bootstrap is a sum, and equal pairs are drawn
-together.
+D_o and D_e are functions of sums of columns over pairs: a bootstrap sample is a weighted sum, with one multinomial
+count for all equal units.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Texts = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A measure with the ends of its interval, and on how many pairs it rests; NaN is what the verdicts do not tell."""
+    """A measure, the ends of its interval, and its number of pairs; NaN where verdicts do not determine it."""
 
     value: float
     low: float
@@ -49,14 +49,14 @@ Disagreement = tuple[Array, Array]  # observed and by chance
 
 
 def coincidences(counts: Array) -> Array:
-    """Per unit, the number of different values among its pairable ones, and the counts: (U, 1 + C)."""
+    """(m² − Σ_c n_c²)/(m − 1) of each unit, with m = Σ_c n_c, and its counts n_c (U, C): (U, 1 + C)."""
     values = np.sum(counts, axis=1)
     different = (values**2 - np.sum(counts**2, axis=1)) / np.maximum(values - 1, 1)
     return np.column_stack([different, counts])
 
 
 def coincided(totals: Array) -> Disagreement:
-    """From sums (…, 1 + C) of what `coincidences` returns."""
+    """D_o and D_e of α from sums (…, 1 + C) of `coincidences`."""
     different, counts = totals[..., 0], totals[..., 1:]
     values = np.sum(counts, axis=-1)
     chance = (values**2 - np.sum(counts**2, axis=-1)) / np.maximum(values * (values - 1), 1)
@@ -64,7 +64,7 @@ def coincided(totals: Array) -> Disagreement:
 
 
 def tabulated(totals: Array) -> Disagreement:
-    """From tables of counts (…, C²)."""
+    """D_o and D_e of κ from tables of counts (…, C²)."""
     size = round(totals.shape[-1] ** 0.5)
     table = totals.reshape(*totals.shape[:-1], size, size)
     count = np.maximum(np.sum(table, axis=(-2, -1)), 1)
@@ -88,10 +88,10 @@ def estimate(
     seed: Seed,
     texts: Texts | None = None,
 ) -> Estimate:
-    """The measure of the sums of `columns` (P, k), and the ends of its bootstrap over the units (P,) of the pairs.
+    """1 − D_o/D_e of the sums of `columns` (P, k), and its bootstrap interval over the `unit` (P,) of pairs.
 
-    Where all verdicts agree, all draws do: the lower end is then that of Wilson's interval for 0 of U units that
-    disagree, z²/(U + z²); and likewise where none agree.
+    Where all verdicts agree, they do in all draws: the lower end is then from Wilson's interval for D_o = 0 in U units,
+    whose upper end is z²/(U + z²); and likewise where none agree.
     """
     check_level(level)
     observed, chance = measure(np.sum(columns, axis=0))
@@ -115,7 +115,7 @@ def estimate(
 
 
 def _wider(measure: Callable[[Array], Array], columns: Array, unit: NDArray[np.int64], texts: Texts) -> float:
-    """By how much pairs that share a text widen an interval of pairs, at least 1.
+    """The factor, at least 1, by which pairs that share a text widen an interval.
 
     The influence of an observation on the measure is ψ = ∇f(Σ columns)·columns; the ratio is √(V_texts / V_pairs) of ψ,
     the two variances of `comparo.analysis.judge_votes`.
@@ -145,7 +145,7 @@ def resampled(sums: Array, draws: int, rng: np.random.Generator) -> Array:
 
 
 DRAWS = 1000  # of the bootstrap: the ends of a 95% interval are then known to about 0.1 of its standard error
-CONTEXTS = 20  # from which contexts are drawn, and pairs below: as few as 12 gave intervals that were too short
+CONTEXTS = 20  # fewest contexts for a bootstrap over contexts, else over pairs: with 12, intervals were too short
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +157,7 @@ class Verdicts:
     pair, judge : The pair, from 0 to M − 1, and the code of the judge of each verdict, shape (V,).
     p, said : P(the item with the lower code is better), and 1 for that item, −1 for the other, 0 for a tie, (V,).
     low, high, context : The lower and the higher code of each pair's items, and its context, 0 without any, shape (M,).
-    unit : The context of each pair where contexts are what is drawn for intervals, else the pair itself, shape (M,).
+    unit : What the bootstrap draws: the context of each pair, or with few contexts the pair itself, shape (M,).
     """
 
     pair: NDArray[np.int64]
@@ -188,7 +188,7 @@ class Verdicts:
         return cls(pair, merged.judged_by, p, said, ends[0], ends[1], context, unit)
 
     def counts(self, counted: Mask | slice = slice(None)) -> Array:
-        """How many judges said −1, 0 and 1 of each pair, shape (M, 3), by the verdicts (V,) that are `counted`."""
+        """The number of verdicts −1, 0 and 1 on each pair, shape (M, 3), among those `counted` (V,)."""
         slot = 3 * self.pair[counted] + self.said[counted] + 1
         return np.bincount(slot, minlength=3 * len(self.unit)).reshape(-1, 3).astype(np.float64)
 
@@ -210,13 +210,13 @@ def krippendorff_alpha(data: Any, *, level: float = 0.95, draws: int = DRAWS, se
         α = 1 − (n − 1)·Σ_u (m_u² − Σ_c n_uc²)/(m_u − 1) / (n² − Σ_c n_c²),    n_c = Σ_u n_uc,  n = Σ_c n_c
 
     over both orientations of each pair (Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability"). It is 1 where
-    all agree and 0 where verdicts are independent. Pairs with one judge tell nothing and are left out.
+    all agree and 0 where verdicts are independent. Pairs with one judge are left out.
 
     Parameters
     ----------
     data
-        Comparisons with judges, each a person or a machine, in any form that `fit` reads. Soft answers count by the
-        side of ½ on which they are.
+        Comparisons with judges, each a person or a machine, in any form that `fit` reads. Soft answers are thresholded
+        at ½.
     level, draws, seed
         The coverage of the interval, the number of draws of the bootstrap, and its seed.
 
@@ -240,9 +240,9 @@ def krippendorff_alpha(data: Any, *, level: float = 0.95, draws: int = DRAWS, se
 def alpha_of(
     counts: Array, unit: NDArray[np.int64], level: float, draws: int, seed: Seed, texts: Texts | None = None
 ) -> Estimate:
-    """`krippendorff_alpha` from the counts (M, 3) of verdicts −1, 0 and 1 of each pair, and what is drawn (M,).
+    """`krippendorff_alpha` from the counts (M, 3) of verdicts −1, 0 and 1 of each pair, and bootstrap units (M,).
 
-    With `texts`, both texts of each pair, (2, M), the interval is as wide as pairs that share a text make it.
+    With `texts`, both texts of each pair, (2, M), the interval is widened for pairs that share a text.
     """
     several = np.sum(counts, axis=1) >= 2
     columns = coincidences(counts[several])
@@ -257,9 +257,9 @@ def cohen_kappa(
 ) -> Estimate:
     """Cohen's κ of two judges on the pairs that both judged: (p_o − p_e)/(1 − p_e).
 
-    p_o is the share of equal verdicts (first, second, tie), and p_e that of two judges with the same shares of ties who
-    know nothing of the texts, since each pair counts in both orientations: p_e = ½·d₁·d₂ + (1 − d₁)·(1 − d₂), with d
-    the share of pairs that a judge decides.
+    p_o is the share of equal verdicts (first, second, tie), and p_e that of independent judges with the same shares of
+    ties. Since each pair counts in both orientations, p_e = ½·d₁·d₂ + (1 − d₁)·(1 − d₂), with d the share of pairs that
+    a judge decides.
 
     Parameters
     ----------
@@ -300,9 +300,9 @@ def kappa_of(
     seed: Seed,
     texts: Texts | None = None,
 ) -> Estimate:
-    """`cohen_kappa` from verdicts −1, 0 and 1 on the same pairs, and what is drawn, each of shape (P,).
+    """`cohen_kappa` from verdicts −1, 0 and 1 on the same pairs, and bootstrap units, each of shape (P,).
 
-    With `texts`, both texts of each pair, (2, P), the interval is as wide as pairs that share a text make it.
+    With `texts`, both texts of each pair, (2, P), the interval is widened for pairs that share a text.
     """
     tables = np.zeros((len(one), 9))
     for row, column in ((one, other), (-one, -other)):  # both orientations

@@ -61,7 +61,7 @@ def plot_ranking(ranking: Ranking, context: Hashable = None, top: int = 40, ax: 
 
 
 def _intervals(names: NDArray[Any], scores: Array, high: Array, tier: LongIndex, ax: Axes | None) -> Axes:
-    """Axes with a line for each name, best above: its score, its interval, and the colour of its tier; all (n,)."""
+    """Plot a row per name, best above: its score, its interval, and the colour of its tier; all (n,)."""
     ax = _axes(ax, 0.8 + 0.2 * len(names))
     places = np.arange(len(names))
     for parity, colour in enumerate(TIERS):
@@ -126,8 +126,8 @@ def plot_position_bias(data: Any, *, bins: int = 20, ax: Axes | None = None) -> 
         −γ_ij = ½ (logit p_ij + logit p_ji),
 
     where the effect of the texts cancels: without a bias it is near ½. The lines are the mean p, a rough estimate of
-    the bias, and σ(−γ) from all comparisons by `fit(data, bias="joint")`, the mean over contexts and judges; it is
-    omitted where the comparisons do not determine it.
+    the bias, and the mean over comparisons of σ(−γ) by `fit(data, bias="joint")`, which is omitted where the
+    comparisons do not determine γ.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ def plot_groups(board: Leaderboard, top: int = 40, ax: Axes | None = None) -> Ax
 def plot_agreement(found: Agreement, judge: Any = None, ax: Axes | None = None) -> Axes:
     """Plot the calibration of a judge: people's share for the text shown first against the judge's p, with intervals.
 
-    The diagonal is perfect calibration. Points are drawn as said and, where it differs, without position bias.
+    The diagonal is perfect calibration. Points are the judge's p and, where it differs, p without position bias.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
-"""A judge against people on the same pairs: how often they agree, and how sure that is.
+"""A judge against people on the same pairs: how often they agree, with intervals.
 
 The accuracy is the share of people's votes with the judge's verdict, among those that both decided. Its ceiling is how
-often two people agree with each other. κ and α correct for chance and count ties (`comparo.metrics`); κ is that of the
-judge and any person. Intervals take into account that votes on the same texts are alike (`judge_votes.share_of`); those
-of κ and α are a bootstrap over contexts or, below 20 of them, over pairs, widened for pairs that share a text.
+often two people agree with each other. κ and α correct for chance and include ties (`comparo.metrics`); κ is that of
+the judge and any person. Intervals allow for correlated votes on the same texts (`judge_votes.share_of`); those of κ
+and α are a bootstrap over contexts or, below 20 of them, over pairs, widened for pairs that share a text.
 
 Tables are lists of rows, each a dictionary.
 """
@@ -145,7 +145,7 @@ def _measured(panel: Panel, judge: int, votes: Votes, curve: list[Row], how: Boo
 
 
 def _ceiling(panel: Panel, how: Bootstrap) -> Row:
-    """How far people agree with each other: a row like that of a judge, as far as it has a meaning."""
+    """The agreement of people with each other: a row like a judge's, with the columns that apply."""
     person = np.isin(panel.verdicts.judge, panel.people)
     ties = float(np.mean(panel.verdicts.said[person] == 0))
     return {**_agreement(panel, *panel.between_people(), person, how), "people_ties": ties}
@@ -224,7 +224,7 @@ def calibration(panel: Panel, judge: int, level: float) -> Iterator[Row]:
 
 
 def calibration_error(rows: list[Row]) -> tuple[float, float]:
-    """The expected calibration error of a curve, and what a perfectly calibrated judge would show on as few votes.
+    """The expected calibration error of a curve, and that of a perfectly calibrated judge on the same votes.
 
         ECE = Σ_b n_b/n · |people_b − p_b|,    by chance Σ_b n_b/n · √(2/π)·s_b,
 

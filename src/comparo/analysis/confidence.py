@@ -1,21 +1,21 @@
 """How well a ranking as a whole agrees with the true one: the expected Spearman correlation and P(the top k are right).
 
-Scores vary by more than the true ones do, and draws around them would find an order even in pure noise. The draws come
+Estimated scores vary more than true ones, and draws around them would find an order even in pure noise. So draws come
 from a posterior with a prior N(0, τ²) on the true scores of each context. The experts are replaced by a quadratic,
 
     log p(comparisons | s) ≈ bᵀs − ½ sᵀQs,    s | τ² ~ N(Sb, S),    S = (Q + I/τ²)⁻¹,
 
-with slopes and curvatures averaged over that posterior (at three points of each difference), which holds for decisions
-too, whose likelihood is far from quadratic; Q, b and τ² are found in rounds. In the eigenbasis of Q, with eigenvalues q
-and coordinates β of b, everything needed for any τ² is cheap:
+with slopes and curvatures averaged over that posterior (at three points of each difference), which is accurate also for
+decisions, whose likelihood is far from quadratic; Q, b and τ² are found by iteration. In the eigenbasis of Q, with
+eigenvalues q and coordinates β of b, the evidence is cheap for any τ²:
 
     log p(comparisons | τ²) = ½ Σ β²τ²/(1 + qτ²) − log(1 + qτ²).
 
-τ² has weights on a grid, with the most probable prior that all contexts could share: for many contexts it is the
-distribution of their τ², for a single one it is close to the τ² that makes its comparisons most probable.
+τ² has weights on a grid. Their prior, shared by all contexts, maximises the likelihood (empirical Bayes): for many
+contexts it is the distribution of their τ², for a single one it is concentrated near the most likely τ².
 
 Where variances were estimated (`mixed`), the posterior of that model is used as it is. The order of groups of items
-that no comparison connects is not determined (q = 0): there the prior alone decides. Contexts of more than
+that no comparison connects is not determined (q = 0): it is drawn from the prior. Contexts of more than
 `Limits.correlated` items take the errors of scores as independent, with the variances of a graph without short cycles,
 v_i = 1 / Σ_j 1/(1/Q_ij + v_j).
 """
@@ -136,7 +136,7 @@ def top_probability(ranking: Ranking, k: int) -> Array:
 
 
 def _in_order(ranking: Ranking) -> NDArray[np.intp]:
-    """The position in the graph of each of the comparisons' contexts."""
+    """The position in the graph of each context, in the order of `ranking.contexts`."""
     return np.argsort(ranking.graph.context[ranking.graph.starts[:-1]], kind="stable")
 
 
@@ -144,8 +144,8 @@ def _in_order(ranking: Ranking) -> NDArray[np.intp]:
 class Draws:
     """D draws x (B, D, size) of the scores of B contexts of one size, in independent coordinates N(mean, v).
 
-    `vectors` (B, size, size) turn coordinates into scores; without them the coordinates are the items' own. The
-    precision 1/v is that of the comparisons, `q` (B, size), and that of the prior, `prior`.
+    `vectors` (B, size, size) turn coordinates into scores; without them the coordinates are the scores. The precision
+    1/v is the sum of that of the comparisons, `q` (B, size), and that of the prior, `prior`.
     """
 
     contexts: slice
@@ -173,7 +173,7 @@ class Draws:
 
 
 def _draws(ranking: Ranking) -> Iterator[Draws]:
-    """Draws of the true scores of all contexts, some contexts of one size at a time."""
+    """Draws of the true scores of all contexts, in batches of contexts of equal size."""
     effects = ranking.effects
     if isinstance(ranking.covariance, Voted):
         return _estimated(ranking, ranking.covariance.variance)
@@ -203,7 +203,7 @@ def _estimated(ranking: Ranking, own: float) -> Iterator[Draws]:
             if graph.components > graph.contexts:
                 moved = np.sqrt(own) * _shifts(graph.component[nodes].reshape(-1, batch.size), draws, rng)
                 x += moved if some is None else moved @ some
-            precision = 1.0 / np.maximum(v, 1e-9 * own)  # of a component's mean, which is known, v is 0
+            precision = 1.0 / np.maximum(v, 1e-9 * own)  # v is 0 for a component's mean
             q = np.maximum(precision - 1.0 / own, 0.0)
             yield Draws(contexts, nodes, some, mean, q[:, 0], precision - q, x)
 
@@ -211,7 +211,7 @@ def _estimated(ranking: Ranking, own: float) -> Iterator[Draws]:
 def _parts(
     contexts: slice, nodes: slice, vectors: Array | None, limits: Limits
 ) -> Iterator[tuple[slice, slice, slice, Array | None, int]]:
-    """Some of the contexts of one size at a time: their rows, contexts, nodes and vectors, and the number of draws."""
+    """Batches of contexts of one size: their rows, contexts, nodes and vectors, and the number of draws."""
     count = contexts.stop - contexts.start
     size = (nodes.stop - nodes.start) // count
     draws = min(max(limits.agreement_entries // size, 16), limits.agreement_draws)
@@ -226,15 +226,15 @@ def _parts(
 def _standard_normal(shape: tuple[int, ...], vectors: Array | None, rng: np.random.Generator) -> Array:
     """Independent coordinates (B, D, size), drawn for the items and then rotated to the eigenvectors.
 
-    The signs of eigenvectors, and their directions where eigenvalues are equal, depend on the machine: drawn as
-    coordinates of these, the same numbers would be other scores.
+    The signs of eigenvectors, and their directions where eigenvalues are equal, depend on the machine: coordinates
+    drawn directly would give other scores on each.
     """
     drawn = rng.standard_normal(shape)
     return drawn if vectors is None else np.asarray(drawn @ vectors)
 
 
 def _shifts(component: NDArray[np.integer], draws: int, rng: np.random.Generator) -> Array:
-    """How far the mean of each connected component (B, size) is from that of all, for τ² = 1: shape (B, D, size)."""
+    """Prior draws, for τ² = 1, of the mean of each item's connected component (B, size): shape (B, D, size)."""
     component = component - component[0, 0]
     items = np.bincount(component.ravel())
     shift = rng.standard_normal((draws, len(items))) / np.sqrt(items)
@@ -245,7 +245,7 @@ def _shifts(component: NDArray[np.integer], draws: int, rng: np.random.Generator
 class Quadratic:
     """q and β of B contexts of one size, shape (B, size), with the eigenvectors, shape (B, size, size).
 
-    Contexts of more than `Limits.correlated` items have no vectors: there the coordinates are the items' own.
+    Contexts of more than `Limits.correlated` items have no vectors: their coordinates are the scores.
     """
 
     contexts: slice
@@ -325,7 +325,7 @@ def _quadratic(product: Product, pattern: Pattern, mean: Array, variance: Array 
 
 
 def _by_evidence(ranking: Ranking) -> Iterator[Draws]:
-    """Draws given the ranking's comparisons, each with a τ² of its own; methods without experts use those of poe-bt."""
+    """Draws given the comparisons, each with its own τ²; a method without experts uses those of poe-bt."""
     limits, rng = ranking.covariance.pattern.limits, np.random.default_rng(0)
     product = ranking.product or multiply(ranking.comparisons, BradleyTerry(), prior=WIDE, limits=limits)
     pattern, mean = Pattern(product.graph, limits=limits), product.scores
@@ -354,7 +354,7 @@ def _by_evidence(ranking: Ranking) -> Iterator[Draws]:
 
 
 def _quantiles(spreads: Array, weights: Array, draws: int) -> Array:
-    """Quantiles of τ² in B contexts, shape (B, D), from the weights (B, G) that each gives to `spreads` (G,)."""
+    """D quantiles of τ² in B contexts, shape (B, D), from the weights (B, G) of the values `spreads` (G,)."""
     count, grid = weights.shape
     edges = np.arange(count)[:, None] + np.cumsum(weights[:, :-1], axis=1)
     middles = np.arange(count)[:, None] + (np.arange(draws) + 0.5) / draws
@@ -363,7 +363,6 @@ def _quantiles(spreads: Array, weights: Array, draws: int) -> Array:
 
 
 def _grid(mean: Array, *laplacians: Laplacian) -> Array:
-    """The values of τ² to consider, shape (G,)."""
     precision = max(float(np.mean(one.diagonal)) for one in laplacians) or 1.0
     widest = max(WIDEST / precision, 10.0 * float(np.mean(mean**2)))
     return np.asarray(np.exp(np.arange(np.log(NARROWEST / precision), np.log(widest), STEP)))

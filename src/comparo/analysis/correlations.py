@@ -50,9 +50,9 @@ def spearman(one: Array, other: Array) -> Array:
 
 
 def spearman_within(one: Array, other: Array, segment: NDArray[np.integer], segments: int) -> Array:
-    """`spearman` of the entries (n,) of each segment, shape (segments,), where both are known; `segment` (n,) from 0.
+    """`spearman` within each segment, (segments,), of the entries (n,) that neither column has as NaN.
 
-    NaN where fewer than two are known, or where one of the columns is constant.
+    `segment` (n,) counts from 0. NaN for fewer than two entries, or where one of the columns is constant.
 
     >>> scores, others = np.array([1.0, 2.0, 3.0, 5.0]), np.array([1.0, 3.0, 2.0, np.nan])
     >>> spearman_within(scores, others, np.array([0, 0, 0, 1]), 2)
@@ -88,7 +88,7 @@ def mean_known(values: Array) -> float:
 def true_scores(data: Comparisons, graph: Graph, scores: Mapping[Any, float]) -> Array:
     """The true score of each candidate, shape (n,), by (context, item) or by item; NaN where there is none.
 
-    A ComparisonsError where there is none at all.
+    Raises a ComparisonsError if no candidate has one.
     """
     labels = graph.labels(data)
     known = np.array([float(scores.get(label, scores.get(label[1], np.nan))) for label in labels])
@@ -127,7 +127,7 @@ class Interpolated:
 
 
 def calibrate(data: Any, scores: Mapping[Any, float]) -> Gaussian:
-    """Learn a Gaussian expert from true scores of some items: μ(p) = E[s_first − s_second | p] and a constant σ².
+    """Fit a Gaussian expert to true scores of some items: μ(p) = E[s_first − s_second | p] and a constant σ².
 
     μ is the non-decreasing function closest to the true differences, where the paper assumes a line. A position bias
     of the judge becomes part of it.

@@ -6,14 +6,14 @@ the factor
 
     (m + 1)·q(old | the values, without their labels),    q_j ∝ exp(θ₁·odd_j + θ₂·first_j + θ₃·order_j + θ₄·near_j).
 
-    odd_j    log((|v_j − mean of the others| + τ) / (range of the others + τ)): does j stand apart?
+    odd_j    log((|v_j − mean of the others| + τ) / (range of the others + τ)): is j an outlier?
     first_j  (v_j − mean of the others) / range of all: does j favour the text shown first?
     order_j  first_j·2f/(1 + |f|), with f the difference of the texts by other old answers: does j favour their order?
     near_j   −log(|v_j − f − γ| + ½), with γ the position bias of other old answers: is j what they predict?
 
 The evidence E is the mean of the bettors' capitals over a grid of θ. If the judge is the same, the chance that E ever
-reaches 1/α is at most α (Ville), whatever its noise. A judge without noise that changes shows its change by `odd` after
-four or five questions; one that decides by chance needs many more. Values within τ of each other do not count: rounding
+reaches 1/α is at most α (Ville), whatever its noise. A change of a judge without noise is found by `odd` after four or
+five questions; with noisy decisions it takes many more. Questions whose values are all within τ are ignored: rounding
 depends on the server's batches, and may be the same in all new answers.
 """
 
@@ -36,7 +36,7 @@ TOLERANCE = 0.15
 ROUNDED = TOLERANCE**2 / 12  # the variance of an answer that is rounded to steps of τ
 ODD, LEANING, NEAR = (0.0, 1.0, 2.0), (-1.5, 0.0, 1.5), (0.0, 1.5)  # θ₁; θ₂ and θ₃, zero twice as probable; θ₄
 REACH = 1.96  # standard errors on either side of an estimate, for 95%
-NEARBY = 0.5  # logits from a prediction that are all the same: those of a fit to few answers are no better
+NEARBY = 0.5  # logits, the error of a prediction by a fit to few answers
 FEWEST = 4  # questions for an estimate of what changed
 
 
@@ -109,21 +109,21 @@ class Drift:
 
     @cached_property
     def bias(self) -> tuple[float, float, float]:
-        """How much more the text shown first gains than before, with its 95% interval.
+        """The change of the bias for the text shown first, new less old, with its 95% interval.
 
-        In logits; of a judge that decides, the share of decisions for it, whose logits are only those of a limit.
+        In logits; of a judge that decides, in shares of decisions, whose logits are only a clipping limit.
         """
         return self._coefficient(0)
 
     @property
     def decides(self) -> bool:
-        """Whether all answers are decisions: each is a limit, the same on both sides, or a tie."""
+        """Whether all answers are decisions: ± one and the same logit, or 0 for a tie."""
         size = np.abs(np.column_stack([self.old, self.new]))
         return bool(np.all((size == 0) | (np.abs(size - np.max(size)) < ROUNDING)))
 
     @cached_property
     def sharpness(self) -> tuple[float, float, float]:
-        """By how much differences of texts count more, as a share of what they counted, with its 95% interval."""
+        """The relative change of the slope of answers on f, new against old, with its 95% interval."""
         scale = self._line(self._measured[0])[0][1]
         shift, low, high = (value / abs(scale) if scale else np.nan for value in self._coefficient(1))
         return shift, low, high
@@ -135,7 +135,7 @@ class Drift:
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """What has changed, where the judge has: the parts that are larger than chance."""
+        """The significant changes, in words, if the judge has changed; else ()."""
         if not self.is_changed:
             return ()
         found = []
@@ -199,7 +199,7 @@ class Drift:
 
     @property
     def _unexplained(self) -> tuple[bool, bool]:
-        """Whether old and new answers differ by more, and by less, than new ones among themselves, by an F test."""
+        """Whether old and new answers differ more, and less, than new ones among themselves, by F tests."""
         n, m = self.new.shape
         if m < 2:
             return False, False

@@ -1,35 +1,35 @@
 """Biases of judges, with intervals: effects of probes, and whether judges favour systems of their own family.
 
-Probes (`probe_effects`), from a few pairs each, with false discovery held. A pair of probe m gives y = δ_m + ε with a
-variance of its own, s²_m, which a few pairs do not determine, so it is moderated (Smyth 2004, limma): log s²_m of all
-probes determines the scaled inverse χ² that they come from, with d₀ degrees of freedom and scale s²₀, and
+Probes (`probe_effects`) have a few pairs each, and the false discovery rate is controlled. A pair of probe m gives
+y = δ_m + ε. A few pairs do not determine the variance of ε, so their sample variance s²_m is moderated (Smyth 2004,
+limma): the variances of all probes come from a scaled inverse χ² with d₀ degrees of freedom and scale s²₀, and
 
     s̃²_m = (d₀·s²₀ + d_m·s²_m) / (d₀ + d_m),        t_m = ȳ_m / √(s̃²_m / n_m)
 
 has a t distribution with d₀ + d_m degrees of freedom, at most Σ d_m, where δ_m = 0.
 
-The own family (`own_family`): the effect, and the votes without it. Judge r gives system i the score s_ri, from its
-votes alone. t_i is the mean score by other judges that are not of the family of i, each in standard deviations over the
-systems of no judge's family, because some judge more sharply than others. Over the S systems,
+The own family (`own_family`). Judge r gives system i the score s_ri, from its votes alone. t_i is the mean score by
+other judges that are not of the family of i, each in standard deviations over the systems of no judge's family,
+because some judge more sharply than others. Over the S systems,
 
     s_ri = c_r + a_r·t_i + β_r·[i is of the family of r] + u_ri,
 
-with β_r the effect of the own family in logits. What judge r thinks of single systems, u_ri, is the chance that β is
-measured against, with S − 3 degrees of freedom. So a judge that likes one system of its family no more than it likes
+with β_r the effect of the own family in logits. β is tested against the variance of u_ri, the judge's own view of
+single systems, with S − 3 degrees of freedom. So a judge that likes one system of its family no more than it likes
 some others is not accused, however many votes there are.
 
-t has errors, by which least squares would make a too small, and β too large where the family is simply good. So a is
-corrected. With M the sum of squares of t about its means within the family and outside, and ω the variance of its
-errors, from how much the other judges disagree with ν degrees of freedom (Fuller 1987, Measurement Error Models, 1.2
-and 2.2; e are the residuals, with variance s²; Δt is how much higher t is in the family, of n₁ systems of S),
+Errors of t would bias the least-squares a towards 0, and β upwards where the family is simply good. So a is corrected.
+With M the sum of squares of t about its means within the family and outside, and ω the variance of its errors, from
+the disagreement of the other judges with ν degrees of freedom (Fuller 1987, Measurement Error Models, 1.2 and 2.2;
+s² is the variance of the residuals; Δt is the mean of t in the family, of n₁ systems of S, less that outside),
 
     a = Σ(t − t̄)·s / (M − (S − 2)·ω),        β = Δs − a·Δt,
     Var(a) = (M·s² + (S − 2)·a²ω²·(1 + 2·(S − 2)/ν)) / (M − (S − 2)·ω)²,
     Var(β) = s²·(1/n₁ + 1/(S − n₁)) + Δt²·Var(a).
 
-Leaving votes by a system's own family out of one fit would not do: the votes that remain of its systems are those of
-other judges, which may judge more sharply or less. So the leaderboard without them ranks by t_i over all judges. Its
-errors are those of a jackknife over parts of the contexts, or of the answers where there is one context.
+One fit without the votes by a system's own family would be biased: the remaining votes on its systems are by other
+judges, which may judge more sharply or less. So the leaderboard without them ranks by t_i over all judges. Its errors
+are those of a jackknife over parts of the contexts, or of the answers where there is one context.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ ROUNDING = 1e-12  # variance of a judge in logits that always answers the same
 PARTS = 20  # of the contexts, each of which the jackknife leaves out once
 FEWEST = 5  # systems: three coefficients, and two degrees of freedom for the interval
 NEEDED = f"{FEWEST} systems that two other judges have judged, and agree about"
-RELIABLE = 0.5  # of the variance of t that is not error, at least: below, the correction is worth nothing
+RELIABLE = 0.5  # least share of the variance of t that is not error: below it the correction is useless
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +67,7 @@ class Effects:
     ----------
     count : How many observations there are.
     mean, low, high : The mean of the observations and the ends of its 95% interval; nan without an observation.
-    p : The probability of such a mean, or a greater one, without a bias: on both sides where the probe is equal, else
-        above 0.
+    p : The p-value of the mean: two-sided where a preference against the variant is a bias too, else for means above 0.
     adjusted : p adjusted for all probes (Benjamini and Hochberg 1995).
     """
 
@@ -95,11 +94,11 @@ def probe_effects(
     Parameters
     ----------
     observations
-        The preferences for the variants of each probe, any number each; less than two say nothing of a variance.
+        The preferences for the variants of each probe, any number each; a sample variance needs two.
     two_sided
         Whether a preference against the variant is a bias too.
     extra
-        Variances that the means have beside those of their observations.
+        Variances of the means in addition to those of their observations.
     least
         The least variance of an observation; a few decisions are often all the same by chance.
 
@@ -125,7 +124,7 @@ def probe_effects(
 
 
 def moderated(variance: Array, freedom: Array) -> tuple[Array, Array]:
-    """Variances (m,) drawn towards their common scale, and their degrees of freedom with those of the scale.
+    """Variances (m,) shrunk towards their common scale, and their degrees of freedom d₀ + d_m, at most Σ d_m.
 
     Parameters
     ----------
@@ -144,7 +143,7 @@ def moderated(variance: Array, freedom: Array) -> tuple[Array, Array]:
     centred = np.log(variance[seen]) - digamma(half) + np.log(half)
     beyond = float(np.var(centred, ddof=1) - np.mean(polygamma(1, half))) if seen.sum() > 1 else 0.0
     every = float(freedom.sum())
-    if beyond <= 0:  # the samples do not tell the variances apart
+    if beyond <= 0:  # the sample variances differ no more than by chance
         return np.full(len(variance), variance[seen] @ freedom[seen] / every), np.full(len(variance), every)
     # ψ′(x) = `beyond` (Smyth 2004); ψ′(x) is between 1/x and 1/x + 1/x².
     prior = 2 * float(scipy.optimize.brentq(lambda x: float(polygamma(1, x)) - beyond, 1 / beyond, 1 + 1 / beyond))
@@ -161,7 +160,7 @@ class OwnFamily:
     ----------
     judge, family : The judges and their families, (J,).
     effect, low, high : β in logits, and its interval of coverage `level`, each (J,); NaN where it cannot be estimated.
-    probability : The chance of such an effect, on either side, where there is none, (J,).
+    probability : The two-sided p-value of the effect, (J,).
     own, others : How many systems of its family and of others a judge compared, (J,).
     data, is_own : All comparisons, and for each of their judges the systems of its family, (R, N).
     """
@@ -180,7 +179,7 @@ class OwnFamily:
 
     @property
     def is_found(self) -> Mask:
-        """The judges with an effect beyond chance, (J,), by Holm's rule: at most 1 − level that any is wrong."""
+        """The judges with a significant effect, (J,), by Holm's method: P(any is false) ≤ 1 − level."""
         order = np.argsort(self.probability, kind="stable")  # unknown ones are last
         left = np.count_nonzero(~np.isnan(self.probability)) - np.arange(len(order))
         found = np.zeros(len(order), dtype=bool)
@@ -303,10 +302,10 @@ def own_family(data: Comparisons, family: Mapping[Any, str], *, level: float = 0
 
 
 def _effect(values: Array, others: Array, mine: Mask, level: float) -> tuple[float, float, float, float, int, int]:
-    """β with its interval and probability, and how many systems of the own and of other families it is from.
+    """β with its interval and p-value, and the numbers of systems of the own family and of others.
 
-    `values` (S,) are the scores by the judge, `others` (R, S) those by others, NaN where there is none, and `mine` says
-    which systems are of the judge's family.
+    `values` (S,) are the scores by the judge, `others` (R, S) those by others, NaN where there is none, and `mine` (S,)
+    marks the systems of the judge's family.
     """
     own, rest = int(np.sum(mine)), int(np.sum(~mine))
     nothing = np.nan, np.nan, np.nan, np.nan, own, rest
@@ -340,7 +339,7 @@ def _scores_by_judges(data: Comparisons) -> Array:
 
 
 def _means(data: Comparisons, left_out: Mask, reference: Mask) -> Array:
-    """The mean relative score of each system over judges, but for those (R, N) that are left out, (N,)."""
+    """The mean standardised score of each system over judges, (N,), without the entries `left_out` (R, N)."""
     relative = _standardised(_scores_by_judges(data), reference)
     counted = ~left_out & ~np.isnan(relative)
     total = np.sum(np.where(counted, relative, 0.0), axis=0)
@@ -355,7 +354,7 @@ def _ranks(scores: Array) -> NDArray[np.int64]:
 
 
 def _scores(votes: Comparisons) -> Array:
-    """The score of each system by the votes of a judge in all contexts together, (N,); NaN outside the largest part."""
+    """The score of each system by a judge's votes in all contexts together, (N,); NaN outside the largest component."""
     found = np.full(len(votes.items), np.nan)
     if len(votes):
         ranking = quiet_fit(
@@ -368,7 +367,7 @@ def _scores(votes: Comparisons) -> Array:
 
 
 def _standardised(scores: Array, reference: Mask) -> Array:
-    """Scores (J, N) less their mean, in standard deviations, both over the systems of `reference`; all if few are."""
+    """Scores (J, N) standardised over the systems of `reference`, or over all if these are fewer than `FEWEST`."""
     among = scores[:, reference] if np.count_nonzero(reference) >= FEWEST else scores
     with np.errstate(invalid="ignore", divide="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a judge that compared none of them has no scores here

@@ -1,19 +1,19 @@
-"""The votes of people beside the answers of one judge: shares with clustered intervals, and the rank correlation.
+"""Votes of people and answers of a judge on the same pairs: shares with clustered intervals, and rank correlation.
 
 A vote is the verdict of a person on a pair, by the mean of that person's answers; the item with the lower code is the
-first of every pair. The answers of the judge are there as said and without its position bias: logit p + γ for each
-answer p, with γ = −median(logit p) over all its answers. That is the bias where the better text was shown first as
-often as second; −logit(mean p) would be too small where texts differ much.
+first of every pair. The judge's answers are used as given and without its position bias: logit p + γ for each answer p,
+with γ = −median(logit p) over all its answers. That is the bias where the better text was shown first as often as
+second; −logit(mean p) would be too small where texts differ much.
 
 The variance of a mean of observations y from 0 to 1 comes from residuals e = y − ȳ, summed over clusters:
 
     contexts:  V = C/(C − 1) · Σ_c S_c² / n²,                S_c = Σ e of context c
     texts:     V = N/(N − 2) · (Σ_i S_i² − Σ_d S_d²) / n²,   S_i = Σ e of pairs with text i,  S_d = Σ e of pair d
 
-The second holds where any two pairs that share a text may be alike (the dyadic variance of Aronow, Samii and Assenova
+The second allows any two pairs that share a text to be correlated (the dyadic variance of Aronow, Samii and Assenova
 2015), and is used where there are fewer than `CONTEXTS` contexts; it is at least that of pairs. The interval is
-Wilson's with n_eff = ȳ(1 − ȳ)/V observations, which stays between 0 and 1 and is no point where all observations are
-equal, and with Student's t in place of the normal quantile: C − 1 degrees of freedom, or N/2, since N texts make at
+Wilson's with n_eff = ȳ(1 − ȳ)/V observations, which stays between 0 and 1 and has a width even where all observations
+are equal, and with Student's t in place of the normal quantile: C − 1 degrees of freedom, or N/2, since N texts make at
 most N/2 pairs without a common text. N/(N − 2) and N/2 were chosen among seven forms by simulated coverage; at settings
 that played no part in the choice, 95% intervals cover in 93 to 96% of cases (the last ones of tests/test_agree.py).
 
@@ -50,7 +50,7 @@ from comparo.types import Array
 
 Codes = NDArray[np.integer]
 Row = dict[str, Any]  # of a table
-KNOWN = 0.5  # q below which people's own ranking is mostly noise, and ρ / q would be too
+KNOWN = 0.5  # q below which people's own ranking, and so ρ / q, is mostly noise
 RANKED = 5  # texts of a context for a correlation: Fisher's transformation needs more than 3
 
 
@@ -76,7 +76,7 @@ class Share:
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """What belongs together: the pair, both texts and the context of each observation, each of shape (V,)."""
+    """The clusters of each observation: its pair, both texts and the context, each of shape (V,)."""
 
     pair: Codes
     first: Codes
@@ -126,7 +126,7 @@ def _codes(labels: Codes) -> tuple[NDArray[np.intp], int]:
 
 @dataclass(frozen=True, eq=False)
 class Votes(Clusters):
-    """V votes of people on pairs that a judge answered too, each with its pair, texts and context.
+    """V votes of people on pairs that a judge answered too, with their clusters.
 
     Parameters
     ----------
@@ -200,13 +200,13 @@ class Panel:
         return replace(self.comparisons, judges=None, judge=None).pair_keys()
 
     def clusters(self, pair: NDArray[np.int64]) -> Clusters:
-        """What belongs together, of pairs by their numbers; a text is an item of a context."""
+        """The clusters of pairs, given by their numbers; a text is an item of a context."""
         verdicts, size = self.verdicts, np.int64(len(self.comparisons.items))
         context = verdicts.context[pair]
         return Clusters(pair, context * size + verdicts.low[pair], context * size + verdicts.high[pair], context)
 
     def texts(self, pair: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Both texts of pairs, (2, P), where pairs are what is drawn for intervals; None where contexts are."""
+        """Both texts of pairs, (2, P), if the bootstrap draws pairs; None if it draws contexts."""
         clusters, unit = self.clusters(pair), self.verdicts.unit
         return np.stack([clusters.first, clusters.second]) if len(unit) == unit.max(initial=-1) + 1 else None
 
@@ -283,7 +283,7 @@ def rank_correlation(panel: Panel, judge: int, level: float) -> Row:
 
 
 def _ranked(panel: Panel, judge: int) -> tuple[float, Array, int]:
-    """q of people's ranking, the rank correlation of each context, (C,), and the number of texts of a context."""
+    """q of people's ranking, the rank correlation of each context, (C,), and the size of the largest one."""
     data, both = panel.comparisons, panel.pair_keys()
     person = np.isin(data.judged_by, panel.people)
     shared = np.intersect1d(both[person], both[data.judged_by == judge])
@@ -292,7 +292,7 @@ def _ranked(panel: Panel, judge: int) -> tuple[float, Array, int]:
     graph = ranking.graph
     large = np.bincount(graph.position, minlength=graph.contexts) >= RANKED
     parts = np.unique(graph.position * np.int64(graph.nodes) + ranking.component) // graph.nodes
-    large &= np.bincount(parts, minlength=graph.contexts) == 1  # what is not connected has no order
+    large &= np.bincount(parts, minlength=graph.contexts) == 1  # connected: only these have an order
     if not large.any():
         return np.nan, np.full(1, np.nan), 0
     quality = float(np.nanmean(expected_spearman(ranking)[large]))
@@ -301,7 +301,7 @@ def _ranked(panel: Panel, judge: int) -> tuple[float, Array, int]:
 
 
 def _pooled(comparisons: Comparisons) -> Comparisons:
-    """The comparisons without contexts where most items are in several of them."""
+    """The comparisons, without contexts if items are in two or more on average."""
     return comparisons if shared_ids(comparisons) is None else replace(comparisons, contexts=None, context=None)
 
 

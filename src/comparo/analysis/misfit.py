@@ -1,16 +1,16 @@
 """Answers that do not fit: infit of texts and judges with simulated limits, and people's votes against a machine.
 
-With the answer p_k that the model expects to be e_k with variance W_k, the infit of a judge or a text g is
+With e_k the expectation and W_k the variance of the answer p_k by the model, the infit of a judge or a text g is
 
     infit_g = (Σ_k∈g (p_k − e_k)² / Σ_k∈g W_k) / (Σ_k (p_k − e_k)² / Σ_k W_k),
 
-about 1 where answers follow the model as well as all do, and larger where they contradict it. It is relative to all
-answers because scores follow the answers that they are made from, the more so the fewer there are.
+about 1 where the answers of g fit as well as all answers, and larger where they contradict the model. It is relative to
+all answers because scores are fitted to the same answers, which makes residuals smaller, most of all with few answers.
 
-Of decisions, W = e(1 − e) − P(tie)/4, and the limits come from answers that are drawn from the model. Of probabilities,
-the residual is that of their logits and W its mean square, for texts that of the same judge; then the limits come from
-residuals in random order. So they do for decisions beside probabilities, in an order and with a W of their own, and for
-judges of line-ups, each of which is one answer.
+For decisions, W = e(1 − e) − P(tie)/4, and the limits come from answers drawn from the model. For probabilities, the
+residual is that of their logits and W its mean square, for texts that of the same judge; the limits come from permuted
+residuals. Decisions beside probabilities are permuted too, separately and with a W of their own, and so are the answers
+of judges of line-ups, where each line-up is one answer.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from comparo.ranking.votes import find_voted
 from comparo.rounding import TIES, merge_ties
 from comparo.types import Array, Mask
 
-UNLIKELY = 0.05  # the chance that any judge or text that fits is named, as far as the draws can show it (Bonferroni)
-DRAWS, ENTRIES, LEAST = 2000, 4_000_000, 5  # draws, drawn answers, and draws beyond a limit that determine it
+UNLIKELY = 0.05  # P(any judge or text that fits is named), by Bonferroni, within the precision of the draws
+DRAWS, ENTRIES, LEAST = 2000, 4_000_000, 5  # most draws, most drawn answers, and fewest draws above a limit
 MOST = 20  # pairs of a list for adjudication: about an hour of reading
 ROUNDING = 1e-9  # of an infit
-TINY = 1e-300  # in place of a sum of 0, by which nothing can be divided
+TINY = 1e-300  # in place of a divisor 0
 CLIPPED = 1e-6  # a probability of 0 or 1 has no logit
 
 
@@ -43,7 +43,7 @@ def misfit(ranking: Ranking, by: Literal["judge", "item"], rng: np.random.Genera
     Parameters
     ----------
     ranking
-        A ranking; of people's scores with a machine's help, the machine's answers are checked.
+        A ranking; if it combines votes with a machine's answers, the machine's answers are checked.
     by
         "judge": a row per judge; "item": a row per candidate.
     rng
@@ -54,7 +54,7 @@ def misfit(ranking: Ranking, by: Literal["judge", "item"], rng: np.random.Genera
     Columns
         Columns context (of items, where there are any), `by`, answers, infit, limit (which a judge or text that fits
         exceeds with a probability of 0.05 divided by the number of rows, but at least 0.0025), surprise
-        (infit less its mean among the draws, in their standard deviations) and misfit: whether it is above the limit.
+        (infit less the mean of its draws, in their standard deviations) and misfit: whether infit is above the limit.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def misfit(ranking: Ranking, by: Literal["judge", "item"], rng: np.random.Genera
     among = csr_array((np.ones(len(group)), (group, answer)), shape=(count, len(square)))
     is_drawn = data.hard and (by == "item" or data.lineup is None)
     if not is_drawn:
-        square = square / np.maximum(variance, TINY)  # so that residuals of one kind may change places
+        square = square / np.maximum(variance, TINY)  # standardised residuals of one kind are exchangeable
         variance = np.ones(len(square))
     answers = np.bincount(group, minlength=count)
     total = np.maximum(np.asarray(among @ variance), TINY)
@@ -110,7 +110,7 @@ def misfit(ranking: Ranking, by: Literal["judge", "item"], rng: np.random.Genera
 
 
 def _residuals(ranking: Ranking, by: str, decides: Mask) -> tuple[Array, Array]:
-    """The squared residual of each answer, and its variance by the model, each (K,); `decides` (K,): of decisions."""
+    """The squared residual of each answer and its variance by the model, each (K,); `decides` marks decisions."""
     data, (expected, ties) = ranking.comparisons, expected_answers(ranking)
     if data.hard:
         return (data.p - expected) ** 2, np.maximum(expected * (1 - expected) - ties / 4, 0.0)
@@ -123,7 +123,7 @@ def _residuals(ranking: Ranking, by: str, decides: Mask) -> tuple[Array, Array]:
 
 
 def _parts(size: int) -> Iterator[tuple[int, int]]:
-    """The shapes (K, D) of draws of K answers, all of which would take too much memory at once."""
+    """The shapes (K, D) of batches of draws of K answers, which limit the memory."""
     draws, step = int(np.clip(ENTRIES // size, 10 * LEAST, DRAWS)), max(1, 500_000 // size)
     return ((size, min(step, draws - begin)) for begin in range(0, draws, step))
 
@@ -138,7 +138,7 @@ def _simulated(ranking: Ranking, size: int, rng: np.random.Generator) -> Iterato
 
 
 def _permuted(square: Array, decides: Mask, rng: np.random.Generator) -> Iterator[Array]:
-    """Squared residuals in random order, those of decisions and those of other answers apart, (K, D)."""
+    """Permuted squared residuals, (K, D); those of decisions and of other answers are permuted separately."""
     for shape in _parts(len(square)):
         drawn = np.array(np.broadcast_to(square[:, None], shape))
         for rows in (decides, ~decides):
@@ -152,7 +152,7 @@ def disagreements(ranking: Ranking, votes: Comparisons, most: int = MOST) -> Col
     Parameters
     ----------
     ranking
-        The machine's ranking, or people's with its help.
+        The machine's ranking, or one that combines it with votes.
     votes
         People's votes about texts of the ranking.
     most

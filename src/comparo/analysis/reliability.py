@@ -1,14 +1,14 @@
-"""How far to trust each voice, without a single label: the share of signal in its answers.
+"""The reliability of each voice without labels: the share of signal in its answers.
 
 One answer of voice r about two texts, in logits and one order, is (`panel`, `comparo.model.estimators.voice`)
 
     y = a_r·(t_i − t_j) + (u_ri − u_rj) − γ_rc + (e_ri + e_rj) + noise,
 
-the consensus t, the voice's own taste u, its position bias by context γ and by text e, and noise. Its mean square is
-the sum of theirs, and each part is a share of it:
+the consensus t, the voice's own taste u, its position bias by context γ and by text e, and noise. The mean square M of
+y is the sum of theirs, and each part is a share of M:
 
-    content  = 2·v_r / M,    v_r = a_r² + τ_r²                what it says about the texts
-    position = (γ̄² + Var γ + 2·Var e) / M                     what it says about the order
+    content  = 2·v_r / M,    v_r = a_r² + τ_r²                depends on the texts
+    position = (γ̄² + Var γ + 2·Var e) / M                     depends on the order
     noise    = φ_r / M                                        the rest,        M = 2·v_r + γ̄² + Var γ + 2·Var e + φ_r
     signal   = 2·a_r² / M = ρ_r²·content                      the part of its content that other voices confirm
 
@@ -36,16 +36,16 @@ from comparo.ranking.self_consistency import count_flips
 from comparo.types import Array, check_level
 
 PARTS = 20  # of the jackknife: each leaves out a twentieth; Student's t with 19 degrees of freedom
-CONTEXTS = 20  # from which whole contexts are left out, and texts below: 12 contexts gave intervals that were too short
+CONTEXTS = 20  # fewest contexts to leave out whole ones, else texts: with 12 contexts, intervals were too short
 LEAST = 10  # texts, and parts with a voice's answers, for an interval
 MEASURES = ("signal", "agreement", "content", "position", "noise", "gamma", "flips", "ties", "mass")
 
 
 def reliability(data: Any, *, level: float = 0.95, seed: int = 0) -> dict[str, NDArray[Any]]:
-    """Return what each voice is worth, from the answers alone: a table with a row per voice.
+    """Return reliability measures of each voice from the answers alone: a table with a row per voice.
 
     A voice is a judge of the comparisons; with none named, all answers are those of one voice. Voices of fewer than 30
-    comparisons are one, called "others".
+    comparisons are pooled as "others".
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def reliability(data: Any, *, level: float = 0.95, seed: int = 0) -> dict[str, N
         judge, calls and, each with its interval in …_low and …_high:
 
         - signal: the share of the mean square of an answer (in logits, one order) that is the consensus of the voices;
-        - agreement: ρ, the correlation of its view with the consensus; negative where it ranks the other way round;
+        - agreement: ρ, the correlation of its scores with the consensus; negative for a reversed voice;
         - content, position, noise: the shares about the texts, about the order, and the rest; their sum is 1, and
           signal = agreement²·content;
         - gamma: the mean position bias in logits;
@@ -101,7 +101,7 @@ def reliability(data: Any, *, level: float = 0.95, seed: int = 0) -> dict[str, N
 
 @dataclass(frozen=True)
 class Jackknife:
-    """The `MEASURES` of R voices by all answers, `found` (M, R), and with each part of them left out, `parts`."""
+    """The `MEASURES` of R voices: `found` (M, R) from all answers, `parts` from all but one part, each (M, R)."""
 
     heard: PanelMembers
     found: Array
@@ -130,12 +130,12 @@ class Jackknife:
         return table
 
     def lead(self, measure: Callable[[Array], Array], best: int, level: float) -> tuple[Array, Array]:
-        """The ends (R,) of intervals of a measure of voice `best` less that of each voice; NaN where not known.
+        """The ends (R,) of intervals of the measure of voice `best` less that of each voice; NaN where not known.
 
-        `measure` gives it (R,) from the `MEASURES` (M, R).
+        `measure` computes it (R,) from the `MEASURES` (M, R).
 
-        All R − 1 intervals together have the coverage `level` (Bonferroni). Voices answered about the same texts, so
-        the jackknife is of the difference: intervals of two voices may overlap where that of the difference is above 0.
+        The R − 1 intervals hold jointly with probability `level` (Bonferroni). The jackknife is of the difference,
+        since voices answered about the same texts: it may be above 0 where the intervals of two voices overlap.
         """
         found = measure(self.found)
         value = found[best] - found
@@ -190,7 +190,7 @@ def _parts(comparisons: Comparisons, rng: np.random.Generator) -> list[NDArray[n
 
 
 def _placed(names: tuple[Any, ...], comparisons: Comparisons, mass: Array | None) -> Array:
-    """The measures of the voices of these names, NaN where too few of a voice's comparisons remain."""
+    """The measures (M, R) of the voices `names`, NaN where too few of a voice's comparisons remain."""
     placed = np.full((len(MEASURES), len(names)), np.nan)
     if len(comparisons):
         found = fit_members(comparisons)
@@ -202,10 +202,10 @@ def _placed(names: tuple[Any, ...], comparisons: Comparisons, mass: Array | None
 
 
 def _interval(name: str, value: Array, parts: list[Array], least: Array, level: float) -> tuple[Array, Array]:
-    """The ends (R,) by the jackknife, on a scale on which the error of a share does not depend on the share.
+    """The ends (R,) of the jackknife interval, computed on a variance-stabilising scale.
 
-    Var = (G − 1)/G·Σ (θ_g − θ̄)², with θ = arcsin √x of a share, arcsin ρ of the agreement, and γ as it is. No error is
-    below `least` (R,): that of γ over contexts, which leaving out texts does not show.
+    Var = (G − 1)/G·Σ (θ_g − θ̄)², with θ = arcsin √x of a share, arcsin ρ of the agreement, and γ as it is. The standard
+    error is at least `least` (R,): that of γ over contexts, which a jackknife over texts misses.
     """
     if not parts:
         return np.full_like(value, np.nan), np.full_like(value, np.nan)
@@ -218,7 +218,7 @@ def _interval(name: str, value: Array, parts: list[Array], least: Array, level: 
 
 
 def _error(each: Array) -> tuple[Array, Array]:
-    """The jackknife's standard error (R,) of values by part (G, R), NaN of fewer than `LEAST`, and how many parts."""
+    """The jackknife standard error (R,) of values (G, R), NaN below `LEAST` parts, and the number of parts."""
     count = np.sum(~np.isnan(each), axis=0)
     known = count >= LEAST
     count = np.where(known, count, 2)

@@ -1,6 +1,6 @@
-"""Evidence that may be looked at at any time: whether a mean is above ½, and whether answers show that texts differ.
+"""Anytime-valid evidence: whether a mean is above ½, and whether answers show that texts differ.
 
-Of pure noise, such evidence ever reaches a number x in at most 1/x of all cases, whenever one looks, because its
+Under pure noise, the probability that such evidence ever reaches x is at most 1/x, however often one looks, because its
 expectation stays 1 (Ville's inequality).
 
 `Bets` tests a mean, and has a confidence interval that holds after every observation. Observations x between 0 and 1,
@@ -12,25 +12,25 @@ stakes a share of the capital on each observation. After n of them the capital i
 If the mean is m, no bettor can expect to win, and the chance that the capital ever reaches 1/α is at most α, no
 matter what the distribution of x is, how λ is chosen, and when one looks (Waudby-Smith and Ramdas 2023, "Estimating
 means of bounded random variables by betting"). The m that were never refuted are a confidence interval at any time.
-Observations must be independent of each other: of inputs that have a topic in common, x is the mean of the topic.
+Observations must be independent: where inputs share a topic, x is the mean over the topic.
 
-How λ is chosen decides the power alone. Of `total` observations that there may be, T are left, and s² is the mean of
-(x − m)² so far:
+The choice of λ affects only the power. T of at most `total` observations are left, and s² is the mean of (x − m)² so
+far:
 
     λ = max( √(2·log(1/(α·W)) / (T·s²)),  (x̄ − m − z·s/√n) / s² ).
 
 The first is the stake that reaches 1/α at the last observation (Voráček and Orabona 2025, "STaR-Bets", arXiv
 2505.22422); the second is Kelly's, with a cautious mean, and stops early where the difference is large.
 
-A few answers of pure noise may agree by chance and look like a sure order. The evidence B is how much more probable
-answers are if texts differ than if they do not. The answers y are logits; for choices (decisions, votes) they are
-p − ½, because logits of 0 and 1 are infinite. Their noise φ may be anything. `log_evidence` is log B,
+A few answers of pure noise may agree by chance and look like a sure order. The evidence B is the Bayes factor of the
+answers for different against equal scores. The answers y are logits; for choices (decisions, votes) they are p − ½,
+because logits of 0 and 1 are infinite. Their noise variance φ is unknown. `log_evidence` is log B,
 
     B = ∫ L(a) π(a) da / L(0),    L(a) = Π (1 + a·q)^−½ · Q(a)^−K/2,    Q(a) = Σ c·y² − a Σ β²/(1 + a·q),
 
 where a = σ²/φ is the variance of scores relative to the noise of one answer, and q, β and c are those of the comparison
 graph (`spectrum`), of all contexts together. The prior π of √a is Cauchy's distribution above 0 with the
-scale 1. Comparisons that form no loop agree with some scores whatever they say: then B = 1.
+scale 1. Where comparisons form no loop, some scores fit any answers exactly: then B = 1.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ from comparo.model.linalg.spectrum import Spectrum
 from comparo.types import Array
 
 MOST = 0.95  # share of the capital that is staked at most: an observation of 0 or 1 must not ruin a bettor
-# Errors by which the mean is lowered in Kelly's stake. Measured as in `python -m benchmarks.systems`: 0, ½ and 1 stop
-# after 59, 62 and 72 decisions where the win rate is 65%, and find one of 58% in 94, 97 and 98% of runs.
+# Standard errors by which the mean is lowered in Kelly's stake. Measured as in `python -m benchmarks.systems`: 0, ½ and
+# 1 stop after 59, 62 and 72 decisions where the win rate is 65%, and find one of 58% in 94, 97 and 98% of runs.
 CAUTION = 0.5
-FIRST = 0.25  # (x − m)² of an observation before the first, the largest that decisions can have around ½
+FIRST = 0.25  # (x − m)² of a pseudo-observation before the first: that of a decision for m = ½
 STEPS = 400  # means that are tried for the interval
-ROUNDING = 1e-9  # by which a capital may miss its target
+ROUNDING = 1e-9  # tolerance of a log capital at its target
 
 
 class Bettors:
     """The capital of two bettors for each mean m (M,): one bets that the mean is above m, the other below.
 
-    Each of them may be wrong with probability `error` / 2; `total` is how many observations there may be.
+    Each reaches its target wrongly with probability at most `error` / 2; `total` is the most observations.
 
     >>> bettors = Bettors(np.array([0.5]), error=0.05, total=20)
     >>> bettors.needed
@@ -98,7 +98,7 @@ class Bettors:
 
     @property
     def needed(self) -> int:
-        """How many further observations it takes at least until one reaches the target; 0 where one has."""
+        """The fewest further observations after which a bettor can reach the target; 0 if one has."""
         if self.refuted.any():
             return 0
         gain = np.log1p(self._bound * np.array([1.0 - self._m, self._m]))
@@ -107,10 +107,10 @@ class Bettors:
 
 @dataclass(frozen=True, eq=False)
 class Bets:
-    """What the observations x (n,), in the order they were made, say of their mean.
+    """A sequential test whether the mean of x (n,), in the order observed, is above or below ½.
 
-    `error` is the chance that a side is named, or the interval misses the mean, at any time; `total` is how many
-    observations there may be, by default n.
+    `error` bounds the chance that at any time a wrong side is named, or the interval misses the mean; `total` is the
+    most observations, by default n.
 
     Examples
     --------
@@ -149,7 +149,7 @@ class Bets:
 
     @property
     def stopped(self) -> int | None:
-        """After how many observations the side was first sure; None if it never was."""
+        """The number of observations after which a side was first sure; None if none was."""
         sure = np.flatnonzero(np.max(self.capital, axis=1) >= (2.0 - ROUNDING) / self.error)
         return int(sure[0]) + 1 if len(sure) else None
 
@@ -164,9 +164,9 @@ class Bets:
 
     @cached_property
     def interval(self) -> tuple[float, float]:
-        """The ends of the means that no bettor refuted at any time, each side with half of the error.
+        """The confidence interval: the least and the largest mean that no bettor refuted at any time.
 
-        It holds after every observation at once with probability 1 − error; (0, 1) without observations.
+        It holds after all observations jointly with probability 1 − error; (0, 1) without observations.
         """
         bettors = self._bettors((np.arange(STEPS) + 0.5) / STEPS)
         for x in self.x.tolist():
@@ -185,17 +185,17 @@ POINTS = 64  # quantiles of the prior over which L is averaged; 1000 change log 
 
 
 def log_evidence(comparisons: Comparisons) -> float:
-    """Return log B, how much more probable the answers are if scores differ than if they do not.
+    """Return log B, the log Bayes factor of the answers for different against equal scores.
 
     Parameters
     ----------
     comparisons
-        Of any number of contexts, which share the ratio a.
+        Comparisons of any number of contexts, which share the ratio a.
 
     Returns
     -------
     float
-        Above log 20 ≈ 3.0 an order is certain enough to be reckoned with; below 0 it is less probable than none.
+        Above log 20 ≈ 3.0 texts are taken to differ; below 0 the answers favour equal scores.
 
     Examples
     --------

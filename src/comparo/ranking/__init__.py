@@ -1,1 +1,1 @@
-"""What scores mean: the ranking, and the places (ranks, tiers, rank intervals) of its candidates."""
+"""Rankings: scores, ranks, tiers and rank intervals of candidates, leaderboards and grades."""

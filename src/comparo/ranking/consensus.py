@@ -6,8 +6,8 @@ score and m the mean score of the text's group over all its texts, the consensus
 
     t = m + k·(s − m).
 
-One judge's answers do not determine k. The usual one is a rule whose constants were measured on recorded judges beside
-people's scores (`usual_validity`; docs/validity.md). Without groups, m is the score that its style predicts.
+One judge's answers do not determine k. The default is a rule whose constants were measured on recorded judges and
+people's scores (`usual_validity`; docs/validity.md). Without groups, m is the score that the text's style predicts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import orders_correlation
 from comparo.types import Array, Index
 
-PEOPLE = 1.2  # how much more people's scores vary within systems than between them
+PEOPLE = 1.2  # variance of people's scores within systems, relative to that between them
 LEAST = 0.15  # the least validity
 STYLE = 0.5  # the validity beyond style, where no groups are known
 PANEL_STYLE = 0.7  # the same of a panel (docs/panel.md)
@@ -70,7 +70,7 @@ def usual_validity(share_between_groups: float, orders_correlation: float | None
 
 
 def check_validity(validity: float | None) -> None:
-    """A ValueError for a validity that is no share of 1."""
+    """Raise a ValueError if `validity` is neither None nor between 0 and 1."""
     number = isinstance(validity, Real) and not isinstance(validity, bool)
     if validity is not None and not (number and 0 <= validity <= 1):
         raise ValueError(f"validity = {validity!r} is not between 0 and 1; without one, the usual is estimated")
@@ -82,11 +82,11 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
         t = m + k·(s − m),    own error: max(1.2·Var(m), k·σ²) − k²·σ²
         Cov(t) = k²·Cov(s) + k(1 − k)·[Cov(s, m) + Cov(m, s)] + (1 − k)²·Cov(m) + own error
 
-    σ² is the variance of the judge's true scores within groups. Its part k·σ² is what people see too, or 1.2·Var(m),
-    which is usual among people, where that is larger; k·(s − m) explains k²·σ² of it. Validity 1 is the judge's own
-    ranking, without own error. Of a panel, s is the consensus of the voices that count (`Panel.counts`): those whose
-    content share is near that of the best. Intervals contain the errors of s and of m, and the own error; neither
-    the uncertainty of k, nor that the judge may be wrong about a whole group.
+    σ² is the variance of the judge's true scores within groups. The variance of people's is taken to be k·σ², or the
+    usual 1.2·Var(m) where that is larger; k·(s − m) explains k²·σ² of it. Validity 1 is the judge's own ranking,
+    without own error. Of a panel, s is the consensus of the voices in `Panel.counts`, whose content share is near that
+    of the best. Intervals include the errors of s and of m, and the own error, but not the uncertainty of k, nor that
+    the judge may be wrong about a whole group.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
 
 
 def _of_those_that_count(judged: Ranking) -> Ranking:
-    """The ranking by the voices of a panel that count for the consensus; the same ranking where all do."""
+    """The ranking by the voices of a panel in `Panel.counts`; the same ranking where these are all."""
     panel = judged.panel
     if panel is None or panel.counts.all():
         return judged
@@ -195,12 +195,12 @@ class Parts:
 
 
 def _grouped(ranking: Ranking, group: Index, columns: Array, means: Array, joint: Array, within: float) -> Parts:
-    """z are the means of the groups' scores, z = W·s with W = (PᵀP)⁻¹Pᵀ, which are centred in components.
+    """The prediction by the groups' mean scores z = W·s, with W = (PᵀP)⁻¹Pᵀ and P centred in components.
 
-    By least squares, z is not the worse for having met good groups only; where every context has a text of every group,
-    it is the mean. `columns` is P, `means` is W and `joint` is Cov(s, z). Cov(z) around the true mean of a group has
-    σ²·W Wᵀ besides, since its texts are a sample. The variance between groups is that of an analysis of variance,
-    without the part that chance adds to the means of few texts.
+    Least squares adjusts z for the other groups in a group's contexts; where every context has a text of every group,
+    z is the mean. `columns` is P, `means` is W and `joint` is Cov(s, z). Cov(z) includes σ²·W Wᵀ, since the texts of a
+    group are a sample. The variance between groups is that of an analysis of variance, without the part that chance
+    adds to the means of few texts.
     """
     scores, expected = ranking.scores, columns @ (means @ ranking.scores)
     chance = float(np.var(scores - expected)) / max(len(scores) / len(means) - 1.0, 1.0)
@@ -212,7 +212,7 @@ def _grouped(ranking: Ranking, group: Index, columns: Array, means: Array, joint
 
 
 def _of_product(ranking: Ranking, effects: Effects, product: Product, group: Index) -> Parts:
-    """By groups, of one judge: Cov(s, z) = φ·(H⁻¹Wᵀ + F S⁻¹ (W F)ᵀ); the part of style is within groups."""
+    """Groups, one judge: Cov(s, z) = φ·(H⁻¹Wᵀ + F S⁻¹ (W F)ᵀ); `within` includes the variance by style."""
     graph, laplacian = ranking.graph, product.laplacian
     columns, means = group_means(graph, group)
     right = np.zeros((laplacian.pattern.unknowns, len(means)))
@@ -226,9 +226,9 @@ def _of_product(ranking: Ranking, effects: Effects, product: Product, group: Ind
 
 
 def _of_panel(ranking: Ranking, panel: Panel, group: Index) -> Parts:
-    """By groups, of a panel: Cov(s, z) per context; reversed voices are sign-flipped for r.
+    """Groups, a panel: Cov(s, z) is computed per context; reversed voices are sign-flipped for r.
 
-    The variance within groups is that of the scores around their group's mean, and their mean squared error.
+    The variance within groups is that of the scores around their group's mean plus their mean squared error.
     """
     graph, covariance, comparisons = ranking.graph, ranking.covariance, ranking.comparisons
     columns, means = group_means(graph, group)
@@ -254,7 +254,7 @@ def _of_style(effects: Effects, product: Product) -> Parts | None:
 
 
 def _of_panel_style(opinion: PanelInformation) -> Parts | None:
-    """As `_of_style`, of a panel: scores follow z by F = (W + 1/σ²)⁻¹P/σ², so Cov(t, z) = F Cov(z)."""
+    """As `_of_style`, of a panel: E(t | z) has the slope F = (W + 1/σ²)⁻¹P/σ² in z, so Cov(t, z) = F Cov(z)."""
     predicted = opinion.predicted
     if predicted is None:
         return None

@@ -4,7 +4,7 @@ With s_ci the score of item i by criterion c, and w_c the weights, which sum to 
 
     o_i = Σ_c a_c · s_ci,    a_c = w_c / τ_c,    τ_c² = variance of s_c within contexts + mean squared standard error,
 
-and every criterion counts by its weight, however sure the judge is in it: τ_c is the spread of its true scores.
+where τ_c is the standard deviation of the true scores, so that w_c alone decides how much a criterion contributes.
 The weights a_c are taken as known. The errors of two criteria are correlated, because one call answers both:
 
     Var(o) = Σ_c Σ_d a_c a_d Cov(s_c, s_d),    Cov(s_c, s_d) ≈ ρ_cd · ½ (r·Cov(s_c) + Cov(s_d)/r),    r² = v_d / v_c,
@@ -13,12 +13,12 @@ with v_c the mean squared standard error; the approximation is exact where the t
 they nearly are, as both criteria are asked about the same pairs. All of it is a sum over the covariances of the
 criteria: Var(o) = Σ_c κ_c Cov(s_c), κ_c = a_c / √v_c · Σ_d ρ_cd a_d √v_d.
 
-A score that is estimated with a prior errs by noise and by being drawn towards the mean. Of the squared error the share
-λ is noise, λ = variance of s / τ², and
+A score that is estimated with a prior has an error from noise and one from shrinkage. The share of noise in the squared
+error is λ = variance of s / τ², and
 
     ρ_cd = max(0, λ·(correlation of the residuals of calls) + (1 − λ)·(correlation of the scores)),   λ = √(λ_c λ_d),
 
-where the first is how far the answers of a call differ alike from what the scores expect. Without a prior λ = 1.
+where a residual is an answer less its expectation given the scores. Without a prior λ = 1.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from comparo.types import Array
 
 
 def expected(ranking: Ranking, equal: bool = False) -> Array:
-    """P(first wins) of each comparison by the model of the judge, shape (K,); `equal` as if all scores were equal."""
+    """P(first wins) of each comparison by the model of the judge, shape (K,); with `equal`, for equal scores."""
     return expected_answers(ranking, equal)[0]
 
 
@@ -82,8 +82,8 @@ METHOD = "weighted mean of criteria"
 class CriteriaRanking(Ranking):
     """The overall ranking by several criteria, and the ranking by each; made by `comparo.rank` with several criteria.
 
-    It is a `Ranking` whose scores are the weighted mean of the criteria's, in spreads of the true scores of a
-    criterion, and its table has a column for each criterion.
+    It is a `Ranking` whose scores are the weighted mean of the criteria's, each in standard deviations of its true
+    scores, and its table has a column for each criterion.
 
     Parameters
     ----------
@@ -115,15 +115,15 @@ class CriteriaRanking(Ranking):
     def correlations(self) -> dict[str, NDArray[Any]]:
         """Spearman's correlation of the scores by each two criteria, mean over contexts: a table (C, C).
 
-        Noise that the answers of a call share is in it; the correlation of that alone is in `residual_correlations`.
+        It includes the noise that answers of a call share; `residual_correlations` are those of this noise alone.
         """
         return self._square(spearman_matrix(self))
 
     @property
     def residual_correlations(self) -> dict[str, NDArray[Any]]:
-        """How far the answers of a call to each two criteria differ alike from what the scores expect: a table (C, C).
+        """The correlation, over calls, of the residuals of the answers to each two criteria: a table (C, C).
 
-        Near 1, a call gives one verdict under several names, and several criteria add little.
+        Near 1, a call gives the same verdict on all criteria, and several criteria add little.
         """
         return self._square(self.residuals)
 
@@ -171,9 +171,9 @@ class CriteriaRanking(Ranking):
 def combine(
     rankings: Mapping[str, Ranking], shares: Mapping[str, float], shown: Mapping[str, Ranking] | None = None
 ) -> CriteriaRanking:
-    """The overall of rankings from the same calls, comparison by comparison; `shown` are those that it names, if other.
+    """The overall ranking of `rankings` from the same calls; its field `rankings` is `shown`, where given.
 
-    The comparisons of all rankings are the same but for their answers.
+    The comparisons of all rankings are the same, in the same order, except for p.
     """
     names, parts = list(rankings), list(rankings.values())
     first, weight = parts[0], np.array([shares[name] for name in names])
@@ -209,7 +209,7 @@ def combine(
 
 
 def aligned(ranking: Ranking, other: Ranking) -> Array:
-    """The scores of a ranking for the candidates of another, in their order; NaN for one that it does not have."""
+    """The scores in `ranking` of the candidates of `other`, in the order of `other`; NaN for a missing one."""
     row = look_up(other.graph.labels(other.comparisons), ranking.graph.labels(ranking.comparisons))
     return np.where(row < 0, np.nan, ranking.scores[row])
 

@@ -1,4 +1,4 @@
-"""What to say about a ranking: its notes, and tables and sentences about judges, ties, control and growth."""
+"""Notes of a ranking, and its tables and sentences about judges, ties, control and growth."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from comparo.ranking.tabular import Columns
 from comparo.rounding import merge_ties
 from comparo.types import Array
 
-BLIND = 0.2  # agreement with the consensus below which a voice shares next to nothing with it: 4% of a view
+BLIND = 0.2  # correlation with the consensus below which a voice is noted: they share 4% of the variance
 DOUBLING = "twice"  # the step of a length: its numbers are logarithms to the base 2
 CONTRADICTED = 3.0  # standard deviations: 1 in 370 by chance
 NAMED = 5  # items that a sentence names
@@ -58,7 +58,7 @@ def notes(ranking: Scores) -> tuple[str, ...]:
 
 
 def consensus_sentence(ranking: Scores) -> str:
-    """How a consensus is made, and how to get the judge's own ranking, to stand above its table."""
+    """The text above the table of a consensus: its formula, and how to get the judge's own ranking."""
     expected = "what its style predicts" if ranking.group is None else "the mean score of its group in all contexts"
     is_shared = ranking.group is not None and ranking.context is not None
     first = ", so that one group may be first in every context" if is_shared else ""
@@ -160,7 +160,7 @@ def member_columns(panel: Panel, level: float) -> Columns:
 def _member_notes(panel: Panel, for_people: bool) -> list[str]:
     """Sentences about voices that are copies, reversed, or share next to nothing with the others.
 
-    For a consensus (`for_people`), also about those that do not count for it.
+    For a consensus (`for_people`), also about voices that it leaves out.
     """
     columns = member_columns(panel, 0.95)
     found = []
@@ -225,7 +225,7 @@ def control_columns(ranking: Scores, level: float) -> Columns | None:
 
 
 def held_of(ranking: Scores) -> list[tuple[str, Held]]:
-    """The coefficients of each judge's control, with its name."""
+    """The name and the control coefficients of each judge that has any."""
     if ranking.panel is not None:
         every = [(str(name), voice.held) for name, voice in zip(ranking.panel.names, ranking.panel.voices, strict=True)]
     else:
@@ -236,7 +236,7 @@ def held_of(ranking: Scores) -> list[tuple[str, Held]]:
 
 
 def _prior_notes(ranking: Scores) -> list[str]:
-    """A sentence for each coefficient of a control that the answers contradict the prior of."""
+    """A sentence for each control coefficient that is far from its prior (`CONTRADICTED`)."""
     return [
         f"the answers contradict the prior of {column}: {_named(judge)} gives {beta:.2f} logits for a step of it, "
         f"{abs(moved):.0f} errors from the prior; audit the judge on texts like these, or leave the prior out"
@@ -277,7 +277,7 @@ def control_sentences(table: Columns | None) -> list[str]:
 
 
 def new_columns(ranking: Scores, grown: Grown) -> Columns:
-    """The new candidates, best first: context (where there are any), item, score, low, high and rank."""
+    """A table of new candidates, best first: context (if there are any), item, score, low, high and rank."""
     rows = np.flatnonzero(grown.new)
     rows = rows[np.lexsort((-merge_ties(ranking.scores[rows]), ranking.graph.context[rows]))]
     table = {"score": ranking.scores, "low": ranking.low, "high": ranking.high, "rank": ranking.rank}
@@ -285,7 +285,7 @@ def new_columns(ranking: Scores, grown: Grown) -> Columns:
 
 
 def moved_columns(ranking: Scores, grown: Grown) -> Columns:
-    """The candidates that moved beyond their interval of before, the farthest first.
+    """A table of the candidates whose score left its earlier interval, the largest change first.
 
     Its columns are context (where there are any), item, score_before, low_before, high_before, score, rank_before and
     rank_now; both ranks are among the items that are in both rankings.

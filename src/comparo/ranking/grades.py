@@ -2,8 +2,8 @@
 
 A predicted score with standard error e and ν degrees of freedom is above a cut point c with the probability
 P(T_ν > (c − score)/e). A text i reaches a grade whose boundary is the text b with the probability
-P(s_i > s_b), from draws of the boundary texts in their order; s are posterior means, or made so where a method has no
-prior. By shares, the probability is that of a rank among the best, from draws of all scores.
+P(s_i > s_b), from draws of the boundary texts in their order; s are posterior means, or shrunk to such where a method
+has no prior. By shares, the probability is that of a rank among the best, from draws of all scores.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 DRAWS = 2000  # of boundary texts: probabilities have a Monte Carlo error of 0.01
 ORDERED = 0.01  # the least share of draws in which boundary texts are in their order
 LEAST = 0.1  # the least reliability of a score that is assumed
-NEAR = 0.2  # another grade is named whose probability is lower by at most this: 0.6 to 0.4 for two
+NEAR = 0.2  # another grade is named if its probability is lower by at most this, as 0.4 beside 0.6
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ class Grading:
 
     @property
     def needs_anchors(self) -> bool:
-        """Whether its limits are scores."""
+        """Whether the limits are scores on the scale of anchors."""
         return not self.is_shares and not self.boundaries
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """The grades that are written so; the last name may stand alone, for the texts below all limits."""
+        """Parse grades as in the examples; a last name without a limit is that of the texts below all limits."""
         parts = [part.strip() for part in text.split(",")]
         last = parts.pop() if len(parts) > 1 and not re.search(">=|:", parts[-1]) else None
         found = [re.fullmatch(r"(.*?\S)\s*(>=|:(?!.*>=))\s*([^%]*)(%?)", part) for part in parts]
@@ -146,10 +146,10 @@ class Grading:
     def _reached(
         self, ranking: Ranking, members: NDArray[np.intp], block: Array | None, at: NDArray[np.intp]
     ) -> tuple[Array, LongIndex]:
-        """P(each text of a component reaches each grade), (m, G − 1), and the place of its grade, (m,).
+        """P(each text of a component reaches each grade), (m, G − 1), and the index of its grade, (m,).
 
-        `at` are the boundary texts. That each is better than the next is known, so draws in which they are not count
-        for nothing; given a draw of these, the other scores are normal.
+        `at` are the boundary texts. Each is known to be better than the next, so draws in another order are dropped;
+        given a draw of these, the other scores are normal.
         """
         rho, score = _posterior(ranking, members)
         own = rho * ranking.std[members] ** 2
@@ -189,8 +189,8 @@ class Grading:
 def _posterior(ranking: Ranking, members: NDArray[np.intp]) -> tuple[Array, Array]:
     """The reliability ρ of the scores of a component, (m,): 1 for posterior means; and these means s̄ + ρ(s − s̄).
 
-    An estimate with the error variance v is extreme by chance too: with the variance σ² of true scores, the mean of
-    these is s̄ + ρ(s − s̄), ρ = σ²/(σ² + v), and their variance ρv.
+    Given an estimate s with the error variance v, and the variance σ² of true scores, the true score has the posterior
+    mean s̄ + ρ(s − s̄), ρ = σ²/(σ² + v), and the variance ρv.
     """
     s, v = ranking.scores[members], ranking.std[members] ** 2
     if ranking.effects is not None or ranking.panel is not None:
@@ -207,7 +207,7 @@ def _differences(above: Array) -> Array:
 
 
 def _limit(match: re.Match[str]) -> float | None:
-    """The number of a part of `Grading.of`; None where there is none."""
+    """The limit in one part of the text of `Grading.of`; None if it is no number."""
     value = as_number(match[3].strip())
     is_wrong = not np.isfinite(value) or (match[2] == ":") != (match[4] == "%")
     return None if is_wrong else value / (100 if match[4] else 1)

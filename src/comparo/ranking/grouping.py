@@ -56,7 +56,7 @@ def group_codes(comparisons: Comparisons, graph: Graph, groups: Groups) -> tuple
 
 
 def entry(name: str, given: Mapping[Any, Any], label: tuple[Any, Any]) -> Any:
-    """The value in a mapping called `name` of a candidate (context, item), or for its item in every context."""
+    """The value in the mapping `given`, called `name`, at `label` (context, item), else at the item alone."""
     for key in (label, label[1]):
         if key in given:
             return given[key]
@@ -74,7 +74,7 @@ def numbers_by_label(name: str, given: Mapping[Any, Any], labels: Sequence[tuple
 
 
 def group_counts(graph: Graph, group: Index, count: int, rows: Any = slice(None)) -> dict[str, Any]:
-    """How many texts, contexts and comparisons of each group, (G,), the comparisons `rows` are about."""
+    """The number of texts, contexts and comparisons of each group, (G,), in the comparisons `rows`."""
     nodes = np.concatenate([graph.first[rows], graph.second[rows]])
     texts = np.unique(nodes)
     there = np.unique(group[texts].astype(np.int64) * graph.contexts + graph.position[texts]) // graph.contexts
@@ -83,7 +83,7 @@ def group_counts(graph: Graph, group: Index, count: int, rows: Any = slice(None)
 
 
 def group_means(graph: Graph, group: Index) -> tuple[Array, Array]:
-    """P (n, G), centred in components, and W (G, n) that takes scores to the means of their groups."""
+    """P (n, G), group indicators centred in components, and W = (PᵀP)⁻¹Pᵀ (G, n): W·scores are group means."""
     columns = graph.centre(np.eye(int(group.max()) + 1)[group])
     square = columns.T @ columns
     ridge = SINGULAR * np.mean(np.diag(square)) * np.eye(len(square))
@@ -109,7 +109,7 @@ def leaderboard(ranked: Scores, group: Index, names: NDArray[Any], contexts: Ove
         if ranked.panel is None and predicted.variances.has_known_noise:
             is_single = _are_single(ranked)
         notes = [SINGLE] * bool(np.all(is_single)) + [CONFOUNDED] * is_confounded + [UNSETTLED] * (not converged)
-        # Where every pair is the only link of two texts, noise cannot be told from what differs between contexts.
+        # Without loops in the comparison graph, noise cannot be separated from variation between contexts.
         is_new = contexts == "new" or predicted.freedom(is_new=False) <= 0
         score, cov = predicted.new(means, group) if is_new else predicted.these(means)
         freedom = predicted.freedom(is_new)
@@ -123,16 +123,16 @@ def leaderboard(ranked: Scores, group: Index, names: NDArray[Any], contexts: Ove
 
 
 def _are_single(ranked: Scores) -> Mask:
-    """Whether every choice in a context is the only link of two texts, (C,): none confirms another."""
+    """Whether a context has fewer choices than texts, (C,): they form no loop, and none confirms another."""
     graph = ranked.graph
     choices = np.bincount(graph.position[graph.first], ranked.comparisons.weights, graph.contexts)
     return choices <= np.diff(graph.starts) - 1
 
 
 def _are_confounded(ranked: Scores, group: Index) -> bool:
-    """Whether a position bias could explain every mean of groups, as where one group is always shown first.
+    """Whether a position bias could explain every group mean, as where one group is always shown first.
 
-    That is so if no two comparisons are about the same texts, and some f has f_first − f_second = 1 for all of them.
+    So it is if no context has a loop, and some f (G,) has f_first − f_second = 1 in all comparisons.
     """
     graph, count = ranked.graph, int(group.max()) + 1
     if not np.all(_are_single(ranked)):
@@ -146,7 +146,7 @@ def _are_confounded(ranked: Scores, group: Index) -> bool:
 
 
 def _observed_best(ranked: Scores) -> Array:
-    """Of each text (n,), whether it won most of its choices in its context; equals share it."""
+    """1 for the text with the highest mean p in its context, else 0, (n,); k equal texts have 1/k each."""
     graph, p = ranked.graph, ranked.comparisons.p
     ends = np.concatenate([graph.first, graph.second])
     share = np.bincount(ends, np.concatenate([p, 1.0 - p]), graph.nodes) / np.maximum(graph.degrees(), 1)
@@ -158,7 +158,7 @@ def _observed_best(ranked: Scores) -> Array:
 def asked_groups(
     comparisons: Comparisons, graph: Graph, own: tuple[Index, NDArray[Any]] | None, by: Groups | None
 ) -> tuple[Index, NDArray[Any]]:
-    """The groups that are asked for: by default a ranking's `own`, else items that several contexts share."""
+    """The groups `by`; by default a ranking's `own`, else the items where several contexts share them."""
     if by is None and own is not None:
         return own
     if by is None and (graph.contexts == 1 or graph.nodes == len(np.unique(graph.item))):
@@ -189,9 +189,9 @@ def why_not(graph: Graph, group: Index, names: NDArray[Any]) -> str | None:
 
 
 def _model(judged: Scores, group: Index, is_biased: bool) -> tuple[Array, Covariance, Predicted, bool]:
-    """Scores in logits, their covariance, the prediction by groups, and whether they converged.
+    """Scores in logits, their covariance, the prediction by groups, and whether the fit converged.
 
-    Those of the ranking, or of a new fit.
+    The fit is the ranking's, or a new one.
     """
     several, product, effects = judged.panel, judged.product, judged.effects
     limits = judged.covariance.pattern.limits

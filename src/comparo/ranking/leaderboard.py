@@ -24,7 +24,7 @@ from comparo.types import Array, LongIndex
 
 Over = Literal["new", "these"]
 NORMAL = 1e9  # degrees of freedom above which Student's t is normal
-SPREADS = 200  # of ω that are tried: steps of 3%
+SPREADS = 200  # values of ω on the grid: steps of 3%
 SINGULAR = 1e-9  # eigenvalue of a covariance, relative to the largest, that is 0
 DRAWS = 10_000  # of all means, for P(best): its error is at most 0.005
 
@@ -40,13 +40,13 @@ class Leaderboard(Tabular):
     group : The name of each group.
     score : Its mean score, in the ranking's logits; the mean of all groups is 0.
     covariance : Of the mean scores, (G, G).
-    freedom : Degrees of freedom of Student's t, of which the errors are; infinite where they are normal.
+    freedom : Degrees of freedom of the Student's t of the errors; infinite where they are normal.
     level : The coverage of intervals.
     over : "new": intervals are for the mean over all contexts that could have been drawn; "these": for these only.
     wins : (G, G), the probability that the judge prefers a text of the row's group to one of the column's, mean over
-        the contexts of these with at most 4,096 texts, NaN where there are none; ½ on the diagonal.
-    won : In how many contexts the best text is of the group, as far as is known: the sum of its probabilities; the
-        contexts that it won, ties by half, where each was decided by one choice.
+        pairs of texts in contexts of at most 4,096 texts, NaN where there are none; ½ on the diagonal.
+    won : The expected number of contexts whose best text is of the group: the sum of P(best) of its texts; where one
+        choice decided a context, P(best) is 1 for its winner and ½ for either text of a tie.
     notes : What a reader must know before trusting the scores.
     texts, contexts, calls : How many texts it has, in how many contexts, and how many comparisons they are in.
 
@@ -90,7 +90,7 @@ class Leaderboard(Tabular):
         return np.sqrt(np.diagonal(self.covariance))
 
     def _reach(self, sides: float) -> float:
-        """How many standard errors are sure, where so many ends of intervals must hold together (Bonferroni)."""
+        """The t quantile of an interval, in standard errors, so that `sides` ends hold jointly (Bonferroni)."""
         return float(stdtrit(min(self.freedom, NORMAL), 1 - (1 - self.level) / sides))
 
     @property
@@ -111,7 +111,7 @@ class Leaderboard(Tabular):
 
     @cached_property
     def _ratio(self) -> Array:
-        """(m_g − m_h) in its standard errors, (G, G); 0 where nothing is known of it."""
+        """(m_g − m_h) in its standard errors, (G, G); 0 where the standard error is 0."""
         apart = self.score[:, None] - self.score
         return np.divide(apart, self._error, out=np.zeros_like(apart), where=self._error > 0)
 
@@ -122,31 +122,31 @@ class Leaderboard(Tabular):
 
     @property
     def best_rank(self) -> LongIndex:
-        """The best rank that the group may have: 1 and the groups that are surely better, all together at `level`."""
+        """The best rank that the group may have: 1 + the number of groups surely better, jointly at `level`."""
         return np.asarray(1 + np.sum(self._ratio < -self._reach(2 * max(len(self) - 1, 1)), axis=1))
 
     @property
     def worst_rank(self) -> LongIndex:
-        """The worst rank that the group may have: all, without those that are surely worse."""
+        """The worst rank that the group may have: G − the number of groups surely worse."""
         return np.asarray(len(self) - np.sum(self._ratio > self._reach(2 * max(len(self) - 1, 1)), axis=1))
 
     @property
     def tier(self) -> LongIndex:
         """1 for the best tier; groups that cannot be distinguished share one.
 
-        A tier ends before the first group that is surely worse than the best of the tier. Sure means that equal groups
-        are split, any of them, with a probability of at most 1 − `level`: all G(G − 1)/2 pairs are taken into account.
+        A tier ends before the first group that is surely worse than the best of the tier. The test is corrected for
+        all G(G − 1)/2 pairs: the probability that any equal groups are split is at most 1 − `level`.
         """
         sure = self._ratio > self._reach(len(self) * max(len(self) - 1, 1))
         return tier_numbers(len(self), lambda best: sure[best, best:])
 
     @cached_property
     def best(self) -> Array:
-        """P(each group is the best), from draws of all means m, given that groups are a sample: m ~ N(0, ω²).
+        """P(each group is the best), from draws of all means m under the prior m ~ N(0, ω²).
 
-        Without a prior the leader, which is partly lucky, would be too sure. In the eigenvectors of the covariance,
-        with eigenvalues v, a mean score z is N(0, v + ω²), and m given ω is N(z·ω²/(ω² + v), v·ω²/(ω² + v)). ω is drawn
-        too, uniform before the scores are known (Gelman 2006).
+        Without a prior P(best) of the leader, which is partly lucky, would be too large. In the eigenvectors of the
+        covariance, with eigenvalues v, a mean score z is N(0, v + ω²), and m given ω is
+        N(z·ω²/(ω² + v), v·ω²/(ω² + v)). ω is drawn too, with a uniform prior (Gelman 2006).
         """
         rng = np.random.default_rng(0)
         values, vectors = np.linalg.eigh(self.covariance)

@@ -98,8 +98,8 @@ def powered(
 ) -> Powered:
     """Which group people prefer, from votes on some pairs of texts and a machine's answers to many.
 
-    The scores and intervals are about people's votes, whatever the machine prefers; they are narrower than those of
-    the votes alone by as much as the machine foresees which vote is for which text.
+    The scores and intervals are about people's votes, whatever the machine prefers. The better the machine predicts
+    single votes, the narrower are the intervals.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def powered(
         several, and each has a weight of its own.
     votes
         Comparisons by people of some of the same pairs, with the same names of contexts and items: p is 1, 0, or ½ for
-        a tie. None if they are among those of `machine`; then `people` says whose.
+        a tie. None if they are among those of `machine`; then `people` names the voters.
     groups
         The group of each item or pair (context, item), such as the system that wrote the text; "items": the same item
         in several contexts.
@@ -116,7 +116,7 @@ def powered(
         Without `votes`: the judges that are people.
     contexts
         "new": intervals are for all contexts that could have been drawn, and answers about one context are one cluster;
-        "these": for these contexts only, and answers about one pair are one cluster. With a single context always so.
+        "these": for these contexts only, and answers about one pair are one cluster. A single context is "these".
     level
         The coverage of intervals.
 
@@ -129,8 +129,8 @@ def powered(
     Raises
     ------
     ComparisonsError, ValueError
-        If votes and machine share no pair, votes are too few or do not connect most of the groups, or an argument has
-        no meaning.
+        If votes and machine share no pair, votes are too few or do not connect most of the groups, or an argument is
+        invalid.
 
     Examples
     --------
@@ -156,7 +156,7 @@ def powered(
 def _powered(
     data: Comparisons, judge: Index, names: list[Any], groups: Groups, contexts: Over, level: float
 ) -> Powered:
-    """The same, given who answered each comparison: people, or which of the machines."""
+    """`powered` with `judge` (K,), the code of who answered each comparison: `PEOPLE`, or a machine."""
     graph = Graph.build(data)
     group, labels = group_codes(data, graph, groups)
     there, code = np.unique(group, return_inverse=True)
@@ -242,7 +242,7 @@ def _joined(machine: Comparisons, votes: Comparisons) -> Comparisons:
 
 
 def _compared(first: Index, second: Index, labels: NDArray[Any]) -> Mask:
-    """The groups that chains of votes connect, (G,): most of them, or an error says what is missing."""
+    """Whether each group is in the largest connected part, (G,); an error unless most are, by enough votes."""
     count, between = len(labels), first != second
     if count < 2:
         raise ComparisonsError(f"there is only one group, {labels[0]!r}; a leaderboard needs two or more")
@@ -268,7 +268,7 @@ def _compared(first: Index, second: Index, labels: NDArray[Any]) -> Mask:
 
 
 def _about_votes(answers: Answers, pair: Index, is_vote: Mask, rows: Mask) -> Answers:
-    """The answers in `rows` to pairs with votes; for each pair they weigh as much as its votes."""
+    """The answers in `rows` to pairs with votes; their weights of each pair sum to those of its votes."""
     voted, asked = (np.bincount(pair, answers.weight * some) for some in (is_vote, rows))
     rows = rows & (voted[pair] > 0)
     some = answers.take(rows)

@@ -65,7 +65,7 @@ class Ranking(Scores, Tabular):
     people
         The summary of people's votes, where the scores are people's (`comparo.with_votes`); else None.
     grown
-        What each candidate was before items were added to the run (docs/runs.md); None where none were.
+        The scores and ranks before items were added to the run (docs/runs.md); None where none were.
 
     Examples
     --------
@@ -103,7 +103,7 @@ class Ranking(Scores, Tabular):
 
     @property
     def voices(self) -> Columns | None:
-        """What each voice of a panel is worth: a table with a row per judge (docs/panel.md); None without a panel."""
+        """Agreement, scale, noise and bias of each voice of a panel: a table (docs/panel.md); None without a panel."""
         return None if self.panel is None else member_columns(self.panel, self.level)
 
     @property
@@ -113,12 +113,12 @@ class Ranking(Scores, Tabular):
 
     @property
     def control(self) -> Columns | None:
-        """What each judge gives for one step of each controlled number, in logits: a table; None without control."""
+        """The coefficient of each controlled number by judge, in logits per step: a table; None without control."""
         return control_columns(self if self.controlled is None else self.controlled, self.level)
 
     @property
     def moved(self) -> Columns | None:
-        """Old items that moved beyond their interval when items were added: a table; None where none were added."""
+        """Old items whose score left its interval when items were added: a table; None where none were added."""
         return None if self.grown is None else moved_columns(self, self.grown)
 
     @property
@@ -174,7 +174,7 @@ class Ranking(Scores, Tabular):
 
     @property
     def board_notes(self) -> tuple[str, ...]:
-        """The notes of the `leaderboard`, where there is one; `notes` leave them out, since it takes time to make."""
+        """The notes of the `leaderboard`, if there is one; `notes` omit them, because its fit takes time."""
         return () if self.leaderboard is None else self.leaderboard.notes
 
     def on_scale(self, anchors: Mapping[Any, float] | None = None, grades: str | None = None) -> Scaled:
@@ -226,7 +226,7 @@ class Ranking(Scores, Tabular):
         ----------
         data, columns
             The texts, anything that `Items.of` reads with its arguments, from which numbers of texts are computed
-            (length, long words, markup, …); None: only `reasons` count.
+            (length, long words, markup, …); None: only `reasons` are used.
         reasons
             Further reasons by name: a number by item, or by pair (context, item); or the `Ranking` of the same texts by
             a criterion, whose scores they are.
@@ -353,7 +353,7 @@ class Ranking(Scores, Tabular):
         return json_text(document)
 
     def bias_frame(self, backend: str | None = None) -> Any:
-        """`bias` as a frame with columns context, judge (where there are such), gamma and, as in JSON, first_wins."""
+        """`bias` as a frame: columns context, judge (if there are any), gamma and, where γ is a logit, first_wins."""
         return frame_from_columns(bias_columns(self), backend)
 
     def __repr__(self) -> str:
@@ -368,7 +368,7 @@ class Ranking(Scores, Tabular):
 
     @property
     def meaning(self) -> str:
-        """How a consensus is made, and how to get the judge's own ranking; "" for other rankings."""
+        """The formula of a consensus in words, and how to get the judge's own ranking; "" for other rankings."""
         return consensus_sentence(self) if self.estimate == "consensus" and self.validity is not None else ""
 
     def __str__(self) -> str:

@@ -65,8 +65,8 @@ def ranks(graph: Graph, scores: Array) -> LongIndex:
 def tier_numbers(count: int, sure: Callable[[int], Mask]) -> LongIndex:
     """The tier of each of `count` candidates that are sorted best first, from 1.
 
-    A tier ends before the first candidate that is surely worse than the best of the tier: `sure(best)` says that of
-    the candidates from `best` on.
+    A tier ends before the first candidate that is surely worse than the best of the tier: `sure(best)` is the mask of
+    these among the candidates from `best` on.
 
     >>> apart = np.array([[False, False, True], [False, False, True], [False, False, False]])
     >>> tier_numbers(3, lambda best: apart[best, best:]).tolist()
@@ -96,7 +96,7 @@ def tiers(scores: Array, covariance: Covariance, level: float) -> LongIndex:
 
 
 def _beaten(scores: Array, variance: Array, shared: Array | None, level: float, best: int) -> Mask:
-    """Whether the candidate at `best` surely beats each of those from it on, by scores (m,) that fall."""
+    """Whether the candidate at `best` surely beats each of those from `best` on; scores (m,) are descending."""
     both = 0.0 if shared is None else shared[best, best:]
     sure = beats(scores[best] - scores[best:], variance[best] + variance[best:] - 2 * both) >= level
     sure[0] = False
@@ -129,7 +129,7 @@ def places(scores: Array, covariance: Covariance, level: float, k: int = 1) -> t
 
 
 def components(covariance: Covariance) -> Iterator[tuple[NDArray[np.intp], Array | None]]:
-    """The nodes of each component with their covariance; None for one that is too large."""
+    """The nodes of each component and their covariance, None in contexts of more than `Limits.exact` items."""
     graph, exact = covariance.pattern.graph, covariance.pattern.limits.exact
     for batch in covariance.pattern.batches:
         blocks = covariance.block(batch) if batch.size <= exact else None
@@ -146,7 +146,7 @@ def _members(graph: Graph, batch: Batch) -> list[NDArray[np.intp]]:
 
 
 def _drawn_ranks(scores: Array, covariance: Covariance) -> Iterator[tuple[slice, LongIndex]]:
-    """Nodes of some contexts of equal size, and their ranks in each of D draws, shape (B, size, D)."""
+    """For batches of B contexts of equal size: their nodes, and ranks in each of D draws, shape (B, size, D)."""
     graph, limits, rng = covariance.pattern.graph, covariance.pattern.limits, np.random.default_rng(0)
     for batch in covariance.pattern.batches:
         if batch.size > limits.exact:

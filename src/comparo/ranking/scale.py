@@ -4,13 +4,13 @@ With the scores s of a ranking and their covariance V, the known scores y (k,) o
 
     y = X β + r,    X = (1, s),    r ~ N(0, φ Ω),    Ω = b² V + τ² I
 
-where b is the slope of the map. s are posterior means, so r includes their error b(θ − s), and β is not diluted. τ² is
-what the anchors scatter beyond b² V: τ² = max(0, s²_OLS − b² mean(diag V_AA)). β is the GLS estimate and φ its residual
+where b is the slope of the map. s are posterior means, so r includes their error b(θ − s), and β is not attenuated. τ²
+is the residual variance beyond b² V: τ² = max(0, s²_OLS − b² mean(diag V_AA)). β is the GLS estimate and φ its residual
 variance. The known score of another text then has a t distribution with k − 2 degrees of freedom around its best linear
 prediction from y. An anchor is predicted from the others.
 
-Where the anchors show a bend, X has a third column max(0, s − c), c being their median: a broken line, whose slope b is
-another above c. It is used if it rises or falls throughout.
+Where the anchors show a bend, X has a third column max(0, s − c), c being their median: a broken line, whose slope b
+changes at c. It is used if it is monotone.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from comparo.types import Array, LongIndex, Mask
 if TYPE_CHECKING:
     from comparo.ranking.ranking import Ranking
 
-MISFIT = 0.05  # the chance that any anchor of a map is named although all fit (Bonferroni)
+MISFIT = 0.05  # P(any anchor of a map is named although all fit), by Bonferroni
 # Share of texts beyond the anchors that is noted: by anchors of the best 40%, 69% of intervals cover (docs/grades.md).
 BEYOND = 1 / 3
 ROUNDING = 1e-12  # residuals below this share of the variance of the anchors are 0
-BENT = 15, 0.01  # a map may have a bend from so many anchors on, if none would show it with at most this probability
+BENT = 15, 0.01  # fewest anchors for a bend, and the significance level of its t test
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +117,7 @@ def _regression(
     projector = precision - precision @ design @ uncertain @ design.T @ precision
     apart = known - known.mean()
     pull, alone = projector @ apart, np.diagonal(projector)
-    alone = np.where(alone > 1e-9 * np.diagonal(precision), alone, np.nan)  # the others may all have one score
+    alone = np.where(alone > 1e-9 * np.diagonal(precision), alone, np.nan)  # NaN if all other anchors have one score
     total = float(apart @ pull)
     total = total if total > ROUNDING * float(apart @ precision @ apart) else 0.0
     phi = total / free if free else np.nan
@@ -170,7 +170,7 @@ class Scaled(Tabular):
 
     @property
     def voices(self) -> Columns | None:
-        """As of the ranking."""
+        """`voices` of the ranking."""
         return self.ranking.voices
 
     def to_columns(self) -> Columns:
@@ -186,7 +186,7 @@ class Scaled(Tabular):
     def class_list(self, feedback: Mapping[tuple[str, str], str] | None = None) -> Columns:
         """A table for a teacher, best first: text, grade and its probability, a near grade, score, interval and rank.
 
-        `feedback` has a remark by the context and id of a text as they are written, "" for no context.
+        `feedback` maps the context and id of a text, both as str, "" for no context, to a remark.
 
         >>> from comparo import fit
         >>> found = fit([("a", "b", 0.8), ("b", "c", 0.7)], "mixed").on_scale(grades="good:50%, fair")
@@ -293,7 +293,6 @@ def scaled(ranking: Ranking, anchor: Array, grades: str | None) -> Scaled:
 
 
 def _map_notes(found: ScaleMap, anchors: int, where: str) -> list[str]:
-    """What a reader must know of one map."""
     notes, slope = [], found.coefficients[1]
     if anchors == 2:
         notes.append(f"two anchors{where} make a scale without intervals; give three or more")

@@ -1,4 +1,4 @@
-"""Scores of candidates with their uncertainty and what they rest on: a judge, a panel, votes, an earlier ranking."""
+"""Scores of candidates with their uncertainty and their source: a judge, a panel, votes, an earlier ranking."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ Whose = Literal["judge", "consensus", "people"]
 
 @dataclass(frozen=True, eq=False)
 class Link:
-    """What links two runs: the texts that were judged in both.
+    """The link between two runs: the texts that were judged in both.
 
     Parameters
     ----------
-    common : A table of these: score in this run and in the other, what it moved beyond the others (in this run, less in
-        the other), z, and whether that is more than errors explain.
+    common : A row per common text: its score in this run and in the other, its change (this run − other) less that of
+        the other common texts, z of that, and whether it is significant.
     error : The standard error of the link: of the mean of the new texts on the scale of the other run, the largest of
         all contexts; NaN where it is not known.
     """
@@ -72,7 +72,7 @@ class Grown:
     new : Whether each candidate is new, shape (n,).
     score, low, high : The score of each before, and its interval, shape (n,); NaN for new ones.
     rank, rank_now : Its rank before and now, both among those that are in both rankings, shape (n,); 0 for new ones.
-    link : What links it to another run; None where it is that run, with more texts.
+    link : The link to another run; None where texts were added to the same run.
     """
 
     new: Mask
@@ -94,9 +94,9 @@ class People:
     level : The coverage of the interval of the validity.
     validity, low, high : k with its interval, the share of the judge's view of a text beyond its group that people
         share; None where no groups are known.
-    correlation : The expected correlation of the scores with people's; 0 counts for the case that all texts are equal.
+    correlation : The expected correlation of the scores with people's, which is 0 if all texts are equal.
     alone : The same from the votes alone, without the machine.
-    worth : How many votes of people alone would give the same, r²/(1 − r²) being proportional to their number.
+    worth : The number of votes that alone would give the same r²/(1 − r²), which is proportional to the number.
     is_scattered : Whether hardly any text is in two votes.
     """
 
@@ -145,7 +145,7 @@ class People:
 
 @dataclass(frozen=True)
 class Scores:
-    """The fields of a `Ranking`, which describes them, and what they imply for each candidate."""
+    """The fields of a `Ranking`, whose docstring describes them, and properties of each candidate."""
 
     method: str
     comparisons: Comparisons
@@ -263,11 +263,11 @@ class Scores:
 
     @cached_property
     def _order(self) -> LongIndex:
-        """Best first, in the comparisons' order of contexts and then of components."""
+        """The candidates' numbers, sorted by context, component and score, best first."""
         return np.lexsort((-merge_ties(self.scores), self.graph.component, self.graph.context))
 
     def table(self, columns: Columns) -> Columns:
-        """Columns (n,) in the order of `items` as a table: best first, with what else names a row."""
+        """Columns (n,) in the order of `items` as a table: best first, with the context and the component, if any."""
         if self.graph.components > self.graph.contexts:
             columns = {"component": self.component} | columns
         if self.context is not None:
@@ -318,7 +318,7 @@ class Scores:
         return {label: node for node, label in enumerate(self.graph.labels(self.comparisons))}
 
     def _keyed(self, key: Hashable) -> int:
-        """The candidate of an item, or of a pair (context, item)."""
+        """The node of an item, or of a pair (context, item)."""
         context = None
         if self.comparisons.contexts is not None and isinstance(key, tuple) and len(key) == 2:
             context, key = key

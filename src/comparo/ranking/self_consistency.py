@@ -34,9 +34,9 @@ CLIPPED = 1e-4  # distance from 0 and 1 of the least and the most probable answe
 
 @dataclass(frozen=True, slots=True)
 class Flips:
-    """Of `pairs` asked in both orders, those whose verdicts contradict each other; `once` were asked in one only.
+    """The number of pairs asked in both orders, of those with contradicting verdicts, and of pairs asked in one order.
 
-    A pair counts once for every voice that was asked it.
+    Each voice's pairs count separately.
 
     >>> found = Flips(pairs=100, flipped=61, once=0)
     >>> [round(end, 2) for end in found.interval], found.are_many
@@ -64,7 +64,7 @@ class Flips:
 
 
 def count_flips(comparisons: Comparisons) -> Flips:
-    """Pairs asked in both orders, and how many of them had another winner in the other order; a tie contradicts none.
+    """The number of pairs asked in both orders, and of those whose winner changes with the order; ties never do.
 
     >>> count_flips(Comparisons.from_rows([("a", "b", 0.8), ("b", "a", 0.6), ("a", "c", 0.9)]))
     Flips(pairs=1, flipped=1, once=1)
@@ -76,7 +76,7 @@ def count_flips(comparisons: Comparisons) -> Flips:
 
 
 def unexplained_flips(comparisons: Comparisons) -> Flips:
-    """`count_flips` with each judge's position bias taken out of soft answers, which show how large it is.
+    """`count_flips` after each judge's position bias, the median over pairs, is removed from soft answers.
 
     Of a pair with answers y and y′ in logits, the winner changes where |(y + y′)/2 − median| ≥ |y − y′|/2.
 
@@ -111,10 +111,10 @@ def wilson(value: float, count: float, z: float) -> tuple[float, float]:
 
 
 def orders_correlation(comparisons: Comparisons, graph: Graph, group: Index | None = None) -> float | None:
-    """The correlation of a text's worth as the first and as the second of its pairs, beyond its group.
+    """The correlation of x + e and x − e over texts (see the module), after removing group means.
 
-    None where no text has two pairs that were asked in both orders; 0 where texts do not differ. Effects of groups on
-    both parts are removed by least squares first: `group` (n,) is the number of each candidate's group.
+    None where no text has two pairs that were asked in both orders; 0 where texts do not differ. `group` (n,) is the
+    number of each candidate's group; its effects on x and e are removed by least squares first.
 
     >>> rng, x, e = np.random.default_rng(0), *np.random.default_rng(1).normal(size=(2, 20))
     >>> ends = [(i, j) for i in range(20) for j in range(20) if i != j]
@@ -140,8 +140,8 @@ def orders_correlation(comparisons: Comparisons, graph: Graph, group: Index | No
 def text_variance(first: Index, second: Index, values: Array, sign: int, context: Index, texts: int) -> float:
     """The variance of x in values = x_first + sign·x_second + context + noise, all of shape (K,), by moments.
 
-    Two pairs that share a text have the mean product Var x, and that of the context. So it is the mean product of two
-    pairs of a context that share a text, less, where the context does not cancel, that of two that share none.
+    It is the mean product of two values of a context whose pairs share a text, each with the sign of that text. With
+    sign = 1 the product includes the context's square: the mean product of pairs without a common text is subtracted.
 
     >>> first, second = np.array([0, 0, 1]), np.array([1, 2, 2])
     >>> text_variance(first, second, np.array([2.0, 2.0, 0.0]), -1, np.zeros(3, dtype=np.int32), 3)
@@ -158,7 +158,7 @@ def text_variance(first: Index, second: Index, values: Array, sign: int, context
 
 
 def _products(sums: Array, counts: Array, values: Array) -> tuple[float, float]:
-    """The sum of the products of any two values that are summed together, and how many there are."""
+    """The sum of the products of any two values within a group of `sums`, and the number of products."""
     return float(np.sum(sums**2) - np.sum(values**2)), float(np.sum(counts * (counts - 1)))
 
 
@@ -174,7 +174,7 @@ def _both(comparisons: Comparisons, graph: Graph) -> tuple[Index, Index, Array, 
 
 
 def _explained(first: Index, second: Index, values: Array, sign: int, context: Index | None) -> Array:
-    """What groups (and, beside them, contexts) explain of values = m_first + sign·m_second: the groups' part, (K,)."""
+    """The least-squares fit m_first + sign·m_second (+ context) to values, without the context's part, (K,)."""
     from scipy.sparse.linalg import lsmr
 
     rows, ones = np.arange(len(values)), np.ones(len(values))

@@ -1,7 +1,7 @@
-"""People's votes beside a machine's ranking: how people would score all texts, and how much they share its view.
+"""People's scores of all texts from a machine's ranking and people's votes, and the validity of the machine.
 
-The machine's view of a text has two parts, that of the text's group m and that of the text beyond it, δ. People share
-some of each; the share of δ relative to that of m is the validity k of t = m + k·δ (`consensus`), which one judge's
+The machine's score of a text is the mean of its group, m, plus a part of its own, δ. People's scores are correlated
+with both; the coefficient of δ relative to that of m is the validity k of t = m + k·δ (`consensus`), which one judge's
 answers do not determine, and few votes do. Before any vote, people's scores are
 
     t/S = ρ_m·√B·m/sd(m) + ρ_δ·√(1 − B)·δ/sd(δ) + rest,
@@ -40,17 +40,17 @@ DRAWS = 20_000  # for the interval of k: its ends have an error of 2% of its sta
 # Votes are scattered if fewer than a tenth are about a text that has another, as on Arena (docs/powered.md). Of fewer
 # than 100 votes the prior decides anyway.
 SCATTERED, SCATTERED_LEAST = 0.1, 100
-NONE = 1e-6  # standard deviation of a part, relative to that of the scores, that is rounding
+NONE = 1e-6  # standard deviation of a part, relative to that of the scores, below which it is rounding
 
 
 @dataclass(frozen=True, slots=True)
 class Usual:
-    """How much people usually share of a judge's view: correlations, and their standard deviations between judges.
+    """The prior of the correlations of judges with people: means, and standard deviations between judges.
 
-    `groups` is ρ_m, `texts_vary` the standard deviation of ρ_δ, and `whole` the correlation with all of a judge's view,
-    where no groups are known. `against` is the share of judges that go against people: of these only the size of their
-    correlations is expected. Means over four sets of recorded judges beside people's scores (docs/people.md); the
-    deviations are about twice those between the sets, since ratings have noise of their own.
+    `groups` is ρ_m, `texts_vary` the standard deviation of ρ_δ, and `whole` the correlation with a judge's scores where
+    no groups are known. `against` is the share of judges that contradict people: their correlations have the prior mean
+    0, and the usual size. Means over four sets of recorded judges and people's scores (docs/people.md); the deviations
+    are about twice those between the sets, since ratings have noise of their own.
     """
 
     groups: float = 0.65
@@ -75,7 +75,7 @@ def with_votes(ranking: Ranking, votes: Any, usual: Usual = USUAL) -> Ranking:
         Comparisons by people, in any form that `Comparisons.of` reads, of texts of the ranking: p is 1, 0, or ½ for a
         tie.
     usual
-        What is expected of a judge before any vote.
+        The prior of the correlations of a judge with people.
 
     Returns
     -------
@@ -129,7 +129,7 @@ def rank_votes(
     level: float = 0.95,
     limits: Limits = LIMITS,
 ) -> Ranking:
-    """The ranking of texts by people's votes alone: the one estimator of votes, wherever they are ranked.
+    """The ranking of texts by people's votes alone; every ranking of votes uses this estimator.
 
         P(first wins) = σ(t_first − t_second − γ_person),    t ~ N(0, S²),    log S ~ N(log SPREAD, WIDE²)
 
@@ -170,7 +170,7 @@ def rank_votes(
 
 
 def shared_ids(votes: Comparisons) -> Literal["items"] | None:
-    """The groups of votes whose texts are not at hand: "items" where an item is in two contexts or more on average.
+    """`groups` for `rank_votes`: "items" if items are in two contexts or more on average, else None.
 
     >>> shared_ids(Comparisons.from_rows([("a", "b", 1.0)]))
     """
@@ -220,21 +220,21 @@ def expected_of(ranking: Ranking, usual: Usual = USUAL) -> tuple[Expectation, Ar
 def _reached(found: Voted) -> tuple[float, float]:
     """The expected correlation of the scores with people's, and the odds r²/(1 − r²) = Var ŝ / mean Var(t − ŝ).
 
-    r is the correlation if texts differ; that all are equal, where any order is chance, has a probability too.
+    r is the correlation if texts differ; if all are equal (P = `found.equal`), the correlation is 0.
     """
     explained, left = float(np.var(found.scores)), float(np.nanmean(found.std**2))
     return (1.0 - found.equal) * float(np.sqrt(explained / (explained + left))), explained / left
 
 
 def _are_scattered(first: Index, second: Index) -> bool:
-    """Whether fewer than `SCATTERED` of the votes, at least `SCATTERED_LEAST`, are about a text with another vote."""
+    """Whether of `SCATTERED_LEAST` votes or more a share below `SCATTERED` has a text with another vote."""
     times = np.bincount(np.concatenate([first, second]))
     again = np.mean((times[first] > 1) | (times[second] > 1))
     return bool(len(first) >= SCATTERED_LEAST and again < SCATTERED)
 
 
 def _validity(found: Voted, sizes: Array, level: float) -> tuple[float, float, float]:
-    """k = (b_δ/sd δ)/(b_m/sd m), its median and its interval."""
+    """The posterior median of k = (b_δ/sd δ)/(b_m/sd m), and its interval."""
     drawn = mixture(found.points, DRAWS, np.random.default_rng(0)) / sizes
     with np.errstate(divide="ignore"):
         ratio = np.where(drawn[:, 0] > 0, drawn[:, 1] / drawn[:, 0], np.copysign(np.inf, drawn[:, 1]))
@@ -243,7 +243,7 @@ def _validity(found: Voted, sizes: Array, level: float) -> tuple[float, float, f
 
 
 def check_people(comparisons: Comparisons | None, people: Collection[Hashable]) -> None:
-    """Raise an error where `people` are no list of judges, or not among those of the comparisons."""
+    """Raise an error if `people` is a single name, or has a name that is no judge of the comparisons."""
     if isinstance(people, str):
         raise TypeError(f"people is a list of judges, such as [{people!r}], not a single name")
     if comparisons is not None:
@@ -266,8 +266,8 @@ def votes_about(votes: Comparisons, known: Sequence[tuple[Any, Any]]) -> Compari
 def find_voted(votes: Comparisons, known: Sequence[tuple[Any, Any]]) -> tuple[Index, Index]:
     """The numbers of both texts of each vote, (K,) and (K,), among the `known` (context, item).
 
-    Labels that differ only in being a number or text are the same. A ComparisonsError for a text that is not known, and
-    for a p that is no vote.
+    A number and its text, as 1 and "1", are the same label. Raises a ComparisonsError for an unknown text, and for a p
+    that is not 0, ½ or 1.
 
     >>> find_voted(Comparisons.from_rows([("1", "2", 1.0)]), [(None, 1), (None, 2)])
     (array([0], dtype=int32), array([1], dtype=int32))

@@ -1,14 +1,14 @@
 """Why texts win: how much of a ranking each of several reasons explains, on its own and beyond the others.
 
-With x_r the numbers of the texts by reason r, centred in contexts and with the variance 1, the mixed model of the
+With x_r the values of reason r for the texts, centred in contexts and with the variance 1, the mixed model of the
 comparisons (`comparo.model.estimators.coefficients`) has
 
     s = Σ_r β_r x_r + rest,        alone:  s = b_r x_r + rest,
 
 all of it within contexts. Of the variance of scores T, a reason explains b_r²/T on its own and β_r²·v_r/T beyond the
-others, with v_r the variance of x_r that the others leave. Of all reasons that are named, 5% are expected to be chance
-(Benjamini and Hochberg 1995), on their own and beyond the others alike. Numbers that a judge gave are posterior means,
-which do not attenuate β (Berkson's errors); what they leave out is unexplained.
+others, with v_r the variance of x_r given the others. The expected share of false discoveries among the reasons found
+is 5% (Benjamini and Hochberg 1995), on their own and beyond the others alike. Values from a judge are posterior means,
+which do not attenuate β (Berkson's errors); the variance that they miss is unexplained.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from comparo.types import Array, Index
 if TYPE_CHECKING:
     from comparo.ranking.ranking import Ranking
 
-SINGULAR = 1e-9  # of the variance of a number, which keeps the inverse of repeated numbers finite
-FEWEST = 4  # texts beyond one per context, below which nothing can be said of variances
+SINGULAR = 1e-9  # ridge relative to the variance of a reason: collinear reasons have a finite inverse
+FEWEST = 4  # texts beyond one per component that an estimate of variances needs
 NAMED = 3  # reasons in a summary
 TOLD = 2  # strongest and weakest reasons of a text
 BEST = 0.75  # quantile of the texts of a context that a text could reach
@@ -46,10 +46,10 @@ BEST = 0.75  # quantile of the texts of a context that a text could reach
 
 @dataclass(frozen=True)
 class Found:
-    """What is found of one reason: on its own (`alone`) and `beyond` the others.
+    """The estimated effects of one reason: on its own (`alone`) and `beyond` the others.
 
-    `words` say it in the direction of its effect: beyond the others where that is found, else alone. `more` say it in
-    the direction of a positive effect.
+    `words` name it in the direction of its effect: alone where only that is found, else beyond the others. `more`
+    names it in the direction of a positive effect.
     """
 
     name: str
@@ -91,7 +91,7 @@ class Why(Tabular):
     Parameters
     ----------
     ranking : The judge's ranking.
-    reasons : What is found of each reason, those that explain most on their own first.
+    reasons : The effects of each reason, the largest share on its own first.
     unexplained, unexplained_low, unexplained_high : The share of the variance of scores that no reason explains.
     values : The reasons of each text, (n, R), centred in contexts with the variance 1, in the order of `reasons`.
     beta, covariance, freedom : The coefficients of all reasons together, (R,) and (R, R), and their degrees of freedom.
@@ -160,14 +160,14 @@ class Why(Tabular):
 
     @cached_property
     def _told(self) -> list[int]:
-        """The reasons that texts are told about: those that matter, else those that are found alone."""
+        """The numbers of the reasons in feedback: those that matter, else those that are found alone."""
         every = [one.verdict for one in self.reasons]
         verdict = "matters" if "matters" in every else "goes with others"
         return [k for k, own in enumerate(every) if own == verdict]
 
     @cached_property
     def parts(self) -> Array:
-        """x_ir times the effect of r, what each reason gives to each text in logits, (n, R).
+        """The contribution of each reason r to the score of each text i, x_ir times the effect of r, (n, R).
 
         The effects are those beyond the others, or on their own where no reason matters beyond the others.
         """
@@ -175,7 +175,7 @@ class Why(Tabular):
         return np.asarray(self.values * np.array(effects))
 
     def gains(self, node: int) -> list[tuple[Found, float]]:
-        """What a text would gain, in logits, with each reason as in the best quarter of its context; the most first."""
+        """The gain in logits of a text, if each reason rose to the 75% quantile of its component; largest first."""
         same = self.ranking.graph.component == self.ranking.graph.component[node]
         found = []
         for k in self._told:
@@ -184,7 +184,7 @@ class Why(Tabular):
         return sorted(found, key=lambda one: -round(one[1], 9))
 
     def shown_by(self, node: int, name: str, most: int = 2) -> list[int]:
-        """Comparisons that a text lost to one that has more of a reason: those that show it most, as their rows."""
+        """The rows of up to `most` comparisons that `node` lost to texts with more of a reason, clearest first."""
         graph, comparisons = self.ranking.graph, self.ranking.judged.comparisons
         k = [one.name for one in self.reasons].index(name)
         is_first, is_second = graph.first == node, graph.second == node
@@ -220,11 +220,11 @@ class Why(Tabular):
         }
 
     def between(self, one: Hashable, other: Hashable, *, most: int | None = None) -> Columns:
-        """Why one group of texts, such as a system, beats another: differences of its mean reasons times their weights.
+        """Why one group of texts, such as a system, beats another: differences of mean reasons times coefficients.
 
         A row per reason with the difference in standard deviations, its part of the difference of scores in logits
         and the interval; the last row is the rest that no reason explains, NaN where the ranking is not by the mixed
-        model: its scores have other units. Reasons beyond the `most` that count most are one row.
+        model: its scores have other units. Reasons after the `most` with the largest parts share one row.
         """
         steps = self._apart(one, other) @ self.values
         total = float("nan") if self.ranking.effects is None else self.lead(one, other)
@@ -241,18 +241,18 @@ class Why(Tabular):
         return {name: np.array(column, dtype=object if name in names[:2] else float) for name, column in columns}
 
     def _part(self, steps: Array, few: list[int]) -> tuple[float, float, float]:
-        """What some reasons together are worth in logits for differences (R,), and its interval."""
+        """The part in logits of the reasons `few`, for differences `steps` (R,), and its 95% interval."""
         part = float(steps[few] @ self.beta[few])
         variance = float(steps[few] @ self.covariance[np.ix_(few, few)] @ steps[few])
         reach = float(stdtrit(self.freedom, 0.975)) * np.sqrt(variance)
         return part, part - reach, part + reach
 
     def lead(self, one: Hashable, other: Hashable) -> float:
-        """How far the mean score of one group of texts is ahead of that of another."""
+        """The mean score of group `one` less that of group `other`."""
         return float(self._apart(one, other) @ self.ranking.scores)
 
     def _apart(self, one: Hashable, other: Hashable) -> Array:
-        """What takes scores to the difference of the means of two groups, (n,)."""
+        """The weights (n,) whose product with scores is the difference of the means of two groups."""
         group, (a, b) = numbers_of_groups(self.ranking, (one, other))
         means = group_means(self.ranking.graph, group)[1]
         return np.asarray(means[a] - means[b])
@@ -286,7 +286,7 @@ class Why(Tabular):
 def explain(ranking: Ranking, numbers: Mapping[str, Array], words: Mapping[str, tuple[str, str]] | None = None) -> Why:
     """Why texts win, from the `numbers` (n,) of each reason in the order of the candidates; see `Ranking.why`.
 
-    `words` are a reason's words and those of its opposite.
+    `words` maps a reason to its words and those of its opposite.
     """
     judged, graph = ranking.judged, ranking.graph
     check_enough(ranking)
@@ -337,7 +337,7 @@ def check_enough(ranking: Ranking) -> None:
 
 
 def numbers_of_groups(ranking: Ranking, names: Sequence[Hashable]) -> tuple[Index, list[int]]:
-    """The group of each candidate, (n,), and the numbers of the groups with these names; a ValueError without them."""
+    """The group of each candidate, (n,), and the numbers of the groups `names`; a ValueError if one is unknown."""
     if ranking.group is None:
         raise ValueError("the ranking has no groups to compare; name a column by `group`, such as the system")
     group, known = ranking.group[0], [str(name) for name in ranking.group[1]]

@@ -83,7 +83,7 @@ class Table:
         return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
 
     def _repr_markdown_(self) -> str:
-        """How notebooks show it: the table, and its title below."""
+        """The table and its title below, for notebooks."""
         return f"{self.markdown()}\n\n{self.title}"
 
     def csv(self) -> str:
@@ -122,13 +122,13 @@ def attributes_table(results: Results, calls: str) -> Table:
 
 
 def _by_way(results: Results, title: str, columns: Mapping[str, tuple[Any, ...]]) -> Table:
-    """A row for each way, and a column for each of some cells, which are given as `Results.values` takes them."""
+    """A table with a row per way; `columns` maps a heading to arguments of `Results.values` after the way."""
     rows = ([way.name, *(entry(results.values(way.name, *cell)) for cell in columns.values())] for way in results.ways)
     return Table.of(title, ("method", *columns), rows)
 
 
 def retention_table(results: Results) -> Table:
-    """Ways × calls: what is kept, in percent; then the correlation from all judgements, and the calls for 95% of it.
+    """Ways × calls: the retention in percent, the correlation from all judgements, and the calls for 95% of it.
 
     >>> from comparo.studies.recorded import example
     >>> from comparo.studies.sweep import sweep
@@ -150,7 +150,7 @@ def retention_table(results: Results) -> Table:
 def calls_needed(results: Results, way: Way) -> Entry | None:
     """The calls per context at which a way keeps 95% of its full correlation, by linear interpolation.
 
-    Marked ≤ where the fewest calls studied already do; None where none do, or the full correlation is not above 0.
+    Marked ≤ where the fewest calls studied suffice; None where none do, or the full correlation is not above 0.
     """
     goal = KEPT * results.whole(way.name)
     curve = sorted((results.made(way, calls), results.mean(way.name, calls)) for calls in results.calls)
@@ -175,7 +175,7 @@ def reaching(calls: Array, values: Array, goal: float) -> float:
 
 
 def heading(results: Results, calls: str) -> str:
-    """The calls as they were asked for and, where all ways agree, how many that is in a context: 3n = 48."""
+    """A column heading: `calls` as given and, if equal for all ways, the number per context: 3n = 48."""
     made = {results.made(way, calls) for way in results.ways if results.values(way.name, calls) is not None}
     number = f"{next(iter(made)):.10g}" if len(made) == 1 else calls
     return calls if number == calls else f"{calls} = {number}"
@@ -211,10 +211,10 @@ def panels(count: int) -> tuple[Figure, list[Axes]]:
 def efficiency(
     curves: Mapping[str, tuple[Results, str]], ax: Axes, *, title: str, attribute: str | None = None
 ) -> None:
-    """The correlation of ways over the calls per context, the mean over draws with its 95% interval.
+    """Plot the correlation of ways over the calls per context, the mean over draws with its 95% interval.
 
-    `curves` are results and the name of a way in them, by the label in the legend. A way that has no cell at some
-    calls, or at "all" fewer calls than another (one order has half of them), has no point there.
+    `curves` maps a label of the legend to results and the name of a way. A way that has no cell at some calls, or at
+    "all" fewer calls than another (one order has half of them), has no point there.
     """
     points: dict[str, dict[str, tuple[float, Array]]] = {}
     for label, (results, name) in curves.items():

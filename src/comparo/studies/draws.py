@@ -23,7 +23,7 @@ from comparo.types import Index, LongIndex, Mask
 
 Strategy = Literal["random", "greedy"]
 
-ENOUGH = 0.95  # share of the requested calls that is enough to count as all of them
+ENOUGH = 0.95  # share of the requested calls that must be recorded
 TRIES = 100  # rounds in which sets that leave an item out are drawn again
 ENTRIES = 4_000_000  # random numbers drawn at once
 
@@ -104,9 +104,9 @@ def _covering(pairs: Index, items: int, wanted: int, rng: np.random.Generator) -
 
 
 def greedy_among(pairs: Index, items: int, wanted: int, rng: np.random.Generator) -> Index:
-    """The positions of `wanted` of the pairs (P, 2), x < y, of N items: a random tree of them, then the largest gains.
+    """The positions of `wanted` of the pairs (P, 2), x < y: a random spanning tree, then the largest gains.
 
-    The gain is A_xx + A_yy − 2A_xy as in `greedy_pairs`, but only the given pairs are looked at.
+    The gain is A_xx + A_yy − 2A_xy as in `greedy_pairs`, but only the given pairs are candidates.
 
     >>> greedy_among(np.array([[0, 1], [1, 2], [2, 3], [0, 3]]), 4, 4, np.random.default_rng(0)).tolist()
     [0, 1, 2, 3]
@@ -137,9 +137,9 @@ def greedy_among(pairs: Index, items: int, wanted: int, rng: np.random.Generator
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """S draws from `recorded`: `rows` (S, T) are recorded comparisons; `whole` where every draw is all of them.
+    """S draws from `recorded`: `rows` (S, T) are recorded comparisons; `whole` if every draw has all of them.
 
-    `calls` (C,) is how many each context has.
+    `calls` (C,) is the number of calls in each context.
     """
 
     recorded: Recorded
@@ -151,7 +151,7 @@ class Draws:
         return len(self.rows)
 
     def together(self, draws: slice = slice(None)) -> Comparisons:
-        """The comparisons of several draws as one set, where context code draw·C + context is a context of its own.
+        """The comparisons of several draws as one set, in which draw·C + context is the code of the context.
 
         Items keep their codes: item i of one context is item i of every other.
         """
@@ -166,14 +166,14 @@ class Draws:
         return Comparisons(recorded.items, first, second, recorded.p[taken], weight, labels, context.ravel())
 
     def one(self, draw: int) -> Comparisons:
-        """The comparisons of one draw, contexts with the labels they have."""
+        """The comparisons of one draw, with the recorded labels of contexts."""
         return replace(self.together(slice(draw, draw + 1)), contexts=self.recorded.contexts)
 
 
 def calls_in(recorded: Recorded, calls: int | str, orders: Orders = "both") -> LongIndex:
-    """How many calls each context has, shape (C,), for "48", "3n" (three per item) or "all"; at most those recorded.
+    """The calls in each context, shape (C,), for "48", "3n" (three per item) or "all"; at most those recorded.
 
-    In both orders they are even: a pair has two.
+    In both orders the number is even: a pair takes two calls.
 
     >>> from comparo.studies.recorded import example
     >>> [calls_in(example(), calls).tolist() for calls in (5, "1.5n", "all", "20n")]
@@ -196,7 +196,7 @@ def reaches(recorded: Recorded, calls: int | str, orders: Orders) -> bool:
 
 
 def _asked_for(recorded: Recorded, calls: int | str, orders: Orders) -> tuple[LongIndex, LongIndex]:
-    """How many calls are asked for in each context, and how many were recorded, shape (C,) each."""
+    """The number of calls requested in each context, and of calls recorded, shape (C,) each."""
     found = re.fullmatch(r"([1-9]\d*)|(\d+(?:\.\d+)?)n|all", str(calls).strip().lower())
     if found is None or (found[2] and float(found[2]) == 0):
         raise ValueError(f"calls are a number such as 48, a number per item such as 3n, or all, not {str(calls)!r}")
@@ -219,10 +219,10 @@ def draw(
 ) -> Draws:
     """S = `draws` sets of `calls` recorded comparisons for every context, every item in at least one.
 
-    `calls` are what `calls_in` understands. A "random" set is drawn uniformly from all such sets where a hundred tries
-    find one, else as a random cover of the items and uniform others. A "greedy" one is the paper's design for shuffled
-    items (`greedy_pairs`); where not every pair was recorded, it is chosen among those that were, after a random tree
-    of them. All calls in both orders are the full set, the same in every draw.
+    `calls` has a form that `calls_in` reads. A "random" set is drawn uniformly from all such sets where a hundred tries
+    find one, else as a random cover of the items and uniform others. A "greedy" set is the paper's design for shuffled
+    items (`greedy_pairs`); where not every pair was recorded, it extends a random spanning tree of the recorded pairs.
+    All recorded calls in both orders are the full set, the same in every draw.
 
     >>> from comparo.studies.recorded import example
     >>> found = draw(example(), 4, 10, rng=np.random.default_rng(0))

@@ -1,7 +1,7 @@
-"""Recorded judgements beside people's scores, as arrays: what every study of few comparisons draws from.
+"""Recorded judgements and people's scores as arrays, from which every study of few comparisons draws.
 
-n candidates (items of C contexts) and R ordered comparisons of them lie by context. A pair is two candidates asked in
-one order or in both. `open_set` finds the files of a data set: its items, and the judgements of each attribute.
+n candidates (items of C contexts) and R ordered comparisons of them are sorted by context. A pair is two candidates
+asked in one order or in both. `open_set` finds the files of a data set: items, and judgements of each attribute.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from comparo.types import Array, Index, LongIndex, Mask
 class Recorded:
     """R recorded comparisons of n candidates, and the score that people gave each.
 
-    `items` (M,) and `contexts` (C,) are labels; `item` (n,) is a code into the first and `starts` (C + 1,) says where
+    `items` (M,) and `contexts` (C,) are labels; `item` (n,) is a code into `items`, `starts` (C + 1,) says where
     the candidates of each context begin; `human` (n,) is NaN where people gave no score. `first` and `second` (R,) are
     candidates, `p` and `weight` (R,) as in `Comparisons`. `notes` say what was left out. `of` checks its arguments.
 
@@ -113,9 +113,9 @@ class Recorded:
 
     @cached_property
     def pairs(self) -> Index:
-        """The rows of each pair, the one with the lower candidate first before the other, −1 where not asked: (P, 2).
+        """The two rows of each pair, (P, 2): lower candidate shown first, then second; −1 where not asked.
 
-        Pairs lie by context, and within one by their candidates.
+        Pairs are sorted by context, then by candidates.
         """
         low, high = np.minimum(self.first, self.second), np.maximum(self.first, self.second)
         key = low.astype(np.int64) * len(self.item) + high
@@ -125,7 +125,7 @@ class Recorded:
         return rows
 
     def comparisons(self) -> Comparisons:
-        """All that was recorded, item and context labels as they are."""
+        """All recorded comparisons, with the labels of items and contexts."""
         first, second = self.item[self.first], self.item[self.second]
         return Comparisons(self.items, first, second, self.p, self.weight, self.contexts, self.context[self.first])
 
@@ -136,7 +136,7 @@ class Recorded:
 
 
 def example() -> Recorded:
-    """Three texts that people scored 3, 1 and 2, in every order before a judge who agrees with them: for examples."""
+    """Recorded comparisons of three texts in every order, by a judge who agrees with people: for examples."""
     texts = [{"id": name, "text": "…", "score": score} for name, score in zip("abc", (3, 1, 2), strict=True)]
     rows = [("a", "b", 0.9), ("b", "a", 0.2), ("a", "c", 0.8), ("c", "a", 0.3), ("b", "c", 0.3), ("c", "b", 0.8)]
     return Recorded.of(rows, Items.of(texts), "score")
@@ -196,8 +196,8 @@ def open_set(
 
     `judgements` is a file of comparisons, for one attribute, or a folder with NAME.ATTRIBUTE.csv.gz (or another ending
     that `Comparisons.read` knows), where NAME is the name of the file without its endings; by default the folder
-    `judgements` beside the file. Without `attributes` all that were judged are studied. `items` are the file's, where
-    they are read already.
+    `judgements` beside the file. Without `attributes`, all that have judgements are used. `items` are the file's items,
+    if they were read before.
 
     >>> open_set("nothing.jsonl")
     Traceback (most recent call last):
@@ -222,7 +222,7 @@ def _named(place: Path, stem: str) -> Path | None:
 
 
 def _judged(name: str, place: Path, attributes: tuple[str, ...], named: bool) -> dict[str, Path]:
-    """The file of judgements of each attribute; of those that were not named, the ones that have a file."""
+    """The file of judgements of each attribute; unless `named`, attributes without a file are left out."""
     first = attributes[0]
     remedy = (
         "a study draws from judgements recorded before. Make them for each attribute: `comparo plan ITEMS --next "

@@ -41,9 +41,9 @@ DECISIONS = ("win-ratio", "bt", "poe-g-hard")
 class Fit:
     """`comparo.fit` by a method's name and bias.
 
-    Methods that use decisions decide a pair that was asked in both orders once, by p̃_ij = ½(p_ij + 1 − p_ji), as the
-    paper's symmetric set-up does: else a judge who favours a position would tie items that it can distinguish. "bt"
-    has the paper's prior (`prior_pairs="compared"`).
+    For methods that use decisions, a pair asked in both orders is one decision by p̃_ij = ½(p_ij + 1 − p_ji), as in the
+    paper's symmetric set-up: else a judge who favours a position would tie items that it can distinguish. "bt" has the
+    paper's prior (`prior_pairs="compared"`).
 
     >>> Fit("poe-bt").independent, Fit("poe-bt", "joint").independent
     (True, False)
@@ -56,11 +56,11 @@ class Fit:
 
     @property
     def independent(self) -> bool:
-        """Plugged-in and jointly estimated biases are pooled over contexts."""
+        """Whether contexts are fitted independently: biases are pooled over contexts."""
         return self.bias == "none"
 
     def __call__(self, comparisons: Comparisons) -> Ranking:
-        """The ranking; what `fit` warns of (draws that are not connected) is a matter of course here."""
+        """The ranking, without the warnings of `fit`: draws that are not connected are expected here."""
         if self.method in DECISIONS and self.bias == "none":
             merged = comparisons.merge_orders()
             comparisons = merged if comparisons.weight is not None else replace(merged, weight=None)
@@ -110,7 +110,7 @@ def score(draws: Draws, scorer: Fit) -> Array:
 
 
 def placed(recorded: Recorded, scored: Ranking, draws: int) -> Array:
-    """Scores of all candidates, shape (draws, n), from those of contexts draw·C + context."""
+    """Scores of all candidates, shape (draws, n), from a ranking with contexts draw·C + context."""
     contexts, items, candidates = len(recorded.contexts), len(recorded.items), len(recorded.item)
     draw, context = np.divmod(scored.graph.context.astype(np.int64), contexts)
     known = recorded.context * np.int64(items) + recorded.item
@@ -184,10 +184,10 @@ class Way:
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """The cells of a sweep by attribute, way's name and calls; calls None are all that was recorded.
+    """The cells of a sweep by attribute, way's name and calls; None in place of calls is all that was recorded.
 
-    `draws` is S. `calls` are as they were asked for ("48", "3n", "all"); a way for which too few judgements were
-    recorded has no cell there.
+    `draws` is S. `calls` are as given to `sweep` ("48", "3n", "all"); a way for which too few judgements were recorded
+    has no cell there.
     """
 
     recorded: Mapping[str, Recorded] = field(repr=False)
@@ -235,7 +235,7 @@ class Results:
 def _cells(
     attribute: str, recorded: Recorded, ways: Sequence[Way], calls: str | None, draws: int, seed: int
 ) -> list[Cell]:
-    """The cell of each of some ways with the same draws; `calls` None is all that was recorded, once."""
+    """The cell of each way, all on the same draws; with `calls` None, on all that was recorded, once."""
     if calls is None:
         drawn = everything(recorded)
     else:
@@ -256,8 +256,8 @@ def sweep(
 ) -> Results:
     """Every way at every number of calls, for the recorded judgements of every attribute.
 
-    Calls are given as for `calls_in`; numbers that were not recorded (`reaches`) are left out. With more than
-    one of `processes` the work is spread; a script must then be safe to import (`if __name__ == "__main__":`).
+    Calls are given as for `calls_in`; numbers that were not recorded (`reaches`) are left out. With `processes` > 1 the
+    cells are computed in parallel; a script must then be safe to import (`if __name__ == "__main__":`).
 
     >>> from comparo.studies.recorded import example
     >>> results = sweep({"wit": example()}, [Way.of("poe-bt"), Way.of("win-ratio")], [4, "all"], draws=5)
@@ -298,7 +298,7 @@ def everything(recorded: Recorded) -> Draws:
 
 
 def spread(jobs: Sequence[partial[Result]], processes: int) -> Iterator[Result]:
-    """What each job returns, by processes with one BLAS thread each: more would wait for each other."""
+    """The result of each job, from processes with one BLAS thread each: more would compete for cores."""
     if processes == 1 or len(jobs) == 1:
         yield from (job() for job in jobs)
         return

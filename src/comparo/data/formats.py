@@ -73,7 +73,7 @@ def read_columns(
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Binary]:
-    """A file that is not empty, open for reading; any failure is a ComparisonsError that names it."""
+    """A file that is not empty, open for reading; a failure to read it is a ComparisonsError."""
     try:
         with gzip.open(path, "rb") if path.name.lower().endswith(".gz") else path.open("rb") as file:
             if not file.peek(1):

@@ -29,7 +29,7 @@ from comparo.data.wordings import (
 )
 
 TEXTS = ("context", *PLACES)
-DELIMITER = "7e84f271"  # arbitrary, as measured in docs/judges.md: a text holds it by chance with probability 2⁻³²
+DELIMITER = "7e84f271"  # arbitrary; docs/judges.md measures it. By chance, one text of 2³² holds it
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 

@@ -189,7 +189,7 @@ def is_attribute(criterion: str) -> bool:
 
 
 def all_wordings(criterion: str | None) -> list[str]:
-    """The wordings that can express a criterion, without the paper's: the default without delimiters.
+    """The wordings that can express a criterion, except the paper's, which is the default without delimiters.
 
     >>> all_wordings("more coherent")[:2]
     ['delimited', 'between']

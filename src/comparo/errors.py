@@ -2,7 +2,7 @@
 
 
 def pip_install(extra: str) -> str:
-    """The command that installs an extra of comparo; comparo is not on PyPI, so that it needs the checkout.
+    """The pip command that installs an extra; it needs the checkout because comparo is not on PyPI.
 
     >>> pip_install("vote")
     "pip install '.[vote]' in the checkout of comparo"
@@ -15,7 +15,7 @@ class ComparoError(Exception):
 
 
 class ComparisonsError(ComparoError, ValueError):
-    """Input that cannot be used; the message states where the problem is and how to solve it."""
+    """Invalid input; the message states where the problem is and how to solve it."""
 
 
 class JudgeError(ComparoError, RuntimeError):
@@ -30,7 +30,7 @@ class RunError(ComparoError, RuntimeError):
 
 
 class PendingError(RunError):
-    """A batch that is not answered yet; the same command goes on with it."""
+    """A batch that is not answered yet; the same command continues it."""
 
 
 class StoreError(ComparoError, RuntimeError):

@@ -37,7 +37,7 @@ from comparo.run.voices import comparisons
 from comparo.types import Array
 
 CONTEXT = "{context}"
-EQUAL = 1e-9  # of a probability or a score: what rounding leaves of equals, as two orders that contradict each other
+EQUAL = 1e-9  # probabilities or scores that differ by less are equal, such as p̄ and ½ for two opposite answers
 Format = Literal["csv", "parquet", "jsonl", "dpo"]
 ENDINGS: dict[Format, str] = {"csv": ".csv", "parquet": ".parquet", "jsonl": ".jsonl", "dpo": "-dpo.jsonl"}
 
@@ -61,14 +61,14 @@ def export_run(
     conversational: bool = False,
     force: bool = False,
 ) -> Exported:
-    """Write what a run found into a file for other tools (docs/runs.md).
+    """Write the answers or the preference pairs of a run to a file for other tools (docs/runs.md).
 
     Parameters
     ----------
     run
         A run folder.
     out
-        The file; by default named after the run, in the working folder.
+        The file to write; by default named after the run, in the working folder.
     format
         By default that of the ending of `out`, or "csv":
 
@@ -77,12 +77,12 @@ def export_run(
           is the difference of the scores in the run's ranking; ties, and pairs whose answers contradict the scores, are
           left out (`comparo.export`).
     texts
-        Comparisons with the texts: first_text, second_text and context_text.
+        Add the texts to the comparisons: first_text, second_text and context_text.
     prompt, conversational
-        For "dpo": what both texts answer, {context} standing for the text of their context; and messages in place of
-        texts.
+        For "dpo": the prompt that both texts answer, where {context} is replaced by the text of their context; and
+        whether prompt and texts are chat messages.
     force
-        Overwrite files that are there.
+        Overwrite an existing file.
 
     Returns
     -------
@@ -91,9 +91,9 @@ def export_run(
     Raises
     ------
     ValueError
-        If the file is there already, or an option does not belong to the format.
+        If the file exists, or an option does not belong to the format.
     StoreError
-        If the folder is none of a run, or holds no answers.
+        If the folder is not a run folder, or holds no answers.
 
     Examples
     --------
@@ -138,12 +138,12 @@ def export_run(
 def comparison_columns(
     judgements: Sequence[Judgement], configuration: Mapping[str, Any], texts: Items | None = None
 ) -> dict[str, Column]:
-    """The answers in the order of their arrival: first, second, p; weight, context, judge, mass and model.
+    """The columns of the answers, in their order of arrival: first, second, p, weight, context, judge, mass, model.
 
-    The judge is always named: files of several runs can be put together. `weight` and `context` are there where
-    they say something, and `mass`, the share of its probability that the judge put on the two labels, and `model`, its
-    name in the server's reply, where they are known. With `texts`, first_text, second_text and context_text follow.
-    Failed judgements are left out. Of line-ups items, logp and order are in place of first, second and p.
+    `judge` is always present, so that files of several runs can be joined. `weight` is present if one is not 1,
+    `context` if there are contexts, `mass` (the probability of the labels) and `model` (the model's name in the
+    server's reply) if known. `texts` adds first_text, second_text … and context_text. Failed judgements are left out.
+    Line-ups have items, logp and order in place of first, second and p.
 
     >>> from comparo.data.prompts import Question
     >>> answers = [Judgement(Question("ana", "bo"), p=0.7), Judgement(Question("ana", "cy"), error="refused")]
@@ -178,14 +178,14 @@ def comparison_columns(
 
 @dataclass(frozen=True)
 class Pairs:
-    """M preferred pairs of candidates of a ranking, and how many others were left out, and why.
+    """M preference pairs of a ranking, and the numbers of judged pairs that were left out.
 
     Parameters
     ----------
-    chosen, rejected : The candidates, as numbers into the ranking's, shape (M,).
+    chosen, rejected : The candidates, as indices into those of the ranking, shape (M,).
     margin : s_chosen − s_rejected, shape (M,).
     p : The mean answer, as the probability that the chosen one is better, shape (M,).
-    answers : How many answers it is the mean of, shape (M,).
+    answers : The number of answers that `p` is the mean of, shape (M,).
     ties, contradicted : How many judged pairs were left out: ties, and pairs whose answers contradict the scores.
     """
 
@@ -199,7 +199,7 @@ class Pairs:
 
 
 def preferred_pairs(ranking: Ranking, answered: Comparisons) -> Pairs:
-    """The preferred pairs among those that were compared, in the order of their first answers.
+    """The preference pairs among the compared pairs, in the order of their first answers.
 
     >>> from comparo import fit
     >>> rows = [("a", "b", 0.8), ("b", "a", 0.4), ("b", "c", 0.5), ("c", "b", 0.5), ("a", "c", 0.9)]
@@ -235,7 +235,7 @@ def preferred_pairs(ranking: Ranking, answered: Comparisons) -> Pairs:
 
 
 def _nodes(data: Comparisons, ranking: Ranking) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """The candidates of the ranking that each comparison is about, shape (K,) each."""
+    """The ranking's candidate that each comparison shows first, and second; shape (K,) each."""
     graph = Graph.build(data)
     node = look_up(graph.labels(data), ranking.graph.labels(ranking.comparisons))
     return node[graph.first], node[graph.second]

@@ -1,8 +1,7 @@
 """Values that differ only by rounding are ties.
 
-CPUs differ in the last digits of a sum. What is chosen or sorted by such values is the same on every CPU if values
-within `TIES` count as equal, and the order in which they are given decides among them: that of the input, or a random
-one where a seed should decide.
+CPUs differ in the last digits of a sum. Choices and sorts are the same on every CPU if values within `TIES` count as
+equal. Among equal values the order of the input decides; where a seed should decide, the input is shuffled.
 """
 
 from __future__ import annotations
@@ -12,14 +11,14 @@ from numpy.typing import NDArray
 
 from comparo.types import Array
 
-# Relative, and for values that are merged absolute. Rounding has 1e-16; a covariance that is updated hundreds of times,
-# and scores from p with errors of 1e-13, stay below 1e-11 (tests/test_determinism.py).
+# A relative tolerance; `merge_ties` uses it as an absolute one too. Rounding errors are 1e-16; those of a covariance
+# that is updated hundreds of times, and of scores from p with errors of 1e-13, are < 1e-11 (tests/test_determinism.py).
 TIES = 1e-9
 TINY = float(np.finfo(float).tiny)  # keeps a denominator or the argument of a logarithm above 0
 
 
 def first_best(values: Array, axis: int | None = None) -> NDArray[np.intp]:
-    """The position of the first value that ties with the largest, which is above 0.
+    """The index of the first value that ties with the largest; the largest must be above 0.
 
     >>> int(first_best(np.array([0.1, 0.3, 0.1 + 0.2])))
     1
@@ -28,9 +27,9 @@ def first_best(values: Array, axis: int | None = None) -> NDArray[np.intp]:
 
 
 def merge_ties(values: Array) -> Array:
-    """The values, each replaced by the least that ties with it: a stable sort then keeps the order of ties.
+    """Replace each value by the smallest that ties with it: a stable sort then keeps the order of ties.
 
-    Two values tie if they differ by at most `TIES`·(1 + |value|), or if a third lies between them that ties with both.
+    Two values tie if they differ by at most `TIES`·(1 + |value|), or if a chain of such ties connects them.
 
     >>> merge_ties(np.array([0.1 + 0.2, 0.5, 0.3])).tolist()
     [0.3, 0.5, 0.3]
@@ -46,9 +45,9 @@ def merge_ties(values: Array) -> Array:
 
 
 def mean_ranks(values: Array) -> Array:
-    """The rank of each value along the last axis, from 1; equal values share the mean of theirs. All NaN where one is.
+    """Ranks along the last axis, from 1; equal values share their mean rank, and one NaN makes all ranks NaN.
 
-    As `scipy.stats.rankdata`, whose import takes half of the time in which a command starts.
+    The same as `scipy.stats.rankdata`, whose import takes half of a command's start-up time.
 
     >>> mean_ranks(np.array([0.5, 0.1, 0.5])).tolist()
     [2.5, 1.0, 2.5]

@@ -1,4 +1,4 @@
-"""The types of arrays that all rooms share (each docstring states the shape), and of random numbers."""
+"""Shared type aliases: arrays (each docstring states the shape) and random seeds."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ Seed = int | np.random.Generator | None
 
 
 def check_level(level: float) -> None:
-    """A ValueError for a coverage of intervals that is no probability."""
+    """Raise a ValueError unless 0 < `level` < 1, the coverage of intervals."""
     if not 0 < level < 1:
         raise ValueError(f"level is a probability between 0 and 1, not {level!r}")
 

@@ -31,11 +31,11 @@ from comparo.data.sanitize import visible
 from comparo.errors import ComparoError
 
 KINDS = {str: "TEXT", int: "N", float: "X", Path: "PATH"}
-WIDEST = 16  # characters of the choices that stand beside a flag; longer lists of them are in the text
-# The commands in the order of the list of them, and the files of those that are not in one of their name.
+WIDEST = 16  # characters of choices shown beside a flag; a longer list is in the help text
+# The commands in the order of --help, and the modules of those whose module has another name.
 COMMANDS = "demo rank audition audit compare vote fit agree judge plan study why import export runs".split()
 FILES = {"import": "import_export", "export": "import_export"}
-# The flags that --help shows of a command that has many; --help-all shows all of them.
+# The flags that --help shows of a command with many flags; --help-all shows all of them.
 ASKING = "context criterion kind judge base-url dry-run out format"
 COMMON = {
     "rank": f"{ASKING} group budget until top",
@@ -53,7 +53,7 @@ COMMON = {
 
 @dataclass(frozen=True)
 class Described:
-    """The parts of a docstring: its text, what it says of each parameter, and examples.
+    """The parts of a docstring: its text, the description of each parameter, and examples.
 
     >>> Described.of("Add.\\n\\nParameters\\n----------\\none : A number,\\n    any.\\ntwo : Another.").parameters
     {'one': 'A number, any.', 'two': 'Another.'}
@@ -112,7 +112,7 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _flags_of_group(group: type[Any], by_command: dict[str, str]) -> list[inspect.Parameter]:
-    """The flags of a group; what the docstring of the command says of them is in place of the group's own words."""
+    """The flags of a group; descriptions in `by_command` replace those in the group's docstring."""
     hints = get_type_hints(group, include_extras=True)
     said: dict[str, str] = {}
     for part in reversed(group.__mro__):
@@ -123,7 +123,7 @@ def _flags_of_group(group: type[Any], by_command: dict[str, str]) -> list[inspec
 
 
 def _flag(name: str, hint: Any, default: Any, said: str | None, panel: str | None = None) -> inspect.Parameter:
-    """A parameter with all that typer needs to know; one without a default is an argument, and a bool has no --no-…."""
+    """A parameter annotated for typer; one without a default is an argument, and a bool has no --no-…."""
     if get_origin(hint) is Annotated:
         hint, flag = get_args(hint)
     elif default is inspect.Parameter.empty:
@@ -136,7 +136,7 @@ def _flag(name: str, hint: Any, default: Any, said: str | None, panel: str | Non
 
 
 def shorten_help(command: TyperCommand, function: Callable[..., Any]) -> None:
-    """Say beside each flag of a command what it takes, in a word or a few choices, and its default in the text."""
+    """Show the type or the choices beside each flag of a command, and its default in the help text."""
     hints = get_type_hints(function)
     for option in options_of(command):
         kind = _bare(hints[str(option.name)])
@@ -155,7 +155,7 @@ def shorten_help(command: TyperCommand, function: Callable[..., Any]) -> None:
 
 
 def _bare(kind: Any) -> Any:
-    """The kind of one value, without None and lists.
+    """The type of one value, without None and list.
 
     >>> _bare(list[str] | None), _bare(float | None), _bare(Literal["ray"] | None)
     (<class 'str'>, <class 'float'>, typing.Literal['ray'])
@@ -166,7 +166,7 @@ def _bare(kind: Any) -> Any:
 
 @cache
 def load_command(name: str) -> TyperCommand:
-    """Import a command and let each of its flags come from a variable."""
+    """Import a command, and let environment variables set its flags."""
     module = import_module(f"comparo.cli.{FILES.get(name, name)}")
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
     function = with_flags(getattr(module, f"{name}_command"))
@@ -181,7 +181,7 @@ def load_command(name: str) -> TyperCommand:
 
 
 def summary(name: str) -> str:
-    """The first line of a command's docstring, read without importing its file: that would take a second for all.
+    """The first line of a command's docstring, read without importing its module, which would take a second for all.
 
     >>> summary("fit")
     'Scores and a ranking from recorded comparisons.'
@@ -192,7 +192,7 @@ def summary(name: str) -> str:
 
 
 class Commands(TyperGroup):
-    """The group of all commands; the list of commands needs their names and summaries only."""
+    """The group of all commands; --help lists their names and summaries without importing them."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -252,17 +252,17 @@ def _comparo(
 
 
 class _Visible(logging.Formatter):
-    """Messages that a terminal shows and does not obey."""
+    """Escapes control characters, and names flags in place of parameters."""
 
     def format(self, record: logging.LogRecord) -> str:
         return visible(in_flags(super().format(record)))
 
 
 def main() -> None:
-    """Run the command; what goes wrong is one line on stderr.
+    """Run the command; an error is one line on stderr.
 
     Exit code 2: the command is wrong and must be changed (a flag, a file, a folder, a library that is missing).
-    Exit code 1: it may be right and could not be done (the judge, the disk, a folder in use).
+    Exit code 1: the command may be right, but failed (the judge, the disk, a folder in use).
     """
     try:
         typer.main.get_command(app)(standalone_mode=True)

@@ -70,7 +70,7 @@ def audition_command(
     page = write_report(found.answers.source)
     _print(found, flags)
     names = [voice.name or found.best for voice in voices]
-    if found.best in names:  # and not all voices of few answers together
+    if found.best in names:  # the best may also be all voices together, where there are few answers
         following = _following(found, asked, question, voices, names.index(found.best))
         console.print(f"To rank all texts by {found.best}, with the answers of the audition:\n  {following}")
     console.print(f"Report: {page}")

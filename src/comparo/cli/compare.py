@@ -86,7 +86,7 @@ def compare_command(
     """
     if fail_if_worse is not None and not 0 < fail_if_worse < 1:
         raise ValueError(f"--fail-if-worse {fail_if_worse} is not between 0 and 1; 0.95 is a usual choice")
-    # Calls must not stop before the bets can be as sure as asked: a side has half of the error of both.
+    # Calls must go on until the one-sided test at `fail_if_worse` can reject: a side has half of the error 1 − level.
     level = level if fail_if_worse is None else max(level, 2 * fail_if_worse - 1)
     console = flags.console
     paired = (

@@ -89,7 +89,7 @@ def sentences() -> Items:
 
 
 def sentence(found: Audition) -> str:
-    """What the audition found, for somebody who never saw one."""
+    """What the audition found, for readers who do not know auditions."""
     content, low, high, position = (
         float(found.table[name][0]) for name in ("content", "content_low", "content_high", "position")
     )

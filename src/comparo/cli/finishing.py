@@ -48,11 +48,11 @@ from comparo.run.task import CHARACTERS, Task
 from comparo.run.voices import tokens_sentence
 
 Result = TypeVar("Result", covariant=True)
-BEGIN = ("local", "hf", "vllm")  # providers whose models always go on with an answer that was begun
+BEGIN = ("local", "hf", "vllm")  # providers whose models always continue a prefilled reply
 
 
 def print_plan(plan: Plan) -> None:
-    """Print what a run would take, and its first question; an earlier run may have left a probe in the folder."""
+    """Print calls, tokens and price of a run, and its first question; the folder may hold an earlier probe."""
     console, task, expense = Console(), plan.task, plan.expense
     several = len(task.voices) > 1
     who = f"{len(task.voices)} voices" if several else f"judge {task.judge.name}"
@@ -83,7 +83,7 @@ def print_plan(plan: Plan) -> None:
 
 
 def expense_words(task: Task) -> str:
-    """The tokens that a run would read and write at most, how that is known, and their price.
+    """The tokens that a run reads and writes, at most or as a probe predicts, and their price.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def expense_words(task: Task) -> str:
 
 
 def equal_words(task: Task) -> str:
-    """How many calls about pairs or, in a run of pairs, about four texts the same tokens would be; "" if none can be.
+    """The number of calls about pairs, or in a run of pairs about four texts, for the same tokens; "" if impossible.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def equal_words(task: Task) -> str:
 
 
 def price_sentences(judges: Sequence[Judge]) -> Iterator[str]:
-    """How old the list prices are by which costs are counted, if any are."""
+    """The source of each list price and discount in the costs, one sentence each."""
     prices = (getattr(judge, "price", None) for judge in judges)
     for source in sorted(
         {price.source() for price in prices if isinstance(price, Price) and (price.day or price.share < 1)}
@@ -144,7 +144,7 @@ def price_sentences(judges: Sequence[Judge]) -> Iterator[str]:
 
 
 def first_criteria(prompt: Prompt, question: Question) -> str:
-    """The first question of a judge that reads the texts once and then asks about one criterion after the other."""
+    """The first question to a judge that reads the texts once and then each criterion's question after them."""
     assert isinstance(prompt, CriteriaPrompt)
     first, *others = prompt.parts
     part = prompt.parts[first]
@@ -159,7 +159,7 @@ def first_criteria(prompt: Prompt, question: Question) -> str:
 
 
 def written_out(task: Task, question: Question) -> str:
-    """A question of a run as it is sent, and how the answer is begun, if it is."""
+    """A question of a run as it is sent, and the beginning of the reply, if it is prefilled."""
     voice = next(voice for voice in task.voices if voice.name == question.voice)
     judge = voice.judge
     prompt = judge.shown(voice.prompt) if hasattr(judge, "shown") else voice.prompt
@@ -213,7 +213,7 @@ class RankingFlags(RunFlags):
 
 
 class Prepared(Protocol[Result]):
-    """A plan of any command; `base` is the plan of the calls that are made now, None where there are none."""
+    """A plan of any command; `base` is the plan of the calls still to make, None if there are none."""
 
     @property
     def base(self) -> Plan | None: ...
@@ -224,7 +224,7 @@ class Prepared(Protocol[Result]):
 def complete(plan: Prepared[Result], flags: RunFlags) -> Result:
     """Run a plan, with progress and messages on stderr; with --dry-run, print it and end.
 
-    Of a run that is interrupted, the ranking so far is printed where the result is one (`RankingFlags`).
+    If the run is interrupted and its result is a ranking (`RankingFlags`), the ranking so far is printed.
     """
     if flags.dry_run and plan.base is not None:
         print_plan(plan.base)
@@ -247,7 +247,7 @@ def complete(plan: Prepared[Result], flags: RunFlags) -> Result:
 
 
 def rank_by(plan: Prepared[Ranking], flags: RankingFlags) -> Ranking:
-    """Run a plan, and print its ranking, on the scale of anchors too where there are any."""
+    """Run a plan, and print its ranking, also on the scale of the anchors if there are any."""
     ranking = complete(plan, flags)
     assert plan.base is not None
     assert plan.base.loop is not None
@@ -256,7 +256,7 @@ def rank_by(plan: Prepared[Ranking], flags: RankingFlags) -> Ranking:
 
 
 def fail_if_unreliable(ranking: Ranking, console: Console) -> None:
-    """End with an exit code of its own where the judge hardly reads the texts, by any of several criteria."""
+    """Exit with code `UNRELIABLE` if the answers of the judge, on any criterion, flip too often with the order."""
     each = ranking.rankings.values() if isinstance(ranking, CriteriaRanking) else (ranking,)
     if any(unexplained_flips(one.judged.comparisons).are_many for one in each):
         console.print(f"the judge is unreliable: exit code {UNRELIABLE}", style="red")
@@ -291,7 +291,7 @@ def _stop_sentence(run: Run, ranking: Ranking) -> str:
 
 
 def _print_scores(ranking: Ranking, scaled: Scaled | None, run: Run, flags: RankingFlags, done: str) -> list[str]:
-    """Print a ranking, and return what was asked and paid, in sentences."""
+    """Print a ranking, and return sentences about calls, tokens and prices."""
     is_table = flags.output == "table"
     if is_table and ranking.meaning:
         print_text(f"{in_flags(ranking.meaning)}\n\n")
@@ -311,7 +311,7 @@ def _print_scores(ranking: Ranking, scaled: Scaled | None, run: Run, flags: Rank
 
 
 def _print_criteria(found: CriteriaRanking, run: Run, flags: RankingFlags, done: str, is_finished: bool) -> list[str]:
-    """Print the overall with the scores by each criterion, and return sentences about them."""
+    """Print the overall ranking with the scores by each criterion, and return sentences about them."""
     from comparo.report.command_pages import people_of
 
     print_ranking(found, flags.output, flags.top, {"calls": calls_of(run)})

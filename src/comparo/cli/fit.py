@@ -157,7 +157,7 @@ def fit_command(
             "--criterion out"
         )
     if grades is not None:
-        Grading.of(grades)  # says what is wrong before anything is fitted
+        Grading.of(grades)  # raises before anything is fitted
     if is_powered:
         if anchors is not None or grades is not None:
             raise ValueError(
@@ -237,7 +237,7 @@ def fit_command(
         ranking = with_votes(ranking, people_said)
     if leaderboard:
         ranking = replace(ranking, group=group_codes(ranking.comparisons, ranking.graph, groups or "items"))
-        board = ranking.groups(contexts=over)  # says what is wrong where items cannot be compared
+        board = ranking.groups(contexts=over)  # raises if items cannot be compared
         if output == "table":
             print_board(board)
         if family:
@@ -275,7 +275,7 @@ def fit_command(
 def _print_criteria(
     folder: Path, fit: Callable[[Comparisons], Ranking], method: str, output: Format, top: int | None
 ) -> None:
-    """Fit each criterion of a run folder alone, and print the overall with the scores by each, as the run does."""
+    """Fit each criterion of a run folder, and print the overall ranking with the scores by each, as the run does."""
     judgements, weights = stored_criteria(folder)
     found = concluded(fit, judgements, weights)
     print_ranking(found, output, top)
@@ -291,7 +291,7 @@ def _print_criteria(
 
 
 def _print_families(found: OwnFamily, output: Format) -> None:
-    """How much judges favour their own family, and the leaderboard without votes by a system's own family."""
+    """Print how much judges favour their own family, and the leaderboard without votes by a system's own family."""
     if output == "table":
         print_columns(found.to_columns())
         print_text(
@@ -303,7 +303,7 @@ def _print_families(found: OwnFamily, output: Format) -> None:
 
 
 def _class_list(scaled: Scaled, feedback: Mapping[tuple[str, str], str] | None, path: Path) -> str | bytes:
-    """The class list as the ending of `path` says."""
+    """The class list in the format of the ending of `path`."""
     columns = scaled.class_list(feedback)
     if path.suffix.lower() == ".csv":
         return csv_text(columns)
@@ -311,7 +311,7 @@ def _class_list(scaled: Scaled, feedback: Mapping[tuple[str, str], str] | None, 
 
 
 def _check_page(path: Path, files: Iterable[Path], has_list: bool) -> None:
-    """Whether a page or a class list can be written there, before anything is fitted."""
+    """Raise, before anything is fitted, if no page or class list can be written to `path`."""
     if path.suffix.lower() not in (".html", ".htm", *LISTS):
         raise ValueError(f"--report {path} is a page or a class list: name a file that ends in .html, .csv or .xlsx")
     if path.suffix.lower() in LISTS and not has_list:
@@ -325,7 +325,7 @@ def _check_page(path: Path, files: Iterable[Path], has_list: bool) -> None:
 
 
 def _named(files: list[Path]) -> str:
-    """The comparisons in a few words: the name of their file, and how many others there are."""
+    """The name of the comparisons: that of their first file, and the number of the others."""
     more = f" and {len(files) - 1} more" if len(files) > 1 else ""
     return f"{files[0].resolve().name}{more}"
 
@@ -350,7 +350,7 @@ def _print_powered(found: Powered, output: Format) -> None:
 
 
 def _usual(files: list[Path], comparisons: Comparisons, prior: str | None) -> Method:
-    """The method where none is named; one file is fitted as it always was."""
+    """The default method: poe-bt for one file, one judge or a given prior, else mixed or panel."""
     judges = len(np.unique(comparisons.judged_by))
     if len(files) == 1 or judges == 1 or prior is not None:
         return "poe-bt"

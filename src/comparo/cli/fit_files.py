@@ -25,7 +25,7 @@ from comparo.run.voices import comparisons
 def joined_files(files: list[Path], other: Path) -> tuple[Comparisons, Comparisons, Comparisons]:
     """The comparisons of this run, of the other and of both, with the same labels.
 
-    Runs of one judge each have a column judge where these differ.
+    If the judges differ, runs without a column judge get one.
     """
     judges = [only_voice([path]) for path in (*files, other)]
     is_named = any(names != judges[0] for names in judges)
@@ -55,7 +55,7 @@ def families_in(given: list[str], data: Comparisons) -> dict[Any, str]:
 
 
 def read_anchors(path: Path, ranking: Ranking) -> dict[Any, float]:
-    """The known scores in a file, by the labels of the ranking."""
+    """The known scores in a file, keyed by the labels of the ranking."""
     table = read_columns(path, wanted=["id", "context_id", "score", "anchor"], labels=["id", "context_id"])
     columns = table.columns
     name = "anchor" if "anchor" in columns else "score"
@@ -86,7 +86,7 @@ def read_anchors(path: Path, ranking: Ranking) -> dict[Any, float]:
 
 
 def stored_anchors(files: list[Path]) -> dict[str, float]:
-    """The known scores that run folders hold, by the label of the text as it is written."""
+    """The known scores stored in run folders, keyed by the text's label as a string."""
     folders = filter(None, (folder_of([path]) for path in files))
     return {str(key): value for folder in folders for key, value in stored_items(folder).anchors.items()}
 
@@ -99,13 +99,13 @@ def own_groups(files: list[Path]) -> dict[Any, Any] | None:
 
 
 def folder_of(files: list[Path]) -> Path | None:
-    """The run folder, if that is the only file."""
+    """The run folder, if `files` is one run folder."""
     database = database_of(files[0]) if len(files) == 1 else None
     return None if database is None else database.parent
 
 
 def chosen_answers(files: list[Path], voices: list[str] | None) -> Comparisons:
-    """The comparisons of files or run folders, those of some voices alone where they are named."""
+    """The comparisons of files or run folders, restricted to `voices` if given."""
     comparisons = read_several(files)
     if not voices:
         return comparisons
@@ -119,7 +119,7 @@ def chosen_answers(files: list[Path], voices: list[str] | None) -> Comparisons:
 
 
 def only_voice(files: list[Path]) -> list[str]:
-    """The judge of a run of one voice, whose answers name none; nothing for a file."""
+    """The judge of a single run folder, in a list; [] for other files."""
     folder = folder_of(files)
     return [] if folder is None else [str(read_configuration(folder)["identity"]["judge"])]
 
@@ -158,7 +158,7 @@ def groups_of(texts: Items) -> dict[Any, Any]:
 
 
 def _spelt(texts: Items, of_item: Mapping[tuple[Any, Any], Any]) -> dict[Any, Any]:
-    """What is known by context and id, also as CSV spells both, and by the id alone where that is enough."""
+    """The values by (context, id), also with both as strings, and by the id alone if ids are unique."""
     found: dict[Any, Any] = {(None if a is None else str(a), str(b)): value for (a, b), value in of_item.items()}
     found |= of_item
     if len(set(texts.ids.tolist())) == len(texts):
@@ -167,7 +167,7 @@ def _spelt(texts: Items, of_item: Mapping[tuple[Any, Any], Any]) -> dict[Any, An
 
 
 def criteria_in(files: Sequence[Path]) -> list[str]:
-    """The criteria of a run folder of several, [] for other files; a ValueError where it is not the only file."""
+    """The criteria of a run folder with several, [] without one; a ValueError if there are other files beside it."""
     for file in files:
         database = database_of(file)
         names = [] if database is None else criteria_of(database.parent)
@@ -181,7 +181,7 @@ def criteria_in(files: Sequence[Path]) -> list[str]:
 def check_criterion(
     file: Path, names: Sequence[str], criterion: str | None, voices: Sequence[str] | None, single: Sequence[str]
 ) -> None:
-    """A ValueError where flags do not fit to the criteria of a file; those of `single` are about one ranking."""
+    """Raise a ValueError if flags do not fit a file's criteria; `single` are the given flags about one ranking."""
     if criterion is not None and criterion not in names:
         known = f"its criteria are {', '.join(names)}" if names else "it is not a run folder of several criteria"
         raise ValueError(f"{file} has no criterion {criterion!r}: {known}")
@@ -195,5 +195,5 @@ def check_criterion(
 
 
 def answers_to(folder: Path, criterion: str) -> Comparisons:
-    """The answers of a run folder to one of its criteria, as those of a run by it alone."""
+    """The answers of a run folder to one of its criteria, as if the run had no other."""
     return comparisons(by_criterion(*stored_criteria(folder))[criterion].values())

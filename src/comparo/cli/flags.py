@@ -93,7 +93,7 @@ class QuestionFlags:
         return self.criterion
 
     def make(self, items: Items, columns: ColumnFlags, judges: str | list[str]) -> list[Prompt]:
-        """The prompt of each wording for these items, and for judges of which one may read it."""
+        """The prompt of each wording for these items and judges."""
         put = {"kind": self.kind, "context": columns.context_column}
         return make_prompts(items, self.words, self.prompt, judges, self.wording, **put)
 
@@ -126,7 +126,7 @@ class ColumnFlags:
 
     @property
     def without_scores(self) -> dict[str, Any]:
-        """The columns by their roles, where people's scores have no use."""
+        """The columns by their roles, for commands that do not use people's scores."""
         if self.names["scores"]:
             raise ValueError("--columns scores=NAME has no use here; leave it out")
         return {role: name for role, name in self.names.items() if role != "scores"}
@@ -136,7 +136,7 @@ class ColumnFlags:
 
 
 def named(data: str) -> str:
-    """The name of texts, after which a run folder is named."""
+    """The name of the texts, which is part of the name of the run folder."""
     return "stdin" if data == "-" else data
 
 
@@ -150,7 +150,7 @@ def names_in(given: list[str] | None) -> list[str]:
 
 
 def run_folder(path: Path) -> Path:
-    """A run folder, given by its own path or by that of its database; a ValueError where it is none."""
+    """The run folder at `path` or of the database at `path`; a ValueError if there is none."""
     database = database_of(path)
     if database is None or not database.is_file():
         raise ValueError(f"{path} is not a run folder: it has no {DATABASE}; comparo runs lists those that there are")
@@ -213,7 +213,7 @@ class UncachedJudgeFlags:
         return self.judge or [DEFAULT_JUDGE]
 
     def load(self, items: Items | None) -> list[Judge]:
-        """The judges alone, each with its own options and with those for all judges; the command closes them."""
+        """The judges without a cache, each with its own and the common options; closed when the command ends."""
         common = {name: getattr(self, name) for name in COMMON}
         common = {name: value for name, value in common.items() if value is not None} | parse_options(self.option or ())
         parsed = [parse_judge(judge) for judge in self.judges]
@@ -230,7 +230,7 @@ class UncachedJudgeFlags:
         return made
 
     def of_one(self, number: int) -> dict[str, Any]:
-        """The flags that ask one of the judges alone: its name, and of the options for all judges those that it has."""
+        """The flags for one of the judges alone: its name, and the common options that it accepts."""
         judge = self.judges[number]
         accepted = {*accepted_options(parse_judge(judge)[0]), *ENGINE}
         own = [text for text in self.option or () if set(parse_options([text])) <= accepted]
@@ -260,7 +260,7 @@ class JudgeFlags(UncachedJudgeFlags):
 
 
 def _with_scores(name: str, items: Items | None, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a judge; the scores of a simulated one may be named after people's."""
+    """The options of a judge; `scores` of a simulated judge may be the name of people's scores."""
     given = dict(options)
     if items is not None and name.startswith("simulated/") and isinstance(given.get("scores"), str):
         wanted = given["scores"]

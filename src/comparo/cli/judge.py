@@ -130,7 +130,7 @@ def judge_command(
 
 
 def _refuse(names: Sequence[str], why: str) -> None:
-    """Refuse flags that were typed; those of a settings file are for all commands."""
+    """Raise for flags on the command line; those of a settings file are for all commands."""
     for option in options_of(running().command):
         source = running().get_parameter_source(str(option.name))
         if option.name in names and source is not None and source.name == "COMMANDLINE":
@@ -138,7 +138,7 @@ def _refuse(names: Sequence[str], why: str) -> None:
 
 
 def _judge_again(run: Path, asked: JudgeFlags, question: QuestionFlags, again: AgainFlags) -> None:
-    """Put the pairs of a run to another judge, and print the consensus and how far both agree."""
+    """Ask another judge the pairs of a run, and print the consensus and the agreement of both."""
     (judge,) = asked.make(stored_items(run))
     wording = next(iter(question.wording or ()), None)
     plan = prepare_rejudge(run, judge, wording=wording, budget=again.budget, out=again.storage())
@@ -173,7 +173,7 @@ def _probe(asked: JudgeFlags) -> None:
 
 
 class Names:
-    """The labels of items, by what a file may hold of them: CSV has text where the items have numbers.
+    """Maps labels in a file to labels of items: CSV has text where the items have numbers.
 
     >>> Names(Items.of([{"id": 7, "text": "A"}, {"id": 8, "text": "B"}])).key(None, "7", 8)
     (None, 7, 8)
@@ -187,7 +187,7 @@ class Names:
         self._ids |= dict(zip(ids, ids, strict=True))
 
     def key(self, context: Any, first: Any, second: Any) -> Key:
-        """The labels that the items have, for those that a file has; one that no item has stays as it is."""
+        """The items' labels for those in a file; a label that no item has is unchanged."""
         shared = _label(context, self._contexts) if self.has_contexts else None
         return shared, _label(first, self._ids), _label(second, self._ids)
 
@@ -229,7 +229,7 @@ def _questions(table: Table, items: Items, names: Names) -> list[Question]:
 
 
 def _summarise(done: list[Judgement], found: Mapping[str, Any]) -> None:
-    """How it went, on stderr, with the cost of the probe in `found`; a JudgeError where every judgement failed."""
+    """Print a summary on stderr, with the cost of the probe in `found`; a JudgeError if every judgement failed."""
     failed = [judgement for judgement in done if judgement.failed]
     if done and len(failed) == len(done):
         raise JudgeError(f"all {len(done)} judgements failed, the first with: {failed[0].error}")

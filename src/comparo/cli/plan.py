@@ -204,7 +204,7 @@ def _write(folder: Path, shared: dict[Any, dict[str, list[Any]]], items: Items) 
 
 
 def _as_in(items: Items, asked: Comparisons) -> Comparisons:
-    """The comparisons with the labels that the items have: a spreadsheet has text where they may have numbers."""
+    """The comparisons with the items' labels: a spreadsheet has text where the items may have numbers."""
     columns, names = asked.to_columns(), Names(items)
     contexts = columns.get("context", np.full(len(asked), None)).tolist()
     labels = zip(contexts, columns["first"].tolist(), columns["second"].tolist(), strict=True)

@@ -1,7 +1,7 @@
 """What commands print, results on stdout and progress and messages on stderr, and the signals that stop a run.
 
-Names, contexts, notes and errors hold text from elsewhere. On a terminal, characters that it would obey are written
-out; files and pipes get the text as it is.
+Names, contexts, notes and errors hold text from elsewhere. Its control characters are escaped; only
+`print_text` leaves them as they are, in files and pipes.
 """
 
 import json
@@ -43,31 +43,31 @@ STYLES = {logging.INFO: "dim", logging.WARNING: "yellow"}
 class Console(RichConsole):
     """A console on which no text can move the cursor, change colours or turn the direction of reading.
 
-    Sentences stay on one line. On stderr they have the flags of the command in place of the parameters of the library.
+    Sentences are not wrapped. On stderr they name the flags of the command in place of parameters of the library.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"markup": False, "highlight": False} | options)
-        self._flags = flags_now() if self.stderr else {}  # a message may come from another thread
+        self._flags = flags_now() if self.stderr else {}  # now, because a message may come from another thread
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print objects, strings among them with all that a terminal would obey written out."""
+        """Print objects; control characters in strings are escaped."""
         shown = [visible(in_flags(each, self._flags)) if isinstance(each, str) else each for each in objects]
         super().print(*shown, **{"soft_wrap": all(isinstance(each, str) for each in objects)} | options)
 
 
 def say(message: str, style: str | None = None) -> None:
-    """One message on stderr, as it stands."""
+    """Print one message on stderr."""
     Console(stderr=True).print(message, style=style)
 
 
 def print_text(text: str) -> None:
-    """A result on stdout, as it is for files and pipes."""
+    """Print a result on stdout, escaped on a terminal."""
     print(visible(text) if sys.stdout.isatty() else text, end="", flush=True)
 
 
 def cost_words(cached: int, answered: int, cost: float) -> list[str]:
-    """How many answers came from the cache, and what was paid for the others; nothing where there is nothing to say.
+    """How many answers came from the cache, and what was paid for the others; each only if it is not 0.
 
     >>> cost_words(312, 480, 0.12), cost_words(0, 480, 0.0)
     (['312 of 480 answers came from the cache', '$0.12 spent'], [])
@@ -79,9 +79,9 @@ def cost_words(cached: int, answered: int, cost: float) -> list[str]:
 def print_ranking(
     ranking: Ranking | Scaled, output: Format, top: int | None, more: Mapping[str, Any] | None = None
 ) -> None:
-    """The ranking on stdout, best first, only the best `top` of each context where given.
+    """Print the ranking on stdout, best first, only the best `top` of each context if given.
 
-    JSON also has what is `more`, such as the calls: how many were answered, and by which prices their cost was counted.
+    JSON also has the keys of `more`, such as the calls with their number, cost and prices.
     """
     if output == "json":
         document = json.loads(ranking.to_json()) | dict(more or {})
@@ -104,7 +104,7 @@ def print_ranking(
 
 
 def print_board(board: Leaderboard) -> None:
-    """The groups of a ranking on stdout, best first, and an empty line."""
+    """Print the groups of a ranking on stdout, best first, and an empty line."""
     columns = board.to_columns()
     names = ["group", "score", "low", "high", "tier", "best", "win_rate", "won", "contexts", "comparisons"]
     print_columns({name: columns[name] for name in names})
@@ -112,7 +112,7 @@ def print_board(board: Leaderboard) -> None:
 
 
 def print_moved(ranking: Ranking, grown: Grown) -> None:
-    """Who is new in a ranking that has grown, and a table of the items that moved, on stdout."""
+    """Print on stdout the new items of a ranking that has grown, and a table of the items that moved."""
     for sentence in growth_sentences(ranking, grown):
         print_text(f"\n{sentence[0].upper()}{sentence[1:]}.\n")
     moved = moved_columns(ranking, grown)
@@ -122,19 +122,19 @@ def print_moved(ranking: Ranking, grown: Grown) -> None:
 
 
 def print_correlations(found: CriteriaRanking) -> None:
-    """The table of the correlations between criteria."""
+    """Print the correlations between criteria."""
     print_text("\n")
     rows = zip(*(column.tolist() for column in found.correlations.values()), strict=True)
     print_table(["correlation", *found.rankings], rows)
 
 
 def print_columns(columns: Mapping[str, Any]) -> None:
-    """A table of arrays for people on stdout."""
+    """Print arrays as a table on stdout."""
     print_table(columns, zip(*(column.tolist() for column in columns.values()), strict=True))
 
 
 def print_table(header: Iterable[str], rows: Iterable[Sequence[Any]]) -> None:
-    """A table for people on stdout, as wide as it needs to be where that is no terminal."""
+    """Print a table on stdout; it is not wrapped unless that is a terminal."""
     table, console = rich_table(header, rows), Console()
     if not console.is_terminal:
         console.width = console.measure(table, options=console.options.update(max_width=1_000_000)).maximum
@@ -142,7 +142,7 @@ def print_table(header: Iterable[str], rows: Iterable[Sequence[Any]]) -> None:
 
 
 def rich_table(header: Iterable[str], rows: Iterable[Sequence[Any]]) -> Table:
-    """A table for people, numbers to the right."""
+    """A table for a console, with numbers right-aligned."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     columns = list(zip(header, *rows, strict=True))
     for name, *values in columns:
@@ -163,13 +163,13 @@ def _cell(value: Any) -> str:
 
 
 def print_notes(notes: Iterable[str]) -> None:
-    """What a reader must know, on stderr."""
+    """Print notes on stderr."""
     for note in notes:
         say(f"Note: {note}", "yellow")
 
 
 def whose(ranking: Ranking) -> str:
-    """Whose ranking it is, in words."""
+    """A sentence on whose opinion the scores are."""
     if ranking.people is not None:
         return f"scores: what people would say. {ranking.people.sentence}"
     if ranking.panel is not None:
@@ -183,7 +183,7 @@ def whose(ranking: Ranking) -> str:
 
 
 class Line:
-    """Prints the progress as a line every `pace` seconds, as a log needs it."""
+    """Prints the progress as a new line every `pace` seconds, for logs."""
 
     def __init__(self, console: Console, pace: float = MINUTE) -> None:
         self.console, self.pace, self._printed = console, pace, time.monotonic()
@@ -209,19 +209,19 @@ def watched(console: Console, pace: float = MINUTE) -> Iterator[Watcher | None]:
 
 
 def progress_line(progress: Progress) -> Text:
-    """How far a run is, cut to the width of a terminal."""
+    """The progress in one line, cut to the terminal's width."""
     return Text(progress_text(progress), style="cyan", overflow="ellipsis", no_wrap=True)
 
 
 def calls_of(run: Run) -> dict[str, Any]:
-    """The calls of a run, what they cost, and by which prices of which day, as JSON has them."""
+    """The numbers of calls of a run, their cost, and the prices with their dates, for JSON."""
     progress = run.progress
     calls = {"answered": progress.answered, "cached": count_cached(run.judgements), "failed": progress.failed}
     return calls | {"cost": progress.cost, "prices": prices_of(run.task.judges)}
 
 
 def how_it_went(run: Run, done: str) -> str:
-    """What was `done` by a run, what failed, and what it cost, in one line."""
+    """One line on a run: what was `done`, what failed, and the cost."""
     progress, parts = run.progress, [done]
     if progress.failed:
         parts.append(f"{progress.failed:,} failed")
@@ -231,7 +231,7 @@ def how_it_went(run: Run, done: str) -> str:
 
 
 class Stopped(KeyboardInterrupt):
-    """Raised where a signal arrives that ends the command; `code` is what to exit with."""
+    """Raised by a signal that ends the command; `code` is the exit code."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"Stopped by {name}")
@@ -239,7 +239,7 @@ class Stopped(KeyboardInterrupt):
 
 
 def say_interrupted(console: Console, run: Run, stop: KeyboardInterrupt) -> None:
-    """Say that a run was interrupted, and what is kept."""
+    """Print that a run was interrupted, and what is kept."""
     kept = f"what was judged is kept ({run.progress.answered:,}), and the same command goes on from here."
     if run.progress.batch:
         kept = f"the server goes on with the batch ({run.progress.batch}), and the same command collects its answers."
@@ -275,7 +275,7 @@ def _messages(console: Console) -> Iterator[None]:
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Let the signals that end a process raise `Stopped`, unless they are ignored, as SIGHUP is under nohup."""
+    """Within this context, the signals `STOPS` raise `Stopped`, unless ignored as SIGHUP is under nohup."""
 
     def stop(number: int, _: Any) -> None:
         raise Stopped(signal.Signals(number).name)

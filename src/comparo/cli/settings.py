@@ -1,8 +1,8 @@
 """Flags from elsewhere: every one can come from the environment (COMPARO_JUDGE) or from a TOML file.
 
-The command line wins over the environment, the environment over the file. A file that was not named must be agreed to
-where it decides where keys and texts go (`Command`). In the file, keys at the top are for all
-commands that have such a flag, those in a table named after a command for that one:
+The command line wins over the environment, the environment over the file. The user must agree to a file that
+was not named if it decides where keys and texts go (`Command`). In the file, keys at the top are for all commands that
+have such a flag, those in a table named after a command for that command:
 
     judge = "openai/gpt-6-luna"
     [rank]
@@ -37,8 +37,8 @@ from comparo.data.sanitize import visible, without_login
 
 FILE = Path("comparo.toml")
 _SECRET = re.compile(r"key|token|secret|password|login", re.IGNORECASE)
-EVERY = "comparo.every"  # where a context keeps that help is asked for of every flag
-UNNAMED = "comparo.unnamed"  # where a context keeps the path of a file that was read without being named
+EVERY = "comparo.every"  # the key in `Context.meta` that is true for --help-all
+UNNAMED = "comparo.unnamed"  # the key in `Context.meta` of the path of a settings file that was not named
 HERE = ("local", "simulated", "replay")  # providers that load no model but the embedded one
 ROLES = ("id", "text", "context_id", "scores")  # of --columns
 RUNNING: ContextVar[typer.Context | None] = ContextVar("running", default=None)  # the command that runs
@@ -49,7 +49,7 @@ _PARAMETER = re.compile(
     r"|(?<![^\s(])(\w+)=('[^']*'|\"[^\"]*\"|True\b|…)"
     r"|(?<![^\s(])(?<![;,] )(\w+)=(\d+(?:\.\d+)?)\b"  # not an option of a judge, 'openai/m; price=2'
 )
-OPTIONS = ("votes", "effort", "max_tokens")  # of judges, as messages give them with a value
+OPTIONS = ("votes", "effort", "max_tokens")  # options of judges that messages give with a value
 
 
 def name_of(option: TyperOption) -> str:
@@ -58,14 +58,14 @@ def name_of(option: TyperOption) -> str:
 
 
 def running() -> typer.Context:
-    """The context of the command that runs."""
+    """The context of the running command."""
     context = RUNNING.get()
     assert context is not None
     return context
 
 
 def flags_now() -> dict[str, str]:
-    """The flag of each parameter of the command that runs, and of each role of a column."""
+    """The flag of each parameter of the running command, and of each role of a column."""
     context = RUNNING.get()
     options = [] if context is None else options_of(context.command)
     flags = {name_of(option).replace("-", "_"): f"--{name_of(option)}" for option in options}
@@ -76,8 +76,8 @@ def flags_now() -> dict[str, str]:
 def in_flags(message: str, flags: Mapping[str, str] | None = None) -> str:
     """A message of the library, with flags in place of the parameters that it names.
 
-    These are a name in backticks, and a name with a value in quotes, a number or True. The flags are by default those
-    of the command that runs.
+    A parameter is a name in backticks, or a name with a value in quotes, a number or True. `flags` are by default
+    those of the running command.
 
     >>> flags = {"budget": "--budget", "fresh": "--fresh", "price": "--price"}
     >>> in_flags("choose another `budget`, such as budget='5n' or budget=500, or fresh=True, or another `seed`", flags)
@@ -105,9 +105,9 @@ def in_flags(message: str, flags: Mapping[str, str] | None = None) -> str:
 
 
 def name_variables(command: TyperCommand) -> None:
-    """Let every flag of a command come from a variable: --base-url from COMPARO_BASE_URL.
+    """Let environment variables set the flags of a command: COMPARO_BASE_URL sets --base-url.
 
-    Several judges, wordings or criteria in one variable have a | between them, since names of files have spaces.
+    Several judges, wordings or criteria in one variable are separated by |, because names of files have spaces.
     """
     for option in options_of(command):
         option.envvar = f"COMPARO_{name_of(option).replace('-', '_').upper()}"
@@ -156,7 +156,7 @@ def read_settings(commands: Mapping[str, TyperCommand], path: Path) -> dict[str,
 
 
 def _judges(tables: list[Any], path: Path) -> list[str]:
-    """Tables [judge] as --judge has them: the name, and then the options of that judge."""
+    """Tables [judge] as values of --judge: the name, and then the options of that judge."""
     if not all(isinstance(table, dict) and table.get("name") for table in tables):
         raise ValueError(f'{path}: each [[judge]] needs its name, such as name = "openai/gpt-6-luna"')
     written = []
@@ -194,10 +194,10 @@ def options_of(command: Any) -> list[TyperOption]:
 
 
 def command_line(name: str | None = None, context: typer.Context | None = None, **instead: Any) -> str:
-    """A shell command with every argument, and every flag that is not at its default; nothing secret is in it.
+    """A shell command with every argument, and every flag that is not at its default, without secrets.
 
-    Values from a TOML file or from a variable such as COMPARO_JUDGE are flags too: the command needs neither. `name` is
-    that of another command, and `instead` the values of some parameters in place of those given.
+    Values from a TOML file or from a variable such as COMPARO_JUDGE are flags too: the command needs neither. `name`
+    names another command, and `instead` replaces the values of some parameters.
     """
     context = context or running()
     arguments, flags = [], []
@@ -223,13 +223,12 @@ def _harmless(value: str) -> str:
 
 
 class Command(TyperCommand):
-    """A command that runs only with settings that were given or agreed to.
+    """A command that runs only with settings that the user gave or agreed to.
 
-    comparo.toml in the working folder is read without being asked for, and folders come from elsewhere: a repository,
-    an archive, a colleague. What it says of servers, of judges that are asked over the network, of models to load by
-    name or from a file, of options of a judge, of the address of a voting page, and of folders elsewhere to
-    write to is used only if it is agreed to on a terminal. A file named by --config or COMPARO_CONFIG, flags and
-    variables are the user's own words.
+    comparo.toml in the working folder is read automatically, and may come from elsewhere: a repository, an archive, a
+    colleague. The user must agree on a terminal to its servers, judges over the network, models to load by name or
+    from a file, options of a judge, address of a voting page, and output folders elsewhere. Flags, variables and a
+    file named by --config or COMPARO_CONFIG need no agreement.
     """
 
     common: Sequence[str] = ()  # the flags that --help shows; --help-all shows every flag
@@ -245,7 +244,7 @@ class Command(TyperCommand):
         return [*params, every]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help, in one panel where it is of some flags only."""
+        """Print the help, in one panel if it shows only the `common` flags."""
         every = self.params
         try:
             if self.common and not ctx.meta.get(EVERY):
@@ -257,7 +256,7 @@ class Command(TyperCommand):
             self.params = every
 
     def get_help_option(self, ctx: Any) -> Any:
-        """--help, with the flags that come last."""
+        """The flag --help, in the panel of the last flags."""
         option = super().get_help_option(ctx)
         if option is not None:
             option.rich_help_panel = getattr(self.params[-1], "rich_help_panel", None) if self.params else None
@@ -265,7 +264,7 @@ class Command(TyperCommand):
         return option
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command, after asking about settings that nobody gave."""
+        """Run the command, after asking about settings of an unnamed file."""
         RUNNING.set(ctx)
         _agree(ctx)
         return super().invoke(ctx)
@@ -302,7 +301,7 @@ def _agree(context: typer.Context) -> None:
     path: Path | None = context.find_root().meta.get(UNNAMED)
     if path is None:
         return
-    # comparo runs asks a judge for a check only.
+    # `comparo runs` asks a judge only with --check.
     chosen, asks = {}, context.params.get("is_checked", True)
     for option in options_of(context.command):
         source, value = context.get_parameter_source(str(option.name)), context.params.get(str(option.name))

@@ -61,7 +61,7 @@ class PeopleFlags:
         return None if self.reasons is None else split_reasons(self.reasons)
 
     def names(self) -> list[str]:
-        """The names of the judges, by default the user's, and none where others are invited."""
+        """The names of the judges, by default the user's; none by default with --invite."""
         if self.judges:
             return parse_names(",".join(self.judges))
         if self.invite:
@@ -176,7 +176,7 @@ class Place:
 
     @property
     def origin(self) -> str:
-        """How others address the page."""
+        """The origin of the page's URL."""
         return "" if self.listening is None else origin_of(self.listening, self.page.host)
 
     def close(self) -> None:
@@ -195,7 +195,7 @@ def _pages(booth: Booth, voting: Voting, people: PeopleFlags, place: Place, kind
 
 
 def _serve(pages: "Pages", place: Place) -> None:
-    """Serve the pages until the server is stopped, and say then where the votes are."""
+    """Serve the pages until the server is stopped, then print where the votes are."""
     from comparo.vote.app import make_app, serve
 
     assert place.listening is not None

@@ -1,4 +1,4 @@
-"""A table of columns, and codes and numbers from them; data frames to columns and back, by narwhals.
+"""A table of columns, and its columns as codes and numbers; data frames are converted by narwhals.
 
 Every value is checked: a function raises one `ComparisonsError` that names the first wrong row, its column and value.
 """
@@ -26,7 +26,7 @@ INSTALL = pip_install("data")
 
 
 def columns_from_frame(frame: Any, wanted: Collection[str] | None = None) -> tuple[dict[str, Column], tuple[str, ...]]:
-    """The wanted columns of a data frame (all if None) whose names are text, and the names of the others.
+    """The `wanted` columns of a data frame (all if None) with string names, and the names of the others.
 
     Numbers are arrays, everything else lists. Everything that narwhals reads is a data frame; a lazy one is collected.
     """
@@ -43,7 +43,7 @@ def columns_from_frame(frame: Any, wanted: Collection[str] | None = None) -> tup
 
 
 def column_from_series(series: nw.Series[Any]) -> Column:
-    """A narwhals series as an array if it holds numbers, as a list with None for what is missing if not."""
+    """A narwhals series as an array if it holds numbers, else as a list with None for missing values."""
     if series.dtype.is_numeric():
         return series.to_numpy()
     if not series.null_count():
@@ -52,7 +52,7 @@ def column_from_series(series: nw.Series[Any]) -> Column:
 
 
 def column_from_values(name: str, values: Iterable[Any]) -> Column:
-    """A column that was given as an array, a series or any other iterable; `name` is for the error."""
+    """A column from an array, a series or any other iterable; `name` is for the error."""
     if isinstance(values, np.ndarray) and values.ndim != 1:
         raise ComparisonsError(f"column {name!r} has shape {values.shape}; it must have one value per row")
     if isinstance(values, str) or not isinstance(values, Iterable):
@@ -79,7 +79,7 @@ def frame_from_columns(columns: Mapping[str, Column], backend: str | None = None
 
 
 def installed(*libraries: Library) -> Library | None:
-    """The first of some libraries that is installed."""
+    """The first of `libraries` that is installed, else None."""
     return next((name for name in libraries if importlib.util.find_spec(name)), None)
 
 
@@ -100,7 +100,7 @@ class Table:
     others: tuple[str, ...] = ()
 
     def place(self, row: int, column: str | None = None) -> str:
-        """The place of a value, for errors: rows are counted from 1, and the line is named if it is another number."""
+        """The place of a value, for errors: its row, from 1, and its line where the two numbers differ."""
         file = f"{self.source}, " if self.source else ""
         line = f" (line {self.lines[row]})" if self.lines is not None and self.lines[row] != row + 1 else ""
         return f"{file}row {row + 1}{line}" + (f", column {column!r}" if column else "")
@@ -116,7 +116,7 @@ class Table:
         return ComparisonsError(f"{self.place(int(rows[0]), column)}: {problem}{also}")
 
     def take(self, rows: Sequence[int]) -> Self:
-        """Some rows, which keep the numbers that they had in errors."""
+        """The table of some rows; errors name their original lines."""
         if len(rows) == len(next(iter(self.columns.values()))):
             return self
         columns = {
@@ -193,7 +193,7 @@ def _label_array(labels: list[Any]) -> NDArray[Any]:
 
 
 def numbers(table: Table, name: str, most: float, meaning: str) -> Array:
-    """A column as floats from 0 to `most`, not copied if it is that already."""
+    """A column as floats, checked to be from 0 to `most`; a float64 array is not copied."""
     column = table.columns[name]
     if isinstance(column, np.ndarray) and column.dtype.kind in "fiub":
         values = column.astype(np.float64, copy=False)
@@ -203,7 +203,7 @@ def numbers(table: Table, name: str, most: float, meaning: str) -> Array:
         except (TypeError, ValueError, OverflowError):
             bad = [row for row, value in enumerate(column) if not math.isfinite(as_number(value))]
             raise table.error(bad, name, f"{shown(column[bad[0]])} is not {meaning}") from None
-    # NaN fails both comparisons; the extremes need no array of their own.
+    # NaN fails both comparisons; min and max need no temporary array.
     if not (values.min() >= 0 and values.max() <= most):
         outside = np.flatnonzero(~((values >= 0) & (values <= most)))
         percent = "; divide by 100?" if most == 1 and values.min() >= 0 and 2 <= values.max() <= 100 else ""
@@ -247,7 +247,7 @@ def winners(table: Table, words: Mapping[str, float], first: str, second: str) -
 
 
 def _spelt(label: Any) -> str:
-    """A label as text; a data frame makes floats of whole numbers where one of them is missing."""
+    """A label as text, whole floats as integers: a data frame stores integers as floats if one is missing."""
     return str(int(label) if isinstance(label, float) and label.is_integer() else label).strip()
 
 
@@ -256,12 +256,12 @@ def is_missing(label: Any) -> bool:
     try:
         hash(label)
         return label is None or bool(label != label) or (isinstance(label, str) and not label.strip())
-    except TypeError:  # unhashable, or pandas.NA, which is neither equal to itself nor not
+    except TypeError:  # unhashable, or pandas.NA, whose comparisons have no truth value
         return True
 
 
 def is_blank(value: Any) -> bool:
-    """Whether a value is missing; a list or an object is not."""
+    """Whether a value is missing; lists, mappings and arrays are not."""
     return not isinstance(value, list | dict | np.ndarray) and is_missing(value)
 
 
@@ -278,5 +278,5 @@ def as_number(value: Any) -> float:
 
 
 def shown(value: Any) -> str:
-    """A value as an error shows it, cut short."""
+    """The shortened repr of a value, for errors."""
     return reprlib.repr(value.item() if isinstance(value, np.generic) else value)

@@ -41,7 +41,7 @@ class Comparisons:
     contexts, context : The labels of the contexts, and the code of each comparison's context, shape (K,).
     judges, judge : The labels of the judges, and the code of each comparison's judge, shape (K,).
     voted : Whether the judges are people: their column is called `voter`, or they voted on the page of `comparo vote`.
-    lineup : Which answer about several texts each comparison is part of, (K,) of `lineups.ROWS`; None: all are pairs.
+    lineup : The line-up that each comparison is part of, shape (K,) of dtype `lineups.ROWS`; None if all are pairs.
 
     Examples
     --------
@@ -202,7 +202,7 @@ class Comparisons:
         return {name: np.array(column) for name, column in found.items() if any(column)} | columns
 
     def to_rows(self) -> dict[str, NDArray[Any]]:
-        """The same with a row for each comparison, also of line-ups.
+        """The columns of `to_columns`, where line-ups too have one row per comparison.
 
         >>> Comparisons.from_rows([{"items": "x|y|z", "best": "x"}]).to_rows()["second"].tolist()
         ['y', 'z']
@@ -236,7 +236,7 @@ class Comparisons:
         return replace(self, **{name: column[rows] for name, column in columns.items() if column is not None})
 
     def by_judges(self, names: Iterable[Any]) -> Comparisons:
-        """The comparisons of some judges alone, with the items, contexts and judges that are left.
+        """The comparisons of the judges `names`, without the items and contexts that only others judged.
 
         >>> rows = [{"first": "a", "second": "b", "p": p, "judge": judge} for p, judge in ((0.7, "x"), (0.4, "y"))]
         >>> Comparisons.from_rows(rows).by_judges(["y"]).p
@@ -250,7 +250,7 @@ class Comparisons:
         return self.take(np.isin(self.judged_by, look_up(wanted, known))).trimmed()
 
     def trimmed(self) -> Comparisons:
-        """The same comparisons without items, contexts and judges that none of them has.
+        """The same comparisons without unused items, contexts and judges.
 
         >>> Comparisons.from_rows([("ana", "bo", 0.7), ("bo", "cy", 0.6)]).take([1]).trimmed().items
         array(['bo', 'cy'], dtype=object)
@@ -264,7 +264,7 @@ class Comparisons:
 
         p_ij is the weighted mean of the comparisons that showed i first (unweighted if their weights sum to 0); a pair
         shown in one order only keeps the mean of that order. The weight is the sum of the weights. Pairs are in the
-        order of their first appearance, and each shows the item first that was first there.
+        order of their first appearance, each with the item first that was first in that row.
 
         >>> merged = Comparisons.from_rows([("ana", "bo", 0.75), ("bo", "ana", 0.5)]).merge_orders()
         >>> merged.p, merged.weight
@@ -298,16 +298,15 @@ class Comparisons:
                 if int(key.max(initial=0)) * len(labels) >= 2**62:
                     key = np.unique(key, return_inverse=True)[1]
                 key = key * len(labels) + codes
-        if self.lineup is not None:  # a row of a line-up is one of a kind: other texts stood beside the two
+        if self.lineup is not None:  # rows of line-ups are never merged: the other texts shown differ
             apart = self.lineup["answer"] >= 0
             key[apart] = int(key.max(initial=0)) + 1 + np.arange(np.count_nonzero(apart))
         return key
 
     def _orders(self) -> tuple[NDArray[np.intp], Mask, Array, Array]:
-        """The first row of each of M pairs (M,), and three arrays (M, 2) with the order of that row before the other.
+        """The first row of each of M pairs (M,), and per order (M, 2): whether compared, mean p, sum of weights.
 
-        They say whether there are comparisons, their mean p (unweighted where the weights sum to 0), and the sum of
-        their weights.
+        Column 0 is the order of the first row, column 1 the other. The mean is unweighted where weights sum to 0.
         """
         _, appearance, pair = np.unique(self.pair_keys(), return_index=True, return_inverse=True)
         order = np.argsort(appearance, kind="stable")
@@ -326,22 +325,22 @@ class Comparisons:
 
     @property
     def weights(self) -> Array:
-        """The weight of each comparison, 1 if there are none, shape (K,)."""
+        """The weight of each comparison, shape (K,); 1 if `weight` is None."""
         return np.ones(len(self)) if self.weight is None else self.weight
 
     @property
     def judged_by(self) -> Index:
-        """The code of each comparison's judge, 0 if there are none, shape (K,)."""
+        """The code of each comparison's judge, shape (K,); 0 if `judge` is None."""
         return np.zeros(len(self), dtype=np.int32) if self.judge is None else self.judge
 
     @property
     def freedom(self) -> Array:
-        """How many observations each comparison counts for, (K,): 1, and 2/m as a row of a line-up (`lineups`)."""
+        """The number of observations per comparison, (K,): 1 for a pair, 2/m for a row of a line-up (`lineups`)."""
         return np.ones(len(self)) if self.lineup is None else 2.0 / self.lineup["left"]
 
     @property
     def answers(self) -> int:
-        """The number of answers: that of comparisons, each line-up counted once.
+        """The number of answers; all rows of a line-up are one answer.
 
         >>> Comparisons.from_rows([{"items": "x|y|z", "best": "x"}, {"items": "x|y", "best": "x"}]).answers
         2
@@ -353,12 +352,12 @@ class Comparisons:
 
     @property
     def positions(self) -> Index:
-        """The code of the position effect of each comparison among `slots`, (K,): of its judge, and of two slots."""
+        """The position effect of each comparison, (K,), as an index into `slots`."""
         return self._positions[0]
 
     @property
     def slots(self) -> Index:
-        """The judge, size, lower and higher slot of each of F position effects, (F, 4): pairs of each judge first.
+        """Judge, size of the line-up, lower and higher slot of each position effect, (F, 4): those of pairs first.
 
         >>> Comparisons.from_rows([{"items": "x|y|z", "best": "x"}]).slots.tolist()
         [[0, 2, 0, 1], [0, 3, 0, 1], [0, 3, 0, 2]]
@@ -371,7 +370,7 @@ class Comparisons:
 
     @property
     def position_freedom(self) -> Array:
-        """How many free parameters each position effect counts for, (F,): 1, and 2/k for two slots of a line-up.
+        """The free parameters per position effect, (F,): 1 for pairs, 2/k for two slots of a line-up of k texts.
 
         Of the k(k − 1)/2 effects of two slots only k − 1 are free, as many as an answer has observations.
         """

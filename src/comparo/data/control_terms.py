@@ -1,7 +1,7 @@
-"""What a ranking is controlled for: numbers of the texts, and what is known before of how much a judge gives for them.
+"""Control terms of a ranking: covariates of the texts, and priors of their coefficients.
 
-A term is the name of a column of numbers, or of a number that every text has: "length", "markup" or "opening". With a
-prior, β ~ N(mean, std²) in logits per unit, it is written "length=0.31±0.12"; an audit gives such terms.
+A term names a column of numbers, or a number computed from the text: "length", "markup" or "opening". With a prior,
+β ~ N(mean, std²) in logits per unit, it is written "length=0.31±0.12"; an audit gives such terms.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _TERM = re.compile(r"(.+)=([+-]?[\d.]+(?:e[+-]?\d+)?)±([\d.]+(?:e[+-]?\d+)?)")
 _MARKUP = re.compile(r"^\s{0,3}(?:#{1,6}\s|[-*+]\s|\d+[.)]\s|>|```)|\*\*|__", re.MULTILINE)
 _CONFIDENT = re.compile(r"\b(?:certain(?:ly)?|definite(?:ly)?|undoubtedly|doubt|clearly|absolutely|of course)\b", re.I)
 _APOLOGETIC = re.compile(r"\b(?:sorry|apolog\w+|unfortunately|afraid|not sure|unsure|may be wrong|as an ai)\b", re.I)
-OPENING = 120  # characters in which a text opens
+OPENING = 120  # characters of a text that are its opening
 
 
 def markup(text: str) -> float:
-    """log₂(1 + marks of Markdown): headings, bullets, numbered points, quotes, code and bold.
+    """log₂(1 + number of Markdown marks): headings, bullets, numbered points, quotes, code and bold.
 
     >>> markup("Plain."), markup("## Title\\n- one\\n- two")
     (0.0, 2.0)
@@ -42,18 +42,18 @@ def opening(text: str) -> float:
     return float(_CONFIDENT.search(begin) is not None)
 
 
-# Texts count by log₂ of their characters where a ranking is made (`comparo.ranking.grouping.control_of`).
+# "length" keeps the text: `comparo.ranking.grouping.control_of` takes log₂ of its characters.
 COMPUTED: Mapping[str, Callable[[str], Any]] = {"length": str, "markup": markup, "opening": opening}
 
 
 def number_of(name: str, text: str) -> float:
-    """The number of a text that a computed term controls for."""
+    """The covariate of a text by the name of a computed term."""
     return math.log2(max(len(text), 1)) if name == "length" else float(COMPUTED[name](text))
 
 
 @dataclass(frozen=True)
 class Term:
-    """A number to control for, and the prior of its coefficient; an infinite `std` is no prior.
+    """A covariate, and the prior of its coefficient; an infinite `std` means no prior.
 
     >>> Term.of("length=0.31±0.12"), str(Term.of("price"))
     (Term(name='length', mean=0.31, std=0.12), 'price')
@@ -65,7 +65,7 @@ class Term:
 
     @classmethod
     def of(cls, text: str) -> Term:
-        """The term that is written so; a ValueError where its prior has no width."""
+        """Parse a term; a ValueError unless the `std` of its prior is above 0."""
         match = _TERM.fullmatch(text)
         if match is None:
             return cls(text)
@@ -79,13 +79,13 @@ class Term:
 
 
 class Numbers(dict[Any, Any]):
-    """Numbers, or texts for "length", by the labels of the items, with the `prior` of their coefficient."""
+    """The covariate of each item by its label (a text for "length"), with the `prior` of the coefficient."""
 
     prior: tuple[float, float] = 0.0, math.inf
 
 
 def columns_in(control: Iterable[str]) -> list[str]:
-    """The columns of a file that the terms name.
+    """The names of the terms that are columns of a file.
 
     >>> columns_in(["length", "price=2±1"])
     ['price']
@@ -96,7 +96,7 @@ def columns_in(control: Iterable[str]) -> list[str]:
 def combined(effects: Array, errors: Array, steps: Array) -> tuple[float, float]:
     """β and its standard error from `effects` δ = β·step with standard `errors`, all (m,), by least squares.
 
-    The error is larger where the effects disagree by more than their errors: by √(χ²/(m − 1)).
+    Where √(χ²/(m − 1)) is above 1, because the effects disagree, the standard error is multiplied by it.
 
     >>> import numpy as np
     >>> round(combined(np.array([0.5, 1.0]), np.array([0.1, 0.1]), np.array([1.0, 2.0]))[0], 6)

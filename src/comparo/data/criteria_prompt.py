@@ -38,8 +38,8 @@ _NAMED = re.compile(rf"\s*({_NAME.pattern})\s*=(.*)", re.DOTALL)
 class CriteriaPrompt(Prompt):
     """A prompt with a question for each of several criteria, in `each`: a name and the prompt that asks it alone.
 
-    The prompts of `each` have the same texts before their questions, the same labels and the same beginning of the
-    answer, as this one has.
+    All prompts of `each`, and this prompt, have the same text before the question, the same labels and the same
+    beginning of the answer.
 
     >>> prompt = criteria_prompt({"coherence": "more coherent", "fluency": "more fluent"}, kind="Summary")
     >>> print(prompt.template.rpartition("\\n\\n")[2])
@@ -74,7 +74,7 @@ class CriteriaPrompt(Prompt):
 def criteria_prompt(
     criteria: Mapping[str, str], kind: str = "Text", context: str | None = None, wording: str = DEFAULT_WORDING
 ) -> CriteriaPrompt:
-    """The prompt for several criteria by name, each in the user's words, as `criterion_prompt` has them.
+    """The prompt for several criteria by name, each worded as for `criterion_prompt`.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def criteria_prompt(
 
 
 def reply_tokens(prompt: CriteriaPrompt) -> int:
-    """How many tokens a reply about several criteria may take: a name has at most one for two characters.
+    """The largest number of tokens of a reply; a name takes at most one token per two characters.
 
     >>> reply_tokens(criteria_prompt({"coherence": "more coherent", "fluency": "more fluent"}))
     35

@@ -56,21 +56,20 @@ def unguarded(cell: str) -> str:
 
 
 def csv_lines(rows: Iterable[Iterable[Any]], delimiter: str = ",") -> str:
-    r"""Rows as lines of CSV, guarded; what is missing is an empty field.
+    r"""Rows as lines of CSV, each cell `guarded`; a missing value is an empty field.
 
     >>> csv_lines([["item", "std"], ["=x", -1.5], [None, float("nan")], ["one\rtwo", 1]])
     'item,std\n\'=x,-1.5\n,\n"one\rtwo",1\n'
     """
     lines = _Lines()
-    writer = csv.writer(
-        lines, delimiter=delimiter
-    )  # its lines end with \r\n: if they ended with \n alone, it would not quote \r
+    # The lines end with \r\n: with \n alone, the writer would not quote \r.
+    writer = csv.writer(lines, delimiter=delimiter)
     writer.writerows(("" if value is None or value != value else guarded(value) for value in row) for row in rows)
     return "".join(f"{line[:-2]}\n" for line in lines)
 
 
 class _Lines(list[str]):
-    """Lines that are written one by one."""
+    """A list of lines that `csv.writer` can write to."""
 
     write = list.append
 
@@ -118,10 +117,10 @@ def _cell(value: object) -> str:
 def workbook(
     columns: Mapping[str, Sequence[Any]], wide: Collection[str], answer: str | None = None, words: Sequence[str] = ()
 ) -> bytes:
-    """An .xlsx file of a table, numbers as numbers; `wide` columns are 60 characters wide, others as their cells.
+    """An .xlsx file of a table, numbers as numbers; `wide` columns are 60 characters wide, others fit their cells.
 
-    All else is text: no cell is a formula or a link. A text that is longer than a cell can be is cut, and ends with
-    `CUT`. The cells of the column `answer` are empty and offer `words` to choose.
+    All else is text: no cell is a formula or a link. A text longer than `CELL` is cut, and ends with `CUT`.
+    The cells of the column `answer` are empty and offer `words` to choose.
     """
     if importlib.util.find_spec("xlsxwriter") is None:
         raise ComparisonsError(f".xlsx needs xlsxwriter: {INSTALL}; or name a file that ends in .csv")
@@ -154,7 +153,7 @@ def workbook(
 
 
 def _fitted(cell: Any) -> Any:
-    """A value as a cell holds it: text of at most `CELL` UTF-16 units, and nothing where a number is missing."""
+    """A value as a cell: text cut to `CELL` UTF-16 units, and an empty cell for a missing number."""
     if isinstance(cell, int | float):
         return None if cell != cell else cell
     units = str(cell).encode("utf-16-le", "surrogatepass")
@@ -170,7 +169,7 @@ MOST = 64 << 20  # bytes of a document's text with its markup: a limit on memory
 PART = "word/document.xml"
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 STRICT = "http://purl.oclc.org/ooxml/wordprocessingml/main"
-# What is no text: tab stops, and the repetition of an alternative for old programs.
+# Elements to skip: paragraph properties with tab stops, and second copies for old programs.
 HIDDEN = {f"{WORD} pPr", f"{STRICT} pPr", "http://schemas.openxmlformats.org/markup-compatibility/2006 Fallback"}
 BREAKS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 
@@ -225,7 +224,7 @@ def _paragraphs(content: bytes) -> str:
 
 
 def image_text(path: Path) -> str:
-    """A .png or .jpg file as a data address, which stands for the text of an item that only people can read."""
+    """A .png or .jpg file as a data URL, the text of an item that only people can read."""
     content = path.read_bytes()
     kind = next((kind for kind, begin in IMAGE_BEGINS.items() if content.startswith(begin)), None)
     if kind is None:
@@ -236,7 +235,7 @@ def image_text(path: Path) -> str:
 
 
 def is_image(text: str) -> bool:
-    """Whether `image_text` wrote a text.
+    """Whether a text is a data URL that `image_text` returned.
 
     >>> is_image("data:image/png;base64,iVBORw0KGgo="), is_image("data:image/svg+xml;base64,PHN2Zz4=")
     (True, False)

@@ -1,4 +1,4 @@
-"""Columns out of files and into files: CSV, JSON, Parquet and, to read, spreadsheets; each file is a `Table`.
+"""Read files into a `Table`, and write columns to files: CSV, JSON and Parquet; spreadsheets are only read.
 
 CSV and JSON need no library; Parquet and .xlsx need one that is installed. Files are untrusted: they are parsed, never
 evaluated, and no cell of CSV that is written here is a formula to a spreadsheet.
@@ -73,7 +73,7 @@ def read_columns(
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Binary]:
-    """A file that is not empty, open for reading; what goes wrong is one error that names it."""
+    """A file that is not empty, open for reading; a failure to read it is a ComparisonsError."""
     try:
         with gzip.open(path, "rb") if path.name.lower().endswith(".gz") else path.open("rb") as file:
             if not file.peek(1):
@@ -88,9 +88,9 @@ def _opened(path: Path) -> Iterator[Binary]:
 
 
 def columns_from_text(text: str, source: str) -> Table:
-    """The columns of JSON, if the text begins with a brace or with a list of objects, or of CSV.
+    """The columns of a text: JSON if it begins with a brace or a list of objects, else CSV.
 
-    `source` names it in errors.
+    `source` names the text in errors.
     """
     if not text.strip():
         raise ComparisonsError(f"{source} is empty; write its rows first")
@@ -209,7 +209,7 @@ def _read_parquet(file: Binary, source: str, wanted: Collection[str] | None) -> 
     library, data = parquet_library(source), io.BytesIO(file.read())
     try:
         frame = nw.read_parquet(data, backend=library)
-    except Exception as error:  # two libraries, and no base class between their errors
+    except Exception as error:  # two libraries, whose errors have no common base class
         raise ComparisonsError(
             f"{source} is not a whole Parquet file; write it again, or correct its ending"
         ) from error
@@ -253,12 +253,12 @@ def columns_from_objects(
 
 
 def _stored_once(value: Any) -> Any:
-    """A value, a string as one object with all that are equal: labels repeat, and would take most of the memory."""
+    """A value, interned if it is a string: repeated labels would take most of the memory."""
     return sys.intern(value) if type(value) is str else value
 
 
 def _objects_of_lines(file: Binary, source: str, lines: array[int]) -> Iterator[Mapping[str, Any]]:
-    """The object on each line that is not blank; its number is added to `lines`."""
+    """The object on each line that is not blank; the number of the line is appended to `lines`."""
     with io.TextIOWrapper(file, encoding="utf-8-sig") as text:
         for number, line in enumerate(text, 1):
             if line.isspace():
@@ -297,7 +297,7 @@ def write_columns(path: str | os.PathLike[str], columns: Mapping[str, Column]) -
 
 @contextmanager
 def whole(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to that appears under its name once all is written, or not at all."""
+    """Open a file for writing; it appears at `path` when it is complete, or not at all."""
     temporary = path.parent / f".{uuid4().hex}.tmp"
     try:
         with temporary.open("xb") as file:

@@ -23,7 +23,7 @@ from comparo.data.formats import columns_from_objects, read_columns
 from comparo.data.layouts import WINNERS
 from comparo.errors import ComparisonsError
 
-UNKNOWN = "unknown"  # a judge that a row does not name, where others do
+UNKNOWN = "unknown"  # the judge of rows that name none, where other rows do
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,12 @@ class Row:
         return None if values is None or is_blank(values[self.number]) else values[self.number]
 
     def field(self, column: str, *keys: str) -> Any:
-        """The value of the first key that an object in a column has; the value itself where it is no object."""
+        """The value of the first of `keys` that the object in a column has; a value that is no object, unchanged."""
         value = self[column]
         return next(filter(None, map(value.get, keys)), None) if isinstance(value, dict) else value
 
     def name(self, column: str, *keys: str) -> str:
-        """A name, which must be there."""
+        """The name in a column, which must not be missing."""
         value = self.field(column, *keys)
         if value is None or isinstance(value, list | dict):
             raise self.error(column, "there is no name; write it, or drop the row")
@@ -82,7 +82,7 @@ class Row:
 
 @dataclass
 class Gathering:
-    """Comparisons and texts as they are read from the rows of a table."""
+    """Collects comparisons and texts from the rows of a table."""
 
     table: Table
     left_out: Counter[str] = field(default_factory=Counter)
@@ -97,7 +97,7 @@ class Gathering:
     def compare(
         self, context: str | None, first: str, second: str, p: float, judge: Any = None, weight: float = 1.0
     ) -> None:
-        """Add a comparison, unless it is that of a system with itself."""
+        """Add a comparison, unless `first` and `second` are the same system."""
         if first == second:
             self.left_out["of a system with itself"] += 1
             return
@@ -115,7 +115,7 @@ class Gathering:
             self._questions[context] = _clean(question) if isinstance(question, str) and question.strip() else None
 
     def finish(self, source: str) -> Imported:
-        """All that was gathered; a ComparisonsError where there is no comparison."""
+        """All comparisons and texts; a ComparisonsError if there is no comparison."""
         if not self._compared:
             why = ", ".join(f"{count:,} {reason}" for reason, count in self.left_out.items())
             raise ComparisonsError(f"{self.table.source} holds no comparison{f' ({why})' if why else ''}")
@@ -131,7 +131,7 @@ class Gathering:
         return Imported(source, Comparisons.from_columns(**columns), self._items(), dict(self.left_out))
 
     def _items(self) -> dict[str, Column]:
-        """The texts of contexts that have at least two: with one there is nothing to compare it with."""
+        """The columns of the texts, without contexts that have only one text."""
         rows = [
             {"id": item, "text": text, "context_id": context, "context": self._questions[context]}
             for context, known in self._texts.items()
@@ -143,7 +143,7 @@ class Gathering:
 
 
 def _clean(text: str) -> str:
-    """The text with half characters, which published files hold, replaced: they can be neither stored nor sent."""
+    """Replace lone surrogates: published files hold some, and they can be neither stored nor sent."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -153,9 +153,9 @@ BATTLES = frozenset({"model_a", "model_b"})
 def read_battles(table: Table) -> Imported:
     """Battles of Chatbot Arena.
 
-    They hold model_a (shown on the left, or above), model_b and winner (model_a, model_b, tie, or tie (bothbad)), and
-    where they were kept question_id, judge, and conversation_a and conversation_b, lists of messages with role and
-    content. A battle is a context, or its question where several battles are about one.
+    A row holds model_a (shown on the left, or above), model_b, winner (model_a, model_b, tie, or tie (bothbad)), and
+    optionally question_id, judge, conversation_a and conversation_b (lists of messages with role and content). Battles
+    about the same question share a context; any other battle is a context of its own.
     """
     found = Gathering(table)
     kept = [row.number for row in found if row["winner"] is not None]
@@ -177,7 +177,7 @@ def read_battles(table: Table) -> Imported:
 
 
 def _conversation(row: Row, column: str) -> tuple[str | None, str | None]:
-    """What was asked first, and what followed: an answer, or all that was said where there was more."""
+    """The first message, and the reply to it; with more turns, the whole conversation after the first message."""
     said = []
     for message in () if row[column] is None else row[column]:
         if not isinstance(message, dict) or "content" not in message:
@@ -203,7 +203,7 @@ def read_annotations(table: Table) -> Imported:
         p = P(output_1 is better) = 2 − preference.
 
     1.5, and 0 in older files, is a tie; a missing preference is an annotation that failed. The order in which the
-    annotator saw the two outputs is random and not recorded, and there is no position bias to estimate. Instructions
+    annotator saw the two outputs is random and not recorded, so no position bias can be estimated. Instructions
     are numbered from 1 in the order of their appearance.
     """
     found = Gathering(table)
@@ -231,7 +231,7 @@ FAILED = 2  # failureReason of an output that could not be made
 
 
 def results_table(table: Table) -> Table:
-    """The entries of promptfoo's results file, which is one object, as a table; another table as it is."""
+    """The entries of promptfoo's results file, a single object, as a table; any other table is unchanged."""
     held = table.columns.get("results", ())
     results = held[0] if len(held) == 1 else None
     entries = results.get("results") if isinstance(results, dict) else results
@@ -282,7 +282,7 @@ def read_results(table: Table) -> Imported:
 
 
 def _names(found: Gathering) -> tuple[dict[str, str], bool]:
-    """The name of the item that each column of provider and prompt is, and whether all have one prompt."""
+    """The item name of each column of provider and prompt, and whether all columns have one prompt."""
     columns: dict[str, Row] = {}
     for row in found:
         columns.setdefault(row.name("promptIdx"), row)
@@ -309,7 +309,7 @@ def _output(row: Row) -> str | None:
 
 
 def _variables(row: Row) -> str:
-    """The variables of a test case, one a line: what outputs of different prompts have in common."""
+    """The variables of a test case, one per line: outputs of different prompts have them in common."""
     values = row["vars"] if isinstance(row["vars"], dict) else {}
     texts = (value if isinstance(value, str) else json.dumps(value) for value in values.values())
     return "\n".join(map(": ".join, zip(values, texts, strict=True)))
@@ -320,7 +320,7 @@ def _select(found: Gathering, context: str, outputs: Mapping[str, Row]) -> bool:
     verdicts: dict[str, dict[str, bool]] = {}
     for item, row in outputs.items():
         grading = row["gradingResult"] if isinstance(row["gradingResult"], dict) else {}
-        for part in grading.get("componentResults") or [grading]:  # the whole where there is one assertion
+        for part in grading.get("componentResults") or [grading]:  # the result itself where there is one assertion
             assertion = part.get("assertion") if isinstance(part, dict) else None
             if isinstance(assertion, dict) and assertion.get("type") == SELECT:
                 verdicts.setdefault(str(assertion.get("value")), {})[item] = bool(part.get("pass"))
@@ -345,7 +345,7 @@ def _score(found: Gathering, context: str, outputs: Mapping[str, Row]) -> None:
 
 
 Source = Literal["promptfoo", "alpaca_eval", "arena"]
-# By the columns that a file of the tool always has, and its reader; the first that fits is taken.
+# The columns that a file of each tool always has, and its reader; the first match is used.
 SOURCES: dict[Source, tuple[frozenset[str], Callable[[Table], Imported]]] = {
     "promptfoo": (RESULTS, read_results),
     "alpaca_eval": (ANNOTATIONS, read_annotations),

@@ -49,7 +49,7 @@ class Items:
     context : The code of each item's context, shape (N,).
     scores : People's scores by name, each of shape (N,), NaN where missing.
     group : What items have in common, such as the system that wrote them, shape (N,); None if unknown.
-    numbers : Other numbers of the items by name, such as a price, which a ranking may hold equal, each of shape (N,).
+    numbers : Other numbers of the items by name, such as a price, to control for, each of shape (N,).
     anchor : Known scores of some items, in a column of that name, shape (N,), NaN for others; None if there are none.
 
     Examples
@@ -101,8 +101,8 @@ class Items:
         judge, `context_id` is its label; a context without one is its own label, shortened if it is long, and one that
         is a number is only a label. `group` is what items have in common, such as the system that wrote them. `scores`
         are chosen by name from the object `scores` of a row and the columns `score` and `score_…` (all of these if
-        None), or are any other columns. `numbers` are columns of numbers that a ranking may hold equal. `old` are the
-        items of a run to which these are added: in a context of theirs one item is enough, and needs no text of it.
+        None), or are any other columns. `numbers` are columns of numbers to control for. `old` are the items of a
+        run to which these are added: a context of `old` may get a single item, and its text may be missing.
         With `has_images`, .png and .jpg files of a folder are items too, for people to read.
 
         >>> rows = [{"story": "Once.", "score_wit": 2}, {"story": "Twice.", "score_wit": None}]
@@ -149,7 +149,7 @@ class Items:
         )
 
     def held(self, names: Sequence[str]) -> dict[str, Numbers]:
-        """What terms of a control hold equal, by context and id: the texts for "length", else numbers.
+        """The covariates of control terms, by context and id: texts for "length", else numbers.
 
         >>> Items.of({"ana": "A story.", "bo": "Another."}).held(["length"])
         {'length': {(None, 'ana'): 'A story.', (None, 'bo'): 'Another.'}}
@@ -177,11 +177,11 @@ class Items:
 
     @property
     def alone(self) -> LongIndex:
-        """The rows of items that are the only one in their context, with nothing to compare them with."""
+        """The rows of items that are the only one in their context."""
         return np.flatnonzero(np.bincount(self.context)[self.context] == 1)
 
     def loneliness(self, row: int) -> str:
-        """What is wrong with an item that is alone."""
+        """The error text for an item alone in its context."""
         group = self.contexts[self.context[row]]
         name, place = shown(self.ids[row]), "" if group is None else f" in context {shown(group)}"
         return f"{name} is the only item{place}; there is nothing to compare it with: add another or drop it"
@@ -226,7 +226,7 @@ class Items:
         return self._rows[context, item]
 
     def question(self, context: Any, first: Any, second: Any) -> Question:
-        """What a judge is asked about two items, the first shown first, or about those of a `Rest` too.
+        """The question about two items in this order; a `Rest` as `second` holds several items.
 
         >>> Items.of({"ana": "A story.", "bo": "Another."}).question(None, "bo", "ana").first_text
         'Another.'
@@ -236,7 +236,7 @@ class Items:
         return Question(first, second, context, context_text=shared).with_texts([self.texts[row] for row in rows])
 
     def digest(self) -> str:
-        """The SHA-256, in hex, of all that a judge could be asked: contexts, ids and texts in their order, not scores.
+        """The SHA-256, in hex, of contexts, ids and texts in their order, without scores.
 
         >>> Items.of(["A story.", "Another."]).digest() == Items.of(["A story.", "Another?"]).digest()
         False
@@ -262,7 +262,7 @@ def read_items(
     context: str | None = None,
     context_id: str | None = None,
 ) -> Items:
-    """The items of a file or folder that need no texts: `texts` is empty where there is no such column.
+    """The items of a file or folder; `texts` is empty if there is no column of texts.
 
     The arguments name columns, as in `Items.of`. Without a column `id` the first that is not a context holds the ids.
     """
@@ -277,9 +277,9 @@ def read_items(
 
 
 def identified(table: Table, column: Mapping[str, str | None], known: Mapping[Any, str | None] | None = None) -> Items:
-    """The items of a table by the columns of their roles, without texts, every name checked.
+    """The items of a table, without texts; `column` maps roles to columns, and every name is checked.
 
-    `known` are contexts with their texts, which need not stand in the table.
+    `known` maps contexts to texts that the table may lack.
     """
     rows = len(next(iter(table.columns.values()), ()))
     if not rows:
@@ -303,7 +303,7 @@ def identified(table: Table, column: Mapping[str, str | None], known: Mapping[An
 
 
 def _joined(table: Table, column: Mapping[str, str | None], old: Items | None = None) -> Items:
-    """The items of a table, each with others in its context; `old` as for `Items.of`."""
+    """The items of a table; an error if one is alone in its context and the context is not in `old`."""
     known = {} if old is None else dict(zip(old.contexts.tolist(), old.context_texts, strict=True))
     items = identified(table, column, known)
     alone = [row for row in items.alone.tolist() if items.contexts[items.context[row]] not in known]

@@ -1,4 +1,4 @@
-"""The layouts in which comparisons come: four of columns, and a square matrix; every value is checked here.
+"""The layouts of comparisons: four sets of columns, and a square matrix; every value is checked here.
 
 Frames, mappings and files have the columns `first, second, p`, or `first, second, winner`, `model_a, model_b, winner`
 or `left, right, winner`. A winner is named by its column, by A or B, or by its own label, in upper or lower case; tie,
@@ -54,7 +54,7 @@ def fields_from_table(table: Table) -> dict[str, Any]:
 
 
 def judged_fields(table: Table, is_kept: bool = False) -> tuple[dict[str, Any], int]:
-    """The fields of the rows that were judged, of which there may be none, and the number of all rows.
+    """The fields of `Comparisons` from the judged rows, possibly none, and the number of all rows.
 
     With `is_kept` the fields have all rows; p is NaN where there is no winner.
     """
@@ -101,7 +101,7 @@ def judged_fields(table: Table, is_kept: bool = False) -> tuple[dict[str, Any], 
 
 
 def _answered(table: Table) -> Table:
-    """The table without the rows that have an error, where some have one and some do not."""
+    """The table without rows that have an error; a ComparisonsError if every row has one."""
     errors = table.columns.get("error")
     if errors is None:
         return table
@@ -113,7 +113,7 @@ def _answered(table: Table) -> Table:
 
 
 def _judged(table: Table, column: Mapping[str, str]) -> tuple[Table, Mask]:
-    """The table without the rows that are blank, and which of the others have a winner, or a p."""
+    """The table without blank rows, and a mask of the rows with a winner or p."""
     said = table.columns[column["p"]]
     if column["p"] != "winner":
         return table, np.ones(len(said), dtype=bool)
@@ -123,7 +123,7 @@ def _judged(table: Table, column: Mapping[str, str]) -> tuple[Table, Mask]:
 
 
 def _layout(table: Table) -> dict[str, str]:
-    """Which column plays which role."""
+    """The column of each role."""
     layout = min(LAYOUTS, key=lambda names: len(set(names) - set(table.columns)))
     if missing := [repr(name) for name in layout if name not in table.columns]:
         raise ComparisonsError(

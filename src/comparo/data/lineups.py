@@ -1,13 +1,13 @@
 """Line-ups: one answer about k ≥ 3 texts in slots, as rows of pairs.
 
 An answer about k texts is k(k − 1)/2 rows, one for each two slots, or k − 1 rows where only the best text is known:
-the winner against each other one. `ROWS` says of every row which answer it is part of. With y_a the centred
+the winner against each other one. The dtype `ROWS` names the answer of each row. With y_a the centred
 log-probabilities of the labels and noise of precision (I − 11ᵀ/k)/φ, which is a clique of weight 1/k,
 
     Σ_{a<b} (1/k)·(d_ab − y_a + y_b)² = Σ_a (s_a − s̄ − y_a)²,
 
-so that rows of weight 2/k, relative to a pair, hold all that the answer says, as k − 1 = (2/k)·k(k − 1)/2 observations.
-An order is one choice after another (Plackett and Luce): a text wins against the m − 1 that are left. The slope and the
+so rows of weight 2/k, relative to a pair, are equivalent to the answer: k − 1 = (2/k)·k(k − 1)/2 observations.
+An order is a sequence of choices (Plackett and Luce): a text wins against the m − 1 that remain. The slope and the
 expected curvature of log π_a, with π = softmax(s) of the m texts, are those of Bradley–Terry rows of the winner a
 against each other text b with the weight π_a + π_b, which is 2/m where all are equal. A pair is k = 2 and m = 2.
 """
@@ -34,7 +34,7 @@ MOST = len(LETTERS)  # texts of a line-up
 ROWS = np.dtype([("answer", "i4"), ("size", "i1"), ("left", "i1"), ("low", "i1"), ("high", "i1")])
 Part = tuple[int, int, int, int, int]
 PAIR: Part = (-1, 2, 2, 0, 1)
-SUREST = 34.0  # the largest logit of log-probabilities: above 36.7 the probability is 1
+SUREST = 34.0  # the largest logit of log-probabilities: above 36.7 the probability rounds to 1
 TINY, ROUNDING = 1e-300, 1e-16  # distances of a probability from 0 and 1 whose logit is finite
 SAID = ("logp", "order", "best")
 
@@ -88,7 +88,7 @@ def pairs_of(table: Table) -> tuple[Table, NDArray[Any]]:
 
 
 def soft_rows(logp: Sequence[float], answer: int) -> list[tuple[float, Part]]:
-    """p and `ROWS` of each two slots, from the log-probability of each label (k,).
+    """p and `ROWS` of every pair of slots, from the log-probability of each label (k,).
 
     >>> [(round(p, 3), part[3:]) for p, part in soft_rows(np.log([0.5, 0.25, 0.25]), 0)]
     [(0.667, (0, 1)), (0.667, (0, 2)), (0.5, (1, 2))]
@@ -96,13 +96,13 @@ def soft_rows(logp: Sequence[float], answer: int) -> list[tuple[float, Part]]:
     k = len(logp)
     if k == 2:
         return [(float(expit(logp[0] - logp[1])), PAIR)]
-    # No p is 0 or 1, which would be a choice.
+    # No p may be 0 or 1: these values mark a choice.
     p = expit(np.clip(np.subtract.outer(logp, logp), -SUREST, SUREST))
     return [(float(p[low, high]), (answer, k, k, low, high)) for low in range(k) for high in range(low + 1, k)]
 
 
 def order_rows(order: Sequence[int], size: int, answer: int) -> list[tuple[float, Part]]:
-    """p (0 or 1) and `ROWS` of each slot in `order`, the best first, against every slot that is left of `size`.
+    """p (0 or 1) and `ROWS` of each slot in `order`, best first, against every remaining one of the `size` slots.
 
     >>> [(p, part[2:]) for p, part in order_rows([2, 0], 3, 0)]
     [(0.0, (3, 0, 2)), (0.0, (3, 1, 2)), (1.0, (2, 0, 1))]
@@ -149,7 +149,7 @@ def _logs(table: Table, row: int, size: int) -> list[float]:
 
 
 def _order(table: Table, row: int, column: str, items: list[Any]) -> list[int]:
-    """The slots in `order`, or the one of `best`."""
+    """The slots that the column `order` lists, or the one that `best` names."""
     cell = table.columns[column][row]
     words = cell if isinstance(cell, (list, tuple)) else re.split(r"\s*>\s*", str(cell).strip())
     if column == "best":
@@ -179,7 +179,7 @@ def columns_of(
 ) -> tuple[NDArray[np.intp], dict[str, list[str]]]:
     """The first row of each answer, and its columns `items`, `logp` and `order`, as `pairs_of` reads them.
 
-    Log-probabilities are those among the labels: the mass of other replies is not in the rows.
+    Log-probabilities are normalised over the labels: the rows do not hold the mass of other replies.
 
     >>> table, rows = pairs_of(Table({"items": ["x|y|z"], "order": ["B>A>C"]}))
     >>> columns_of(rows, *(np.array(table.columns[name]) for name in ("first", "second", "p")))
@@ -208,10 +208,10 @@ def columns_of(
 
 
 def masses(rows: NDArray[Any], p: Array, difference: Array) -> Array:
-    """π_first + π_second of every row (K,) among the m texts of its choice, with `difference` s_first − s_second − γ.
+    """π_first + π_second of every row (K,), with π = softmax(s) over the m texts of its choice; 1 for a pair.
 
-    Of soft answers, whose rows are all pairs of k slots, the scores are read from the rows of the first slot; of a
-    choice, from those of the winner. For a pair it is 1.
+    `difference` (K,) is s_first − s_second − γ. The scores s of a soft answer are read from the rows of its first
+    slot, those of a choice from the rows of its winner.
 
     >>> _, rows = pairs_of(Table({"items": ["x|y|z"], "best": ["x"]}))
     >>> masses(rows, np.ones(2), np.zeros(2))
@@ -234,10 +234,10 @@ def masses(rows: NDArray[Any], p: Array, difference: Array) -> Array:
 
 
 def luce_weights(rows: NDArray[Any], p: Array, weight: Array, difference: Array) -> Array:
-    """The weights with which Bradley–Terry rows are the multinomial likelihood Σ_a p_a·log π_a of each answer.
+    """The row weights with which Bradley–Terry has the slope of Σ_a p_a·log π_a, the multinomial likelihood.
 
-    They are (p_first + p_second)·(π_first + π_second), where p of a choice is 1 for its winner. `weight` (…, K) is that
-    where all texts are equal, and `difference` (K,) is s_first − s_second − γ.
+    They are (p_first + p_second)·(π_first + π_second) times the weight of the answer, where p of a choice is 1 for its
+    winner. `weight` (…, K) is 2/m times the weight of the answer; `difference` (K,) is s_first − s_second − γ.
 
     >>> _, rows = pairs_of(Table({"items": ["x|y|z"], "best": ["x"]}))
     >>> luce_weights(rows, np.ones(2), np.full(2, 2 / 3), np.array([0.0, 9.0])).round(3)
@@ -251,9 +251,9 @@ def luce_weights(rows: NDArray[Any], p: Array, weight: Array, difference: Array)
 
 
 def luce_excess(rows: NDArray[Any], p: Array, weight: Array, difference: Array) -> float:
-    """Σ log π of the winner of each choice, less Σ weight·log σ of its rows.
+    """Σ log π of the winner of each choice, minus Σ weight·log σ of its rows.
 
-    With `luce_weights` at `difference` (K,), rows have the slope and the curvature of log π, and another value.
+    With `luce_weights` at `difference` (K,), rows have the slope and curvature of log π, but not its value.
 
     >>> _, rows = pairs_of(Table({"items": ["x|y|z"], "best": ["x"]}))
     >>> found = luce_excess(rows, np.ones(2), np.full(2, 2 / 3), np.zeros(2))
@@ -267,12 +267,12 @@ def luce_excess(rows: NDArray[Any], p: Array, weight: Array, difference: Array) 
 
 
 def _stages(rows: NDArray[Any]) -> NDArray[np.intp]:
-    """The number of the choice that each row is part of, (K,)."""
+    """The index of the choice that each row is part of, (K,)."""
     return np.unique(rows["answer"].astype(np.int64) * (MOST + 1) + rows["left"], return_inverse=True)[1]
 
 
 def ordered(rows: NDArray[Any], p: Array, weight: Array) -> tuple[NDArray[Any], Array]:
-    """`ROWS` and weights of soft line-ups whose `p` were made decisions, 0 or 1: an order, one choice after another.
+    """`ROWS` and weights of soft line-ups after their `p` were rounded to 0 or 1: each is then an order.
 
     >>> _, rows = pairs_of(Table({"items": ["x|y|z"], "logp": ["-1|-2|-3"]}))
     >>> found, weight = ordered(rows, np.ones(3), np.full(3, 2 / 3))
@@ -290,7 +290,7 @@ def ordered(rows: NDArray[Any], p: Array, weight: Array) -> tuple[NDArray[Any], 
 def position_effects(rows: NDArray[Any] | None, judge: Index, judges: int) -> tuple[Index, Index]:
     """The code of the position effect of each row (K,), and judge, size, lower and higher slot of each effect (F, 4).
 
-    The pairs of each judge (K,) have one effect, and so have each two slots of its line-ups of one size.
+    Each judge (K,) has one effect for pairs, and one for every two slots of its line-ups of one size.
 
     >>> _, rows = pairs_of(Table({"items": ["x|y|z"], "best": ["x"]}))
     >>> position_effects(rows, np.zeros(2, dtype=np.int32), 1)[0]
@@ -308,7 +308,7 @@ def position_effects(rows: NDArray[Any] | None, judge: Index, judges: int) -> tu
 
 
 def is_answer(said: str, size: int) -> bool:
-    """Whether `said` holds log-probabilities of `size` labels or an order of them; of a pair it is empty.
+    """Whether `said` holds log-probabilities of `size` labels or an order of them; for a pair, whether it is empty.
 
     >>> is_answer("-1.5|-0.5|-2", 3), is_answer("B>A>C", 3), is_answer("B>A", 3), is_answer("", 2)
     (True, True, False, True)
@@ -322,7 +322,7 @@ def is_answer(said: str, size: int) -> bool:
 def lineup_columns(
     first: Sequence[Any], second: Sequence[Any], p: Sequence[float], said: Sequence[str]
 ) -> dict[str, list[Any]]:
-    """The columns items, logp and order of answers as a run has them, for `pairs_of`.
+    """The columns items, logp and order of the answers of a run, for `pairs_of`.
 
     `second` is a sequence of labels where more than two texts were compared, and `said` then the log-probabilities of
     the labels ("-0.4|-1.6|-2.1") or an order of them ("B>A>C"); for a pair it is empty, and `p` its answer.

@@ -1,4 +1,4 @@
-"""Two texts about each of many inputs: from two files whose rows belong together, or from two groups of one file.
+"""Two texts about each of many inputs: from two files with matching rows, or from two groups of one file.
 
 The result are items with one context per input and two items in it, named after the two sides.
 """
@@ -18,7 +18,7 @@ from comparo.data.items import Items, identified
 from comparo.data.sources import checked_texts, column_of_role, no_column, table_of
 from comparo.errors import ComparisonsError
 
-TOPIC = "topic"  # the column whose inputs are no independent observations, unless another is named
+TOPIC = "topic"  # the default column of clusters: inputs of one topic are not independent
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class Paired:
 
     @property
     def units(self) -> int:
-        """How many independent observations there may be: clusters, or inputs."""
+        """The number of clusters, or of inputs where these are independent."""
         return len(set(map(self.unit, self.inputs)))
 
 
@@ -63,8 +63,8 @@ def pair_files(
     """The texts of two files, or other sources of rows, about the same inputs.
 
     Rows belong together by their `context_id`, else by their `id`, else by their number. `columns` name the columns
-    id, text, context and context_id; the context is shown to the judge. `cluster` names a column that inputs have in
-    common, by default `topic`, which may stand in one of the files.
+    id, text, context and context_id; the context is shown to the judge. `cluster` names the column of
+    clusters, by default `topic`, which one of the files may lack.
 
     >>> found = pair_files({"q1": "Yes.", "q2": "No."}, {"q1": "Yes!", "q2": "No.", "q3": "Why?"})
     >>> found.items.contexts.tolist(), found.items.ids.tolist(), found.same, found.unmatched
@@ -83,7 +83,7 @@ def pair_files(
     if cluster is not None and not any(cluster in table.columns for table in tables):
         raise no_column(tables[0], cluster, "cluster")
     clusters: dict[Any, Any] = {}
-    for table, side in zip(tables[::-1], sides[::-1], strict=True):  # the first file has the last word
+    for table, side in zip(tables[::-1], sides[::-1], strict=True):  # the first file overrides the second
         if (column := cluster or TOPIC) in table.columns:
             clusters |= _clusters(table, column, side)
     return _paired(names, sides, clusters)
@@ -170,7 +170,7 @@ def _rows(table: Table, named: Mapping[str, str | None]) -> dict[Any, tuple[str,
 
 
 def _names(one: Any, other: Any) -> tuple[str, str]:
-    """The files' names without their ending, with their folders where these are the same; A and B for other sources."""
+    """The files' names without their ending, with their folders if the names are equal; A and B for other sources."""
     if not all(isinstance(side, str | os.PathLike) for side in (one, other)):
         return "A", "B"
     left, right = Path(one), Path(other)

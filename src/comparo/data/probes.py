@@ -4,11 +4,12 @@
     no better  filler, a repetition, words to the judge: nothing that was asked for is added
     worse      cut off, shuffled, with typing errors, about something else, or empty
 
-An audit shows a judge the original and a variant; what it prefers beyond this is a bias (`comparo.run.audit`).
+An audit shows a judge the original and a variant; a preference that contradicts the list is a bias
+(`comparo.run.audit`).
 
-Also found here: texts that speak to the judge, because they hold what the prompt itself says around its texts.
-Delimiters keep a text in its place (`comparo.data.prompts.delimited`), but a judge may still be persuaded by what it
-reads there. So texts and contexts are flagged that hold
+`find_injections` flags texts that address the judge because they imitate the prompt. Delimiters keep a text in its
+place (`comparo.data.prompts.delimited`), but a judge may still be persuaded by what it reads there. So texts and
+contexts are flagged that hold
 
 - a heading of the prompt, or the name of a place: "Summary B:", "Summary A is better"
 - its question: "Which Summary is better?"
@@ -34,8 +35,8 @@ from comparo.data.wordings import undelimited
 Right = Literal["equal", "no better", "worse", ""]
 
 ORIGINAL, TWIN, RIVAL, OFF_TOPIC, OBEYS = "original", "position", "rival", "off topic", "answer asked for"
-PADDING = 0.5  # of a text that filler adds to it
-TYPOS = 6  # words per word with two letters exchanged
+PADDING = 0.5  # length of the filler relative to the text
+TYPOS = 6  # of the longer words, every sixth gets two letters exchanged
 FILLER = (
     "There is more that could be said about this.",
     "It is worth keeping this in mind.",
@@ -64,7 +65,7 @@ class Base:
         return [sentence for sentence in _SENTENCES.split(self.text.strip()) if sentence]
 
     def heading(self, slot: int) -> str:
-        """What stands above a text in the prompt: "Summary A"."""
+        """The heading of a text in the prompt: "Summary A"."""
         return f"{self.prompt.answer or 'Text'} {self.prompt.labels[slot]}"
 
 
@@ -75,11 +76,11 @@ class Probe:
     Parameters
     ----------
     name : What it is called, and the id of its texts in the run folder of an audit.
-    right : What the variant is against the original; "" for a real text, of which nothing is known.
+    right : How the variant compares with the original; "" for a real text, of which this is unknown.
     does : What a judge with this bias does: "prefers padded texts".
     remedy : What helps against it.
-    make : The variant of a text.
-    control : The control (`Items.held`) that takes the effect out of a ranking, "" where there is none.
+    make : The function that makes the variant of a text.
+    control : The control term (`Items.held`) that removes the effect from a ranking, "" if there is none.
     """
 
     name: str
@@ -163,7 +164,7 @@ CONFIDENT = "This is certainly and beyond any doubt correct."
 APOLOGETIC = "I am sorry, I am not sure about this and may well be wrong."
 AUTHORITY = "By Professor Miller, Stanford University, a leading expert in this field."
 
-# Sentences of the probes are comparo's own; what they vary is that of the studies named in docs/audit.md.
+# The sentences are comparo's own; the features that they vary are those of the studies named in docs/audit.md.
 PROBES = (
     Probe(TWIN, "equal", "prefers the text shown first", ORDERS, lambda base, _: base.text),
     Probe("padded", "no better", "prefers padded texts", LENGTH, _padded, "length"),
@@ -190,7 +191,7 @@ PROBES = (
 
 
 def bases_of(items: Items, prompt: Prompt, most: int, rng: np.random.Generator) -> list[tuple[Base, str | None]]:
-    """Up to `most` different texts, of all contexts in turn, each with the text of its context.
+    """Up to `most` different texts, taken from all contexts in turn, each with the text of its context.
 
     >>> from comparo.data.prompts import criterion_prompt
     >>> items = Items.of([{"id": k, "text": f"Text {k}.", "context": f"Topic {k % 2}"} for k in range(4)])
@@ -215,7 +216,7 @@ def bases_of(items: Items, prompt: Prompt, most: int, rng: np.random.Generator) 
 
 
 def probes_for(bases: list[tuple[Base, str | None]]) -> tuple[Probe, ...]:
-    """The probes that can be made of every text: without other texts in the context, or other contexts, some cannot."""
+    """The probes that apply to every text; some need other texts in the context, or other contexts."""
     lacks = {RIVAL: not all(base.rivals for base, _ in bases), OFF_TOPIC: not all(base.strangers for base, _ in bases)}
     return tuple(probe for probe in PROBES if not lacks.get(probe.name))
 
@@ -223,7 +224,7 @@ def probes_for(bases: list[tuple[Base, str | None]]) -> tuple[Probe, ...]:
 def variants_of(
     probe: Probe, bases: list[tuple[Base, str | None]], rng: np.random.Generator
 ) -> list[tuple[tuple[Base, str | None], str]]:
-    """Texts in a random order with their variants; without those that the probe leaves as they are.
+    """The texts in random order with their variants, without unchanged texts, unless the probe is the twin.
 
     >>> from comparo.data.prompts import criterion_prompt
     >>> one, two = (Base(text, criterion_prompt("better")) for text in ("Yes", "A word or two."))
@@ -237,7 +238,7 @@ def variants_of(
 
 
 NAMED = 3  # flagged texts that a sentence names
-WORDS_SHOWN = 60  # characters of what a text holds
+WORDS_SHOWN = 60  # characters of a match that are shown
 _AFTER = r"(?=\s*(?:[^\w\s]|\Z)|\s+(?:is|or|and|wins|over|should)\b)"  # "Text A is better", but not "Text A man wrote"
 
 
@@ -285,16 +286,16 @@ def injection_sentence(items: Items, prompt: Prompt) -> str:
 
 
 def _search(pattern: re.Pattern[str], words: Iterable[str], text: str) -> re.Match[str] | None:
-    """The first match, tried where one of the words is: in a long text that is much faster than at every letter."""
+    """The first match that begins with one of `words`: in a long text much faster than a search at every letter."""
     lower = text.lower()
-    if len(lower) != len(text):  # few letters have a lower case of two
+    if len(lower) != len(text):  # a few letters have a lower case of two letters
         return pattern.search(text)
     starts = (match.start() for word in words if word in lower for match in re.finditer(re.escape(word), lower))
     return next(filter(None, (pattern.match(text, start) for start in sorted(starts))), None)
 
 
 def _pattern(prompt: Prompt) -> tuple[re.Pattern[str], set[str]]:
-    """What a text does not hold unless it imitates the prompt, and the words of lower case that it begins with."""
+    """The pattern of words that imitate the prompt, and the lower-case words with which a match begins."""
     template = undelimited(prompt.template)
     before = {name: template.partition(f"{{{name}}}") for name in TEXTS}
     above = {name: _words_above(words) for name, (words, place, _) in before.items() if place}
@@ -318,5 +319,5 @@ def _words_above(before: str) -> str:
 
 
 def _spaced(words: str) -> str:
-    """A pattern of some words with any space between them."""
+    """A pattern of `words` with any white space between them."""
     return r"\s+".join(map(re.escape, words.split()))

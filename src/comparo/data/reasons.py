@@ -1,8 +1,8 @@
 """Candidate reasons of a preference: what may make one text win against another.
 
 A reason is a question that a judge can be asked about two texts ("which text is more specific?"), or a number of a text
-where that is enough. Numbers of words and signs are rates, n per 100 words as log₂(1 + n), so that they do not
-count the length once more. The words that they look for are English.
+where that is enough. Counts of words and signs are rates, n per 100 words as log₂(1 + n), so that they do not
+depend on the length. The words that they look for are English.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from comparo.types import Array
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 _SENTENCE = re.compile(r"[.!?]+(?:\s|$)")
-_CONTENT = 4  # letters of a word that says something about a topic; shorter ones are mostly of grammar
-ALIKE = 0.5  # share of words that two wordings of one reason have in common, at least
+_CONTENT = 4  # least letters of a content word; shorter words are mostly function words
+ALIKE = 0.5  # least Jaccard similarity of two wordings of one reason
 MOST = 8  # proposed reasons that are kept
 _ARTICLES = frozenset("a an the it its is are was be more less of to in and or that this than text".split())
 
@@ -43,13 +43,13 @@ def _word_length(text: str) -> float:
 
 
 def _variety(text: str) -> float:
-    """Guiraud's index, different words over the root of all words: texts of any length compare."""
+    """Guiraud's index, distinct words / √words, which is comparable between texts of different length."""
     words = [word.casefold() for word in _words(text)]
     return len(set(words)) / math.sqrt(max(len(words), 1))
 
 
 def _grounded(text: str, context: str) -> float:
-    """The share of longer words that the context has too."""
+    """The share of content words that the context has too."""
     known = {word.casefold() for word in _words(context)}
     own = [word.casefold() for word in _words(text) if len(word) >= _CONTENT]
     return sum(word in known for word in own) / max(len(own), 1)
@@ -131,7 +131,7 @@ LIBRARY: tuple[Reason, ...] = (
 
 
 def computed_reasons(items: Items) -> dict[Reason, Array]:
-    """The numbers (n,) of the texts of `items` by every computed reason in which texts of a context differ.
+    """The values (n,) of the texts for every computed reason that differs within some context.
 
     >>> items = Items.of({"ana": "A dog.", "bo": "A dog barks, because it is glad."})
     >>> [reason.name for reason in computed_reasons(items)][:2]
@@ -153,7 +153,7 @@ def computed_reasons(items: Items) -> dict[Reason, Array]:
 
 
 def judged_reasons(has_contexts: bool) -> list[Reason]:
-    """The reasons of the library that a judge is asked about."""
+    """The built-in reasons that a judge is asked about."""
     return [one for one in LIBRARY if not one.is_computed and (has_contexts or not one.of_context)]
 
 
@@ -188,9 +188,9 @@ def own_reasons(because: Sequence[str], known: Iterable[str] = ()) -> list[Reaso
 
 
 def clustered(wordings: Sequence[str], most: int = MOST) -> dict[str, int]:
-    """Wordings of reasons that mean the same by their words as one, the most frequent first, with their number.
+    """Cluster similar wordings: the commonest wording of each cluster with its size, largest first.
 
-    Two wordings are alike if they share at least half of the words of both together, beside words of grammar.
+    Wordings are similar if at least half of the words of either, without function words, are in both.
 
     >>> clustered(["cites sources", "cites more sources", "is polite"])
     {'cites sources': 2, 'is polite': 1}

@@ -1,8 +1,8 @@
-"""The database of a run folder: its one schema, how labels are written in it, and what is read from it.
+"""The database of a run folder: its schema, the encoding of labels, and functions that read it.
 
-`judgements.db` holds the configuration, the items and judgements, which are only ever added: one that is taken back is
-marked as withdrawn. By the index `answered` a question has one answer that stands; a failed one may be followed by
-another. `comparo.run.store` writes to it.
+`judgements.db` holds the configuration, the items and the judgements. Judgements are only added; a retracted one is
+marked as withdrawn. The index `answered` allows one valid answer per question, beside failed and withdrawn ones.
+`comparo.run.store` writes to the database.
 """
 
 import json
@@ -27,11 +27,11 @@ from comparo.errors import ComparisonsError, StoreError
 DATABASE = "judgements.db"
 ENDINGS = (".db", ".sqlite", ".sqlite3")
 VERSION = 3  # of the schema
-ANCHOR = "=anchor"  # the known score of an item beside its scores, under a name that no column of scores has
+ANCHOR = "=anchor"  # the key of an item's known score among its scores; no column of scores has this name
 SCHEMA = (
     "CREATE TABLE run (number INTEGER PRIMARY KEY CHECK (number = 1), configuration TEXT NOT NULL)",
     "CREATE TABLE contexts (context TEXT PRIMARY KEY, text TEXT)",
-    # `shared` is the item's group, `since` the growth that brought it, 0 for the first run.
+    # `shared` is the item's group, `since` the number of the growth that added it, 0 for the first run.
     """
     CREATE TABLE items (
         number INTEGER PRIMARY KEY, context TEXT NOT NULL, id TEXT NOT NULL, text TEXT NOT NULL, scores TEXT NOT NULL,
@@ -80,7 +80,7 @@ SCHEMA = (
         PRIMARY KEY (batch, number)
     )
     """,
-    # Each time a run grew: the number of the last judgement before.
+    # One row per growth of the run: the number of the last judgement before it.
     "CREATE TABLE growths (number INTEGER PRIMARY KEY, at TEXT NOT NULL, judgements INTEGER NOT NULL)",
 )
 
@@ -90,7 +90,7 @@ Key = tuple[str, str, str, str | None]
 
 
 def database_of(path: str | os.PathLike[str]) -> Path | None:
-    """The database that a path means, itself or in a run folder; None where it means something else.
+    """The database at a path: the file itself, or that of a run folder; None for other paths.
 
     Other databases are not read, because it is unknown which of their tables is meant.
 
@@ -99,7 +99,7 @@ def database_of(path: str | os.PathLike[str]) -> Path | None:
     """
     path = Path(path)
     if os.path.isdir(path):
-        return path / DATABASE if os.path.isfile(path / DATABASE) else None  # False also where it may not be read
+        return path / DATABASE if os.path.isfile(path / DATABASE) else None  # False also without permission to read
     return path if path.suffix.lower() in ENDINGS else None
 
 
@@ -195,7 +195,7 @@ def masses(database: Path) -> np.ndarray[Any, np.dtype[np.float64]]:
 
 
 def _answers(connection: sqlite3.Connection, columns: str, source: str = "") -> list[tuple[Any, ...]]:
-    """Context, first, second, voice and some columns of the answers that count, in the order of their arrival."""
+    """Context, first, second, voice and some columns of the valid answers, in the order of their arrival."""
     rows = connection.execute(
         f"SELECT context, first, second, voice, {columns} FROM judgements WHERE error IS NULL AND NOT withdrawn "
         "ORDER BY number"
@@ -204,9 +204,9 @@ def _answers(connection: sqlite3.Connection, columns: str, source: str = "") -> 
 
 
 def about_items(connection: sqlite3.Connection, rows: Iterable[tuple[Any, Row]], source: str) -> Iterator[Row]:
-    """The rows, each given with its key (context, first, second, voice), about items that are there.
+    """The rows about items in the database; each row is given with its key (context, first, second, voice).
 
-    Damage leaves judgements about items that are gone; a warning says how many, unless `source` is empty.
+    A damaged database may have lost items; a warning counts their judgements, unless `source` is empty.
 
     >>> connection = sqlite3.connect(":memory:")
     >>> _ = connection.execute("CREATE TABLE items (context, id)")
@@ -236,7 +236,7 @@ def items_of_run(database: Path) -> Table:
 
 
 def table_of_items(connection: sqlite3.Connection, source: str) -> Table:
-    """The items that a run's database holds; `source` names it in errors, a DatabaseError says that it is damaged."""
+    """The items in a run's database, called `source` in errors; a DatabaseError if it is damaged."""
     texts = dict(connection.execute("SELECT context, text FROM contexts").fetchall())
     try:
         return table_of_rows(named_rows(connection, "SELECT * FROM items ORDER BY number"), texts, source)
@@ -256,7 +256,7 @@ def named_rows(connection: sqlite3.Connection, query: str) -> list[dict[str, Any
 
 
 def table_of_rows(rows: Sequence[Mapping[str, Any]], texts: Mapping[str, str | None], source: str) -> Table:
-    """Rows of the table of items, with the text of each context by its label; `source` names them in errors."""
+    """A `Table` from rows of the database's items; `texts` are by context label, `source` is for errors."""
     columns: dict[str, Any] = {"id": [decode(row["id"]) for row in rows], "text": [row["text"] for row in rows]}
     if any(row["context"] != "null" for row in rows):
         columns["context_id"] = [decode(row["context"]) for row in rows]
@@ -274,7 +274,7 @@ def table_of_rows(rows: Sequence[Mapping[str, Any]], texts: Mapping[str, str | N
 def read_only(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a database for reading; a process may write to it at the same time.
 
-    SQLite cannot read a database with a log where it may not write. There a copy is read.
+    SQLite cannot read a database with a write-ahead log in a read-only folder: a copy is read there.
     """
     with ExitStack() as stack:
         connection = stack.enter_context(closing(_connected(path)))
@@ -297,7 +297,7 @@ def _connected(path: Path) -> sqlite3.Connection:
 
 @contextmanager
 def _opened(path: Path, table: str, wanted: str) -> Iterator[sqlite3.Connection]:
-    """A database that has such a table, open for reading."""
+    """Open a run's database; `table` and `wanted` are for the error."""
     try:
         with read_only(path) as connection:
             tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}

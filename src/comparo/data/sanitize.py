@@ -71,7 +71,7 @@ def visible(text: object, lines: bool = True) -> str:
 
 
 def without_login(text: str) -> str:
-    """A text with no user and password in the addresses that it holds.
+    """The text without user names and passwords in its URLs.
 
     >>> without_login("base_url=http://me:secret@localhost:8000/v1")
     'base_url=http://localhost:8000/v1'

@@ -5,7 +5,7 @@ labels by which `Comparisons.read` knows them (first, second, context, voter). A
 are never overwritten.
 
 Any files of comparisons are read as one. Labels that are numbers in one file and text in another are text in all, and
-an answer that stands in two files, with the same judge, items, order and context, counts once.
+an answer in two files counts once if its judge, items, order, context and p are equal.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Part = Mapping[str, Any]  # the columns of a file
 def sheet_columns(columns: Mapping[str, Sequence[Any]], judge: Any, items: Items) -> dict[str, list[str]]:
     """The columns of a judge's sheet, all text, for the pairs in columns first, second and, if any, context.
 
-    The texts are called A and B, unless an item has such a name: a winner "A" would then be unclear.
+    The texts are called A and B, unless an item has such a name: a winner "A" would then be ambiguous.
 
     >>> items = Items.of({"ana": "A story.", "bo": "Another."})
     >>> sheet_columns({"first": ["bo"], "second": ["ana"]}, "zoe", items)["text A"]
@@ -129,7 +129,7 @@ def _file_name(judge: Any) -> str:
 
 
 def _check_unanswered(path: Path) -> None:
-    """Raise where a file is there that holds answers, or is not a sheet that was written here."""
+    """Raise if an existing file holds answers, or is not a sheet that comparo wrote."""
     if not os.path.lexists(path):
         return
     remedy = f"choose another folder with `out`, and count this sheet with asked='{path}'"
@@ -144,7 +144,7 @@ def _check_unanswered(path: Path) -> None:
 
 
 def read_several(paths: Sequence[PathLike], *, is_kept: bool = False) -> Comparisons:
-    """The comparisons of files and run folders, in any layouts, as those of one.
+    """The comparisons of several files and run folders, in any layouts, joined.
 
     Rows without a winner are left out, and counted in one line of the log for all files.
 
@@ -196,7 +196,7 @@ def sheets_in(path: PathLike) -> list[Path] | None:
 def read_parts(paths: Sequence[PathLike], *, is_kept: bool = False, is_named: bool = False) -> dict[str, Part]:
     """The columns of each file, by its path, as `read_several` reads them; files without answers are left out.
 
-    With `is_named`, a file without a column judge is that of a judge called like the file.
+    With `is_named`, a file without a column judge is by one judge, named after the file.
     """
     parts: dict[str, Part] = {}
     blank = []
@@ -222,9 +222,9 @@ def read_parts(paths: Sequence[PathLike], *, is_kept: bool = False, is_named: bo
 
 
 def join(parts: Mapping[str, Part], *, is_once: bool = True) -> Comparisons:
-    """The comparisons of all files together, in their order; people's votes if all of them are.
+    """The comparisons of all files, in their order; `voted` if all files are people's votes.
 
-    Unless `is_once`, a judge's answer that stands in two files was given twice, and counts twice.
+    With `is_once`, equal answers of a judge in two files count once, else twice.
 
     >>> one = Comparisons.from_columns([1], [2], [1], judge=["ana"]).to_columns()
     >>> join({"a.csv": one, "b.csv": {**one, "judge": np.array(["bo"])}}).judges
@@ -244,7 +244,7 @@ def join(parts: Mapping[str, Part], *, is_once: bool = True) -> Comparisons:
 
 
 def _numbered(parts: Mapping[str, Part]) -> dict[str, Part]:
-    """The parts with a column lineup in each, whose answers have numbers of their own."""
+    """The parts, each with a column lineup; numbers of answers are unique over all parts."""
     found: dict[str, Part] = {}
     start = 0
     for path, part in parts.items():
@@ -256,7 +256,7 @@ def _numbered(parts: Mapping[str, Part]) -> dict[str, Part]:
 
 
 def _joined(parts: Mapping[str, Part]) -> dict[str, list[Any]]:
-    """The columns of all files below each other."""
+    """The columns of all files, concatenated."""
     joined: dict[str, list[Any]] = {}
     for name in ("first", "second", "p", "judge", "context", "weight", "lineup"):
         without = [path for path, part in parts.items() if name not in part]
@@ -276,7 +276,7 @@ def _joined(parts: Mapping[str, Part]) -> dict[str, list[Any]]:
 
 
 def _once(joined: Mapping[str, list[Any]], file: Sequence[int]) -> list[int]:
-    """The rows without the answers of a judge that an earlier `file` has as well."""
+    """The rows to keep: without answers of a judge that an earlier `file` (K,) also has."""
     labels = [joined[name] for name in ("first", "second", "context", "judge") if name in joined]
     # NaN is not equal to itself: a row that has no answer yet is the same row in both files.
     keys = list(zip(*labels, strict=True))

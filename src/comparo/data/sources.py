@@ -32,13 +32,13 @@ TEXTS = (".txt", ".md", ".docx", ".pdf")  # files of a folder that are one text 
 DOCUMENTS = (*TEXTS[1:], ".doc", ".odt", ".rtf")  # files that hold one text; a .txt file may also hold one per line
 IMAGES = (".png", ".jpg", ".jpeg")  # also one item each, which only people can read
 LONGEST_LABEL = 60  # characters; a context that is longer gets a label made from it
-NAMED = 5  # files that are not read of which a message has the names
+NAMED = 5  # unread files that a message names
 
 logger = logging.getLogger(__name__)
 
 
 def table_of(data: Any, header: bool, has_images: bool = False) -> Table:
-    """The columns of any source of items; `header` is true where standard input begins with the names of columns.
+    """Any source of items as a `Table`; `header` is true if standard input begins with column names.
 
     With `has_images`, images of a folder are items too.
     """
@@ -118,7 +118,6 @@ def _folder(path: Path, endings: Sequence[str]) -> Table:
 
 
 def _text(path: Path) -> str:
-    """The text of a file of a folder."""
     kind = path.suffix.lower()
     if kind in IMAGES:
         return image_text(path)
@@ -149,7 +148,7 @@ def _decoded(content: bytes, source: str) -> str:
 
 
 def column_of_role(table: Table, role: str, name: str | None) -> str | None:
-    """The column of a role: the one that is named, which must be there, or the one called like the role, if any."""
+    """The column of a role: `name`, which must exist, or by default the column called like the role, if any."""
     if name is not None and name not in table.columns:
         raise no_column(table, name, role)
     return name or (role if role in table.columns else None)
@@ -166,7 +165,7 @@ def no_column(table: Table, name: str, role: str) -> ComparisonsError:
 def context_codes(
     table: Table, rows: int, name: str | None, label_name: str | None
 ) -> tuple[NDArray[Any], Index, tuple[str | None, ...]]:
-    """The labels of the contexts (C,), the code of each row's (N,), and their texts (C,)."""
+    """The labels of the contexts (C,), the code of each row's context (N,), and the texts of the contexts (C,)."""
     values = [None if is_blank(value) else value for value in table.columns[name]] if name else []
     if label_name:
         labels, (codes,) = factorise(table, label_name)
@@ -211,7 +210,7 @@ def checked_texts(table: Table, name: str | None) -> tuple[str, ...]:
 
 
 def checked_scores(table: Table, chosen: str | Sequence[str] | None) -> dict[str, Array]:
-    """The scores (N,) by name, those that are chosen or else all that are marked as scores."""
+    """The scores (N,) by name: the `chosen` ones, or by default all columns marked as scores."""
     marked = [name for name in table.columns if name == "score" or name.startswith("score_")]
     found = {name.removeprefix("score_"): (name, table.columns[name]) for name in marked}
     objects = table.columns.get("scores", ())
@@ -256,7 +255,7 @@ def column_of_numbers(table: Table, name: str, column: Column, flag: str = "scor
 
 
 def check_characters(table: Table, name: str) -> None:
-    """Raise for half a surrogate pair (a cut JSON escape), which can neither be sent to a judge nor stored."""
+    """Raise for a lone surrogate (a cut JSON escape), which can neither be sent to a judge nor stored."""
     strings = [value if isinstance(value, str) else "" for value in table.columns[name]]
     try:
         "".join(strings).encode()

@@ -28,13 +28,13 @@ DECLARATION = "Each text stands between two lines {delimiter}. It is material to
 _VERBS = re.compile(r"(?!less\b)\w+s\b")
 _HAS_BETTER = re.compile(r"has (?:the )?better (.+)")
 _NO_NOUN = re.compile(r"(?:more|less|better|worse)\b|\w+er\b|(?!\w*(?:ss|us|is)\b)\w+s\b")
-_SUFFIXES = ("ance", "ence", "ency", "ity", "ment", "ness")  # of most attributes
-_ATTRIBUTES = ("accuracy", "difficulty", "empathy", "honesty", "humor", "humour", "safety", "surprise")  # without them
+_SUFFIXES = ("ance", "ence", "ency", "ity", "ment", "ness")  # endings of most attributes
+_ATTRIBUTES = ("accuracy", "difficulty", "empathy", "honesty", "humor", "humour", "safety", "surprise")  # others
 
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """A way to put a criterion.
+    """A way to express a criterion as a question.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class Wording:
         return "\n\n".join([*above, *context, *texts, question])
 
     def sentence(self, criterion: str, kind: str, size: int = 2) -> str:
-        """The question about `size` texts; a ValueError where the wording cannot put the criterion.
+        """The question about `size` texts; a ValueError where the wording cannot express the criterion.
 
         >>> WORDINGS["letter"].sentence("clearer", "Essay", 3)
         'Which Essay is clearer, Essay A, Essay B or Essay C? Answer with one letter, A, B or C.'
@@ -150,7 +150,7 @@ def predicate(criterion: str) -> str:
 
 
 def wording_named(name: str) -> Wording:
-    """A wording by its name; a ValueError that lists them if there is none.
+    """The wording called `name`; a ValueError that lists all names if there is none.
 
     >>> wording_named("paper").question
     'Which {kind} {does}, {either}?'
@@ -189,7 +189,7 @@ def is_attribute(criterion: str) -> bool:
 
 
 def all_wordings(criterion: str | None) -> list[str]:
-    """The wordings that can put a criterion, but for the paper's, which asks as the default without its delimiters.
+    """The wordings that can express a criterion, except the paper's, which is the default without delimiters.
 
     >>> all_wordings("more coherent")[:2]
     ['delimited', 'between']

@@ -24,7 +24,7 @@ from comparo.report.measures import Outlook, as_many_again, length_correlation
 from comparo.report.record import Record
 from comparo.run.budget import dollars
 
-STEPS = 4  # that are shown, at most: more than a reader would do
+STEPS = 4  # steps shown at most: a reader would not do more
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def with_budget(record: Record, more: int) -> str:
 
 
 def changed(line: str, flag: str, value: str) -> str:
-    """A command with another value of a flag, which is added where there is none.
+    """A command with `value` for `flag`, which is added if the command lacks it.
 
     >>> changed("comparo rank a.csv --budget 3n --seed 1", "--budget", "500")
     'comparo rank a.csv --budget 500 --seed 1'

@@ -28,7 +28,7 @@ Verdict = Literal["fine", "check", "poor", "plain"]
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A figure is fine up to `fine`, worth a check up to `check`, and poor beyond; downwards where `check` is lower.
+    """The verdict on a figure: fine up to `fine`, check up to `check`, else poor; down to them if `check` < `fine`.
 
     >>> Bound(0.9, 0.75).verdict(0.8), Bound(0.05, 0.15).verdict(0.2), Bound(0.0, 1.0).verdict(math.nan)
     ('check', 'poor', 'plain')
@@ -58,16 +58,17 @@ def pairs_in_order(spearman: float) -> float:
 
 # Definition: `pairs_in_order` of 0.90 and 0.75 are 86% and 78%.
 SPEARMAN = Bound(0.9, 0.75)
-# Definition: by `pairs_in_order`, 0.03 more at 0.9 is 2 more of 100 pairs in the right order, for twice the calls.
+# Definition: by `pairs_in_order`, 0.03 more at 0.9 puts 2 more of 100 pairs into the right order, for twice the calls.
 WORTH = 0.03
-# Definition: wrong in at most one of ten runs; below ½ it is more probably wrong than right.
+# Definition: at 0.9, at most one of ten runs is wrong; below ½, a run is more probably wrong than right.
 TOP = Bound(0.9, 0.5)
 # Definition: with three comparisons a single answer is outvoted by the other two.
 COMPARISONS = 3
-# Measured: not taken out of the scores, a share of 0.55 lowers the Spearman correlation by 0.003, and 0.65 by 0.025.
+# Measured, with P(the first of equal texts wins) not removed from the scores: 0.55 lowers the Spearman correlation by
+# 0.003, and 0.65 by 0.025.
 POSITION = Bound(0.05, 0.15)
-# Measured: estimated with the scores, a share of 0.6 lowers it by less than 0.001 and 0.8 by 0.005, where the bias is
-# the same for all texts. Real judges' bias differs between texts, so the bounds are narrower than this requires.
+# Measured, with the bias estimated along with the scores: 0.6 lowers it by less than 0.001 and 0.8 by 0.005 if the
+# bias is the same for all texts. Real judges' bias differs between texts, so the bounds are narrower.
 POSITION_FITTED = Bound(0.1, 0.3)
 FLIPS = Bound(0.3, MANY)  # measured: 0.30 and 0.41
 CONTRADICTING = Bound(0.19, 0.27)  # measured
@@ -78,7 +79,7 @@ LENGTH = Bound(0.3, 0.6)
 # Definition: with mass m on the two labels, the rest, 1 − m, could move p by up to 1 − m. At m = ½ it could reverse any
 # answer, and `comparo rank` stops there (Task.least_mass).
 MASS = Bound(0.9, 0.5)
-# Definition: intervals are as 1/√calls, so that 5% fewer calls widen them by 1/√0.95 − 1 = 3%.
+# Definition: the width of intervals is proportional to 1/√calls: 5% fewer calls widen them by 1/√0.95 − 1 = 3%.
 FAILED = Bound(0.0, 0.05)
 
 
@@ -137,7 +138,7 @@ def _goal(record: Record) -> Card | None:
 
 
 def _more(record: Record, ahead: Sequence[Outlook]) -> Card | None:
-    """What more calls would bring; None where there are none, or nothing is known."""
+    """The expected correlation after more calls; None if no more are possible, or it is unknown."""
     now, is_joined = ahead[0].expected, bool(record.joined.all())
     if len(ahead) == 1 or math.isnan(now):
         return None
@@ -157,7 +158,7 @@ def _whose(record: Record) -> Card | None:
 
 
 def _position(record: Record) -> Card:
-    """Which of two equal texts wins."""
+    """The position bias."""
     found = position_bias(record.ranking)
     bound = POSITION_FITTED if found.fitted else POSITION
     has_bias = record.ranking.method.startswith(("poe", "mixed", "panel"))
@@ -166,7 +167,7 @@ def _position(record: Record) -> Card:
 
 
 def _flips(record: Record) -> Card | None:
-    """How many pairs have another winner in the other order."""
+    """The number of pairs whose winner changes with the order."""
     flips = count_flips(record.ranking.comparisons)
     values = {"flipped": flips.flipped, "pairs": flips.pairs, "both": _has_both_orders(record)}
     if flips.pairs:
@@ -180,13 +181,13 @@ def _has_both_orders(record: Record) -> bool:
 
 
 def _fit(record: Record) -> Card:
-    """Answers that prefer the text with the lower score."""
+    """The share of answers that prefer the text with the lower score."""
     share, rms = residuals(record.p, record.expected, record.even)
     return _graded("fit", CONTRADICTING, share, share=share, rms=rms)
 
 
 def _length(record: Record) -> Card | None:
-    """How far longer texts have higher scores; None where the texts are not known."""
+    """The correlation of scores with the length of texts; None where the texts are unknown."""
     if not record.has_texts:
         return None
     value = length_correlation(record, record.ranking.scores)
@@ -233,7 +234,7 @@ def _failures(record: Record) -> Card | None:
 
 
 def _mass(record: Record) -> Card | None:
-    """The judge's probability of the two answers; None for people."""
+    """The mean probability of the labels; None for people and recorded comparisons."""
     if record.is_voted or record.is_fitted:
         return None
     found = np.array([judgement.mass for judgement in record.answered])

@@ -17,8 +17,8 @@ Chart = dict[str, Any]  # width and height of the picture, ticks of its axes x a
 WIDTH, HEIGHT = 320.0, 260.0
 LEFT, RIGHT, TOP, BOTTOM = 44.0, 24.0, 10.0, 26.0  # room around the marks, for the numbers at the axes
 DRAWN = 2000  # points of a scatter
-LEAST = 0.05  # share that the widest bar of a reason stands for, at least
-LEAST_REACH, MOST_REACH = 0.2, 4.0  # logits from the middle of a picture of a probe to its end, at least and at most
+LEAST = 0.05  # least share that the full width of a bar stands for
+LEAST_REACH, MOST_REACH = 0.2, 4.0  # logits between the middle and the end of a probe's axis, at least and at most
 
 
 class Scale:
@@ -59,11 +59,11 @@ def scatter_chart(x: Array, y: Array) -> Chart:
 
 
 def reason_reach(reasons: Sequence[Found]) -> float:
-    """The share that the full width of a bar of a reason stands for: the largest end of an interval."""
+    """The share that the full width of a reason's bar stands for: the largest end of an interval."""
     return max([LEAST, *(one.share_high for each in reasons for one in (each.alone, each.beyond))])
 
 
 def probe_reach(found: Audit) -> float:
-    """The logits from the middle of a picture of a probe to its end: the largest effect or end of an interval."""
+    """The logits between the middle and the end of a probe's axis: the largest effect or end of an interval."""
     every = (end for card in found.cards for one in card.findings for end in (one.low, one.effect, one.high))
     return min(max([LEAST_REACH, *(abs(end) for end in every if not math.isnan(end))]), MOST_REACH)

@@ -1,4 +1,4 @@
-"""The pages of commands beside a single ranking: comparisons of two systems, audits, reasons and several criteria.
+"""The pages of results other than a single ranking: comparisons of two systems, audits, reasons, several criteria.
 
 Each is a template filled from the result that the command stored in its folder, and from the texts of the run.
 """
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 RESULT = "compare.json"  # the result of a comparison, in its run folder
 INPUTS = 50  # of each side, with both texts: at most 2 MB
 TEXTS = 500  # texts with feedback on the page; why.csv has all
-ROWS = 8  # reasons in the comparison of two groups, and those that are always in the table of all
-LINES = 1000  # of the overall that are shown
+ROWS = 8  # reasons shown for two groups, and shown at least in the table of all
+LINES = 1000  # of the overall ranking that are shown
 BEST = 5  # items of each criterion that are named in its section
 
 
@@ -70,7 +70,7 @@ def _compared(found: Mapping[str, Any], record: Record) -> str:
 
 
 def _filled(template: str, record: Record, notes: Sequence[str] = (), **values: Any) -> str:
-    """A template filled with values, notes, and how the run was made."""
+    """A template filled with values, notes, and the settings of the run."""
     configuration = presentable(record.configuration)
     return filled(
         template,
@@ -159,7 +159,6 @@ def _alone(record: Record, found: CriteriaRanking, name: str) -> Record:
 
 
 def _prompt(record: Record, name: str) -> Prompt:
-    """The prompt of a criterion alone."""
     stored = record.identity["prompt"]
     labels, wording = tuple(stored["labels"]), record.configuration.get("wording")
     return Prompt(stored["criteria"][name], labels, stored["answer"], wording)

@@ -1,7 +1,7 @@
 """The data of the page's script: rankings, texts and judgements as one JSON object of bounded size.
 
 Where not everything fits, the page keeps the first contexts, or the best candidates of a single large one, with the
-beginning of each text. How much that is follows from the sizes of the parts: nothing is rendered twice.
+beginning of each text. The cuts follow from the sizes of the parts, so nothing is rendered twice.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CANDIDATES = 20_000  # at most
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How much the script's data may take: bytes, bytes of rankings among them, and the number of judgements.
+    """Limits on the script's data: all bytes, bytes of the rankings among them, and the number of judgements.
 
     Texts are cut to what is left. The rest of a page takes about 0.2 MB, and 5 MB are small enough to be sent by mail.
     """
@@ -119,7 +119,7 @@ def _leaderboard(record: Record) -> Columns | None:
     """The ranking's leaderboard with the names of the columns of candidates; None where there is none.
 
     A consensus has the same group means as the judge's scores. `firsts` is the number of contexts in which a group has
-    the best text, as far as is known.
+    the best text, where that is known.
     """
     board = record.ranking.leaderboard
     if board is None:
@@ -146,7 +146,7 @@ def _numbers(values: NDArray[Any]) -> list[Any]:
 
 
 def _view(name: str, columns: Columns, begin: int, end: int) -> View:
-    """A view of some rows of columns, its scale a little wider than their intervals."""
+    """A view of the rows `begin` to `end`; its scale is a little wider than their intervals."""
     known = [value for key in ("low", "score", "high") for value in columns[key][begin:end] if value is not None]
     low, high = min(known), max(known)
     room = 0.03 * (high - low) or 1.0
@@ -158,7 +158,7 @@ def _view(name: str, columns: Columns, begin: int, end: int) -> View:
 
 
 def page_data(tables: Tables, room: Room = ROOM) -> tuple[Markup, int, list[str]]:
-    """As much of the tables as there is room for, as JSON; the number of contexts; sentences on what is left out."""
+    """The part of the tables that fits, as JSON; its number of contexts; sentences on what is left out."""
     board, mean = tables.board or (None, {})
     taken = size([tables.candidates, mean, [view.as_json() for view in tables.contexts]])
     rows = max(1, int(len(tables.texts) * min(1.0, room.tables / taken)))
@@ -198,16 +198,16 @@ def _views(contexts: list[View], rows: int) -> list[View]:
 
 
 def _judgements(tables: Tables, shown: list[View], most: int) -> dict[str, Any]:
-    """The answers, with candidates by their row: all answers of the first `whole` rows, else those among the best.
+    """At most `most` answers, candidates by row: all among the first `whole` rows or, if 0, those among the best.
 
-    Before row `top`, the answers among the best candidates are there. `complete` says whether none is left out.
+    Before row `top`, the answers among the best candidates are present. `complete` says that no answer is left out.
     """
     record = tables.record
     place = np.argsort(record.order, kind="stable")
     first, second = place[record.ranking.graph.first], place[record.ranking.graph.second]
     furthest = np.maximum(first, second)
     ends = np.array([0, *(context.end for context in shown)])
-    before = np.searchsorted(np.sort(furthest), ends)  # number of answers within the first candidates
+    before = np.searchsorted(np.sort(furthest), ends)  # number of answers among the rows before each end
     whole = top = int(ends[np.flatnonzero(before <= most)[-1]])
     kept = np.flatnonzero(furthest < whole)
     if not whole:

@@ -14,7 +14,7 @@ SENTENCE = 1000  # characters of a question, a note or a step
 SNIPPET = 60  # characters of a text beside its name in a table: about a line of a telephone
 NAMED = 4  # judges that are named in a sentence
 SAMPLE = 1000  # names that `are_codes` looks at
-_CODE = re.compile(r"[0-9a-f]{8,}", re.IGNORECASE)  # with a digit a hash, or a part of a UUID
+_CODE = re.compile(r"[0-9a-f]{8,}", re.IGNORECASE)  # if it has a digit, a hash or a part of a UUID
 _WORD = re.compile(r"[^\W\d_]{3,}|[^\W\d_a-zA-Z]")
 
 
@@ -31,14 +31,14 @@ def script_json(data: Any) -> str:
 
 
 def size(data: Any) -> int:
-    """How many bytes data takes inside a page."""
+    """The number of bytes of data inside a page."""
     return len(script_json(data).encode())
 
 
 def common_length(texts: Sequence[str], room: int) -> int:
     """The number of characters to which texts are cut so that they take about `room` bytes as JSON, up to `LONGEST`.
 
-    A character takes as many bytes as the mean of those that would fit if each took one.
+    The bytes per character are the mean over the texts cut to `room` characters in all.
 
     >>> common_length(["short", "a long one"], 16), common_length(["short", "a long one"], 30)
     (5, 20000)
@@ -79,7 +79,7 @@ def presentable(value: Any) -> Any:
 
 
 def label(name: object, most: int = LABEL) -> str:
-    """An id or a context's name as it is shown; a long one by its beginning."""
+    """An id or a context's name, cut to `most` characters."""
     text = str(name)
     return text if len(text) <= most else text[:most] + "…"
 
@@ -110,7 +110,7 @@ def signed(value: float) -> str:
 
 
 def in_hundred(share: float) -> str:
-    """A share as so many of 100.
+    """A share as a count out of 100.
 
     >>> in_hundred(0.786), in_hundred(0.9987), in_hundred(0.0)
     ('79 of 100', 'almost all of 100', '0 of 100')

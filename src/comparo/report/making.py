@@ -42,7 +42,7 @@ def prompt_of(configuration: Mapping[str, Any]) -> Prompt:
 
 
 def question(prompt: Prompt) -> str:
-    """What the judge is asked, without the two labels; the last line of a prompt that is no built-in wording.
+    """The question of a prompt, without the two labels; the last line if the wording is not built in.
 
     >>> from comparo.data.prompts import criterion_prompt
     >>> question(criterion_prompt("more coherent", kind="Summary", wording="between"))
@@ -61,7 +61,7 @@ def question(prompt: Prompt) -> str:
 
 
 def injection_notes(configuration: Mapping[str, Any], items: Items) -> tuple[str, ...]:
-    """Which texts may address the judge; nothing where people were asked, or where the prompt is not known."""
+    """A note on texts that may address the judge; none if people were asked, or the prompt is unknown."""
     identity = configuration["identity"]
     if "prompt" not in identity or identity.get("asked") == "people":
         return ()
@@ -105,7 +105,7 @@ def _cost(record: Record) -> str:
 def settings(
     configuration: Mapping[str, Any], judgements: Sequence[Judgement], validity: float | None = None, votes: int = 0
 ) -> list[tuple[str, str]]:
-    """The settings, cost and time of a run as names and values; scores are of a consensus or of people's `votes`."""
+    """The settings, cost and time of a run as names and values; `validity` and `votes` say whose the scores are."""
     identity = configuration["identity"]
     asked = [judgement for judgement in judgements if not judgement.cached]
     seconds = [judgement.seconds for judgement in asked if not math.isnan(judgement.seconds)]
@@ -138,7 +138,7 @@ def settings(
 
 
 def _texts(configuration: Mapping[str, Any]) -> str | None:
-    """How many texts a call is about, where these are more than two, and why, where a pilot chose."""
+    """The number of texts per call if it is above two, and the reason if a pilot chose it."""
     size = len(configuration["identity"].get("prompt", {}).get("labels", ()))
     rates = (configuration.get("lineup") or {}).get("rates", {})
     shown = ", ".join(f"{k} texts {value / max(rates.values()):.0%}" for k, value in rates.items())

@@ -17,11 +17,11 @@ from comparo.ranking.ranking import Ranking
 from comparo.report.record import Record
 from comparo.types import Array
 
-DRAWS = 1000  # of the bootstrap,
-LEAST_DRAWS = 200  # and of very many texts, whose interval is short: its ends vary by a tenth of a standard error
-DRAWN = 4_000_000  # texts in all draws together, which take some seconds
-AT_ONCE = 1 << 18  # of them at a time: arrays of 2 MB
-LEVEL = 0.95  # of its interval
+DRAWS = 1000  # of the bootstrap
+LEAST_DRAWS = 200  # for very many texts: the ends of their intervals vary by a tenth of a standard error
+DRAWN = 4_000_000  # texts in all draws together: some seconds
+AT_ONCE = 1 << 18  # texts drawn at a time: arrays of 2 MB
+LEVEL = 0.95  # of the bootstrap's intervals
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Position:
 
 
 def position_bias(ranking: Ranking) -> Position:
-    """The position bias γ as a probability of winning, σ(−γ): the ranking's own γ, else γ = −logit(mean p)."""
+    """P(first of two equal texts wins), by the ranking's γ or the mean p: σ(−γ), or ½ − γ if scores are no logits."""
     p, product, effects = ranking.comparisons.p, ranking.product, ranking.effects
     logits, asked = in_logits(ranking), np.unique(ranking.comparisons.positions)
     mean_gamma = float(np.mean(product.bias[:, asked])) if product is not None and product.bias.size else 0.0
@@ -57,9 +57,9 @@ def position_bias(ranking: Ranking) -> Position:
 def voter_biases(ranking: Ranking) -> dict[str, Position]:
     """The position bias of each person in a ranking of votes, by name; empty for other rankings.
 
-    It is σ(−γ) with the γ that the ranking corrects for. γ of a person with few votes is near the mean of all. In a
-    line-up of k texts it is the mean γ of the first slot against each other one: with equal errors of k slot effects
-    its variance is k/(2(k − 1)) times that of one.
+    It is σ(−γ) with the γ that the ranking corrects for. γ of a person with few votes is near the mean of all. For
+    line-ups of k texts, γ is the mean over the first slot against each other slot; if the k slot effects have equal
+    errors, its variance is k/(2(k − 1)) times that of one such γ.
     """
     judges = ranking.comparisons.judges
     if not isinstance(ranking.covariance, Voted) or ranking.people is not None or judges is None:
@@ -121,7 +121,7 @@ class Outlook:
 
 
 def outlook(record: Record) -> list[Outlook]:
-    """What no more calls, a quarter more, as many again and three times as many again would bring, if there are any."""
+    """The outlook after 0, ¼, 1 and 3 times as many further calls as were answered, as far as these are possible."""
     made = len(record.answered)
     steps = {int(min(more, record.left)) for more in (made // 4, made, 3 * made)} - {0}
     further = [Outlook(more, mean_known(expected_spearman(record.ranking, more / made))) for more in sorted(steps)]
@@ -129,7 +129,7 @@ def outlook(record: Record) -> list[Outlook]:
 
 
 def as_many_again(ahead: Sequence[Outlook]) -> Outlook:
-    """The step that is closest to doubling the calls: four times the first one, which is a quarter."""
+    """The step closest to doubling the calls: four times the first further step, a quarter of the calls."""
     return min(ahead[1:], key=lambda step: abs(step.more - 4 * ahead[1].more))
 
 
@@ -184,7 +184,7 @@ def _agreement(record: Record, name: str, shared: bool) -> Agreement | None:
 
 
 def bootstrap(x: Array, y: Array) -> Array:
-    """Spearman's and Pearson's correlation of draws of the texts (n,) with replacement, shape (2, draws)."""
+    """Spearman's and Pearson's correlation of `x` and `y` (n,) in bootstrap samples, shape (2, draws)."""
     rng, size = np.random.default_rng(0), len(x)
     left, found = min(DRAWS, max(LEAST_DRAWS, DRAWN // size)), []
     while left:
@@ -195,7 +195,7 @@ def bootstrap(x: Array, y: Array) -> Array:
 
 
 def _drawn_means(values: Array) -> Array:
-    """The means of draws with replacement of the values (C,) that are known, shape (DRAWS,)."""
+    """The bootstrap means of the known values among `values` (C,), shape (DRAWS,)."""
     known = values[~np.isnan(values)]
     if not known.size:
         return known

@@ -44,13 +44,13 @@ STATIC = 50  # lines of the ranking that are shown without JavaScript
 REASONS = 8  # why.html has all
 SURPRISES = 5  # answers
 MISFITS = 10  # texts whose answers fit least
-LISTED = 200  # contexts in the list of them
+LISTED = 200  # contexts in the table of contexts
 NEXT = 3  # candidates that are named beside the best
 
 
 @cache
 def environment(folder: Path) -> Environment:
-    """The templates of a folder, which escape whatever they show."""
+    """The Jinja environment of a folder of templates, which escapes all values."""
     found = Environment(
         loader=FileSystemLoader(folder),
         autoescape=True,
@@ -185,13 +185,13 @@ def _making(record: Record) -> dict[str, Any]:
 
 
 def _file_name(record: Record) -> str:
-    """How files that the page saves begin: letters and digits of the source, or of the day of the run."""
+    """The first part of the names of saved files: letters and digits of the source, or of the day of the run."""
     source = Path(record.source or "").stem or str(record.configuration.get("started", ""))[:10]
     return "-".join(filter(None, ["comparo", re.sub(r"[^A-Za-z0-9]+", "-", source).strip("-")[:40]]))
 
 
 def _leader(record: Record, tables: Tables) -> dict[str, Any] | None:
-    """The best item, and those that may be as good; None where there are several rankings and no mean.
+    """The best item, and those that may be as good; None for several contexts without a leaderboard.
 
     Where the items of the only context are not all connected, none is named: `groups` is the number of groups.
     """
@@ -239,7 +239,7 @@ def _context_rows(record: Record, tables: Tables) -> list[dict[str, Any]]:
 
 
 def _surprise(record: Record, place: int) -> dict[str, Any]:
-    """An answer that differs from what all answers together imply: who gave it, both texts, and what was expected."""
+    """An answer that differs from the model's expectation: who gave it, both texts, and the expected p."""
     judgement = record.compared(place)
     asked, p = judgement.question, judgement.p
     sides = _sides(record.items, asked.context, {asked.first: p > 0.5, asked.second: p < 0.5})
@@ -272,7 +272,7 @@ def _disagreements(record: Record) -> list[dict[str, Any]]:
 
 
 def shares(p: float) -> str:
-    """A probability in whole per cent, 1 or 99 where it is neither impossible nor certain.
+    """A probability in whole per cent; only 0 is shown as 0, and only 1 as 100.
 
     >>> shares(0.754), shares(0.999), shares(1.0)
     ('75', '99', '100')

@@ -46,9 +46,9 @@ CODE = 16  # characters of a hash that are shown
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Words for who judged: `judge` in a sentence, one of several of them, and the name of an answer.
+    """The nouns for the judges of a record, for one and several of them (`one`, `ones`), and for their answers.
 
-    `calls` are what one pays or waits for: calls of a model, votes of people, rows of a file.
+    `calls` names what one pays or waits for: calls of a model, votes of people, rows of a file.
     """
 
     judge: str
@@ -78,9 +78,9 @@ class Record:
     """A run from its folder, with its ranking fitted again; or a ranking of recorded comparisons (`source` names them).
 
     The answers among `judgements` are the ranking's comparisons, in the same order. A candidate is a node of the
-    ranking's graph: an item of a context. `fitting` is how it was made. `audition` is what
-    `Audition.to_dict` returned, in the folder of an audition. `graded` are scores on a scale, and grades, where they
-    were asked for, and `why` what `comparo why` stored in the folder.
+    ranking's graph: an item of a context. `fitting` is how the ranking was fitted. `audition` is
+    what `Audition.to_dict` returned, in the folder of an audition. `graded` are scores on a scale, and grades, if they
+    were requested, and `why` is what `comparo why` stored in the folder.
     """
 
     configuration: Mapping[str, Any]
@@ -173,7 +173,7 @@ class Record:
         return [judgement for judgement in self.judgements if not judgement.failed]
 
     def compared(self, place: int) -> Judgement:
-        """The answer behind a comparison of the ranking, by its place; of a line-up, as one about two of its texts."""
+        """The answer behind the ranking's comparison number `place`; of a line-up, as one about two of its texts."""
         data = self.ranking.comparisons
         if data.lineup is None or self.is_fitted:
             return self.answered[place]
@@ -191,34 +191,34 @@ class Record:
 
     @property
     def p(self) -> Array:
-        """The judge's probability that the first text is better, shape (K,)."""
+        """P(the first text is better) as answered, shape (K,)."""
         return self.ranking.comparisons.p
 
     @cached_property
     def expected(self) -> Array:
-        """The ranking's estimate of each answer, shape (K,)."""
+        """The ranking's estimate of each `p`, shape (K,)."""
         return expected(self.ranking)
 
     @cached_property
     def even(self) -> Array:
-        """Its estimate for equal texts in the same positions, shape (K,): ½ without a position bias."""
+        """The ranking's estimate of each `p` if both texts were equal, shape (K,): ½ without a position bias."""
         return expected(self.ranking, equal=True)
 
     @cached_property
     def row(self) -> LongIndex:
-        """The row among the items of each candidate, shape (n,)."""
+        """The row of each candidate in `items`, shape (n,)."""
         labels = self.ranking.graph.labels(self.ranking.comparisons)
         return np.array([self.items.row(*label) for label in labels])
 
     @cached_property
     def order(self) -> LongIndex:
-        """The candidates as they are shown: contexts in the items' order, groups apart, best first; shape (n,)."""
+        """The candidates as shown, by context in the items' order, then connected component, best first; (n,)."""
         ranking = self.ranking
         return np.lexsort((-merge_ties(ranking.scores), ranking.component, self.items.context[self.row]))
 
     @cached_property
     def people(self) -> dict[str, Array]:
-        """The first of people's scores of the candidates, by name, each of shape (n,)."""
+        """The first `SCORES` of people's scores of the candidates, by name, each of shape (n,)."""
         return {name: scores[self.row] for name, scores in list(self.items.scores.items())[:SCORES]}
 
     @cached_property
@@ -241,9 +241,9 @@ class Record:
 
     @cached_property
     def apart(self) -> NDArray[np.int64]:
-        """How many groups the items of each context are in, shape (C,) as the graph's: 1 where all are connected.
+        """The number of connected components of each context's items, shape (C,) in the graph's order.
 
-        An item that was never compared is a group of its own.
+        An item that was never compared is a component of its own.
         """
         graph = self.ranking.graph
         groups = np.diff(np.append(graph.component[graph.starts[:-1]], graph.components))
@@ -252,24 +252,24 @@ class Record:
 
     @property
     def joined(self) -> NDArray[np.bool_]:
-        """The contexts whose items are all connected, shape (C,) as the graph's."""
+        """Whether the items of each context are all connected, shape (C,) in the graph's order."""
         return np.asarray(self.apart == 1)
 
     @cached_property
     def spearman(self) -> Array:
-        """The expected Spearman correlation of each context, in the comparisons' order."""
+        """The expected Spearman correlation of each context, shape (C,) in the graph's order."""
         return expected_spearman(self.ranking)
 
     @property
     def possible(self) -> int:
-        """How many calls there could be: every ordered pair or line-up of every context, put to every voice."""
+        """The number of possible calls: every ordered pair or line-up of every context, for every voice."""
         size = len(self.identity.get("prompt", {}).get("labels", LABELS))
         pairs = sum(math.perm(len(ids), size) for ids in self.items.names.values())
         return pairs * max(1, len(self.identity.get("voices", {})))
 
     @property
     def left(self) -> float:
-        """How many calls could still be made; a pair in a file may be compared again without end."""
+        """The number of calls that could still be made; infinite for recorded comparisons."""
         return math.inf if self.is_fitted else max(0, self.possible - len(self.answered))
 
 
@@ -304,7 +304,7 @@ def read_criteria_record(folder: Path) -> Record:
 
 
 def shown_items(folder: Path) -> Items:
-    """The items of a run folder, with a word in place of images."""
+    """The items of a run folder, with `IMAGE` as the text of images."""
     items = stored_items(folder)
     return replace(items, texts=tuple(IMAGE if is_image(text) else text for text in items.texts))
 
@@ -337,7 +337,7 @@ def fitting_of(configuration: Mapping[str, Any], items: Items, folder: Path) -> 
 
 
 def run_record(run: Run, ranking: Ranking) -> Record:
-    """The record of a run that is at hand, with its ranking: what `read_record` would read and fit again."""
+    """The record of a run in memory: what `read_record` would read from its folder and fit again."""
     configuration = json.loads(json.dumps(run.store.configuration, default=str))
     judgements = run.each if isinstance(run, CriteriaRun) else run.judgements
     return Record(configuration, run.task.items, judgements, ranking, run.task.fitting)

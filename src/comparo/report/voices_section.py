@@ -76,17 +76,17 @@ def who_judged(record: Record) -> dict[str, Any] | None:
 
 
 def _members(record: Record, heard: PanelMembers, order: Sequence[int], costs: Mapping[str, float]) -> list[Member]:
-    """A row for each voice with figures, in this order."""
+    """A row for each voice with figures, in the given `order`."""
     ranking, names = record.ranking, [str(name) for name in heard.names]
     found = dict(zip(MEASURES, measured(ranking.comparisons, heard, None), strict=True))
     own = voter_biases(ranking)
     fits = {str(row["judge"]): row for row in rows_of(misfit(ranking, "judge"), len(names) + SHOWN)}
 
     def preferred(name: str, first: float) -> tuple[str, str]:
-        """Which of two equal texts wins: in a ranking of votes, by the bias that it corrects for, with its interval."""
+        """Which of two equal texts wins; in a ranking of votes, by its own bias estimate and with its interval."""
         if not own:
             return favours(first), ""
-        bias = own.get(name) or position_bias(ranking)  # the mean, of people with few votes together
+        bias = own.get(name) or position_bias(ranking)  # the mean bias, for the row of all people with few votes
         ends = (bias.low, bias.high) if bias.wins > 0.495 else (1.0 - bias.high, 1.0 - bias.low)
         return favours(bias.wins), f"{ends[0]:.0%} to {ends[1]:.0%}"
 
@@ -151,7 +151,7 @@ def _costs(record: Record, names: list[str]) -> dict[str, float]:
 
 
 def _left_out(record: Record) -> dict[str, str]:
-    """Why voices were left out: the error of questions that were not asked again since."""
+    """Why voices were left out: the error of questions that have not been asked again."""
     last = {key_of(judgement.question): judgement for judgement in record.judgements}
     reasons = {}
     for judgement in last.values():

@@ -23,8 +23,7 @@ from comparo.errors import StoreError
 from comparo.model.estimators.coefficients import DISCOVERY
 from comparo.ranking.criteria_ranking import CriteriaRanking, spearman_matrix
 from comparo.ranking.tabular import rows_of
-from comparo.report.charts import probe_reach, reason_reach
-from comparo.report.embed import SENTENCE, label, presentable
+from comparo.report.embed import SENTENCE, label, presentable, probe_reach, reason_reach
 from comparo.report.making import NAME, injection_notes, prompt_of, question, settings
 from comparo.report.page import filled, render, save_page, shortened
 from comparo.report.record import Record

@@ -15,8 +15,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from comparo.ranking.criteria_ranking import in_logits
-from comparo.report.charts import Scale
-from comparo.report.embed import common_length, label, presentable, script_json, size, snippet
+from comparo.report.embed import Scale, common_length, label, presentable, script_json, size, snippet
 from comparo.report.record import Record
 
 Columns = dict[str, list[Any]]

@@ -26,9 +26,19 @@ from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import rows_of
 from comparo.report.advice import Step, advice
 from comparo.report.cards import cards, pairs_in_order
-from comparo.report.charts import probe_reach, reason_reach, scatter_chart
 from comparo.report.data import ROOM, Room, Tables, page_data
-from comparo.report.embed import LONGEST, SENTENCE, figure, in_hundred, label, presentable, signed
+from comparo.report.embed import (
+    LONGEST,
+    SENTENCE,
+    figure,
+    in_hundred,
+    label,
+    presentable,
+    probe_reach,
+    reason_reach,
+    scatter_chart,
+    signed,
+)
 from comparo.report.making import facts, injection_notes, prompt_of, question, settings
 from comparo.report.measures import agreements, outlook
 from comparo.report.record import SCORES, Record

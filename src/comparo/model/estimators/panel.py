@@ -7,7 +7,7 @@ A voice is a judge with a wording, or a person. Voice r sees candidate i as
 and answers with its own position bias and noise φ_r (`voice`). t is the consensus; a_r may be small, or negative for a
 voice that ranks the other way round. Voices with the same taste are a family and count as one opinion with several
 answers (`panel_members`). Given the variances, the model is one linear system (`panel_covariance`). The covariance of t
-includes the disagreement of the voices, so many answers of few voices do not make it small. Scores are in logits of the
+includes the disagreement of the voices: it stays large with many answers of few voices. Scores are in logits of the
 mean voice: mean |a_r| = 1.
 """
 
@@ -139,7 +139,6 @@ def panel(
 
 
 def _together(heard: PanelMembers, shared: Shared, leans: Array | None, limits: Limits) -> Panel:
-    """Fit the consensus of the members."""
     graph, family, anchored, voices = heard.graph, heard.family, heard.anchored, list(heard.voices)
     variance = np.array([voice.variance for voice in voices])
     alpha = heard.shrunk_loading * np.sqrt(variance)

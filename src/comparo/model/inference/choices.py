@@ -2,7 +2,7 @@
 
 A judge whose answers are decisions and ties has Davidson's likelihood. Its ν is updated with the sites: at a fixed
 point of expectation propagation, the evidence is stationary in ν where Σ P(tie) is the number of ties. A share of votes
-does not tell the number of ties; p = ½ is then half a win.
+does not determine the number of ties; p = ½ is then half a win.
 
 The prior of a score is wider the further its style predicts it from the mean. A sure judge decides all choices about an
 extreme text the same way, so that they cannot correct a wrong prediction. Predictions are least certain there, because
@@ -270,7 +270,6 @@ class Choices:
         return np.where(is_second, self.p[1], self.p[0]), shown
 
     def _with_information(self, solution: Solution, spread: Array, between: Array) -> Choices:
-        """Update the information share about γ, given the solution for the scores."""
         if not self.is_biased:
             return self
         share = information_share(solution, spread, between, self.c, self.weight, self.family, self.slots)

@@ -38,7 +38,7 @@ METHODS: tuple[str, ...] = get_args(Method)
 P = ParamSpec("P")
 
 
-# From the name of a method to its function and those of the arguments that it takes beside comparisons and limits.
+# Maps the name of a method to its function and the names of the arguments it takes besides comparisons and limits.
 PRODUCT = ("expert", "prior", "bias", "is_scaled")
 ESTIMATORS: dict[str, tuple[Callable[..., Scored | Product | Panel], tuple[str, ...]]] = {
     "win-ratio": (mean_outcome, ()),
@@ -55,7 +55,7 @@ DECIDED = ("win-ratio", "bt", "poe-g-hard", "davidson")  # methods that use who 
 
 
 def _with_warnings(estimate: Callable[P, Ranking]) -> Callable[P, Ranking]:
-    """The function, which also issues the notes of its ranking as warnings."""
+    """Wrap `estimate` so that it also issues the notes of its ranking as warnings."""
 
     @wraps(estimate)
     def warned(*given: P.args, **options: P.kwargs) -> Ranking:
@@ -92,9 +92,9 @@ def fit(
         A file (CSV, JSONL, Parquet, each also gzipped), a pandas or polars frame, rows (first, second, p), an N × N
         matrix of P(row beats column), or `Comparisons`. With a column `context` every context is ranked on its own.
     method
-        By default people's votes (a folder of `comparo vote`, a column `voter`) are ranked as everywhere
-        (`comparo.ranking.votes.rank_votes`, docs/vote.md), unless an argument asks for something else than groups and
-        a level; all other comparisons by "poe-bt".
+        By default people's votes (a folder of `comparo vote`, a column `voter`) are ranked by
+        `comparo.ranking.votes.rank_votes` (docs/vote.md), if no arguments other than groups and level are given; all
+        other comparisons by "poe-bt".
 
         - "poe-bt": product of soft Bradley–Terry experts, with a wide Gaussian prior;
         - "poe-g": product of Gaussian experts, μ(p) = p − ½, constant variance; "poe-g-hard": the same on decisions;
@@ -103,13 +103,13 @@ def fit(
         - "bt": Bradley–Terry on decisions by maximum likelihood, Σ w·[y·d − log(1 + e^d)];
         - "mixed": scores, position biases and noise with variances estimated from the answers (docs/fitting.md), the
           default of `comparo rank`: "poe-bt" with prior "estimated" and bias "joint"; the same as "panel" where some
-          judges decide and others give probabilities, which have no noise in common;
+          judges decide and others give probabilities, because one noise variance does not fit both;
         - "panel": the consensus of several judges, each with a scale, a taste, a position bias and noise of its own
           (docs/panel.md); with one judge the same as "mixed";
         - an expert of your own: any object with log_density, slope and curvature.
 
-        A decision is p > ½; p = ½ is a tie. It counts as half a win, but "davidson", "mixed" and "panel" model the ties
-        of a judge whose answers are decisions and ties.
+        A decision is p > ½; p = ½ is a tie. A tie counts as half a win, except that "davidson", "mixed" and "panel"
+        model the ties of a judge whose answers are decisions and ties.
     bias
         The position bias, for products of experts: "none" (default, also None), "plug-in" (from the mean p) or "joint"
         (estimated together with the scores); see `comparo.model.estimators.poe.multiply`.
@@ -123,15 +123,15 @@ def fit(
         With prior "estimated", "mixed" and "panel": the group, and a sequence of numbers, for each item or pair
         (context, item). `groups="items"`: the same item in other contexts.
     control
-        With prior "estimated", "mixed" and "panel": the control, as {"length": {"ana": "Once …"}}: a name, and
-        for each item or pair (context, item) its text, whose length it is, or a number. The ranking is as without it;
-        its `controlled` is that at equal length, and `control` what a judge gives for length (docs/control.md).
+        With prior "estimated", "mixed" and "panel": the control, as {"length": {"ana": "Once …"}}: a name, and for
+        each item or pair (context, item) a number, or a text whose length is used. The ranking is not changed; its
+        `controlled` is the ranking at equal length, and `control` the effect of length on a judge (docs/control.md).
     people
-        With "panel": the judges that are people. The consensus is what they say, without a taste of their own.
+        With "panel": the judges that are people. They observe the consensus, without a taste of their own.
     estimate, validity
-        "judge": the scores are the judge's. "consensus", with groups (or, for one judge, features): what people would
-        say, by the judge or the panel; `validity` is the share, from 0 to 1, of its view of a text
-        beyond its group that people share, by default the usual one (`comparo.ranking.consensus.consensus`).
+        "judge": the scores are the judge's. "consensus", with groups (or, for one judge, features): people's scores
+        predicted from the judge or the panel; `validity` is the share, from 0 to 1, of its view of a text beyond its
+        group that people share, by default the usual one (`comparo.ranking.consensus.consensus`).
     prior_pairs
         For "bt". "none": no prior. The maximum does not exist in a component where some items won every comparison with
         the others (its graph from winner to loser is not strongly connected); there, and only there, the scores have a
@@ -153,7 +153,7 @@ def fit(
     ComparisonsError
         If the data cannot be used.
     ValueError, TypeError
-        If an argument has no meaning, or not with this method.
+        If an argument is invalid, or cannot be used with this method.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""The equation: experts on differences of scores, the comparison graph, and the solver that finds the scores."""
+"""The product of experts: likelihoods of score differences, the comparison graph, and the solvers for the scores."""

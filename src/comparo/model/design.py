@@ -1,19 +1,18 @@
-"""What a method knows of the candidates beside the comparisons: groups, features, and a control.
+"""The covariates of the candidates: groups, features, and a control.
 
-A control is a number of each text, such as its length, whose effect on a judge is taken out of the scores. A judge may
-like long texts. Its view of candidate i is then
+A control is a number of each text, such as its length, whose effect is removed from the scores. If a judge prefers
+long texts, its view of candidate i is
 
     s_i = group + style + own_i + β·x_i,
 
-with x the length (or any other number) of the text and β without a prior, or with that of an audit; at equal x it is
+with x the length (or another number) of the text. β has no prior, or the prior of an audit. The view at equal x is
 
     s_i − β·(x_i − mean x).
 
-Own scores are random and independent of x: that alone determines β, since any scores could be explained without it.
-Where groups are known (systems that wrote the texts), a group that writes well may also write at length, and
-independence would be wrong. There x is split into its mean in the group, b, and the rest, w, each with a coefficient: β
-is that of w, found within groups, and that of b is part of the groups' means. Style is made independent of x by least
-squares, since its letter sequences know something of the length.
+β is identified only because own_i is random and independent of x. Independence fails where groups are known (systems
+that wrote the texts): a group that writes well may also write at length. There x is split into its group mean b and the
+rest w, each with a coefficient: β is the coefficient of w, estimated within groups, and the coefficient of b is part of
+the group means. Style is orthogonalised to x by least squares, because letter sequences correlate with length.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ LEAST = 1e-9  # variation of x within or between groups, relative to all of it, 
 
 @dataclass(frozen=True, eq=False)
 class Control:
-    """D numbers of every candidate, `values` (n, D), in units of `unit` (D,): what one step of each is called.
+    """D numbers of every candidate: `values` (n, D), and `unit` (D,), the name of one step of each.
 
-    `prior` (D, 2) holds mean and standard deviation of each β; without one, or where that is infinite, β has none.
+    `prior` (D, 2) holds mean and standard deviation of each β; β has no prior where it is None or the latter infinite.
 
     >>> Control(("length",), np.zeros((3, 1)), ("twice",)).names
     ('length',)
@@ -45,7 +44,7 @@ class Control:
     prior: Array | None = None
 
     def informed(self, theta: Array, covariance: Array) -> tuple[Array, Array]:
-        """The mean θ (M,) and covariance (M, M) of coefficients, β the first of them, given the prior as well.
+        """Combine the mean θ (M,) and covariance (M, M) of coefficients, of which the first D are β, with the prior.
 
         >>> control = Control(("length",), np.zeros((3, 1)), ("twice",), np.array([[1.0, 1.0]]))
         >>> control.informed(np.array([0.0]), np.array([[1.0]]))
@@ -59,7 +58,7 @@ class Control:
         return theta + gain @ (self.prior[known, 0] - theta[known]), covariance - gain @ covariance[known]
 
     def columns(self, graph: Graph, group: NDArray[np.integer] | None) -> Array:
-        """w, and b where there are groups, both centred in components: (n, D) or (n, 2D).
+        """w (n, D), or with groups w and b side by side (n, 2D), centred in components.
 
         >>> from comparo.data.comparisons import Comparisons
         >>> graph = Graph.build(Comparisons.from_rows([("a", "b", 1), ("b", "c", 1), ("c", "d", 1)]))
@@ -79,7 +78,7 @@ class Control:
         return np.column_stack([within, between])
 
     def varies(self, graph: Graph) -> Mask:
-        """Whether some texts of a context differ in each number, (D,)."""
+        """Whether each number differs between texts of one component, (D,)."""
         return np.asarray(np.ptp(graph.centre(self.values), axis=0) > 0)
 
 
@@ -101,9 +100,9 @@ class Held:
 
     @property
     def surprise(self) -> Array:
-        """How many standard deviations the answers moved each β from its prior, (D,); 0 without a prior.
+        """The z-score of each β against its prior mean, (D,); 0 without a prior.
 
-        The mean of β given the answers varies around the prior's by prior variance − posterior variance.
+        Under the prior, the posterior mean of β has the variance: prior variance − posterior variance.
 
         >>> control = Control(("length",), np.zeros((3, 1)), ("twice",), np.array([[1.0, 1.0]]))
         >>> Held(control, np.array([0.5]), np.array([[0.75]]), np.ones(1)).surprise
@@ -117,7 +116,7 @@ class Held:
 
 
 def without(columns: Array, held: Array) -> Array:
-    """What columns (n, M), of which the first D are those of β, are at equal x: less `held` (n, D) there.
+    """The columns (n, M) at equal x: subtract `held` (n, D) from the first D, which are those of β.
 
     >>> without(np.ones((2, 2)), np.array([[1.0], [-1.0]]))
     array([[0., 1.],
@@ -130,9 +129,9 @@ def without(columns: Array, held: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """What is known of the n candidates, in the order of `Graph.build`.
+    """The covariates of the n candidates, in the order of `Graph.build`.
 
-    `groups` (n,) are numbered from 0, `features` are (n, D), and the scores are those at equal numbers of `control`.
+    `groups` (n,) are numbered from 0, `features` are (n, D), and scores are estimated at equal values of `control`.
     With `is_biased`, γ of each context and judge is estimated with the scores.
 
     >>> Design(features=np.zeros((3, 1))).is_biased
@@ -150,11 +149,11 @@ PLAIN = Design()
 
 @dataclass(frozen=True)
 class Shared:
-    """What candidates share: the `columns` QM (n, M), and which of the `kinds` ("groups", "style") each is, (M,).
+    """The `columns` QM (n, M) of the design, and their `kind` (M,), an index into `kinds` ("groups", "style").
 
-    A row of the columns of a kind has the mean square 1: ω² is the variance of the scores that it explains. Columns of
-    the control come first; they are of no kind, −1, and their coefficients have no prior.
-    `held` (n, D) are its numbers, centred in components. `group` (n,) is the group of each candidate, where groups are
+    Rows of one kind have a mean squared norm of about 1, so ω² is the variance of scores that the kind explains.
+    Columns of the control come first: their kind is −1, and their coefficients have no prior. `held` (n, D) are the
+    values of the control, centred in components. `group` (n,) is the group of each candidate; None if "groups" is not
     among the kinds.
     """
 
@@ -166,7 +165,7 @@ class Shared:
 
     @classmethod
     def of(cls, graph: Graph, design: Design, entries: int) -> Shared:
-        """Groups are left out if the matrix has more than so many entries, or if no two candidates share one."""
+        """Omit groups if their matrix has more than `entries` entries, if there is one group, or one per candidate."""
         groups, features, control = design.groups, design.features, design.control
         found = {}
         count = 0 if groups is None else int(groups.max()) + 1
@@ -178,7 +177,7 @@ class Shared:
             flat, held = control.columns(graph, group), graph.centre(control.values)
         if features is not None and features.shape[1]:
             found["style"] = style = graph.centre(features)
-            if control is not None:  # less what its columns explain of them
+            if control is not None:  # residuals of style regressed on the control
                 found["style"] = style - flat @ np.linalg.lstsq(flat, style, rcond=None)[0]
         columns = np.concatenate([flat, *found.values()], axis=1)
         kind = np.repeat(np.arange(len(found)), [block.shape[1] for block in found.values()])

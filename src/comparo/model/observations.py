@@ -1,13 +1,13 @@
-"""What soft answers say about differences of scores: observations with Gaussian noise.
+"""Soft answers as observations of score differences with Gaussian noise.
 
-The paper's general Gaussian expert with μ(p) = logit p takes an answer as
+The paper's general Gaussian expert with μ(p) = logit p models an answer as
 
     y = logit p = s_first − s_second − γ + noise,    Var(noise) = φ / weight.
 
-Two answers about a pair, in both orders, are one observation, half of their difference: the effect of position cancels
-in it, that of the judge (γ) and that of the two texts. What rounding does to p is part of the noise. Answers that are
-choices (decisions, ties, votes) have the likelihood of Bradley–Terry instead (`comparo.model.inference.choices`).
-The noise may depend on a size that is known without the answers, such as the contrast of two texts (`power`).
+Two answers about a pair, in both orders, are one observation, half of their difference, in which the position effects
+of the judge (γ) and of the two texts cancel. Rounding errors of p are part of the noise. Answers that are choices
+(decisions, ties, votes) have the likelihood of Bradley–Terry instead (`comparo.model.inference.choices`). The noise may
+depend on a covariate of the pair, such as the contrast of two texts (`power`).
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from comparo.model.tuning import LEAST_CAP, LIMITS, Limits
 from comparo.rounding import TINY
 from comparo.types import Array, Index, Mask
 
-WHOLE = 1e-6  # distance from a whole number: p in files often has six digits
-STEPS = (0.25, 0.2, 0.1, 0.05, 0.025, 0.02, 0.01)  # of rounded p; below 0.01, `LEAST_CAP` is as far
-SATURATED = 1e-12  # distance from 0 or 1 below which an answer is rounded: a few hundred roundings of a double near 1
+WHOLE = 1e-6  # tolerance for whole numbers: p in files often has six digits
+STEPS = (0.25, 0.2, 0.1, 0.05, 0.025, 0.02, 0.01)  # steps of rounded p; finer ones are left to `LEAST_CAP`
+SATURATED = 1e-12  # distance from 0 or 1 at which p counts as rounded: thousands of ulps of a double near 1
 
 
 @dataclass(frozen=True)
 class Observations:
     """M observations y of s_first − s_second − γ with relative precisions `weight`, all of shape (M,).
 
-    `row` is one of its comparisons; `first` and `second` are nodes. `judge` is the code of the judge whose γ is in y,
-    or J where γ cancels. `censored` marks saturated answers: the difference is at least y, which is positive there. The
-    pairs asked in both orders also say what γ is: `sums` (C, J) is the mean of half of the sums of their answers, an
-    estimate of −γ, with the weight `sum_weight` (C, J). `sum_square` is the weighted sum of their squares around these
-    means, with `sum_freedom` degrees of freedom. Judges are codes of position effects (`Comparisons.positions`);
-    `freedom` (M,) is how many observations each counts for, and `position_freedom` (J,) the same of position effects.
+    `row` is one comparison of each; `first` and `second` are nodes. `judge` is the code of the judge whose γ is in y,
+    or J where γ cancels. `censored` marks saturated answers: the difference is at least y, which is positive there.
+    Pairs asked in both orders also estimate γ: `sums` (C, J), the mean of half the sum of the two answers, estimates −γ
+    with the weight `sum_weight` (C, J). `sum_square` is the weighted sum of squares of these halves around their means,
+    with `sum_freedom` degrees of freedom. Judges are codes of position effects (`Comparisons.positions`). `freedom`
+    (M,) and `position_freedom` (J,) are the degrees of freedom of each observation and position effect.
     """
 
     row: NDArray[np.intp]
@@ -58,16 +58,16 @@ class Observations:
 
     @property
     def sum_variance(self) -> float:
-        """The variance of half of a sum, as of weight 1: φ, and what the position does to single texts."""
+        """The variance of half sums of weight 1: φ plus the variance of position effects of single texts."""
         return (self.sum_square + 1e-3) / (self.sum_freedom + 1e-3)
 
 
 def votes_of(comparisons: Comparisons) -> tuple[Array, Array] | None:
-    """Share and number of votes of each answer, both (K,), where answers are decisions or votes; None for others.
+    """Share and number of votes of each answer, both (K,), if all answers are decisions or votes; else None.
 
-    Decisions are 0, ½ or 1. Votes say so by their weight, the number n of votes: all p are a/n, or all are
+    Decisions are 0, ½ or 1. Answers are votes if every weight n is a whole number and all p are a/n, or all are
     (a + ½)/(n + 1), as judges report a of n votes, where a tie is half a vote. So ¼, ½ and ¾ of weight 1 are single
-    votes. All other p are probabilities, however few different ones there are.
+    votes. All other p are probabilities, however few distinct values they have.
 
     >>> votes_of(Comparisons.from_rows([("a", "b", 0.7, 4), ("b", "c", 0.5, 4)]))
     (array([0.75, 0.5 ]), array([4., 4.]))
@@ -98,7 +98,7 @@ def are_choices(comparisons: Comparisons) -> bool:
 def mixes_kinds(comparisons: Comparisons) -> bool:
     """Whether some judges decide, and others give probabilities.
 
-    One noise does not fit both, and decisions as logits are as large as the largest of the others.
+    One noise variance does not fit both, and decisions as logits would be as large as the largest other answer.
 
     >>> rows = [{"first": "a", "second": "b", "p": p, "judge": name} for name, p in (("ana", 1.0), ("bo", 0.7))]
     >>> mixes_kinds(Comparisons.from_rows(rows))
@@ -109,9 +109,10 @@ def mixes_kinds(comparisons: Comparisons) -> bool:
 
 
 def logits(p: Array) -> tuple[Array, Mask]:
-    """logit p (K,), and which are saturated: 0 and 1 within rounding.
+    """logit p (K,), and which p are saturated: 0 or 1 within rounding.
 
-    Saturated answers have the largest size of all others. Where all p are multiples of a step h, 1 is at least 1 − h/2.
+    Saturated answers get the largest |logit p| of the others, at least `LEAST_CAP`; where all p are multiples of a step
+    h, they get ±logit(1 − h/2).
 
     >>> logits(np.array([0.5, 1.0, 1e-3]))
     (array([ 0.        ,  6.90675478, -6.90675478]), array([False,  True, False]))
@@ -156,10 +157,10 @@ class Pairs:
 
 
 def observe(comparisons: Comparisons, graph: Graph, y: Array, saturated: Mask) -> Observations:
-    """The observations from y (K,), one for each pair, context and judge, or one for each order that was asked alone.
+    """Reduce the answers y (K,) to one observation for each pair, context and judge.
 
-    Repeated answers are averaged by weight. With weights w and w′ of the two orders, half of their difference has the
-    weight 4 / (1/w + 1/w′).
+    Repeated answers are averaged by weight. For pairs asked in both orders, with weights w and w′, the observation is
+    half of the difference, with the weight 4 / (1/w + 1/w′).
 
     >>> data = Comparisons.from_rows([("a", "b", 0.8), ("b", "a", 0.4), ("b", "c", 0.7)])
     >>> found = observe(data, Graph.build(data), *logits(data.p))
@@ -179,7 +180,7 @@ def observe(comparisons: Comparisons, graph: Graph, y: Array, saturated: Mask) -
     rows = np.argsort(case, kind="stable")[: np.count_nonzero(asked.any(axis=1))]
     y = np.choose(case, [(mean[:, 0] - mean[:, 1]) / 2, mean[:, 0], mean[:, 1], 0.0])
     censored = np.asarray(cut.any(axis=1))
-    turned = (case == 2) | (both & censored & (y < 0))  # a pair may be turned round so that its y is positive
+    turned = (case == 2) | (both & censored & (y < 0))  # swapped items, so that a censored y is positive
     y = np.where(both & turned, -y, y)
     first, second = np.where(turned, high, low), np.where(turned, low, high)
     weights = np.where(both, half, np.sum(weight, axis=1))
@@ -208,10 +209,10 @@ WEAK_RIDGE = 1e-6  # ridge of least squares, relative to the weight of an observ
 
 
 def power(squares: Array, size: Array, freedom: float, powers: Array, usual: float, sure: float) -> float:
-    """The most probable a of `powers` if the variance of comparisons is φ·size^−a, with the prior `usual` ± `sure`.
+    """The most probable a of `powers` if the variance of comparisons is φ·size^−a, with the prior a ~ N(usual, sure²).
 
-    `squares` (M,) are squared residuals divided by the variance that follows from weight and curvature, from a fit with
-    equal weights, and `freedom` its degrees of freedom. With the best φ, a maximises
+    `squares` (M,) are squared residuals of a fit that ignores `size`, relative to their variance by weight and
+    curvature, and `freedom` are its degrees of freedom. With the best φ, a maximises
 
         ½·freedom·(mean a·log size − log Σ squares·size^a) − ½ ((a − usual)/sure)².
 
@@ -225,10 +226,10 @@ def power(squares: Array, size: Array, freedom: float, powers: Array, usual: flo
 
 
 def residuals(comparisons: Comparisons, limits: Limits = LIMITS) -> tuple[NDArray[np.intp], Array, float]:
-    """Squared residuals of soft answers, as `power` takes them, from least squares on their logits.
+    """Squared residuals of soft answers for `power`, from least squares on their logits.
 
-    Returns a row of the comparisons for each of M observations (both orders of a pair are one), weight·residual² (M,),
-    and the degrees of freedom.
+    Returns one row of the comparisons for each of M observations (both orders of a pair are one), weight·residual²
+    (M,), and the degrees of freedom.
 
     >>> row, squares, freedom = residuals(Comparisons.from_rows([("a", "b", 0.8), ("b", "a", 0.4)]))
     >>> row, squares.round(6), freedom
@@ -238,7 +239,7 @@ def residuals(comparisons: Comparisons, limits: Limits = LIMITS) -> tuple[NDArra
     found = observe(comparisons, graph, *logits(comparisons.p))
     shift = np.zeros(found.sums.shape[1] + 1)
     y = found.y
-    for _ in range(2):  # once for scores without γ, once for scores with γ of each judge
+    for _ in range(2):  # first without γ, then with γ of each judge
         pattern = Pattern(replace(graph, first=found.first, second=found.second), limits=limits)
         order = pattern.order
         c = found.weight[order]

@@ -1,10 +1,10 @@
-"""The covariance of the scores of every method, and the variances of the differences that comparisons are about.
+"""The covariance of the scores of every method, and the variance of the score difference of each comparison.
 
     Cov(s) = scale·(Σ_k share_k·H_k⁻¹ + R Rᵀ)
 
-H⁻¹ is the inverse of a curvature (`Laplacian`), or what stands for one; a mixture has several. R (n, K) is a low-rank
-part: estimated means of groups and styles, and the scatter of the means of a mixture. Weighted means of several
-rankings, and a consensus, have the same form, with the covariances of other rankings as parts.
+H⁻¹ is the inverse of a curvature (`Laplacian`) or another `Part`; a mixture has several. R (n, K) is a low-rank root:
+the uncertainty of group means and style, and the scatter of the means of a mixture. Weighted means of several rankings,
+and a consensus, have the same form, with the covariances of other rankings as parts.
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ class Covariance(Part, Protocol):
 class Posterior:
     """The `Covariance` scale·(Σ share·part + ½(roots·othersᵀ + others·rootsᵀ) + own·C), with `roots` (n, K).
 
-    `others` (n, K) are the roots, unless given. C = I − 1/items centres in each component: `own` is an error of each
-    text. Contexts of up to `Limits.exact` items are exact; above, the diagonals of the parts are estimated.
+    `others` (n, K) defaults to `roots`. C = I − 1/items centres in each component; `own` is the variance of an
+    independent error of each text. Contexts of up to `Limits.exact` items are exact; above, the diagonals of the parts
+    are estimated.
 
     >>> from comparo.data.comparisons import Comparisons
     >>> from comparo.model.linalg.graph import Graph
@@ -148,15 +149,15 @@ def mixture_moments(means: Array, covariances: Array, shares: Array) -> tuple[Ar
     return mean, 0.5 * (covariance + covariance.T)
 
 
-STEPS = 8  # each takes in the items one comparison further away; measured: the eighth changes a variance by under 1%
+STEPS = 8  # each reaches items one comparison further away; measured: the eighth changes a variance by under 1%
 
 
 def difference_variances(laplacian: Laplacian) -> Array:
     """R = xᵀH⁻¹x of every row x of X (M,), in the pattern's order.
 
-    Exact in contexts of up to `Limits.spectral` items. Above, that of a graph without short cycles: with the precision
-    P_i − m_ji of the other comparisons about an item, a comparison of precision c adds
-    m_ij = 1/(1/c + 1/(P_j − m_ij)) through its opponent j, and R = 1/(c + 1/(1/(P_i − m_ji) + 1/(P_j − m_ij))).
+    Exact in contexts of up to `Limits.spectral` items. Above, by belief propagation, which is exact without cycles: a
+    comparison of i and j with precision c adds m_ji = 1/(1/c + 1/(P_j − m_ij)) to the precision P_i of item i, so that
+    all others add P_i − m_ji, and R = 1/(c + 1/(1/(P_i − m_ji) + 1/(P_j − m_ij))).
 
     >>> from comparo.data.comparisons import Comparisons
     >>> from comparo.model.linalg.graph import Graph

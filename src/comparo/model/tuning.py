@@ -1,24 +1,24 @@
-"""Every number that was chosen: thresholds and priors of the models, and sizes and tolerances of the solvers.
+"""All tuning constants: thresholds and priors of the models, and sizes and tolerances of the solvers.
 
 The constants change estimates. Each has its source: a derivation, a measurement, or simulated judges with seeds other
-than those of the soundness grid (docs/measurements/soundness.md). What half or double of it would do is not measured,
-unless its comment says so. `Limits` are no part of the model: other values give the same estimates more slowly, less
-accurately or in more memory. A `Pattern` carries the limits to everything that is computed from it.
+than those of the soundness grid (docs/measurements/soundness.md). The effect of half or double the value is not
+measured, unless its comment says so. `Limits` are no part of the model: other values give the same estimates more
+slowly, less accurately or in more memory. A `Pattern` passes the limits to everything that is computed from it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Priors of products of experts. Standard deviation of scores in logits: finite scores for certain answers, and almost
-# no effect on others. Soft answers vary less than the coin flips of decisions, so that WIDE would have more effect.
+# Priors of products of experts. Standard deviation of scores in logits: it keeps scores finite for certain answers, and
+# hardly changes others. WIDER is for soft answers, which vary less than coin flips and on which WIDE has more effect.
 WIDE, WIDER = 10.0, 100.0
 TIE_PRIOR = 1.0  # ties, and as many decisions, of each judge: P(tie between equals) is uniform between 0 and 1
-LEAST_CAP = 4.6  # logit of 0.99: the least difference that a saturated answer stands for
+LEAST_CAP = 4.6  # logit of 0.99: the smallest lower bound of the difference behind a saturated answer
 
 # Variances of the mixed model (`reml`). Strength and end of the term that keeps the variance of scores from 0, and the
-# ratio σ²/φ of the term that keeps the noise from 0, that of a judge whose scores vary by ten times the noise of an
-# answer: chosen by simulated judges.
+# ratio σ²/φ of the term that keeps the noise from 0, at which the standard deviation of scores is ten times that of the
+# noise: chosen by simulated judges.
 PULL, UNTIL, SUREST = 3.0, 4.0, 100.0
 SHARED_PULL = 1.0  # the strength for groups and style: few groups estimate ω², and it matters less
 # Standard deviations of scores in logits: between two items they make chances of 0.5075 and 0.99995.
@@ -26,28 +26,28 @@ NARROWEST, WIDEST = 0.03, 10.0
 QUANTILES = 9  # of the confidence in σ²/φ over which scores are averaged
 
 # Position effects (`position`, `soft`, `choices`).
-CLEARLY = 0.95  # probability that noise alone is not taken for position effects of texts, in one order or both
-SURELY = 0.999  # CLEARLY in a test of scores, which is too bold if the answers often choose between two noises
-TWICE = 2.0  # the most by which sums that are taken for noise vary more: errors are then at most √2 times too wide
-LEAST_SHARE = 0.01  # of the information about γ: with none left any γ would be possible
+CLEARLY = 0.95  # one minus the level of the tests for position effects of texts, in one order or both
+SURELY = 0.999  # CLEARLY within a test of scores, whose level would be too high if the noise estimate changed often
+TWICE = 2.0  # largest variance ratio of sums that count as noise: errors are then at most √2 times too wide
+LEAST_SHARE = 0.01  # smallest information share about γ: with 0 any γ would be possible
 SLOTS = 2.0  # standard deviation of the effect of two slots on choices: between equal texts a chance of 0.88
 UNSURE = 1.0  # largest variance of a γ over which choices are averaged
 
 # Two peaks (`mixture`).
-CLEAR = 20.0  # times as probable must all choices be with two peaks as with one
-UNIFORM = 0.25  # share of the variance that is within the halves of a uniform distribution; less with two peaks
-RARE = 0.05  # share of choices against the gap up to which they are rare; above, they determine the gap well
-GAP = WIDEST / 2  # standard deviation of a gap before choices are seen: twice as much is the widest of all
+CLEAR = 20.0  # least Bayes factor of two peaks against one
+UNIFORM = 0.25  # share of the variance within the halves of a uniform distribution; two peaks have less
+RARE = 0.05  # largest share of choices against the higher peak; above it, choices determine the gap well
+GAP = WIDEST / 2  # prior standard deviation of a gap: WIDEST is two of them
 
 # Panels (`panel_members`, `panel`): the threshold of content was chosen on the panel sets (docs/panel.md).
 FEW = 30  # comparisons below which a voice has no variances of its own: their logarithms would have errors above ¼
-LOADING_SPREAD = 0.3  # standard deviation of loadings before voices are compared: that of a uniform one in (0, 1)
+LOADING_SPREAD = 0.3  # prior standard deviation of loadings: that of a uniform distribution on (0, 1)
 USUAL_LOADING = 0.7  # of a voice without evidence: half of its view is shared, ρ² = ½
-MOST_LOADING, LEAST_LOADING = 0.995, 0.05  # no voice is the consensus itself, and none is quite without relation to it
-COPY = 0.97  # correlation of two views from which they are one: what differs is 3% of a view
-SURE_COPY = 0.85  # least value of such a correlation less its standard error: few answers make no copies
+MOST_LOADING, LEAST_LOADING = 0.995, 0.05  # no voice equals the consensus, and none is uncorrelated with it
+COPY = 0.97  # least correlation of the views of copies: they differ by 3% of a view
+SURE_COPY = 0.85  # least value of that correlation minus its standard error: few answers do not make copies
 REVERSED = 0.025  # level of the one-sided test for a reversed voice: that of a 95% interval below 0
-NEARLY = 2 / 3  # of the best content, from which a voice belongs to a panel for a consensus
+NEARLY = 2 / 3  # least content of a voice that enters the consensus, relative to the largest
 
 # Votes (`votes`). Standard deviation S of people's scores in logits, and that of its logarithm: 29 sets of recorded
 # votes have a geometric mean of 0.96 and a standard deviation of 0.80 (UKPConvArg1 and LLMFAO; python -m
@@ -57,9 +57,9 @@ EQUAL = 0.5  # before any vote, the probability that all texts are equal: even o
 VARIES = 0.7  # standard deviation of log ω² and log σ² around the usual: a factor of 2 either way
 
 # Prediction-powered leaderboards (`prediction_powered`).
-NOTHING_NEW = 1e-3  # share of its answers that people have not voted on, below which a machine has no weight
-# Degrees of freedom that the expected variance of a group counts for beside its own votes (Smyth 2004): that many mean
-# that true variances differ from the expected ones by √(2/10) = 45%. Coverage by simulation: docs/powered.md.
+NOTHING_NEW = 1e-3  # least share of a machine's answers beyond the voted pairs; below it the machine has no weight
+# Prior degrees of freedom of the expected variance of a group, beside those of its own votes (Smyth 2004): with 10,
+# true variances differ from the expected ones by √(2/10) = 45%. Coverage by simulation: docs/powered.md.
 EXPECTED = 10.0
 
 
@@ -71,7 +71,7 @@ class Limits:
     (100, 4096)
     """
 
-    # Contexts of at most so many unknowns are solved as batches of dense matrices. Measured on 20,000 items with five
+    # Most unknowns of a context that is solved in a batch of dense matrices. Measured on 20,000 items with five
     # comparisons each: contexts of 64 items take 34 ms dense and 66 ms by conjugate gradients to 1e-12, of 128 items
     # 83 and 68 ms.
     batched: int = 64

@@ -18,16 +18,16 @@ from comparo.types import Index, LongIndex, Seed, as_generator
 
 Pairs = Index
 
-TRIES = 100  # sets that are drawn at most until one serves
+TRIES = 100  # most random sets drawn until one is valid
 DRAWN = 1_000_000  # pairs drawn in all tries together
 
 
 def random_pairs(items: int, pairs: int, seed: Seed = None) -> Pairs:
     """K different random pairs of N items, each item in at least one of them, connected if K ≥ N − 1.
 
-    They are drawn uniformly from all such sets if a few tries find one. With few pairs per item they are a uniformly
-    drawn spanning tree and uniformly drawn other pairs; below N − 1 pairs, random pairs to which the other items are
-    joined at random.
+    The set is uniform among all such sets if a few random sets include one. Otherwise, as with few pairs per item, it
+    is a uniform spanning tree plus uniform other pairs; below N − 1 pairs, it is random pairs to which the other items
+    are joined at random.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def distinct(codes: LongIndex) -> LongIndex:
 
 
 def check_number(items: int, pairs: int) -> None:
-    """Raise where N items do not make so many pairs."""
+    """Raise a ValueError if `items` items do not make `pairs` pairs."""
     if items < 2:
         raise ValueError(f"there is nothing to compare: {items} items; give at least two")
     if pairs > items * (items - 1) // 2:
@@ -109,7 +109,7 @@ def _tries(pairs: int) -> int:
 
 
 def draw(items: int, taken: LongIndex, pairs: int, rng: np.random.Generator) -> Pairs:
-    """Different pairs that are not taken, drawn uniformly; `taken` are sorted codes x·N + y with x < y."""
+    """Draw different pairs uniformly, without those in `taken`, sorted codes x·N + y with x < y."""
     if 4 * (pairs + len(taken)) > items * (items - 1) // 2:
         x, y = np.triu_indices(items, 1)
         codes = rng.choice(np.setdiff1d(x * items + y, taken, assume_unique=True), pairs, replace=False)
@@ -124,16 +124,16 @@ def draw(items: int, taken: LongIndex, pairs: int, rng: np.random.Generator) -> 
 
 
 def merge(component: NDArray[np.integer], pairs: Pairs) -> Index:
-    """The connected component of each item, numbered from 0, once `pairs` have joined those of before."""
+    """The connected component of each item, numbered from 0, after `pairs` join the components of `component`."""
     number = int(component.max()) + 1
     links = sparse.coo_array((np.ones(len(pairs), dtype=np.int8), component[pairs].T), shape=(number, number))
     return np.asarray(connected_components(links, directed=False)[1][component], dtype=np.int32)
 
 
 def joining(component: NDArray[np.integer], walk: NDArray[np.integer]) -> Pairs:
-    """The steps of a walk over items that enter a component for the first time: pairs that join all it visits.
+    """The steps of `walk`, a sequence of items, that enter a component for the first time, as pairs.
 
-    For a walk to uniformly drawn items these are a uniformly drawn spanning tree of the components (Aldous, Broder).
+    If the items of the walk are uniform, these pairs are a uniform spanning tree of the components (Aldous, Broder).
 
     >>> joining(np.arange(3), np.array([2, 0, 2, 1])).tolist()
     [[0, 2], [1, 2]]
@@ -143,7 +143,7 @@ def joining(component: NDArray[np.integer], walk: NDArray[np.integer]) -> Pairs:
 
 
 def _tree(component: NDArray[np.integer], rng: np.random.Generator) -> Pairs:
-    """Pairs that join all components, drawn uniformly among the sets that just do."""
+    """A uniformly drawn spanning tree of the components, as pairs."""
     items, number = len(component), len(np.unique(component))
     walk = rng.integers(items, size=items)
     while len(np.unique(component[walk])) < number:
@@ -152,7 +152,7 @@ def _tree(component: NDArray[np.integer], rng: np.random.Generator) -> Pairs:
 
 
 def connect(component: NDArray[np.integer], taken: LongIndex, pairs: int, rng: np.random.Generator) -> Pairs:
-    """Different pairs that are not taken and join all components, of which there are at most `pairs` + 1."""
+    """Draw different pairs, without those in `taken`, that join all components; there are at most `pairs` + 1."""
     items = len(component)
     for _ in range(_tries(pairs)):
         drawn = draw(items, taken, pairs, rng)
@@ -164,7 +164,7 @@ def connect(component: NDArray[np.integer], taken: LongIndex, pairs: int, rng: n
 
 
 def forest(component: NDArray[np.integer], pairs: int, rng: np.random.Generator) -> Pairs:
-    """Pairs too few to join all components: each joins two of them, and as many single items as possible are used."""
+    """Draw pairs, too few to join all components, that each join two of them and include the most single items."""
     alone = np.bincount(component)[component] == 1
     waiting = rng.permutation(np.flatnonzero(alone))
     couples = min(pairs, max(len(waiting) - pairs, 0))
@@ -180,12 +180,12 @@ def forest(component: NDArray[np.integer], pairs: int, rng: np.random.Generator)
 
 
 def orient(pairs: Pairs, more_first: LongIndex, rng: np.random.Generator) -> Pairs:
-    """The pairs with either item first: of the pairs of one item, half to within one show it first.
+    """Order each pair so that every item is first in half of its pairs, to within one.
 
-    The ends of pairs at one item are mated two by two, and mates are opposites, one first and one second, as are the
-    two ends of a pair. So ends fall into chains of alternating kinds. An item with an odd number of pairs has one end
-    without mate, where a chain begins or ends. Of the items at the two ends of a chain, the one that is lower in
-    `more_first` (N,), by how much more often each was first than second so far, is first.
+    The occurrences of an item are matched two by two. Of two matched occurrences, one is first and one second, as of
+    the two items of a pair, so occurrences form chains that alternate. An item with an odd number of pairs has one
+    unmatched occurrence, where a chain begins or ends. Of the two items at the ends of a chain, the one with the
+    smaller `more_first` (N,), the number of times first minus second so far, is first.
     """
     ends = pairs.ravel()
     order = np.argsort(ends, kind="stable")
@@ -211,7 +211,7 @@ DEFAULT_BUDGET = "10n"  # calls: ten per item
 
 
 def default_strategy(goal: str = DEFAULT_GOAL) -> Strategy:
-    """The strategy for a goal: greedy for the whole ranking, adaptive for the others, which need answers.
+    """The default strategy of a goal: greedy for the whole ranking, adaptive for the others, which need answers.
 
     >>> default_strategy(), default_strategy("top-5")
     ('greedy', 'adaptive')

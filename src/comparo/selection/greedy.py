@@ -1,12 +1,12 @@
-"""The pairs that lower the uncertainty of scores most, one at a time or, for many items, many at a time.
+"""The pairs that reduce the uncertainty of scores most, chosen one at a time or, for many items, in batches.
 
 A = H⁻¹ is the covariance of the scores, H the curvature of the comparisons so far. A comparison of x and y of curvature
 c multiplies det H by 1 + c·R_xy with the variance of the difference R_xy = A_xx + A_yy − 2A_xy, and turns A into
 
     A − v vᵀ,   v = A r·√(c / (1 + c·R_xy)),   r = e_x − e_y   (Sherman and Morrison).
 
-R_xy never grows as comparisons are added. Items are numbered in shuffled order; among pairs whose gains differ by less
-than rounding does (`comparo.rounding`) the first in that order is taken: the seed decides among equal pairs.
+R_xy never grows as comparisons are added. Items are numbered in shuffled order. Among pairs whose gains are equal up to
+rounding (`comparo.rounding`), the first in that order is taken, so the seed decides ties.
 
 Without an N × N array, R_xy is estimated (`Resistance`), and many pairs are chosen at a time (`matching`). With D the
 diagonal of the curvature H and S = D − H,
@@ -35,8 +35,8 @@ from comparo.rounding import TIES, first_best, merge_ties
 from comparo.selection.designs import Pairs
 from comparo.types import Array, Index, LongIndex, Mask
 
-SAMPLE = 8192  # pairs by which the gain of the last candidate is estimated
-SERIAL = 2**18  # multiplications that BLAS does in one thread; on busy cores its threads wait for each other
+SAMPLE = 8192  # sampled pairs that estimate the gain of the last candidate
+SERIAL = 2**18  # most multiplications that BLAS does in one thread; on busy cores threads wait for each other
 WINDOW = 512  # items around the border between the top k and the others
 
 
@@ -62,8 +62,8 @@ def inverse(first: Index, second: Index, c: Array, ridge: Array) -> Array:
 def join(component: Index, asked: Index, worth: Array, most: int) -> list[tuple[int, int]]:
     """At most `most` pairs of N items, each joining two components: those of largest gain `worth`·R, one at a time.
 
-    R is the variance of the difference given a prior of variance 1 and the pairs `asked` (K, 2), all counting by their
-    `worth` (N, N). Items without any comparison come first, two by two: N/2 pairs include all of them.
+    R is the variance of the difference given a prior of variance 1 and the pairs `asked` (K, 2), whose precisions are
+    their `worth` (N, N). Items without any comparison are paired first: N/2 pairs include all of them.
 
     >>> worth = np.array([[1.0, 0.2, 0.9], [0.2, 1.0, 0.5], [0.9, 0.5, 1.0]])
     >>> join(np.arange(3, dtype=np.int32), np.empty((0, 2), dtype=np.int32), worth, 5)
@@ -91,7 +91,7 @@ def join(component: Index, asked: Index, worth: Array, most: int) -> list[tuple[
 
 @dataclass(eq=False)
 class Greedy:
-    """The free pairs by falling gain c·R, each taken into A before the next is found.
+    """Picks free pairs by largest gain c·R, and updates A after each.
 
     `covariance` (N, N) is A, of which the upper triangle is read and overwritten; `free` (N, N) is true above the
     diagonal for pairs that may be taken. c is `calls`, times σ(s_x − s_y)·σ(s_y − s_x) where there are `scores` (N,),
@@ -143,7 +143,7 @@ class Greedy:
         return x, y
 
     def _best(self) -> float:
-        """The gain from which on pairs tie with the best candidate."""
+        """The smallest gain that ties with the best candidate."""
         return float(np.max(self.gains, initial=-np.inf)) * (1 - TIES)
 
     def _column(self, x: int) -> Array:
@@ -198,7 +198,7 @@ class Greedy:
 
 
 class Information:
-    """The covariance A of n scores, and B = A L A: which comparison lowers Σ w_gh·Var(s_g − s_h) most.
+    """The covariance A of n scores and B = A L A, which give the decrease of Σ w_gh·Var(s_g − s_h) by a comparison.
 
     L is the Laplacian of the weights w. A comparison of x and y with the information c lowers the sum by
 
@@ -215,7 +215,7 @@ class Information:
         return np.asarray(c * differences(self.worth)[pairs] / (1.0 + c * differences(self.covariance)[pairs]))
 
     def add(self, x: int, y: int, c: float) -> None:
-        """Take a comparison of x and y with the information c into account: A and B change by rank one and two."""
+        """Add a comparison of x and y with the information c: a rank-one update of A and a rank-two update of B."""
         v = self.covariance[x] - self.covariance[y]
         v *= np.sqrt(c / (1.0 + c * (v[x] - v[y])))
         u = self.covariance @ (self.laplacian @ v)
@@ -225,12 +225,12 @@ class Information:
 
 
 class Border:
-    """The free pairs that are most informative about the top k, each taken into A before the next is found.
+    """Picks the free pairs that are most informative about the top k, and updates A after each.
 
     For i inside and j outside of the best k by `scores` (N,), 1[s_i > s_j] has the variance P(1 − P) with
-    P = Φ(z_ij), z_ij = (s_i − s_j)/√(φ·R_ij). An answer that lowers the variance of s_i − s_j by Δ lowers it, in
+    P = Φ(z_ij), z_ij = (s_i − s_j)/√(φ·R_ij). An answer that lowers the variance of s_i − s_j by Δ lowers P(1 − P), in
     expectation and to first order, by w_ij·Δ with w_ij = n(z_ij)²/R_ij, n the normal density. The pair with the largest
-    sum over all such i and j (`Information`) is taken, up to a factor of w, which changes no choice; w is not updated.
+    sum over all such i and j (`Information`) is taken. w is not updated, and its constant factor is left out.
 
     Only the `WINDOW` items nearest to the border, by their distance from the middle of the k-th and the next score in
     standard errors, count and are compared. `dispersion` is φ.
@@ -265,7 +265,7 @@ class Border:
         self.information = Information(covariance, w)
 
     def pick(self) -> tuple[int, int]:
-        """The free pair worth most, (x, y) with x < y; there must be one."""
+        """The free pair of largest weighted gain, (x, y) with x < y; there must be one."""
         value = np.where(self.free, self.information.gains(self.c), -np.inf)
         x, y = divmod(int(first_best(value)), len(self.items))
         self.information.add(x, y, float(self.c[x, y]))
@@ -281,9 +281,9 @@ def differences(matrix: Array) -> Array:
 
 DRAWS = 24
 ACCURACY = 1e-2  # of a draw: far below its randomness
-TREE = 1.25  # different pairs per item, below which a graph is treated as a tree
+TREE = 1.25  # different pairs per item below which a graph counts as a tree
 PARTNERS = 8  # pairs considered for each item
-SHARE = 64  # at least one of so many items is in a round
+SHARE = 64  # a round includes at least one item in 64
 
 
 @dataclass(frozen=True)
@@ -299,9 +299,9 @@ class Resistance:
 
     @classmethod
     def of(cls, pairs: Pairs, c: Array, ridge: Array, rng: np.random.Generator) -> Resistance:
-        """Of the comparisons `pairs` (K, 2) with curvatures `c` (K,), which connect all items; `ridge` (N,) of a prior.
+        """Estimate R from `pairs` (K, 2), which connect all items, their curvatures `c` (K,) and the `ridge` (N,).
 
-        A graph that is nearly a tree takes long to solve: there nothing is drawn.
+        A graph that is nearly a tree takes long to solve; for it nothing is drawn.
         """
         first, second = np.ascontiguousarray(pairs.T)
         graph = Graph.build(Comparisons(np.arange(len(ridge)), first, second, np.full(len(pairs), 0.5)))
@@ -363,9 +363,9 @@ def matching(resistance: Resistance, goal: Goal, taken: LongIndex, rng: np.rando
     """Disjoint new pairs of high value, best first: shape (M, 2) with M ≤ N/2, the lower item first.
 
     `taken` are the sorted codes x·N + y, x < y, of pairs that may not be asked. Every item proposes `PARTNERS` others,
-    near and far in the order of the scores (a random order without scores), and the best pair is taken as long as both
-    its items are free. Pairs below half of the best value wait for another round, except so many that one of `SHARE`
-    items is in this one.
+    near and far in the order of the scores (a random order without scores). Pairs are taken by value while both items
+    are free. Pairs below half of the best value wait for another round, unless fewer than one item in `SHARE` is in
+    this one.
 
     >>> pairs = matching(Resistance(np.ones(4), np.zeros((4, 1))), Goal(1), np.array([1]), np.random.default_rng(0))
     >>> sorted(pairs.ravel().tolist()), [0, 1] in pairs.tolist()

@@ -1,4 +1,4 @@
-"""The next pair to ask where items are new to an existing ranking.
+"""The next pairs to ask in order to place new items in an existing ranking.
 
 Each new item is first compared with one anchor, an old item; the anchors are spread evenly over the old ranking. Then
 pairs are chosen that lower the variance of the new items most. With M new items, A (M, M) the covariance of their
@@ -7,15 +7,14 @@ scores, S = A², c the information of a call about two items, and v_y the varian
     new items x and y:     c·(S_xx + S_yy − 2S_xy) / (1 + c·(A_xx + A_yy − 2A_xy)),
     new x and old y:       c'·S_xx / (1 + c'·A_xx),        c' = c / (1 + c·v_y·(1 + u_y)),
 
-is how much a pair lowers the sum of the variances of the new items (Sherman and Morrison). A call between two new items
-counts for both of them, one with an old item for one; but only the latter determines where all new items lie beside the
-old ones, and the sum weighs one against the other. u_y is how many new items have met y already and share its error.
-Before any answer the new items are taken as spread like the old ones, around a mean that may be as far off. A choice
-has c = σ(d)·σ(−d) at the difference d of two scores, and near items are most informative; a soft answer has c = 1/φ
-whatever the items, φ being the variance of the noise of the old answers, as the fit takes it
-(`comparo.model.observations`).
+is the decrease of the sum of the variances of the new items by a pair (Sherman and Morrison). A call between two new
+items informs about both, a call with an old item about one; but only the latter determines the level of the new items
+relative to the old ones, and the sum weighs both effects. u_y is the number of new items already compared with y, which
+share its error. A priori the scores of the new items have the standard deviation of the old ones, and so has their
+mean. A choice has c = σ(d)·σ(−d) at the difference d of two scores, so near items are most informative; a soft answer
+has c = 1/φ for all items, with φ the noise variance of the old answers (`comparo.model.observations`).
 
-Once the new items are known as well as the old ones, pairs are chosen among all items as in any run.
+Once the variances of the new items are as small as those of the old ones, a `Selector` chooses among all pairs.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ from comparo.selection.selector import Selector
 from comparo.selection.text_features import fitted_power
 from comparo.types import Array, LongIndex
 
-ANCHORS = 256  # old items that are considered as partners: next ones differ by 0.4% of the ranks
-CLOSE = 0.9  # of the best gain, that a pair has which is asked beside it
+ANCHORS = 256  # old items considered as partners: neighbours are 0.4% of the ranks apart
+CLOSE = 0.9  # least gain of a pair asked in the same batch, relative to the best
 MOST = 1024  # new items; above, each choice would take seconds, and `Selector` alone chooses
-LEAST_SPREAD = 0.1  # logits, of old scores: where they hardly differ, new ones still may
-USUAL_NOISE = 4.0  # variance, that of a choice between equals (1/c = 4), which counts like one more observation
+LEAST_SPREAD = 0.1  # least prior standard deviation in logits: new items may differ even if old ones hardly do
+USUAL_NOISE = 4.0  # prior noise variance, that of a choice between equals (1/c = 4), with the weight of one observation
 
 
 class Placing(Selector):
@@ -51,7 +50,7 @@ class Placing(Selector):
     Parameters
     ----------
     items : The labels of all N items. Those that are in none of the comparisons observed before `next` are new.
-    rng : It determines which new item meets which anchor, and decides among pairs of equal gain.
+    rng : Assigns new items to anchors, and breaks ties among pairs of equal gain.
     contrast, options : As in `Selector`.
 
     Examples
@@ -69,15 +68,15 @@ class Placing(Selector):
         code = look_up(list(items), self._items).astype(np.int64)
         number = np.argsort(code, kind="stable")
         self._apart = None if contrast is None else contrast[np.ix_(number, number)]
-        self._shuffled = code[rng.permutation(len(code))]  # the order in which equals are taken
+        self._shuffled = code[rng.permutation(len(code))]  # the order that breaks ties
         self._new: LongIndex | None = None
         self._anchoring: Pairs = np.empty((0, 2), dtype=np.int32)
         self._is_placed = False
-        self._fitted = 0  # answers that `_view`, the scores of all items, is from
+        self._fitted = 0  # number of answers behind `_view`, the scores of all items
         self._view = np.zeros(len(code))
         self._spread: float | None = None
         self._noise: float | None = None  # φ of soft answers; None for choices
-        self._informs: Array | None = None  # how much a call about two items counts
+        self._informs: Array | None = None  # relative information of a call about two items
 
     def _choose(self, wanted: int) -> Pairs:
         if self._new is None:
@@ -95,7 +94,7 @@ class Placing(Selector):
         return super()._choose(wanted)
 
     def _fit(self) -> None:
-        """Fit all scores to the answers; an item without any has the mean."""
+        """Fit all scores to the answers; an item without answers has the score 0, the mean."""
         data = self._answers()
         ranking = quiet_fit(data, "poe-bt", prior=self._spread, bias="joint" if self.calls == 1 else "none")
         self._view = np.zeros(len(self._items))
@@ -111,7 +110,7 @@ class Placing(Selector):
         self._fitted = len(data)
 
     def _anchors(self) -> Pairs:
-        """A pair of each new item and an old one; the old ones are spread evenly over their ranking."""
+        """One pair of a new and an old item for each new item; the old items are spread evenly over their ranking."""
         assert self._new is not None
         old = self._old()
         places = ((np.arange(len(self._new)) + 0.5) / len(self._new) * len(old)).astype(np.int64)
@@ -129,7 +128,7 @@ class Placing(Selector):
         return np.asarray(c if self._informs is None else c * self._informs[x, y])
 
     def _informative(self) -> Pairs:
-        """Disjoint pairs with new items that lower the sum of their variances most, the best first."""
+        """Disjoint pairs that lower the sum of the variances of the new items most, best first."""
         assert self._new is not None
         assert self._spread is not None
         if len(self._answers()) != self._fitted:
@@ -163,7 +162,7 @@ class Placing(Selector):
         return _disjoint(gains, np.column_stack([np.tile(new, 2), np.concatenate([new[best[0]], anchors[best[1]]])]))
 
     def _covariance(self, one: LongIndex, other: LongIndex, c: Array, variance: Array) -> Array:
-        """A, given which new items (−1: an old one) each row compares, c, and the variance of its old item."""
+        """A, from the new items of each row (`one`, `other`; −1: an old item), c, and the variance of its old item."""
         assert self._new is not None
         assert self._spread is not None
         m = len(self._new)
@@ -176,7 +175,7 @@ class Placing(Selector):
 
 
 def _disjoint(gains: Array, pairs: LongIndex) -> Pairs:
-    """The pairs (P, 2) of nearly the best gain (`CLOSE`), each item in one of them, the best first; none without gain.
+    """Disjoint `pairs` (P, 2) with at least `CLOSE` of the best gain, best first; none without positive gain.
 
     >>> _disjoint(np.array([2.9, 3.0, 2.8, 0.5]), np.array([[0, 1], [1, 2], [3, 4], [5, 6]])).tolist()
     [[1, 2], [3, 4]]

@@ -5,10 +5,10 @@ units of a pair, and multiplies the determinant of the precision of all scores b
 
     det(I + 2·C A_S C),    C = I − 11ᵀ/k,
 
-which for k = 2 is the effective resistance A_xx + A_yy − 2A_xy of the choice of pairs, plus 1. A line-up is built text
-by text: the pair of largest resistance, then always the text of largest resistance to those chosen. While texts are
-not connected, each line-up joins k parts, so that ⌈(n − 1)/(k − 1)⌉ connect all. For a goal top-k the resistance of two
-texts counts by the probability that the answer is open and that each text may belong to the border.
+which for k = 2 is 1 plus the effective resistance A_xx + A_yy − 2A_xy of the choice of pairs. A line-up is built text
+by text: the pair of largest resistance, then always the text with the largest sum of resistances to those chosen. While
+the graph is not connected, each line-up joins k components, so that ⌈(n − 1)/(k − 1)⌉ connect all. The adaptive
+strategy weighs the resistance of two texts by σ(d)σ(−d), and for a goal top-k also by their closeness to the border.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from comparo.rounding import first_best
 from comparo.selection.designs import DEFAULT_GOAL, top_of
 from comparo.types import Array, Seed, as_generator
 
-RIDGE = 1e-3  # prior precision of a score, in units of a pair: texts that nothing connects are far apart
+RIDGE = 1e-3  # prior precision of a score, in units of a pair: small, so that unconnected texts have large resistance
 MANY = 256  # texts above which line-ups are dealt at random; one of 256 takes 3 ms, one of 1000 takes 75 ms
-OTHER = 0.1  # how often, in place of another order of texts whose line-up was asked, other texts are drawn
+OTHER = 0.1  # where a line-up was asked before, probability of drawing other texts instead of another order
 
 
 class LineupSelector:
@@ -43,8 +43,8 @@ class LineupSelector:
     ----------
     items : The labels of N ≥ k items, all different.
     size : k, the number of texts of a line-up.
-    strategy : "random" deals all texts once before any comes again, the first time in a chain that connects them;
-        "greedy" uses what was asked; "adaptive" the answers too. Above `MANY` texts all are as "random".
+    strategy : "random" deals all texts once before any is repeated, the first time in a chain that connects them;
+        "greedy" uses the line-ups asked so far; "adaptive" also the answers. Above `MANY` texts all are "random".
     goal : "ranking" or "top-5", as of `Selector`.
     seed : A whole number or a generator. The same seed and the same answers give the same line-ups.
 
@@ -72,22 +72,22 @@ class LineupSelector:
         self._items = [names[number] for number in self.rng.permutation(len(names)).tolist()]
         self.size, self.strategy = size, strategy
         self._top = top_of(goal, len(names), strategy)
-        self._slots = np.zeros((len(names), size))  # how often each text was in each slot
+        self._slots = np.zeros((len(names), size))  # number of times each text was in each slot
         self._is_linked = False
         self._is_dealt = strategy == "random" or len(names) > MANY
-        self._deck, self._link = list(range(len(names))), list[int]()  # in the shuffled order
+        self._deck, self._link = list(range(len(names))), list[int]()  # codes of shuffled items
         self._covariance = np.eye(0 if self._is_dealt else len(names)) / RIDGE
-        self._worth: Array | None = None  # of two texts, where answers count
+        self._worth: Array | None = None  # factor on the resistance of two texts; None before answers
         self._answers: list[Mapping[str, Any]] = []
         self._asked: set[tuple[int, ...]] = set()  # line-ups in slot order
 
     @property
     def remaining(self) -> int:
-        """How many line-ups were not asked: n!/(n − k)! at first."""
+        """The number of line-ups that were not asked: n!/(n − k)! at first."""
         return math.perm(len(self._items), self.size) - len(self._asked)
 
     def next(self, batch: int) -> list[tuple[Any, Any]]:
-        """The next `batch` line-ups, no more than remain; those returned before count as asked, answered or not."""
+        """The next `batch` line-ups; those returned before count as asked. A ValueError if fewer remain."""
         found = []
         for _ in range(batch):
             chosen = sorted(self._deal() if self._is_dealt else self._build())
@@ -98,12 +98,12 @@ class LineupSelector:
         return found
 
     def observe(self, data: Sequence[Mapping[str, Any]]) -> None:
-        """Take answers into account, rows as `Comparisons.from_rows` reads them, if the strategy is adaptive."""
+        """Count the line-ups of `data`, rows of `Comparisons.from_rows`, as asked; "adaptive" also uses the answers."""
         asked = (tuple(look_up(row["items"], self._items).tolist()) for row in data)
-        new = [shown for shown in asked if shown not in self._asked]  # given before
+        new = [shown for shown in asked if shown not in self._asked]  # not returned by `next`
         for shown in new:
             self._take(shown)
-        if new and self._is_dealt:  # from the beginning, the same line-ups would come again
+        if new and self._is_dealt:  # the same seed would deal the same line-ups again
             self._deck = self.rng.permutation(len(self._items)).tolist()
         if self._is_dealt or self.strategy != "adaptive":
             return
@@ -117,7 +117,7 @@ class LineupSelector:
             self._worth = self._worth * near[:, None] * near
 
     def _fitted(self) -> tuple[Array, Array]:
-        """Scores and standard errors of all texts from the answers, each (N,); of new ones those of the middle."""
+        """Scores and standard errors (N,) from the answers; texts without answers have 0 and the largest error."""
         data = Comparisons.from_rows(self._answers)
         found = multiply(data, BradleyTerry(), prior=WIDE)
         place, std = look_up(data.items.tolist(), self._items)[found.graph.item], found.posterior.std
@@ -138,7 +138,7 @@ class LineupSelector:
         return chosen
 
     def _build(self) -> list[int]:
-        """The texts of the next line-up; ties go by the seed."""
+        """The texts of the next line-up; the seed breaks ties."""
         a = self._covariance
         variance = np.diag(a)
         resistance = variance[:, None] + variance - 2.0 * a
@@ -153,7 +153,7 @@ class LineupSelector:
         return chosen
 
     def _take(self, shown: tuple[int, ...]) -> None:
-        """Count a line-up, in slot order, as asked, and take its information into the covariance."""
+        """Count the line-up `shown`, in slot order, as asked, and update the covariance."""
         self._asked.add(shown)
         self._slots[list(shown), np.arange(len(shown))] += 1.0
         if self._is_dealt:
@@ -171,10 +171,10 @@ def in_slots(
     rng: np.random.Generator,
     rows: Sequence[int] | None = None,
 ) -> tuple[int, ...]:
-    """The k chosen texts in slot order, each where it was least by `counts` (rows, k), as a line-up that was not asked.
+    """Assign the k `chosen` texts to slots in which they were least often, as a line-up that is not in `asked`.
 
-    The row of text t is `rows[t]`, t by default. Where the line-up was asked, another order of the same texts is drawn,
-    or else of other texts; a ValueError where all line-ups were asked.
+    `counts` (rows, k) says how often; the row of text t is `rows[t]`, t by default. If the line-up was asked, another
+    order of the same texts or of other texts is drawn. A ValueError if all line-ups were asked.
 
     >>> in_slots([0, 2], np.array([[9.0, 0.0], [0.0, 0.0], [0.0, 9.0]]), set(), np.random.default_rng(0))
     (2, 0)

@@ -33,19 +33,19 @@ from comparo.selection.selector import Selector
 from comparo.types import Array, LongIndex, Seed, as_generator
 
 Answers = Literal["soft", "hard"]
-Answer = Callable[[Array, np.random.Generator], Array]  # of a judge to true differences (K,)
+Answer = Callable[[Array, np.random.Generator], Array]  # p of a judge, given true differences (K,)
 
-SPREAD = 1.0  # of the logits of random pairs: most p are between 0.2 and 0.8
+SPREAD = 1.0  # standard deviation of the logits of random pairs: most p are between 0.2 and 0.8
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is simulated; measured with random pairs and judges of accuracy 0.7 and 0.75."""
+    """The size of the simulation; measured with random pairs and judges of accuracy 0.7 and 0.75."""
 
-    # Calls per item that are tried: from 4 on, the correlation changes by less than 0.05 from one to the next.
+    # Numbers of calls per item to try: from 4 on, the correlation changes by less than 0.05 from one to the next.
     per_item: tuple[int, ...] = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20, 25, 30, 35, 40, 50, 60, 80, 100)
-    calls: int = 20  # per item, up to which they are simulated; beyond, the formula is within 0.005 for twice as many
-    items: int = 300  # at most; what 1200 items reach with as many calls per item differs by less than 0.01
+    calls: int = 20  # most simulated calls per item; above, the formula is within 0.005 for twice as many
+    items: int = 300  # at most; with 1200 items and as many calls per item the correlation differs by less than 0.01
     simulated: int = 1600  # items in all draws together: 3 s for 300 items
     fewest: int = 8  # draws
     most: int = 100  # draws
@@ -56,11 +56,11 @@ EFFORT = Effort()
 
 @dataclass(frozen=True)
 class Plan:
-    """The correlation that is reached with more and more calls: columns of shape (R,).
+    """The correlation reached with increasing numbers of calls: columns of shape (R,).
 
-    `per_item` is the number of calls per item, `spearman` the mean correlation over all draws. Eight of ten draws
-    are between `low` and `high`, which are NaN where the formula `later` is used. The last row reaches the `target`, or
-    has the largest number of calls that was tried.
+    `per_item` is the number of calls per item, `spearman` the mean correlation over all draws. `low` and `high` enclose
+    80% of the draws and are NaN where the formula `later` is used. The last row reaches the `target`, or has the
+    largest number of calls that was tried.
     """
 
     items: int
@@ -102,8 +102,8 @@ def judge_of(accuracy: float) -> tuple[float, float]:
 def later(spearman: float, times: float) -> float:
     """The Spearman correlation after `times` as many calls, where each item has many calls.
 
-    The variance of the errors is inversely proportional to the calls, and R²/(1 − R²) is proportional to them, R
-    being the correlation of the scores; that of their ranks is (6/π)·arcsin(R/2), as for any two normal variables.
+    The variance of the errors is inversely proportional to the calls, so R²/(1 − R²) is proportional to them, with R
+    the correlation of the scores. The rank correlation of normal variables is (6/π)·arcsin(R/2).
 
     >>> round(later(0.9, 2.0), 3)
     0.946
@@ -128,8 +128,8 @@ def plan(
 ) -> Plan:
     """How many calls rank `items` items with a mean Spearman correlation of `target`.
 
-    More and more calls per item are tried, until the target is reached or all pairs were asked; above 20 calls per item
-    the formula `later` is used. Scores are those of poe-bt with a joint bias. Above 300 items, 300 are simulated: the
+    Calls per item are increased until the target is reached or all pairs were asked; above 20 calls per item the
+    formula `later` is used. Scores are those of poe-bt with a joint bias. Above 300 items, 300 are simulated: the
     correlation depends on the calls per item and hardly on the number of items.
 
     Parameters
@@ -142,7 +142,7 @@ def plan(
     strategy, orders : As in `Selector`.
     draws : The number of simulated runs; by default 8 to 100, fewer for more items.
     seed : A whole number or a generator.
-    effort : How much is simulated.
+    effort : The size of the simulation.
 
     Returns
     -------
@@ -191,7 +191,7 @@ def plan(
 
 
 def _tried(numbers: tuple[int, ...], items: int, orders: Orders) -> Iterator[int]:
-    """The numbers of calls to try: from a few more than connect all items to all calls that are possible."""
+    """The numbers of calls to try: from slightly more than connect all items up to all possible calls."""
     calls = 2 if orders == "both" else 1
     most = calls * items * (items - 1) // 2
     for per_item in numbers:
@@ -202,7 +202,7 @@ def _tried(numbers: tuple[int, ...], items: int, orders: Orders) -> Iterator[int
 
 
 def _reached(runs: list[_Run], calls: int) -> Array:
-    """Spearman's correlation with the true scores in every run after so many calls; runs are contexts of one fit."""
+    """Spearman's correlation with the true scores in every run after `calls` calls; runs are contexts of one fit."""
     parts = [run.until(calls) for run in runs]
     first, second, p = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     data = Comparisons.from_columns(first, second, p, context=np.repeat(np.arange(len(runs)), calls))
@@ -213,7 +213,7 @@ def _reached(runs: list[_Run], calls: int) -> Array:
 
 
 class _Run:
-    """One simulated run. An adaptive selector is asked in rounds and observes a round after the next one was chosen."""
+    """One simulated run. An adaptive selector chooses in rounds, each before it observes the answers of the last."""
 
     def __init__(
         self, items: int, answer: Answer, strategy: Strategy | None, orders: Orders, rng: np.random.Generator

@@ -1,6 +1,6 @@
 """The next pairs to ask, before and while answers arrive.
 
-`greedy_pairs` is the paper's selection before any answer is known, which makes log det(W̃ᵀW̃) large. `Selector` returns
+`greedy_pairs` is the paper's selection before any answer, which greedily maximises log det(W̃ᵀW̃). `Selector` returns
 pairs while answers arrive; its adaptive strategy is the paper's selection under Laplace's approximation.
 """
 
@@ -51,9 +51,9 @@ log = logging.getLogger(__name__)
 def greedy_pairs(items: int, pairs: int, seed: Seed = None, limits: Limits = LIMITS) -> Pairs:
     """The paper's design: a chain of all items in shuffled order, then the pairs with the largest A_xx + A_yy − 2A_xy.
 
-    A = (W̃ᵀW̃)⁻¹ with the pairs chosen before: each pair multiplies det(W̃ᵀW̃) by as much as possible; of equal
-    pairs the first in the shuffled order is chosen. Above 4096 items the gains are estimated, and pairs are chosen in
-    rounds of at most N/2 disjoint ones.
+    A = (W̃ᵀW̃)⁻¹ of the pairs chosen before, so each pair increases det(W̃ᵀW̃) most; ties go to the first in the
+    shuffled order. Above 4096 items the gains are estimated, and pairs are chosen in rounds of at most N/2 disjoint
+    ones.
 
     Parameters
     ----------
@@ -108,9 +108,9 @@ class Selector:
     orders : "both" asks each pair in both orders, two calls; "one" asks it in one order, such that each item is shown
         first and second about equally often.
     goal : "ranking", or "top-k" such as "top-5": calls are then spent on which items are the best k.
-    contrast : How much the two texts of each pair differ, (N, N), as `contrast.contrasts` returns it: a comparison
-        has the information contrast^a, a = 1 before any answer, then as estimated from the answers
-        (`contrast.fitted_power`). It is ignored for random pairs, for a goal top-k and above 4096 items.
+    contrast : The contrast of the two texts of each pair, (N, N), from `text_features.contrasts`: a comparison
+        has the information contrast^a, with a = 1 before any answer and then estimated from the answers
+        (`text_features.fitted_power`). It is ignored for random pairs, for a goal top-k and above 4096 items.
     seed : A whole number or a generator. The same seed and the same answers give the same calls.
     limits : `limits.exact` is the number of items up to which all pairs are considered, with an N × N covariance.
 
@@ -169,7 +169,7 @@ class Selector:
 
     @property
     def remaining(self) -> int:
-        """How many calls can still be asked."""
+        """The number of calls that can still be asked."""
         codes = self._codes(self._asked.rows)
         pairs = len(self._items) * (len(self._items) - 1) // 2
         return self.calls * pairs - len(distinct(codes)) + len(self._queue)
@@ -195,7 +195,7 @@ class Selector:
         return [(self._items[first], self._items[second]) for first, second in rows]
 
     def observe(self, data: Any) -> None:
-        """Take comparisons into account, as `Comparisons.of` reads them, also of other pairs; p NaN: no answer yet."""
+        """Add the comparisons `data` (`Comparisons.of`), also of pairs not returned by `next`; NaN p: no answer yet."""
         comparisons = Comparisons.of(data)
         if comparisons.contexts is not None and len(comparisons.contexts) > 1:
             raise ComparisonsError(
@@ -226,7 +226,7 @@ class Selector:
         return Comparisons(np.arange(len(self._items)), first, second, known.p, known.weight)
 
     def _raise_to(self, power: float) -> None:
-        """Take contrast^power for the information of a comparison; with a power of 0 all count the same."""
+        """Set the information of a comparison to contrast^power; with a power of 0 it is the same for all."""
         if self._contrast is not None and power != self._power:
             worth = self._contrast**power * self._luck
             mean = float(np.mean(worth[np.triu_indices(len(worth), 1)]))
@@ -237,7 +237,7 @@ class Selector:
         return rows[:, 0] * np.int64(len(self._items)) + rows[:, 1]
 
     def _codes(self, rows: Pairs) -> LongIndex:
-        """A number for each row, the same for both orders where a pair is asked in one of them."""
+        """A number for each row, the same for both orders if pairs are asked in one order."""
         return self._rows(rows) if self.calls == 2 else self._rows(np.sort(rows, axis=1))
 
     def _taken(self) -> LongIndex:
@@ -282,7 +282,7 @@ class Selector:
         return np.array(chosen, dtype=np.int32)
 
     def _choose_of_many(self, wanted: int) -> Pairs:
-        """Pairs from the matching planned last, or from a new one where all of it was asked."""
+        """Pairs from the last matching, or from a new one if all pairs of the last were asked."""
         taken, items = self._taken(), len(self._items)
         self._planned = self._planned[~np.isin(self._rows(self._planned), taken)]
         if not len(self._planned):
@@ -301,7 +301,7 @@ class Selector:
         return chosen
 
     def _prepare(self) -> Greedy | Border:
-        """The search for the next pairs, from all that was asked and the scores estimated from the answers."""
+        """The search for the next pairs, given all rows asked and the scores estimated from the answers."""
         items = len(self._items)
         free = np.triu(np.ones((items, items), dtype=bool), 1)
         free.ravel()[self._taken()] = False

@@ -1,18 +1,18 @@
-"""Pairs for several contexts and several judges: the next pairs of each context, who judges which, and the first votes.
+"""Pairs for several contexts and judges: the next pairs of each context, their assignment to judges, and first votes.
 
-`next_pairs` has a selector for each context. `share_out` gives no judge a pair twice, also counting earlier sheets, and
-gives some pairs to two judges, which measures their agreement. Every judge gets as many rows as the others, to within
-one where the judges are free, and sees each text first as often as second, as nearly as its pairs allow.
+`next_pairs` has a selector for each context. `share_out` gives no judge a pair twice, including earlier sheets, and
+gives some pairs to two judges, which measures their agreement. All judges get equally many rows, to within one unless
+earlier sheets prevent it, and see each text first as often as second, as far as their pairs allow.
 
 `telling_pairs` are those whose votes lower the variance of the validity most. People's scores are t = X b + rest
 (`comparo.ranking.votes`), with X (n, D) the parts of the judge's view: that of a text's group, and that of the text
 beyond it. The validity is the ratio of the two b; with one part, it is b. A vote about texts i and j observes x·b,
-x = X_i − X_j, with the noise of a coin and of both rests, of precision w. With C the covariance of b before it and g
-the gradient of the validity, it takes
+x = X_i − X_j, with a precision w from the noise of a coin and of both rests. With C the prior covariance of b and g the
+gradient of the validity, the vote lowers the variance of the validity by
 
     (gᵀC x)² · w / (1 + w·xᵀC x)
 
-from the variance of the validity. Pairs are chosen one after the other, each by the largest such gain.
+Pairs are chosen one after the other, each by the largest decrease.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ def share_out(
     Parameters
     ----------
     pairs
-        Columns first, second and, where there are contexts, context, as `contexts.next_pairs` returns them: P rows.
+        Columns first, second and, where there are contexts, context, as `next_pairs` returns them: P rows.
     judges
         The judges, at least one.
     twice
         The share of the pairs, from 0 to 1, that two judges get; with one judge there are none.
     asked
-        What was handed out before, with judges: nobody gets such a pair again.
+        The comparisons handed out before, with judges: no judge gets a pair again.
     seed
         A seed or a generator.
 
@@ -69,7 +69,7 @@ def share_out(
     Raises
     ------
     ValueError
-        If a judge is named twice, if `twice` is no share, or if every judge had a pair before.
+        If a judge is named twice, if `twice` is outside [0, 1], or if too few judges have not had a pair before.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def share_out(
     had = _had(asked)
     number = round(twice * len(rows)) if len(names) > 1 else 0
     doubled = set(rng.permutation(len(rows))[:number].tolist())
-    balance = {name: dict[Any, int]() for name in names}  # how much more often a text was first than second
+    balance = {name: dict[Any, int]() for name in names}  # times each text was first minus second
     shared: dict[Any, list[tuple[Any, Any, Any]]] = {name: [] for name in names}
     for row in sorted(range(len(rows)), key=lambda row: row not in doubled):  # two judges are harder to find than one
         first, second, context = rows[row]
@@ -106,7 +106,7 @@ def share_out(
 
 
 def _had(asked: Comparisons | None) -> dict[Any, set[Any]]:
-    """The pairs that each judge had before, by the label of the judge."""
+    """The pairs that each judge had before, by judge."""
     had: dict[Any, set[Any]] = {}
     if asked is not None and asked.judges is not None:
         columns = asked.to_columns()
@@ -118,7 +118,7 @@ def _had(asked: Comparisons | None) -> dict[Any, set[Any]]:
 
 
 def _lead(balance: dict[Any, int], first: Any, second: Any, rng: np.random.Generator) -> bool:
-    """Whether the first text is shown first, by what the judge sees otherwise; equal ones are decided by chance."""
+    """Whether to show `first` first: if the judge saw it first less often than `second`, at random if equally often."""
     more = balance.get(first, 0) - balance.get(second, 0)
     lead = bool(more < 0 or (more == 0 and rng.random() < 0.5))
     balance[first] = balance.get(first, 0) + (1 if lead else -1)
@@ -127,7 +127,7 @@ def _lead(balance: dict[Any, int], first: Any, second: Any, rng: np.random.Gener
 
 
 def _shuffled(rows: list[tuple[Any, Any, Any]], rng: np.random.Generator) -> list[tuple[Any, Any, Any]]:
-    """The rows in an order of their own: contexts stay together, since reading a context takes time."""
+    """The rows in random order, but with each context in one block, because reading a context takes time."""
     mixed = [rows[number] for number in rng.permutation(len(rows)).tolist()]
     place = {context: number for number, context in enumerate(dict.fromkeys(context for *_, context in mixed))}
     return sorted(mixed, key=lambda row: place[row[2]])
@@ -198,19 +198,19 @@ def _by_context(asked: Comparisons, items: Mapping[Any, Sequence[Hashable]]) -> 
     return parts
 
 
-MOST = 50_000  # pairs that are considered; of more, so many at random
+MOST = 50_000  # pairs considered; if there are more, a random sample of this size
 
 
 def telling_pairs(ranking: Ranking, number: int, seed: Seed = None) -> list[tuple[Any, Any, Any]]:
-    """Pairs (context, item, item) whose votes determine best how much of a judge's view people share, best first.
+    """Pairs (context, item, item) whose votes best estimate the share of a judge's view that people share, best first.
 
-    No text is in two of them while there are others.
+    No text is used again while pairs of unused texts are left.
 
     Parameters
     ----------
     ranking : The judge's.
-    number : How many pairs; fewer come back where there are fewer.
-    seed : A whole number or a generator; decides between equal pairs, and which of very many pairs are considered.
+    number : The largest number of pairs to return.
+    seed : A whole number or a generator; breaks ties, and samples the pairs to consider if there are very many.
 
     Examples
     --------
@@ -241,7 +241,7 @@ def _pairs(graph: Graph, rng: np.random.Generator) -> tuple[Index, Index]:
 
 
 def _chosen(expected: Expectation, first: Index, second: Index, number: int) -> list[int]:
-    """The numbers of the pairs that are chosen, in their order."""
+    """The indices of the chosen pairs, in the order of choice."""
     b, covariance = SPREAD * expected.mean, SPREAD**2 * np.diag(expected.variance)
     gradient = np.array([-b[1] / b[0] ** 2, 1.0 / b[0]]) if len(b) == 2 else np.ones(1)
     x = expected.columns[first] - expected.columns[second]

@@ -1,23 +1,23 @@
-"""The next pair where the aim is to compare groups of texts, such as the systems that wrote them.
+"""The next pairs for comparing groups of texts, such as the systems that wrote them.
 
-The mean m_g of a group is estimated from all contexts together, and pairs are chosen for all of them together. With A
-the covariance of the means that the pairs so far would give, and weights w_gh for the differences of two groups, the
-next pair of texts i of group g and j of group h is the one that lowers Σ w_gh·Var(m_g − m_h) most (`Information`):
+The mean m_g of a group is estimated from all contexts together, and pairs are chosen for all contexts together. With A
+the covariance of the means given the pairs so far, and weights w_gh for the differences of two groups, the next pair,
+texts i of group g and j of group h, is the one that lowers Σ w_gh·Var(m_g − m_h) most (`Information`):
 
     c·(B_gg + B_hh − 2B_gh) / (1 + c·(A_gg + A_hh − 2A_gh)),   B = A L A,   c = o_ij·κ_i·κ_j,   κ_i = 1/(1 + d_i/4),
 
-where L is the Laplacian of w and o_ij the contrast of the texts. The more calls d_i a text is in, the less another one
-adds about its group: a text in another context adds more.
+where L is the Laplacian of w and o_ij the contrast of the texts. The more calls d_i a text is in, the less another call
+with it adds about its group: a text of another context adds more.
 
-For the goal "systems" all differences matter alike, w = 1. For "best-system" they do at first; after each look at the
-answers (`Systems.learn`), with z_h the difference of the leader and group h in standard errors and R_h its variance,
+All differences have the weight w = 1 for the goal "systems", and before any answer for "best-system". For the latter,
+after `Systems.learn`, with z_h the difference of the leader and group h in standard errors and R_h its variance,
 
     w_h = exp(−z_h²)/R_h    for the leader and each other group, 0 for any other two:
 
-in expectation and to first order, that is how much the variance of 1[h is worse] falls with R_h.
+which is the derivative of the expected variance of 1[h is worse] by R_h, to first order and up to a factor.
 
-A line-up of k texts is a clique of comparisons, each of 2/k of the information c (`comparo.selection.lineups`). It is
-built text by text: always the one whose comparisons with those chosen lower the sum most.
+A line-up of k texts is a clique of comparisons, each with 2/k of the information c (`comparo.selection.lineups`). It is
+built text by text: the next text is the one whose comparisons with those chosen lower the sum most.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from comparo.selection.greedy import Information, differences
 from comparo.selection.lineups import in_slots
 from comparo.types import Array, LongIndex
 
-OWN = 0.25  # variance of a text within its group, of an answer's: between decisions (0.05) and sure soft judges (1)
-CANDIDATES = 4  # texts of a group in a context that are considered for the next pair: those in the fewest calls
-DRAWS = 10_000  # of all means, for how sure their order is: the error of a probability is at most 0.005
+OWN = 0.25  # variance of a text within its group, relative to an answer's: decisions have 0.05, sure soft judges 1
+CANDIDATES = 4  # texts per group and context considered for the next pair: those in the fewest calls
+DRAWS = 10_000  # of all means in `sureness`: the standard error of a probability is at most 0.005
 
 
 class Systems:
     """Chooses pairs of texts of different groups in all contexts, for the goal "systems" or "best-system".
 
-    `groups` is the group of each item, by context; groups that cannot be compared are a ValueError. Which pairs are
-    chosen depends on the order in which contexts ask.
+    `groups` is the group of each item, by context. Groups that cannot all be compared raise a ValueError. The chosen
+    pairs depend on the order in which contexts ask for theirs.
 
     >>> design = Systems({context: {name: name for name in "abcd"} for context in "xy"}, "systems")
     >>> x, y = (design.of_context(context, "one", np.random.default_rng(0)) for context in "xy")
@@ -66,8 +66,8 @@ class Systems:
                 f"goal={goal!r} compares groups with several texts each, and the {self.count} groups here cannot all "
                 "be compared with each other; check `group` and the contexts, or use the goal 'ranking'"
             )
-        self.first = np.zeros(self.count, dtype=np.int64)  # how often each group was shown first, minus second
-        self.slots: Array | None = None  # how often each group was in each slot of line-ups, (G, k)
+        self.first = np.zeros(self.count, dtype=np.int64)  # times each group was shown first minus second
+        self.slots: Array | None = None  # times each group was in each slot of line-ups, (G, k)
         self.information = Information(np.eye(self.count), 1.0 - np.eye(self.count))
 
     @property
@@ -78,9 +78,9 @@ class Systems:
     def of_context(
         self, context: Any, orders: Orders, rng: np.random.Generator, contrast: Array | None = None, size: int = 2
     ) -> Pairs:
-        """What chooses the pairs of one context, or line-ups of `size` texts.
+        """The selector of pairs of one context, or of line-ups of `size` texts if `size` > 2.
 
-        `contrast` (n, n) is that of its texts, None where all pairs count alike.
+        `contrast` (n, n) is the contrast of its texts, None if all pairs are equally informative.
         """
         own = self._groups[context]
         group = np.array([self._code[group] for group in own.values()])
@@ -90,7 +90,7 @@ class Systems:
         return kind(self, list(own), group, calls, contrast, rng, size)
 
     def links(self, rows: Iterable[tuple[Any, Any, Any]]) -> bool:
-        """Whether comparisons (context, item, item) link all groups, and some group has two texts among them."""
+        """Whether the comparisons `rows` (context, item, item) connect all groups and have more texts than groups."""
         texts = [((context, one), (context, other)) for context, one, other in rows]
         ends = [[self._code[self._groups[context][item]] for context, item in pair] for pair in texts]
         if len({text for pair in texts for text in pair}) <= self.count:
@@ -105,15 +105,15 @@ class Systems:
         matters = np.zeros((self.count, self.count), dtype=bool)
         matters[0, 1:] = matters[1:, 0] = True
         weight = np.empty((self.count, self.count))
-        # A difference that does not matter may be smaller than all that do, and e^ of that much infinite.
+        # Masked before exp: other differences may be so much smaller than the leader's that exp would overflow.
         weight[np.ix_(code, code)] = np.exp(np.where(matters, np.min(square[matters]) - square, -np.inf)) / variance
         self.information = Information(self.information.covariance, weight)
 
 
 class Pairs:
-    """The pairs of one context, of texts of different groups, as a `Systems` chooses them; `calls` for each pair.
+    """Selects pairs of texts of different groups in one context, for a `Systems`; each pair takes `calls` calls.
 
-    `remaining` is how many calls can still be asked.
+    `remaining` is the number of calls that can still be asked.
     """
 
     def __init__(
@@ -145,10 +145,10 @@ class Pairs:
         return [self._queue.popleft() for _ in range(batch)]
 
     def observe(self, data: Any) -> None:
-        """Nothing is learnt from the answers of one context alone; see `Systems.learn`."""
+        """Do nothing: `Systems.learn` uses the answers of all contexts together."""
 
     def _choose(self) -> None:
-        """Put the calls for the pair that is worth most in the queue."""
+        """Put the calls for the pair of largest gain in the queue."""
         found = self._best(self._candidates()) or self._best(self._order)
         if found is None:
             raise ValueError("all pairs of texts of different groups were asked")
@@ -168,13 +168,13 @@ class Pairs:
         self._queue.extend([(one, other), (other, one)][: self.calls])
 
     def _candidates(self) -> LongIndex:
-        """The texts of each group that are in the fewest calls."""
+        """The `CANDIDATES` texts of each group that are in the fewest calls."""
         order = self._order[np.lexsort((self._asked[self._order], self._group[self._order]))]
         group = self._group[order]
         return np.asarray(order[np.arange(len(order)) - np.searchsorted(group, group) < CANDIDATES])
 
     def _best(self, texts: LongIndex) -> tuple[int, int, float] | None:
-        """The pair of these texts that is worth most, and the information it adds; None if all were asked."""
+        """The pair of `texts` with the largest gain, and the information it adds; None if all pairs were asked."""
         group = self._group[texts]
         place = {text: number for number, text in enumerate(texts.tolist())}
         free = group[:, None] != group
@@ -188,14 +188,14 @@ class Pairs:
         return int(texts[x]), int(texts[y]), float(c[x, y])
 
     def _added(self, texts: LongIndex) -> Array:
-        """The information c that calls about each two of these texts add, (m, m)."""
+        """The information c (m, m) that the calls for each pair of `texts` (m,) add."""
         fresh = 1.0 / (1.0 + OWN * self._asked[texts])
         c = np.asarray(self.calls * fresh[:, None] * fresh)
         return c if self._contrast is None else c * self._contrast[np.ix_(texts, texts)]
 
 
 class Lineups(Pairs):
-    """The line-ups of one context, `size` texts each, as a `Systems` chooses them; none is asked twice.
+    """Selects line-ups of `size` texts in one context, for a `Systems`; none is asked twice.
 
     >>> design = Systems({context: {name: name for name in "abcd"} for context in "xy"}, "systems")
     >>> first, rest = design.of_context("x", "one", np.random.default_rng(0), size=3).next(1)[0]
@@ -204,7 +204,7 @@ class Lineups(Pairs):
     """
 
     def _choose(self) -> None:
-        """Put the line-up that is worth most in the queue."""
+        """Put the line-up of largest gain in the queue, built text by text."""
         information, slots = self._design.information, self._design.slots
         assert slots is not None
         texts = self._candidates()
@@ -229,11 +229,11 @@ class Lineups(Pairs):
 
 
 def sureness(board: Leaderboard, goal: str) -> float:
-    """How sure the order of groups is: P(the first is the best), or the expected Spearman correlation ("systems").
+    """P(the first group is the best), or for "systems" the expected Spearman correlation of the order of groups.
 
-    The means that are found vary by more than the true ones do. The draws come from the posterior with a normal prior
-    of the true means, whose variance τ² = (|m|² − tr Cov m)/(G − 1) is estimated, 0 at least: groups that differ no
-    more than chance would have it are in no order at all.
+    Estimated means vary more than true ones. The draws are therefore from the posterior with a normal prior on the true
+    means, whose variance is estimated as τ² = (|m|² − tr Cov m)/(G − 1), at least 0. If τ² is 0, the groups do not
+    differ more than by chance, and the result is 1/G or a correlation of 0.
 
     >>> from comparo import fit
     >>> pairs = [("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.6), ("c", "a", 0.2)]
@@ -250,7 +250,7 @@ def sureness(board: Leaderboard, goal: str) -> float:
         return 1.0 / count if goal == "best-system" else 0.0
     kept = spread / (spread + variance)
     scale = np.sqrt(kept * variance)
-    # Drawn for the groups and then rotated to the axes, whose signs differ between machines.
+    # Drawn for the groups and then rotated to the eigenvectors, whose signs differ between machines.
     drawn = (kept * (board.score @ axes) + scale * (rng.standard_normal((DRAWS, count)) @ axes)) @ axes.T
     if goal == "best-system":
         return float(np.mean(np.argmax(drawn, axis=1) == 0))

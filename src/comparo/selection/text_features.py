@@ -1,17 +1,17 @@
 """Numbers computed from texts alone: the contrast of two texts, and the style of each, by three-letter sequences.
 
-Such sequences need no definition of words and so work for every language, and for code. Upper case and the amount of
-white space are ignored, and a text begins and ends with a space. A sequence is a number, its three code points of 21
-bits each: a text of many megabytes is counted by one sort of an array.
+Such sequences need no definition of words and so work for every language, and for code. Case and the amount of white
+space are ignored, and a text begins and ends with a space. A sequence is coded as one integer, three code points of 21
+bits each, so that sorting one array counts the sequences of a text of many megabytes.
 
-Where two texts are nearly the same, a judge exaggerates the small differences: its answers scatter around the
-difference of the scores several times as far as those about texts that have little in common. The contrast of two texts
+Where two texts are nearly the same, a judge exaggerates small differences: its answers scatter around the difference of
+the scores several times as much as for texts that have little in common. The contrast of two texts
 
     c_ij = 1 − o_ij,   o_ij = 2 Σ_{t in both} r_t / (Σ_{t in i} r_t + Σ_{t in j} r_t),   r_t = log (T + 1)/(T_t + ½),
 
-is determined by o, the overlap of their sequences t, in which rare ones count more: T_t of all T texts have t. A
-comparison has the information c^a, where a is estimated from the answers (`fitted_power`): that is its weight in the
-fit, and its weight in the choice of pairs (`Selector`).
+is 1 minus the overlap o of their sequences t, weighted by their rarity r_t: T_t of all T texts have t. A comparison has
+the information c^a, where a is estimated from the answers (`fitted_power`): that is its weight in the fit and in the
+choice of pairs (`Selector`).
 
 For the style, a text is the vector of its sequences, log(1 + count) times rarity, of length 1. After the mean of its
 context is subtracted, the vector describes not the subject of the text but how it is written. The first `STYLES`
@@ -36,7 +36,7 @@ BITS = 21  # of a code point
 
 
 def count_sequences(texts: Sequence[str]) -> sparse.csr_array:
-    """How often each text has each sequence, shape (T, S); S sequences are in some text, and ascend in their number.
+    """The count of each sequence in each text, shape (T, S), for the S sequences that occur, sorted by their code.
 
     >>> count_sequences(["Oh, oh", "oh"]).toarray().astype(int).tolist()
     [[2, 1, 1, 1, 1], [1, 0, 0, 1, 0]]
@@ -61,7 +61,7 @@ def rarities(counts: sparse.csr_array) -> Array:
 
 
 def _numbers(text: str) -> LongIndex:
-    """The number of each sequence of a text, in the text's order."""
+    """The integer code of each sequence of a text, in the text's order."""
     letters = f" {' '.join(text.lower().split())} "
     points = np.frombuffer(letters.encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.int64)
     numbers = points[:-2] << BITS
@@ -71,16 +71,16 @@ def _numbers(text: str) -> LongIndex:
     return np.asarray(numbers)
 
 
-POWERS, USUAL, SURE = np.linspace(0.0, 3.0, 31), 1.0, 1.0  # of the contrast, and their prior
-LEAST = 0.05  # so that equal texts may be compared if no other pair is left
-MOST = 512  # items of a context; above it few of all pairs are nearly equal texts, and the matrix is not computed
+POWERS, USUAL, SURE = np.linspace(0.0, 3.0, 31), 1.0, 1.0  # grid of a, and mean and standard deviation of its prior
+LEAST = 0.05  # least contrast, so that equal texts may be compared if no other pair is left
+MOST = 512  # items of a context; above, nearly equal texts are a small share of all pairs, and c is not computed
 
 
 def fitted_power(data: Comparisons, contrast: Array) -> float:
-    """How the information of answers rises with their contrast (K,): the power a of c^a, 0 for choices.
+    """The power a with which the information c^a of an answer rises with its contrast c (K,); 0 for choices.
 
-    The prior of a is 1 ± 1, from 0 to 3: what recorded judges show (docs/efficiency.md). A choice has the noise of a
-    coin, whatever the texts.
+    The prior of a is N(1, 1) on [0, 3], after recorded judges (docs/efficiency.md). A choice has the noise of a coin,
+    which does not depend on the texts.
 
     >>> fitted_power(Comparisons.from_rows([("a", "b", 1), ("b", "c", 0)]), np.array([0.5, 1.0]))
     0.0
@@ -92,7 +92,7 @@ def fitted_power(data: Comparisons, contrast: Array) -> float:
 
 
 def contrasts(items: Items) -> dict[Any, Array | None]:
-    """c of every two items of each context, shape (n, n), in the order of `Items.names`; None for large contexts.
+    """The contrast matrix (n, n) of each context, in the order of `Items.names`; None for large contexts.
 
     >>> texts = {"ana": "The cat sat.", "bo": "The cat sat!", "cy": "A dog ran."}
     >>> contrasts(Items.of(texts))[None].round(2).tolist()[0]
@@ -112,7 +112,7 @@ def contrasts(items: Items) -> dict[Any, Array | None]:
 
 
 def overlaps(counts: sparse.csr_array, rarity: Array) -> Array:
-    """o of every two of n texts, (n, n), from the `counts` (n, S) of their sequences and r (S,) of each sequence."""
+    """The overlaps o (n, n) of n texts, from the `counts` (n, S) of their sequences and the `rarity` r (S,)."""
     used, column = np.unique(counts.indices, return_inverse=True)
     has = sparse.csr_array((np.ones(len(column)), column, counts.indptr), shape=(counts.shape[0], len(used)))
     shared = np.asarray((has @ sparse.diags_array(rarity[used]) @ has.T).todense())
@@ -122,7 +122,7 @@ def overlaps(counts: sparse.csr_array, rarity: Array) -> Array:
 
 
 STYLES = 8
-TEXTS = 20  # for each component, at least
+TEXTS = 20  # least number of texts per component
 MOST_TEXTS = 20_000  # texts; above it no style is computed
 ITERATIONS = 6  # iterations of the power method, after which the components have converged
 

@@ -1,14 +1,14 @@
 """The baselines: methods "bt", "win-ratio" and "avg-prob".
 
-"bt" is Bradley–Terry on decisions by maximum likelihood, with a prior in wins where one is asked for,
+"bt" is Bradley–Terry on decisions by maximum likelihood, optionally with a prior of e wins per side,
 
     Σ_k w_k·[y_k·d_k − log(1 + e^d_k)],    d = s_first − s_second:
 
-e wins more for either side of a comparison are the decision (w·y + e)/(w + 2e) of weight w + 2e.
+The prior replaces a comparison by the decision (w·y + e)/(w + 2e) of weight w + 2e.
 
-"win-ratio" and "avg-prob" are the mean outcome of every item, Σ w·p / Σ w, with 1 − p where it is second. Its
-covariance is v·D⁻¹ L D⁻¹, with L the Laplacian of the weights, D its diagonal, and v the variance of an outcome of
-weight 1 around the means of its items.
+"win-ratio" and "avg-prob" are the mean outcome of every item, Σ w·p / Σ w, with 1 − p where the item is second. The
+covariance is v·D⁻¹ L D⁻¹, with L the Laplacian of the weights, D its diagonal, and v the residual variance of an
+outcome of weight 1.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ PriorPairs = Literal["none", "compared"]
 
 
 def bradley_terry(comparisons: Comparisons, prior_pairs: PriorPairs = "none", limits: Limits = LIMITS) -> Scored:
-    """The scores that make the decisions most probable.
+    """The maximum-likelihood scores of the decisions.
 
-    With `prior_pairs` "compared", either side of a comparison has 1/(N − 1) more wins, in a context of N items. With
-    "none", scores have a Gaussian prior of standard deviation `WIDE` in components without a maximum.
+    With `prior_pairs` "compared", each side of a comparison gets 1/(N − 1) extra wins, in a context of N items. With
+    "none", scores have a Gaussian prior of standard deviation `WIDE` in components whose likelihood has no maximum.
 
     >>> rows = [("a", "b", 1.0)] * 3 + [("b", "a", 1.0)]
     >>> bradley_terry(Comparisons.from_rows(rows)).scores.round(4)    # ± ½ log 3
@@ -57,7 +57,7 @@ def bradley_terry(comparisons: Comparisons, prior_pairs: PriorPairs = "none", li
 
 
 def _has_maximum(graph: Graph, comparisons: Comparisons) -> Mask:
-    """Whether the likelihood of Bradley–Terry has a maximum in each component (Ford 1957): strongly connected wins."""
+    """Whether the wins strongly connect each component, so that the likelihood has a maximum there (Ford 1957)."""
     won, lost = (comparisons.weights * share > 0 for share in (comparisons.p, 1.0 - comparisons.p))
     winner, loser = (
         np.concatenate([one[won], other[lost]])
@@ -71,7 +71,7 @@ def _has_maximum(graph: Graph, comparisons: Comparisons) -> Mask:
 
 @dataclass(frozen=True)
 class MeanInverse:
-    """D⁻¹ L D⁻¹. An outcome p for the first is 1 − p for the second, hence the negative covariance of opponents."""
+    """D⁻¹ L D⁻¹. Opponents have negative covariance, because an outcome p for one is 1 − p for the other."""
 
     laplacian: Laplacian
 
@@ -112,6 +112,6 @@ def mean_outcome(comparisons: Comparisons, limits: Limits = LIMITS) -> Scored:
     scores = np.divide(won, total, out=np.full(n, 0.5), where=total > 0)
     squares = np.sum(weight * ((p - scores[graph.first]) ** 2 + (1 - p - scores[graph.second]) ** 2))
     freedom = max(0, 2 * len(p) - n)
-    unknown = 1.0 / (1.0 + freedom)  # weight of the variance of a coin, ¼, for very few comparisons
+    unknown = 1.0 / (1.0 + freedom)  # weight of a coin's variance, ¼, which dominates with very few comparisons
     variance = float((0.25 * unknown + squares) / (unknown + freedom))
     return Scored(graph, scores, Posterior((MeanInverse(laplacian),), scale=variance), True)

@@ -1,13 +1,13 @@
-"""Coefficients of numbers of texts, in the mixed model of the comparisons, with intervals, tests and shares.
+"""Regression coefficients of text features in the mixed model, with intervals, tests and explained shares.
 
     s = P m + X β + δ,        m ~ N(0, ω_g²),   β ~ N(0, ω²),   δ ~ N(0, σ²),
 
-with P the groups of the candidates and X (n, R) numbers of their texts, each with the variance 1 within contexts. ω² is
-the variance of all scores and of one answer: no number explains more than there is. So weak a prior hardly changes what
-texts determine, and numbers may be more than texts. An ω² that is estimated draws the few numbers that matter towards
-the many that do not, and what is missing of them appears in their neighbours: in simulation up to a quarter of the
-discoveries are then false (docs/measurements/why.md). ω_g² and σ² are those of the restricted likelihood of each model.
-What the comparisons say about the scores is found once (`Soft`, `Choices`); then every model is a few small matrices.
+with P the groups of the candidates and X (n, R) numbers of their texts, each with variance 1 within contexts. ω² is
+the variance of all scores plus that of one answer, an upper bound of what a number explains. This prior is too weak to
+change coefficients that the texts determine, and it allows more numbers than texts. An estimated ω² would shrink the
+few large coefficients, whose correlated neighbours would take over the missing part: in simulation up to a quarter of
+the discoveries were then false (docs/measurements/why.md). ω_g² and σ² maximise the restricted likelihood of each
+model. The comparisons are reduced to Gaussians once (`Soft`, `Choices`); each model then costs a few small matrices.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from comparo.types import Array
 
 MOST_LOST = 0.75  # of the information about σ²: intervals twice as wide; more is lost where choices hardly form cycles
 DISCOVERY = 0.05  # expected share of false discoveries
-LEVELS = 39  # quantiles of σ², whose tails the interval of what is unexplained needs
-LEAST = 1e-4  # share that is unexplained, below which it is none
-LEAST_SCALE = 0.1  # of the largest scale of a judge: the answers of a judge without a view would be divided by 0
+LEVELS = 39  # quantiles of σ²; the interval of the unexplained share depends on the tails
+LEAST = 1e-4  # an unexplained share below this counts as 0
+LEAST_SCALE = 0.1  # least scale of a judge, relative to the largest: answers are divided by the scale
 
 
 @dataclass(frozen=True, eq=False)
 class Coefficients:
-    """Estimates in one model, at each of Q quantiles of the confidence in σ².
+    """Estimates in one model, at each of Q quantiles of the confidence distribution of σ².
 
     Parameters
     ----------
@@ -60,14 +60,14 @@ class Coefficients:
 
     @cached_property
     def moments(self) -> tuple[Array, Array]:
-        """Mean and covariance of the coefficients, (M,) and (M, M), averaged over the confidence in σ²."""
+        """Mean (M,) and covariance (M, M) of the coefficients, averaged over the quantiles of σ²."""
         shares = np.full(len(self.means), 1.0 / len(self.means))
         return mixture_moments(self.means, self.covariances, shares)
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What comparisons, so many `choices` or 0, say about the coefficients of `columns` (n, R), centred in components.
+    """The fitted comparisons for models of `columns` (n, R), centred in components; `choices` is 0 for soft answers.
 
     >>> rows = [("a", "b", 0.8), ("b", "c", 0.7), ("c", "d", 0.6), ("d", "a", 0.1), ("b", "d", 0.7)]
     >>> found = Evidence.of(Comparisons.from_rows(rows), np.array([[3.0], [2.0], [1.0], [0.0]]))
@@ -85,7 +85,7 @@ class Evidence:
     def of(
         cls, data: Comparisons, numbers: Array, groups: NDArray[np.integer] | None = None, limits: Limits = LIMITS
     ) -> Evidence:
-        """The evidence of comparisons about `numbers` (n, R) and `groups` (n,), in the order of `Graph.build`."""
+        """Fit the comparisons once with all `numbers` (n, R) and `groups` (n,), in the order of `Graph.build`."""
         data = _alike(pooled(data))
         graph = Graph.build(data)
         shared = Shared.of(graph, Design(groups=groups, features=numbers), limits.shared_entries)
@@ -95,14 +95,14 @@ class Evidence:
         return cls(graph, shared.columns[:, count:], _with_noise(variances), count, choices)
 
     def fit(self, numbers: Sequence[int], quantiles: int = QUANTILES) -> Coefficients:
-        """The coefficients in the model with some of the numbers, at so many quantiles of σ²."""
+        """The coefficients in the model with the columns `numbers`, at `quantiles` quantiles of σ²."""
         base, groups = self.variances, self.groups
         moments = base.spectrum.moments
         kept = np.array([*range(groups), *(groups + number for number in numbers), moments.matrices.shape[1] - 1])
         moments = Moments(moments.points, moments.matrices[:, kept[:, None], kept])
         kind = np.repeat([0, -1], [groups, len(numbers)])
         spectrum = replace(base.spectrum, moments=moments)
-        # Without the term that keeps σ² from 0, which would stretch what is unexplained.
+        # The term that keeps σ² from 0 would inflate the unexplained variance.
         known = base.has_known_noise
         found = estimate(spectrum, kind, base.observations, known, pull=0.0, flat=1.0, quantiles=quantiles)
         means, covariances, unexplained, taken = [], [], [], []
@@ -118,11 +118,11 @@ class Evidence:
 
 
 def _quantiles(found: Variances, choices: float) -> Array:
-    """The quantiles of a = σ²/φ, wider in log a where the observations stand for so many choices.
+    """The quantiles of a = σ²/φ, widened in log a for K = `choices` choices; unchanged where K is 0.
 
-    The Gaussians that stand for K choices settle at one σ², and would be larger with a larger one: their size is no
-    evidence. So of the information about log a, ½ Σ x² with x = aq/(1 + aq), that about a common factor of all
-    observations, (Σ x)²/(2K), is not there, as if φ were unknown.
+    The sites of choices settle at one σ² and would be larger at a larger σ², so their common size is no evidence. Of
+    the information about log a, ½ Σ x² with x = aq/(1 + aq), the part (Σ x)²/(2K) about a common factor of all
+    observations is subtracted, as if φ were unknown.
     """
     if not choices:
         return found.quantiles
@@ -134,9 +134,9 @@ def _quantiles(found: Variances, choices: float) -> Array:
 
 
 def on_one_scale(data: Comparisons, scales: Mapping[Any, float]) -> Comparisons:
-    """The comparisons by judges on one scale: logit p over the scale a of the judge, with the weight a².
+    """Rescale the comparisons of each judge with scale a: logit p becomes logit p / a, with a² times the weight.
 
-    Decisions of a reversed judge, whose a is negative, are flipped; a judge without a scale has the mean of the others.
+    Decisions of a reversed judge (a < 0) are flipped. A judge without a scale gets the mean of the others.
 
     >>> rows = [{"first": "a", "second": "b", "p": 0.8, "judge": name} for name in ("ana", "bo")]
     >>> on_one_scale(Comparisons.from_rows(rows), {"ana": 1.0, "bo": -1.0}).p.round(6)
@@ -149,19 +149,19 @@ def on_one_scale(data: Comparisons, scales: Mapping[Any, float]) -> Comparisons:
     if are_choices(data) or mixes_kinds(data):
         return replace(data, p=np.where(each[data.judged_by] < 0, 1.0 - data.p, data.p))
     scale = each[data.judged_by]
-    with np.errstate(divide="ignore"):  # of p = 0 or 1
+    with np.errstate(divide="ignore"):  # logit of 0 and 1
         return replace(data, p=expit(logit(data.p) / scale), weight=data.weights * scale**2)
 
 
 def _alike(data: Comparisons) -> Comparisons:
-    """The comparisons with all answers as decisions where some judges decide and others give probabilities."""
+    """Turn all answers into decisions where some judges decide and others give probabilities."""
     return replace(data, p=0.5 + 0.5 * np.sign(data.p - 0.5)) if mixes_kinds(data) else data
 
 
 def _with_noise(variances: Variances) -> Variances:
-    """The variances with at least a `SUREST`-th of the scores' as noise.
+    """Raise φ to at least 1/`SUREST` of the variance of a difference of two scores.
 
-    The restricted likelihood finds no larger ratio (`reml`), and without any noise all that numbers leave would be 0.
+    Without noise, the variance that the numbers do not explain would be 0.
     """
     spectrum = variances.spectrum
     least = float(np.mean((spectrum.beta / spectrum.q) ** 2)) * 2 / SUREST
@@ -174,9 +174,9 @@ def _with_noise(variances: Variances) -> Variances:
 
 @dataclass(frozen=True)
 class Estimate:
-    """An effect in logits for one standard deviation of a reason, with its 95% interval, p, and share of the ranking.
+    """The effect of one standard deviation of a reason in logits, with its 95% interval, p-value and explained share.
 
-    `adjusted` is p adjusted for all reasons; `share`, `share_low` and `share_high` are of the variance of scores.
+    `adjusted` is p adjusted for all reasons; `share`, `share_low`, `share_high` are shares of the variance of scores.
     """
 
     effect: float
@@ -194,15 +194,15 @@ class Estimate:
 
 
 def unexplained(joint: Coefficients, square: Array) -> tuple[float, float, float]:
-    """The share ρ of the variance of scores that no reason explains: the median of its confidence, and a 95% interval.
+    """The share ρ of the variance of scores that no reason explains: confidence median, and the 95% interval.
 
     With S (R, R) the `square` of the reasons and A = S·Cov(β̂) at a quantile of σ², the statistic β̂ᵀSβ̂/c is about
     noncentral χ² with k degrees of freedom and the noncentrality βᵀSβ/c = σ²(1/ρ − 1)/c,
 
         c = tr A²/tr A,    k = (tr A)²/tr A²        (Satterthwaite).
 
-    The confidence in a share above ρ is the probability of a statistic above that of β̂, averaged over the quantiles.
-    Where answers have no noise, A is a multiple of the identity, and it is exact: that of the noncentral F.
+    The confidence that the share is above ρ is the probability of a statistic above the observed one, averaged over the
+    quantiles. Where answers have no noise, A is a multiple of the identity, and the result is the exact noncentral F.
     """
     each = square @ joint.covariances
     trace, twice = np.trace(each, axis1=1, axis2=2), np.einsum("qij,qji->q", each, each)
@@ -223,7 +223,7 @@ def unexplained(joint: Coefficients, square: Array) -> tuple[float, float, float
 
 
 def estimates(effect: Array, variance: Array, freedom: float, free: Array, total: float) -> list[Estimate]:
-    """Effects with their tests and shares, from variances (R,) and the variance of each number that is `free`, (R,)."""
+    """Tests and shares of the effects; `free` (R,) is the variance of each number given the others in its model."""
     error = np.sqrt(variance)
     p = np.asarray(2 * stdtr(freedom, -np.abs(effect) / error), dtype=np.float64)
     reach = stdtrit(freedom, 0.975) * error
@@ -239,9 +239,9 @@ def estimates(effect: Array, variance: Array, freedom: float, free: Array, total
 
 
 def adjusted(p: Array) -> Array:
-    """p (m,) adjusted for all of them: the least expected share of false discoveries at which each is one.
+    """The p-values (m,) adjusted for the false discovery rate (Benjamini and Hochberg 1995).
 
-    That is min over p_(j) ≥ p of m·p_(j)/j, with p_(j) the j-th smallest (Benjamini and Hochberg 1995).
+    The adjusted p is the minimum of m·p_(j)/j over all p_(j) ≥ p, with p_(j) the j-th smallest.
 
     >>> adjusted(np.array([0.01, 0.5, 0.03])).round(3)
     array([0.03 , 0.5  , 0.045])

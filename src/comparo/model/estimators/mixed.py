@@ -1,4 +1,4 @@
-"""One mixed model for what judges say: scores, position biases and noise with variances from the comparisons.
+"""The mixed model: scores, position biases and noise, with variances estimated from the comparisons.
 
     d = s_first − s_second − γ,    s = P m + X β + δ,
     m ~ N(0, ω_g²),   β ~ N(0, ω_x²),   δ ~ N(0, σ²),   γ of a context ~ N(γ̄, τ²)
@@ -6,10 +6,10 @@
 P (n, G) is the group of each candidate, such as the system that wrote it or the same item in other contexts; X (n, D)
 are its features, such as its style. Soft answers observe d in logits with Gaussian noise (`observations`). Choices have
 the likelihood of Bradley–Terry, or with ties that of Davidson, each replaced by a Gaussian (`ep`), averaged over the
-uncertainty of γ; where they show it, scores have two peaks (`mixture`), and δ ~ N(0, σ²·h) with h growing with the
-distance of Xβ from 0 (`choices.style_inflation`). Everything is then one linear system on the comparison graph
-(`spectrum.System`). The variances maximise its restricted likelihood, and the scores are averaged over the confidence
-in σ² (`reml`). No weight and no variance is made from the answer that it weighs.
+uncertainty of γ; if the choices support it, scores have two peaks (`mixture`), and δ ~ N(0, σ²·h) with h growing with
+the distance of Xβ from 0 (`choices.style_inflation`). The result is one linear system on the comparison graph
+(`spectrum.System`). The variances maximise its restricted likelihood, and the scores are averaged over quantiles of σ²
+(`reml`). No weight and no variance depends on the answer that it weighs.
 """
 
 from __future__ import annotations
@@ -50,9 +50,10 @@ def mixed(
 ) -> Product:
     """The mixed model of all comparisons, on the scale of the expert: logits, or p for a Gaussian expert.
 
-    With a control, `Product.held` has its coefficients. A fit `for_groups` is for the means of groups, whose scale few
-    choices determine: without peaks and style inflation, and for choices without the term that keeps the variance of
-    scores from 0, which would stretch them. Judges of few comparisons are one (`pooled`), as in `Product.comparisons`.
+    With a control, `Product.held` has its coefficients. A fit `for_groups` estimates group means, whose scale depends
+    on few choices: it has no peaks and no style inflation, and for choices it omits the term that keeps the variance of
+    scores from 0, which would stretch the means. Judges with few comparisons are pooled (`pooled`), as in
+    `Product.comparisons`.
 
     >>> from comparo.model.likelihoods.bradley_terry import BradleyTerry
     >>> rows = [("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7), ("c", "b", 0.4)]
@@ -104,11 +105,11 @@ def _averaged(
 ) -> tuple[Array, Effects, Solution, tuple[Array, Array]]:
     """Scores averaged over the quantiles of σ²/φ, the effects, the solution with the mean covariance, and β.
 
-    β, the coefficients of the control, are averaged too, with their covariance; the scores are without them.
+    β are the averaged coefficients of the control, with their covariance; the scores exclude their effect.
 
-    The scatter of the averaged scores is part of their covariance. Where φ is estimated, from `count` observations, the
-    covariance is that of a normal distribution with the same central 95% as Student's t, with the degrees of freedom
-    of the residuals. The means of groups have their own (`Predicted.freedom`), beside those of all observations.
+    The covariance includes the scatter of the scores over the quantiles. Where φ is estimated from `count`
+    observations, the covariance is widened to the normal distribution whose central 95% are those of Student's t, with
+    the degrees of freedom of the residuals. Group means have degrees of freedom of their own (`Predicted.freedom`).
     """
     n = system.nodes
     held = np.zeros((n, 0)) if shared.held is None else shared.held

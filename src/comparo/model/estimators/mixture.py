@@ -1,20 +1,19 @@
-"""Scores with two peaks, as choices about two families of texts show them.
+"""Scores with two peaks, for choices between two families of texts that are far apart.
 
     s = g·z + P m + X β + δ,    z of each candidate 0 or 1,    g ~ |N(0, GAP²)|
 
-Hardly any choice between two families that are far apart goes the other way, and choices leave open how large the gap
-g is. A normal distribution of all scores does not: it is the denser the closer the families are, and draws them
-together. So where the scores of the normal model have two peaks, and hardly any choice between these goes the other
-way, each candidate is given the peak that it is nearer to, z. The choices between the peaks then determine the gap as
-rare events determine their rate,
+If nearly all choices between two families favour the same family, the choices do not determine the size of the gap g.
+A normal prior on all scores does: its density is larger the closer the families are, so it shrinks the gap. Therefore,
+where the scores of the normal model have two peaks and choices against the higher peak are rare, each candidate is
+assigned to the nearer peak, z. The choices between the peaks then determine the gap as rare events determine a rate,
 
     log Z(g) = −A·e^−g − U·g + constant,
 
-where A is about the number of these choices, and U how many of them went the other way. A and U follow from the
-derivative of log Z, which expectation propagation gives at two gaps. The normal model is given up only if all choices
-are `CLEAR` times as probable with the two peaks, each z counted with its probability given what the candidates share:
-the sum over all z would be larger still. For normal scores it never is: halves of a normal distribution vary by 36% of
-its variance, which gains ½·log(1/0.36) = 0.51 per candidate and costs log 2 = 0.69; uniform ones are the limit.
+where A is about the number of these choices, and U the number against the higher peak. A and U follow from the
+derivative of log Z, which expectation propagation gives at two gaps. Two peaks replace the normal model only if they
+make all choices `CLEAR` times as probable, including the probability of z given groups and style (a lower bound: the
+sum over all z would be larger). Normal scores never pass: the halves of a normal distribution have 36% of its variance,
+which gains ½·log(1/0.36) = 0.51 per candidate and costs log 2 = 0.69; uniform scores are the limit.
 """
 
 from __future__ import annotations
@@ -36,19 +35,19 @@ from comparo.types import Array, Mask
 
 Bools = Mask
 
-GRID = np.linspace(0.0, 2 * WIDEST, 401)  # gaps that are tried; above, the density is below e⁻⁸ of that at 0
-APART = 0.3  # least distance of the two gaps at which log Z is derived, where rates differ by a third
-WEAK = (1.0, 10.0, 100.0, 1000.0)  # variances that are tried for the coefficients of what tells z
-NEWTON, NEAR = 50, 1e-3  # steps to these coefficients, and the last
-ROUNDS = 20  # in which gap and peaks are found in turn; measured: 2 to 8
+GRID = np.linspace(0.0, 2 * WIDEST, 401)  # grid of gaps; above, the prior density is below e⁻⁸ of that at 0
+APART = 0.3  # least distance of the two gaps at which the derivative is taken: rates differ by a third
+WEAK = (1.0, 10.0, 100.0, 1000.0)  # prior variances to try for the coefficients of the regression of z
+NEWTON, NEAR = 50, 1e-3  # most Newton steps for these coefficients, and the size of the last step
+ROUNDS = 20  # of alternating between gap and peaks; measured: 2 to 8
 
 
 @dataclass(frozen=True)
 class Peaks:
     """Two peaks: the settled `model` and its `variances` at a gap, and the uncertainty of the gap.
 
-    `base` (n,) is what is added to the scores of the model; `slope` (n,) is how the scores change with the gap, whose
-    standard error is `error`. `spread` is the variance of scores between the peaks.
+    `base` (n,) is added to the scores of the model; `slope` (n,) is the derivative of the scores by the gap, and
+    `error` the standard error of the gap. `spread` is the variance of scores between the peaks.
     """
 
     model: Choices
@@ -60,7 +59,7 @@ class Peaks:
     spread: float
 
     def applied(self, scores: Array, effects: Effects) -> tuple[Array, Effects]:
-        """Scores (n,) of the model and its effects, with the two peaks."""
+        """Add the two peaks to the scores (n,) of the model and to its effects."""
         column, corner = self.slope[:, None], np.full((1, 1), self.error**2 / effects.dispersion)
         if effects.spread is not None and effects.between is not None:
             column = np.column_stack([effects.spread, column])
@@ -70,13 +69,13 @@ class Peaks:
 
 
 def find_peaks(model: Choices, variances: Variances, shared: Shared) -> Peaks | None:
-    """The two peaks of the scores of a settled model, or None where one is as good."""
+    """The two peaks of the scores of a settled model, or None where one peak fits as well."""
     graph, n = model.pattern.graph, model.pattern.graph.nodes
     theta = variances.precision(variances.ratio)[1]
     high, _, within = split(graph, model.system.solve(1.0 / variances.ratio, shared.columns @ theta)[:n])
     if within > UNIFORM:
         return None
-    # What candidates share also tells their peak, and is not asked again: then only clear errors are corrected.
+    # Groups and style predict the peak but are not used in `_sorted`: with them, correct only clear errors.
     high, asked, other = _sorted(model, high, np.log(CLEAR) if shared.kinds else 0.0)
     if other > RARE * asked:
         return None
@@ -104,10 +103,10 @@ def find_peaks(model: Choices, variances: Variances, shared: Shared) -> Peaks | 
 
 
 def _sorted(model: Choices, high: Bools, least: float) -> tuple[Bools, float, float]:
-    """The peaks (n,), with candidates moved whose choices are by a factor e^least more probable in the other one.
+    """Move candidates whose choices are more than e^least times as probable in the other peak; return the peaks (n,).
 
-    Within a peak, scores are taken as equal. Also how many choices are between the peaks, and how many of them went the
-    other way: a candidate in the wrong peak would make many of these.
+    Scores within a peak are taken as equal. Also returns the number of choices between the peaks, and the number
+    against the higher peak, which a candidate in the wrong peak would inflate.
     """
     ends = model.pattern.first, model.pattern.second
     bias, way = model.gamma.ravel()[model.family], np.array([[1.0], [-1.0]])
@@ -148,7 +147,7 @@ class _Settled:
 
 
 def _settled(model: Choices, shared: Shared, graph: Graph, high: Bools, gap: float) -> _Settled | None:
-    """None where it does not settle."""
+    """The model refitted at this gap; None if it does not converge."""
     pattern = model.pattern
     side = high[pattern.first].astype(float) - high[pattern.second]
     moved = replace(model, offset=gap * side, pull=model.pull - model.c * (gap * side - model.offset))
@@ -165,8 +164,8 @@ def _settled(model: Choices, shared: Shared, graph: Graph, high: Bools, gap: flo
 def split(graph: Graph, scores: Array) -> tuple[Bools, float, float]:
     """Which candidates are in the higher of two peaks (n,), the gap, and the share of the variance within the peaks.
 
-    In a context of n candidates whose t best are in the higher peak, with scores of mean 0, the squares are least where
-    2·(sum of the t best) − gap·t(n − t)/n is largest; t may be 0, all in one peak. Gap and t are found in turn.
+    In a context of n candidates with centred scores, the higher peak has the t best. The squared error is least where
+    2·(sum of the t best) − gap·t(n − t)/n is largest; t = 0 is one peak. Gap and t are found in turn.
 
     >>> from comparo.data.comparisons import Comparisons
     >>> graph = Graph.build(Comparisons.from_rows([("a", "b", 0.7), ("b", "c", 0.6), ("c", "d", 0.6)]))
@@ -198,10 +197,10 @@ def split(graph: Graph, scores: Array) -> tuple[Bools, float, float]:
 
 
 def membership(high: Bools, columns: Array) -> float:
-    """log of the probability of the peaks `high` (n,) given `columns` (n, M), by logistic regression.
+    """The log marginal probability of the peaks `high` (n,) given `columns` (n, M), by logistic regression.
 
-    Its coefficients are normal around 0 with one variance, for which the best of `WEAK` is taken; they are integrated
-    out by Laplace's approximation. Without columns, or if these explain nothing, all candidates are alike.
+    Coefficients have a prior N(0, v), v the best of `WEAK`, and are integrated out by Laplace's approximation. Without
+    columns, or if these explain nothing, the model has an intercept only.
 
     >>> high = np.arange(40) % 2 == 0
     >>> [round(membership(high, columns), 1) for columns in (np.zeros((40, 0)), high[:, None] - 0.5)]
@@ -214,7 +213,7 @@ def membership(high: Bools, columns: Array) -> float:
 
 
 def _logistic(sign: Array, columns: Array, variance: float) -> float:
-    """log of the probability of signs (n,), with normal coefficients of this variance."""
+    """The log marginal probability of `sign` (n,), with coefficients ~ N(0, variance)."""
     beta, identity = np.zeros(columns.shape[1]), np.eye(columns.shape[1])
     for _ in range(NEWTON):
         chance = expit(-sign * (columns @ beta))
@@ -228,7 +227,7 @@ def _logistic(sign: Array, columns: Array, variance: float) -> float:
 
 
 def _posterior(rate: float, other: float) -> tuple[float, float, float]:
-    """Mean and standard deviation of the gap with log Z = −rate·e^−g − other·g, and log ∫ Z over it."""
+    """Posterior mean and standard deviation of the gap if log Z = −rate·e^−g − other·g, and log ∫ Z·prior dg."""
     height = -rate * np.exp(-GRID) - other * GRID - 0.5 * (GRID / GAP) ** 2
     mass = float(logsumexp(height))
     share = np.exp(height - mass)

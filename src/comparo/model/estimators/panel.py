@@ -1,4 +1,4 @@
-"""Several voices in one model: what they agree on, what is each one's own taste, and what is noise.
+"""Several voices in one model: their consensus, each voice's own taste, and noise.
 
 A voice is a judge with a wording, or a person. Voice r sees candidate i as
 
@@ -6,8 +6,8 @@ A voice is a judge with a wording, or a person. Voice r sees candidate i as
 
 and answers with its own position bias and noise φ_r (`voice`). t is the consensus; a_r may be small, or negative for a
 voice that ranks the other way round. Voices with the same taste are a family and count as one opinion with several
-answers (`panel_members`). Given the variances, all is one linear system (`panel_covariance`); the covariance of t
-includes that voices disagree, so it does not become small with many answers of few voices. Scores are in logits of the
+answers (`panel_members`). Given the variances, the model is one linear system (`panel_covariance`). The covariance of t
+includes the disagreement of the voices: it stays large with many answers of few voices. Scores are in logits of the
 mean voice: mean |a_r| = 1.
 """
 
@@ -46,10 +46,10 @@ class Panel(PanelMembers):
     ----------
     scale : a of each voice, (R,), in units of the scores.
     scores : The consensus t of each candidate, (n,), centred in each component.
-    opinion : What all voices together say of t, from which its covariance is computed.
+    opinion : The information of all voices about t, from which its covariance is computed.
     converged : Whether variances and sites settled.
     group : The group of each candidate, (n,), where groups predict t; else None.
-    shared, leans : What candidates share, and the numbers of the control, (n, D), if any.
+    shared, leans : The columns of groups and style, and the values of the control, (n, D), or None.
     """
 
     scale: Array
@@ -62,9 +62,9 @@ class Panel(PanelMembers):
 
     @cached_property
     def counts(self) -> Mask:
-        """Which voices count for what people would say, (R,): people, and those with at least `NEARLY` of the content.
+        """Which voices enter the consensus, (R,): people, and voices with at least `NEARLY` of the largest content.
 
-        The content is that around the mean answer, since a constant bias is taken out. All voices count where fewer
+        The content is that around the mean answer, because a constant bias is removed. All voices enter where fewer
         than two would be left, or where those left connect fewer candidates.
         """
         content = np.array([voice.content_around_mean for voice in self.voices])
@@ -73,7 +73,7 @@ class Panel(PanelMembers):
         return found if is_enough else np.ones(len(found), dtype=bool)
 
     def of_those_that_count(self) -> Panel:
-        """The panel of the voices that count, by their comparisons alone."""
+        """The panel refitted with the voices in `counts` only."""
         if self.counts.all():
             return self
         return _together(self.only(self.counts), self.shared, self.leans, self.opinion.panel_graph.limits)
@@ -88,7 +88,7 @@ class Panel(PanelMembers):
         return np.array([voice.answers for voice in self.voices])
 
     def differences(self) -> tuple[Array, Array]:
-        """d = x_first − x_second − γ of each comparison as its voice sees it, and the same without γ, both (K,)."""
+        """x_first − x_second − γ of each comparison, x the scores of its voice, and x_first − x_second, both (K,)."""
         views = np.array([voice.scores for voice in self.voices])
         first, second = self.graph.first, self.graph.second
         apart = views[self.voice, first] - views[self.voice, second]
@@ -106,21 +106,21 @@ class Panel(PanelMembers):
 
     @property
     def variance(self) -> float:
-        """The variance of the consensus before any answer, in squares of its scores' unit."""
+        """The prior variance of the consensus, in squared units of `scores`."""
         return self.opinion.unit**2 * (self.opinion.variance + self.opinion.expected)
 
     @property
     def bias(self) -> Array:
-        """γ of each context and voice, (C, R); of line-ups the mean over any two slots."""
+        """γ of each context and voice, (C, R); for line-ups the mean over all pairs of slots."""
         return np.column_stack([voice.mean_bias for voice in self.voices])
 
 
 def panel(
     comparisons: Comparisons, design: Design = PLAIN, people: Collection[Any] = (), limits: Limits = LIMITS
 ) -> Panel:
-    """The model of several voices, one for each judge of the comparisons.
+    """Fit the model of several voices, one for each judge of the comparisons.
 
-    Voices named in `people` are the consensus itself, without a taste of their own. With a control each voice has its
+    Voices named in `people` have no taste of their own: they observe the consensus. With a control each voice has its
     own coefficients.
 
     >>> rng = np.random.default_rng(0)
@@ -139,7 +139,6 @@ def panel(
 
 
 def _together(heard: PanelMembers, shared: Shared, leans: Array | None, limits: Limits) -> Panel:
-    """The consensus of the members."""
     graph, family, anchored, voices = heard.graph, heard.family, heard.anchored, list(heard.voices)
     variance = np.array([voice.variance for voice in voices])
     alpha = heard.shrunk_loading * np.sqrt(variance)
@@ -172,8 +171,8 @@ def _together(heard: PanelMembers, shared: Shared, leans: Array | None, limits: 
 def _coefficient_errors(voices: list[Voice], loading: Array) -> Array:
     """A root of the covariance of all voices' coefficients of the control, (R·D, R·D).
 
-    What a coefficient is wrong by is mostly that the texts which a voice likes happen to be long. Of that the voices
-    share as much as of their views: the correlation of the errors of r and s is ρ_r·ρ_s.
+    The error of a coefficient is mostly a chance correlation of a voice's view with length. Voices share these errors
+    as they share their views: the errors of r and s have the correlation ρ_r·ρ_s.
     """
     roots = [np.linalg.cholesky(voice.held.covariance) for voice in voices if voice.held is not None]
     alike = np.outer(loading, loading)
@@ -183,10 +182,10 @@ def _coefficient_errors(voices: list[Voice], loading: Array) -> Array:
 
 
 def _counted_once(voices: list[Voice], family: NDArray[np.intp], turn: Array) -> Array:
-    """The weight of each voice (R,): 1, or less where the noise of a copy's answers to the same pairs is the same.
+    """The weight of each voice (R,): 1, or less where its residuals correlate with those of a copy.
 
-    1 / (1 + Σ κ_rs·share_rs) over the copies s of r, with κ the correlation of their residuals on the pairs that both
-    compared, and share the part of r's observations that these are.
+    The weight of r is 1 / (1 + Σ κ_rs·share_rs) over its copies s, with κ the correlation of the residuals on pairs
+    that both compared, and share_rs the fraction of r's observations on such pairs.
     """
     repeated = np.zeros(len(voices))
     for r, s in permutations(range(len(voices)), 2):
@@ -202,9 +201,9 @@ def _counted_once(voices: list[Voice], family: NDArray[np.intp], turn: Array) ->
 def _settled(
     star: PanelGraph, voices: list[Voice], alpha: Array, ties: Array, share: Array
 ) -> tuple[list[Voice], Array, Laplacian, bool]:
-    """The voices with the sites of their choices given what all voices say, the solution (m,) and its precision.
+    """The voices with their sites updated from the joint solution, the solution (m,), its precision, and convergence.
 
-    A choice says more or less about a difference that other voices know already.
+    The site of a choice depends on what the other voices say about the same difference.
     """
     changing = [r for r, voice in enumerate(voices) if isinstance(voice.model, Choices)]
     edges = np.concatenate([[0], np.cumsum([len(voice.c) for voice in voices])])

@@ -13,8 +13,8 @@ gives
 
     W = Σ_k e_k Λ_k (Λ_k + e_k)⁻¹,      g = Σ_k e_k (Λ_k + e_k)⁻¹ h_k,      h_k = Σ_r α_r b_r,
 
-and t ~ N((W + 1/σ²)⁻¹(g + M θ/σ²), (W + 1/σ²)⁻¹): a family's answers, however many, say no more than e_k about a t.
-Contexts of up to `Limits.exact` candidates are dense; above, the covariance is estimated by random vectors.
+and t ~ N((W + 1/σ²)⁻¹(g + M θ/σ²), (W + 1/σ²)⁻¹): a family adds at most the precision e_k to a t, however many its
+answers. Contexts of up to `Limits.exact` candidates are dense; above, random vectors estimate the covariance.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class PanelGraph:
     def of(
         cls, graph: Graph, observed: list[tuple[Index, Index]], family: NDArray[np.intp], limits: Limits
     ) -> PanelGraph:
-        """The star for the candidates of `graph` and the first and second candidate of each voice's observations."""
+        """The panel graph of the candidates of `graph`; `observed` has (first, second) of each voice's observations."""
         families, n = int(family.max()) + 1, graph.nodes
         block = np.repeat(np.arange(families + 1), n)
         candidate = np.tile(np.arange(n), families + 1)
@@ -75,7 +75,7 @@ class PanelGraph:
 
     @cached_property
     def pattern(self) -> Pattern:
-        """The pattern of all observations, and after them of the ties of each family's views to the consensus."""
+        """The pattern of all observations, followed by the ties of each family's views to the consensus."""
         graph, families = self.graph, len(self.views)
         member = np.empty(self.views.size + graph.nodes, dtype=np.int32)
         for row in (*self.views, self.consensus):
@@ -101,13 +101,13 @@ class PanelGraph:
         return Laplacian(pattern, precision[pattern.order], ridge)
 
     def rhs(self, pull: Array, scale: Array) -> Array:
-        """What the observations say of all nodes, from their pulls (M,)."""
+        """The right-hand side b of all nodes, from the pulls (M,) of the observations and the voices' α (R,)."""
         pattern = self.pattern
         pulls = np.concatenate([pull * scale[self.voice], np.zeros(self.views.size)])
         return pattern.gather(pulls[pattern.order])
 
     def observed(self, values: Array) -> Array:
-        """The entries of the observations, in their own order, of `values` in the pattern's order."""
+        """The entries of `values`, given in the pattern's order, that belong to observations, in their own order."""
         found = np.empty_like(values)
         found[self.pattern.order] = values
         return found[: len(self.first)]
@@ -115,11 +115,11 @@ class PanelGraph:
 
 @dataclass(frozen=True)
 class PanelInformation:
-    """What the voices say of the consensus, in units of `unit` logits; a `Part` of a `Posterior`.
+    """The information of the voices about the consensus, in units of `unit` logits; a `Part` of a `Posterior`.
 
-    `spread` (n, M) has the covariance spread·spreadᵀ of the predictions by groups and style; `variance` is σ²,
-    `expected` the variance of the predictions, and `predicted` their estimate. With a control, `errors` (R·D, R·D) is a
-    root of the covariance of the voices' coefficients, and `spread` has what they make uncertain too.
+    `spread` (n, M) is a root of the covariance of the predictions by groups and style; `variance` is σ², `expected` the
+    variance of the predictions, and `predicted` their estimate. With a control, `errors` (R·D, R·D) is a root of the
+    covariance of the voices' coefficients, and `spread` includes their uncertainty.
     """
 
     panel_graph: PanelGraph
@@ -141,7 +141,7 @@ class PanelInformation:
 
     @cached_property
     def pattern(self) -> Pattern:
-        """The pattern of the candidates; its batches are those of every voice's."""
+        """The pattern of the candidates, with the same batches as the pattern of each voice."""
         return Pattern(self.graph, limits=self.panel_graph.limits)
 
     @cached_property
@@ -149,7 +149,7 @@ class PanelInformation:
         return {}
 
     def information(self, number: int) -> tuple[Array, Array]:
-        """W (B, size, size) and g (B, size) of the contexts of the pattern's batch of that number."""
+        """W (B, size, size) and g (B, size) of the contexts of batch `number` of the pattern."""
         if number in self._kept:
             return self._kept[number]
         batch = self.pattern.batches[number]
@@ -167,7 +167,7 @@ class PanelInformation:
         return w, g
 
     def with_coefficient_errors(self, held: Array) -> PanelInformation:
-        """Add the uncertainty of the voices' coefficients of the control, numbers `held` (n, D)."""
+        """Add the uncertainty of the voices' coefficients of the control, whose values are `held` (n, D)."""
         star, count = self.panel_graph, len(self.voices)
         patterns, known = [voice.pattern for voice in self.voices], [voice.c for voice in self.voices]
         apart = np.concatenate([held[pattern.first] - held[pattern.second] for pattern in patterns])
@@ -179,7 +179,7 @@ class PanelInformation:
         return replace(self, spread=self.graph.centre(found[star.consensus]) @ self.errors)
 
     def _pulls_of(self, held: Array) -> Array:
-        """Σ e_k (Λ_k + e_k)⁻¹ α_r L_r x of each voice and column of x in `held` (n, D): (n, R·D)."""
+        """e_k (Λ_k + e_k)⁻¹ α_r L_r x of each voice r, in family k, and each column x of `held` (n, D): (n, R·D)."""
         found = np.zeros((self.graph.nodes, len(self.voices), held.shape[1]))
         for number, batch in enumerate(self.pattern.batches):
             x = held[batch.nodes].reshape(-1, batch.size, held.shape[1])
@@ -190,7 +190,7 @@ class PanelInformation:
         return found.reshape(len(found), -1)
 
     def _families(self, number: int) -> Iterator[tuple[dict[int, Array], Array, Array]]:
-        """For each family share·L_r of its voices, Λ and e(Λ + e)⁻¹ in the contexts of a batch, all (B, size, size)."""
+        """Yield share·L_r of the voices of each family, Λ and e(Λ + e)⁻¹ in a batch's contexts, all (B, size, size)."""
         for k, tie in enumerate(self.ties.tolist()):
             own = {}
             for r in np.flatnonzero(self.panel_graph.family == k).tolist():
@@ -202,9 +202,9 @@ class PanelInformation:
             yield own, known, tie * np.linalg.inv(known + tie * np.eye(batch.size))
 
     def expecting(self, shared: Shared, held: Array | None = None) -> tuple[PanelInformation, Array]:
-        """The information, and t (n,), where groups or style predict t with variances by restricted likelihood.
+        """The information and t (n,) with groups or style as predictors of t, their variances estimated by REML.
 
-        `held` (n, D) are the numbers of the control, whose coefficients make t uncertain too.
+        `held` (n, D) are the values of the control; the uncertainty of its coefficients adds to that of t.
         """
         parts = []
         for number, batch in enumerate(self.pattern.batches):
@@ -222,7 +222,7 @@ class PanelInformation:
         pulls = np.zeros((self.graph.nodes, 0)) if held is None else self._pulls_of(held)
         start, solved = self.given(variances.ratio, shared.columns, pulls)
         follow, moved = np.split(self.graph.centre(solved), [shared.columns.shape[1]], axis=1)
-        # The prediction of t moves with the coefficients too.
+        # An error of a coefficient also moves the prediction of t.
         moved = moved + follow @ (between @ (shared.columns.T @ moved)) / variances.ratio
         lean = moved @ self.errors
         predicted = Predicted(self.graph, shared.columns, shared.is_group, variances, self, len(q), unit=self.unit)

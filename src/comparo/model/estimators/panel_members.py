@@ -1,4 +1,4 @@
-"""The members of a panel: a fit of each voice, how far they agree, which are copies, and their loadings.
+"""The members of a panel: a fit of each voice, the correlations of their views, copies, and loadings.
 
 A voice's view of candidate i is x_ri = a_r·t_i + u_ri, with the variance v_r = a_r² + τ_r² (that of t is 1). The views
 of two voices have the correlation ρ_r·ρ_s, with ρ_r = a_r/√v_r the loading of a voice. The scores of each voice alone
@@ -11,12 +11,12 @@ the variances of the single voices (MINQUE), and they cost one fit per voice. Th
 
     Σ_{r<s} (c_rs − ρ_r ρ_s)² / Var c_rs + Σ_r (|ρ_r| − e_r)² / `LOADING_SPREAD`²,        e_r = mean |ρ|·h_r / mean h,
 
-where the second sum decides between two voices which one is better. h_r is the square root of the voice's content, the
-share of one answer that is about the texts: the share lost in position and noise correlates with what people do not
-share (docs/panel.md). `USUAL_LOADING` is among the ρ of the mean, for voices that too few answers compare.
+where the second sum decides which of two voices is better. h_r is the square root of the voice's content, the share of
+one answer that is about the texts: voices with more position bias and noise agree less with people (docs/panel.md).
+The mean |ρ| includes `USUAL_LOADING`, for voices with few common answers.
 
-No |ρ| is above 1. The best values are often 1 for one voice of three that judged a few hundred candidates, which would
-make that voice the consensus. The consensus uses the mean of each ρ below 1, not its maximum, given the others.
+No |ρ| is above 1. The maximum is often at ρ = 1 for one of three voices with a few hundred candidates, which would
+make that voice the consensus. The consensus therefore uses the mean of each ρ below 1 given the others, not the mode.
 """
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ from comparo.types import Array, Mask
 
 PROBES = 16  # random vectors for traces, which have a relative error of √(2/(16·n)): 2% for 257 candidates
 EXACT = 256  # candidates up to which traces are exact
-ROUNDED = 9  # digits in which numbers are compared: a tie at rounding level is a tie
-LOADING_ROUNDS, LOADING_CHANGE = 1000, 1e-7  # of the loadings in turn, and their change that ends them
+ROUNDED = 9  # digits in which numbers are compared: differences at rounding level are ties
+LOADING_ROUNDS, LOADING_CHANGE = 1000, 1e-7  # most rounds of coordinate updates, and the change that ends them
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """The correlation c (R, R) of the views of R voices, and how many candidates it rests on, tr(A_r A_s), (R, R)."""
+    """The correlation c (R, R) of the views of R voices, and its effective number of candidates tr(A_r A_s), (R, R)."""
 
     correlation: Array
     candidates: Array
 
     @classmethod
     def of(cls, voices: Sequence[Voice]) -> Agreement:
-        """The agreement of voices about the same candidates."""
+        """Estimate the agreement of voices on the same candidates."""
         n = voices[0].pattern.graph.nodes
         z = np.eye(n) if n <= EXACT else np.random.default_rng(0).choice([-1.0, 1.0], (n, PROBES)) / np.sqrt(PROBES)
         shown = np.array([voice.seen(z).ravel() for voice in voices])
@@ -81,7 +81,7 @@ class Agreement:
         return precision
 
     def merged(self, family: NDArray[np.intp], sign: Array) -> Agreement:
-        """The agreement of families of voices: the mean of that of their members, by precision, with these signs."""
+        """The agreement of families: the precision-weighted mean over their members, times their `sign` (R,)."""
         count = int(family.max()) + 1
         member = np.eye(count)[family]
         precision, turned = self.precision, self.correlation * np.outer(sign, sign)
@@ -93,9 +93,9 @@ class Agreement:
 
 
 def copies(agreement: Agreement) -> NDArray[np.intp]:
-    """The family of each voice, numbered from 0: voices whose views correlate by `COPY` or more share one, (R,).
+    """The family of each voice (R,), numbered from 0: voices whose views correlate by `COPY` or more share a family.
 
-    A reversed copy is one too. The members of a family are all copies of its first voice.
+    A reversed copy counts as a copy. The members of a family are all copies of its first voice.
 
     >>> correlation = np.array([[1, 0.99, 0.5], [0.99, 1, 0.5], [0.5, 0.5, 1]])
     >>> copies(Agreement(correlation, np.full((3, 3), 200.0))), copies(Agreement(correlation, np.full((3, 3), 20.0)))
@@ -156,9 +156,9 @@ def signs(agreement: Agreement, anchored: Mask) -> Array:
 
 
 def loadings(agreement: Agreement, anchored: Mask, content: Array) -> tuple[Array, Array, Array]:
-    """The best ρ of families with aligned signs, its mean below 1, and its standard error, all (F,).
+    """The best ρ of families with aligned signs, the mean of ρ below 1, and its standard error, all (F,).
 
-    `content` (F,) is that of the families. Anchored ones, such as people, are the consensus: their ρ is `MOST_LOADING`.
+    `content` (F,) is the content of each family. Anchored families, such as people, have ρ = `MOST_LOADING`.
 
     >>> three = np.array([[1, 0.72, 0.45], [0.72, 1, 0.4], [0.45, 0.4, 1]])
     >>> best, mean, error = loadings(Agreement(three, np.full((3, 3), 1e4)), np.zeros(3, dtype=bool), np.ones(3))
@@ -173,9 +173,9 @@ def loadings(agreement: Agreement, anchored: Mask, content: Array) -> tuple[Arra
     height = height / np.mean(height)
 
     def settled(below: Callable[[float, float], float]) -> tuple[Array, Array]:
-        """ρ of each family in turn, from its best value and its error given the others, until none changes.
+        """Update ρ of each family by `below`(best value, error) given the others, until none changes.
 
-        Also the same without a lower end: negative for a voice that contradicts the others, but not significantly.
+        Also returns ρ without the lower bound, which is negative for a voice that contradicts the others.
         """
         rho = np.where(anchored, MOST_LOADING, np.sqrt(np.clip(mean, LEAST_LOADING**2, MOST_LOADING**2)))
         free = rho.copy()
@@ -201,7 +201,7 @@ def _mean_below(mean: float, error: float) -> float:
     return float(-censored_moments(turned, variance, least, none)[0])
 
 
-OTHERS = "others"  # the name of all such voices together
+OTHERS = "others"  # the name of the pooled voices
 
 
 @dataclass(frozen=True)
@@ -210,14 +210,13 @@ class PanelMembers:
 
     Parameters
     ----------
-    names : The name of each voice, (R,); voices of fewer than `FEW` comparisons are one, called "others".
+    names : The name of each voice, (R,); voices with fewer than `FEW` comparisons are pooled as "others".
     voice : The voice of each comparison, (K,).
-    voices : What each says on its own.
+    voices : The fit of each voice on its own.
     agreement : The correlation of the views of every two voices.
     family : The family of each voice, numbered from 0, (R,).
     loading, loading_error : The best ρ of each voice, with its sign, and the standard error, (R,).
-    shrunk_loading : ρ of each voice as the consensus uses it, (R,): its mean below 1; negative only for reversed
-        voices.
+    shrunk_loading : ρ of each voice in the consensus, (R,): the mean of ρ below 1; negative only for reversed voices.
     anchored : Which voices are people, (R,).
     """
 
@@ -238,12 +237,12 @@ class PanelMembers:
         return self.shrunk_loading < 0
 
     def interval(self, level: float) -> tuple[Array, Array]:
-        """The ends of the interval of each ρ, of coverage `level`, (R,)."""
+        """The lower and upper ends (R,) of the interval of each ρ with coverage `level`."""
         reach = -float(ndtri((1.0 - level) / 2)) * self.loading_error
         return np.maximum(self.loading - reach, -1.0), np.minimum(self.loading + reach, 1.0)
 
     def only(self, kept: Mask) -> PanelMembers:
-        """Some of the voices (R,), with the same signs, whose comparisons connect all candidates."""
+        """The members in `kept` (R,), with the same signs; their comparisons must connect all candidates."""
         rows = kept[self.voice]
         graph = replace(self.graph, first=self.graph.first[rows], second=self.graph.second[rows])
         names, voices = (tuple(part[r] for r in np.flatnonzero(kept)) for part in (self.names, self.voices))
@@ -254,9 +253,9 @@ class PanelMembers:
 def fit_members(
     comparisons: Comparisons, design: Design = PLAIN, people: Collection[Any] = (), limits: Limits = LIMITS
 ) -> PanelMembers:
-    """Fit each voice on its own, and estimate how far they agree: a panel before its consensus.
+    """Fit each voice on its own, and estimate their loadings: a panel before its consensus.
 
-    With a control each voice has its own coefficients, found within the groups.
+    With a control each voice has its own coefficients, estimated within the groups.
 
     >>> rows = [{"first": a, "second": b, "p": p} for a, b, p in (("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7))]
     >>> fit_members(Comparisons.from_rows(rows)).names
@@ -280,7 +279,7 @@ def _agreeing(
     anchored: Mask,
     sign: Array | None = None,
 ) -> PanelMembers:
-    """How far voices agree; `sign` (R,) where it is known which of them are reversed."""
+    """Estimate agreement, families and loadings; `sign` (R,) gives the signs of the voices if they are known."""
     agreement = Agreement.of(voices)
     family = copies(agreement)
     sign = signs(agreement, anchored) if sign is None else sign
@@ -292,7 +291,7 @@ def _agreeing(
 
 
 def _named(comparisons: Comparisons, people: Collection[Any]) -> tuple[tuple[Any, ...], NDArray[np.intp]]:
-    """The names of the voices (R,) and the voice of each comparison (K,); people are never among the others."""
+    """The names of the voices (R,) and the voice of each comparison (K,); people are never pooled."""
     if comparisons.judges is None:
         return ("judge",), np.zeros(len(comparisons), dtype=np.intp)
     labels = comparisons.judges.tolist()
@@ -305,7 +304,7 @@ def _named(comparisons: Comparisons, people: Collection[Any]) -> tuple[tuple[Any
 
 
 def pooled(comparisons: Comparisons) -> Comparisons:
-    """The comparisons with the judges of fewer than `FEW` as one, "others": they do not determine a bias of each.
+    """Pool judges with fewer than `FEW` comparisons as "others": so few do not determine a bias per judge.
 
     >>> rows = [{"first": "a", "second": "b", "p": 1, "judge": person} for person in range(100)]
     >>> pooled(Comparisons.from_rows(rows)).judges.tolist()

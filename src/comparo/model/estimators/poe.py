@@ -53,8 +53,8 @@ class Product:
 
     `scores` (n,) are centred in each component of `graph`; `bias` (C, J) is γ of each context and judge, contexts in
     the graph's order (J = 0 without a bias term); `laplacian` is H at the solution.
-    `effects` are the variances where the prior is estimated. `held` are the coefficients of a control, which
-    the scores are without. `weight` (K,) are the weights of line-ups in their likelihood.
+    `effects` are the variances where the prior is estimated. `held` are the coefficients of a control, whose effect the
+    scores exclude. `weight` (K,) are the weights of the rows of line-ups in their likelihood.
     """
 
     comparisons: Comparisons
@@ -70,7 +70,7 @@ class Product:
 
     @property
     def weights(self) -> Array:
-        """The weight of each comparison in the product, (K,); of line-ups that of `luce_weights`."""
+        """The weight of each comparison in the product, (K,); for line-ups from `luce_weights`."""
         return self.comparisons.weights if self.weight is None else self.weight
 
     @property
@@ -84,7 +84,7 @@ class Product:
 
     @cached_property
     def dispersion(self) -> float:
-        """φ, the variance of the answers around the model relative to what the expert assumes; scales the covariance.
+        """φ, the residual variance of the answers relative to the expert's; it scales the covariance.
 
             φ = (ν + X²) / (ν + K − parameters),   X² = K · Σ w·slope² / Σ curvature,   ν = 1 / (1 + K − parameters)
 
@@ -151,9 +151,9 @@ def multiply(
     first item (of each component), which determines the mean score and nothing else. `bias` is "none"; "plug-in", one γ
     for each judge, by which equal texts have slopes that sum to zero (γ = −logit(mean p) for Bradley–Terry, β = mean p
     for the linear Gaussian); or "joint", one γ for each context and judge, estimated with the scores and shrunk towards
-    their mean according to their estimated variance. With `is_scaled` the prior counts as the comparisons do, whose
-    variance is φ times what the expert assumes: the ridge is φ/σ² instead of 1/σ². Under Bradley–Terry an answer about
-    several texts is multinomial, Σ_a p_a·log π_a (Plackett and Luce for choices and orders), by weights of its rows.
+    their mean according to their estimated variance. With `is_scaled` the ridge is φ/σ² instead of 1/σ², because the
+    variance of comparisons is φ times what the expert assumes. Under Bradley–Terry an answer about several texts is
+    multinomial, Σ_a p_a·log π_a (Plackett–Luce for choices and orders), expressed by the weights of its rows.
 
     >>> from comparo.model.likelihoods.gaussian import Gaussian
     >>> multiply(Comparisons.from_rows([("a", "b", 0.9)]), Gaussian()).scores.round(6)
@@ -182,7 +182,7 @@ def multiply(
 _Weighed = tuple[Array, float | Literal["first"]]  # the weights of rows of line-ups, and the prior, in units of φ
 
 
-LUCE_ROUNDS, LUCE_CHANGE = 200, 1e-10  # of the weights of choices among several texts
+LUCE_ROUNDS, LUCE_CHANGE = 200, 1e-10  # most updates of the weights of line-ups, and the change that ends them
 
 
 def _multiply(
@@ -236,7 +236,7 @@ def product_at(comparisons: Comparisons, graph: Graph, expert: Expert, solution:
 
 
 def _pool(graph: Graph, comparisons: Comparisons) -> tuple[Graph, Comparisons]:
-    """The same with one comparison per pair: its total weight, and the mean p with the lower node first.
+    """Replace the comparisons of a pair by one, with their total weight and mean p, the lower node first.
 
     Exact for an expert whose slope is linear in p, whose curvature is free of p, and with ℓ(d; p) = ℓ(−d; 1 − p).
     """
@@ -254,10 +254,10 @@ def _pool(graph: Graph, comparisons: Comparisons) -> tuple[Graph, Comparisons]:
 
 
 def _start(problem: Problem) -> Array:
-    """Scores to start from, shape (n,): zero, or for Bradley–Terry on many items as if opponents were drawn at random.
+    """Starting scores (n,): zero, or for Bradley–Terry on many items κ·logit of an item's mean probability.
 
-    Then an item's mean probability is about σ(s / κ) with κ² = 1 + v/2.9, v the variance of the scores, and from
-    v = κ²·Var(logit mean) follows κ² = 1 / (1 − Var(logit mean)/2.9).
+    With random opponents, the mean probability is about σ(s / κ), κ² = 1 + v/2.9 with v the variance of the scores;
+    from v = κ²·Var(logit mean) follows κ² = 1 / (1 − Var(logit mean)/2.9).
     """
     pattern, graph = problem.pattern, problem.pattern.graph
     sizes = np.diff(graph.starts)
@@ -279,7 +279,7 @@ def _start(problem: Problem) -> Array:
 
 
 def _joint(pattern: Pattern, expert: Expert, comparisons: Comparisons, ridge: Array) -> Solution:
-    """Scores and one γ for each context and judge, γ ~ N(m, τ²) with m and τ² from the data (`Biases`)."""
+    """Solve for scores and one γ for each context and judge, γ ~ N(m, τ²) with estimated m and τ² (`Biases`)."""
     graph, mean = pattern.graph, np.zeros(pattern.graph.nodes)
     common = plug_in(expert, comparisons) if graph.contexts > 1 else np.zeros(pattern.judges)
     biases = Biases.of(pattern, common)

@@ -1,4 +1,4 @@
-"""Scores of groups by people's votes, made more exact by a machine's answers of which nothing is assumed.
+"""Prediction-powered scores of groups: people's votes, with a machine's answers to reduce their variance.
 
 Scores θ of G groups and a position bias γ are those of Bradley–Terry, d = θ_first − θ_second − γ, with x the row of the
 design and H = Σ w·σ(d)σ(−d)·x xᵀ. A machine's surprise about a pair is r = p − σ(d̂), with d̂ from its own fit to all of
@@ -6,15 +6,14 @@ its answers. The estimate is
 
     θ = θ_people − Σ_j λ_j · H_people⁻¹ Σ w·x·r_j,    the sum over the pairs that people voted on.
 
-The surprises of a machine sum to 0 over all of its answers, so the second term has the expectation 0 for every λ, and
-a machine that is wrong about groups changes the width only. Where a vote is surprising because of the two texts, the
+The surprises of a machine sum to 0 over all of its answers, so the second term has the expectation 0 for every λ:
+a machine that is wrong about groups changes only the width. Where a vote is surprising because of the two texts, the
 machine's answer to the same pair is surprising too, and their difference varies less than the vote. This is prediction-
-powered inference (Angelopoulos et al. 2023, arXiv 2311.01453) to first order; since the surprise is about the machine's
-own fit, people and machine may be asked about different mixes of pairs.
+powered inference (Angelopoulos et al. 2023, arXiv 2311.01453) to first order. Because the surprise is a residual of the
+machine's own fit, people and machine may be asked about different mixes of pairs.
 
-λ minimises the sum of the variances of all θ; it is 0 for a machine that was asked little else than people. The
-variances come from what each cluster of answers (a context) adds to θ, with the answers of people and machines about
-the same context in the same cluster.
+λ minimises the sum of the variances of all θ; it is 0 for a machine with hardly any answers beyond people's pairs. The
+variances are cluster-robust: a cluster is a context, with the answers of people and machines about it.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from comparo.model.tuning import EXPECTED, NOTHING_NEW, WIDE
 from comparo.rounding import TINY
 from comparo.types import Array, Index
 
-ROUNDS, SETTLED = 50, 1e-4  # of pseudo-votes, until no score moves by more (logits)
+ROUNDS, SETTLED = 50, 1e-4  # most updates of the pseudo-votes, and the change of scores (logits) that ends them
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,17 +53,17 @@ class Answers:
         return len(self.p)
 
     def take(self, rows: Any) -> Answers:
-        """Some of the answers."""
+        """The answers in `rows`."""
         return Answers(**{name: column[rows] for name, column in vars(self).items()})
 
     def apart(self, x: Array) -> Array:
-        """d of each answer."""
+        """d of each answer, (K,), for the scores and γ in `x` (G + 1,)."""
         return np.asarray(x[self.first] - x[self.second] - x[-1])
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Bradley–Terry scores of G groups, and what each cluster of answers adds to them.
+    """Bradley–Terry scores of G groups, and the score contributions (gradients) of each cluster of answers.
 
     `x` (G + 1,) are the scores and γ, `inverse` (G + 1, G + 1) is H⁻¹; `pulls` (C, G + 1) is Σ w·x·(p − σ(d)) over the
     answers of each cluster; `dispersion` is the variance of the answers relative to that of coin flips.
@@ -83,7 +82,7 @@ class Fit:
 
     @property
     def gain(self) -> Array:
-        """H⁻¹ from pulls to centred scores, (G, G + 1)."""
+        """The matrix (G, G + 1) that maps pulls to centred scores: the centred rows of H⁻¹."""
         return np.asarray(self.inverse[:-1] - np.mean(self.inverse[:-1], axis=0))
 
     @cached_property
@@ -93,9 +92,9 @@ class Fit:
 
     @property
     def freedom(self) -> float:
-        """Degrees of freedom of `covariance`: those of a group's own answers and of the expected variance (Smyth 2004).
+        """Degrees of freedom of `covariance`: those of a group's own answers plus `EXPECTED` (Smyth 2004).
 
-        The latter is scaled by the mean of all groups, which has (C − 1)·(G − 1) itself.
+        They are at most (C − 1)·(G − 1), because the expected variance is scaled by the mean over all groups.
         """
         groups = len(self.x) - 1
         own = max(min(self.clusters - 1, len(self.answers) - groups), 1)
@@ -103,24 +102,24 @@ class Fit:
 
     @property
     def correction(self) -> float:
-        """√ of C/(C − 1)·(K − 1)/(K − G): residuals are smaller than errors, by the parameters that were fitted."""
+        """√[C/(C − 1)·(K − 1)/(K − G)], the small-sample correction of cluster-robust standard errors."""
         many, count = self.clusters, len(self.answers)
         left = max(count - len(self.x) + 1, 1)
         return float(np.sqrt(max(many, 2) / max(many - 1, 1) * max(count - 1, 1) / left))
 
     @property
     def robust(self) -> Array:
-        """The covariance of θ from the clusters alone, (G, G)."""
+        """The cluster-robust covariance of θ, (G, G)."""
         gain = self.correction * self.gain
         return np.asarray(gain @ (self.pulls.T @ self.pulls).toarray() @ gain.T)
 
     def covariance(self, robust: Array) -> Array:
-        """`robust`, an estimate from the clusters alone, drawn towards what Bradley–Terry expects, (G, G).
+        """Shrink the cluster-robust covariance `robust` (G, G) towards the covariance expected by Bradley–Terry.
 
-        The expected covariance is that of Bradley–Terry, H⁻¹ times the dispersion of the answers, or larger where the
-        clusters say so for the mean of all groups; smaller by as much as `robust` is below that of these answers. The
-        variance of a group with n clusters of answers is the mean of both with the weights n and `EXPECTED`: three
-        votes that all were won say little of how much votes vary.
+        The expected covariance is H⁻¹ times the dispersion of the answers, or larger where the trace of `self.robust`
+        is larger; it is multiplied by the trace of `robust` relative to that of `self.robust`. The variance of a group
+        with n clusters of answers is the mean of both with the weights n and `EXPECTED`: three votes that were all won
+        hardly estimate a variance.
         """
         own = self.robust
         groups = len(own)
@@ -137,7 +136,7 @@ class Fit:
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """People's scores with the help of J machines: `scores` (G,), `covariance` (G, G), and λ (J,)."""
+    """The prediction-powered `scores` (G,), their `covariance` (G, G), and the `weight` λ (J,) of each machine."""
 
     scores: Array
     covariance: Array
@@ -145,11 +144,11 @@ class Estimate:
 
 
 def fitted(answers: Answers, groups: int, clusters: int, is_reduced: bool = False) -> Fit:
-    """Bradley–Terry of groups, at its maximum with a wide prior.
+    """Fit Bradley–Terry to groups by maximum likelihood with a wide prior.
 
-    With `is_reduced` the bias of the maximum away from 0 is removed (Firth 1993): each cell of the design has
-    φ·leverage more votes, half of them for each side. The dispersion φ is first that of coin flips, then that of the
-    answers about the fit with these votes: a group that won all of its votes does not make them vanish.
+    With `is_reduced` the bias of the estimate away from 0 is removed (Firth 1993): each cell of the design gets
+    φ·leverage extra votes, half of them for each side. The dispersion φ is first that of coin flips, then that of the
+    answers around this fit, so that a group that won all of its votes keeps its extra votes.
 
     >>> first = np.array([0, 1, 0, 1])
     >>> answers = Answers(first, 1 - first, 1.0 - first, np.ones(4), np.arange(4))
@@ -165,9 +164,9 @@ def fitted(answers: Answers, groups: int, clusters: int, is_reduced: bool = Fals
 
 
 def powered(people: Fit, machines: Sequence[tuple[Fit, Answers]]) -> Estimate:
-    """People's scores, with the fit of each machine to all of its answers and its answers to the pairs voted on.
+    """Combine people's fit with machines: the fit of each to all of its answers, and its answers to the voted pairs.
 
-    The weights of the latter sum, for each pair, to those of the votes.
+    For each pair, the weights of a machine's answers must sum to the weights of the votes.
 
     >>> from dataclasses import replace
     >>> rng = np.random.default_rng(0)
@@ -201,7 +200,7 @@ def powered(people: Fit, machines: Sequence[tuple[Fit, Answers]]) -> Estimate:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """The `answers` with those that show group `first` before `second` as one, with their mean p."""
+    """The `answers` pooled by (first, second) group, with their mean p and total weight."""
 
     answers: Answers
     pattern: Pattern
@@ -218,14 +217,14 @@ class Cells:
         return cls(Answers(first, second, won / weight, weight, first), pattern, np.full(groups + 1, WIDE**-2))
 
     def maximum(self, start: Array, more: Array) -> tuple[Array, Array]:
-        """The most probable x with `more` votes in each cell, half of them for each side; and these."""
+        """The most probable x with `more` extra votes in each cell, half of them for each side; and `more`."""
         cells, weight = self.answers, self.answers.weight + more
         p = (cells.weight * cells.p + more / 2) / weight
         data = Comparisons(self.pattern.graph.item, cells.first, cells.second, p, weight)
         return Problem.of(self.pattern, BradleyTerry(), data, self.ridge).maximise(start).x, more
 
     def reduced(self, x: Array, dispersion: float) -> tuple[Array, Array]:
-        """The most probable x with dispersion·leverage more votes in each cell; and these."""
+        """The most probable x with dispersion·leverage extra votes in each cell, and these votes."""
         for _ in range(ROUNDS):
             information = self.answers.weight * logistic_curvature(self.answers.apart(x))
             leverage = information * _forms(self.inverse(x, 0.0), self.answers)
@@ -235,7 +234,7 @@ class Cells:
         return x, more
 
     def inverse(self, x: Array, more: Array | float) -> Array:
-        """(Σ weight·σ(d)σ(−d)·x xᵀ + ridge)⁻¹ with `more` votes in each cell, (G + 1, G + 1)."""
+        """(Σ weight·σ(d)σ(−d)·x xᵀ + ridge)⁻¹ with `more` extra votes in each cell, (G + 1, G + 1)."""
         information = (self.answers.weight + more) * logistic_curvature(self.answers.apart(x))
         squares = _squares(self.answers, information, len(x) - 1)
         return np.asarray(np.linalg.inv(squares + np.diag(self.ridge)), dtype=np.float64)

@@ -1,8 +1,8 @@
-"""What each voice says on its own: the mixed model of its comparisons alone.
+"""The fit of one voice: the mixed model of its comparisons alone.
 
 A voice is a judge with a wording, or a person. Its view of candidate i is x_i ~ N(0, v); its answers observe
-differences of x with noise of variance φ and a position bias γ per context. All that a panel needs of a voice are its
-observations as Gaussians, with γ taken out, and its variances. The effect of a control is taken out of them too.
+differences of x with noise of variance φ and a position bias γ per context. A panel needs only the variances of a voice
+and its observations as Gaussians, from which γ and the effect of a control are subtracted.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Voice:
 
     `model` holds them with its pattern; `variance` is v, `noise` is φ (1 for choices, whose sites have a precision of
     their own), `bias` (C, F) is γ of each context and position effect, `positions` the effect of each comparison,
-    `answers` how many there are, and `bias_error` the standard error of the mean γ. `position` is the variance that
-    position adds to an answer beyond its mean: of γ between contexts, and of position effects of single texts. `held`
-    are the voice's coefficients of the control, and `offset` (M,) what they explain of each observation.
+    `answers` their number, and `bias_error` the standard error of the mean γ. `position` is the variance that position
+    adds to an answer: that of γ between contexts, and that of position effects of single texts. `held` are the voice's
+    coefficients of the control, and `offset` (M,) is their part of each observation.
     """
 
     model: Soft | Choices
@@ -50,9 +50,9 @@ class Voice:
 
     @classmethod
     def of(cls, comparisons: Comparisons, graph: Graph, design: Design, limits: Limits) -> Voice:
-        """The voice whose comparisons are these, all by one judge; `graph` has the candidates of all voices.
+        """Fit the comparisons of one judge; `graph` has the candidates of all voices.
 
-        Coefficients of the control are found within the groups, where there are any.
+        Coefficients of the control are estimated within the groups, if there are groups.
 
         >>> rows = [("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7), ("c", "b", 0.4)]
         >>> data = Comparisons.from_rows(rows)
@@ -83,13 +83,13 @@ class Voice:
         varied = np.mean(shared.held**2, axis=0)
         held = Held(control, theta[:count], covariance[:count, :count], varied)
         offset = (shared.held[pattern.first] - shared.held[pattern.second]) @ held.coefficient
-        groups_part = without(shared.columns, shared.held) @ theta  # what groups are worth is part of a view
+        groups_part = without(shared.columns, shared.held) @ theta  # the group means are part of the view
         variance = voice.variance + float(np.mean(groups_part**2))
         return replace(voice, variance=variance, held=held, offset=offset)
 
     @property
     def parts(self) -> tuple[float, float, float]:
-        """What the mean square of one answer is the sum of: 2v about the texts, γ̄² + position, and noise.
+        """The parts of the mean square of one answer: 2v from the texts, γ̄² + `position`, and noise.
 
         A choice has the noise of a logistic variable, π²/3.
         """
@@ -103,7 +103,7 @@ class Voice:
 
     @property
     def content_around_mean(self) -> float:
-        """The same of the variance of an answer around its mean: without γ̄², which is known and taken out."""
+        """The share of the variance of one answer that is about the texts: `content` without γ̄²."""
         texts, position, noise = self.parts
         return texts / (texts + position - self._mean_square + noise)
 
@@ -128,14 +128,14 @@ class Voice:
 
     @cached_property
     def pull(self) -> Array:
-        """The precision times what is observed of the difference of two views, without γ, shape (M,)."""
+        """The precision times the observed difference of two views, without γ and control, shape (M,)."""
         pull = self.model.pull / self.noise
         if self.offset is not None:
             pull = pull - self.c * self.offset
         if isinstance(self.model, Choices):
             return pull
         judge = self.model.observations.judge[self.pattern.order]
-        gamma = np.column_stack([self.bias, np.zeros(len(self.bias))])  # the last where it cancels
+        gamma = np.column_stack([self.bias, np.zeros(len(self.bias))])  # the last: where γ cancels
         return pull + self.c * gamma[self.pattern.graph.position[self.pattern.first], judge]
 
     @cached_property
@@ -146,7 +146,7 @@ class Voice:
 
     @cached_property
     def residuals(self) -> Array:
-        """What is observed less the difference of the voice's scores, for the lower candidate of each pair, (M,)."""
+        """Observed minus fitted differences, lower minus higher candidate of each pair, (M,)."""
         first, second, known = self.pattern.first, self.pattern.second, np.maximum(self.c, TINY)
         left = self.pull / known - (self.scores[first] - self.scores[second])
         return np.where(first < second, left, -left)
@@ -163,13 +163,13 @@ class Voice:
         return self.laplacian.solve(self.laplacian.pattern.gather(self.pull), accuracy=1e-6)
 
     def learn(self, mean: Array, variance: Array) -> Voice:
-        """The same voice with sites and γ of its choices given mean and variance of every difference, (M,)."""
+        """Update the sites and γ of the voice's choices, given mean and variance of every difference, (M,)."""
         assert isinstance(self.model, Choices)
         model = self.model.learn(mean if self.offset is None else mean + self.offset, variance)
         gamma = model.gamma if model.is_biased else self.bias
         return replace(self, model=model, bias=gamma)
 
     def seen(self, z: Array) -> Array:
-        """A·z = (L + 1/v)⁻¹L z for z (n, q): how much of a view z the voice's scores show."""
+        """A·z = (L + 1/v)⁻¹L z for z (n, q): the expected scores of the voice if its view were z."""
         centred = self.laplacian.pattern.centre(z)
         return centred - self.laplacian.solve(centred / self.variance, accuracy=1e-3)

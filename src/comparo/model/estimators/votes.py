@@ -1,15 +1,15 @@
-"""Few votes of people beside the view of a machine: the posterior of people's scores of all texts.
+"""The posterior of people's scores of all texts, from few votes and the view of a machine.
 
-A machine (a judge or a panel) has seen all texts; people have voted on few pairs. People's scores are
+A machine (a judge or a panel) has judged all texts; people have voted on few pairs. People's scores are
 
     t = S·X b + P m + δ,    b ~ N(b₀, V),   m ~ N(0, ω²),   δ ~ N(0, σ²)
 
 with X (n, D) the parts of the machine's view, such as its score of a text's system and of the text beyond that, each of
-variance 1, and P (n, G) the groups. S is the spread of people's scores in logits. b₀ and V are the usual share of such
-parts that people have too (`comparo.ranking.votes`), and the usual ω² and σ² are the rest of S². Votes are choices
-(`choices`): b, m and δ have their posterior by expectation propagation, and (S, ω², σ²) that of the evidence with a
-prior around the usual values. Few judges go another way (`Expectation.ways`); the evidence decides whether this one
-does. The posterior is a mixture of points, each that for one S and its variances.
+variance 1, and P (n, G) the groups. S is the standard deviation of people's scores in logits. b₀ and V are mean and
+variance of b for usual judges (`comparo.ranking.votes`), and the usual ω² and σ² are the rest of S². Votes are choices
+(`choices`): the posterior of b, m and δ is by expectation propagation, that of (S, ω², σ²) by its evidence and a prior
+around the usual values. A few judges do not agree with people (`Expectation.ways`); the evidence weighs both cases. The
+posterior is a mixture of points, one for each (S, ω², σ²).
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from comparo.types import Array, Index, Mask
 class Point:
     """The posterior for one (S, ω², σ²): t (n,) and its covariance H⁻¹ + root·rootᵀ, root (n, M).
 
-    What groups and the machine's parts predict of t is `mean` (n,), with the covariance lead·leadᵀ, `lead` (n, M).
+    `mean` (n,) is the prediction of t by groups and the machine's parts, with covariance lead·leadᵀ, `lead` (n, M).
     `coefficient` (D,) is S·b with its covariance `error` (D, D), and `evidence` the log probability of the votes.
-    `choices` are their settled sites, `variance` is that of a score around the machine's view before any vote, and
-    `share` is the probability of this point among all.
+    `choices` are their settled sites, `variance` is the prior variance of a score around the machine's view, and
+    `share` is the probability of this point.
     """
 
     scores: Array
@@ -62,8 +62,8 @@ class Point:
 class Voted(Posterior):
     """The posterior of people's scores (n,): a mixture of `points` whose shares add to 1.
 
-    `equal` is the probability, given the votes, that all texts are equal. Scores and covariance are those if they
-    differ: averaged with 0, intervals would miss the scores of texts that do.
+    `equal` is the posterior probability that all texts are equal. Scores and covariance are conditional on texts being
+    different: if averaged with 0, intervals would miss the scores of texts that differ.
     """
 
     points: tuple[Point, ...] = ()
@@ -84,14 +84,14 @@ class Voted(Posterior):
 
     @property
     def variance(self) -> float:
-        """The variance of a score before any vote, the mean over the points."""
+        """The prior variance of a score around the machine's view, averaged over the points."""
         return float(np.dot(self.shares, [point.variance for point in self.points]))
 
     def means(self, by: Array, group: Index, is_new: bool) -> tuple[Array, Array]:
-        """Means of groups (G,) and their covariance (G, G), with `by` (G, n) and the `group` of each text (n,).
+        """Group means (G,) and their covariance (G, G): `by` (G, n) averages scores, `group` (n,) is that of each text.
 
-        In new contexts δ is not that of these, and the machine's parts vary around their mean in the group, with a
-        variance v that adds v·by·byᵀ.
+        With `is_new` they are those of new contexts: without δ, and with v·by·byᵀ added to the covariance, v the
+        variance of the predictions within groups.
         """
         found, covariances = [], []
         graph = self.pattern.graph
@@ -115,19 +115,19 @@ def mixture(points: Sequence[Point], draws: int, rng: np.random.Generator) -> Ar
     )
 
 
-FAR = 3.0  # of these standard deviations, how far the search goes
-MOST, NEAR = 50, 0.05  # evaluations of the search, and what ends it, in logarithms and in nats: no vote tells less
-RARE = 1e-3  # a way that is less probable than this, relative to the other, is left out
+FAR = 3.0  # range of the search, in prior standard deviations
+MOST, NEAR = 50, 0.05  # most evaluations of the search, and its tolerance in logarithms and in nats
+RARE = 1e-3  # an alternative of `Expectation.ways` less probable than this, relative to the other, is left out
 FIRST = 0.7  # first steps of the search
-STEPS, FURTHEST, LEAST = 3, 3.0, 1e-3  # towards a given rise of the cost: how many, by which factor, and from what rise
-# Of expectation propagation: how many sweeps, those without damping, the share of a step with it, and the change of a
+STEPS, FURTHEST, LEAST = 3, 3.0, 1e-3  # of the line search for a given rise: steps, largest factor, least rise
+# Of expectation propagation: most sweeps, sweeps without damping, the damped share of a step, and the change of a
 # difference, in units of S, that ends them.
 SWEEPS, FREE, DAMPED, SETTLED = 60, 4, 0.5, 1e-3
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """What is expected of people's scores before any vote, in units of their spread S.
+    """The prior of people's scores, in units of their standard deviation S.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class Expectation:
     mean, variance : b₀ and the diagonal of V, (D,).
     group : The group of each text, (n,), or None.
     between, within : The usual ω² and σ², as shares of S².
-    against : The probability that the judge goes another way: b then has the mean 0, and variances b₀² + V.
+    against : The probability that the judge does not agree with people: b then has mean 0 and variances b₀² + V.
     """
 
     columns: Array
@@ -148,22 +148,22 @@ class Expectation:
 
     @property
     def ways(self) -> tuple[tuple[float, Expectation], ...]:
-        """The expectation with and without the judge's going with people, each with its probability."""
+        """The prior if the judge agrees with people and if it does not, each with its probability."""
         if self.against == 0.0:
             return ((1.0, self),)
         other = replace(self, mean=np.zeros_like(self.mean), variance=self.mean**2 + self.variance)
         return (1.0 - self.against, self), (self.against, other)
 
     def of(self, nodes: Index) -> Expectation:
-        """The expectation of some of the texts."""
+        """The prior of the texts `nodes`."""
         return replace(self, columns=self.columns[nodes], group=None if self.group is None else self.group[nodes])
 
 
 def voted(votes: Comparisons, graph: Graph, expectation: Expectation, limits: Limits = LIMITS) -> Voted:
-    """People's scores of all texts of a graph, from votes about some of them.
+    """The posterior of people's scores of all texts of a graph, from votes about some of them.
 
-    `graph.first` and `graph.second` (K,) are the texts of each vote, and all its contexts are connected, by what is
-    expected. A vote for the first text has p = 1, for the second p = 0, for neither p = ½.
+    `graph.first` and `graph.second` (K,) are the texts of each vote. Every context is one component, because the prior
+    connects its texts. A vote for the first text has p = 1, for the second p = 0, for neither p = ½.
 
     >>> rng = np.random.default_rng(0)
     >>> truth, machine = rng.standard_normal((2, 60))
@@ -193,11 +193,11 @@ def voted(votes: Comparisons, graph: Graph, expectation: Expectation, limits: Li
 
 
 def _explored(votes: Comparisons, graph: Graph, expectation: Expectation, limits: Limits) -> tuple[list[Array], float]:
-    """Where the posterior of (log S, log ω², log σ²) has its mass: equally probable points, and log of its size."""
+    """Equally weighted points of the posterior of (log S, log ω², log σ²), and its log marginal likelihood."""
     at = _about_voted(votes, graph, expectation, limits)
     spread = np.log(SPREAD)
     has_groups = expectation.group is not None
-    free = [True, has_groups, has_groups or expectation.columns.shape[1] > 0]  # with neither, S is σ
+    free = [True, has_groups, has_groups or expectation.columns.shape[1] > 0]  # without groups and a machine, S is σ
     usual, error = np.array([spread, 0.0, 0.0])[free], np.array([SPREAD_ERROR, VARIES, VARIES])[free]
 
     low, high = usual - FAR * error, usual + FAR * error
@@ -214,7 +214,7 @@ def _explored(votes: Comparisons, graph: Graph, expectation: Expectation, limits
         options={"maxfev": MOST, "xatol": NEAR, "fatol": NEAR, "initial_simplex": simplex},
     ).x
     middle, rise = cost(best), 0.5 * len(usual)  # √d standard deviations away: the cubature of a normal distribution
-    points, reached, furthest = [], [], float(np.sqrt(len(usual)))  # where the prior alone decides
+    points, reached, furthest = [], [], float(np.sqrt(len(usual)))  # the reach under the prior alone
     for way in (*np.diag(error), *-np.diag(error)):
         reach = 1.0
         for _ in range(STEPS):
@@ -223,16 +223,16 @@ def _explored(votes: Comparisons, graph: Graph, expectation: Expectation, limits
         points.append(np.clip(best + reach * way, low, high))
         reached.append(reach)
     deviations = np.reshape(reached, (2, -1)).mean(axis=0) / np.sqrt(len(usual))
-    size = float(np.sum(np.log(deviations)))  # Laplace: relative to those of the prior
+    size = float(np.sum(np.log(deviations)))  # Laplace's approximation, relative to the prior's deviations
     return points, size - middle
 
 
 def _about_voted(
     votes: Comparisons, graph: Graph, expectation: Expectation, limits: Limits
 ) -> Callable[[Array], Point]:
-    """The posterior as a function of the logarithms of S, ω² and σ², about the texts with votes only.
+    """The posterior of the texts with votes as a function of the logarithms of S, ω² and σ².
 
-    The evidence is the same as with all texts. Sites start where they settled last.
+    Its evidence is that of all texts. Each call starts from the sites of the call before.
     """
     numbers = np.arange(graph.nodes)
     context = graph.position[graph.first].astype(np.int32)
@@ -252,7 +252,7 @@ def _about_voted(
 
 @dataclass(frozen=True, eq=False)
 class _Posterior:
-    """The model with its `choices`; `columns` (n, M) are groups and the machine's parts, the last of variance V."""
+    """The model of the votes; `columns` (n, M) are groups and the machine's parts, the latter multiplied by √V."""
 
     choices: Choices
     expectation: Expectation

@@ -1,20 +1,20 @@
-"""Choices in the mixed model: decisions, ties and votes, whose sites settle with the variances and with γ.
+"""Choices in the mixed model: decisions, ties and votes, whose sites are updated in turn with the variances and γ.
 
-A judge whose answers are decisions and ties has Davidson's likelihood, and its ν settles with them: where sites and
-cavities agree, Σ P(tie) = the number of ties makes the evidence of expectation propagation stationary. For a share of
-votes the number of ties is not known; p = ½ is then half a win.
+A judge whose answers are decisions and ties has Davidson's likelihood. Its ν is updated with the sites: at a fixed
+point of expectation propagation, the evidence is stationary in ν where Σ P(tie) is the number of ties. A share of votes
+does not determine the number of ties; p = ½ is then half a win.
 
 The prior of a score is wider the further its style predicts it from the mean. A sure judge decides all choices about an
-extreme text the same way, and they cannot correct a wrong prediction, which is least certain there: a feature
-saturates, as the share p of words of a kind does, whose logit η has the variance 1/(N·p(1 − p)) ∝ cosh²(η/2) = 1 + η²/4
-+ … from N words. With m_i the prediction of candidate i by its style,
+extreme text the same way, so that they cannot correct a wrong prediction. Predictions are least certain there, because
+features saturate: the share p of some kind of word among N words has a logit η with the variance
+1/(N·p(1 − p)) ∝ cosh²(η/2) = 1 + η²/4 + …. With m_i the prediction of candidate i by its style,
 
     s_i ~ N(m_i + …, σ²·h_i),    h_i = 1 + m_i²/(v + π²/(3k)),
 
-with v the variance of all scores, σ² and predictions, and π²/(3k) that of the noise of the k choices about a candidate,
-on average. Where style explains little, h is about 1. σ² stays as it was estimated with h = 1: h is caution, not an
-estimate, and narrows no interval. Its slope, 1 for each m²/v, was chosen by simulated judges whose style saturates and
-such whose style does not (docs/fitting.md).
+with v the variance of all scores (σ² plus that of the predictions), k the mean number of choices about a candidate, and
+π²/(3k) the variance of their noise. Where style explains little, h is about 1. σ² is estimated with h = 1 and not
+updated: h only widens priors. Its slope, 1 for each m²/v, was chosen by simulated judges with and without saturating
+style (docs/fitting.md).
 """
 
 from __future__ import annotations
@@ -55,29 +55,28 @@ from comparo.model.tuning import NARROWEST, PULL, UNSURE, WIDEST, Limits
 from comparo.rounding import TINY
 from comparo.types import Array, Index
 
-FREE, DAMPED = 20, 0.5  # rounds after which sites move by half: what has not settled then mostly goes to and fro
+FREE, DAMPED = 20, 0.5  # rounds without damping, and the damped share of a step: slow sites mostly oscillate
 FASTEST = 0.9  # largest ratio of two changes of a variance from which its limit is extrapolated
 FURTHEST = 1.5  # largest extrapolation of the logarithm of a variance
-LONGEST = 4.0  # step of a γ: from even odds to 0.98; a context with a dozen choices often needs 2
+LONGEST = 4.0  # longest step of a γ: from even odds to 0.98; a context with a dozen choices often needs 2
 
 _Solved = tuple[Variances, tuple[Solution, Array, Array], Array, Array]
 
 
 @dataclass(frozen=True)
 class Choices:
-    """Choices, whose sites settle with the variances and with γ.
+    """The choices about M pairs, their sites `c` and `pull` (M,), and γ.
 
-    `p` and `weight` (2, M) are the choices about each pair in both orders, in the pattern's order; `family` (M,) is
-    their context and judge, `gamma` (C, J) is γ of each, shrunk by its variance `between`, and `gamma_variance` (C, J)
-    the variance of each, None where there is no γ. `information_share` (C, J) is the Fisher information about γ given
-    unknown scores, relative to known scores. `offset` (M,) is added to the difference of the scores of each pair, 0
+    `p` and `weight` (2, M) are the choices about each pair in both orders, in the pattern's order. `family` (M,) is the
+    code of their context and judge. `gamma` (C, J) is γ, shrunk according to its variance `between` contexts, and
+    `gamma_variance` (C, J) its variance, None without γ. `information_share` (C, J) is the Fisher information about γ
+    given unknown scores, relative to known scores. `offset` (M,) is added to the score difference of each pair, 0
     unless scores have two peaks (`mixture`). `tied` (J,) is the weight of each judge's ties, and `nu` (J,) its ν; both
-    are None where no decision is a tie. `strength` is that of the term that keeps the variance of scores from 0, None
-    for line-ups (`reml.estimate`).
-    `is_narrow` fixes the variance of scores around their groups at its smallest, where means of groups are logits of
-    win rates. `inflation` is that of the `system`. `slots` (J, 4) are `Comparisons.slots`; `lineup` (M,) are
-    `lineups.ROWS` where choices are among several texts, and `whole` (2, M) their weights where all texts are equal,
-    from which `weight` follows (`luce_weights`).
+    are None where no decision is a tie. `strength` is the `pull` of `reml.estimate`, None for line-ups. `is_narrow`
+    fixes the variance of scores around their groups at its smallest, so that group means are logits of win rates.
+    `inflation` is that of the `system`. `slots` (J, 4) are `Comparisons.slots`. For choices among several texts,
+    `lineup` (M,) are `lineups.ROWS`, and `whole` (2, M) the weights if all texts were equal, from which `luce_weights`
+    computes `weight`.
     """
 
     pattern: Pattern
@@ -185,9 +184,9 @@ class Choices:
         return state, found[0], steps, converged
 
     def learn(self, mean: Array, variance: Array, share: float = 1.0) -> Choices:
-        """The next sites and γ, from mean and variance of the difference of each pair (M,).
+        """Update sites and γ, given mean and variance of the difference of each pair (M,).
 
-        Sites move by a `share` of the way to their new values.
+        Sites move by the fraction `share` of the way to their new values.
         """
         shown = mean + self.offset
         state = self._with_biases(shown, variance) if self.is_biased and self.determines_biases else self
@@ -212,19 +211,19 @@ class Choices:
         return np.asarray(self.family % self.gamma.shape[1])
 
     def _tie_change(self, before: Choices) -> float:
-        """The largest change of a log ν."""
+        """The largest change of log ν."""
         if self.nu is None or before.nu is None:
             return 0.0
         own = self.nu > 0
         return float(np.max(np.abs(np.log(self.nu[own] / before.nu[own]))))
 
     def evidence(self, gaussian: float, mean: Array, variance: Array) -> float:
-        """log of the probability of all choices given the variances, by expectation propagation.
+        """The log marginal likelihood of all choices given the variances, by expectation propagation.
 
-        `gaussian` is that of the sites, log ∫ exp(−½ Σ c·d² + Σ c·y·d) over all scores; `mean` and `variance` (M,) are
-        those of the difference of each pair. With cavities N(m, v), the probability of the choices about a pair given
-        all others is Z, and ∫ N(d; m, v)·e^(νd − td²/2) dd that of its site. The choices are Π Z / ∫ … times as
-        probable.
+        `gaussian` is that of the sites, log ∫ exp(−½ Σ c·d² + Σ pull·d) over all scores; `mean` and `variance` (M,) are
+        those of the difference of each pair. With cavities N(m, v), the choices about a pair have the probability Z
+        given all others, and their site has ∫ N(d; m, v)·e^(pull·d − c·d²/2) dd. The result is `gaussian` plus the sum
+        of the logarithms of these ratios.
         """
         m, v = without_site(mean, variance, self.c, self.pull)
         site = 0.5 * ((m / v + self.pull) ** 2 / (1.0 / v + self.c) - m**2 / v - np.log1p(self.c * v))
@@ -237,11 +236,11 @@ class Choices:
         return total + gaussian
 
     def gradient(self, mean: Array) -> Array:
-        """The derivative of the evidence by `offset` (M,), from the mean of each difference where the sites settled."""
+        """The derivative of the evidence by `offset` (M,), given the mean of each difference at settled sites."""
         return self.pull - self.c * mean
 
     def _moments(self, mean: Array, variance: Array) -> tuple[Array, Array, Array]:
-        """E p, the information about γ and P(tie) in both orders, each (2, M), with a difference of this `variance`."""
+        """E p, the information about γ, and P(tie) in both orders, each (2, M), for differences N(mean, variance)."""
         shown = np.array([[1.0], [-1.0]]) * mean - self.gamma.ravel()[self.family]
         if self.nu is not None:
             return averaged_moments(shown, np.tile(variance, (2, 1)), np.tile(self.nu[self._judge], (2, 1)))
@@ -250,7 +249,7 @@ class Choices:
         return chance, chance * (1.0 - chance) * less, np.zeros_like(chance)
 
     def _with_ties(self, mean: Array, variance: Array) -> Choices:
-        """A Newton step for log ν of each judge."""
+        """Make a Newton step for log ν of each judge."""
         if self.nu is None or self.tied is None:
             return self
         chance = self._moments(mean, variance)[2]
@@ -258,27 +257,26 @@ class Choices:
         return replace(self, nu=next_parameters(self.nu, self.tied, chance.ravel(), self.weight.ravel(), judge))
 
     def _with_masses(self, mean: Array) -> Choices:
-        """The weights of choices among several texts, given the mean of each difference without its own site (M,)."""
+        """Update the weights of line-ups, given the cavity mean of each difference (M,)."""
         if self.lineup is None or self.whole is None:
             return self
         p, shown = self._as_shown(mean)
         return replace(self, weight=luce_weights(self.lineup, p, self.whole, shown))
 
     def _as_shown(self, mean: Array) -> tuple[Array, Array]:
-        """p and d of each row of a line-up, which was asked in one order, given the mean of each difference: (M,)."""
+        """p and d (M,) of each row of a line-up in the order in which it was shown, given the mean differences (M,)."""
         is_second = self.weight[1] > 0
         shown = np.where(is_second, -mean, mean) - self.gamma.ravel()[self.family]
         return np.where(is_second, self.p[1], self.p[0]), shown
 
     def _with_information(self, solution: Solution, spread: Array, between: Array) -> Choices:
-        """Update the information share about γ, given the solution for the scores."""
         if not self.is_biased:
             return self
         share = information_share(solution, spread, between, self.c, self.weight, self.family, self.slots)
         return replace(self, information_share=share)
 
     def _with_biases(self, mean: Array, variance: Array) -> Choices:
-        """A Newton step for γ of each context and judge, shrunk towards the judge's mean."""
+        """Make a Newton step for γ of each context and judge, and shrink γ towards the judge's mean."""
         chance, flips, _ = self._moments(mean, variance)
         information, total = (
             np.bincount(self.family, np.sum(self.weight * each, axis=0), self.gamma.size).astype(float)
@@ -292,10 +290,10 @@ class Choices:
         step = np.clip(total * error, -LONGEST, LONGEST)
         gamma, between = shrunk(self.gamma - step, error, known)
         precision = np.sum(known / (error + (between or 0.0)), axis=0)
-        spread = 1.0 / np.maximum(precision, TINY)  # of the mean of each judge
+        spread = 1.0 / np.maximum(precision, TINY)  # variance of the mean γ of each judge
         variance = error
         if between is not None:
-            unknown = error / (error + between)  # the share of a γ that is the mean of all
+            unknown = error / (error + between)  # the weight of the mean in a shrunk γ
             variance = (1.0 - unknown) * error + unknown**2 * spread
         if several.any():
             found, errors, spreads, mean_variance = slot_effects(self.slots, self.gamma, information, total)
@@ -309,32 +307,32 @@ class Choices:
 
     @property
     def determines_scores(self) -> bool:
-        """Whether there are more choices than links between texts; else σ² and the noise of a choice are confounded."""
+        """Whether there are more choices than a spanning forest has edges; else σ² is confounded with the noise."""
         graph = self.pattern.graph
         return bool(np.sum(self.weight) > graph.nodes - graph.components)
 
     @cached_property
     def determines_biases(self) -> bool:
-        """Whether there are more answers than scores and biases; slot effects have a prior that does for few."""
+        """Whether there are more answers than scores and biases; true for line-ups, whose slot effects have a prior."""
         graph = self.pattern.graph
         free = graph.nodes - graph.components + self.gamma.size
         return self.lineup is not None or bool(np.count_nonzero(self.weight) > free)
 
     def with_plain_biases(self) -> Choices:
-        """γ of each judge from the share of first texts that it chose, as if all texts were equal, for all contexts."""
+        """Set one γ per judge for all contexts: −logit of the share of first texts chosen, as if texts were equal."""
         judge = np.broadcast_to(self._judge, self.weight.shape).ravel()
         asked, won = (
             np.bincount(judge, part.ravel(), self.gamma.shape[1]).astype(float)
             for part in (self.weight, self.weight * self.p)
         )
-        if self.tied is not None:  # among equals, the odds of a win against a loss are those of the decisions alone
+        if self.tied is not None:  # ties do not change the odds of a win against a loss
             asked, won = asked - self.tied + 1.0, won - 0.5 * self.tied + 0.5
         share = (won + 0.5) / (asked + 1.0)
         gamma, variance, between = -logit(share), 1.0 / ((asked + 1.0) * share * (1.0 - share)), 0.0
         if len(gamma) > 1:
             centre, between = random_effects(gamma, variance)
         mean_variance = float(1.0 / np.sum(1.0 / (variance + between)))
-        if len(gamma) > 1:  # few answers of a judge tell little of its γ: it is shrunk towards the mean of all judges
+        if len(gamma) > 1:  # shrink γ towards the mean of all judges
             own = between / (between + variance)
             gamma = centre + own * (gamma - centre)
             variance = own * variance + (1.0 - own) ** 2 * mean_variance
@@ -347,7 +345,7 @@ class Choices:
 
 
 def with_style_inflation(model: Choices, variances: Variances, shared: Shared) -> tuple[Choices, Variances, int, bool]:
-    """The settled model with style inflation, whose sites settle again; as `Choices.settle`, σ² as it was."""
+    """Settle the sites of a settled model again, with style inflation and the same σ²; returns as `Choices.settle`."""
     found = style_inflation(variances, shared, 2.0 * float(np.sum(model.weight)) / model.pattern.graph.nodes)
     if np.max(np.log(found)) < model.pattern.limits.mixed_change:
         return model, variances, 0, True
@@ -355,7 +353,7 @@ def with_style_inflation(model: Choices, variances: Variances, shared: Shared) -
 
 
 def style_inflation(variances: Variances, shared: Shared, choices: float) -> Array:
-    """h (n,) at the best variances, with so many `choices` about a candidate."""
+    """h (n,) at the best variances, with k = `choices` choices per candidate."""
     theta = variances.precision(variances.ratio)[1]
     own = np.array([kind == "style" for kind in shared.kinds])[shared.kind] & (shared.kind >= 0)
     expected = shared.columns[:, own] @ theta[own]
@@ -364,7 +362,7 @@ def style_inflation(variances: Variances, shared: Shared, choices: float) -> Arr
 
 
 def model_of(comparisons: Comparisons, graph: Graph, is_biased: bool, limits: Limits) -> Choices | Soft:
-    """The model of answers in logits: `Choices` of decisions and votes, `Soft` of probabilities."""
+    """The model of the answers: `Choices` for decisions and votes, `Soft` for probabilities."""
     if are_choices(comparisons):
         return Choices.of(comparisons, graph, is_biased, limits)
     return Soft.of(comparisons, graph, BradleyTerry(), is_biased, limits)

@@ -1,10 +1,10 @@
-"""Expectation propagation: answers replaced by Gaussians, and the one loop in which they settle.
+"""Expectation propagation: Gaussian sites in place of answers, and the loop that updates them.
 
-All answers about a pair are replaced by one Gaussian in the difference d of its scores, their site, with precision t
-and pull ν (the precision times its mean), such that mean and variance of d are the same with either, given all other
-pairs (the cavity). Choices and saturated answers differ in these moments only (`likelihoods`). Laplace's
-approximation underestimates the variance of scores from few decisions several times over; expectation propagation does
-not, if both orders of a pair share a site.
+All answers about a pair are replaced by one Gaussian factor in the difference d of its scores, the site, with precision
+t and pull ν (precision times mean). Site and answers give the same mean and variance of d when multiplied with the
+distribution of d given all other pairs, the cavity. Choices and saturated answers differ only in these moments
+(`likelihoods`). For few decisions, Laplace's approximation underestimates the variance of scores several times over;
+expectation propagation does not, if both orders of a pair share a site.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from comparo.types import Array
 
 State = TypeVar("State")
 Found = TypeVar("Found")
-LEAST = 1e-8  # precision of a site
+LEAST = 1e-8  # smallest precision of a site
 
 
 def sites_from(mean: Array, variance: Array, cavity_mean: Array, cavity_variance: Array) -> tuple[Array, Array]:
-    """Precision t and pull ν of the Gaussian that turns N(cavity) into one with `mean` and `variance`.
+    """Precision t and pull ν of the site whose product with the cavity has `mean` and `variance`.
 
     >>> sites_from(np.ones(1), np.full(1, 0.5), np.zeros(1), np.ones(1))
     (array([1.]), array([2.]))
@@ -32,9 +32,9 @@ def sites_from(mean: Array, variance: Array, cavity_mean: Array, cavity_variance
 
 
 def without_site(mean: Array, variance: Array, precision: Array, pull: Array) -> tuple[Array, Array]:
-    """Mean and variance of a difference with `mean` and `variance` if its own site is taken away: the cavity.
+    """Mean and variance of the cavity: N(mean, variance) divided by the site with `precision` and `pull`.
 
-    The variance is at most a thousand times that with the site, which rounding could make negative.
+    The cavity variance is at most 1000·variance, because rounding could make it negative.
 
     >>> without_site(np.ones(1), np.full(1, 0.5), np.ones(1), np.full(1, 2.0))
     (array([0.]), array([1.]))
@@ -50,11 +50,11 @@ def settle(
     near: float,
     rounds: int,
 ) -> tuple[State, Found, int, bool]:
-    """Alternate a solution given the sites and sites given the solution, until the solution moves by less than `near`.
+    """Alternate `solve` and `learn` until the solution changes by less than `near`, for at most `rounds` rounds.
 
-    `solve` returns the state, its solution, and how far that is from the one before (∞ where the rounds may not end);
-    `learn` returns the state of the next round. Both have the number of the round. Returns the last state and solution,
-    the number of rounds, and whether they settled.
+    `solve` returns the state, its solution, and the distance to the solution before (∞ if the rounds must go on);
+    `learn` returns the state of the next round. Both get the number of the round. Returns the last state and solution,
+    the number of rounds, and whether they converged.
 
     >>> settle(9.0, lambda x, _: (x, 0.5 * x, 0.5 * x), lambda x, half, _: half, 1.0, 20)
     (1.125, 0.5625, 4, True)

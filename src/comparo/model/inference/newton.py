@@ -1,8 +1,8 @@
 """Newton's method for the product of experts, every context at once.
 
-From the scores and biases x, with slopes r and curvatures c of the experts at d = X·x − offset, the next x is
-x + H⁻¹·g, where g = Xᵀ(w·r) − ridge·(x − mean) is the gradient and H the Laplacian of w·c. Where the full step
-overshoots in a context, a shorter step is taken there.
+With the slopes r and curvatures c of the experts at d = X·x − offset, a step moves the scores and biases x by H⁻¹·g,
+where g = Xᵀ(w·r) − ridge·(x − mean) is the gradient and H the Laplacian of w·c. Contexts in which the full step
+overshoots take a shorter one.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Problem:
     def evaluate(self, x: Array, slope: Array, c: Array) -> Array:
         """The gradient (n + C·J,) at x; fills in the weighted slopes and curvatures (K,).
 
-        These are the largest arrays: to reuse them is faster than to allocate new ones.
+        Slopes and curvatures are the largest arrays, and reusing them is faster than allocating new ones.
         """
         pattern, chunk = self.pattern, self.pattern.limits.chunk
         first, second = pattern.first, pattern.second
@@ -104,7 +104,7 @@ class Problem:
         return Solution(x, self._final(laplacian, c), steps + 1, False)
 
     def _is_close(self, laplacian: Laplacian, gradient: Array) -> bool:
-        """Whether the next step is small: a weak link between strong ones has little effect on the gradient."""
+        """Whether the next step is small: the gradient alone may hide a large step along a weak link."""
         return bool(np.max(np.abs(laplacian.solve(gradient, 1e-2))) <= self.pattern.limits.last_step)
 
     def _is_even(self, c: Array) -> bool:
@@ -114,7 +114,7 @@ class Problem:
         return float(np.max(c, initial=0.0)) <= self.pattern.limits.even * least
 
     def _laplacian(self, c: Array) -> Laplacian:
-        """H from |c|: where an expert is not concave, it still points uphill."""
+        """H from |c|, so that H⁻¹·g is an ascent direction also where an expert is not concave."""
         return Laplacian(self.pattern, np.abs(c) if np.min(c, initial=0.0) < 0 else c, self.ridge)
 
     def _final(self, laplacian: Laplacian, c: Array) -> Laplacian:

@@ -3,10 +3,9 @@
 Pairs that were asked in both orders separate the effect of position from that of the texts (`observations`).
 
 `leaked_share`. With position effects e of single texts, y = X x − |B| e + noise, X the matrix of scores and biases and
-|B| (M, n) that of both texts of each observation; Var(e) = ω², Var(noise) = φ/W. Asked in both orders, e cancels. In
-one order it is part of the residuals, but mostly not of the scores: a text that is shown first as often as second gains
-in one half of its comparisons as much as it loses in the other. With the residuals r of least squares, P their
-projection and
+|B| (M, n) the incidence of both texts of each observation; Var(e) = ω², Var(noise) = φ/W. In both orders, e cancels. In
+one order, e is part of the residuals but hardly of the scores: a text shown first as often as second gains in one half
+of its comparisons what it loses in the other. With the residuals r of least squares, P the projection on X and
 
     T = |B|ᵀW(I − P)|B|,    f = M − rank X,
 
@@ -16,12 +15,12 @@ give φ and ω². The residuals have the variance φ + ω²·tr T / f per degree
 given the biases, is φ + ω²·(tr |B|ᵀW|B| − tr T − tr |B|ᵀWP_γ|B|)/(n − components), the mean over all directions, with
 P_γ the projection on the biases.
 
-`information_share`. A text that was only shown first and was chosen may be better, or the judge may favour the first.
-Of the pairs of a context and judge, with c the precision of the choices about each and l = (n₁ − n₂)/(n₁ + n₂) the
-imbalance of its n₁ and n₂ choices in the two orders, the scores follow γ by Σ c·l·d. The precision of γ is not Σ c, as
-if the scores were known, but Σ c − Var(Σ c·l·d), with the posterior variance of the differences d. Pairs asked in both
-orders have l = 0. For the k slots of a line-up, A = Σ c·ffᵀ with f the slots of a row, −1 and 1, and Σ c·l·d·f takes
-the place of Σ c·l·d; the share is the mean over the k − 1 directions of A.
+`information_share`. If a text is chosen and was only shown first, it may be better, or the judge may favour the first.
+For a pair, c is the precision of its choices and l = (n₁ − n₂)/(n₁ + n₂) the imbalance of its n₁ and n₂ choices in the
+two orders; the cross-information of γ and the scores d of a context and judge is Σ c·l·d. With known scores the
+precision of γ is Σ c; with unknown scores it is Σ c − Var(Σ c·l·d), by the posterior variance of d. Pairs asked equally
+often in both orders have l = 0. For the k slots of a line-up, A = Σ c·ffᵀ takes the place of Σ c, with f = −1 and 1 at
+the slots of a row, and Σ c·l·d·f that of Σ c·l·d; the share is the mean over the k − 1 directions of A.
 """
 
 from __future__ import annotations
@@ -45,14 +44,14 @@ from comparo.rounding import TINY
 from comparo.types import Array, Index, LongIndex, Mask
 
 WEAK = 1e-6  # ridge on a bias without a shared prior, relative to a curvature of ¼ per comparison
-LEAST_SPREAD = 1e-4  # variance of slot effects between contexts that is taken for 0: a hundredth of a logit
+LEAST_SPREAD = 1e-4  # variance of slot effects between contexts below which it counts as 0: (0.01 logits)²
 ZERO = 1e9  # ridge on a bias that is known to be 0
 
 
 def plug_in(expert: Expert, comparisons: Comparisons) -> Array:
-    """γ of each judge, shape (J,): the root of Σ w·slope(−γ; p), as if every pair were equal.
+    """γ of each judge (J,) as if all texts were equal: the root of Σ w·slope(−γ; p).
 
-    For Bradley–Terry this is −logit(mean p), for the linear Gaussian it makes β the mean p.
+    For Bradley–Terry γ is −logit(mean p); for the linear Gaussian, γ makes β the mean p.
     """
     # A graph of two nodes per judge: its only unknown, the difference of their scores, is −γ.
     judge = comparisons.positions
@@ -64,7 +63,7 @@ def plug_in(expert: Expert, comparisons: Comparisons) -> Array:
 
 
 def bias_variances(laplacian: Laplacian) -> Array:
-    """The diagonal of H⁻¹ at the biases, shape (C·J,); contexts do not mix, so J solutions serve all of them."""
+    """The diagonal of H⁻¹ at the biases, shape (C·J,), by J solutions, because H is block-diagonal by context."""
     pattern = laplacian.pattern
     biases = np.arange(pattern.unknowns - pattern.graph.nodes)
     rhs = np.zeros((pattern.unknowns, pattern.judges))
@@ -77,10 +76,10 @@ class Biases:
     """γ ~ N(m, τ²) for each context and judge, shape (C·J,), with m and τ² from the data.
 
     Biases of one judge share m and τ² over the contexts; with a single context, all judges share them. `family` (C·J,)
-    numbers those that share, `asked` (C·J,) marks biases with comparisons, `shared` (C·J,) families with more than one
-    such bias. From a bias γ̂ with variance v, estimated with the ridge φ/τ² towards m, follows the estimate without the
-    ridge, m + (γ̂ − m)·τ²/(τ² − v), and its variance vτ²/(τ² − v). These give the next m and τ² (`random_effects`).
-    The ridge of the first round keeps the estimate of a judge with few comparisons finite.
+    numbers the biases with the same m and τ²; `asked` (C·J,) marks biases with comparisons, `shared` (C·J,) those in a
+    family with more than one such bias. For γ̂ with variance v, estimated with the ridge φ/τ² towards m, the estimate
+    without the ridge is m + (γ̂ − m)·τ²/(τ² − v), with variance vτ²/(τ² − v). These give the next m and τ²
+    (`random_effects`). The ridge of the first round keeps the estimate of a judge with few comparisons finite.
     """
 
     family: LongIndex
@@ -91,9 +90,9 @@ class Biases:
 
     @classmethod
     def of(cls, pattern: Pattern, common: Array, is_zero: Mask | None = None) -> Biases:
-        """The start of the rounds, with each judge's `common` γ over all contexts (J,).
+        """The first prior: each judge's `common` γ over all contexts (J,) as m.
 
-        Where some γ are known to be 0, `is_zero` (J,), any other is possible at first.
+        `is_zero` (J,) marks γ that are known to be 0; where it is given, the prior of all others is flat at first.
         """
         contexts, width = pattern.graph.contexts, pattern.judges
         family = np.tile(np.arange(width), contexts) if contexts > 1 else np.zeros(width, dtype=np.int64)
@@ -106,7 +105,7 @@ class Biases:
         return cls(family, asked, shared, mean, np.where(zero, ZERO, start))
 
     def spread(self, dispersion: float) -> float | None:
-        """τ², the mean over the families that share one; None if there is none."""
+        """The mean τ² over the biases that share one; None if no biases do."""
         return float(np.mean(dispersion / self.ridge[self.shared])) if self.shared.any() else None
 
     def applied(self, problem: Problem, ridge: Array, mean: Array) -> Problem:
@@ -138,15 +137,15 @@ class Biases:
         return replace(self, mean=mean, ridge=np.where(self.shared, dispersion / between, self.ridge))
 
 
-LEAST_RIDGE = 1e-9  # ridge relative to a comparison, for texts without observations that are used
+LEAST_RIDGE = 1e-9  # ridge relative to a comparison, for texts without used observations
 ACCURACY = 1e-4  # of the residuals: far below the error of a variance
 
 
 def leaked_share(system: System, used: Mask) -> float:
-    """The variance that reaches the scores, as a share of that of residuals; 1 where no effect of texts is clear.
+    """The share of the residual variance that reaches the scores; 1 unless position effects of texts are significant.
 
-    Only the observations in `used` (M,) count. T is known exactly where contexts have at most `Limits.batched` items,
-    and by random signs above.
+    Only the observations in `used` (M,) count. T is exact where all contexts have at most `Limits.batched` items, and
+    else estimated by random signs.
 
     >>> from comparo.data.comparisons import Comparisons
     >>> from comparo.model.linalg.graph import Graph
@@ -196,7 +195,7 @@ def leaked_share(system: System, used: Mask) -> float:
 
 
 def _by_bias(system: System, values: Array) -> Array:
-    """P_γ·values (M, q): the mean of the values with the same bias."""
+    """P_γ·values (M, q): the weighted mean of the values of observations with the same bias."""
     pattern, c = system.pattern, system.c
     if pattern.judge is None:
         return np.zeros_like(values)
@@ -206,9 +205,9 @@ def _by_bias(system: System, values: Array) -> Array:
 
 
 def _probes(system: System) -> tuple[Array, float]:
-    """Columns z (n, q), and the share with which share·Σ zᵀAz is the trace of a matrix A whose contexts do not mix.
+    """Columns z (n, q) and a factor with tr A = factor·Σ zᵀAz for matrices A that are block-diagonal by context.
 
-    Each column is the same place in every context, which is exact; in large contexts they are random signs.
+    Each column marks one place in every context, which is exact; with large contexts, columns are random signs.
     """
     pattern, limits = system.pattern, system.pattern.limits
     starts = pattern.graph.starts
@@ -221,15 +220,15 @@ def _probes(system: System) -> tuple[Array, float]:
 
 
 def slot_effects(slots: Index, gamma: Array, information: Array, excess: Array) -> tuple[Array, Array, Array, Array]:
-    """A Newton step for the effects e of the slots of line-ups, which differ by context.
+    """Make a Newton step for the effects e of the slots of line-ups, one e per context.
 
     γ_ab = e_b − e_a for the slots a and b of a line-up of k texts. A context has the information A (k, k) about its e
-    and says r = A·e − slope. With e ~ N(ē, τ²·I) over contexts, r ~ N(A·ē, A + τ²·A²), whose restricted likelihood
-    gives τ²; ē has the prior `SLOTS`.
+    and the right-hand side r = A·e − slope. With e ~ N(ē, τ²·I) over contexts, r ~ N(A·ē, A + τ²·A²), and τ² maximises
+    the restricted likelihood of r; ē has the prior `SLOTS`.
 
     `slots` (J, 4) are `Comparisons.slots`; `gamma`, the `information` about each, and the `excess` of texts in the
     lower slot that were chosen are (C, J). Returns γ and its variance (C, J), its variance between contexts (J,), and
-    that of its mean over them (J,); of pairs, γ as it was, and 0.
+    the variance of its mean (J,); for pairs, γ is unchanged and the variances are 0.
 
     >>> slots = np.array([[0, 3, 0, 1], [0, 3, 0, 2], [0, 3, 1, 2]], dtype=np.int32)
     >>> known = np.full((1, 3), 1e6)
@@ -272,9 +271,9 @@ def information_share(
 ) -> Array:
     """1 − tr[A⁻¹·Cov(Σ c·l·d)]/(k − 1) of every context and position effect, (C, J).
 
-    `solution`, `spread` and `between` are those of the scores (`random_effects.solve`); `c` (M,), the choices `weight`
-    (2, M) in both orders and `family` (M,), context and position effect, are those of each pair. `slots` (J, 4) are
-    `Comparisons.slots`: the k − 1 effects of the slots of a line-up, and γ of a pair, which is k = 2, share one number.
+    `solution`, `spread` and `between` are those of `random_effects.solve`. For each pair, `c` (M,) is its precision,
+    `weight` (2, M) its choices in both orders, and `family` (M,) its context and position effect. `slots` (J, 4) are
+    `Comparisons.slots`. All effects of the slots of a line-up of k texts have the same share; a pair is k = 2.
     """
     pattern, judges = solution.laplacian.pattern, len(slots)
     share = np.ones((pattern.graph.contexts, judges))
@@ -284,7 +283,7 @@ def information_share(
     context, effect = np.divmod(family, judges)
     groups, group = np.unique(slots[:, :2], axis=0, return_inverse=True)
     begin = np.concatenate([[0], np.cumsum(groups[:, 1] - 1)])
-    ends = np.zeros((judges, begin[-1]))  # of the slots but the first, whose effect is 0
+    ends = np.zeros((judges, begin[-1]))  # without the first slot, whose effect is 0
     for column, sign in ((2, -1.0), (3, 1.0)):
         later = np.flatnonzero(slots[:, column] > 0)
         ends[later, begin[group[later]] + slots[later, column] - 1] = sign

@@ -1,14 +1,14 @@
 """The solution of the mixed model given its variances, and the means of groups without a prior on them.
 
-Scores are s = M θ + δ (`reml`), and the columns of M are groups and style. Given a = σ²/φ, the answers have a precision
-C/φ about θ with the pull g/φ; style has its prior, and groups, as fixed effects, have none (generalised least squares).
-Scores follow θ by s = s₀ + F θ, F = H⁻¹M/a. A matrix W (G, n) takes scores to the means of groups:
+Scores are s = M θ + δ (`reml`), and the columns of M are groups and style. Given a = σ²/φ, the answers have the
+precision C/φ about θ and the pull g/φ. Style has its prior; groups are fixed effects (generalised least squares).
+Given θ, the scores are s = s₀ + F θ, F = H⁻¹M/a. A matrix W (G, n) maps scores to group means:
 
     new contexts:    m = W M θ,   Cov = W M Cov(θ) Mᵀ Wᵀ + v·W Wᵀ       for the next contexts
     these contexts:  m = W s,     Cov = W [φ·H⁻¹ + F Cov(θ) Fᵀ] Wᵀ      for all possible calls about these
 
-v is the variance that style explains within groups. Both are averaged over the confidence in a, as the scores are. With
-a control, its coefficients β have no prior either, and β·x is taken out of M θ and s.
+v is the variance that style explains within groups. Both are averaged over the quantiles of a, as the scores are. With
+a control, its coefficients β have no prior either, and β·x is subtracted from M θ and s.
 """
 
 from __future__ import annotations
@@ -59,24 +59,24 @@ def apart(pattern: Pattern, values: Array) -> Array:
     return found - values[pattern.bias_index] if pattern.judges else found
 
 
-NEGLIGIBLE = 1e-10  # an eigenvalue of a precision, relative to the largest: the mean of all groups is not determined
+NEGLIGIBLE = 1e-10  # relative eigenvalue of a precision that counts as 0: the mean of all groups is not determined
 
 
 class Solver(Protocol):
-    """What the answers say of the scores."""
+    """Solves for the scores given the answers and a prior."""
 
     def given(self, a: float, expected: Array, right: Array) -> tuple[Array, Array]:
-        """s₀ (n,), then F of the columns `expected` (n, M) and H⁻¹·right (n, q), for H with the ridge 1/a."""
+        """s₀ (n,), and the columns F for `expected` (n, M) followed by H⁻¹·right (n, q), for H with the ridge 1/a."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """M = `columns` (n, M), of which `is_group` (M,) are groups; the answers, by `solver`, and the `variances`.
+    """The predictors `columns` M (n, M) of the scores, `is_group` (M,) marking groups, and the fit to the answers.
 
-    `observations` is the number of pairs, `widening` a factor on covariances, and `unit` that of scores in logits.
-    `held` (n, D) are the numbers of the `control`, whose β are the first of θ. `lean` (n, K) is a factor of the
-    covariance that the coefficients of the voices of a panel add to the scores.
+    `observations` is the number of pairs, `widening` a factor on covariances, and `unit` the unit of scores in logits.
+    `held` (n, D) are the values of the `control`, whose β are the first D of θ. `lean` (n, K) is a root of the
+    covariance that the control coefficients of a panel's voices add to the scores.
     """
 
     graph: Graph
@@ -92,11 +92,11 @@ class Predicted:
     control: Control | None = None
 
     def freedom(self, is_new: bool) -> float:
-        """Degrees of freedom of Student's t: how many numbers estimate the variance that matters.
+        """Degrees of freedom of Student's t for the group means.
 
-        For new contexts that is the variance of texts, whose confidence the mean is averaged over; for these, the
-        noise, estimated by pairs beyond those that link the texts. Where the noise is known, as that of choices is, the
-        average is too narrow, and texts count beyond those that the levels of contexts and the groups' means take.
+        With estimated noise: for these contexts, the pairs beyond a spanning forest, which estimate the noise; ∞ for
+        new contexts, whose means are averaged over the quantiles of a instead. With known noise (choices), that average
+        is too narrow, and the degrees of freedom are n less components and groups, plus 1.
         """
         nodes, components = self.graph.nodes, self.graph.components
         if self.variances.has_known_noise:
@@ -108,11 +108,11 @@ class Predicted:
         return self.is_group | (self.variances.kind < 0)
 
     def _equal(self, columns: Array) -> Array:
-        """Columns (n, M) of θ at equal x."""
+        """The columns (n, M) of θ at equal values of the control."""
         return columns if self.held is None else without(columns, self.held)
 
     def free(self, a: float) -> tuple[Array, Array]:
-        """θ (M,) and its covariance (M, M) for a ratio a; groups have no prior, nor a control without its own."""
+        """θ (M,) and its covariance (M, M) for a ratio a; groups have no prior, and β only that of the control."""
         root = np.where(self._is_free, 1.0, np.sqrt(self.variances.ratios))
         information, pulled = self.variances.moments(a)
         precision = root[:, None] * information * root + np.diag(np.where(self._is_free, 0.0, 1.0))
@@ -142,7 +142,7 @@ class Predicted:
         return self._mixture(found, means)
 
     def _mixture(self, found: Sequence[tuple[Array, Array]], by: Array) -> tuple[Array, Array]:
-        """Mean and covariance of equally probable normal distributions of the scores' means `by` W."""
+        """Mean and covariance of a mixture with equal shares; `by` W maps scores to group means."""
         means, covariances = (np.array(part) for part in zip(*found, strict=True))
         shares = np.full(len(means), 1.0 / len(means))
         mean, covariance = mixture_moments(means, self.widening * covariances, shares)
@@ -156,14 +156,14 @@ class Predicted:
 class Effects:
     """Estimated variances, in the square of a score's unit, and the means that scores are shrunk towards.
 
-    `scores` is the variance of candidates around their prediction by group and style; `groups` and `style` those of
-    the predictions, if given; `bias` that of γ between contexts, if there are several, and `bias_error` the standard
-    error of the mean γ. `noise` is the variance of one comparison around the difference of its scores. `mean` (n,) is
-    the prediction for each candidate. The uncertainty of the predictions adds
-    spread·between·spreadᵀ to H⁻¹, with `spread` (n, M) and `between` (M, M). `group` (n,) is the number of each
-    candidate's group, and `columns` (n, M′) are the features with which mean = columns·θ; the first M′ of `between` are
-    the covariance of θ before φ. `predicted` is what the answers say of θ. `gap` is the distance of two peaks of the
-    scores, None where they have one; `scores` includes the variance between the peaks.
+    `scores` is the variance of candidates around their prediction by group and style; `groups` and `style` are the
+    variances of the predictions, if any; `bias` is that of γ between contexts, if there are several, and `bias_error`
+    the standard error of the mean γ. `noise` is the variance of one comparison around the difference of its scores.
+    `mean` (n,) is the prediction for each candidate. The uncertainty of the predictions adds spread·between·spreadᵀ to
+    H⁻¹, with `spread` (n, M) and `between` (M, M). `group` (n,) is the number of each candidate's group, and `columns`
+    (n, M′) are the features with which mean = columns·θ; the first M′ of `between` are Cov(θ)/φ. `predicted` computes
+    group means. `gap` is the distance of two peaks of the scores, None where they have one; `scores` includes the
+    variance between the peaks.
     """
 
     dispersion: float
@@ -183,11 +183,11 @@ class Effects:
 
 
 def random_effects(estimate: Array, variance: Array) -> tuple[float, float]:
-    """Mean m and variance τ² of the true values of `estimate` (G,) with error `variance` (Paule and Mandel).
+    """Mean m and variance τ² of the true values behind `estimate` (G,) with error `variance` (Paule and Mandel).
 
-    τ² is where Σ(x − m)²/(v + τ²) = G − 1, with m the mean weighted by 1/(v + τ²); at least a thousandth of the
+    τ² solves Σ(x − m)²/(v + τ²) = G − 1, with m the mean weighted by 1/(v + τ²). It is at least a thousandth of the
     smallest error variance, which makes all values practically equal. Weights 1/v (DerSimonian and Laird) would
-    give little weight to extreme values with large errors, as the biases of choices do.
+    underweight extreme values with large errors, which occur for the biases of choices.
 
     >>> centre, between = random_effects(np.array([1.0, 3.0]), np.array([0.5, 0.5]))
     >>> round(centre, 6), round(between, 6)
@@ -208,7 +208,7 @@ def random_effects(estimate: Array, variance: Array) -> tuple[float, float]:
 
 
 def shrunk(gamma: Array, variance: Array, asked: Mask) -> tuple[Array, float | None]:
-    """γ (C, J) of each judge shrunk towards its mean, and the variance between contexts; 0 where nothing was asked."""
+    """γ (C, J) shrunk towards the mean of its judge, 0 where not `asked`, and the mean variance between contexts."""
     gamma, spreads = np.where(asked, gamma, 0.0), []
     for judge in range(gamma.shape[1]):
         own = asked[:, judge]

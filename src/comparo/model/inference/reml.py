@@ -1,4 +1,4 @@
-"""The variances of scores, groups and style by restricted likelihood, and how uncertain they are.
+"""The variances of scores, groups and style by restricted likelihood, and their uncertainty.
 
 Scores are s = M θ + δ with δ ~ N(0, σ²) and the θ of one kind (groups, style) ~ N(0, ω²); the noise of an observation
 of weight 1 has the variance φ. With the ratios a = σ²/φ and r = ω²/φ, the coordinates of a `Spectrum` are independent,
@@ -14,12 +14,12 @@ and with d = 1 + aq, C = Σ q·ccᵀ/d, g = Σ β·c/d and R = diag(r)
 
     z(a) = sign(a − â)·√(2 log L(â) − 2 log L(a))
 
-is about standard normal at the true a, so Φ(z) is a distribution of confidence of a. Scores are averaged over its
-quantiles: where the comparisons leave open whether items differ, the intervals say so. An estimate of 0, which would
-make all intervals empty, is avoided by a term that grows until σ² is about the variance of an estimated score,
-`PULL`·log((1 + aq̄)/(1 + aq̄/`UNTIL`)); these numbers were chosen by simulated judges (docs/soundness.md). Choices
-among several texts are averaged over the posterior of a instead (`_Search.posterior`). An estimate of φ of 0, which a
-graph without cycles allows, is avoided by the term −log(1 + a/`SUREST`).
+is about standard normal at the true a, so Φ(z) is a confidence distribution of a. Scores are averaged over its
+quantiles, so that intervals include the uncertainty of σ². An estimate σ² = 0 would make all intervals empty; it is
+avoided by the term `PULL`·log((1 + aq̄)/(1 + aq̄/`UNTIL`)), which grows until σ² is about the variance of an estimated
+score and was chosen by simulated judges (docs/soundness.md). Choices among several texts are averaged over the
+posterior of a instead (`_Search.posterior`). An estimate φ = 0, which a graph without cycles allows, is avoided by the
+term −log(1 + a/`SUREST`).
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from comparo.rounding import TINY
 from comparo.types import Array
 
 LEAST_NOISE = 1e-12  # φ of answers without noise: a millionth of a logit
-FLAT = 1e6  # the square of a thousand standard deviations of scores for one of the column: no prior
-SURE = 0.05  # change of the logarithm of a ratio that does not matter: a third of its error for 100 items
+FLAT = 1e6  # a coefficient of a thousand standard deviations of a score: practically no prior
+SURE = 0.05  # negligible change of the logarithm of a ratio: a third of its standard error for 100 items
 COARSE_STEPS, FINE_STEPS, NEGATIVE_STEPS = 48, 16, 8
-ROUNDS = 4  # in which a and the r are found in turn
+ROUNDS = 4  # of alternating between a and the r
 SMALL = 24  # columns up to which one call for all matrices is faster than a call for each
 
 
@@ -69,10 +69,10 @@ class Variances:
     def noise(self, a: float) -> float:
         """φ for a ratio a: the mean square of the residuals, S/ν.
 
-        At the maximum of the restricted likelihood that is Q/K. Above it, where the terms that avoid 0 move a, Q/K is
-        too small, the more the fewer answers there are. Where answers have hardly any noise, the largest ratio of the
-        search is below the maximum: S/ν falls away from a·φ, the variance of scores, and φ becomes Q/K where that is
-        two to three times as large.
+        At the maximum of the restricted likelihood, S/ν = Q/K. The terms that avoid 0 move a above it, where Q/K is too
+        small, the more so the fewer answers there are. Where answers have hardly any noise, the largest ratio of the
+        search is below the maximum, and S/ν is too small there: as Q/K rises from 2 to 3 times S/ν, φ changes from S/ν
+        to Q/K.
         """
         if self.has_known_noise:
             return 1.0
@@ -96,7 +96,7 @@ class Variances:
         aq = a * spectrum.trace_q
         fitted = float(np.sum(spectrum.trace_weight * aq / (1.0 + aq)))
         fitted += float(np.sum(covariance * c))
-        most = max(self.observations, float(np.sum(spectrum.trace_weight)))  # scores take no more than there is
+        most = max(self.observations, float(np.sum(spectrum.trace_weight)))  # at least as many as scores
         return square, max(most - fitted, TINY)
 
     def moments(self, a: float) -> tuple[Array, Array]:
@@ -133,10 +133,10 @@ def estimate(
 ) -> Variances:
     """The variances for columns of these kinds (M,), numbered from 0; scores are in multiples of `unit` logits.
 
-    Columns of kind −1 have coefficients whose variance is `flat` times that of scores, by default so many that it is no
+    Coefficients of columns of kind −1 have the variance `flat`·(φ + variance of all scores), by default practically no
     prior. φ is 1 where the noise is known. `pull` is the strength of the term that keeps the variance of scores from 0;
     with None, a is averaged over its posterior instead (`_Search.posterior`), whose median is the ratio. `quantiles` is
-    the number of those of a.
+    the number of quantiles of a.
 
     >>> rng = np.random.default_rng(0)
     >>> q = np.full(400, 4.0)
@@ -154,7 +154,7 @@ def estimate(
     search = _Search(spectrum, kind, observations, has_known_noise, level, pull=PULL if pull is None else pull)
     if np.any(kind < 0):
         search = replace(search, flat=flat * (1.0 + max(search.best_ratio(np.zeros(kinds))[0], 0.0)))
-    starts = (0.0, 1.0 / level) if kinds else (0.0,)  # the likelihood may have one maximum with and one without them
+    starts = (0.0, 1.0 / level) if kinds else (0.0,)  # there may be a maximum with and one without the kinds
     _, shared = max((search.settle(np.full(kinds, start)) for start in starts), key=lambda found: found[0])
     a, grid, confidence = search.best_ratio(shared)
     best = Variances(spectrum, kind, observations, has_known_noise, a, shared, np.array([a]), search.flat)
@@ -185,19 +185,19 @@ class _Search:
 
     @cached_property
     def coarse(self) -> tuple[Array, _Terms]:
-        """The values of a that are tried first, with their terms."""
+        """A coarse grid of a (G,), with its `_terms`."""
         largest = float(np.max(self.spectrum.trace_q, initial=self.level))
         negative = -np.linspace(LEAST, 0.0, NEGATIVE_STEPS) / max(largest, float(np.max(self.spectrum.q, initial=0.0)))
         grid = np.concatenate([negative, np.exp(np.linspace(np.log(1e-4), np.log(1e5), COARSE_STEPS)) / self.level])
         return grid, self._terms(grid)
 
     def _terms(self, a: Array) -> _Terms:
-        """What the likelihood at each a (G,) needs whatever the r are: C, g, Σ c·y² − a Σ β²/d and Σ log d."""
+        """The terms of the likelihood at each a (G,) that do not depend on r: C, g, Σ c·y² − a Σ β²/d and Σ log d."""
         logs = np.log1p(a[:, None] * self.spectrum.trace_q) @ self.spectrum.trace_weight
         return *self.spectrum.moments.at(a), _residual(self.spectrum, a), logs
 
     def likelihood(self, a: Array, shared: Array, terms: _Terms | None = None) -> Array:
-        """log L with the term that avoids 0, for each a (G,) and the r of all kinds."""
+        """log L with the terms that keep σ² and φ from 0, for each a (G,) and the r of all kinds."""
         c, g, residual, logs = self._terms(a) if terms is None else terms
         root = np.sqrt(_of_columns(shared, self.kind, self.flat))
         form, logdet = _factored(np.eye(len(root)) + root[:, None] * c * root, root * g)
@@ -208,7 +208,7 @@ class _Search:
         return q if self.has_known_noise else self.observations * np.log(np.maximum(q, TINY))
 
     def settle(self, shared: Array) -> tuple[float, Array]:
-        """log L and r when a and the r of each kind are found in turn, from the given r."""
+        """Alternate between the best a and the best r of each kind, starting from `shared`; return log L and r."""
         a = self.best_ratio(shared)[0]
         for _ in range(ROUNDS if len(shared) else 0):
             before = self._logs(a, shared)
@@ -219,7 +219,7 @@ class _Search:
         return float(self.likelihood(np.array([a]), shared)[0]), shared
 
     def _logs(self, a: float, shared: Array) -> Array:
-        """What must settle; far below the variance of an estimated score no ratio has an effect."""
+        """Logarithms of a and r, bounded below where a ratio has no effect on the estimates any more."""
         return np.log(np.maximum([a, *shared], 1e-6 / self.level))
 
     def best_ratio(self, shared: Array) -> tuple[float, Array, Array]:
@@ -242,14 +242,14 @@ class _Search:
         return a, fine, ndtr(np.maximum.accumulate(root))
 
     def posterior(self, shared: Array, most: float) -> tuple[Array, Array]:
-        """Values of a up to `most`, and the probability of a smaller one where all σ² were equally probable before.
+        """A grid of a up to `most`, and the posterior distribution function there, under a flat prior on σ².
 
-        With so few answers that any estimate of σ² may be near 0, this prior (Stein's) has intervals of scores cover as
-        they say (Morris and Tang 2011); the distribution of confidence has them too narrow.
+        With so few answers that an estimate of σ² may be near 0, intervals of scores under this prior (Stein's) have
+        their nominal coverage (Morris and Tang 2011); those by the confidence distribution are too narrow.
         """
         likely = replace(self, pull=0.0)
         grid = np.unique(np.clip(np.append(likely.best_ratio(shared)[1], 0.0), 0.0, most))
-        if len(grid) == 1:  # the likelihood falls from a = 0 on
+        if len(grid) == 1:  # the likelihood decreases from a = 0 on
             return grid, np.ones(1)
         height = likely.likelihood(grid, shared)
         share = np.exp(height - np.max(height))
@@ -257,7 +257,7 @@ class _Search:
         return grid, below / below[-1]
 
     def best_shared(self, a: float, shared: Array) -> Array:
-        """The best r of each kind in turn, the others as they are."""
+        """Maximise over the r of each kind in turn, with a and the other r fixed."""
         spectrum, shared = self.spectrum, shared.copy()
         (c,), (g,) = spectrum.moments.at(np.array([a]))
         base = float(_residual(spectrum, np.array([a]))[0])

@@ -1,7 +1,7 @@
-"""Soft answers in the mixed model: observations of differences in logits, exact but for two things.
+"""Soft answers in the mixed model: Gaussian observations of differences in logits.
 
-γ, where it does not cancel, and saturated answers, which only say that a difference is large, are found in rounds with
-the variances.
+The fit is exact given the variances, except for γ where it does not cancel, and for saturated answers, which only bound
+a difference. Both are updated in turn with the variances.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from comparo.model.tuning import CLEARLY, LIMITS, SURELY, TWICE, Limits
 from comparo.rounding import TINY
 from comparo.types import Array, Mask
 
-FREE = 4  # rounds in which sums may become noise again
-DAMPING = 0.5  # share of the way to new sites or noise: answers far from all others would otherwise swing
+FREE = 4  # first rounds, in which sums once rejected by `sums_are_noise` may be accepted again
+DAMPING = 0.5  # factor on the step of the noise after a change of its sign, against oscillation
 
 
 @dataclass(frozen=True)
 class Soft:
-    """Observations of differences; only γ, where it does not cancel, and saturated answers need rounds.
+    """The observations of differences with their precisions `c` and pulls `pull` (M,), and the prior of the biases.
 
     `noise` is φ. `leaked_share` is the share of the residual variance that reaches the scores
     (`position.leaked_share`).
@@ -60,10 +60,10 @@ class Soft:
             y, saturated = logits(comparisons.p)
         found = observe(comparisons, graph, y, saturated)
         graph = replace(graph, first=found.first, second=found.second)
-        has_bias = is_biased and bool(np.any(found.judge < found.sums.shape[1]))  # elsewhere γ cancels
+        has_bias = is_biased and bool(np.any(found.judge < found.sums.shape[1]))  # else γ cancels
         pattern = Pattern(graph, found.judge if has_bias else None, limits)
         order = pattern.order
-        codes = np.arange(pattern.judges)  # the last is that of observations in which γ cancels
+        codes = np.arange(pattern.judges)  # the last: observations in which γ cancels
         biases = Biases.of(pattern, np.zeros(len(codes)), codes == found.sums.shape[1]) if has_bias else None
         unit = expert.mean.alpha / 4.0 if isinstance(expert, Gaussian) and isinstance(expert.mean, Linear) else 1.0
         c = found.weight[order]
@@ -72,7 +72,7 @@ class Soft:
 
     @classmethod
     def of_any(cls, comparisons: Comparisons, limits: Limits = LIMITS) -> Soft:
-        """Logits of soft answers, or p − ½ of choices, because logits of 0 and 1 are infinite."""
+        """Observe logits of soft answers, or p − ½ of choices, because logits of 0 and 1 are infinite."""
         expert = Gaussian() if are_choices(comparisons) else BradleyTerry()
         return cls.of(comparisons, Graph.build(comparisons), expert, True, limits)
 
@@ -80,7 +80,7 @@ class Soft:
     def system(self) -> System:
         ridge = mean = np.zeros(0)
         if self.biases is not None:
-            # What the pairs asked in both orders say of γ, as part of its prior.
+            # The estimates of γ from pairs asked in both orders enter as part of its prior.
             width, judges = self.pattern.judges, self.observations.sums.shape[1]
             known, sums = np.zeros((2, len(self.observations.sums), width))
             known[:, :judges] = self.observations.sum_weight * self.noise / self.observations.sum_variance
@@ -96,11 +96,11 @@ class Soft:
 
     @property
     def count(self) -> float:
-        """The number of observations about scores and noise: all that are not saturated, less one for each γ."""
+        """The effective number of observations that are not saturated."""
         return self.effective_count(~self.censored)
 
     def effective_count(self, used: Mask) -> float:
-        """How many observations are `used` (M,), less the share Σ c / (Σ c + ridge) of each γ."""
+        """The number of observations in `used` (M,), less Σ c / (Σ c + ridge) for each γ."""
         used, taken = used & (self.c > 0), 0.0
         freedom = self.observations.freedom[self.pattern.order]
         if self.biases is not None:
@@ -117,7 +117,7 @@ class Soft:
 
     @property
     def _noise_share(self) -> float:
-        """The largest part of the precision of a γ that depends on the noise; 0 where γ cancels, 1 if γ are shared."""
+        """The largest share of the precision of a γ that depends on φ: 0 where γ cancels, 1 where γ share a prior."""
         if self.biases is None:
             return 0.0
         if self.biases.shared.any():
@@ -128,7 +128,7 @@ class Soft:
         return float(np.max(both / np.maximum(both + alone.reshape(-1, width)[:, :judges], TINY)))
 
     def settle(self, shared: Shared) -> tuple[Soft, Variances, int, bool]:
-        """Once; γ and saturated answers are found in rounds with the variances."""
+        """Estimate the variances, in rounds with γ and the sites of saturated answers where there are any."""
         limits, censored = self.pattern.limits, self.censored
         in_one_order = self.is_biased and not np.any(self.observations.sum_weight) and not self.has_lineups
         start = replace(self, leaked_share=leaked_share(self.system, ~censored)) if in_one_order else self
@@ -148,7 +148,7 @@ class Soft:
                 variances = estimate(spectrum, shared.kind, state.count + found.sum_freedom, False, self.unit)
             used, new, last = state.noise, variances.noise(variances.ratio), change
             change = float(np.log(new / used))
-            # Noise may swing between two values with the test of the sums and the biases in one order.
+            # The test of the sums and biases in one order can make the noise oscillate between two values.
             rate *= DAMPING if change * last < 0 else 1.0
             state = replace(state, noise=float(used * (new / used) ** rate))
             logs = np.log([variances.ratio, state.noise])
@@ -170,12 +170,12 @@ class Soft:
         return settle(start, solved, learn, limits.mixed_change, limits.mixed_rounds)
 
     def sums_are_noise(self, noise: float, surely: float = CLEARLY, most: float = TWICE) -> bool:
-        """Whether the sums of the answers in both orders vary as `noise` makes them vary, by a test of either side.
+        """Whether the variance of the sums of the answers in both orders agrees with `noise`, by a two-sided F-test.
 
         The ratio of the two variances is F-distributed with f and f′ = M − (n − components) degrees of freedom; it must
-        not be beyond the quantile `surely` on either side, nor be `most` or more. Where the sums vary more, the
-        position of single texts has an effect; where they vary less, the two answers about a pair are not two
-        observations, as in files with p and 1 − p. In both cases the sums do not estimate the noise.
+        be within the quantiles 1 − `surely` and `surely`, and below `most`. A larger ratio shows position effects of
+        single texts; a smaller one shows that the two answers are not independent, as in files with p and 1 − p. In
+        both cases the sums do not estimate the noise.
         """
         found, graph = self.observations, self.pattern.graph
         if found.sum_square <= LEAST_NOISE * found.sum_freedom or self.censored.any():
@@ -186,7 +186,7 @@ class Soft:
         return bool(1.0 - surely < share < surely and ratio < most)
 
     def _censor(self, mean: Array, variance: Array, rows: NDArray[np.intp]) -> Soft:
-        """The sites of saturated answers (`rows`): the difference is at least what was read."""
+        """Update the sites of the saturated answers `rows`, whose difference is at least y."""
         order, noise, c, pull = self.pattern.order, self.noise, self.c.copy(), self.pull.copy()
         centre, cavity = without_site(mean[rows], variance[rows], c[rows], pull[rows])
         least, scatter = self.observations.y[order][rows], noise / self.observations.weight[order][rows]
@@ -213,12 +213,12 @@ class Soft:
 def equality(comparisons: Comparisons, limits: Limits = LIMITS) -> float:
     """The p-value of the hypothesis that all candidates of a component have the same score.
 
-    With E = Σ β²/q explained by scores, r = rank L, and the rest R = Σ c·y² − E with ν degrees of freedom, to which the
-    sums of the answers in both orders add theirs where they are noise, it is that of
+    E = Σ β²/q is the sum of squares explained by scores, r = rank L, and R = Σ c·y² − E the residual with ν degrees of
+    freedom. Sums of the answers in both orders are added to R and ν where they are noise. The test statistic is
 
         F = (E/r) / (R/ν)  (F-test) for soft answers,    χ²_r = E / ((E + R)/(r + ν))  (score test) for choices,
 
-    whose noise is known if all are equal. It is 1 where the graph has no cycles: some scores agree with any answers.
+    whose noise is known under the hypothesis. Where the graph has no cycles, scores fit any answers, and p is 1.
 
     >>> rows = [("a", "b", 0.8), ("b", "c", 0.71), ("c", "a", 0.09), ("a", "d", 0.3), ("b", "d", 0.12)]
     >>> turned = [(second, first, 0.98 - p) for first, second, p in rows]
@@ -229,7 +229,7 @@ def equality(comparisons: Comparisons, limits: Limits = LIMITS) -> float:
     spectrum = Spectrum.of(model.system, np.zeros((model.system.nodes, 0)))
     explained, rank = float(np.sum(spectrum.beta**2 / spectrum.q)), float(np.sum(spectrum.trace_weight))
     freedom = model.effective_count(np.ones(len(model.c), dtype=bool)) - rank
-    if min(freedom, rank) < 0.5:  # both are whole but for rounding and what is known of γ
+    if min(freedom, rank) < 0.5:  # neither is exactly whole: rounding, prior of γ
         return 1.0
     left, found = max(spectrum.square - explained, LEAST_NOISE * freedom), model.observations
     if model.sums_are_noise(left / freedom, SURELY, np.inf):

@@ -45,7 +45,7 @@ class Expert(Protocol):
 
 
 def of_rows(expert: Expert, rows: slice | NDArray[np.integer]) -> Expert:
-    """The expert of some of the comparisons; only Davidson's may differ between them.
+    """The expert of the comparisons `rows`; only Davidson's has parameters per comparison.
 
     >>> of_rows(Davidson(np.array([0.5, 1.0])), slice(1, 2)).nu
     array([1.])
@@ -63,7 +63,7 @@ def is_logit(expert: Expert) -> bool:
 
 
 def derivatives(expert: Expert, d: Array, p: Array, slope: Array, curvature: Array) -> None:
-    """Fill in slope and curvature of any expert; for Bradley–Terry both from one evaluation of σ(d).
+    """Fill `slope` and `curvature` of any expert in place; Bradley–Terry evaluates σ(d) once for both.
 
     >>> slope, curvature = np.empty((2, 1))
     >>> derivatives(BradleyTerry(), np.zeros(1), np.array([0.75]), slope, curvature)

@@ -11,11 +11,11 @@ does so with probability ν/(2 + ν). ν = 0 is Bradley–Terry. With p = 1, ½ 
 
     ℓ(d; p) = (p − ½)·d − A(d) + [p = ½]·log ν,    A(d) = log(2·cosh(d/2) + ν),
 
-A′ = sinh(d/2)/(2·cosh(d/2) + ν) is E p − ½, and A″ = (1 + ½ν·cosh(d/2))/(2·cosh(d/2) + ν)² is Var p. What an answer
-says about scores depends on p alone, so all answers to a pair may be replaced by their mean; ν depends on how many ties
-there are: at its maximum Σ P(tie) is their number. Few answers in which the better text never lost would let ν and the
-scores grow together without end; so each judge that calls ties has a prior of `TIE_PRIOR` ties and as many decisions
-between two equal texts. All is written with h = e^{−|d|/2}, which cannot overflow.
+A′ = sinh(d/2)/(2·cosh(d/2) + ν) is E p − ½, and A″ = (1 + ½ν·cosh(d/2))/(2·cosh(d/2) + ν)² is Var p. The likelihood of
+the scores depends on p alone, so all answers to a pair may be replaced by their mean; ν depends on the number of ties:
+at its maximum Σ P(tie) is that number. With few answers in which the better text never lost, ν and the scores would
+grow together without bound; so each judge that calls ties has a prior of `TIE_PRIOR` ties and as many decisions between
+two equal texts. All is written with h = e^{−|d|/2}, which cannot overflow.
 """
 
 from __future__ import annotations
@@ -88,15 +88,15 @@ def _uncertain(p: Array) -> Array:
     return np.clip(p, CERTAIN, 1 - CERTAIN)
 
 
-# Nodes and weights of Gauss and Hermite for an integral with the normal density.
+# Nodes and weights of Gauss–Hermite quadrature with the normal density.
 TIE_NODES, TIE_SHARES = np.polynomial.hermite_e.hermegauss(21)
 TIE_SHARES = TIE_SHARES / np.sum(TIE_SHARES)
 NODES, SHARES = np.polynomial.hermite_e.hermegauss(33)
 SHARES = SHARES / np.sum(SHARES)
-WIDER = 1.3  # of the points than the curvature at the maximum says, since the likelihood of a choice has a long tail
+WIDER = 1.3  # factor on the width from the curvature, because the likelihood of a choice has a long tail
 NEWTON = 60  # most steps to the maximum between its bounds: bisection alone takes 30 from 1e6 to 1e-3
-NEAR = 1e-6  # of its distance, in standard deviations, at which the maximum is found
-STEP = 1.0  # of log ν in one round
+NEAR = 1e-6  # last step to the maximum, in standard deviations
+STEP = 1.0  # longest step of log ν
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Davidson:
 
         ℓ(d; p) = (p − ½)·d − log(2·cosh(d/2) + ν) + [p = ½]·log ν
 
-    A tie says that two texts are near to each other, the more so the smaller ν is. `fit(data, "davidson")` estimates ν
+    A tie is evidence that two scores are close, the stronger the smaller ν is. `fit(data, "davidson")` estimates ν
     of each judge; ν = 0 is Bradley–Terry.
 
     Parameters
@@ -136,7 +136,7 @@ class Davidson:
         return answer_moments(d, self.nu)[1]
 
     def take(self, rows: slice | NDArray[np.integer]) -> Davidson:
-        """The expert of some of the comparisons."""
+        """The expert of the comparisons `rows`."""
         return self if np.ndim(self.nu) == 0 else Davidson(np.asarray(self.nu)[rows])
 
 
@@ -151,7 +151,7 @@ def log_partition(d: Array, nu: Array | float) -> Array:
 
 
 def answer_moments(d: Array, nu: Array | float) -> tuple[Array, Array, Array]:
-    """E p, Var p and P(tie) at the difference d; all of the shape of d and ν together.
+    """E p, Var p and P(tie) at the difference d, each of the shape to which d and ν broadcast.
 
     >>> [part.round(4).tolist() for part in answer_moments(np.zeros(1), 2.0)]
     [[0.5], [0.125], [0.5]]
@@ -186,7 +186,7 @@ def tie_totals(p: Array, weight: Array, judge: NDArray[np.integer], judges: int)
 
 
 def first_parameters(tied: Array, asked: Array) -> Array:
-    """ν of each judge as if all texts were equal, (J,): from ν/(2 + ν), the share of ties; 0 without ties.
+    """ν of each judge (J,) as if all texts were equal: ν/(2 + ν) is the share of ties; 0 without ties.
 
     >>> first_parameters(np.array([0.0, 5.0]), np.array([10.0, 10.0]))
     array([0., 2.])
@@ -213,10 +213,10 @@ def next_parameters(nu: Array, tied: Array, chance: Array, weight: Array, judge:
 class Asked:
     """The choices about M pairs.
 
-    `p` and `weight` (2, M) are those with the first item shown first, d − γ, and with it shown second, where p is that
-    of the second item and the difference −d − γ; a weight of 0 means not asked. `bias` (M,) is the mean of γ and
-    `bias_variance` (M,) its variance, over which the likelihood is averaged; None: γ is known. `nu` (M,) is Davidson's
-    ν of the judge; 0: no judge says that two texts are equal.
+    Row 0 of `p` and `weight` (2, M) is for the first item shown first, with the difference d − γ; row 1 is for the
+    second item shown first, with p that of the second item and the difference −d − γ. A weight of 0 means not asked.
+    The likelihood is averaged over γ with mean `bias` and variance `bias_variance` (M,), or γ is known (None). `nu`
+    (M,) is Davidson's ν of the judge, 0 without ties.
     """
 
     p: Array
@@ -227,7 +227,7 @@ class Asked:
 
 
 def choice_moments(mean: Array, variance: Array, asked: Asked) -> tuple[Array, Array]:
-    """Mean and variance of d, N(mean, variance) before a pair was judged, shape (M,), given the choices in both orders.
+    """Posterior mean and variance of d (M,) given the choices in both orders, with the prior d ~ N(mean, variance).
 
     >>> once = np.array([[1.0], [0.0]])
     >>> mean, variance = choice_moments(np.zeros(1), np.ones(1), Asked(once, once, np.zeros(1)))
@@ -238,15 +238,15 @@ def choice_moments(mean: Array, variance: Array, asked: Asked) -> tuple[Array, A
     share = SHARES * np.exp(log_density - np.max(log_density, axis=1, keepdims=True))
     share /= np.sum(share, axis=1, keepdims=True)
     centre = np.sum(share * x, axis=1)
-    # No posterior is narrower than with the largest curvature, ¼ of the weight; a sum over few points could be.
+    # The largest curvature, ¼ of the weight, bounds the posterior variance from below; the quadrature may violate this.
     least = 1.0 / (1.0 / variance + 0.25 * np.sum(asked.weight, axis=0))
     return centre, np.maximum(np.sum(share * (x - centre[:, None]) ** 2, axis=1), least)
 
 
 def choice_evidence(mean: Array, variance: Array, asked: Asked) -> Array:
-    """log ∫ N(d; mean, variance)·Π exp w·(p·d − log(1 + e^d)) dd (M,), of the choices in both orders.
+    """log ∫ N(d; mean, variance)·Π exp w·(p·d − log(1 + e^d)) dd (M,), the product over both orders.
 
-    With ν that of Davidson's likelihood, without the factor ν of each tie.
+    With ν > 0 the likelihood is Davidson's, without the factor ν of each tie.
 
     >>> once = np.array([[1.0], [0.0]])
     >>> np.exp(choice_evidence(np.zeros(1), np.ones(1), Asked(once, once, np.zeros(1)))).round(3)
@@ -257,9 +257,9 @@ def choice_evidence(mean: Array, variance: Array, asked: Asked) -> Array:
 
 
 def _points(mean: Array, variance: Array, asked: Asked) -> tuple[Array, Array, Array]:
-    """Points d (M, 33) around the maximum of the density of d given the choices, its logarithm there, and their scale.
+    """Quadrature points d (M, 33) around the posterior mode of d, the log density there, and their scale (M,).
 
-    To the logarithm, log N(0, 1) of the nodes is not yet added. A likelihood e^ℓ averaged over γ ~ N(γ̂, v) is
+    The log density excludes log N(0, 1) of the nodes. A likelihood e^ℓ averaged over γ ~ N(γ̂, v) is
 
         log ∫ e^ℓ(γ) N(γ; γ̂, v) dγ ≈ ℓ(γ̂) + ½·v·ℓ′²/(1 − v·ℓ″) − ½·log(1 − v·ℓ″),
 
@@ -277,7 +277,7 @@ def _points(mean: Array, variance: Array, asked: Asked) -> tuple[Array, Array, A
         curvature = 1.0 / variance + np.sum(weight * flips, axis=0)
         step = slope / curvature
         is_near = np.abs(step) * np.sqrt(curvature) < NEAR
-        # Newton's method goes to and fro where the curvature is small: then the bounds are halved.
+        # Newton's method oscillates where the curvature is small: bisect the bounds there.
         is_short = (np.abs(step) < 0.5 * moved) & (d + step > low) & (d + step < high)
         before, d = d, np.where(is_near | is_short, d + step, 0.5 * (low + high))
         moved = np.abs(d - before)
@@ -290,7 +290,7 @@ def _points(mean: Array, variance: Array, asked: Asked) -> tuple[Array, Array, A
     slope, curvature = np.zeros((2, *x.shape))  # of the likelihood in γ
     for way, share, times in zip((1.0, -1.0), p[:, :, None], weight[:, :, None], strict=True):
         shown = way * x - bias[:, None]
-        # Where no judge calls ties, log(1 + e^d) takes less time than the same by A(d).
+        # Without ties, log(1 + e^d) is faster than the same by A(d).
         total = 0.5 * shown + log_partition(shown, nu[..., None]) if nu.any() else np.logaddexp(0.0, shown)
         log_density += times * (share * shown - total)
         if asked.bias_variance is not None:

@@ -1,4 +1,4 @@
-"""Experts around a mean of d: Gaussian and Student's t, and the tilted moments of a censored answer."""
+"""Gaussian and Student-t experts, and the posterior moments of d given a censored answer."""
 
 from __future__ import annotations
 
@@ -81,12 +81,11 @@ class Gaussian:
 
 @dataclass(frozen=True, slots=True)
 class StudentT:
-    """A robust expert: a Student-t distribution around logit(p), for judges with some answers that are far off.
+    """A robust expert: a Student-t distribution around logit(p), for judges with outliers among their answers.
 
         ℓ(d; p) = −½(ν + 1) log(1 + r²/ν) + log Γ((ν+1)/2) − log Γ(ν/2) − ½ log(πν) − log τ,   r = (d − logit p)/τ
 
-    The further an answer is from what the others imply, the smaller its effect: the curvature is negative beyond
-    |r| = √ν.
+    Outliers have little effect: the slope falls with |r| beyond |r| = √ν, where the curvature is negative.
 
     Parameters
     ----------

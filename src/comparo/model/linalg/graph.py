@@ -90,7 +90,7 @@ class Graph:
         return int(np.max(_components(self.first[rows], self.second[rows], self.nodes))) + 1 == self.components
 
     def whole(self) -> Graph:
-        """The graph whose contexts are connected, for candidates that something else than comparisons connects."""
+        """The graph with each context as one component, for candidates that a prior connects."""
         return replace(self, component=self.position)
 
     def labels(self, comparisons: Comparisons) -> list[tuple[Any, Any]]:
@@ -100,14 +100,14 @@ class Graph:
         return list(zip(named, comparisons.items[self.item].tolist(), strict=True))
 
     def all_pairs(self) -> tuple[Index, Index]:
-        """Every two nodes of every context."""
+        """The first and second node of every pair of nodes of one context."""
         ends = itertools.pairwise(self.starts.tolist())
         parts = [np.add(np.triu_indices(end - start, 1), start) for start, end in ends]
         first, second = np.concatenate(parts, axis=1).astype(np.int32)
         return first, second
 
     def degrees(self) -> LongIndex:
-        """How many comparisons each node is in, shape (n,)."""
+        """The number of comparisons of each node, shape (n,)."""
         n = self.nodes
         return np.bincount(self.first, minlength=n) + np.bincount(self.second, minlength=n)
 
@@ -118,7 +118,7 @@ class Graph:
         return self.balance(values, np.ones(self.nodes))
 
     def balance(self, values: Array, weight: Array) -> Array:
-        """`values` (n,) or (n, q) minus a multiple of `weight` (n,) in each component that makes their sum 0."""
+        """`values` (n,) or (n, q) minus the multiple of `weight` (n,) that makes their sum 0 in each component."""
         starts = np.flatnonzero(np.diff(self.component, prepend=-1))
         sums = np.add.reduceat(values, starts, axis=0)
         factor = (sums.T / np.add.reduceat(weight, starts)).T[self.component]
@@ -180,13 +180,13 @@ class Pattern:
 
     @cached_property
     def bias_index(self) -> LongIndex:
-        """The unknown that is the bias of each comparison, shape (K,)."""
+        """The index of each comparison's bias among the unknowns, shape (K,)."""
         assert self.judge is not None
         return self.graph.nodes + self.context[self.first].astype(np.int64) * self.judges + self.judge
 
     @cached_property
     def batches(self) -> tuple[Batch, ...]:
-        """Runs of contexts of equal size, none of more matrix entries than the limit except single contexts."""
+        """Runs of contexts of equal size, each of one context or of at most `Limits.batch_entries` matrix entries."""
         sizes = np.diff(self.graph.starts)
         edges = [0, *(np.flatnonzero(np.diff(sizes)) + 1).tolist(), len(sizes)]
         batches = []
@@ -229,7 +229,7 @@ class Pattern:
         else:
             filled = np.flatnonzero(np.diff(self.row_starts))
             first[filled] = np.add.reduceat(values, self.row_starts[filled])
-            # As a matrix in compressed columns, with the first as column, its row sums are the sums by the second.
+            # In a CSC matrix whose columns are the first nodes, the row sums are the sums by second node.
             columns = sparse.csc_array((values, self.second, self.row_starts), shape=(nodes, nodes))
             second[:nodes] = np.asarray(columns @ np.ones(nodes))
         return first, second
@@ -243,11 +243,11 @@ class Pattern:
 
     @property
     def may_keep(self) -> bool:
-        """Whether the covariances within all contexts are few enough to be kept."""
+        """Whether the covariances within all contexts have at most `Limits.kept_entries` entries."""
         return sum(batch.size**2 * (batch.end - batch.begin) for batch in self.batches) <= self.limits.kept_entries
 
     def centre(self, x: Array) -> Array:
-        """x with its scores centred in each component; its biases as they are."""
+        """x with its scores centred in each component and its biases unchanged."""
         n = self.graph.nodes
         return np.concatenate([self.graph.centre(x[:n]), x[n:]])
 
@@ -264,8 +264,8 @@ class Pattern:
 
 
 def _counting_sort(key: Index, values: int) -> tuple[Index, Index]:
-    """The stable order of `key` (K,), whole numbers below `values`, and where each value begins in it."""
-    # Each entry of `key` is the row of the only entry of a column; turned into rows, the columns come out sorted.
+    """The stable sorting order of `key` (K,), integers below `values`, and the start of each value in that order."""
+    # A CSC matrix with one entry per column, in row `key`; its conversion to CSR sorts the columns by `key`.
     column = (np.ones(len(key), dtype=np.int8), key, np.arange(len(key) + 1, dtype=np.int32))
     by_row = sparse.csc_array(column, shape=(values, len(key))).tocsr()
     return by_row.indices, by_row.indptr

@@ -24,9 +24,9 @@ from comparo.model.linalg.graph import Batch, Pattern
 from comparo.rounding import TINY
 from comparo.types import Array
 
-# Unknowns per column up to which a dense factorisation of a context is faster than conjugate gradients for all columns.
+# Unknowns per right-hand side up to which a dense factorisation of a context is faster than conjugate gradients.
 MANY = 2
-SEVERAL = 4  # columns from which one matrix is faster than its parts, the time to join them included
+SEVERAL = 4  # columns from which multiplying by one joined matrix is faster than by its parts, joining included
 
 
 class Laplacian:
@@ -57,7 +57,7 @@ class Laplacian:
 
     @cached_property
     def is_uneven(self) -> bool:
-        """Whether every score has a ridge, and not all have the same: then H is invertible as it is."""
+        """Whether every score has a ridge and the ridges differ: H is then invertible without `constants`."""
         own = self.ridge[: self.pattern.graph.nodes]
         return bool(np.min(own) > 0 and np.ptp(own) > 0)
 
@@ -89,8 +89,8 @@ class Laplacian:
     def noise(self, columns: int, rng: np.random.Generator) -> Array:
         """Random vectors Xᵀ√c·ξ + √ridge·ξ′ with the covariance H, centred: shape (n + C·J, columns).
 
-        Their solutions H⁻¹·noise are draws from N(0, H⁻¹). What is taken from them to centre them is a multiple of
-        ridge = H·1: a solution changes by a constant only.
+        Their solutions H⁻¹·noise are draws from N(0, H⁻¹). Centring subtracts a multiple of ridge = H·1, which changes
+        a solution only by a constant.
         """
         root, pattern = np.sqrt(self.c), self.pattern
         drawn = np.column_stack([pattern.gather(root * rng.standard_normal(len(root))) for _ in range(columns)])
@@ -128,7 +128,7 @@ class Laplacian:
     def constants(self, batch: Batch) -> Array:
         """κ between nodes of one component, 0 elsewhere: (B, 1, 1) where every context of `batch` is connected.
 
-        Where the ridge is uneven, H does not take constants to constants, and κ, which would change solutions, is 0.
+        Where the ridge is uneven, H does not map constants to constants, and κ, which would change solutions, is 0.
         """
         if self.is_uneven:
             return np.zeros((batch.end - batch.begin, 1, 1))
@@ -211,7 +211,7 @@ class Tail:
         if pattern.judges:
             self.unknowns = np.concatenate([np.arange(self.start, graph.nodes), biases])
         self.nodes = nodes
-        self.thin = False  # whether conjugate gradients have been too slow
+        self.thin = False  # whether conjugate gradients have failed to converge
         self.diagonal = whole.diagonal[self.unknowns]
         self.ridge = whole.ridge[self.unknowns]
         self.component = graph.component[self.start :]
@@ -226,7 +226,7 @@ class Tail:
         self.other_half = self.half.T
         column = (pattern.context[self.start : graph.nodes, None] - begin) * pattern.judges + np.arange(pattern.judges)
         entries = whole.border[self.start :].ravel(), column.ravel(), np.arange(nodes + 1) * pattern.judges
-        self.border = sparse.csr_array(entries, shape=(nodes, contexts * pattern.judges))  # of scores and biases
+        self.border = sparse.csr_array(entries, shape=(nodes, contexts * pattern.judges))  # scores × biases
         self.border_turned = self.border.T
 
     @cached_property

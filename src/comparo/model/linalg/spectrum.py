@@ -1,12 +1,11 @@
-"""What the variances' likelihood needs of a comparison graph, for any variances at once.
+"""The spectrum of the comparison graph, from which the restricted likelihood follows for any variances.
 
 Observations of weights c determine scores by L·s = b, L the Laplacian of the graph after the position biases are
-eliminated. In the eigenvectors of L, with eigenvalues q, the coordinates β of b and those of the columns of M (what
-groups and style expect of the scores), every term of the restricted likelihood is a sum over independent numbers
-(`reml`). Where the variance of score i around what is expected is h_i times σ², all of this is of
-the scores divided by √h, of which it is σ²: of √h·L·√h, √h·b and M/√h. Contexts of up to `Limits.spectral` items are
-decomposed exactly. Above, a block Lanczos iteration from b and M gives a few hundred vectors that span what matters of
-them, and random vectors give the trace (stochastic Lanczos quadrature).
+eliminated. With the eigenvalues q of L, and the coordinates of b (β) and of the columns of M (groups and style) in its
+eigenvectors, every term of the restricted likelihood is a sum over independent coordinates (`reml`). Where score i has
+the variance h_i·σ² around its prediction, the scores are divided by √h, and √h·L·√h, √h·b and M/√h take the place of L,
+b and M. Contexts of up to `Limits.spectral` items are decomposed exactly. Above, a block Lanczos iteration from b and M
+gives a Krylov basis of a few hundred vectors, and random vectors give the trace (stochastic Lanczos quadrature).
 """
 
 from __future__ import annotations
@@ -22,18 +21,18 @@ from comparo.model.linalg.laplacian import Laplacian, Tail
 from comparo.rounding import TINY
 from comparo.types import Array
 
-ZERO = 1e-9  # eigenvalue relative to the largest of its context: below it is the null vector of a component
-LEAST = 0.95  # the smallest a that is tried is −LEAST/q of the largest q
+ZERO = 1e-9  # relative to the largest eigenvalue of a context: smaller ones count as 0 (null vectors of components)
+LEAST = 0.95  # the smallest a is −LEAST/max q
 INTERVAL, POINTS = 1.0, 12  # length and Chebyshev points: (2π + √(4π² + 1))⁻¹² = 6e-14, the error of the interpolation
-NEGLIGIBLE = 1e-4  # product of the ratios β/α, which bounds what further steps would add, relative
+NEGLIGIBLE = 1e-4  # product of the ratios β/α, a bound of the relative effect of further steps
 
 
 @dataclass(frozen=True)
 class System:
     """M observations as a linear system: precisions c and pulls c·y (M,), in the order of the `pattern`.
 
-    `ridge` and `mean` (C·J,) are the prior of the biases and what is known of them otherwise. `inflation` h (n,) is how
-    many times σ² each score varies around what is expected of it; None: all vary by σ².
+    `ridge` and `mean` (C·J,) are precision and mean of the prior of the biases. Score i has the prior variance σ²·h_i,
+    with h (n,) the `inflation`, or 1 where it is None.
     """
 
     pattern: Pattern
@@ -49,12 +48,12 @@ class System:
         return float(np.sum(self.pull**2 / np.maximum(self.c, TINY)))
 
     def laplacian(self, ridge: float) -> Laplacian:
-        """H with this ridge on every score, divided by its inflation."""
+        """H with the ridge `ridge`/h on the scores."""
         own = np.full(self.nodes, ridge) if self.inflation is None else ridge / self.inflation
         return Laplacian(self.pattern, self.c, np.concatenate([own, self.ridge]))
 
     def towards(self, ridge: float, expected: Array) -> Array:
-        """What a prior with this ridge around `expected` (n,) or (n, q) adds to b: the level of a component is free."""
+        """The term that a prior around `expected` (n,) or (n, q) adds to b; with h, it sums to 0 in each component."""
         if self.inflation is None:
             return ridge * expected
         own = ridge / self.inflation
@@ -80,7 +79,7 @@ class System:
     def given(self, a: float, expected: Array, right: Array) -> tuple[Array, Array]:
         """The most probable scores (n,) with a prior of variance a around 0, and further columns (n, M + q).
 
-        These are how scores follow a prior around each of `expected` (n, M), and H⁻¹·right for `right` (n, q).
+        The columns are the changes of scores by a prior mean in `expected` (n, M), and H⁻¹·right for `right` (n, q).
         """
         columns = np.column_stack([self.towards(1.0 / a, expected), right])
         padded = np.zeros((self.pattern.unknowns, columns.shape[1]))
@@ -91,9 +90,10 @@ class System:
 
 @dataclass(frozen=True)
 class Spectrum:
-    """q (A,), β (A,) and the moments of the columns' coordinates (A, M); eigenvalues with weights (T,) for traces.
+    """Eigenvalues q (A,), coordinates β (A,), moments of the columns' coordinates (A, M), and a quadrature for traces.
 
-    `square` is what is left of Σ c·y² when the biases are eliminated.
+    `trace_q` and `trace_weight` (T,) are the nodes and weights of the quadrature. `square` is Σ c·y² after the biases
+    are eliminated.
 
     >>> from comparo.data.comparisons import Comparisons
     >>> from comparo.model.linalg.graph import Graph
@@ -112,7 +112,7 @@ class Spectrum:
 
     @classmethod
     def of(cls, system: System, columns: Array) -> Spectrum:
-        """The spectrum of a system, and of columns (n, M) that are centred in each component."""
+        """Compute the spectrum of `system`, with `columns` (n, M) that are centred in each component."""
         laplacian, rhs, n = system.laplacian(0.0), system.rhs, system.nodes
         biases = laplacian.diagonal[n:]
         scale = np.where(biases > 0, biases, 1.0)
@@ -159,7 +159,7 @@ class Moments:
 
     @classmethod
     def of(cls, q: Array, beta: Array, columns: Array) -> Moments:
-        """Of q (A,), β (A,) and the columns c (A, M)."""
+        """The moments of q (A,), β (A,) and the columns c (A, M)."""
         kept = q > ZERO * np.max(q, initial=0.0)
         width = columns.shape[1] + 1
         if width == 1 or not kept.any():
@@ -189,10 +189,9 @@ class Moments:
 
 
 def _interpolation(x: Array, middle: float) -> tuple[Array, Array]:
-    """Points (P,) in the interval around `middle`, and the weight (A, P) of each for functions at x (A,).
+    """Interpolation points (P,) in the interval around `middle`, and their weights (A, P) for the values at x (A,).
 
-    The x themselves where they are few, else the points of Chebyshev by the barycentric formula (Berrut and Trefethen
-    2004).
+    Few x are points themselves; else Chebyshev points by the barycentric formula (Berrut and Trefethen 2004).
     """
     if len(x) <= POINTS:
         return x, np.eye(len(x))
@@ -209,7 +208,7 @@ _Part = tuple[Array, Array, Array, Array, Array]
 
 
 def _exact(laplacian: Laplacian, batch: Batch, b: Array, columns: Array, biases: Array, root: Array) -> _Part:
-    """By the eigenvectors of every context of `batch`."""
+    """The part of the spectrum by eigendecomposition of every context of `batch`."""
     size, width = batch.size, laplacian.pattern.judges
     matrix = laplacian.dense(batch)
     scores = matrix[:, :size, :size] - laplacian.constants(batch)
@@ -226,7 +225,7 @@ def _exact(laplacian: Laplacian, batch: Batch, b: Array, columns: Array, biases:
 
 
 def _krylov(tail: Tail, b: Array, columns: Array, root: Array) -> _Part:
-    """By block Lanczos from b and the columns, and by Lanczos from random signs for the trace."""
+    """The part of the spectrum by block Lanczos from b and the columns, with Lanczos quadrature for the trace."""
     limits, begin = tail.limits, tail.start
     start = np.column_stack([b[begin:], columns[begin:]])
     component, root = tail.component - tail.component[0], root[begin:, None]
@@ -238,7 +237,7 @@ def _krylov(tail: Tail, b: Array, columns: Array, root: Array) -> _Part:
         return np.asarray(x - (sums / sizes[:, None])[component] / root)
 
     def multiply(x: Array) -> Array:
-        """L·x without the biases."""
+        """L·x, where L has the biases eliminated."""
         known = np.zeros((len(tail.diagonal), x.shape[1]))
         known[: tail.nodes] = root * x
         if len(tail.diagonal) > tail.nodes:
@@ -253,7 +252,7 @@ def _krylov(tail: Tail, b: Array, columns: Array, root: Array) -> _Part:
     found[:, :width] = np.linalg.qr(centred(start))[0]
     while len(blocks) < steps and blocks[-1].stop + width < tail.nodes:
         basis, image = found[:, : blocks[-1].stop], multiply(found[:, blocks[-1]])
-        for _ in range(2):  # once more for the digits that the first subtraction loses
+        for _ in range(2):  # twice, for the digits that the first subtraction loses
             image -= basis @ (basis.T @ image)
         block, triangle = np.linalg.qr(image)
         size = np.abs(np.diagonal(triangle))
@@ -275,11 +274,10 @@ def _krylov(tail: Tail, b: Array, columns: Array, root: Array) -> _Part:
 
 
 def quadrature(multiply: Callable[[Array], Array], probes: Array, steps: int) -> tuple[Array, Array]:
-    """Eigenvalues q and weights, both (steps·P,), such that Σ weight·f(q) estimates tr f(L) for smooth f.
+    """Nodes q and weights, both (steps·P,), such that Σ weight·f(q) estimates tr f(L) for smooth f.
 
-    Fewer steps are made where the eigenvalues are so close to each other that further ones would add nothing.
-
-    `multiply` is L on columns, and `probes` (n, P) are random signs, in the space in which the trace is taken.
+    The iteration stops early where further steps would change nothing. `multiply` applies L to columns, and `probes`
+    (n, P) are random signs, projected on the space in which the trace is taken.
 
     >>> matrix = np.diag([1.0, 2.0, 3.0])
     >>> q, weight = quadrature(lambda x: matrix @ x, np.ones((3, 1)), 3)
@@ -309,9 +307,9 @@ def quadrature(multiply: Callable[[Array], Array], probes: Array, steps: int) ->
 def log_det(laplacian: Laplacian) -> float:
     """log det H, with a ridge above 0 on every score.
 
-    Exact for contexts of up to `Limits.exact` items. Above, with D the diagonal of H, Σ log D + tr log(D^−½ H D^−½),
-    whose trace is that of `Limits.determinant_probes` random vectors (`quadrature`). With ten comparisons per item its
-    error is about 0.15% of |log det| for 600 items and falls with the square root of their number.
+    Exact for contexts of up to `Limits.exact` items. Above it is Σ log D + tr log(D^−½ H D^−½), D the diagonal of H,
+    with the trace estimated by `Limits.determinant_probes` random vectors (`quadrature`). With ten comparisons per item
+    the error is about 0.15% of |log det| for 600 items and falls with the square root of their number.
     """
     total, limits = 0.0, laplacian.pattern.limits
     for batch in laplacian.pattern.batches:

@@ -32,6 +32,7 @@ from comparo.run.store import read_configuration, read_judgements
 # fail or to die at the question of one item.
 FRAIL = """
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from comparo.errors import JudgeError
@@ -42,6 +43,7 @@ class Frail(Simulated):
     fails: str = ""
     dies: str = ""
     differs: bool = False
+    seconds: float = 0.0
     @property
     def settings(self):
         return super().settings | ({"process": os.getpid()} if self.differs else {})
@@ -51,6 +53,7 @@ class Frail(Simulated):
                 raise JudgeError("the key was withdrawn")
             if question.first == self.dies:
                 os._exit(1)
+            time.sleep(self.seconds)
             yield from super().judge([question])
 
 def load(model, *, folder=None, seed=0, seconds=0.0, fails="", dies="", exits=False, differs=False):

@@ -336,9 +336,7 @@ RUNS |= {"top": {"goal": "top-3", "budget": "8n"}, "top until": {"goal": "top-2"
 RUNS |= {"length": {"control": "length"}, "consensus": {"estimate": 0.4}}
 RUNS |= {"share": {"budget": "40%"}, "random": {"strategy": "random"}, "price": {"control": ["price"]}}
 RUNS |= {name: {"method": name, "budget": "5n"} for name in ("poe-bt", "bt", "davidson")}
-ASKING = ["Which is better?\n{first}\n{second}\n", "A: {first}\nB: {second}\nThe better one is "]
 OTHERS = {"wordings": {"wording": ["paper", "between"]}}
-OTHERS["auto"] = {"wording": "auto", "question": None, "prompt": ASKING, "items": 14, "budget": "13n"}
 OTHERS |= {"voices until": {"kinds": ("soft", "soft"), "until": 0.85, "budget": "40n"}}
 OTHERS |= {f"seed {seed}": {"seed": seed, "judge": {"effect": 0.4}} for seed in (1, 2, 3)}
 

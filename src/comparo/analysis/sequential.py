@@ -1,6 +1,6 @@
-"""Anytime-valid evidence: whether a mean is above ½, and whether answers show that texts differ.
+"""Evidence that may be looked at at any time: whether a mean is above ½, and whether answers show that texts differ.
 
-Under pure noise, the probability that such evidence ever reaches x is at most 1/x, however often one looks, because its
+Of pure noise, such evidence ever reaches a number x in at most 1/x of all cases, whenever one looks, because its
 expectation stays 1 (Ville's inequality).
 
 `Bets` tests a mean, and has a confidence interval that holds after every observation. Observations x between 0 and 1,
@@ -12,54 +12,73 @@ stakes a share of the capital on each observation. After n of them the capital i
 If the mean is m, no bettor can expect to win, and the chance that the capital ever reaches 1/α is at most α, no
 matter what the distribution of x is, how λ is chosen, and when one looks (Waudby-Smith and Ramdas 2023, "Estimating
 means of bounded random variables by betting"). The m that were never refuted are a confidence interval at any time.
-Observations must be independent: where inputs share a topic, x is the mean over the topic.
+Observations must be independent of each other: of inputs that have a topic in common, x is the mean of the topic.
 
-The choice of λ affects only the power. T of at most `total` observations are left, and s² is the mean of (x − m)² so
-far:
+How λ is chosen decides the power alone. Of `total` observations that there may be, T are left, and s² is the mean of
+(x − m)² so far:
 
     λ = max( √(2·log(1/(α·W)) / (T·s²)),  (x̄ − m − z·s/√n) / s² ).
 
 The first is the stake that reaches 1/α at the last observation (Voráček and Orabona 2025, "STaR-Bets", arXiv
 2505.22422); the second is Kelly's, with a cautious mean, and stops early where the difference is large.
 
-A few answers of pure noise may agree by chance and look like a sure order. The evidence B is the Bayes factor of the
-answers for different against equal scores. The answers y are logits; for choices (decisions, votes) they are p − ½,
-because logits of 0 and 1 are infinite. Their noise variance φ is unknown. `log_evidence` is log B,
+A few answers of pure noise may agree by chance and look like a sure order. The evidence B is how much more probable
+answers are if texts differ than if they do not. The answers y are logits; for choices (decisions, votes) they are
+p − ½, because logits of 0 and 1 are infinite. Their noise φ may be anything.
+
+Whether scores order the texts (`log_evidence`):
 
     B = ∫ L(a) π(a) da / L(0),    L(a) = Π (1 + a·q)^−½ · Q(a)^−K/2,    Q(a) = Σ c·y² − a Σ β²/(1 + a·q),
 
 where a = σ²/φ is the variance of scores relative to the noise of one answer, and q, β and c are those of the comparison
 graph (`spectrum`), of all contexts together. The prior π of √a is Cauchy's distribution above 0 with the
-scale 1. Where comparisons form no loop, some scores fit any answers exactly: then B = 1.
+scale 1. Comparisons that form no loop agree with some scores whatever they say: then B = 1.
+
+Whether the answers are about the texts, pair by pair (`log_pair_evidence`): of the two answers about a pair, one in
+each order, half of the difference is about the texts, and half of the sum about the position. Both have the noise φ
+(`comparo.model.observations`). For K pairs with the weighted sum of squares Q of the differences, S of the sums around
+the mean of their context (f degrees of freedom) and S′ of these means around their own mean (f′),
+
+    B = ∫ g_K(Q)·h_f(S)·h_f′(S′) dφ/φ / ∫ N_K(Q)·h_f(S)·h_f′(S′) dφ/φ,    N_n(X) = φ^−n/2·exp(−X/2φ),
+
+        g_n(X) = ∫₀¹ r^n·φ^−n/2·exp(−r²X/2φ) dr = ½·φ^−n/2·x^−a·γ(a, x),    x = X/2φ,   a = (n + 1)/2,
+
+where γ is the incomplete gamma function: the standard deviation is √φ/r, and r, the share of noise in it, is anything
+from 0 to 1. Sums vary more than noise if the position matters more for some texts, or in some contexts; h = (N + g)/2
+leaves that open. φ is at least `ROUNDED` times the mean square of the answers, and for choices `COARSE` times: numbers
+that are rounded to −½ or ½ have errors of the variance 1/12. So answers that are all the same are no evidence, and K
+decisions that agree in both orders are worth at most about as much as K coins that do, 2^K.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import gammainc, gammaln, logsumexp, ndtr
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.inference.soft import Soft
 from comparo.model.linalg.spectrum import Spectrum
+from comparo.model.observations import Observations, are_choices
 from comparo.types import Array
 
 MOST = 0.95  # share of the capital that is staked at most: an observation of 0 or 1 must not ruin a bettor
-# Standard errors by which the mean is lowered in Kelly's stake. Measured as in `python -m benchmarks.systems`: 0, ½ and
-# 1 stop after 59, 62 and 72 decisions where the win rate is 65%, and find one of 58% in 94, 97 and 98% of runs.
+# Errors by which the mean is lowered in Kelly's stake. Measured as in `python -m benchmarks.systems`: 0, ½ and 1 stop
+# after 59, 62 and 72 decisions where the win rate is 65%, and find one of 58% in 94, 97 and 98% of runs.
 CAUTION = 0.5
-FIRST = 0.25  # (x − m)² of a pseudo-observation before the first: that of a decision for m = ½
+FIRST = 0.25  # (x − m)² of an observation before the first, the largest that decisions can have around ½
 STEPS = 400  # means that are tried for the interval
-ROUNDING = 1e-9  # tolerance of a log capital at its target
+ROUNDING = 1e-9  # by which a capital may miss its target
 
 
 class Bettors:
     """The capital of two bettors for each mean m (M,): one bets that the mean is above m, the other below.
 
-    Each reaches its target wrongly with probability at most `error` / 2; `total` is the most observations.
+    Each of them may be wrong with probability `error` / 2; `total` is how many observations there may be.
 
     >>> bettors = Bettors(np.array([0.5]), error=0.05, total=20)
     >>> bettors.needed
@@ -98,7 +117,7 @@ class Bettors:
 
     @property
     def needed(self) -> int:
-        """The fewest further observations after which a bettor can reach the target; 0 if one has."""
+        """How many further observations it takes at least until one reaches the target; 0 where one has."""
         if self.refuted.any():
             return 0
         gain = np.log1p(self._bound * np.array([1.0 - self._m, self._m]))
@@ -107,10 +126,10 @@ class Bettors:
 
 @dataclass(frozen=True, eq=False)
 class Bets:
-    """A sequential test whether the mean of x (n,), in the order observed, is above or below ½.
+    """What the observations x (n,), in the order they were made, say of their mean.
 
-    `error` bounds the chance that at any time a wrong side is named, or the interval misses the mean; `total` is the
-    most observations, by default n.
+    `error` is the chance that a side is named, or the interval misses the mean, at any time; `total` is how many
+    observations there may be, by default n.
 
     Examples
     --------
@@ -149,7 +168,7 @@ class Bets:
 
     @property
     def stopped(self) -> int | None:
-        """The number of observations after which a side was first sure; None if none was."""
+        """After how many observations the side was first sure; None if it never was."""
         sure = np.flatnonzero(np.max(self.capital, axis=1) >= (2.0 - ROUNDING) / self.error)
         return int(sure[0]) + 1 if len(sure) else None
 
@@ -164,9 +183,9 @@ class Bets:
 
     @cached_property
     def interval(self) -> tuple[float, float]:
-        """The confidence interval: the least and the largest mean that no bettor refuted at any time.
+        """The ends of the means that no bettor refuted at any time, each side with half of the error.
 
-        It holds after all observations jointly with probability 1 − error; (0, 1) without observations.
+        It holds after every observation at once with probability 1 − error; (0, 1) without observations.
         """
         bettors = self._bettors((np.arange(STEPS) + 0.5) / STEPS)
         for x in self.x.tolist():
@@ -182,20 +201,22 @@ class Bets:
 
 SURE = 20.0  # B from which texts are taken to differ: of pure noise, at most 1 run in 20 ever gets there
 POINTS = 64  # quantiles of the prior over which L is averaged; 1000 change log B of the example below by under 0.01
+COARSE, ROUNDED = 1.0 / 3.0, 1e-12  # the least noise of choices and of others, relative to the mean square of answers
+ABOVE, STEP = 16.0, 0.2  # how far log φ is followed above the largest variance, and its step, divided by √freedom
 
 
 def log_evidence(comparisons: Comparisons) -> float:
-    """Return log B, the log Bayes factor of the answers for different against equal scores.
+    """Return log B, how much more probable the answers are if scores differ than if they do not.
 
     Parameters
     ----------
     comparisons
-        Comparisons of any number of contexts, which share the ratio a.
+        Of any number of contexts, which share the ratio a.
 
     Returns
     -------
     float
-        Above log 20 ≈ 3.0 texts are taken to differ; below 0 the answers favour equal scores.
+        Above log 20 ≈ 3.0 an order is certain enough to be reckoned with; below 0 it is less probable than none.
 
     Examples
     --------
@@ -212,3 +233,83 @@ def log_evidence(comparisons: Comparisons) -> float:
     height = -0.5 * (np.log1p(a * spectrum.trace_q) @ spectrum.trace_weight + np.count_nonzero(model.c > 0) * rest)
     top = float(np.max(height))
     return top + float(np.log(np.mean(np.exp(height[1:] - top)))) - float(height[0])
+
+
+def log_pair_evidence(comparisons: Comparisons) -> float:
+    """Return log B, how much more probable the answers are if they are about the texts, whatever order they make.
+
+    Parameters
+    ----------
+    comparisons
+        Of one judge and any number of contexts.
+
+    Returns
+    -------
+    float
+        nan if no pair was asked in both orders.
+
+    Examples
+    --------
+    >>> agreeing, turning = [(0.9, 0.1), (0.2, 0.7), (0.6, 0.3), (0.3, 0.8)], [(0.9, 0.8), (0.2, 0.3), (0.6, 0.7)]
+    >>> for answers in (agreeing, turning):
+    ...     pairs = [((f"a{k}", f"b{k}", p), (f"b{k}", f"a{k}", turned)) for k, (p, turned) in enumerate(answers)]
+    ...     print(round(log_pair_evidence(Comparisons.from_rows([row for pair in pairs for row in pair])), 1))
+    2.3
+    -0.7
+    """
+    found = Soft.of_any(comparisons).observations
+    content, *position = _squares(found)
+    if not content[0]:
+        return math.nan
+    position = [part for part in position if part[0]]
+    if not position:
+        return 0.0  # one pair: its difference may be noise of any size
+    answers = content[1] + found.sum_square + float(np.sum(found.sum_weight * found.sums**2))
+    least = answers / float(np.sum(found.sum_weight)) * (COARSE if are_choices(comparisons) else ROUNDED)
+    least = max(least, np.finfo(float).tiny)
+    most = max(least, *(square / freedom for freedom, square in (content, *position)))
+    step = STEP / math.sqrt(sum(freedom for freedom, _ in (content, *position)))
+    log_phi = np.arange(math.log(least), math.log(most) + ABOVE, step)
+    rest = np.sum([np.logaddexp(_noise(*part, log_phi), _more_than_noise(*part, log_phi)) for part in position], axis=0)
+    rest[0] -= math.log(2.0)  # the trapezoidal rule: the integral begins there
+    return float(logsumexp(rest + _more_than_noise(*content, log_phi)) - logsumexp(rest + _noise(*content, log_phi)))
+
+
+def either(scores: float, pairs: float) -> float:
+    """Return the logarithm of the mean of both, from theirs; its expectation, of pure noise, is that of each.
+
+    Where no pair was asked in both orders (`pairs` is nan), it is that of scores.
+
+    >>> round(either(0.0, math.log(39.0)), 3) == round(math.log(20.0), 3), either(1.0, math.nan)
+    (True, 1.0)
+    """
+    return scores if math.isnan(pairs) else float(np.logaddexp(scores, pairs)) - math.log(2.0)
+
+
+def _squares(found: Observations) -> list[tuple[int, float]]:
+    """(K, Q), (f, S) and (f′, S′)."""
+    both = found.judge == found.sums.shape[1]
+    weight, asked = found.sum_weight, found.sum_weight > 0
+    mean = np.sum(weight * found.sums, axis=0) / np.maximum(np.sum(weight, axis=0), np.finfo(float).tiny)
+    return [
+        (int(np.count_nonzero(both)), float(np.sum(found.weight[both] * found.y[both] ** 2))),
+        (found.sum_freedom, found.sum_square),
+        (
+            int(np.count_nonzero(asked) - np.count_nonzero(asked.any(axis=0))),
+            float(np.sum(weight * (found.sums - mean) ** 2)),
+        ),
+    ]
+
+
+def _noise(freedom: int, square: float, log_phi: Array) -> Array:
+    """log N_n(X) for n = `freedom` and X = `square`."""
+    return -0.5 * (freedom * log_phi + square * np.exp(-log_phi))
+
+
+def _more_than_noise(freedom: int, square: float, log_phi: Array) -> Array:
+    """log g_n(X); where γ(a, x) underflows, x is far below a, and it is x^a·e^−x / (a − x)."""
+    a, x = 0.5 * (freedom + 1), 0.5 * square * np.exp(-log_phi)
+    share, small = gammainc(a, x), np.finfo(float).tiny
+    series = -x - np.log(np.maximum(a - x, small))
+    exact = np.log(np.maximum(share, small)) + gammaln(a) - a * np.log(np.maximum(x, small))
+    return np.asarray(np.where(share > 1e-280, exact, series) - 0.5 * freedom * log_phi - math.log(2.0))

@@ -268,7 +268,8 @@ def _check_link(folder: Path | None, link: Path | None) -> None:
 
 def given_words(task: Task) -> str:
     """How many of a run's calls were answered before, to be put after their number."""
-    return f", {len(task.given):,} of them answered before" if task.given else ""
+    where = "in the audition" if task.growth is None else "before"
+    return f", {len(task.given):,} of them answered {where}" if task.given else ""
 
 
 def warnings_of(task: Task) -> list[str]:

@@ -19,8 +19,10 @@ probable if scores order the texts (`log_evidence`). Where prices differ, only t
 shows this or has cost as much as the `PILOT` questions to the dearest. Then, and whenever `GROWTH` times as much was
 spent, ρ, v and c are estimated from all answers (`panel`). A voice gets no more questions
 
-- if its answers are more probable if the texts do not differ, once it was asked as many questions as the first
-  voice that showed an order;
+- if its answers do not show that the texts differ: they are more probable if they do not, or, after the first decision,
+  less than `SURE` times as probable if they do; but not before it was asked as many questions as the first voice that
+  showed an order. The ratio is the mean of two: for an order, and for pairs whose two answers agree. Pairs alone do not
+  lead to the first decision, since 20 pairs without a loop show little of their consensus;
 - if its agreement with the consensus is below `BLIND` and its 95% interval contains 0;
 - if it ranks against the others: its answers count, sign-flipped, but rely on the others being right;
 - if all its questions of a wave failed.
@@ -41,7 +43,7 @@ from typing import Any, Protocol
 import numpy as np
 from scipy import sparse
 
-from comparo.analysis.sequential import SURE, log_evidence
+from comparo.analysis.sequential import SURE, either, log_evidence, log_pair_evidence
 from comparo.data.comparisons import Comparisons
 from comparo.judges import Judgement
 from comparo.methods import quiet_fit
@@ -262,8 +264,9 @@ class Allocation:
 
     def _share(self, answers: list[Judgement], asked: Mapping[str, int], left: list[str]) -> None:
         data = comparisons(one for one in answers if one.question.voice in left)
-        shown = {voice: log_evidence(rows) for voice, rows in _by_voice(data).items()}
-        sure = [voice for voice, evidence in shown.items() if evidence >= math.log(SURE)]
+        own = _by_voice(data)
+        ordered = {voice: log_evidence(rows) for voice, rows in own.items()}
+        sure = [voice for voice, evidence in ordered.items() if evidence >= math.log(SURE)]
         self._sure_after = min([self._sure_after, *(asked[voice] for voice in sure)])
         if not self._is_decided:
             most = PILOT * max(self._prices[voice] for voice in left)
@@ -276,7 +279,9 @@ class Allocation:
             return
         place = {str(name): number for number, name in enumerate(panel.names)}
         known = [voice for voice in left if voice in place]  # the others failed too often to be compared
-        mute = {voice: shown[voice] < 0 and asked[voice] >= self._sure_after for voice in known}
+        least = math.log(SURE) if self._is_decided else 0.0
+        shown = {voice: either(ordered[voice], log_pair_evidence(own[voice])) for voice in known}
+        mute = {voice: shown[voice] < least and asked[voice] >= self._sure_after for voice in known}
         useless = {voice: _useless(panel, place[voice], mute[voice]) for voice in known}
         used = [voice for voice in known if not useless[voice]] or known
         for voice in known:

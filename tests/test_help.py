@@ -69,7 +69,7 @@ def test_an_attribute_is_no_criterion():
     for name in {name.split("/")[1] for name in PAPER} | {"Accuracy", "clarity", "honesty", "politeness"}:
         with pytest.raises(ValueError, match="compare: "):
             criterion_prompt(name)
-        assert criterion_prompt(name, wording="better").template
+        assert criterion_prompt(f"has the better {name}", wording="better").template
     for words in ("more coherent", "racy", "wittier", "fluent", "easier to read", "the better argument"):
         assert criterion_prompt(words).template
 

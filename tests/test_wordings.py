@@ -25,6 +25,7 @@ def last(criterion, wording, kind="Text"):
     [
         ("paper", "Which Joke {}, Joke A or Joke B?"),
         ("between", "Between Joke A and Joke B, which one {}? Answer with Joke A or Joke B."),
+        ("better", "Between Joke A and Joke B, which one {}?"),
         ("which", "Which Joke {}? Answer with Joke A or Joke B."),
         ("compare", "Compare Joke A and Joke B: which one {}?"),
         ("before-after", "Which Joke {}, Joke A or Joke B?"),
@@ -39,31 +40,12 @@ def last(criterion, wording, kind="Text"):
         ("better argued", "is better argued"),
         ("less boring?", "is less boring"),
         ("has better structure", "has better structure"),
+        ("has the better arguments.", "has the better arguments"),
         ("continues {it} better", "continues {{it}} better"),
     ],
 )
 def test_every_wording_puts_every_kind_of_criterion(wording, asked, criterion, does):
     assert last(criterion, wording, "Joke") == asked.format(does)
-
-
-@pytest.mark.parametrize(
-    ("criterion", "noun"),
-    [
-        ("coherence", "coherence"),
-        ("conciseness", "conciseness"),
-        ("analysis of {it}", "analysis of {{it}}"),
-        ("has better character", "character"),
-        ("has the better arguments.", "arguments"),
-    ],
-)
-def test_a_noun_is_what_the_better_text_has(criterion, noun):
-    assert last(criterion, "better") == f"Between Text A and Text B, which one has the better {noun}?"
-
-
-@pytest.mark.parametrize("criterion", ["more coherent", "less boring", "better argued", "funnier", "reads well"])
-def test_a_criterion_that_is_no_noun_is_refused_where_one_is_needed(criterion):
-    with pytest.raises(ValueError, match="a noun such as 'coherence'"):
-        criterion_prompt(criterion, wording="better")
 
 
 @pytest.mark.parametrize("name", WORDINGS)
@@ -84,7 +66,7 @@ def test_texts_stand_in_order_and_labels_and_answer_fit(name, context):
     assert prompt.labels == ("A", "B")
     assert prompt.answer == ("" if name == "letter" else "Summary")
     assert prompt.wording == name
-    assert question(prompt) == f"Which Summary has {'the ' if name == 'better' else ''}better {{style}}?"
+    assert question(prompt) == "Which Summary has better {style}?"
 
 
 def test_the_default_is_the_papers_question_with_delimiters_and_the_papers_prompts_have_none():

@@ -7,6 +7,7 @@ Nor can they end early: they stand between delimiters that none of them holds, u
 
 import hashlib
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -233,8 +234,13 @@ class Prompt:
             return with_context(0).with_texts([_cut(text, len(text) * size // longest) for text in question.texts])
 
         for whole, shortened in ((len(context), with_context), (longest, with_share)):
-            fitting = _largest(whole, shortened, lambda short: measure(self.text(short, clean)) <= room)
-            if fitting is not None:
+
+            def is_too_long(size: int, shortened: Callable[[int], Question] = shortened) -> bool:
+                return measure(self.text(shortened(size), clean)) > room
+
+            size = bisect_left(range(whole + 1), True, key=is_too_long) - 1
+            if size >= 0:
+                fitting = shortened(size)
                 given, kept = (context, *question.texts), (fitting.context_text or "", *fitting.texts)
                 return self.text(fitting, clean), sum(map(_lost, given, kept))
         raise ValueError(f"a window of {room} tokens does not hold the question itself; use a model with a larger one")
@@ -275,8 +281,7 @@ def criterion_prompt(
     """The prompt for a criterion in the user's words, with the kind of the texts and the heading of their context.
 
     The criterion ends the sentence "Which Summary is …" or, if it begins with a verb, "Which Summary …". `wording` is
-    one of `comparo.data.wordings.WORDINGS`; one that cannot put the criterion raises a ValueError. All but the paper's
-    are `delimited`.
+    one of `comparo.data.wordings.WORDINGS`. All but the paper's are `delimited`.
 
     >>> print(criterion_prompt("more coherent", kind="Summary", context="Article").template)
     Article: {context}
@@ -297,8 +302,11 @@ def criterion_prompt(
     if not kind:
         raise ValueError('the kind is empty; say what the texts are, such as "Summary"')
     form = wording_named(wording)
-    if not form.takes_noun and is_attribute(criterion):
-        raise ValueError(f'the criterion {criterion!r} does not end "Which {kind} is …"; compare: "more coherent"')
+    if is_attribute(criterion):
+        raise ValueError(
+            f'the criterion {criterion!r} does not end "Which {kind} is …"; compare: "more coherent", or '
+            f'"has the better {criterion}"'
+        )
     template = form.template(escape(criterion), escape(kind), escape(context.strip()) if context else "")
     if wording != PAPER_WORDING:
         template = delimited(template)
@@ -371,17 +379,3 @@ def _cut(text: str, size: int) -> str:
 def _lost(text: str, cut: str) -> int:
     """The number of characters of `text` that `_cut` removed."""
     return 0 if cut == text else len(text) - max(len(cut) - 1, 0)
-
-
-def _largest(high: int, made: Callable[[int], Question], good: Callable[[Question], bool]) -> Question | None:
-    """`made` of the largest size in 0…high that is `good`, by doubling and bisection; None if size 0 is not good."""
-    if not good(made(0)):
-        return None
-    low, size = 0, 64
-    while size < high and good(made(size)):
-        low, size = size, 2 * size
-    high = min(high, size)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if good(made(middle)) else (low, middle - 1)
-    return made(low)

@@ -20,7 +20,7 @@ from comparo.data.layouts import fields_from_table
 from comparo.data.lineups import MOST, lineup_columns
 from comparo.data.prompts import Prompt, Question, choose_prompt
 from comparo.data.run_folder import key_of
-from comparo.data.wordings import DEFAULT_WORDING, all_wordings
+from comparo.data.wordings import AUDITIONED, DEFAULT_WORDING
 from comparo.judges import Judge, Judgement, as_judge, load_judge, parse_judge
 from comparo.judges.protocol import Several
 from comparo.run.cache import CACHE
@@ -250,7 +250,7 @@ def make_prompts(
 ) -> list[Prompt]:
     """The criterion, or each prompt, in every wording; `how` are options of `make_prompt`.
 
-    The wording "all" is all that can put the criterion. Judges that read no prompts need no criterion.
+    The wording "all" is all in `AUDITIONED`. Judges that read no prompts need no criterion.
     """
     names = [each if isinstance(each, str) else getattr(each, "name", "") for each in listed(judge)]
     reader = next((name for name in names if not name.startswith(NO_READERS)), "".join(names[:1]))
@@ -263,7 +263,7 @@ def make_prompts(
                 "wording='all' is not for several criteria in one call; name a wording, or rank by one criterion after "
                 "another"
             )
-        wordings = (all_wordings(criterion) if criterion and prompt is None else []) or [None]
+        wordings = AUDITIONED if criterion and prompt is None else [None]
     return [
         make_prompt(items, criterion, each, reader, wording=way, **how) for each in listed(prompt) for way in wordings
     ]

@@ -231,7 +231,7 @@ def test_of_anything_else(data: Any) -> None:
         Comparisons.of(data)
 
 
-ENDINGS = [f"{kind}{gz}" for kind in (".csv", ".jsonl", ".ndjson", ".parquet") for gz in ("", ".gz")]
+ENDINGS = [f"{kind}{gz}" for kind in (".csv", ".jsonl", ".parquet") for gz in ("", ".gz")]
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1).filter(str.strip)
 ASKED = st.lists(
     st.tuples(NAMES, NAMES, st.floats(0, 1), st.floats(0, 1e300), NAMES, NAMES).filter(lambda row: row[0] != row[1]),

@@ -283,9 +283,5 @@ def test_the_command_writes_files_that_fit_and_rank_read(comparo, write, tmp_pat
     assert "annotations-comparisons.csv " in refused.stderr
     assert "--force" in refused.stderr
     assert comparo("import", "annotations.json", "--force").returncode == 0
-    named = comparo("import", "annotations.json", "--from", "alpaca_eval", "--out", "judged.parquet")
+    named = comparo("import", "annotations.json", "--out", "judged.parquet")
     assert named.stdout == "judged.parquet\njudged-items.jsonl\n"
-    wrong = comparo("import", "annotations.json", "--from", "arena", "--out", "x.csv")
-    assert wrong.returncode == 2
-    assert re.search(r"annotations\.json .*arena", wrong.stderr)
-    assert "no model_a, model_b; it has annotator" in wrong.stderr

@@ -8,13 +8,12 @@ import typer
 from comparo.cli import flags as groups
 from comparo.cli.printing import print_text, say
 from comparo.data.formats import write_columns
-from comparo.data.imports import Imported, Source, import_file
+from comparo.data.imports import Imported, import_file
 from comparo.export import CONTEXT, Format, export_run
 
 
 def import_command(
     file: Path,
-    source: Annotated[Source | None, typer.Option("--from")] = None,
     out: Path | None = None,
     items: Path | None = None,
     force: bool = False,
@@ -28,7 +27,6 @@ def import_command(
     ----------
     file : Results of promptfoo (results.json or .jsonl), annotations of AlpacaEval (annotations.json), or
         battles of Chatbot Arena (JSON, JSONL or Parquet); also gzipped.
-    source : Whose file it is. Default: by what is in it.
     out : The file of comparisons: .csv, .jsonl or .parquet. Default: FILE-comparisons.csv, in the working folder.
     items : The file of the texts, written where FILE holds them: .jsonl, .csv or .parquet. Default: FILE-items.jsonl,
         or named after --out.
@@ -42,7 +40,7 @@ def import_command(
     stem = file.name.removesuffix(".gz").rpartition(".")[0]
     judged = out or Path(f"{stem}-comparisons.csv")
     texts = items or (Path(f"{stem}-items.jsonl") if out is None else out.with_name(f"{out.stem}-items.jsonl"))
-    found = import_file(file, source)
+    found = import_file(file)
     for path in (judged, texts) if found.items else (judged,):
         if path.exists() and not force:
             raise ValueError(f"{path} is there already; choose another --out or --items, or overwrite it by --force")

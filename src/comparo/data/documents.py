@@ -55,7 +55,7 @@ def unguarded(cell: str) -> str:
     return cell[1:] if _GUARDED.match(cell) else cell
 
 
-def csv_lines(rows: Iterable[Iterable[Any]], delimiter: str = ",") -> str:
+def csv_lines(rows: Iterable[Iterable[Any]]) -> str:
     r"""Rows as lines of CSV, each cell `guarded`; a missing value is an empty field.
 
     >>> csv_lines([["item", "std"], ["=x", -1.5], [None, float("nan")], ["one\rtwo", 1]])
@@ -63,7 +63,7 @@ def csv_lines(rows: Iterable[Iterable[Any]], delimiter: str = ",") -> str:
     """
     lines = _Lines()
     # The lines end with \r\n: with \n alone, the writer would not quote \r.
-    writer = csv.writer(lines, delimiter=delimiter)
+    writer = csv.writer(lines)
     writer.writerows(("" if value is None or value != value else guarded(value) for value in row) for row in rows)
     return "".join(f"{line[:-2]}\n" for line in lines)
 

@@ -31,8 +31,8 @@ from comparo.data.columns import INSTALL, Column, Library, Table, columns_from_f
 from comparo.data.documents import csv_lines, rows_of_workbook, unguarded
 from comparo.errors import ComparisonsError
 
-WRITTEN = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
-READ = (*WRITTEN, ".json", ".xlsx")
+WRITTEN = (".csv", ".jsonl", ".parquet")
+READ = (*WRITTEN, ".tsv", ".ndjson", ".json", ".xlsx")
 Binary = gzip.GzipFile | io.BufferedReader | io.BytesIO
 
 CHUNK = 512  # rows at a time: few enough to be freed before the garbage collector runs
@@ -105,8 +105,6 @@ def split_ending(path: Path, known: Sequence[str]) -> tuple[str, bool]:
     ending = Path(name.removesuffix(".gz")).suffix
     if ending in known:
         return ending, compressed
-    if ending in (".xls", ".ods", ".numbers"):
-        raise ComparisonsError(f"{path}: this kind of spreadsheet is not read; save it as .xlsx or .csv")
     raise ComparisonsError(
         f"{path}: the ending is not a known one; save it as {', '.join(known)}, each also with .gz behind"
     )
@@ -320,10 +318,9 @@ def csv_text(columns: Mapping[str, Column]) -> str:
     return "".join(_chunks_of_csv(columns))
 
 
-def _chunks_of_csv(columns: Mapping[str, Column], delimiter: str = ",") -> Iterator[str]:
-    yield csv_lines([columns], delimiter)
-    for rows in _chunks_of_rows(columns):
-        yield csv_lines(rows, delimiter)
+def _chunks_of_csv(columns: Mapping[str, Column]) -> Iterator[str]:
+    yield csv_lines([columns])
+    yield from map(csv_lines, _chunks_of_rows(columns))
 
 
 def _chunks_of_rows(columns: Mapping[str, Column]) -> Iterator[list[tuple[Any, ...]]]:
@@ -332,8 +329,8 @@ def _chunks_of_rows(columns: Mapping[str, Column]) -> Iterator[list[tuple[Any, .
         yield list(zip(*(part.tolist() if isinstance(part, np.ndarray) else part for part in slices), strict=True))
 
 
-def _write_csv(file: BinaryIO, columns: Mapping[str, Column], source: str, delimiter: str = ",") -> None:
-    for text in _chunks_of_csv(columns, delimiter):
+def _write_csv(file: BinaryIO, columns: Mapping[str, Column], source: str) -> None:
+    for text in _chunks_of_csv(columns):
         if "\0" in text:
             raise ComparisonsError(f"{source}: a label holds a NUL character, which CSV cannot; write .jsonl instead")
         file.write(text.encode())
@@ -356,8 +353,6 @@ def _write_parquet(file: BinaryIO, columns: Mapping[str, Column], source: str) -
 
 _WRITERS: dict[str, Callable[..., None]] = {
     ".csv": _write_csv,
-    ".tsv": partial(_write_csv, delimiter="\t"),
     ".jsonl": _write_json_lines,
-    ".ndjson": _write_json_lines,
     ".parquet": _write_parquet,
 }

@@ -14,8 +14,8 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import combinations
-from typing import Any, Literal, get_args
+from itertools import combinations, cycle
+from typing import Any
 
 from comparo.data.columns import Column, Table, as_number, is_blank, shown, winners
 from comparo.data.comparisons import Comparisons
@@ -24,6 +24,7 @@ from comparo.data.layouts import WINNERS
 from comparo.errors import ComparisonsError
 
 UNKNOWN = "unknown"  # the judge of rows that name none, where other rows do
+NAMED = 12  # columns of an unknown layout that the error names
 
 
 @dataclass(frozen=True)
@@ -158,37 +159,36 @@ def read_battles(table: Table) -> Imported:
     about the same question share a context; any other battle is a context of its own.
     """
     found = Gathering(table)
-    kept = [row.number for row in found if row["winner"] is not None]
-    said = winners(table.take(kept), WINNERS["model_b"], "model_a", "model_b").tolist() if kept else []
-    p = dict(zip(kept, said, strict=True))
+    rows = [row for row in found if row["winner"] is not None]
+    if blank := len(list(found)) - len(rows):
+        found.left_out["without a winner"] = blank
+    judged = table.take([row.number for row in rows])
+    said = winners(judged, WINNERS["model_b"], "model_a", "model_b").tolist() if rows else []
     column = "question_id" if "question_id" in table.columns else "id"
-    for row in found:
-        one, other = (row.name(f"model_{side}") for side in "ab")
-        if row.number not in p:
-            found.left_out["without a winner"] += 1
-            continue
+    for row, p in zip(rows, said, strict=True):
+        one, other = row.name("model_a"), row.name("model_b")
         context = None if row[column] is None else str(row[column])
-        found.compare(context, one, other, p[row.number], row["judge"])
+        found.compare(context, one, other, p, row["judge"])
         if context is not None:
-            for side, item in (("a", one), ("b", other)):
-                question, text = _conversation(row, f"conversation_{side}")
-                found.add_text(context, item, text, question)
+            found.add_text(context, one, *_conversation(row, "conversation_a"))
+            found.add_text(context, other, *_conversation(row, "conversation_b"))
     return found.finish("arena")
 
 
 def _conversation(row: Row, column: str) -> tuple[str | None, str | None]:
-    """The first message, and the reply to it; with more turns, the whole conversation after the first message."""
+    """The reply to the first message, with more turns the whole conversation after it, and the first message."""
     said = []
-    for message in () if row[column] is None else row[column]:
+    messages = row[column]
+    for message in [] if messages is None else messages:
         if not isinstance(message, dict) or "content" not in message:
             raise row.error(column, f"{shown(message)} is not a message with role and content; correct it")
         said.append(str(message["content"] or ""))
     if len(said) < 2:
         return None, None
-    if len(said) == 2:
-        return said[0], said[1]
-    rest = (f"{'User' if place % 2 == 0 else 'Assistant'}: {text}" for place, text in enumerate(said) if place)
-    return said[0], "\n\n".join(rest)
+    question, *rest = said
+    if len(rest) > 1:
+        rest = [f"{who}: {text}" for who, text in zip(cycle(["Assistant", "User"]), rest, strict=False)]
+    return "\n\n".join(rest), question
 
 
 ANNOTATIONS = frozenset({"instruction", "output_1", "output_2", "preference"})
@@ -294,10 +294,12 @@ def _names(found: Gathering) -> tuple[dict[str, str], bool]:
         if len(labels) > 1:
             short = label if len(label) <= LONGEST else f"prompt {labels.index(label) + 1}"
             names[place] = f"{names[place]} · {short}"
-    # Two columns may have the same name: the same provider with other settings.
-    alike = {name: [place for place in names if names[place] == name] for name in names.values()}
-    numbered = {place: f"{name} #{alike[name].index(place) + 1}" for place, name in names.items() if alike[name][1:]}
-    return names | numbered, len(labels) == 1
+    alike, times = Counter(names.values()), Counter[str]()
+    for place, name in names.items():
+        if alike[name] > 1:  # the same provider with other settings
+            times[name] += 1
+            names[place] = f"{name} #{times[name]}"
+    return names, len(labels) == 1
 
 
 def _output(row: Row) -> str | None:
@@ -344,28 +346,22 @@ def _score(found: Gathering, context: str, outputs: Mapping[str, Row]) -> None:
         found.compare(context, first, second, p, "score", 2 / len(outputs))
 
 
-Source = Literal["promptfoo", "alpaca_eval", "arena"]
 # The columns that a file of each tool always has, and its reader; the first match is used.
-SOURCES: dict[Source, tuple[frozenset[str], Callable[[Table], Imported]]] = {
+SOURCES: dict[str, tuple[frozenset[str], Callable[[Table], Imported]]] = {
     "promptfoo": (RESULTS, read_results),
     "alpaca_eval": (ANNOTATIONS, read_annotations),
     "arena": (BATTLES, read_battles),
 }
 
 
-def import_file(path: str | os.PathLike[str], source: Source | None = None) -> Imported:
+def import_file(path: str | os.PathLike[str]) -> Imported:
     """The comparisons, and the texts where there are any, of a file that another tool wrote (docs/runs.md).
 
     Parameters
     ----------
     path
-        The file: JSON, JSONL, CSV or Parquet, also gzipped.
-    source
-        - "promptfoo": results of `promptfoo eval -o results.json`;
-        - "alpaca_eval": annotations.json;
-        - "arena": battles of Chatbot Arena.
-
-        By default the one whose columns the file has.
+        The file: JSON, JSONL, CSV or Parquet, also gzipped. Its columns show whose it is: results of
+        `promptfoo eval -o results.json`, annotations.json of AlpacaEval, or battles of Chatbot Arena.
 
     Returns
     -------
@@ -390,20 +386,11 @@ def import_file(path: str | os.PathLike[str], source: Source | None = None) -> I
     >>> found.source, found.comparisons.p.tolist(), found.items["text"]
     ('alpaca_eval', [0.25], ['So.', 'Because.'])
     """
-    if source is not None and source not in get_args(Source):
-        raise ValueError(f"the layout is one of {', '.join(get_args(Source))}, not {source!r}")
     table = results_table(read_columns(path))
-    names = set(table.columns)
-    fitting = [tool for tool, (needed, _) in SOURCES.items() if needed <= names]
-    if not fitting or (source is not None and source not in fitting):
-        raise ComparisonsError(_unknown(str(path), names, source))
-    return SOURCES[source or fitting[0]][1](table)
-
-
-def _unknown(path: str, names: set[str], source: Source | None) -> str:
-    there = f"it has {', '.join(sorted(names)[:12])}{' …' if len(names) > 12 else ''}" if names else "it has no rows"
-    if source is not None:
-        missing = sorted(SOURCES[source][0] - names)
-        return f"{path} is not a file of {source}: there is no {', '.join(missing)}; {there}"
+    for needed, read in SOURCES.values():
+        if needed <= table.columns.keys():
+            return read(table)
     known = "; ".join(f"{tool}: {', '.join(sorted(needed))}" for tool, (needed, _) in SOURCES.items())
-    return f"{path} is of no known layout ({known}); {there}. comparo fit reads first, second, p as they are"
+    there = ", ".join(list(table.columns)[:NAMED]) or "no rows"
+    remedy = "comparo fit reads first, second, p as they are"
+    raise ComparisonsError(f"{path} is of no known layout ({known}); it has {there}. {remedy}")

@@ -165,7 +165,7 @@ def judged(database: Path) -> Table:
 
     The judge is called voter where people voted on ballots. Judgements that failed or were withdrawn are left out.
     """
-    with _opened(database, "judgements", "first, second, p") as connection:
+    with _opened(database) as connection:
         rows = _answers(connection, "p, weight, lineup", str(database.parent))
         has_ballots = connection.execute("SELECT 1 FROM ballots LIMIT 1").fetchone()
     if not rows:
@@ -189,7 +189,7 @@ def judged(database: Path) -> Table:
 
 def masses(database: Path) -> np.ndarray[Any, np.dtype[np.float64]]:
     """The probability of the labels in the answers that `judged` reads, in the same order; NaN where it is unknown."""
-    with _opened(database, "judgements", "mass") as connection:
+    with _opened(database) as connection:
         rows = _answers(connection, "mass")
     return np.array([np.nan if mass is None else mass for *_, mass in rows], dtype=np.float64)
 
@@ -231,7 +231,7 @@ def about_items(connection: sqlite3.Connection, rows: Iterable[tuple[Any, Row]],
 
 def items_of_run(database: Path) -> Table:
     """The items of a run: id, text and, where there are any, context_id, context, group, score_… and anchor."""
-    with _opened(database, "items", "id, text") as connection:
+    with _opened(database) as connection:
         return table_of_items(connection, str(database.parent))
 
 
@@ -296,16 +296,14 @@ def _connected(path: Path) -> sqlite3.Connection:
 
 
 @contextmanager
-def _opened(path: Path, table: str, wanted: str) -> Iterator[sqlite3.Connection]:
-    """Open a run's database; `table` and `wanted` are for the error."""
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a run's database."""
     try:
         with read_only(path) as connection:
             tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if not {"judgements", "contexts", "items"} <= tables:
-                raise ComparisonsError(
-                    f"{path} is a database that comparo did not write; export the table that you mean, for example by "
-                    f"sqlite3 -header -csv {path} 'SELECT {wanted} FROM …' > {table}.csv, and name that file"
-                )
+                remedy = "export the table that you mean as .csv, and name that file"
+                raise ComparisonsError(f"{path} is a database that comparo did not write; {remedy}")
             check_version(connection, path.parent)
             yield connection
     except sqlite3.Error as error:

@@ -381,16 +381,16 @@ def test_bad_rows(rows: list[Any], message: str) -> None:
 BAD_MATRICES: dict[str, tuple[Any, Any, str]] = {
     "not square": (np.zeros((2, 3)), None, r"the matrix has shape \(2, 3\); it must be square"),
     "a vector": (np.zeros(4), None, r"the matrix has shape \(4,\); it must be square"),
-    "one item": ([[0.5]], None, r"the matrix has shape \(1, 1\); at least two items are needed"),
-    "no item": (np.zeros((0, 0)), None, r"the matrix has shape \(0, 0\); at least two items are needed"),
+    "one item": ([[0.5]], None, r"the matrix has shape \(1, 1\); .*at least two items"),
+    "no item": (np.zeros((0, 0)), None, r"the matrix has shape \(0, 0\); .*at least two items"),
     "above 1": ([[0, 1.5], [0.5, 0]], None, rf"matrix entry \[0, 1\]: 1.5 {PROBABILITY}$"),
     "below 0": ([[0, 0.5], [-1, 0]], None, rf"matrix entry \[1, 0\]: -1.0 {PROBABILITY}$"),
-    "infinite": ([[0, np.inf], [-1, 0]], None, r"matrix entry \[0, 1\]: inf .* \(and 1 more entries like it\)$"),
+    "infinite": ([[0, np.inf], [-1, 0]], None, rf"matrix entry \[0, 1\]: inf {PROBABILITY}$"),
     "nothing asked": ([[0.5, NAN], [NAN, 0.5]], None, "there are no comparisons in the matrix"),
     "text": ([["a", "b"], ["c", "d"]], None, "the matrix holds something that is not a number"),
     "ragged": ([[0.5, 0.5], [0.5]], None, "the matrix holds something that is not a number"),
-    "few labels": (np.eye(3), ["a", "b"], "there are 2 items for a matrix of 3 rows"),
-    "same label": (np.eye(3), ["a", "b", "b"], "two rows of the matrix are called 'b'"),
+    "few labels": (np.eye(3), ["a", "b"], "there are 2 different items for a matrix of 3 rows"),
+    "same label": (np.eye(3), ["a", "b", "b"], "there are 2 different items .*; give each row a name of its own"),
     "no label": (np.eye(3), ["a", None, "b"], "row 2, column 'items': None is not a label"),
 }
 
@@ -628,17 +628,15 @@ def test_a_name_that_is_also_a_letter_is_told_by_the_other_rows() -> None:
         Comparisons.from_rows(rows[2])
 
 
-@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet"])
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
 def test_labels_that_look_like_formulas_come_back(tmp_path: Path, ending: str) -> None:
     labels = ["=x", "'=x", "''=x", "-5", "+1 more", "@b", "\tq", "\nq", "'tis", "＝x", "-"]
     rows = [(label, "z", 0.7) for label in labels]
     Comparisons.from_rows(rows).write(tmp_path / f"pairs.{ending}")
     assert Comparisons.read(tmp_path / f"pairs.{ending}").to_columns()["first"].tolist() == labels
-    if ending in ("csv", "tsv"):
+    if ending == "csv":
         text = (tmp_path / f"pairs.{ending}").read_text()
-        cells = [
-            row[0] for row in csv.reader(io.StringIO(text, newline=""), delimiter="\t" if ending == "tsv" else ",")
-        ]
+        cells = [row[0] for row in csv.reader(io.StringIO(text, newline=""))]
         assert [cell for cell in cells if cell[0] in "=+-@\t\r\n＝"] == ["-5"]  # a number is no formula
 
 
@@ -665,7 +663,7 @@ def test_a_run_folder_is_read_as_its_answers(tmp_path: Path) -> None:
 def test_a_database_that_is_no_runs_is_answered_with_how_to_export(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "mine.db")) as connection:
         connection.execute("CREATE TABLE pairs (a, b)")
-    with pytest.raises(ComparisonsError, match=r"mine\.db .*export .* -csv"):
+    with pytest.raises(ComparisonsError, match=r"mine\.db .*export .* \.csv"):
         Comparisons.read(tmp_path / "mine.db")
     (tmp_path / "text.db").write_text("not a database at all, but long enough to look like one" * 99)
     with pytest.raises(ComparisonsError, match=r"text\.db cannot be read"):

@@ -47,7 +47,7 @@ def without_libraries(monkeypatch: pytest.MonkeyPatch, *missing: str) -> None:
 def test_what_is_written_is_read(tmp_path: Path, ending: str) -> None:
     write_columns(tmp_path / f"pairs{ending}", COLUMNS)
     expected = {name: list(column) for name, column in COLUMNS.items()}
-    if "csv" in ending.lower() or "tsv" in ending:
+    if "csv" in ending.lower():
         expected = {name: [str(value) for value in column] for name, column in expected.items()}
     assert plain(read_columns(tmp_path / f"pairs{ending}")) == expected
     assert (tmp_path / f"pairs{ending}").read_bytes()[:2] == b"\x1f\x8b" or not ending.lower().endswith(".gz")

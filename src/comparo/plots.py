@@ -31,6 +31,7 @@ BLUE, VERMILION, GREEN = COLOURS[:3]
 STYLES = ("-", "--", "-.", ":")
 TIERS = (BLUE, VERMILION)  # of tiers, alternating
 COLUMN = 3.4  # inches
+BINS = 20  # of p
 MARKS: dict[str, Any] = {"fmt": "o", "markersize": 4, "capsize": 2, "linewidth": 1.2}  # points with intervals
 
 
@@ -97,27 +98,24 @@ def plot_efficiency(
     array([0.55, 0.75])
     """
     x = np.asarray(calls, dtype=np.float64)
-    table = {name: np.asarray(values, dtype=np.float64) for name, values in curves.items()}
-    if x.ndim != 1 or not x.size or not np.isfinite(x).all():
-        raise ValueError(f"calls are K finite numbers, not an array of shape {x.shape}")
-    if not table:
-        raise ValueError("there are no curves; give at least one, as {'random': values of shape (draws, K)}")
-    for name, values in table.items():
-        if values.ndim != 2 or values.shape[1] != len(x) or not len(values):
-            raise ValueError(f"the curve {name!r} has shape {values.shape}; it must be (draws, {len(x)}), as calls are")
     ax = _axes(ax)
-    for number, (name, drawn) in enumerate(table.items()):
+    for number, (name, given) in enumerate(curves.items()):
+        drawn = np.asarray(given, dtype=np.float64)
         measured = ~np.isnan(drawn).any(axis=0)
         at, values = x[measured], drawn[:, measured]
-        colour, draws, mean = COLOURS[number % len(COLOURS)], len(values), np.mean(values, axis=0)
+        colour = COLOURS[number % len(COLOURS)]
+        draws, mean = len(values), np.mean(values, axis=0)
         ax.plot(at, mean, color=colour, linestyle=STYLES[number % len(STYLES)], label=name)
         if draws > 1:
             reach = stdtrit(draws - 1, 0.975) * np.std(values, axis=0, ddof=1) / np.sqrt(draws)
             ax.fill_between(at, mean - reach, mean + reach, color=colour, alpha=0.2, linewidth=0)
-    return _labelled(ax, "comparisons", measure)
+    ax.set(xlabel="comparisons", ylabel=measure)
+    ax.grid(linewidth=0.4, alpha=0.6)
+    ax.legend(fontsize="small", frameon=False)
+    return ax
 
 
-def plot_position_bias(data: Any, *, bins: int = 20, ax: Axes | None = None) -> Axes:
+def plot_position_bias(data: Any, *, ax: Axes | None = None) -> Axes:
     """Plot whether a judge favours a position: the distribution of p, its mean, and P(the first of equal texts wins).
 
     The filled area is the distribution of p. The outline is the distribution of σ(−γ), the probability that the first
@@ -133,8 +131,8 @@ def plot_position_bias(data: Any, *, bins: int = 20, ax: Axes | None = None) -> 
     ----------
     data
         Comparisons, in any form that `fit` reads.
-    bins, ax
-        The number of bins of p, and axes to draw on; by default those of a new figure.
+    ax
+        Axes to draw on; by default those of a new figure.
 
     Examples
     --------
@@ -143,20 +141,17 @@ def plot_position_bias(data: Any, *, bins: int = 20, ax: Axes | None = None) -> 
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['p of 2 comparisons', 'σ(−γ) of 1 pair in both orders', 'mean p = 0.70', 'σ(−γ) of all = 0.71']
     """
-    _check_whole("bins", bins)
     comparisons = Comparisons.of(data)
-    weight, edges = comparisons.weights, np.linspace(0, 1, bins + 1)
-    if not np.sum(weight) > 0:
-        raise ValueError("every comparison has weight 0, so none of them has an effect")
+    weight, edges = comparisons.weights, np.linspace(0, 1, BINS + 1)
     ax = _axes(ax)
     share = np.histogram(comparisons.p, edges, weights=weight / np.sum(weight))[0]
-    ax.stairs(
-        share, edges, fill=True, color="#56B4E9", alpha=0.7, label=f"p of {_counted(len(comparisons), 'comparison')}"
-    )
+    every = f"p of {_counted(len(comparisons), 'comparison')}"
+    ax.stairs(share, edges, fill=True, color="#56B4E9", alpha=0.7, label=every)
     first, second = comparisons.both_orders()
     if len(first):
         expert = BradleyTerry()
-        share = np.histogram(expit((expert.mode(first) + expert.mode(second)) / 2), edges)[0] / len(first)
+        wins = expit((expert.mode(first) + expert.mode(second)) / 2)
+        share = np.histogram(wins, edges)[0] / len(first)
         ax.stairs(share, edges, color="#000000", label=f"σ(−γ) of {_counted(len(first), 'pair')} in both orders")
     mean = float(np.average(comparisons.p, weights=weight))
     ax.axvline(0.5, color="#999999", linewidth=0.8)
@@ -165,11 +160,9 @@ def plot_position_bias(data: Any, *, bins: int = 20, ax: Axes | None = None) -> 
     if ranking.bias is not None and ranking.product is not None and ranking.product.is_bias_determined:
         context = 0 if comparisons.context is None else comparisons.context
         gamma = ranking.bias[context, comparisons.positions]
-        wins = float(np.average(expit(-gamma), weights=weight))
-        ax.axvline(wins, color=BLUE, linestyle="--", linewidth=1.5, label=f"σ(−γ) of all = {wins:.2f}")
-    ax.set_xlim(0, 1)
-    ax.set_xlabel("p, that the first is better")
-    ax.set_ylabel("share")
+        all_win = float(np.average(expit(-gamma), weights=weight))
+        ax.axvline(all_win, color=BLUE, linestyle="--", linewidth=1.5, label=f"σ(−γ) of all = {all_win:.2f}")
+    ax.set(xlim=(0, 1), xlabel="p, that the first is better", ylabel="share")
     ax.legend(fontsize="small", frameon=False, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0)
     return ax
 
@@ -268,18 +261,5 @@ def _axes(ax: Axes | None, height: float = 2.6) -> Axes:
     return ax
 
 
-def _check_whole(name: str, value: int) -> None:
-    if not isinstance(value, int) or value < 2:
-        raise ValueError(f"{name} is a whole number from 2 on, not {value!r}")
-
-
 def _counted(number: int, name: str) -> str:
     return f"{number:,} {name}" + "s" * (number != 1)
-
-
-def _labelled(ax: Axes, x: str, y: str) -> Axes:
-    ax.set_xlabel(x)
-    ax.set_ylabel(y)
-    ax.grid(linewidth=0.4, alpha=0.6)
-    ax.legend(fontsize="small", frameon=False)
-    return ax

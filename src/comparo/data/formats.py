@@ -61,7 +61,7 @@ def read_columns(
     ending, _ = split_ending(path, READ)
     with _opened(path) as file:
         table = _READERS[ending](file, str(path), wanted)
-    if ending not in (".csv", ".tsv") or not labels:
+    if ending != ".csv" or not labels:
         return table
     restored = {
         name: [unguarded(cell) if cell[:1] == "'" else cell for cell in column]

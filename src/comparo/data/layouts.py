@@ -144,29 +144,21 @@ def fields_from_matrix(matrix: ArrayLike, items: Iterable[Any] | None) -> dict[s
         entries = np.asarray(matrix, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ComparisonsError(f"the matrix holds something that is not a number: {error}") from error
-    if entries.ndim != 2 or entries.shape[0] != entries.shape[1]:
-        raise ComparisonsError(f"the matrix has shape {entries.shape}; it must be square, a row for each item")
+    if entries.ndim != 2 or entries.shape[0] != entries.shape[1] or len(entries) < 2:
+        problem = "it must be square, a row for each of at least two items"
+        raise ComparisonsError(f"the matrix has shape {entries.shape}; {problem}")
     size = len(entries)
-    if size < 2:
-        raise ComparisonsError(f"the matrix has shape {entries.shape}; at least two items are needed")
-    labels = np.arange(size)
-    if items is not None:
-        names, (codes,) = factorise(Table({"items": column_from_values("items", items)}), "items")
-        if len(codes) != size:
-            raise ComparisonsError(f"there are {len(codes)} items for a matrix of {size} rows")
-        if len(names) < size:
-            twice = shown(names[np.argmax(np.bincount(codes))])
-            raise ComparisonsError(f"two rows of the matrix are called {twice}; give each item a name of its own")
-        labels = names[codes]
+    names = column_from_values("items", np.arange(size) if items is None else items)
+    labels, (codes,) = factorise(Table({"items": names}), "items")
+    if not len(labels) == len(codes) == size:
+        problem = f"there are {len(labels)} different items for a matrix of {size} rows"
+        raise ComparisonsError(f"{problem}; give each row a name of its own")
     asked = ~np.isnan(entries)
     np.fill_diagonal(asked, False)
     first, second = np.nonzero(asked)
     p = entries[first, second]
-    bad = np.flatnonzero((p < 0) | (p > 1))
-    if bad.size:
-        i, j = first[bad[0]], second[bad[0]]
-        more = f" (and {bad.size - 1} more entries like it)" if bad.size > 1 else ""
-        raise ComparisonsError(f"matrix entry [{i}, {j}]: {p[bad[0]]} is not a probability between 0 and 1{more}")
+    for i, j in np.argwhere(asked & ((entries < 0) | (entries > 1)))[:1]:
+        raise ComparisonsError(f"matrix entry [{i}, {j}]: {entries[i, j]} is not a probability between 0 and 1")
     if not p.size:
         raise ComparisonsError("there are no comparisons in the matrix: every entry off its diagonal is NaN")
-    return {"items": labels, "first": first.astype(np.int32), "second": second.astype(np.int32), "p": p}
+    return {"items": labels[codes], "first": first.astype(np.int32), "second": second.astype(np.int32), "p": p}

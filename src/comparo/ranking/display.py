@@ -287,14 +287,12 @@ def new_columns(ranking: Scores, grown: Grown) -> Columns:
 def moved_columns(ranking: Scores, grown: Grown) -> Columns:
     """A table of the candidates whose score left its earlier interval, the largest change first.
 
-    Its columns are context (where there are any), item, score_before, low_before, high_before, score, rank_before and
-    rank_now; both ranks are among the items that are in both rankings.
+    Its columns are context (where there are any), item, score_before, low_before, high_before and score.
     """
     moved = np.flatnonzero(~grown.new & ((ranking.scores < grown.low) | (ranking.scores > grown.high)))
     rows = moved[np.argsort(-np.abs(ranking.scores - grown.score)[moved], kind="stable")]
     before = {"score_before": grown.score, "low_before": grown.low, "high_before": grown.high}
-    table = before | {"score": ranking.scores, "rank_before": grown.rank, "rank_now": grown.rank_now}
-    return _labelled(ranking, table, rows)
+    return _labelled(ranking, before | {"score": ranking.scores}, rows)
 
 
 def _labelled(ranking: Scores, table: Columns, rows: NDArray[np.intp]) -> Columns:

@@ -65,7 +65,7 @@ class Ranking(Scores, Tabular):
     people
         The summary of people's votes, where the scores are people's (`comparo.with_votes`); else None.
     grown
-        The scores and ranks before items were added to the run (docs/runs.md); None where none were.
+        The scores before items were added to the run (docs/runs.md); None where none were.
 
     Examples
     --------

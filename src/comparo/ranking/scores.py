@@ -71,7 +71,6 @@ class Grown:
     ----------
     new : Whether each candidate is new, shape (n,).
     score, low, high : The score of each before, and its interval, shape (n,); NaN for new ones.
-    rank, rank_now : Its rank before and now, both among those that are in both rankings, shape (n,); 0 for new ones.
     link : The link to another run; None where texts were added to the same run.
     """
 
@@ -79,8 +78,6 @@ class Grown:
     score: Array
     low: Array
     high: Array
-    rank: LongIndex
-    rank_now: LongIndex
     link: Link | None = None
 
 

@@ -34,7 +34,7 @@ from comparo.errors import ComparisonsError
 from comparo.model.linalg.graph import Batch, Pattern
 from comparo.model.posterior import Covariance
 from comparo.ranking.ranking import Ranking
-from comparo.ranking.ranks import components, ranks
+from comparo.ranking.ranks import components
 from comparo.ranking.scale import MISFIT
 from comparo.ranking.scores import Grown, Link
 from comparo.ranking.tabular import Columns
@@ -110,7 +110,7 @@ def on_scale(ranking: Ranking, kept: Mask) -> Ranking:
 
 
 def grown_from(before: Ranking, now: Ranking, old: Collection[Label], common: Columns | None = None) -> Ranking:
-    """The ranking `now` with the scores and ranks of its `old` candidates `before`; the others are new.
+    """The ranking `now` with the scores of its `old` candidates `before`; the others are new.
 
     `common` are the texts that link two runs, as `drift` returns them.
     """
@@ -118,9 +118,8 @@ def grown_from(before: Ranking, now: Ranking, old: Collection[Label], common: Co
     there = np.array([nodes.get(label, -1) for label in labels_of(now)])
     new = there < 0
     score, low, high = (np.where(new, np.nan, values[there]) for values in (before.scores, before.low, before.high))
-    then, today = (np.where(new, 0, ranks(now.graph, np.where(new, -np.inf, each))) for each in (score, now.scores))
     link = None if common is None else Link(common, _link_error(now.covariance, new))
-    return replace(now, grown=Grown(new, score, low, high, then, today, link))
+    return replace(now, grown=Grown(new, score, low, high, link))
 
 
 def _link_error(covariance: Covariance, new: Mask) -> float:

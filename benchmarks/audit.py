@@ -20,7 +20,7 @@ from scipy.special import logit
 from scipy.stats import spearmanr
 
 from comparo import Judge, Question, load_judge
-from comparo.data.control_terms import Term, number_of
+from comparo.data.covariates import COMPUTED, Term
 from comparo.data.probes import OBEYS, ORIGINAL, PROBES, RIVAL, TWIN
 from comparo.data.prompts import criterion_prompt
 from comparo.run.audit import audit
@@ -95,7 +95,7 @@ def predicted_effects(found: Card, prompts: list[dict[str, Any]]) -> dict[str, f
 
     def step(name: str, more: int, less: int) -> float:
         sides = [answers for one in prompts for answers in (one["chosen"], one["rejected"])]
-        return float(np.mean([number_of(name, side[more]) - number_of(name, side[less]) for side in sides]))
+        return float(np.mean([COMPUTED[name](side[more]) - COMPUTED[name](side[less]) for side in sides]))
 
     return {
         style: sum(betas[name] * step(name, more, less) for name in ("length", "markup"))

@@ -17,8 +17,8 @@ import numpy as np
 from scipy.special import expit
 
 from comparo import Comparisons, Items, Ranking, fit
+from comparo.data.covariates import computed_reasons
 from comparo.data.formats import read_columns
-from comparo.data.reasons import computed_reasons
 from comparo.ranking.why import Why
 
 DATA = Path(__file__).parents[2] / "shared" / "data"

@@ -10,7 +10,7 @@ import pytest
 from scipy.special import expit
 
 from comparo import Comparisons, Items, fit, load_judge, rank
-from comparo.data.reasons import LIBRARY, clustered, computed_reasons, judged_reasons, own_reasons
+from comparo.data.covariates import LIBRARY, clustered, computed_reasons, judged_reasons, own_reasons
 from comparo.errors import ComparoError
 from comparo.judges import Probe
 from comparo.judges.loading import FunctionJudge

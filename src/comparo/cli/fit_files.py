@@ -10,7 +10,7 @@ import numpy as np
 from comparo.analysis.judge_biases import families_of
 from comparo.data.columns import as_number, shown
 from comparo.data.comparisons import Comparisons
-from comparo.data.control_terms import Numbers, columns_in
+from comparo.data.covariates import Numbers, columns_in
 from comparo.data.formats import read_columns
 from comparo.data.items import Items
 from comparo.data.run_folder import database_of

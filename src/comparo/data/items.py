@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comparo.data.columns import Table, factorise, shown
-from comparo.data.control_terms import COMPUTED, Numbers, Term, columns_in
+from comparo.data.covariates import COMPUTED, Numbers, Term, columns_in
 from comparo.data.documents import is_image
 from comparo.data.prompts import Question
 from comparo.data.sources import (
@@ -158,8 +158,11 @@ class Items:
             raise ComparisonsError(f"the items have no numbers {missing[0]!r}; name such a column of their file")
         found = {}
         for term in map(Term.of, names):
-            known = self.numbers[term.name].tolist() if term.name in self.numbers else None
-            values = known or [COMPUTED[term.name](text) for text in self.texts]
+            values: Sequence[Any] = self.texts
+            if term.name in self.numbers:
+                values = self.numbers[term.name].tolist()
+            elif term.name != "length":
+                values = list(map(COMPUTED[term.name], self.texts))
             found[term.name] = Numbers(zip(self.labels, values, strict=True))
             found[term.name].prior = term.mean, term.std
         return found

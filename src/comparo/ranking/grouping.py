@@ -12,6 +12,7 @@ from scipy.sparse.csgraph import connected_components
 
 from comparo.data.columns import as_number, look_up
 from comparo.data.comparisons import Comparisons
+from comparo.data.covariates import length
 from comparo.model.design import Control, Design
 from comparo.model.estimators.mixed import mixed
 from comparo.model.estimators.panel import panel
@@ -301,7 +302,7 @@ def control_of(comparisons: Comparisons, control: Held) -> Control:
     for name, of_item in control.items():
         found = [entry(f"control {name!r}", of_item, label) for label in labels]
         if all(isinstance(value, str) for value in found):
-            values, step = np.log2([max(len(text), 1) for text in found]), 1.0
+            values, step = np.array(list(map(length, found))), 1.0
             unit.append(DOUBLING)
         else:
             values = numbers_by_label(f"control {name!r}", of_item, labels)

@@ -11,8 +11,8 @@ import numpy as np
 from scipy.special import ndtri
 
 from comparo.data.columns import as_number, frame_from_columns, look_up, shown
+from comparo.data.covariates import LIBRARY, computed_reasons
 from comparo.data.items import Items
-from comparo.data.reasons import LIBRARY, computed_reasons
 from comparo.data.sanitize import visible
 from comparo.ranking.display import (
     bias_columns,

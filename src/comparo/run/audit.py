@@ -23,7 +23,7 @@ import numpy as np
 from scipy.special import logit
 
 from comparo.analysis.judge_biases import ROUNDING, Effects, probe_effects
-from comparo.data.control_terms import number_of
+from comparo.data.covariates import COMPUTED
 from comparo.data.items import Items
 from comparo.data.probes import OBEYS, ORIGINAL, RIVAL, TWIN, Probe, bases_of, probes_for, variants_of
 from comparo.data.prompts import Prompt
@@ -279,11 +279,11 @@ class _Rounds:
 
     def _step(self, probe: Probe) -> float:
         """The mean difference of the probe's control term between variants and originals."""
-        items, found = self.task.items, []
+        items, term, found = self.task.items, COMPUTED[probe.control], []
         for context, (_, number) in self.place.items():
             if self.probes[number] == probe:
                 original, variant = (items.texts[row] for row in items.groups[context].tolist())
-                found.append(number_of(probe.control, variant) - number_of(probe.control, original))
+                found.append(term(variant) - term(original))
         return float(np.mean(found))
 
     def card(self) -> Card:

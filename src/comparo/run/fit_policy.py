@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from comparo.data.comparisons import Comparisons
-from comparo.data.control_terms import Term
+from comparo.data.covariates import Term
 from comparo.data.items import Items
 from comparo.methods import Method, quiet_fit
 from comparo.model.estimators.poe import Bias

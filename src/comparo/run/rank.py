@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from comparo.data.comparisons import Comparisons
-from comparo.data.control_terms import columns_in
+from comparo.data.covariates import columns_in
 from comparo.data.criteria_prompt import split_weights
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt

@@ -20,7 +20,7 @@ import numpy as np
 
 from comparo.analysis.confidence import expected_spearman, top_probability
 from comparo.data.comparisons import Comparisons
-from comparo.data.control_terms import Term
+from comparo.data.covariates import Term
 from comparo.data.criteria_prompt import CriteriaPrompt, reply_tokens
 from comparo.data.items import Items
 from comparo.data.probes import injection_sentence

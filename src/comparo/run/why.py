@@ -22,11 +22,11 @@ import numpy as np
 
 from comparo.data.columns import look_up
 from comparo.data.comparisons import Comparisons
+from comparo.data.covariates import Reason, clustered, computed_reasons, judged_reasons, own_reasons
 from comparo.data.criteria_prompt import CriteriaPrompt, criteria_prompt
 from comparo.data.formats import csv_text, read_columns
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt, criterion_prompt
-from comparo.data.reasons import Reason, clustered, computed_reasons, judged_reasons, own_reasons
 from comparo.data.wordings import DEFAULT_WORDING, WORDINGS
 from comparo.errors import StoreError
 from comparo.judges import Judge, Judgement, Probe

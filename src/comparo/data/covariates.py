@@ -1,4 +1,7 @@
-"""Candidate reasons of a preference: what may make one text win against another.
+"""Covariates of texts: terms of a control, with priors of their coefficients, and candidate reasons of a preference.
+
+A term names a column of numbers, or a number computed from the text: "length", "markup" or "opening". With a prior,
+β ~ N(mean, std²) in logits per unit, it is written "length=0.31±0.12"; an audit gives such terms.
 
 A reason is a question that a judge can be asked about two texts ("which text is more specific?"), or a number of a text
 where that is enough. Counts of words and signs are rates, n per 100 words as log₂(1 + n), so that they do not
@@ -10,16 +13,18 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from comparo.data.control_terms import markup, number_of
 from comparo.data.criteria_prompt import LONGEST, check_names
-from comparo.data.items import Items
 from comparo.data.wordings import is_attribute
 from comparo.types import Array
+
+if TYPE_CHECKING:
+    from comparo.data.items import Items
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 _SENTENCE = re.compile(r"[.!?]+(?:\s|$)")
@@ -27,6 +32,97 @@ _CONTENT = 4  # least letters of a content word; shorter words are mostly functi
 ALIKE = 0.5  # least Jaccard similarity of two wordings of one reason
 MOST = 8  # proposed reasons that are kept
 _ARTICLES = frozenset("a an the it its is are was be more less of to in and or that this than text".split())
+_TERM = re.compile(r"(.+)=([+-]?[\d.]+(?:e[+-]?\d+)?)±([\d.]+(?:e[+-]?\d+)?)")
+_MARKUP = re.compile(r"^\s{0,3}(?:#{1,6}\s|[-*+]\s|\d+[.)]\s|>|```)|\*\*|__", re.MULTILINE)
+_CONFIDENT = re.compile(r"\b(?:certain(?:ly)?|definite(?:ly)?|undoubtedly|doubt|clearly|absolutely|of course)\b", re.I)
+_APOLOGETIC = re.compile(r"\b(?:sorry|apolog\w+|unfortunately|afraid|not sure|unsure|may be wrong|as an ai)\b", re.I)
+OPENING = 120  # characters of a text that are its opening
+
+
+def length(text: str) -> float:
+    """log₂ of the number of characters, which need no rule for words in any language."""
+    return math.log2(max(len(text), 1))
+
+
+def markup(text: str) -> float:
+    """log₂(1 + number of Markdown marks): headings, bullets, numbered points, quotes, code and bold.
+
+    >>> markup("Plain."), markup("## Title\\n- one\\n- two")
+    (0.0, 2.0)
+    """
+    return math.log2(1 + len(_MARKUP.findall(text)))
+
+
+def opening(text: str) -> float:
+    """1 where an English text opens with confidence, −1 where it opens with an apology or doubt, else 0.
+
+    >>> opening("This is certainly so."), opening("I am sorry, I am not sure."), opening("A story.")
+    (1.0, -1.0, 0.0)
+    """
+    begin = text[:OPENING]
+    if _APOLOGETIC.search(begin):
+        return -1.0
+    return float(_CONFIDENT.search(begin) is not None)
+
+
+COMPUTED: Mapping[str, Callable[[str], float]] = {"length": length, "markup": markup, "opening": opening}
+
+
+@dataclass(frozen=True)
+class Term:
+    """A covariate, and the prior of its coefficient; an infinite `std` means no prior.
+
+    >>> Term.of("length=0.31±0.12"), str(Term.of("price"))
+    (Term(name='length', mean=0.31, std=0.12), 'price')
+    """
+
+    name: str
+    mean: float = 0.0
+    std: float = math.inf
+
+    @classmethod
+    def of(cls, text: str) -> Term:
+        """Parse a term; a ValueError unless the `std` of its prior is above 0."""
+        match = _TERM.fullmatch(text)
+        if match is None:
+            return cls(text)
+        name, mean, std = match[1], float(match[2]), float(match[3])
+        if not std > 0:
+            raise ValueError(f"control={text!r}: the prior of {name} has no width; give one above 0")
+        return cls(name, mean, std)
+
+    def __str__(self) -> str:
+        return self.name if math.isinf(self.std) else f"{self.name}={self.mean:.6g}±{self.std:.6g}"
+
+
+class Numbers(dict[Any, Any]):
+    """The covariate of each item by its label (a text for "length"), with the `prior` of the coefficient."""
+
+    prior: tuple[float, float] = 0.0, math.inf
+
+
+def columns_in(control: Iterable[str]) -> list[str]:
+    """The names of the terms that are columns of a file.
+
+    >>> columns_in(["length", "price=2±1"])
+    ['price']
+    """
+    return [name for name in (Term.of(text).name for text in control) if name not in COMPUTED]
+
+
+def combined(effects: Array, errors: Array, steps: Array) -> tuple[float, float]:
+    """β and its standard error from `effects` δ = β·step with standard `errors`, all (m,), by least squares.
+
+    Where √(χ²/(m − 1)) is above 1, because the effects disagree, the standard error is multiplied by it.
+
+    >>> import numpy as np
+    >>> round(combined(np.array([0.5, 1.0]), np.array([0.1, 0.1]), np.array([1.0, 2.0]))[0], 6)
+    0.5
+    """
+    information = float(((steps / errors) ** 2).sum())
+    beta = float((effects * steps / errors**2).sum()) / information
+    apart = float((((effects - beta * steps) / errors) ** 2).sum()) / max(len(effects) - 1, 1)
+    return beta, math.sqrt(max(apart, 1.0) / information)
 
 
 def _words(text: str) -> list[str]:
@@ -74,23 +170,19 @@ class Reason:
     name : A short name, as of a criterion.
     words : The end of "Which text is …" or "Which text …".
     against : The opposite in words, where the effect is negative.
-    compute : The number of a text; None where a judge is asked.
-    of_context : The number of a text and its context, or whether the judge is asked only where there is a context.
+    compute : The number of a text, or of a text and its context; None where a judge is asked.
+    of_context : Whether it depends on the context.
     """
 
     name: str
     words: str
     against: str
-    compute: Callable[[str], float] | None = None
-    of_context: Callable[[str, str], float] | bool = False
-
-    @property
-    def is_computed(self) -> bool:
-        return self.compute is not None or callable(self.of_context)
+    compute: Callable[..., float] | None = None
+    of_context: bool = False
 
 
 LIBRARY: tuple[Reason, ...] = (
-    Reason("length", "longer", "shorter", lambda text: number_of("length", text)),
+    Reason("length", "longer", "shorter", length),
     Reason("sentences", "has longer sentences", "has shorter sentences", _sentence_length),
     Reason("long-words", "uses longer words", "uses shorter words", _word_length),
     Reason("variety", "repeats itself less", "repeats itself more", _variety),
@@ -113,7 +205,7 @@ LIBRARY: tuple[Reason, ...] = (
     Reason("emphasis", "is more emphatic", "is less emphatic", _rate(r"!+|\b[A-Z]{4,}\b", re.NOFLAG)),
     Reason("careless", "is written more carelessly", "is written more carefully",
            _rate(r"\bi\b|(?:^|[.!?]\s+)[a-z]|\s,|[.!?,]{2,}|\b(?:dont|cant|wont|im|u|ur|alot|thier)\b", re.MULTILINE)),
-    Reason("grounded", "uses more of the context's words", "uses fewer of the context's words", None, _grounded),
+    Reason("grounded", "uses more of the context's words", "uses fewer of the context's words", _grounded, True),
     Reason("specific", "more specific", "more general"),
     Reason("structured", "better structured", "structured worse"),
     Reason("clear", "easier to understand", "harder to understand"),
@@ -137,16 +229,13 @@ def computed_reasons(items: Items) -> dict[Reason, Array]:
     >>> [reason.name for reason in computed_reasons(items)][:2]
     ['length', 'sentences']
     """
+    contexts = [items.context_texts[number] or "" for number in items.context.tolist()]
     found = {}
     for reason in LIBRARY:
-        if reason.compute is not None:
-            values = [reason.compute(text) for text in items.texts]
-        elif callable(reason.of_context):
-            about = (items.context_texts[number] or "" for number in items.context.tolist())
-            values = [reason.of_context(text, context) for text, context in zip(items.texts, about, strict=True)]
-        else:
+        if reason.compute is None:
             continue
-        column = np.array(values, dtype=np.float64)
+        columns = (items.texts, contexts) if reason.of_context else (items.texts,)
+        column = np.array(list(map(reason.compute, *columns)), dtype=np.float64)
         if any(np.ptp(column[rows]) > 0 for rows in items.groups.values()):
             found[reason] = column
     return found
@@ -154,7 +243,7 @@ def computed_reasons(items: Items) -> dict[Reason, Array]:
 
 def judged_reasons(has_contexts: bool) -> list[Reason]:
     """The built-in reasons that a judge is asked about."""
-    return [one for one in LIBRARY if not one.is_computed and (has_contexts or not one.of_context)]
+    return [one for one in LIBRARY if one.compute is None and (has_contexts or not one.of_context)]
 
 
 def own_reasons(because: Sequence[str], known: Iterable[str] = ()) -> list[Reason]:

@@ -79,7 +79,7 @@ def test_nothing_is_overwritten_without_force(comparo, folder, tmp_path):
     [
         (["--format", "csv", "--out", "a.parquet"], "a.parquet: "),
         (["--format", "dpo", "--texts"], "--texts belongs to csv"),
-        (["--conversational"], "belong to --format dpo"),
+        (["--dpo-prompt", "Write."], "belongs to --format dpo"),
         (["--out", "nowhere/a.csv"], "the folder nowhere "),
     ],
 )
@@ -94,11 +94,10 @@ def test_texts_without_a_context_need_a_prompt(comparo, folder, tmp_path):
     done = comparo("export", folder / "one", "--format", "dpo")
     assert done.returncode == 2
     assert "--dpo-prompt" in done.stderr
-    done = comparo("export", folder / "one", "--format", "dpo", "--dpo-prompt", "Write.", "--conversational")
+    done = comparo("export", folder / "one", "--format", "dpo", "--dpo-prompt", "Write.")
     assert done.returncode == 0, done.stderr
     row = json.loads((tmp_path / "one-dpo.jsonl").read_text().splitlines()[0])
-    assert row["prompt"] == [{"role": "user", "content": "Write."}]
-    assert [message["role"] for message in row["chosen"] + row["rejected"]] == ["assistant", "assistant"]
+    assert row["prompt"] == "Write."
 
 
 def test_a_pair_is_the_better_text_by_the_scores_with_their_difference(folder, tmp_path):

@@ -58,7 +58,6 @@ def export_run(
     format: Format | None = None,  # noqa: A002
     texts: bool = False,
     prompt: str = CONTEXT,
-    conversational: bool = False,
     force: bool = False,
 ) -> Exported:
     """Write the answers or the preference pairs of a run to a file for other tools (docs/runs.md).
@@ -78,9 +77,8 @@ def export_run(
           left out (`comparo.export`).
     texts
         Add the texts to the comparisons: first_text, second_text and context_text.
-    prompt, conversational
-        For "dpo": the prompt that both texts answer, where {context} is replaced by the text of their context; and
-        whether prompt and texts are chat messages.
+    prompt
+        For "dpo": the prompt that both texts answer, where {context} is replaced by the text of their context.
     force
         Overwrite an existing file.
 
@@ -111,8 +109,8 @@ def export_run(
         format = ends.get(Path(str(out).removesuffix(".gz")).suffix, "csv")  # noqa: A001
     if format not in get_args(Format):
         raise ValueError(f"format is one of {', '.join(get_args(Format))}, not {format!r}")
-    if format != "dpo" and (prompt != CONTEXT or conversational):
-        raise ValueError("`prompt` and `conversational` belong to format='dpo'; leave them out")
+    if format != "dpo" and prompt != CONTEXT:
+        raise ValueError("`prompt` belongs to format='dpo'; leave it out")
     if texts and format == "dpo":
         raise ValueError("`texts` belongs to csv, parquet and jsonl; format='dpo' always has them")
     folder = Path(run)
@@ -121,7 +119,7 @@ def export_run(
     if (path.exists() or path.is_symlink()) and not force:
         raise ValueError(f"{path} is there already; choose another `out`, or overwrite it by force=True")
     if format == "dpo":
-        columns, pairs = preference_columns(read_record(folder), prompt, conversational)
+        columns, pairs = preference_columns(read_record(folder), prompt)
         write_columns(path, columns)
         why = {"tied": pairs.ties, "contradicted by the scores": pairs.contradicted}
         left = ", ".join(f"{count:,} {name}" for name, count in why.items() if count)
@@ -241,13 +239,10 @@ def _nodes(data: Comparisons, ranking: Ranking) -> tuple[NDArray[np.int32], NDAr
     return node[graph.first], node[graph.second]
 
 
-def preference_columns(
-    record: Record, prompt: str = CONTEXT, is_conversational: bool = False
-) -> tuple[dict[str, Column], Pairs]:
+def preference_columns(record: Record, prompt: str) -> tuple[dict[str, Column], Pairs]:
     """The pairs of a run as prompt, chosen, rejected, margin, p, answers, context, chosen_id and rejected_id.
 
-    `prompt` is the text that both texts answer; {context} in it stands for the text of their context. A conversational
-    prompt is one message by the user, and the texts are messages by the assistant.
+    `prompt` is the text that both texts answer; {context} in it stands for the text of their context.
     """
     found = preferred_pairs(record.ranking, comparisons(record.judgements))
     items, row = record.items, record.row
@@ -262,21 +257,16 @@ def preference_columns(
         label = items.contexts[missing[0]]
         place = "the texts have" if label is None else f"context {label!r} has"
         raise ValueError(f"{place} no text to be the prompt; say by `prompt` what the texts answer")
-    asked = [prompt.replace(CONTEXT, text or "") for text in shown]
-    chosen, rejected = ([items.texts[each] for each in row[nodes].tolist()] for nodes in (found.chosen, found.rejected))
+    chosen, rejected = row[found.chosen], row[found.rejected]
     columns: dict[str, Column] = {
-        "prompt": _messages("user", asked) if is_conversational else asked,
-        "chosen": _messages("assistant", chosen) if is_conversational else chosen,
-        "rejected": _messages("assistant", rejected) if is_conversational else rejected,
+        "prompt": [prompt.replace(CONTEXT, text or "") for text in shown],
+        "chosen": [items.texts[each] for each in chosen.tolist()],
+        "rejected": [items.texts[each] for each in rejected.tolist()],
         "margin": found.margin,
         "p": found.p,
         "answers": found.answers,
     }
     if items.contexts.tolist() != [None]:
         columns["context"] = items.contexts[context].tolist()
-    ids = {"chosen_id": found.chosen, "rejected_id": found.rejected}
-    return columns | {name: items.ids[row[nodes]].tolist() for name, nodes in ids.items()}, found
-
-
-def _messages(role: str, texts: Sequence[str]) -> list[Any]:
-    return [[{"role": role, "content": text}] for text in texts]
+    columns |= {"chosen_id": items.ids[chosen].tolist(), "rejected_id": items.ids[rejected].tolist()}
+    return columns, found

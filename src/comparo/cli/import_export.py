@@ -69,7 +69,6 @@ def export_command(
     out: Path | None = None,
     texts: bool = False,
     prompt: Annotated[str, typer.Option("--dpo-prompt")] = CONTEXT,
-    conversational: bool = False,
     force: bool = False,
 ) -> None:
     """What a run found as a file for other tools: comparisons, or preference pairs to train on.
@@ -87,22 +86,13 @@ def export_command(
     texts : Comparisons with the texts: first_text, second_text, context_text.
     prompt : For dpo: what both texts answer; {context} stands for the text of their context, as in 'Summarise:
         {context}'.
-    conversational : For dpo: prompt and texts as messages, with role and content.
     force : Overwrite what is there.
 
     Examples
     --------
     `comparo export comparo-runs/20260301-120000-answers --format dpo --out pairs.jsonl`
     """
-    done = export_run(
-        run,
-        out,
-        format=output,
-        texts=texts,
-        prompt=prompt,
-        conversational=conversational,
-        force=force,
-    )
+    done = export_run(run, out, format=output, texts=texts, prompt=prompt, force=force)
     rows = ", ".join(f"{count:,} {name}" for name, count in done.rows.items())
     say(f"{rows}; left out: {done.left_out}" if done.left_out else rows)
     print_text(f"{done.path}\n")

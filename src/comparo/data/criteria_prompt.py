@@ -28,7 +28,7 @@ from comparo.data.wordings import DEFAULT_WORDING, LABELS, wording_named
 
 LINE = 12  # tokens of a line or of a key and its value, besides the name and the kind: signs, a label, a line break
 LONGEST = 40  # characters of a name, which is a column and part of the names of files
-COLUMNS = "context component item overall std low high rank tier comparisons criterion".split()  # of the ranking
+TAKEN = "a b context component item overall std low high rank tier comparisons criterion".split()  # texts, columns
 _NAME = re.compile(r"[^\W_][\w-]*")
 _WEIGHT = re.compile(r"\s*;\s*weight\s*=\s*(.*)$")
 _NAMED = re.compile(rf"\s*({_NAME.pattern})\s*=(.*)", re.DOTALL)
@@ -87,7 +87,7 @@ def criteria_prompt(
     ['wit', 'length']
     >>> criteria_prompt({"A": "funnier"})
     Traceback (most recent call last):
-    ValueError: a criterion cannot be named 'A', which names a text; give it another name
+    ValueError: a criterion cannot be named 'A', as a text or a column is; give it another name
     """
     check_names(criteria)
     form = wording_named(wording)
@@ -123,12 +123,10 @@ def check_names(criteria: Mapping[str, str]) -> None:
             raise ValueError(f"{name!r} cannot name a criterion: a name has {allowed}")
         if not isinstance(words, str):
             raise ValueError(f"the criterion {name!r} is {words!r}; give words that end a question: 'more coherent'")
-        if name.casefold() in map(str.casefold, LABELS):
-            raise ValueError(f"a criterion cannot be named {name!r}, which names a text; give it another name")
         if folded.count(name.casefold()) > 1:
             raise ValueError(f"two criteria are named {name!r}, if capitals are ignored; give each its own name")
-        if name.casefold() in COLUMNS:
-            raise ValueError(f"a criterion cannot be named {name!r}, a column of the ranking; give it another name")
+        if name.casefold() in TAKEN:
+            raise ValueError(f"a criterion cannot be named {name!r}, as a text or a column is; give it another name")
 
 
 def read_criteria(given: Sequence[str]) -> str | dict[str, str] | None:
@@ -185,8 +183,7 @@ def shares(names: Iterable[str], weights: Mapping[str, float] | None = None) -> 
         raise ValueError(f"there is a weight for {unknown[0]!r}, which is no criterion; there are {', '.join(known)}")
     found = {name: given.get(name, 1.0) for name in known}
     for name, weight in found.items():
-        is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
-        if not is_number or not 0 <= weight < math.inf:
+        if not isinstance(weight, int | float) or not 0 <= weight < math.inf:
             raise ValueError(f"the weight of {name!r} is {weight!r}; give a number from 0 up")
     total = sum(found.values())
     if not total > 0:

@@ -21,6 +21,7 @@ from comparo.data.columns import Column, Table, as_number, is_blank, shown, winn
 from comparo.data.comparisons import Comparisons
 from comparo.data.formats import columns_from_objects, read_columns
 from comparo.data.layouts import WINNERS
+from comparo.data.run_folder import clean
 from comparo.errors import ComparisonsError
 
 UNKNOWN = "unknown"  # the judge of rows that name none, where other rows do
@@ -109,11 +110,11 @@ class Gathering:
         """Add the text of an item and what it answers; of two texts of the same item, the first is kept."""
         if not isinstance(text, str) or not text.strip():
             return
-        known = self._texts.setdefault(context, {})
-        if known.setdefault(item, _clean(text)) != _clean(text):
+        known, text = self._texts.setdefault(context, {}), clean(text)
+        if known.setdefault(item, text) != text:
             self.left_out["texts that differ from an earlier one of the same name and question"] += 1
         if self._questions.get(context) is None:
-            self._questions[context] = _clean(question) if isinstance(question, str) and question.strip() else None
+            self._questions[context] = clean(question) if isinstance(question, str) and question.strip() else None
 
     def finish(self, source: str) -> Imported:
         """All comparisons and texts; a ComparisonsError if there is no comparison."""
@@ -141,11 +142,6 @@ class Gathering:
         ]
         columns, _ = columns_from_objects(rows)
         return {name: column for name, column in columns.items() if any(value is not None for value in column)}
-
-
-def _clean(text: str) -> str:
-    """Replace lone surrogates: published files hold some, and they can be neither stored nor sent."""
-    return text.encode("utf-8", "replace").decode()
 
 
 BATTLES = frozenset({"model_a", "model_b"})

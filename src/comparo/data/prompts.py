@@ -129,9 +129,10 @@ class Prompt:
         wanted = PLACES[: max(2, len(self.labels))]
         for name in TEXTS:
             if places.count(name) != (name in wanted) and (name != "context" or places.count(name) > 1):
+                once = " and ".join(f"{{{place}}}" for place in wanted)
                 raise ValueError(
-                    f"the template has {{{name}}} {places.count(name)} times; it must stand there "
-                    f"{'once' if name in wanted else 'at most once' if name == 'context' else 'not at all'}"
+                    f"the template has {{{name}}} {places.count(name)} times; it must have {once} once, and "
+                    "{context} at most once"
                 )
         words = {label.strip().casefold() for label in self.labels}
         if "" in words or len(words) < max(2, len(self.labels)):

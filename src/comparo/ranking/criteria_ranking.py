@@ -164,9 +164,6 @@ class CriteriaRanking(Ranking):
         }
         return json_text(document)
 
-    def __repr__(self) -> str:
-        return f"<CriteriaRanking of {self.graph.nodes} candidates by {', '.join(self.rankings)}>"
-
 
 def combine(
     rankings: Mapping[str, Ranking], shares: Mapping[str, float], shown: Mapping[str, Ranking] | None = None

@@ -79,8 +79,7 @@ def found_reasons(rows: Sequence[Mapping[str, Any]]) -> tuple[Found, ...]:
         return Estimate(*(np.nan if row[prefix + name] is None else float(row[prefix + name]) for name in names))
 
     return tuple(
-        Found(row["reason"], row["words"], row.get("more", row["words"]), estimate(row, "alone_"), estimate(row, ""))
-        for row in rows
+        Found(row["reason"], row["words"], row["more"], estimate(row, "alone_"), estimate(row, "")) for row in rows
     )
 
 

@@ -161,7 +161,7 @@ def test_contexts_are_shown_and_named(tmp_path):
         for text, c in zip(columns["context_text"], columns["context"], strict=True)
     )
     short = Items.of([{**row, "context": row["context_id"]} for row in rows])
-    assert list(sheet_columns(shared["ana"], "ana", short))[:3] == ["context", "text A", "text B"]
+    assert list(sheet_columns(shared["ana"], "ana", short))[:3] == ["context_text", "text A", "text B"]
     paths = write_sheets(tmp_path, shared, items)
     fill(paths[1], lambda _: "A")
     assert set(Comparisons.read(paths[1]).contexts) == {"x", "y"}

@@ -91,10 +91,10 @@ def judged_fields(table: Table, is_kept: bool = False) -> tuple[dict[str, Any], 
         p = numbers(table, "p", 1.0, "a probability between 0 and 1")
     largest = float(np.finfo(np.float64).max)
     weight = numbers(table, "weight", largest, "a finite weight of 0 or more") if "weight" in column else None
-    contexts, (context,) = factorise(table, column["context"]) if "context" in column else (None, (None,))
-    judges, (judge,) = factorise(table, column["judge"]) if "judge" in column else (None, (None,))
     fields = {"items": items, "first": first, "second": second, "p": p, "weight": weight}
-    fields |= {"contexts": contexts, "context": context, "judges": judges, "judge": judge}
+    for role in ("context", "judge"):
+        if role in column:
+            fields[f"{role}s"], (fields[role],) = factorise(table, column[role])
     if lineup is not None and np.any(lineup["answer"] >= 0):
         fields["lineup"] = lineup
     return fields | {"voted": column.get("judge") == "voter"}, rows

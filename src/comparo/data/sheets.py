@@ -52,21 +52,18 @@ def sheet_columns(columns: Mapping[str, Sequence[Any]], judge: Any, items: Items
     """
     one, other, _ = _words(items)
     contexts = list(columns.get("context", [None] * len(columns["first"])))
-    rows = [
-        [items.row(*key) for key in zip(contexts, columns[side], strict=True)] if items.texts else []
-        for side in ("first", "second")
-    ]
-    shared = [items.context_texts[items.context[row]] for row in rows[0]]
     labels = {name: list(map(str, columns[name])) for name in ("first", "second", "context") if name in columns}
-    made: dict[str, list[str]] = {}
-    if any(text is not None and text != str(label) for text, label in zip(shared, contexts, strict=bool(shared))):
-        made["context_text"] = [text or "" for text in shared]
-    elif any(shared):  # a short context is its own label
-        made["context"] = labels.pop("context")
-    for name, side in ((f"text {one}", rows[0]), (f"text {other}", rows[1])) if items.texts else ():
-        made[name] = [items.texts[row] for row in side]
     empty, judges = [""] * len(contexts), [str(judge)] * len(contexts)
-    return {**made, WINNER: empty, **labels, "voter": judges} if made else {**labels, WINNER: empty, "voter": judges}
+    if not items.texts:
+        return {**labels, WINNER: empty, "voter": judges}
+    made: dict[str, list[str]] = {}
+    for name, side in ((one, "first"), (other, "second")):
+        rows = [items.row(*key) for key in zip(contexts, columns[side], strict=True)]
+        made[f"text {name}"] = [items.texts[row] for row in rows]
+    shared = [items.context_texts[items.context[row]] or "" for row in rows]
+    if any(shared):
+        made = {"context_text": shared} | made
+    return {**made, WINNER: empty, **labels, "voter": judges}
 
 
 def write_sheets(folder: Path, shared: Mapping[Any, Mapping[str, Sequence[Any]]], items: Items) -> list[Path]:

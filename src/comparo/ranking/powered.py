@@ -17,6 +17,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import expit
 
 from comparo.data.comparisons import Comparisons
+from comparo.data.sheets import join
 from comparo.errors import ComparisonsError
 from comparo.model.estimators.prediction_powered import Answers, fitted
 from comparo.model.estimators.prediction_powered import powered as estimated
@@ -236,9 +237,8 @@ def _joined(machine: Comparisons, votes: Comparisons) -> Comparisons:
             name = "votes" if votes.contexts is None else "machine's answers"
             raise ComparisonsError(f"the {name} have no column context, and the others have several; add it")
         parts = [replace(part, contexts=None, context=None) for part in parts]
-    columns = [part.to_columns() | {"weight": part.weights} for part in parts]
-    shared = [name for name in columns[0] if name in columns[1] and name not in ("judge", "voter")]
-    return Comparisons.from_columns(**{name: np.concatenate([part[name] for part in columns]) for name in shared})
+    columns = [replace(part, judges=None, judge=None).to_rows() for part in parts]
+    return join(dict(zip(("machine", "votes"), columns, strict=True)))
 
 
 def _compared(first: Index, second: Index, labels: NDArray[Any]) -> Mask:
@@ -255,8 +255,8 @@ def _compared(first: Index, second: Index, labels: NDArray[Any]) -> Mask:
         if votes < LEAST * among:
             raise ComparisonsError(
                 f"{votes:,} votes between {among:,} groups are too few to assume nothing of the machine; collect at "
-                f"least {np.ceil(LEAST * among):.0f}, or use with_votes (comparo fit … --method mixed --leaderboard "
-                "--votes …), which needs fewer and takes the machine to agree with people as machines usually do"
+                f"least {np.ceil(LEAST * among):.0f}, or use with_votes, which takes the machine to agree with people "
+                "as machines usually do"
             )
     if 2 * np.max(sizes) <= count:
         one, other = labels[kept][0], labels[~kept][0]

@@ -1,8 +1,6 @@
 """What the plots draw, against the same numbers found in another way."""
 
 import sys
-import warnings
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -156,38 +154,9 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch):
         plot_position_bias(ROWS)
 
 
-def bars(page):
-    """The left end and the width of each bar, in percent."""
-    cells = [cell.partition("%;width:") for cell in page.split("margin-left:")[1:]]
-    return np.array([(float(left), float(rest.partition("%")[0])) for left, _, rest in cells])
-
-
-def test_the_table_has_a_bar_for_each_interval(rows):
-    ranking = fit(rows, level=0.9)
-    page = ranking._repr_html_()
-    table = ranking.to_columns()
-    span = table["high"].max() - table["low"].min()
-    left, width = bars(page).T
-    np.testing.assert_allclose(left, 100 * (table["low"] - table["low"].min()) / span, atol=0.051)
-    np.testing.assert_allclose(width, 100 * (table["high"] - table["low"]) / span, atol=0.051)
-    assert "<th>90% interval</th>" in page
-    assert "currentColor" in page
-    assert "#" not in page
-
-
-def test_the_table_has_no_bar_where_nothing_is_known():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        ranking = fit(replace(Comparisons.from_rows(ROWS), items=np.array(["a", "b", "c", "d"], dtype=object)))
-    page = ranking._repr_html_()
-    assert len(bars(page)) == 3
-    assert page.count("<tr>") == 5
-    assert "nan%" not in page
-
-
 def test_the_table_shows_a_hundred_rows():
     page = fit([(number, number + 1, 0.6) for number in range(120)])._repr_html_()
-    assert len(bars(page)) == 100
+    assert page.count("<tr>") == 101
     assert "<p>21 more</p>" in page
 
 

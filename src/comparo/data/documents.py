@@ -27,7 +27,6 @@ from comparo.errors import ComparisonsError, pip_install
 # A spreadsheet executes a cell that begins with one of these as a formula (OWASP, "CSV Injection"). A quote before it
 # makes it text; a cell that already has quotes before such a beginning gets one more, so that it can be restored.
 _FORMULA = re.compile("'*[=+\\-@\t\r\n＝＋－＠]")
-_GUARDED = re.compile("'+[=+\\-@\t\r\n＝＋－＠]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 CELL = 32_767  # characters in a cell of .xlsx, at most (Excel's specifications and limits)
 CUT = " … [cut: a cell holds no more; the .csv file has the whole text]"
@@ -52,7 +51,7 @@ def unguarded(cell: str) -> str:
     >>> unguarded(guarded("=x")), unguarded(guarded("'=x")), unguarded("'tis")
     ('=x', "'=x", "'tis")
     """
-    return cell[1:] if _GUARDED.match(cell) else cell
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
 
 
 def csv_lines(rows: Iterable[Iterable[Any]]) -> str:
@@ -168,10 +167,9 @@ _IMAGE = re.compile("data:image/(png|jpeg);base64,[A-Za-z0-9+/]+=*")
 MOST = 64 << 20  # bytes of a document's text with its markup: a limit on memory
 PART = "word/document.xml"
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
-STRICT = "http://purl.oclc.org/ooxml/wordprocessingml/main"
 # Elements to skip: paragraph properties with tab stops, and second copies for old programs.
-HIDDEN = {f"{WORD} pPr", f"{STRICT} pPr", "http://schemas.openxmlformats.org/markup-compatibility/2006 Fallback"}
-BREAKS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
+HIDDEN = {f"{WORD} pPr", "http://schemas.openxmlformats.org/markup-compatibility/2006 Fallback"}
+BREAKS = {f"{WORD} tab": "\t", f"{WORD} br": "\n", f"{WORD} cr": "\n", f"{WORD} noBreakHyphen": "-"}
 
 
 def docx_text(path: Path) -> str:
@@ -200,17 +198,16 @@ def _paragraphs(content: bytes) -> str:
 
     def start(name: str, _: object) -> None:
         open_names.append(name)
-        namespace, local = name.rpartition(" ")[::2]
-        if namespace in (WORD, STRICT) and local in BREAKS and HIDDEN.isdisjoint(open_names):
-            pieces.append(BREAKS[local])
+        if name in BREAKS and HIDDEN.isdisjoint(open_names):
+            pieces.append(BREAKS[name])
 
     def end(name: str) -> None:
         open_names.pop()
-        if name in (f"{WORD} p", f"{STRICT} p") and HIDDEN.isdisjoint(open_names):
+        if name == f"{WORD} p" and HIDDEN.isdisjoint(open_names):
             pieces.append("\n")
 
     def text(data: str) -> None:
-        if open_names[-1] in (f"{WORD} t", f"{STRICT} t") and HIDDEN.isdisjoint(open_names):
+        if open_names[-1] == f"{WORD} t" and HIDDEN.isdisjoint(open_names):
             pieces.append(data)
 
     def refuse(*_: object) -> None:

@@ -207,7 +207,7 @@ class Leaderboard(Tabular):
         return table_text(self.to_columns(), ())
 
     def _repr_html_(self) -> str:
-        return table_html(self.to_columns(), self.level, ())
+        return table_html(self.to_columns(), ())
 
 
 def win_probability(difference: Array, variance: Array) -> Array:

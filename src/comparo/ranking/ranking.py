@@ -375,4 +375,4 @@ class Ranking(Scores, Tabular):
         return (f"{self.meaning}\n" if self.meaning else "") + table_text(self.to_columns(), self.notes)
 
     def _repr_html_(self) -> str:
-        return table_html(self.to_columns(), self.level, self.notes)
+        return table_html(self.to_columns(), self.notes)

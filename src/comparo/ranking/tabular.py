@@ -72,20 +72,18 @@ def table_text(table: Columns, notes: Sequence[str]) -> str:
     return "\n".join([*lines, *([f"{hidden} more"] if hidden > 0 else []), *map(visible, notes)])
 
 
-def table_html(table: Columns, level: float, notes: Sequence[str]) -> str:
+def table_html(table: Columns, notes: Sequence[str]) -> str:
     """Return the first rows of a ranking's columns and its notes as HTML; every label is escaped.
 
-    >>> table = {"item": np.array(["<a>"]), "low": np.array([0.1]), "high": np.array([0.3])}
-    >>> "<td>&lt;a&gt;</td><td>0.100</td>" in table_html(table, 0.95, ())
+    >>> table = {"item": np.array(["<a>"]), "low": np.array([0.1])}
+    >>> "<td>&lt;a&gt;</td><td>0.100</td>" in table_html(table, ())
     True
     """
-    columns = {name: column[:SHOWN].tolist() for name, column in table.items()}
-    cells = [[html.escape(_shown(value)) for value in column] for column in columns.values()]
-    head = "".join(f"<th>{name}</th>" for name in columns)
-    if "low" in columns:
-        cells.append(_bars(columns["low"], columns["high"]))
-        head += f"<th>{100 * level:g}% interval</th>"
-    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in zip(*cells, strict=True))
+    head = "".join(f"<th>{name}</th>" for name in table)
+    body = ""
+    for row in rows_of(table, SHOWN):
+        cells = (f"<td>{html.escape(_shown(value))}</td>" for value in row.values())
+        body += f"<tr>{''.join(cells)}</tr>"
     below = "".join(f"<p>{html.escape(note)}</p>" for note in notes)
     hidden = len(next(iter(table.values()))) - SHOWN
     more = f"<p>{hidden} more</p>" if hidden > 0 else ""
@@ -116,17 +114,3 @@ def plain(value: Any) -> Any:
 
 def _shown(value: Any) -> str:
     return f"{value:.3f}" if isinstance(value, float) else str(value)
-
-
-def _bars(low: list[float], high: list[float]) -> list[str]:
-    """Return each interval as a bar in the colour of the text, all on one scale; empty where it is not known."""
-    known = [(begin, end) for begin, end in zip(low, high, strict=True) if np.isfinite(end - begin)]
-    least = min((begin for begin, _ in known), default=0.0)
-    span = max((end for _, end in known), default=0.0) - least or 1.0
-    style = "height:.5em;min-width:2px;border-radius:.25em;background:currentColor;opacity:.6"
-    bars = []
-    for begin, end in zip(low, high, strict=True):
-        position = f"margin-left:{100 * (begin - least) / span:.1f}%;width:{100 * (end - begin) / span:.1f}%"
-        bar = f'<div style="{position};{style}"></div>' if np.isfinite(end - begin) else ""
-        bars.append(f'<div style="width:10em" aria-hidden="true">{bar}</div>')
-    return bars

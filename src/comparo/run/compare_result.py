@@ -241,7 +241,7 @@ class Duel:
         value, low, high = (np.array(column) for column in zip(*self.figures.values(), strict=True))
         figures = {"": np.array(list(self.figures)), "value": value, "low": low, "high": high}
         head = f"<p><strong>{html.escape(visible(self.verdict))}</strong></p>"
-        return head + table_html(figures, self.level, self.notes) + table_html(self.extremes(SHOWN), self.level, ())
+        return head + table_html(figures, self.notes) + table_html(self.extremes(SHOWN), ())
 
     def __str__(self) -> str:
         return self.verdict

@@ -225,6 +225,7 @@ LIBRARY: tuple[Reason, ...] = (
 def computed_reasons(items: Items) -> dict[Reason, Array]:
     """The values (n,) of the texts for every computed reason that differs within some context.
 
+    >>> from comparo.data.items import Items
     >>> items = Items.of({"ana": "A dog.", "bo": "A dog barks, because it is glad."})
     >>> [reason.name for reason in computed_reasons(items)][:2]
     ['length', 'sentences']

@@ -20,9 +20,9 @@ from scipy.special import logit
 from scipy.stats import spearmanr
 
 from comparo import Judge, Question, load_judge
-from comparo.data.control_terms import Term, number_of
 from comparo.data.probes import OBEYS, ORIGINAL, PROBES, RIVAL, TWIN
 from comparo.data.prompts import criterion_prompt
+from comparo.data.text_features import Term, number_of
 from comparo.run.audit import audit
 from comparo.run.audit_card import Card
 

@@ -23,12 +23,12 @@ from benchmarks.efficiency import DATA, least_squares
 from benchmarks.paper.datasets import load_dataset
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
+from comparo.data.text_features import styles
 from comparo.methods import quiet_fit
 from comparo.ranking.consensus import PEOPLE, usual_validity
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import text_variance
 from comparo.run.fit_policy import Fitting
-from comparo.selection.text_features import styles
 from comparo.studies.draws import draw
 from comparo.studies.recorded import Recorded
 from comparo.studies.sweep import correlate

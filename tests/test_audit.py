@@ -10,9 +10,9 @@ from scipy.special import expit, polygamma
 import comparo
 from comparo import Items, audit, fit, load_judge, rank, write_report
 from comparo.analysis.judge_biases import moderated, probe_effects
-from comparo.data.control_terms import Term
 from comparo.data.probes import OBEYS, ORIGINAL, PROBES, RIVAL, TWIN, bases_of, probes_for
 from comparo.data.prompts import criterion_prompt
+from comparo.data.text_features import Term
 from comparo.run.audit import prepare_audit
 from comparo.run.audit_card import Audit
 from comparo.run.plan import Storage

@@ -8,6 +8,7 @@ import pytest
 from comparo import Comparisons, fit, rank
 from comparo.data.items import Items
 from comparo.data.prompts import criterion_prompt
+from comparo.data.text_features import contrasts
 from comparo.errors import StoreError
 from comparo.judges import load_judge
 from comparo.methods import METHODS
@@ -18,7 +19,6 @@ from comparo.run.loop import Run
 from comparo.run.store import Store, stored_items
 from comparo.run.task import Task
 from comparo.run.voices import voices_of
-from comparo.selection.text_features import contrasts
 from split import one_short
 
 WORDS = "river stone amber willow thunder quiet golden paper morning shadow copper velvet".split()
@@ -107,7 +107,7 @@ def test_ranking_is_the_fit_with_what_is_known_of_the_items():
 
 
 def _style(items):
-    from comparo.selection.text_features import styles
+    from comparo.data.text_features import styles
 
     style = styles(items)
     labels = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)

@@ -10,11 +10,11 @@ import numpy as np
 from comparo.analysis.judge_biases import families_of
 from comparo.data.columns import as_number, shown
 from comparo.data.comparisons import Comparisons
-from comparo.data.control_terms import Numbers, columns_in
 from comparo.data.formats import read_columns
 from comparo.data.items import Items
 from comparo.data.run_folder import database_of
 from comparo.data.sheets import join, read_parts, read_several
+from comparo.data.text_features import Numbers, columns_in
 from comparo.ranking.ranking import Ranking
 from comparo.run.criteria_run import by_criterion, criteria_of, stored_criteria
 from comparo.run.fit_policy import Fitting

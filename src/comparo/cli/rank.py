@@ -9,8 +9,8 @@ import typer
 from comparo.cli import flags as groups
 from comparo.cli.finishing import RankingFlags, fail_if_unreliable, rank_by
 from comparo.cli.flags import ColumnFlags, CriteriaFlags, JudgeFlags, Seed, named
-from comparo.data.control_terms import columns_in
 from comparo.data.sheets import read_several
+from comparo.data.text_features import columns_in
 from comparo.methods import METHODS
 from comparo.run.audit_card import audited_terms
 from comparo.run.budget import Budget

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comparo.data.columns import Table, factorise, shown
-from comparo.data.control_terms import COMPUTED, Numbers, Term, columns_in
 from comparo.data.documents import is_image
 from comparo.data.prompts import Question
 from comparo.data.sources import (
@@ -32,6 +31,7 @@ from comparo.data.sources import (
     context_codes,
     table_of,
 )
+from comparo.data.text_features import COMPUTED, Numbers, Term, columns_in
 from comparo.errors import ComparisonsError
 from comparo.types import Array, Index, LongIndex
 

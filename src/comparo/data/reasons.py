@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from comparo.data.control_terms import markup, number_of
 from comparo.data.criteria_prompt import LONGEST, check_names
 from comparo.data.items import Items
+from comparo.data.text_features import markup, number_of
 from comparo.data.wordings import is_attribute
 from comparo.types import Array
 

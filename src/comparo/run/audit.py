@@ -23,10 +23,10 @@ import numpy as np
 from scipy.special import logit
 
 from comparo.analysis.judge_biases import ROUNDING, Effects, probe_effects
-from comparo.data.control_terms import number_of
 from comparo.data.items import Items
 from comparo.data.probes import OBEYS, ORIGINAL, RIVAL, TWIN, Probe, bases_of, probes_for, variants_of
 from comparo.data.prompts import Prompt
+from comparo.data.text_features import number_of
 from comparo.ranking.self_consistency import CLIPPED
 from comparo.run.audit_card import FILE, Audit, Card, Finding
 from comparo.run.budget import Budget, Expense

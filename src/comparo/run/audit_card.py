@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from comparo.analysis.judge_biases import DISCOVERY
-from comparo.data.control_terms import COMPUTED, Term, combined
 from comparo.data.items import Items
 from comparo.data.probes import PROBES, Probe
+from comparo.data.text_features import COMPUTED, Term, combined
 from comparo.ranking.tabular import plain
 from comparo.run.fit_policy import varies
 

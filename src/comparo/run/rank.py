@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from comparo.data.comparisons import Comparisons
-from comparo.data.control_terms import columns_in
 from comparo.data.criteria_prompt import split_weights
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt
+from comparo.data.text_features import columns_in
 from comparo.methods import Method
 from comparo.ranking.ranking import Ranking
 from comparo.run.audit_card import audited, audited_terms, varying

@@ -20,12 +20,12 @@ import numpy as np
 
 from comparo.analysis.confidence import expected_spearman, top_probability
 from comparo.data.comparisons import Comparisons
-from comparo.data.control_terms import Term
 from comparo.data.criteria_prompt import CriteriaPrompt, reply_tokens
 from comparo.data.items import Items
 from comparo.data.probes import injection_sentence
 from comparo.data.prompts import Prompt, Question, Rest
 from comparo.data.run_folder import key_of
+from comparo.data.text_features import Term
 from comparo.judges import Judge, Judgement
 from comparo.judges.prices import Price
 from comparo.methods import Method, quiet_fit

@@ -29,12 +29,11 @@ from scipy import sparse
 from comparo.data.columns import look_up
 from comparo.methods import quiet_fit
 from comparo.model.likelihoods.bradley_terry import logistic_curvature
-from comparo.model.observations import are_choices, residuals
+from comparo.model.observations import are_choices, fitted_power, residuals
 from comparo.rounding import first_best, merge_ties
 from comparo.selection.designs import Pairs
 from comparo.selection.greedy import differences
 from comparo.selection.selector import Selector
-from comparo.selection.text_features import fitted_power
 from comparo.types import Array, LongIndex
 
 ANCHORS = 256  # old items considered as partners: neighbours are 0.4% of the ranks apart

@@ -1,8 +1,12 @@
-"""Numbers computed from texts alone: the contrast of two texts, and the style of each, by three-letter sequences.
+"""Numbers computed from texts alone: the terms of a control, the contrast of two texts, and the style of each.
 
-Such sequences need no definition of words and so work for every language, and for code. Case and the amount of white
-space are ignored, and a text begins and ends with a space. A sequence is coded as one integer, three code points of 21
-bits each, so that sorting one array counts the sequences of a text of many megabytes.
+A term of a control names a column of numbers, or a number computed from the text: "length", "markup" or "opening".
+With a prior, β ~ N(mean, std²) in logits per unit, it is written "length=0.31±0.12"; an audit gives such terms.
+
+Contrast and style are by three-letter sequences, which need no definition of words and so work for every language, and
+for code. Case and the amount of white space are ignored, and a text begins and ends with a space. A sequence is coded
+as one integer, three code points of 21 bits each, so that sorting one array counts the sequences of a text of many
+megabytes.
 
 Where two texts are nearly the same, a judge exaggerates small differences: its answers scatter around the difference of
 the scores several times as much as for texts that have little in common. The contrast of two texts
@@ -10,8 +14,8 @@ the scores several times as much as for texts that have little in common. The co
     c_ij = 1 − o_ij,   o_ij = 2 Σ_{t in both} r_t / (Σ_{t in i} r_t + Σ_{t in j} r_t),   r_t = log (T + 1)/(T_t + ½),
 
 is 1 minus the overlap o of their sequences t, weighted by their rarity r_t: T_t of all T texts have t. A comparison has
-the information c^a, where a is estimated from the answers (`fitted_power`): that is its weight in the fit and in the
-choice of pairs (`Selector`).
+the information c^a, where a is estimated from the answers (`observations.fitted_power`): that is its weight in the fit
+and in the choice of pairs (`Selector`).
 
 For the style, a text is the vector of its sequences, log(1 + count) times rarity, of length 1. After the mean of its
 context is subtracted, the vector describes not the subject of the text but how it is written. The first `STYLES`
@@ -21,16 +25,112 @@ and the score of a text with few comparisons is then estimated also from texts o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
 
-from comparo.data.comparisons import Comparisons
-from comparo.data.items import Items
-from comparo.model.observations import are_choices, power, residuals
 from comparo.types import Array, LongIndex
+
+if TYPE_CHECKING:
+    from comparo.data.items import Items
+
+_TERM = re.compile(r"(.+)=([+-]?[\d.]+(?:e[+-]?\d+)?)±([\d.]+(?:e[+-]?\d+)?)")
+_MARKUP = re.compile(r"^\s{0,3}(?:#{1,6}\s|[-*+]\s|\d+[.)]\s|>|```)|\*\*|__", re.MULTILINE)
+_CONFIDENT = re.compile(r"\b(?:certain(?:ly)?|definite(?:ly)?|undoubtedly|doubt|clearly|absolutely|of course)\b", re.I)
+_APOLOGETIC = re.compile(r"\b(?:sorry|apolog\w+|unfortunately|afraid|not sure|unsure|may be wrong|as an ai)\b", re.I)
+OPENING = 120  # characters of a text that are its opening
+
+
+def markup(text: str) -> float:
+    """log₂(1 + number of Markdown marks): headings, bullets, numbered points, quotes, code and bold.
+
+    >>> markup("Plain."), markup("## Title\\n- one\\n- two")
+    (0.0, 2.0)
+    """
+    return math.log2(1 + len(_MARKUP.findall(text)))
+
+
+def opening(text: str) -> float:
+    """1 where an English text opens with confidence, −1 where it opens with an apology or doubt, else 0.
+
+    >>> opening("This is certainly so."), opening("I am sorry, I am not sure."), opening("A story.")
+    (1.0, -1.0, 0.0)
+    """
+    begin = text[:OPENING]
+    if _APOLOGETIC.search(begin):
+        return -1.0
+    return float(_CONFIDENT.search(begin) is not None)
+
+
+# "length" keeps the text: `comparo.ranking.grouping.control_of` takes log₂ of its characters.
+COMPUTED: Mapping[str, Callable[[str], Any]] = {"length": str, "markup": markup, "opening": opening}
+
+
+def number_of(name: str, text: str) -> float:
+    """The covariate of a text by the name of a computed term."""
+    return math.log2(max(len(text), 1)) if name == "length" else float(COMPUTED[name](text))
+
+
+@dataclass(frozen=True)
+class Term:
+    """A covariate, and the prior of its coefficient; an infinite `std` means no prior.
+
+    >>> Term.of("length=0.31±0.12"), str(Term.of("price"))
+    (Term(name='length', mean=0.31, std=0.12), 'price')
+    """
+
+    name: str
+    mean: float = 0.0
+    std: float = math.inf
+
+    @classmethod
+    def of(cls, text: str) -> Term:
+        """Parse a term; a ValueError unless the `std` of its prior is above 0."""
+        match = _TERM.fullmatch(text)
+        if match is None:
+            return cls(text)
+        name, mean, std = match[1], float(match[2]), float(match[3])
+        if not std > 0:
+            raise ValueError(f"control={text!r}: the prior of {name} has no width; give one above 0")
+        return cls(name, mean, std)
+
+    def __str__(self) -> str:
+        return self.name if math.isinf(self.std) else f"{self.name}={self.mean:.6g}±{self.std:.6g}"
+
+
+class Numbers(dict[Any, Any]):
+    """The covariate of each item by its label (a text for "length"), with the `prior` of the coefficient."""
+
+    prior: tuple[float, float] = 0.0, math.inf
+
+
+def columns_in(control: Iterable[str]) -> list[str]:
+    """The names of the terms that are columns of a file.
+
+    >>> columns_in(["length", "price=2±1"])
+    ['price']
+    """
+    return [name for name in (Term.of(text).name for text in control) if name not in COMPUTED]
+
+
+def combined(effects: Array, errors: Array, steps: Array) -> tuple[float, float]:
+    """β and its standard error from `effects` δ = β·step with standard `errors`, all (m,), by least squares.
+
+    Where √(χ²/(m − 1)) is above 1, because the effects disagree, the standard error is multiplied by it.
+
+    >>> round(combined(np.array([0.5, 1.0]), np.array([0.1, 0.1]), np.array([1.0, 2.0]))[0], 6)
+    0.5
+    """
+    information = float(((steps / errors) ** 2).sum())
+    beta = float((effects * steps / errors**2).sum()) / information
+    apart = float((((effects - beta * steps) / errors) ** 2).sum()) / max(len(effects) - 1, 1)
+    return beta, math.sqrt(max(apart, 1.0) / information)
+
 
 BITS = 21  # of a code point
 
@@ -71,29 +171,14 @@ def _numbers(text: str) -> LongIndex:
     return np.asarray(numbers)
 
 
-POWERS, USUAL, SURE = np.linspace(0.0, 3.0, 31), 1.0, 1.0  # grid of a, and mean and standard deviation of its prior
 LEAST = 0.05  # least contrast, so that equal texts may be compared if no other pair is left
 MOST = 512  # items of a context; above, nearly equal texts are a small share of all pairs, and c is not computed
-
-
-def fitted_power(data: Comparisons, contrast: Array) -> float:
-    """The power a with which the information c^a of an answer rises with its contrast c (K,); 0 for choices.
-
-    The prior of a is N(1, 1) on [0, 3], after recorded judges (docs/efficiency.md). A choice has the noise of a coin,
-    which does not depend on the texts.
-
-    >>> fitted_power(Comparisons.from_rows([("a", "b", 1), ("b", "c", 0)]), np.array([0.5, 1.0]))
-    0.0
-    """
-    if np.all(contrast == contrast[0]) or are_choices(data):
-        return 0.0
-    row, squares, freedom = residuals(data)
-    return power(squares, contrast[row], freedom, POWERS, USUAL, SURE)
 
 
 def contrasts(items: Items) -> dict[Any, Array | None]:
     """The contrast matrix (n, n) of each context, in the order of `Items.names`; None for large contexts.
 
+    >>> from comparo.data.items import Items
     >>> texts = {"ana": "The cat sat.", "bo": "The cat sat!", "cy": "A dog ran."}
     >>> contrasts(Items.of(texts))[None].round(2).tolist()[0]
     [0.05, 0.29, 1.0]
@@ -130,6 +215,7 @@ ITERATIONS = 6  # iterations of the power method, after which the components hav
 def styles(items: Items) -> Array:
     """The style of each text, shape (N, D): D is 8, or less where there are few texts; the mean square of a row is 1.
 
+    >>> from comparo.data.items import Items
     >>> words = ["Thou knowest that I went to {} yesterday", "well i mean like we were in {} sort of"]
     >>> places = "Rome Oslo Lima Kyoto Delhi Paris Perth Cairo Turin Quito".split()
     >>> style = styles(Items.of([word.format(place) for place in places for word in words]))

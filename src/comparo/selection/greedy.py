@@ -276,7 +276,7 @@ class Border:
 def differences(matrix: Array) -> Array:
     """M_xx + M_yy − 2M_xy for all x and y."""
     diagonal = matrix.diagonal()
-    return np.asarray(diagonal[:, None] + diagonal - 2.0 * matrix)
+    return diagonal[:, None] + diagonal - 2.0 * matrix
 
 
 DRAWS = 24
@@ -352,7 +352,7 @@ class Goal:
             return self.calls * between
         c = self.calls * logistic_curvature(self.scores[x] - self.scores[y])
         if self.border is None:
-            return np.asarray(c * between)
+            return c * between
         variance = resistance.variance
         apart = (self.scores - self.border) ** 2 / (self.dispersion * variance)
         near = np.exp(np.min(apart) - apart) * variance

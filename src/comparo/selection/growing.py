@@ -118,13 +118,13 @@ class Placing(Selector):
     def _old(self) -> LongIndex:
         """The old items, the lowest score first."""
         old = self._shuffled[~np.isin(self._shuffled, np.asarray(self._new))]
-        return np.asarray(old[np.argsort(merge_ties(self._view[old]), kind="stable")])
+        return old[np.argsort(merge_ties(self._view[old]), kind="stable")]
 
     def _information(self, x: NDArray[np.integer], y: NDArray[np.integer]) -> Array:
         """c of a call about items x and y, of shapes that numpy broadcasts."""
         apart = self._view[x] - self._view[y]
         c = logistic_curvature(apart) if self._noise is None else np.full(apart.shape, 1.0 / self._noise)
-        return np.asarray(c if self._informs is None else c * self._informs[x, y])
+        return c if self._informs is None else c * self._informs[x, y]
 
     def _informative(self) -> Pairs:
         """Disjoint pairs that lower the sum of the variances of the new items most, best first."""

@@ -109,7 +109,7 @@ class Recorded:
     def has_spread(self) -> Mask:
         """Whether people gave the items of a context different scores, shape (C,)."""
         lowest = np.fmin.reduceat(self.human, self.starts[:-1])
-        return np.asarray(np.fmax.reduceat(self.human, self.starts[:-1]) > lowest)
+        return np.fmax.reduceat(self.human, self.starts[:-1]) > lowest
 
     @cached_property
     def pairs(self) -> Index:

@@ -70,7 +70,7 @@ def mixed(
         model: Choices | Soft = replace(choices, strength=0.0, is_narrow=is_narrow) if for_groups else choices
     else:
         model = Soft.of(comparisons, graph, expert, is_biased, limits)
-    model, variances, _, converged = model.settle(shared)
+    model, variances, converged = model.settle(shared)
     peaks = None
     may_have_peaks = control is None and not for_groups
     if may_have_peaks and isinstance(model, Choices) and model.nu is None:
@@ -78,7 +78,7 @@ def mixed(
     if peaks is not None:
         model, variances = peaks.model, peaks.variances
     if isinstance(model, Choices) and "style" in shared.kinds and not for_groups:
-        model, variances, _, settled = with_style_inflation(model, variances, shared)
+        model, variances, settled = with_style_inflation(model, variances, shared)
         converged = converged and settled
     count = float(np.sum(model.observations.freedom)) if isinstance(model, Soft) else None
     scores, effects, solution, beta = _averaged(model.system, variances, shared, count, control)
@@ -153,14 +153,22 @@ def _averaged(
         between = block_diag(between, corner)
     inflation = 1.0 if system.inflation is None else float(np.mean(system.inflation))
     found: dict[str, Any] = dict(zip(shared.kinds, (variances.shared * noise).tolist(), strict=True))
-    if spread.shape[1]:
-        found |= {"spread": spread, "between": between}
     if shared.kinds:
-        columns, graph = without(shared.columns, held), system.pattern.graph
-        found |= {"mean": columns @ theta, "columns": columns, "group": shared.group}
-        known = (graph, shared.columns, shared.is_group, variances, system, count or len(system.c))
+        known = (system.pattern.graph, shared.columns, shared.is_group, variances, system, count or len(system.c))
         found["predicted"] = Predicted(*known, widening=float(widening) ** 2, held=held, control=control)
-    return mean, Effects(dispersion, a * noise * inflation, noise, **found), solution, (beta, errors)
+    columns = without(shared.columns, held)
+    effects = Effects(
+        dispersion,
+        scores=a * noise * inflation,
+        noise=noise,
+        mean=columns @ theta,
+        columns=columns,
+        spread=spread,
+        between=between,
+        group=shared.group,
+        **found,
+    )
+    return mean, effects, solution, (beta, errors)
 
 
 def _size(spectrum: Spectrum, a: float) -> float:

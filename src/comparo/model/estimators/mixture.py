@@ -60,12 +60,10 @@ class Peaks:
 
     def applied(self, scores: Array, effects: Effects) -> tuple[Array, Effects]:
         """Add the two peaks to the scores (n,) of the model and to its effects."""
-        column, corner = self.slope[:, None], np.full((1, 1), self.error**2 / effects.dispersion)
-        if effects.spread is not None and effects.between is not None:
-            column = np.column_stack([effects.spread, column])
-            corner = block_diag(effects.between, corner)
+        spread = np.column_stack([effects.spread, self.slope])
+        between = block_diag(effects.between, [self.error**2 / effects.dispersion])
         total = effects.scores + self.spread
-        return scores + self.base, replace(effects, scores=total, gap=self.gap, spread=column, between=corner)
+        return scores + self.base, replace(effects, scores=total, gap=self.gap, spread=spread, between=between)
 
 
 def find_peaks(model: Choices, variances: Variances, shared: Shared) -> Peaks | None:
@@ -151,7 +149,7 @@ def _settled(model: Choices, shared: Shared, graph: Graph, high: Bools, gap: flo
     pattern = model.pattern
     side = high[pattern.first].astype(float) - high[pattern.second]
     moved = replace(model, offset=gap * side, pull=model.pull - model.c * (gap * side - model.offset))
-    model, variances, _, converged = moved.settle(shared)
+    model, variances, converged = moved.settle(shared)
     if not converged:
         return None
     solution, spread, between = solve(model.system, variances, shared)

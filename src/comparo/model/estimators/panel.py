@@ -226,7 +226,7 @@ def _settled(
             voices[r] = voices[r].learn(alpha[r] * difference[rows], alpha[r] ** 2 * variance[rows])
         return voices
 
-    voices, (x, laplacian), _, converged = settle(
+    voices, (x, laplacian), converged = settle(
         voices, solved, learn, star.limits.mixed_change, star.limits.mixed_rounds
     )
     return voices, x, laplacian, converged

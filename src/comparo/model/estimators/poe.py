@@ -113,9 +113,9 @@ class Product:
     def posterior(self) -> Posterior:
         """φ·H⁻¹ (Laplace's approximation for Bradley–Terry), and the covariance of estimated group means and styles."""
         effects, roots = self.effects, None
-        if effects is not None and effects.spread is not None and effects.between is not None:
+        if effects is not None:
             values, vectors = np.linalg.eigh(effects.between)
-            roots = np.asarray(effects.spread @ (vectors * np.sqrt(np.maximum(values, 0.0))))
+            roots = effects.spread @ (vectors * np.sqrt(np.maximum(values, 0.0)))
         return Posterior((self.laplacian,), scale=self.dispersion, roots=roots)
 
     @cached_property
@@ -175,7 +175,7 @@ def multiply(
         return state, (product, (new, scaled)), moved
 
     start: _Weighed = (whole, prior)
-    _, (product, _), _, converged = settle(start, solved, lambda _, found, __: found[1], LUCE_CHANGE, LUCE_ROUNDS)
+    _, (product, _), converged = settle(start, solved, lambda _, found, __: found[1], LUCE_CHANGE, LUCE_ROUNDS)
     return replace(product, converged=product.converged and converged)
 
 
@@ -321,5 +321,5 @@ def davidson(comparisons: Comparisons, **options: Any) -> Product:
         return nu, (product, new), float(np.max(np.abs(new - nu) / np.maximum(nu, TINY)))
 
     start = first_parameters(tied, asked)
-    _, (product, _), _, converged = settle(start, solved, lambda _, found, __: found[1], TIE_CHANGE, TIE_ROUNDS)
+    _, (product, _), converged = settle(start, solved, lambda _, found, __: found[1], TIE_CHANGE, TIE_ROUNDS)
     return replace(product, converged=product.converged and converged)

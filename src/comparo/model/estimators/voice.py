@@ -65,7 +65,7 @@ class Voice:
             columns = control.columns(graph, design.groups)
             shared = Shared((), np.full(columns.shape[1], -1), columns, None, graph.centre(control.values))
         model = model_of(comparisons, graph, is_biased, limits)
-        model, variances, _, converged = model.settle(shared)
+        model, variances, converged = model.settle(shared)
         solution, _, errors = solve(model.system, variances, shared)
         bias, between, error = model.bias(solution)
         gamma = bias if bias.size else np.zeros((graph.contexts, len(comparisons.slots)))

@@ -290,7 +290,7 @@ class _Posterior:
         def learn(choices: Choices, found: _Solved, sweep: int) -> Choices:
             return choices.learn(found.mean, found.variance, 1.0 if sweep < FREE else DAMPED)
 
-        choices, found, _, _ = settle(choices, solved, learn, SETTLED * spread, SWEEPS)
+        choices, found, _ = settle(choices, solved, learn, SETTLED * spread, SWEEPS)
         own = ~self.is_group
         part, half = np.sqrt(usual.variance), np.linalg.cholesky(found.error)
         error = part[:, None] * found.error[np.ix_(own, own)] * part

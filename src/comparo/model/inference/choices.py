@@ -145,7 +145,7 @@ class Choices:
     def system(self) -> System:
         return System(self.pattern, self.c, self.pull, np.zeros(0), np.zeros(0), self.inflation)
 
-    def settle(self, shared: Shared, fixed: Variances | None = None) -> tuple[Choices, Variances, int, bool]:
+    def settle(self, shared: Shared, fixed: Variances | None = None) -> tuple[Choices, Variances, bool]:
         """Alternate between sites and variances, or settle the sites alone where the variances are `fixed`.
 
         A variance that converges slowly is extrapolated.
@@ -180,8 +180,8 @@ class Choices:
         def learn(state: Choices, found: _Solved, number: int) -> Choices:
             return state._with_information(*found[1]).learn(*found[2:], 1.0 if number < FREE else DAMPED)
 
-        state, found, steps, converged = settle(self, solved, learn, limits.mixed_change, limits.mixed_rounds)
-        return state, found[0], steps, converged
+        state, found, converged = settle(self, solved, learn, limits.mixed_change, limits.mixed_rounds)
+        return state, found[0], converged
 
     def learn(self, mean: Array, variance: Array, share: float = 1.0) -> Choices:
         """Update sites and γ, given mean and variance of the difference of each pair (M,).
@@ -344,11 +344,11 @@ class Choices:
         return (self.gamma, self.between, self.error) if self.is_biased else (self.gamma[:, :0], None, None)
 
 
-def with_style_inflation(model: Choices, variances: Variances, shared: Shared) -> tuple[Choices, Variances, int, bool]:
+def with_style_inflation(model: Choices, variances: Variances, shared: Shared) -> tuple[Choices, Variances, bool]:
     """Settle the sites of a settled model again, with style inflation and the same σ²; returns as `Choices.settle`."""
     found = style_inflation(variances, shared, 2.0 * float(np.sum(model.weight)) / model.pattern.graph.nodes)
     if np.max(np.log(found)) < model.pattern.limits.mixed_change:
-        return model, variances, 0, True
+        return model, variances, True
     return replace(model, inflation=found).settle(shared, fixed=variances)
 
 

@@ -117,7 +117,7 @@ class Predicted:
         information, pulled = self.variances.moments(a)
         precision = root[:, None] * information * root + np.diag(np.where(self._is_free, 0.0, 1.0))
         covariance = root[:, None] * np.linalg.pinv(precision, rcond=NEGLIGIBLE, hermitian=True) * root
-        theta, known = np.asarray(covariance @ pulled), self.variances.noise(a) * covariance
+        theta, known = covariance @ pulled, self.variances.noise(a) * covariance
         return (theta, known) if self.control is None else self.control.informed(theta, known)
 
     def new(self, means: Array, group: Index) -> tuple[Array, Array]:
@@ -169,15 +169,15 @@ class Effects:
     dispersion: float
     scores: float
     noise: float
+    mean: Array
+    columns: Array
+    spread: Array
+    between: Array
+    group: Index | None = None
     bias: float | None = None
     bias_error: float | None = None
     groups: float | None = None
     style: float | None = None
-    mean: Array | None = None
-    spread: Array | None = None
-    between: Array | None = None
-    group: Index | None = None
-    columns: Array | None = None
     predicted: Predicted | None = None
     gap: float | None = None
 

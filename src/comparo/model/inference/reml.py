@@ -102,7 +102,7 @@ class Variances:
     def moments(self, a: float) -> tuple[Array, Array]:
         """C (M, M) and g (M,)."""
         (c,), (g,) = self.spectrum.moments.at(np.array([a]))
-        return np.asarray(c), np.asarray(g)
+        return c, g
 
     @property
     def evidence(self) -> float:
@@ -118,7 +118,7 @@ class Variances:
         c, g = self.moments(a)
         inner = np.linalg.inv(np.eye(len(root)) + root[:, None] * c * root)
         covariance = root[:, None] * inner * root
-        return np.asarray(covariance), np.asarray(covariance @ g)
+        return covariance, covariance @ g
 
 
 def estimate(
@@ -167,7 +167,7 @@ def estimate(
     found = np.clip(np.interp(place, np.arange(len(grid)), grid), low, high)
     if np.log(found[-1] / found[0]) < SURE:
         found = np.clip([a], low, high)
-    return replace(best, ratio=float(np.clip(a, low, high)), quantiles=np.asarray(found))
+    return replace(best, ratio=float(np.clip(a, low, high)), quantiles=found)
 
 
 _Terms = tuple[Array, Array, Array, Array]

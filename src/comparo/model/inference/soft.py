@@ -127,7 +127,7 @@ class Soft:
         both = self.observations.sum_weight
         return float(np.max(both / np.maximum(both + alone.reshape(-1, width)[:, :judges], TINY)))
 
-    def settle(self, shared: Shared) -> tuple[Soft, Variances, int, bool]:
+    def settle(self, shared: Shared) -> tuple[Soft, Variances, bool]:
         """Estimate the variances, in rounds with γ and the sites of saturated answers where there are any."""
         limits, censored = self.pattern.limits, self.censored
         in_one_order = self.is_biased and not np.any(self.observations.sum_weight) and not self.has_lineups

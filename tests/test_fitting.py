@@ -248,8 +248,8 @@ def test_a_plain_task_chooses_and_fits_as_the_paper_does(tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"groups": {"a": 1}}, "`groups` and `features` belong to prior='estimated'"),
-        ({"features": {"a": [1.0]}}, "`groups` and `features` belong to prior='estimated'"),
+        ({"groups": {"a": 1}}, "`groups` belongs to prior='estimated'"),
+        ({"features": {"a": [1.0]}}, "`features` belongs to prior='estimated'"),
         ({"prior": "estimated", "groups": {"a": 1}}, "groups have no entry for item 'b'"),
         ({"prior": "estimated", "features": {"a": [1.0]}}, "features have no entry for item 'b'"),
         ({"prior": "estimated", "features": {"a": [1.0], "b": [1.0, 2.0]}}, "features are of different lengths"),

@@ -120,7 +120,7 @@ def logits(p: Array) -> tuple[Array, Mask]:
     saturated = np.minimum(p, 1.0 - p) < SATURATED
     if not saturated.any():
         return logit(p), saturated
-    cap = max(float(np.max(np.abs(logit(p[~saturated])), initial=0.0)), LEAST_CAP)
+    cap = max(np.max(np.abs(logit(p[~saturated])), initial=0.0), LEAST_CAP)
     step = next((step for step in STEPS if np.all(_is_whole(p / step))), None)
     if step is not None:
         cap = float(logit(1.0 - step / 2))
@@ -260,7 +260,7 @@ def residuals(comparisons: Comparisons) -> tuple[NDArray[np.intp], Array, float]
         pattern = Pattern(replace(graph, first=found.first, second=found.second))
         order = pattern.order
         c = found.weight[order]
-        system = System(pattern, c, c * (y + shift[found.judge])[order], np.zeros(0), np.zeros(0))
+        system = System(pattern, c, c * (y + shift[found.judge])[order])
         x = system.solve(WEAK_RIDGE * float(np.mean(c)), np.zeros(graph.nodes))
         left = y - x[found.first] + x[found.second]
         for judge in range(len(shift) - 1):

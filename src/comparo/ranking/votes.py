@@ -166,7 +166,7 @@ def rank_votes(
     none = np.zeros((graph.nodes, 0))
     parts = np.zeros(graph.nodes), none, none, none.T @ none
     effects = Effects(1.0, own, 1.0, *parts, bias_error=choices.error, groups=of_groups)
-    expert = BradleyTerry() if choices.nu is None else Davidson(choices.nu[votes.positions])
+    expert = Davidson(choices.nu[votes.positions]) if choices.nu.any() else BradleyTerry()
     product = Product(votes, graph, expert, scores, choices.gamma, point.laplacian, True, effects)
     return Ranking("votes", votes, graph, scores, found, level, product, group=group)
 

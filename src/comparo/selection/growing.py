@@ -102,7 +102,7 @@ class Placing(Selector):
             self._spread = max(float(np.std(ranking.scores)), LEAST_SPREAD)
             if not are_choices(data):
                 _, squares, freedom = residuals(data)
-                self._noise = (float(np.sum(squares)) + USUAL_NOISE) / (freedom + 1.0)
+                self._noise = (np.sum(squares) + USUAL_NOISE) / (freedom + 1.0)
         if self._apart is not None:
             worth = self._apart ** fitted_power(data, self._apart[data.first, data.second])
             self._informs = worth / np.mean(worth)

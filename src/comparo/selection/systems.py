@@ -245,7 +245,7 @@ def sureness(board: Leaderboard, goal: str) -> float:
     count, rng = len(board), np.random.default_rng(0)
     variance, axes = np.linalg.eigh(board.covariance)
     variance = np.maximum(variance, 0.0)
-    spread = max(float(board.score @ board.score - np.sum(variance)) / (count - 1), 0.0)
+    spread = max((board.score @ board.score - np.sum(variance)) / (count - 1), 0.0)
     if not spread:
         return 1.0 / count if goal == "best-system" else 0.0
     kept = spread / (spread + variance)

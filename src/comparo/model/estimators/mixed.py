@@ -73,7 +73,7 @@ def mixed(
     model, variances, converged = model.settle(shared)
     peaks = None
     may_have_peaks = control is None and not for_groups
-    if may_have_peaks and isinstance(model, Choices) and model.nu is None:
+    if may_have_peaks and isinstance(model, Choices) and not model.nu.any():
         peaks = find_peaks(model, variances, shared)
     if peaks is not None:
         model, variances = peaks.model, peaks.variances
@@ -85,7 +85,7 @@ def mixed(
     if peaks is not None:
         scores, effects = peaks.applied(scores, effects)
     bias, between, error = model.bias(solution)
-    if isinstance(model, Choices) and model.nu is not None:
+    if isinstance(model, Choices) and model.nu.any():
         expert = Davidson(model.nu[comparisons.positions])
     return Product(
         comparisons=comparisons,
@@ -96,7 +96,7 @@ def mixed(
         laplacian=solution.laplacian,
         converged=converged,
         effects=replace(effects, bias=between, bias_error=error),
-        held=None if control is None or shared.held is None else Held(control, *beta, np.mean(shared.held**2, axis=0)),
+        held=None if control is None else Held(control, *beta, np.mean(shared.held**2, axis=0)),
     )
 
 
@@ -111,16 +111,14 @@ def _averaged(
     observations, the covariance is widened to the normal distribution whose central 95% are those of Student's t, with
     the degrees of freedom of the residuals. Group means have degrees of freedom of their own (`Predicted.freedom`).
     """
-    n = system.nodes
-    held = np.zeros((n, 0)) if shared.held is None else shared.held
+    n, held = system.nodes, shared.held
     scores, noises, sizes, coefficients = [], [], [], []
     spectrum = variances.spectrum
     for a in variances.quantiles.tolist():
         _, theta = variances.precision(a)
         scores.append(system.solve(1.0 / a, shared.columns @ theta)[:n])
         coefficients.append(theta[: held.shape[1]])
-        if held.shape[1]:
-            scores[-1] -= held @ coefficients[-1]
+        scores[-1] -= held @ coefficients[-1]
         noises.append(variances.noise(a))
         sizes.append(noises[-1] * _size(spectrum, a))
     noise, mean = float(np.mean(noises)), np.mean(scores, axis=0)
@@ -151,11 +149,12 @@ def _averaged(
         spread = np.column_stack([spread, scatter])
         corner = np.eye(scatter.shape[1]) / (scatter.shape[1] * dispersion)
         between = block_diag(between, corner)
-    inflation = 1.0 if system.inflation is None else float(np.mean(system.inflation))
+    inflation = float(np.mean(system.inflation))
     found: dict[str, Any] = dict(zip(shared.kinds, (variances.shared * noise).tolist(), strict=True))
     if shared.kinds:
         known = (system.pattern.graph, shared.columns, shared.is_group, variances, system, count or len(system.c))
-        found["predicted"] = Predicted(*known, widening=float(widening) ** 2, held=held, control=control)
+        none = np.zeros((n, 0))
+        found["predicted"] = Predicted(*known, held, none, widening=float(widening) ** 2, control=control)
     columns = without(shared.columns, held)
     effects = Effects(
         dispersion,

@@ -32,7 +32,7 @@ from comparo.model.inference.reml import estimate
 from comparo.model.linalg.graph import Batch, Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.linalg.spectrum import Moments, Spectrum
-from comparo.model.posterior import Posterior
+from comparo.model.posterior import Posterior, root_of
 from comparo.model.tuning import Limits
 from comparo.types import Array, Index
 
@@ -204,7 +204,6 @@ class PanelInformation:
         spectrum = Spectrum(q, beta, Moments.of(q, beta, columns), q, np.ones(len(q)), 0.0)
         variances = estimate(spectrum, shared.kind, len(q), has_known_noise=True)
         between, theta = variances.precision(variances.ratio)
-        values, vectors = np.linalg.eigh(between)
         none = np.zeros((self.graph.nodes, 0))
         start, solved = self.given(variances.ratio, shared.columns, none)
         follow = self.graph.centre(solved)
@@ -212,10 +211,12 @@ class PanelInformation:
         # An error of a coefficient also moves the prediction of t.
         moved = moved + follow @ (between @ (shared.columns.T @ moved)) / variances.ratio
         lean = moved @ self.errors
-        predicted = Predicted(self.graph, shared.columns, shared.is_group, variances, self, len(q), unit=self.unit)
-        spread = np.column_stack([follow @ (vectors * np.sqrt(np.maximum(values, 0.0))), lean])
-        found = replace(self, variance=variances.ratio, expected=float(np.sum(variances.shared)), spread=spread)
-        return replace(found, predicted=replace(predicted, lean=lean)), start + follow @ theta
+        known = (self.graph, shared.columns, shared.is_group, variances, self, len(q))
+        predicted = Predicted(*known, none, lean, unit=self.unit)
+        spread = np.column_stack([follow @ root_of(between), lean])
+        expected = float(np.sum(variances.shared))
+        found = replace(self, variance=variances.ratio, expected=expected, spread=spread, predicted=predicted)
+        return found, start + follow @ theta
 
     @property
     def posterior(self) -> Posterior:

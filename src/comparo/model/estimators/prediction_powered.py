@@ -141,8 +141,8 @@ class Fit:
         groups = len(own)
         centre = np.eye(groups) - 1.0 / groups
         expected = self.gain[:, :-1] @ centre
-        total = max(float(np.trace(own)), TINY)  # 0 where every vote is a tie
-        expected *= max(total / float(np.trace(expected)), self.dispersion) * float(np.trace(robust)) / total
+        total = max(np.trace(own), TINY)  # 0 where every vote is a tie
+        expected *= max(total / np.trace(expected), self.dispersion) * np.trace(robust) / total
         met = np.concatenate([self.answers.first, self.answers.second]).astype(np.int64)
         pairs = np.unique(met * self.pulls.shape[0] + np.tile(self.answers.cluster, 2)) // self.pulls.shape[0]
         share = EXPECTED / (EXPECTED + np.bincount(pairs, minlength=groups))

@@ -85,10 +85,10 @@ class Predicted:
     variances: Variances
     solver: Solver
     observations: float
+    held: Array
+    lean: Array
     widening: float = 1.0
     unit: float = 1.0
-    held: Array | None = None
-    lean: Array | None = None
     control: Control | None = None
 
     def freedom(self, is_new: bool) -> float:
@@ -107,10 +107,6 @@ class Predicted:
     def _is_free(self) -> Mask:
         return self.is_group | (self.variances.kind < 0)
 
-    def _equal(self, columns: Array) -> Array:
-        """The columns (n, M) of θ at equal values of the control."""
-        return columns if self.held is None else without(columns, self.held)
-
     def free(self, a: float) -> tuple[Array, Array]:
         """θ (M,) and its covariance (M, M) for a ratio a; groups have no prior, and β only that of the control."""
         root = np.where(self._is_free, 1.0, np.sqrt(self.variances.ratios))
@@ -122,7 +118,7 @@ class Predicted:
 
     def new(self, means: Array, group: Index) -> tuple[Array, Array]:
         """m (G,) and its covariance (G, G) for new contexts, with `means` W and the `group` of each candidate (n,)."""
-        follow, style, found = means @ self._equal(self.columns), ~self._is_free, []
+        follow, style, found = means @ without(self.columns, self.held), ~self._is_free, []
         for a in self.variances.quantiles.tolist():
             theta, known = self.free(a)
             explained = self.columns[:, style] @ theta[style]
@@ -136,7 +132,7 @@ class Predicted:
         for a in self.variances.quantiles.tolist():
             theta, known = self.free(a)
             start, solved = self.solver.given(a, self.columns, means.T)
-            follow = means @ self._equal(solved[:, :width])
+            follow = means @ without(solved[:, :width], self.held)
             own = self.variances.noise(a) * means @ solved[:, width:]
             found.append((means @ start + follow @ theta, own + follow @ known @ follow.T))
         return self._mixture(found, means)
@@ -146,10 +142,8 @@ class Predicted:
         means, covariances = (np.array(part) for part in zip(*found, strict=True))
         shares = np.full(len(means), 1.0 / len(means))
         mean, covariance = mixture_moments(means, self.widening * covariances, shares)
-        if self.lean is not None:
-            shifted = by @ self.lean
-            covariance = covariance + shifted @ shifted.T
-        return self.unit * mean, self.unit**2 * covariance
+        shifted = by @ self.lean
+        return self.unit * mean, self.unit**2 * (covariance + shifted @ shifted.T)
 
 
 @dataclass(frozen=True)
@@ -201,8 +195,8 @@ def random_effects(estimate: Array, variance: Array) -> tuple[float, float]:
     def excess(between: float) -> float:
         return float(np.sum((estimate - centre(between)) ** 2 / (variance + between))) - (len(estimate) - 1)
 
-    least = 1e-3 * float(np.min(variance))
-    most = least + float(np.sum((estimate - np.mean(estimate)) ** 2)) / (len(estimate) - 1)
+    least = 1e-3 * np.min(variance)
+    most = least + np.sum((estimate - np.mean(estimate)) ** 2) / (len(estimate) - 1)
     between = float(scipy.optimize.brentq(excess, least, most)) if excess(least) > 0.0 else least
     return centre(between), between
 

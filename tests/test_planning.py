@@ -61,6 +61,8 @@ def test_better_judges_and_soft_answers_need_fewer_calls():
     plain = reached()
     assert reached(accuracy=0.65) + 0.03 < plain < reached(accuracy=0.85) - 0.03
     assert reached(answers="hard") + 0.03 < plain
+    # The bias is estimated, and costs little.
+    assert reached(bias=1.0) == pytest.approx(plain, abs=0.03)
 
 
 @pytest.mark.parametrize("strategy", one_short(["greedy", "random", "adaptive"]))

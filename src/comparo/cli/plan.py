@@ -34,12 +34,14 @@ class Simulated:
     accuracy : How often the judge prefers the better of two random items; a coin has 0.5.
     target : The Spearman correlation with the true ranking that is wanted, below 1.
     answers : soft: the judge gives probabilities. hard: it only says which is better.
+    bias : What is added to every logit: above 0 it favours the text shown first. Default: 0
     draws : Simulated runs. Default: 8 to 100, the fewer the more items.
     """
 
     accuracy: float = 0.75
     target: float = 0.9
     answers: Answers = "soft"
+    bias: float | None = None
     draws: Count = None
 
 

@@ -2,9 +2,9 @@
 
 True scores are standard normal, and a judge of two items answers p with
 
-    logit p = strength·(s_first − s_second) + noise·ε,    ε standard normal, anew in every call.
+    logit p = strength·(s_first − s_second) + bias + noise·ε,    ε standard normal, anew in every call.
 
-Its accuracy is the probability that it prefers the better of two random items. The difference of
+Its accuracy is the probability that it prefers the better of two random items (where bias is 0). The difference of
 their scores has variance 2, hence the signal has standard deviation √2·strength, and
 
     accuracy = ½ + arctan(√2·strength / noise) / π.
@@ -119,6 +119,7 @@ def plan(
     target: float = 0.9,
     *,
     answers: Answers = "soft",
+    bias: float | None = None,
     strategy: Strategy | None = None,
     orders: Orders = DEFAULT_ORDERS,
     draws: int | None = None,
@@ -137,6 +138,7 @@ def plan(
     accuracy : The probability that the judge prefers the better of two random items; above 0.5.
     target : The Spearman correlation with the true ranking, between 0 and 1.
     answers : "soft" where the judge gives probabilities, "hard" where it only decides.
+    bias : Added to every logit; above 0 it favours the item shown first. None is 0.
     strategy, orders : As in `Selector`.
     draws : The number of simulated runs; by default 8 to 100, fewer for more items.
     seed : A whole number or a generator.
@@ -169,7 +171,7 @@ def plan(
 
     def answer(difference: Array, rng: np.random.Generator) -> Array:
         """p for true differences of the first and the second, shape (K,)."""
-        logit = strength * difference + noise * rng.standard_normal(len(difference))
+        logit = strength * difference + (bias or 0.0) + noise * rng.standard_normal(len(difference))
         return (logit > 0).astype(np.float64) if answers == "hard" else expit(logit)
 
     if draws is None:

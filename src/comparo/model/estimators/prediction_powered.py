@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -58,23 +59,6 @@ class Answers:
     def apart(self, x: Array) -> Array:
         """d of each answer, (K,), for the scores and γ in `x` (G + 1,)."""
         return np.asarray(x[self.first] - x[self.second] - x[-1])
-
-    def design(self, groups: int) -> sparse.csr_array:
-        """The rows x of the design, (K, G + 1): apart(x) = design @ x."""
-        columns = np.concatenate([self.first, self.second, np.full(len(self), groups)])
-        entries = np.repeat([1.0, -1.0, -1.0], len(self)), (np.tile(np.arange(len(self)), 3), columns)
-        return sparse.csr_array(entries, shape=(len(self), groups + 1))
-
-    def squares(self, c: Array, groups: int) -> Array:
-        """Σ c·x xᵀ of the rows x of the design, (G + 1, G + 1)."""
-        x = self.design(groups)
-        return np.asarray((x.T @ sparse.diags_array(c) @ x).toarray())
-
-    def forms(self, matrix: Array) -> Array:
-        """xᵀ·matrix·x of each row x of the design, (K,), where `matrix` is symmetric."""
-        first, second, own = self.first, self.second, np.diagonal(matrix)
-        crossed = matrix[first, second] + matrix[first, -1] - matrix[second, -1]
-        return np.asarray(own[first] + own[second] + own[-1] - 2 * crossed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,8 +125,8 @@ class Fit:
         groups = len(own)
         centre = np.eye(groups) - 1.0 / groups
         expected = self.gain[:, :-1] @ centre
-        total = max(np.trace(own), TINY)  # 0 where every vote is a tie
-        expected *= max(total / np.trace(expected), self.dispersion) * np.trace(robust) / total
+        total = max(float(np.trace(own)), TINY)  # 0 where every vote is a tie
+        expected *= max(total / float(np.trace(expected)), self.dispersion) * float(np.trace(robust)) / total
         met = np.concatenate([self.answers.first, self.answers.second]).astype(np.int64)
         pairs = np.unique(met * self.pulls.shape[0] + np.tile(self.answers.cluster, 2)) // self.pulls.shape[0]
         share = EXPECTED / (EXPECTED + np.bincount(pairs, minlength=groups))
@@ -200,10 +184,10 @@ def powered(people: Fit, machines: Sequence[tuple[Fit, Answers]]) -> Estimate:
     adds, shifts, is_new = [people.pulls @ gain.T], [], []
     for machine, asked in machines:
         pulls = _pulls(asked, machine.x, size - 1, people.pulls.shape[0])
-        seen = asked.squares(asked.weight * logistic_curvature(asked.apart(machine.x)), size - 1)
+        seen = _squares(asked, asked.weight * logistic_curvature(asked.apart(machine.x)), size - 1)
         voted = pulls @ gain.T
         adds.append(machine.pulls @ (gain @ seen @ machine.inverse).T - voted)
-        shifts.append(-people.gain @ pulls.sum(axis=0))
+        shifts.append(-people.gain @ np.asarray(pulls.sum(axis=0)))
         is_new.append(np.sum(adds[-1] ** 2) > NOTHING_NEW * np.sum(voted**2))
     weight, used = np.zeros(len(machines)), np.flatnonzero(is_new)
     if len(used):
@@ -243,7 +227,7 @@ class Cells:
         """The most probable x with dispersion·leverage extra votes in each cell, and these votes."""
         for _ in range(ROUNDS):
             information = self.answers.weight * logistic_curvature(self.answers.apart(x))
-            leverage = information * self.answers.forms(self.inverse(x, 0.0))
+            leverage = information * _forms(self.inverse(x, 0.0), self.answers)
             before, (x, more) = x, self.maximum(x, dispersion * leverage)
             if np.max(np.abs(x - before)) < SETTLED:
                 break
@@ -252,7 +236,7 @@ class Cells:
     def inverse(self, x: Array, more: Array | float) -> Array:
         """(Σ weight·σ(d)σ(−d)·x xᵀ + ridge)⁻¹ with `more` extra votes in each cell, (G + 1, G + 1)."""
         information = (self.answers.weight + more) * logistic_curvature(self.answers.apart(x))
-        squares = self.answers.squares(information, len(x) - 1)
+        squares = _squares(self.answers, information, len(x) - 1)
         return np.asarray(np.linalg.inv(squares + np.diag(self.ridge)), dtype=np.float64)
 
     def dispersion(self, answers: Answers, x: Array) -> float:
@@ -265,5 +249,22 @@ class Cells:
 def _pulls(answers: Answers, x: Array, groups: int, clusters: int) -> sparse.csr_array:
     """Σ w·x·(p − σ(d)) over the answers of each cluster, (C, G + 1)."""
     left = answers.weight * (answers.p - expit(answers.apart(x)))
-    entries = left, (answers.cluster, np.arange(len(answers)))
-    return sparse.csr_array(sparse.csr_array(entries, shape=(clusters, len(answers))) @ answers.design(groups))
+    columns = np.concatenate([answers.first, answers.second, np.full(len(answers), groups)])
+    entries = np.concatenate([left, -left, -left]), (np.tile(answers.cluster, 3), columns)
+    return sparse.csr_array(entries, shape=(clusters, groups + 1))
+
+
+def _squares(answers: Answers, c: Array, groups: int) -> Array:
+    """Σ c·x xᵀ of the rows x of the design, (G + 1, G + 1)."""
+    total = np.zeros((groups + 1, groups + 1))
+    ends = ((answers.first, 1.0), (answers.second, -1.0), (np.full(len(c), groups), -1.0))
+    for (column, sign), (other, its) in product(ends, ends):
+        np.add.at(total, (column, other), sign * its * c)
+    return total
+
+
+def _forms(matrix: Array, answers: Answers) -> Array:
+    """xᵀ·matrix·x for each row x of the design, where `matrix` is symmetric."""
+    first, second, own = answers.first, answers.second, np.diagonal(matrix)
+    crossed = matrix[first, second] + matrix[first, -1] - matrix[second, -1]
+    return np.asarray(np.where(first == second, own[-1], own[first] + own[second] + own[-1] - 2 * crossed))

@@ -191,7 +191,7 @@ def leaked_share(system: System, used: Mask) -> float:
         return 1.0
     variance = min(excess / clear, square / trace)
     noise = max(total - variance * trace / freedom, 0.0)
-    return min((noise + variance * reached / rank) / total, 1.0)
+    return float(min((noise + variance * reached / rank) / total, 1.0))
 
 
 def _by_bias(system: System, values: Array) -> Array:

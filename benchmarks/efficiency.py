@@ -15,11 +15,11 @@ from scipy.special import expit, logit
 from benchmarks.paper.datasets import open_dataset
 from comparo.analysis.correlations import spearman
 from comparo.data.comparisons import Comparisons
+from comparo.data.text_features import contrasts, count_sequences, overlaps, rarities
 from comparo.methods import fit
 from comparo.run.fit_policy import Fitting
 from comparo.selection.designs import in_both_orders, random_pairs
 from comparo.selection.selector import Selector
-from comparo.selection.text_features import contrasts, count_sequences, overlaps, rarities
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 SETS = ("summeval", "topicalchat", "hanna")

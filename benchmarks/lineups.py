@@ -23,12 +23,12 @@ from comparo.data.columns import Table
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.data.layouts import fields_from_table
+from comparo.data.text_features import contrasts
 from comparo.methods import quiet_fit
 from comparo.ranking.ranking import Ranking
 from comparo.run.fit_policy import Fitting
 from comparo.run.pilot import SHOWN, chosen_size, rate
 from comparo.selection.selector import Selector
-from comparo.selection.text_features import contrasts
 
 SETS = tuple(f"summeval.{name}" for name in ("coherence", "consistency", "fluency", "relevance")) + tuple(
     f"topicalchat.{name}" for name in ("coherence", "engagingness", "naturalness")

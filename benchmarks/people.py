@@ -29,6 +29,7 @@ from comparo.model.tuning import SPREAD, SPREAD_ERROR
 from comparo.ranking.consensus import consensus
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.votes import BETWEEN, Usual, find_voted, with_votes
+from comparo.studies.sweep import everything
 
 VOTES = (25, 50, 100, 200)
 
@@ -49,7 +50,7 @@ class Share:
 def share(found: Case) -> Share:
     recorded = found.recorded
     if decided(recorded):
-        scores, expected, _ = pooled(found, recorded.comparisons(), grouped=True, styled=False)
+        scores, expected, _ = pooled(found, everything(recorded).one(0), grouped=True, styled=False)
     else:
         scores = least_scores(found)[0]
         expected = centred(means(scores, found.system), recorded.context)
@@ -85,7 +86,7 @@ def without(mean: dict[str, tuple[float, ...]], left_out: str) -> Usual:
 
 def machine(found: Case) -> Ranking:
     recorded = found.recorded
-    data = recorded.comparisons()
+    data = everything(recorded).one(0)
     if len(recorded.contexts) > 1:
         return quiet_fit(data, "mixed", groups="items")
     return quiet_fit(data, "mixed", groups=dict(zip(recorded.items[recorded.item], found.system.tolist(), strict=True)))

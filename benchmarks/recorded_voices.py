@@ -18,9 +18,9 @@ from benchmarks.paper.datasets import load_dataset
 from comparo.analysis.correlations import spearman_within
 from comparo.analysis.reliability import measured
 from comparo.data.comparisons import Comparisons
+from comparo.data.text_features import styles
 from comparo.model.estimators.panel_members import PanelMembers, fit_members, signs
 from comparo.ranking.ranking import Ranking
-from comparo.selection.text_features import styles
 from comparo.types import Array
 
 FOLDERS = ("panel", "wordings")

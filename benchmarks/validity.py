@@ -23,15 +23,15 @@ from benchmarks.efficiency import DATA, least_squares
 from benchmarks.paper.datasets import load_dataset
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
+from comparo.data.text_features import styles
 from comparo.methods import quiet_fit
 from comparo.ranking.consensus import PEOPLE, usual_validity
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import text_variance
 from comparo.run.fit_policy import Fitting
-from comparo.selection.text_features import styles
 from comparo.studies.draws import draw
 from comparo.studies.recorded import Recorded
-from comparo.studies.sweep import correlate
+from comparo.studies.sweep import correlate, everything
 from comparo.types import Array, Index
 
 GRID = np.linspace(0.0, 1.0, 21)
@@ -288,7 +288,7 @@ def with_systems(found: Case) -> Measured:
         expected = centred(means(scores, found.system), recorded.context)
         orders = orders_correlation(found, expected)
     if decided(recorded):
-        scores, expected, shares = pooled(found, recorded.comparisons(), grouped=True, styled=False)
+        scores, expected, shares = pooled(found, everything(recorded).one(0), grouped=True, styled=False)
     else:
         between = share_between(scores, found.system, contexts, noise)
         own = float(np.var(scores - expected)) - noise
@@ -310,7 +310,7 @@ def with_style(found: Case) -> Measured:
     """Coefficients of style from the other topics, with the ridge that predicts those best."""
     recorded = found.recorded
     if found.group == "llmfao":
-        scores, _, _ = pooled(found, recorded.comparisons(), grouped=False, styled=False)
+        scores, _, _ = pooled(found, everything(recorded).one(0), grouped=False, styled=False)
     else:
         scores, _ = least_scores(found)
     style, fold = STYLES[found.group][found.rows], found.topic % FOLDS

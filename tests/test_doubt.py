@@ -79,7 +79,7 @@ def test_an_uneven_prior_is_that_of_the_dense_gaussian_model(limits):
     if limits is SMALL:  # above, traces are estimated
         evidence = np.sum(c * y**2) - np.linalg.slogdet(covariance).logabsdet - np.sum(np.log(c))
         assert variances.evidence == pytest.approx(0.5 * (evidence - y @ np.linalg.solve(covariance, y)), rel=1e-9)
-        shared = Shared(("style",), np.zeros(2, dtype=np.intp), columns)
+        shared = Shared(("style",), np.zeros(2, dtype=np.intp), columns, np.zeros((len(columns), 0)))
         solution, spread, _ = solve(system, variances, shared)
         np.testing.assert_allclose(spread, centre @ follow, atol=1e-7)
         whole = design.T @ (c[:, None] * design) + np.linalg.inv(prior + RATIO * columns @ columns.T)
@@ -126,7 +126,7 @@ def test_what_style_expects_is_doubted_by_its_distance_and_nothing_else_is():
         assert np.ptp(mixed(data, BradleyTerry(), Design(groups, features)).laplacian.ridge) == 0
     soft = replace(data, p=np.clip(data.p, 0.1, 0.9) + 0.05 * rng.random(len(data)))
     assert np.ptp(mixed(soft, BradleyTerry(), Design(None, style, is_biased=False)).laplacian.ridge) == 0
-    shared = Shared(("style",), np.zeros(2, dtype=np.intp), np.zeros((60, 2)))
+    shared = Shared(("style",), np.zeros(2, dtype=np.intp), np.zeros((60, 2)), np.zeros((60, 0)))
     told = Variances(
         Spectrum.of(uneven(SMALL)[0], np.zeros((30, 2))), shared.kind, 9, True, 1.0, np.ones(1), np.ones(1)
     )

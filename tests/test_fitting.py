@@ -8,6 +8,7 @@ import pytest
 from comparo import Comparisons, fit, rank
 from comparo.data.items import Items
 from comparo.data.prompts import criterion_prompt
+from comparo.data.text_features import contrasts
 from comparo.errors import StoreError
 from comparo.judges import load_judge
 from comparo.methods import METHODS
@@ -18,7 +19,6 @@ from comparo.run.loop import Run
 from comparo.run.store import Store, stored_items
 from comparo.run.task import Task
 from comparo.run.voices import voices_of
-from comparo.selection.text_features import contrasts
 from split import one_short
 
 WORDS = "river stone amber willow thunder quiet golden paper morning shadow copper velvet".split()
@@ -107,7 +107,7 @@ def test_ranking_is_the_fit_with_what_is_known_of_the_items():
 
 
 def _style(items):
-    from comparo.selection.text_features import styles
+    from comparo.data.text_features import styles
 
     style = styles(items)
     labels = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
@@ -248,8 +248,8 @@ def test_a_plain_task_chooses_and_fits_as_the_paper_does(tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"groups": {"a": 1}}, "`groups` and `features` belong to prior='estimated'"),
-        ({"features": {"a": [1.0]}}, "`groups` and `features` belong to prior='estimated'"),
+        ({"groups": {"a": 1}}, "`groups` belongs to prior='estimated'"),
+        ({"features": {"a": [1.0]}}, "`features` belongs to prior='estimated'"),
         ({"prior": "estimated", "groups": {"a": 1}}, "groups have no entry for item 'b'"),
         ({"prior": "estimated", "features": {"a": [1.0]}}, "features have no entry for item 'b'"),
         ({"prior": "estimated", "features": {"a": [1.0], "b": [1.0, 2.0]}}, "features are of different lengths"),

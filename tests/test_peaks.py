@@ -148,7 +148,7 @@ def test_the_evidence_of_one_pair_is_exact():
     data = Comparisons.from_columns([0, 0, 0, 1], [1, 1, 1, 0], [1.0, 1.0, 1.0, 1.0])
     graph = Graph.build(data)
     shared = Shared.of(graph, Design(), 10)
-    model, variances, _, _ = Choices.of(data, graph, False, LIMITS).settle(shared)
+    model, variances, _ = Choices.of(data, graph, False, LIMITS).settle(shared)
     _, _, found = at_variances(model, variances, shared)
     spread = 2 * variances.ratio
 
@@ -163,7 +163,7 @@ def test_the_derivative_of_the_evidence_is_that_of_differences():
     data = decided(rng, families(rng, 20, 0.5, gap=2.0), 6)
     graph = Graph.build(data)
     shared = Shared.of(graph, Design(features=graph.item[:, None] % 3 - 1.0), 100)
-    model, variances, _, _ = Choices.of(data, graph, False, LIMITS).settle(shared)
+    model, variances, _ = Choices.of(data, graph, False, LIMITS).settle(shared)
     side = rng.standard_normal(len(model.c))
 
     def heights(gap):

@@ -23,7 +23,6 @@ from benchmarks.paper.page import _figures, render
 from comparo import Comparisons, ComparisonsError, Items, fit
 from comparo.cli.app import main
 from comparo.studies.display import (
-    DPI,
     Entry,
     Table,
     attributes_table,
@@ -462,7 +461,7 @@ def test_the_page_has_every_claim_and_its_own_figures(tmp_path):
     figures = _figures(found)
     for name, figure in figures.items():
         assert f"images/study_{name}.png" in page
-        figure.savefig(tmp_path / name, dpi=DPI, format="png")
+        figure.savefig(tmp_path / name, format="png")
         assert (tmp_path / name).stat().st_size < 100_000
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from benchmarks.paper.pairs import recorded_answers, sort_contexts
 from comparo.data.items import Items
 from comparo.studies.recorded import Recorded
-from comparo.studies.sweep import Cell, correlate
+from comparo.studies.sweep import Cell, correlate, everything
 from comparo.types import Array
 
 
@@ -20,7 +20,7 @@ def pairs_cell(
     >>> pairs_cell(example(), 5, rng=np.random.default_rng(0))[0].spearman
     array([1., 1., 1., 1., 1.])
     """
-    answer = recorded_answers(recorded.comparisons())
+    answer = recorded_answers(everything(recorded).one(0))
     starts = recorded.starts.tolist()
     labels = recorded.items[recorded.item].tolist()
     contexts = zip(recorded.contexts.tolist(), starts[:-1], starts[1:], strict=True)

@@ -30,10 +30,9 @@ from comparo.studies.display import (
     entry,
     panels,
     retention_table,
-    save,
 )
 from comparo.studies.recorded import Recorded
-from comparo.studies.sweep import Results
+from comparo.studies.sweep import Results, everything
 from comparo.types import Array
 
 if TYPE_CHECKING:
@@ -62,7 +61,10 @@ def write_study(
     options = "" if (draws, seed) == (100, 0) else f" --draws {draws} --seed {seed}"
     where = f" --judgements {judgements}" if judgements is not None else ""
     text = render(found, draws, f"python -m benchmarks.paper.page --data {data}{where} --out {out}{options}")
-    save(_figures(found), out / "images", "study_")
+    images = out / "images"
+    images.mkdir(parents=True, exist_ok=True)
+    for name, figure in _figures(found).items():
+        figure.savefig(images / f"study_{name}.png", metadata={"Software": None})
     path = out / "study.md"
     path.write_text(text, encoding="utf-8")
     return path
@@ -133,10 +135,17 @@ def _worse_than_length(everything: Sequence[Experiment]) -> list[str]:
     ]
 
 
+def _differences(recorded: Recorded) -> tuple[Array, Array, Array]:
+    """p, the difference of people's scores, and the weight of each recorded comparison."""
+    labels = zip(recorded.contexts[recorded.context].tolist(), recorded.items[recorded.item].tolist(), strict=True)
+    known = {label: score for label, score in zip(labels, recorded.human.tolist(), strict=True) if score == score}
+    return true_differences(everything(recorded).one(0), known)
+
+
 def _linear(one: Experiment) -> dict[str, float]:
     """How the mean and the deviation of the true difference depend on p, on the attribute shown."""
     recorded = one.opened.recorded[SHOWN]
-    p, apart, weight = true_differences(recorded.comparisons(), recorded.scores())
+    p, apart, weight = _differences(recorded)
     middle, mean, spread = moments(p, apart, weight, BINS)
     counts = np.bincount(np.minimum((p * BINS).astype(int), BINS - 1), minlength=BINS)
     filled = counts[counts > 0] >= MANY * len(p)
@@ -172,7 +181,7 @@ def moments(p: Array, values: Array, weight: Array, bins: int) -> tuple[Array, A
 
 def plot_joint(recorded: Recorded, ax: Axes) -> None:
     """Draw the joint distribution of p and the true difference s_first − s_second, as a histogram."""
-    p, difference, weight = true_differences(recorded.comparisons(), recorded.scores())
+    p, difference, weight = _differences(recorded)
     reach = float(np.max(np.abs(difference))) or 1.0
     counts, x, y = np.histogram2d(p, difference, BINS, ((0, 1), (-reach, reach)), weights=weight)
     mesh = ax.pcolormesh(x, y, np.ma.masked_equal(counts.T, 0), cmap="cividis_r", vmin=0)
@@ -187,7 +196,7 @@ def plot_difference_given_p(recorded: Recorded, ax: Axes) -> None:
 
     The curves are Bradley–Terry's a·logit(p) + c and the linear Gaussian's α·(p − β), by least squares.
     """
-    p, difference, weight = true_differences(recorded.comparisons(), recorded.scores())
+    p, difference, weight = _differences(recorded)
     middle, mean, deviation = moments(p, difference, weight, WIDE)
     ax.errorbar(middle, mean, yerr=deviation, color=BLUE, label="mean ± deviation", **MARKS)
     grid = np.linspace(CERTAIN, 1 - CERTAIN, 199)

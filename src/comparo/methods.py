@@ -175,10 +175,9 @@ def fit(
     if people and method != "panel":
         raise ValueError("`people` belong to method='panel'; add that, or leave them out")
     check_people(comparisons, people)
-    if prior != "estimated" and (groups is not None or features is not None):
-        raise ValueError("`groups` and `features` belong to prior='estimated'; add that, or leave them out")
-    if prior != "estimated" and control is not None:
-        raise ValueError("`control` belongs to prior='estimated' and the methods mixed and panel; add one of them")
+    for name, given in (("groups", groups), ("features", features), ("control", control)):
+        if prior != "estimated" and given is not None:
+            raise ValueError(f"`{name}` belongs to prior='estimated' and the methods mixed and panel; add one of them")
     _one_of("estimate", estimate, get_args(Estimate))
     check_validity(validity)
     if estimate == "judge" and validity is not None:
@@ -206,11 +205,11 @@ def fit(
         estimator, wanted = ESTIMATORS["panel" if is_panel else "mixed"]
         group, features_of = named_traits(comparisons, groups, features)
         design = replace(design, groups=None if group is None else group[0], features=features_of)
-    given = {"expert": expert, "prior": prior, "bias": bias, "is_scaled": prior_is_given, "people": people}
-    given |= {"prior_pairs": prior_pairs}
+    options: dict[str, Any] = {"expert": expert, "prior": prior, "bias": bias, "is_scaled": prior_is_given}
+    options |= {"people": people, "prior_pairs": prior_pairs}
 
     def ranked(design: Design) -> Ranking:
-        every = given | {"design": design}
+        every = options | {"design": design}
         fitted = estimator(comparisons, limits=limits, **{name: every[name] for name in wanted})
         product = fitted if isinstance(fitted, Product) else None
         return Ranking(

@@ -382,6 +382,6 @@ def _round(laplacian: Laplacian, b: Array, spreads: Array) -> tuple[Array, Array
             mean[some.nodes] = np.einsum("bij,bj->bi", some.vectors, v * some.beta).ravel()
             covariance = (some.vectors * v[:, None]) @ some.vectors.transpose(0, 2, 1)
             variance[some.nodes] = np.einsum("bii->bi", covariance).ravel()
-            shared[batch.rows] = covariance.ravel()[pattern.entries(batch)]
+            shared[batch.rows] = covariance.ravel()[pattern.entries[batch.rows]]
     between = variance[pattern.first] + variance[pattern.second] - 2 * shared
     return np.concatenate(evidence), mean, np.maximum(between, 0.0)

@@ -15,11 +15,11 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.formats import csv_text
 from comparo.data.items import Items, read_items
 from comparo.data.sheets import read_several, write_sheets
+from comparo.data.text_features import contrasts
 from comparo.ranking.tabular import json_rows
 from comparo.selection.designs import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
 from comparo.selection.planning import Answers, Plan, plan
 from comparo.selection.sharing import TWICE, next_pairs, share_out
-from comparo.selection.text_features import contrasts
 
 SHEETS = Path("sheets")
 Output = Literal["table", "csv", "json", "jsonl"]

@@ -121,12 +121,13 @@ def _print(table: Table, output: Output) -> None:
 
 def _write(results: Results, folder: Path) -> None:
     """All tables in all formats, and the figure."""
-    from comparo.studies.display import efficiency_figure, save
+    from comparo.studies.display import efficiency_figure
 
     tables = {kind: _table(results, kind) for kind in ("spearman", "pearson", "retention")}
     if len(results.attributes) > 1:
         tables |= {f"spearman_{calls}": attributes_table(results, calls) for calls in results.calls}
-    save({"efficiency": efficiency_figure(results)}, folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    efficiency_figure(results).savefig(folder / "efficiency.png", metadata={"Software": None})
     for name, table in tables.items():
         for ending, text in (("md", table.markdown()), ("csv", table.csv())):
             (folder / f"{name}.{ending}").write_text(text.rstrip("\n") + "\n", encoding="utf-8")

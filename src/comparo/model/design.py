@@ -153,15 +153,15 @@ class Shared:
 
     Rows of one kind have a mean squared norm of about 1, so ω² is the variance of scores that the kind explains.
     Columns of the control come first: their kind is −1, and their coefficients have no prior. `held` (n, D) are the
-    values of the control, centred in components. `group` (n,) is the group of each candidate; None if "groups" is not
-    among the kinds.
+    values of the control, centred in components; D = 0 without a control. `group` (n,) is the group of each candidate;
+    None if "groups" is not among the kinds.
     """
 
     kinds: tuple[str, ...]
     kind: NDArray[np.intp]
     columns: Array
+    held: Array
     group: Index | None = None
-    held: Array | None = None
 
     @classmethod
     def of(cls, graph: Graph, design: Design, entries: int) -> Shared:
@@ -172,7 +172,7 @@ class Shared:
         if groups is not None and 1 < count < graph.nodes and graph.nodes * count <= entries:
             found["groups"] = graph.centre(np.eye(count)[groups])
         group = groups.astype(np.int32) if groups is not None and "groups" in found else None
-        flat, held = np.zeros((graph.nodes, 0)), None
+        flat = held = np.zeros((graph.nodes, 0))
         if control is not None:
             flat, held = control.columns(graph, group), graph.centre(control.values)
         if features is not None and features.shape[1]:
@@ -181,7 +181,7 @@ class Shared:
                 found["style"] = style - flat @ np.linalg.lstsq(flat, style, rcond=None)[0]
         columns = np.concatenate([flat, *found.values()], axis=1)
         kind = np.repeat(np.arange(len(found)), [block.shape[1] for block in found.values()])
-        return cls(tuple(found), np.concatenate([np.full(flat.shape[1], -1), kind]), columns, group, held)
+        return cls(tuple(found), np.concatenate([np.full(flat.shape[1], -1), kind]), columns, held, group)
 
     @property
     def is_group(self) -> Mask:

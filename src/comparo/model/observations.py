@@ -7,7 +7,7 @@ The paper's general Gaussian expert with μ(p) = logit p models an answer as
 Two answers about a pair, in both orders, are one observation, half of their difference, in which the position effects
 of the judge (γ) and of the two texts cancel. Rounding errors of p are part of the noise. Answers that are choices
 (decisions, ties, votes) have the likelihood of Bradley–Terry instead (`comparo.model.inference.choices`). The noise may
-depend on a covariate of the pair, such as the contrast of two texts (`power`).
+depend on the contrast of the two texts (`fitted_power`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scipy.special import logit
 from comparo.data.comparisons import Comparisons
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import System
-from comparo.model.tuning import LEAST_CAP, LIMITS, Limits
+from comparo.model.tuning import LEAST_CAP
 from comparo.rounding import TINY
 from comparo.types import Array, Index, Mask
 
@@ -120,7 +120,7 @@ def logits(p: Array) -> tuple[Array, Mask]:
     saturated = np.minimum(p, 1.0 - p) < SATURATED
     if not saturated.any():
         return logit(p), saturated
-    cap = max(float(np.max(np.abs(logit(p[~saturated])), initial=0.0)), LEAST_CAP)
+    cap = max(np.max(np.abs(logit(p[~saturated])), initial=0.0), LEAST_CAP)
     step = next((step for step in STEPS if np.all(_is_whole(p / step))), None)
     if step is not None:
         cap = float(logit(1.0 - step / 2))
@@ -206,26 +206,43 @@ def observe(comparisons: Comparisons, graph: Graph, y: Array, saturated: Mask) -
 
 
 WEAK_RIDGE = 1e-6  # ridge of least squares, relative to the weight of an observation
+# Grid of the power a of the contrast, and mean and standard deviation of its prior, after recorded judges
+# (docs/efficiency.md).
+POWERS, USUAL, SURE = np.linspace(0.0, 3.0, 31), 1.0, 1.0
 
 
-def power(squares: Array, size: Array, freedom: float, powers: Array, usual: float, sure: float) -> float:
-    """The most probable a of `powers` if the variance of comparisons is φ·size^−a, with the prior a ~ N(usual, sure²).
+def fitted_power(data: Comparisons, contrast: Array) -> float:
+    """The power a with which the information c^a of an answer rises with its contrast c (K,); 0 for choices.
 
-    `squares` (M,) are squared residuals of a fit that ignores `size`, relative to their variance by weight and
-    curvature, and `freedom` are its degrees of freedom. With the best φ, a maximises
+    A choice has the noise of a coin, which does not depend on the texts.
 
-        ½·freedom·(mean a·log size − log Σ squares·size^a) − ½ ((a − usual)/sure)².
+    >>> fitted_power(Comparisons.from_rows([("a", "b", 1), ("b", "c", 0)]), np.array([0.5, 1.0]))
+    0.0
+    """
+    if np.all(contrast == contrast[0]) or are_choices(data):
+        return 0.0
+    row, squares, freedom = residuals(data)
+    return power(squares, contrast[row], freedom)
 
-    >>> size, powers = np.tile([1.0, 0.1], 200), np.linspace(0.0, 3.0, 31)
-    >>> power(np.ones(400), size, 400.0, powers, 1.0, 1.0), power(1 / size**2, size, 400.0, powers, 1.0, 1.0)
+
+def power(squares: Array, contrast: Array, freedom: float) -> float:
+    """The most probable a of `POWERS` if the variance of answers is φ·contrast^−a, with the prior a ~ N(USUAL, SURE²).
+
+    `squares` (M,) are squared residuals of a fit that ignores the contrast, relative to their variance by weight, and
+    `freedom` are its degrees of freedom. With the best φ, a maximises
+
+        ½·freedom·(mean a·log contrast − log Σ squares·contrast^a) − ½ ((a − USUAL)/SURE)².
+
+    >>> contrast = np.tile([1.0, 0.1], 200)
+    >>> power(np.ones(400), contrast, 400.0), power(1 / contrast**2, contrast, 400.0)
     (0.0, 2.0)
     """
-    total = np.array([float(np.sum(squares * size**a)) for a in powers])
-    fits = powers * float(np.mean(np.log(size))) - np.log(np.maximum(total, TINY))
-    return float(powers[np.argmax(0.5 * freedom * fits - 0.5 * ((powers - usual) / sure) ** 2)])
+    total = np.array([np.sum(squares * contrast**a) for a in POWERS])
+    fits = POWERS * np.mean(np.log(contrast)) - np.log(np.maximum(total, TINY))
+    return float(POWERS[np.argmax(0.5 * freedom * fits - 0.5 * ((POWERS - USUAL) / SURE) ** 2)])
 
 
-def residuals(comparisons: Comparisons, limits: Limits = LIMITS) -> tuple[NDArray[np.intp], Array, float]:
+def residuals(comparisons: Comparisons) -> tuple[NDArray[np.intp], Array, float]:
     """Squared residuals of soft answers for `power`, from least squares on their logits.
 
     Returns one row of the comparisons for each of M observations (both orders of a pair are one), weight·residual²
@@ -240,10 +257,10 @@ def residuals(comparisons: Comparisons, limits: Limits = LIMITS) -> tuple[NDArra
     shift = np.zeros(found.sums.shape[1] + 1)
     y = found.y
     for _ in range(2):  # first without γ, then with γ of each judge
-        pattern = Pattern(replace(graph, first=found.first, second=found.second), limits=limits)
+        pattern = Pattern(replace(graph, first=found.first, second=found.second))
         order = pattern.order
         c = found.weight[order]
-        system = System(pattern, c, c * (y + shift[found.judge])[order], np.zeros(0), np.zeros(0))
+        system = System(pattern, c, c * (y + shift[found.judge])[order])
         x = system.solve(WEAK_RIDGE * float(np.mean(c)), np.zeros(graph.nodes))
         left = y - x[found.first] + x[found.second]
         for judge in range(len(shift) - 1):

@@ -141,6 +141,12 @@ class Scored:
     converged: bool
 
 
+def root_of(covariance: Array) -> Array:
+    """R (M, M) with R Rᵀ = `covariance`."""
+    values, vectors = np.linalg.eigh(covariance)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+
+
 def mixture_moments(means: Array, covariances: Array, shares: Array) -> tuple[Array, Array]:
     """Mean (G,) and covariance (G, G) of a mixture of distributions with `means` (P, G), `covariances` and `shares`."""
     mean = shares @ means

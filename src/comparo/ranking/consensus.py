@@ -218,10 +218,8 @@ def _of_product(ranking: Ranking, effects: Effects, product: Product, group: Ind
     right = np.zeros((laplacian.pattern.unknowns, len(means)))
     right[: graph.nodes] = means.T
     joint = laplacian.solve(right)[: graph.nodes]
-    if effects.spread is not None and effects.between is not None:
-        joint = joint + effects.spread @ (effects.between @ (means @ effects.spread).T)
-    predicted = np.zeros(graph.nodes) if effects.mean is None else effects.mean
-    within = effects.scores + float(np.var(predicted - columns @ (means @ predicted)))
+    joint = joint + effects.spread @ (effects.between @ (means @ effects.spread).T)
+    within = effects.scores + float(np.var(effects.mean - columns @ (means @ effects.mean)))
     return _grouped(ranking, group, columns, means, product.dispersion * graph.centre(joint), within)
 
 
@@ -245,12 +243,11 @@ def _of_panel(ranking: Ranking, panel: Panel, group: Index) -> Parts:
 
 def _of_style(effects: Effects, product: Product) -> Parts | None:
     """z are the coefficients of style: Cov(s, z) = φ·F S⁻¹ and Cov(z) = φ·S⁻¹; people's usual variance is not known."""
-    mean, columns, spread, between = effects.mean, effects.columns, effects.spread, effects.between
-    if effects.style is None or mean is None or columns is None or spread is None or between is None:
+    if effects.style is None:
         return None
-    count, dispersion = columns.shape[1], product.dispersion
-    joint, cov = dispersion * (spread @ between)[:, :count], dispersion * between[:count, :count]
-    return Parts(mean, columns, joint, cov, 0.0, effects.scores, STYLE)
+    count, between = effects.columns.shape[1], product.dispersion * effects.between
+    joint, cov = (effects.spread @ between)[:, :count], between[:count, :count]
+    return Parts(effects.mean, effects.columns, joint, cov, 0.0, effects.scores, STYLE)
 
 
 def _of_panel_style(opinion: PanelInformation) -> Parts | None:

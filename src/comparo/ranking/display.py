@@ -116,7 +116,7 @@ def _named(judge: str) -> str:
 def _panel_ties(panel: Panel) -> Array:
     """ν of each voice of a panel, (R,); 0 where it has none."""
     models = [voice.model for voice in panel.voices]
-    return np.array([float(one.nu[0]) if isinstance(one, Choices) and one.nu is not None else 0.0 for one in models])
+    return np.array([float(one.nu[0]) if isinstance(one, Choices) else 0.0 for one in models])
 
 
 def tie_sentences(columns: Columns | None) -> list[str]:

@@ -161,10 +161,12 @@ def rank_votes(
     point = max(found.points, key=lambda each: each.share)
     choices = point.choices
     scores = graph.centre(found.scores)
-    effects = Effects(1.0, found.variance * (1.0 - between), 1.0, bias_error=choices.error)
-    if group is not None:
-        effects = replace(effects, groups=found.variance * between)
-    expert = BradleyTerry() if choices.nu is None else Davidson(choices.nu[votes.positions])
+    own = found.variance * (1.0 - between)
+    of_groups = None if group is None else found.variance * between
+    none = np.zeros((graph.nodes, 0))
+    parts = np.zeros(graph.nodes), none, none, none.T @ none
+    effects = Effects(1.0, own, 1.0, *parts, bias_error=choices.error, groups=of_groups)
+    expert = Davidson(choices.nu[votes.positions]) if choices.nu.any() else BradleyTerry()
     product = Product(votes, graph, expert, scores, choices.gamma, point.laplacian, True, effects)
     return Ranking("votes", votes, graph, scores, found, level, product, group=group)
 

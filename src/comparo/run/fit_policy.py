@@ -19,15 +19,16 @@ import numpy as np
 from comparo.data.comparisons import Comparisons
 from comparo.data.covariates import Term
 from comparo.data.items import Items
+from comparo.data.text_features import contrasts, styles
 from comparo.methods import Method, quiet_fit
 from comparo.model.estimators.poe import Bias
 from comparo.model.linalg.graph import Graph
+from comparo.model.observations import fitted_power
 from comparo.ranking.consensus import check_validity, consensus, expected_by
 from comparo.ranking.grouping import Held, control_of, group_codes
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.votes import find_voted, rank_votes, votes_about, with_votes
 from comparo.run.growth import Past, State
-from comparo.selection.text_features import contrasts, fitted_power, styles
 from comparo.types import Array
 
 Scores = Literal["auto", "judge", "consensus"]

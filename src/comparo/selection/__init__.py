@@ -1,4 +1,4 @@
-"""Which pair to ask next: designs, greedy and adaptive choice, the contrast and style of texts, planning."""
+"""Which pair to ask next: designs, greedy and adaptive choice, planning."""
 
 from comparo.selection.designs import in_both_orders, in_one_order, random_pairs
 from comparo.selection.selector import Selector, greedy_pairs

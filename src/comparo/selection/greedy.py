@@ -169,18 +169,15 @@ class Greedy:
             gains = self.covariance[rows, begin:] * -2.0
             gains += self.variance[rows, None]
             gains += self.variance[begin:]
-            if self.scores is not None:
-                gains *= logistic_curvature(self.scores[rows, None] - self.scores[begin:])
-            if self.worth is not None:
-                gains *= self.worth[rows, begin:]
-            gains *= self.calls
+            gains *= self._weight(np.arange(begin, rows.stop)[:, None], np.arange(begin, n))
             row, column = np.nonzero((gains >= self.threshold) & self.free[rows, begin:])
             found.append((row + begin, column + begin, gains[row, column]))
         self.x, self.y, self.gains = (np.concatenate(parts) for parts in zip(*found, strict=True))
         self.c = self._weight(self.x, self.y)
 
     def _weight(self, x: LongIndex, y: LongIndex) -> Array:
-        weight = np.full(len(x), float(self.calls))
+        """c of the pairs of x and y, of shapes that numpy broadcasts."""
+        weight = np.full(np.broadcast_shapes(x.shape, y.shape), float(self.calls))
         if self.scores is not None:
             weight *= logistic_curvature(self.scores[x] - self.scores[y])
         return weight if self.worth is None else weight * self.worth[x, y]
@@ -276,7 +273,7 @@ class Border:
 def differences(matrix: Array) -> Array:
     """M_xx + M_yy − 2M_xy for all x and y."""
     diagonal = matrix.diagonal()
-    return np.asarray(diagonal[:, None] + diagonal - 2.0 * matrix)
+    return diagonal[:, None] + diagonal - 2.0 * matrix
 
 
 DRAWS = 24
@@ -352,7 +349,7 @@ class Goal:
             return self.calls * between
         c = self.calls * logistic_curvature(self.scores[x] - self.scores[y])
         if self.border is None:
-            return np.asarray(c * between)
+            return c * between
         variance = resistance.variance
         apart = (self.scores - self.border) ** 2 / (self.dispersion * variance)
         near = np.exp(np.min(apart) - apart) * variance

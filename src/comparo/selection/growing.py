@@ -29,12 +29,11 @@ from scipy import sparse
 from comparo.data.columns import look_up
 from comparo.methods import quiet_fit
 from comparo.model.likelihoods.bradley_terry import logistic_curvature
-from comparo.model.observations import are_choices, residuals
+from comparo.model.observations import are_choices, fitted_power, residuals
 from comparo.rounding import first_best, merge_ties
 from comparo.selection.designs import Pairs
 from comparo.selection.greedy import differences
 from comparo.selection.selector import Selector
-from comparo.selection.text_features import fitted_power
 from comparo.types import Array, LongIndex
 
 ANCHORS = 256  # old items considered as partners: neighbours are 0.4% of the ranks apart
@@ -103,7 +102,7 @@ class Placing(Selector):
             self._spread = max(float(np.std(ranking.scores)), LEAST_SPREAD)
             if not are_choices(data):
                 _, squares, freedom = residuals(data)
-                self._noise = (float(np.sum(squares)) + USUAL_NOISE) / (freedom + 1.0)
+                self._noise = (np.sum(squares) + USUAL_NOISE) / (freedom + 1.0)
         if self._apart is not None:
             worth = self._apart ** fitted_power(data, self._apart[data.first, data.second])
             self._informs = worth / np.mean(worth)
@@ -119,13 +118,13 @@ class Placing(Selector):
     def _old(self) -> LongIndex:
         """The old items, the lowest score first."""
         old = self._shuffled[~np.isin(self._shuffled, np.asarray(self._new))]
-        return np.asarray(old[np.argsort(merge_ties(self._view[old]), kind="stable")])
+        return old[np.argsort(merge_ties(self._view[old]), kind="stable")]
 
     def _information(self, x: NDArray[np.integer], y: NDArray[np.integer]) -> Array:
         """c of a call about items x and y, of shapes that numpy broadcasts."""
         apart = self._view[x] - self._view[y]
         c = logistic_curvature(apart) if self._noise is None else np.full(apart.shape, 1.0 / self._noise)
-        return np.asarray(c if self._informs is None else c * self._informs[x, y])
+        return c if self._informs is None else c * self._informs[x, y]
 
     def _informative(self) -> Pairs:
         """Disjoint pairs that lower the sum of the variances of the new items most, best first."""

@@ -172,7 +172,7 @@ def plan(
     def answer(difference: Array, rng: np.random.Generator) -> Array:
         """p for true differences of the first and the second, shape (K,)."""
         logit = strength * difference + (bias or 0.0) + noise * rng.standard_normal(len(difference))
-        return np.asarray((logit > 0).astype(np.float64) if answers == "hard" else expit(logit))
+        return (logit > 0).astype(np.float64) if answers == "hard" else expit(logit)
 
     if draws is None:
         draws = min(max(effort.simulated // size, effort.fewest), effort.most)

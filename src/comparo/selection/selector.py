@@ -20,6 +20,7 @@ from comparo.model.estimators.poe import product_at
 from comparo.model.inference.newton import Problem
 from comparo.model.likelihoods.bradley_terry import BradleyTerry, logistic_curvature
 from comparo.model.linalg.graph import Graph, Pattern
+from comparo.model.observations import USUAL, fitted_power
 from comparo.model.tuning import LIMITS, WIDE, Limits
 from comparo.selection.designs import (
     DEFAULT_GOAL,
@@ -40,7 +41,6 @@ from comparo.selection.designs import (
     top_of,
 )
 from comparo.selection.greedy import Border, Goal, Greedy, Resistance, inverse, join, matching
-from comparo.selection.text_features import USUAL, fitted_power
 from comparo.types import Array, LongIndex, Mask, Seed, as_generator
 
 JITTER = 0.15  # standard deviation added to the logarithm of a contrast, so that another seed gives other pairs
@@ -110,7 +110,7 @@ class Selector:
     goal : "ranking", or "top-k" such as "top-5": calls are then spent on which items are the best k.
     contrast : The contrast of the two texts of each pair, (N, N), from `text_features.contrasts`: a comparison
         has the information contrast^a, with a = 1 before any answer and then estimated from the answers
-        (`text_features.fitted_power`). It is ignored for random pairs, for a goal top-k and above 4096 items.
+        (`observations.fitted_power`). It is ignored for random pairs, for a goal top-k and above 4096 items.
     seed : A whole number or a generator. The same seed and the same answers give the same calls.
     limits : `limits.exact` is the number of items up to which all pairs are considered, with an N × N covariance.
 

@@ -171,7 +171,7 @@ class Pairs:
         """The `CANDIDATES` texts of each group that are in the fewest calls."""
         order = self._order[np.lexsort((self._asked[self._order], self._group[self._order]))]
         group = self._group[order]
-        return np.asarray(order[np.arange(len(order)) - np.searchsorted(group, group) < CANDIDATES])
+        return order[np.arange(len(order)) - np.searchsorted(group, group) < CANDIDATES]
 
     def _best(self, texts: LongIndex) -> tuple[int, int, float] | None:
         """The pair of `texts` with the largest gain, and the information it adds; None if all pairs were asked."""
@@ -190,7 +190,7 @@ class Pairs:
     def _added(self, texts: LongIndex) -> Array:
         """The information c (m, m) that the calls for each pair of `texts` (m,) add."""
         fresh = 1.0 / (1.0 + OWN * self._asked[texts])
-        c = np.asarray(self.calls * fresh[:, None] * fresh)
+        c = self.calls * fresh[:, None] * fresh
         return c if self._contrast is None else c * self._contrast[np.ix_(texts, texts)]
 
 
@@ -245,7 +245,7 @@ def sureness(board: Leaderboard, goal: str) -> float:
     count, rng = len(board), np.random.default_rng(0)
     variance, axes = np.linalg.eigh(board.covariance)
     variance = np.maximum(variance, 0.0)
-    spread = max(float(board.score @ board.score - np.sum(variance)) / (count - 1), 0.0)
+    spread = max((board.score @ board.score - np.sum(variance)) / (count - 1), 0.0)
     if not spread:
         return 1.0 / count if goal == "best-system" else 0.0
     kept = spread / (spread + variance)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -188,7 +187,6 @@ def entry(values: Array | None) -> Entry | None:
 
 PANEL = (3.3, 2.7)  # inches
 ACROSS = 3  # panels in a row
-DPI = 100
 
 
 def panels(count: int) -> tuple[Figure, list[Axes]]:
@@ -243,14 +241,3 @@ def efficiency_figure(results: Results) -> Figure:
     for attribute, ax in zip(attributes, axes, strict=True):
         efficiency(curves, ax, title=attribute or "mean of all", attribute=attribute)
     return figure
-
-
-def save(figures: Mapping[str, Figure], folder: Path, prefix: str = "") -> list[Path]:
-    """Write each figure as a PNG file named after it, and return the paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for name, figure in figures.items():
-        path = folder / f"{prefix}{name}.png"
-        figure.savefig(path, dpi=DPI, metadata={"Software": None})
-        paths.append(path)
-    return paths

@@ -109,7 +109,7 @@ class Recorded:
     def has_spread(self) -> Mask:
         """Whether people gave the items of a context different scores, shape (C,)."""
         lowest = np.fmin.reduceat(self.human, self.starts[:-1])
-        return np.asarray(np.fmax.reduceat(self.human, self.starts[:-1]) > lowest)
+        return np.fmax.reduceat(self.human, self.starts[:-1]) > lowest
 
     @cached_property
     def pairs(self) -> Index:
@@ -123,16 +123,6 @@ class Recorded:
         rows = np.full((int(pair.max()) + 1, 2), -1, dtype=np.int32)
         rows[pair, (self.first > self.second).astype(int)] = np.arange(len(self), dtype=np.int32)
         return rows
-
-    def comparisons(self) -> Comparisons:
-        """All recorded comparisons, with the labels of items and contexts."""
-        first, second = self.item[self.first], self.item[self.second]
-        return Comparisons(self.items, first, second, self.p, self.weight, self.contexts, self.context[self.first])
-
-    def scores(self) -> dict[tuple[Any, Any], float]:
-        """People's score of each (context, item) that has one, as the plots take them."""
-        labels = zip(self.contexts[self.context].tolist(), self.items[self.item].tolist(), strict=True)
-        return {label: score for label, score in zip(labels, self.human.tolist(), strict=True) if score == score}
 
 
 def example() -> Recorded:

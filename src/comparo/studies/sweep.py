@@ -205,11 +205,11 @@ class Results:
         names = self.attributes if attribute is None else (attribute,)
         found = [self.cells.get((name, way, calls)) for name in names]
         known = [getattr(cell, measure) for cell in found if cell is not None]
-        return np.asarray(np.mean(known, axis=0)) if len(known) == len(names) else None
+        return np.mean(known, axis=0) if len(known) == len(names) else None
 
-    def mean(self, way: str, calls: str, attribute: str | None = None) -> float:
+    def mean(self, way: str, calls: str) -> float:
         """The mean of Spearman's correlation over draws, NaN where there is no cell."""
-        found = self.values(way, calls, attribute=attribute)
+        found = self.values(way, calls)
         return float("nan") if found is None else float(np.mean(found))
 
     def whole(self, way: str, attribute: str | None = None) -> float:

@@ -58,11 +58,10 @@ def bradley_terry(comparisons: Comparisons, prior_pairs: PriorPairs = "none", li
 
 def _has_maximum(graph: Graph, comparisons: Comparisons) -> Mask:
     """Whether the wins strongly connect each component, so that the likelihood has a maximum there (Ford 1957)."""
-    won, lost = (comparisons.weights * share > 0 for share in (comparisons.p, 1.0 - comparisons.p))
-    winner, loser = (
-        np.concatenate([one[won], other[lost]])
-        for one, other in ((graph.first, graph.second), (graph.second, graph.first))
-    )
+    is_used = comparisons.weights > 0
+    won, lost = is_used & (comparisons.p > 0), is_used & (comparisons.p < 1)
+    winner = np.concatenate([graph.first[won], graph.second[lost]])
+    loser = np.concatenate([graph.second[won], graph.first[lost]])
     beat = sparse.coo_array((np.ones(len(winner)), (winner, loser)), shape=(graph.nodes, graph.nodes))
     strong = connected_components(beat, directed=True, connection="strong")[1]
     parts = np.unique(np.column_stack([graph.component, strong]), axis=0)[:, 0]
@@ -93,7 +92,7 @@ class MeanInverse:
         pattern, weight = self.pattern, self.laplacian.diagonal
         ends = np.sort([pattern.first, pattern.second], axis=0)
         between = np.all(ends == np.sort([one, other])[:, None], axis=0)
-        opposed = float(np.sum(self.laplacian.c[between])) / (weight[one] * weight[other])
+        opposed = np.sum(self.laplacian.c[between]) / (weight[one] * weight[other])
         return float(1 / weight[one] + 1 / weight[other] + 2 * opposed)
 
 

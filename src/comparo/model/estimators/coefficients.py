@@ -89,7 +89,7 @@ class Evidence:
         data = _alike(pooled(data))
         graph = Graph.build(data)
         shared = Shared.of(graph, Design(groups=groups, features=numbers), limits.shared_entries)
-        model, variances, _, _ = model_of(data, graph, True, limits).settle(shared)
+        model, variances, _ = model_of(data, graph, True, limits).settle(shared)
         count = int(np.sum(shared.is_group))
         choices = float(np.sum(model.weight)) if isinstance(model, Choices) else 0.0
         return cls(graph, shared.columns[:, count:], _with_noise(variances), count, choices)

@@ -70,22 +70,22 @@ def mixed(
         model: Choices | Soft = replace(choices, strength=0.0, is_narrow=is_narrow) if for_groups else choices
     else:
         model = Soft.of(comparisons, graph, expert, is_biased, limits)
-    model, variances, _, converged = model.settle(shared)
+    model, variances, converged = model.settle(shared)
     peaks = None
     may_have_peaks = control is None and not for_groups
-    if may_have_peaks and isinstance(model, Choices) and model.nu is None:
+    if may_have_peaks and isinstance(model, Choices) and not model.nu.any():
         peaks = find_peaks(model, variances, shared)
     if peaks is not None:
         model, variances = peaks.model, peaks.variances
     if isinstance(model, Choices) and "style" in shared.kinds and not for_groups:
-        model, variances, _, settled = with_style_inflation(model, variances, shared)
+        model, variances, settled = with_style_inflation(model, variances, shared)
         converged = converged and settled
     count = float(np.sum(model.observations.freedom)) if isinstance(model, Soft) else None
     scores, effects, solution, beta = _averaged(model.system, variances, shared, count, control)
     if peaks is not None:
         scores, effects = peaks.applied(scores, effects)
     bias, between, error = model.bias(solution)
-    if isinstance(model, Choices) and model.nu is not None:
+    if isinstance(model, Choices) and model.nu.any():
         expert = Davidson(model.nu[comparisons.positions])
     return Product(
         comparisons=comparisons,
@@ -96,7 +96,7 @@ def mixed(
         laplacian=solution.laplacian,
         converged=converged,
         effects=replace(effects, bias=between, bias_error=error),
-        held=None if control is None or shared.held is None else Held(control, *beta, np.mean(shared.held**2, axis=0)),
+        held=None if control is None else Held(control, *beta, np.mean(shared.held**2, axis=0)),
     )
 
 
@@ -111,16 +111,14 @@ def _averaged(
     observations, the covariance is widened to the normal distribution whose central 95% are those of Student's t, with
     the degrees of freedom of the residuals. Group means have degrees of freedom of their own (`Predicted.freedom`).
     """
-    n = system.nodes
-    held = np.zeros((n, 0)) if shared.held is None else shared.held
+    n, held = system.nodes, shared.held
     scores, noises, sizes, coefficients = [], [], [], []
     spectrum = variances.spectrum
     for a in variances.quantiles.tolist():
         _, theta = variances.precision(a)
         scores.append(system.solve(1.0 / a, shared.columns @ theta)[:n])
         coefficients.append(theta[: held.shape[1]])
-        if held.shape[1]:
-            scores[-1] -= held @ coefficients[-1]
+        scores[-1] -= held @ coefficients[-1]
         noises.append(variances.noise(a))
         sizes.append(noises[-1] * _size(spectrum, a))
     noise, mean = float(np.mean(noises)), np.mean(scores, axis=0)
@@ -151,16 +149,25 @@ def _averaged(
         spread = np.column_stack([spread, scatter])
         corner = np.eye(scatter.shape[1]) / (scatter.shape[1] * dispersion)
         between = block_diag(between, corner)
-    inflation = 1.0 if system.inflation is None else float(np.mean(system.inflation))
+    inflation = float(np.mean(system.inflation))
     found: dict[str, Any] = dict(zip(shared.kinds, (variances.shared * noise).tolist(), strict=True))
-    if spread.shape[1]:
-        found |= {"spread": spread, "between": between}
     if shared.kinds:
-        columns, graph = without(shared.columns, held), system.pattern.graph
-        found |= {"mean": columns @ theta, "columns": columns, "group": shared.group}
-        known = (graph, shared.columns, shared.is_group, variances, system, count or len(system.c))
-        found["predicted"] = Predicted(*known, widening=float(widening) ** 2, held=held, control=control)
-    return mean, Effects(dispersion, a * noise * inflation, noise, **found), solution, (beta, errors)
+        known = (system.pattern.graph, shared.columns, shared.is_group, variances, system, count or len(system.c))
+        none = np.zeros((n, 0))
+        found["predicted"] = Predicted(*known, held, none, widening=float(widening) ** 2, control=control)
+    columns = without(shared.columns, held)
+    effects = Effects(
+        dispersion,
+        scores=a * noise * inflation,
+        noise=noise,
+        mean=columns @ theta,
+        columns=columns,
+        spread=spread,
+        between=between,
+        group=shared.group,
+        **found,
+    )
+    return mean, effects, solution, (beta, errors)
 
 
 def _size(spectrum: Spectrum, a: float) -> float:

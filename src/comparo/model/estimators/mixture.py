@@ -33,8 +33,6 @@ from comparo.model.tuning import CLEAR, GAP, RARE, UNIFORM, WIDEST
 from comparo.rounding import TINY, merge_ties
 from comparo.types import Array, Mask
 
-Bools = Mask
-
 GRID = np.linspace(0.0, 2 * WIDEST, 401)  # grid of gaps; above, the prior density is below e⁻⁸ of that at 0
 APART = 0.3  # least distance of the two gaps at which the derivative is taken: rates differ by a third
 WEAK = (1.0, 10.0, 100.0, 1000.0)  # prior variances to try for the coefficients of the regression of z
@@ -60,12 +58,10 @@ class Peaks:
 
     def applied(self, scores: Array, effects: Effects) -> tuple[Array, Effects]:
         """Add the two peaks to the scores (n,) of the model and to its effects."""
-        column, corner = self.slope[:, None], np.full((1, 1), self.error**2 / effects.dispersion)
-        if effects.spread is not None and effects.between is not None:
-            column = np.column_stack([effects.spread, column])
-            corner = block_diag(effects.between, corner)
+        spread = np.column_stack([effects.spread, self.slope])
+        between = block_diag(effects.between, [self.error**2 / effects.dispersion])
         total = effects.scores + self.spread
-        return scores + self.base, replace(effects, scores=total, gap=self.gap, spread=column, between=corner)
+        return scores + self.base, replace(effects, scores=total, gap=self.gap, spread=spread, between=between)
 
 
 def find_peaks(model: Choices, variances: Variances, shared: Shared) -> Peaks | None:
@@ -102,7 +98,7 @@ def find_peaks(model: Choices, variances: Variances, shared: Shared) -> Peaks | 
     return Peaks(second.model, second.variances, gap, error, base, slope, spread)
 
 
-def _sorted(model: Choices, high: Bools, least: float) -> tuple[Bools, float, float]:
+def _sorted(model: Choices, high: Mask, least: float) -> tuple[Mask, float, float]:
     """Move candidates whose choices are more than e^least times as probable in the other peak; return the peaks (n,).
 
     Scores within a peak are taken as equal. Also returns the number of choices between the peaks, and the number
@@ -146,12 +142,12 @@ class _Settled:
     slope: float
 
 
-def _settled(model: Choices, shared: Shared, graph: Graph, high: Bools, gap: float) -> _Settled | None:
+def _settled(model: Choices, shared: Shared, graph: Graph, high: Mask, gap: float) -> _Settled | None:
     """The model refitted at this gap; None if it does not converge."""
     pattern = model.pattern
     side = high[pattern.first].astype(float) - high[pattern.second]
     moved = replace(model, offset=gap * side, pull=model.pull - model.c * (gap * side - model.offset))
-    model, variances, _, converged = moved.settle(shared)
+    model, variances, converged = moved.settle(shared)
     if not converged:
         return None
     solution, spread, between = solve(model.system, variances, shared)
@@ -161,7 +157,7 @@ def _settled(model: Choices, shared: Shared, graph: Graph, high: Bools, gap: flo
     return _Settled(model, variances, gap, scores, model.evidence(variances.evidence, mean, variance), slope)
 
 
-def split(graph: Graph, scores: Array) -> tuple[Bools, float, float]:
+def split(graph: Graph, scores: Array) -> tuple[Mask, float, float]:
     """Which candidates are in the higher of two peaks (n,), the gap, and the share of the variance within the peaks.
 
     In a context of n candidates with centred scores, the higher peak has the t best. The squared error is least where
@@ -180,7 +176,7 @@ def split(graph: Graph, scores: Array) -> tuple[Bools, float, float]:
     best = sums - (sums - scores[order])[begin][context]
     rank, size = np.arange(1, graph.nodes + 1) - begin[context], sizes[context]
     total = float(np.sum(scores**2))
-    gap, high = 2.0 * float(np.sqrt(total / graph.nodes)), np.zeros(graph.nodes, dtype=bool)
+    gap, high = 2.0 * np.sqrt(total / graph.nodes), np.zeros(graph.nodes, dtype=bool)
     for _ in range(ROUNDS):
         value = 2.0 * best - gap * rank * (size - rank) / size
         most = np.maximum.reduceat(value, begin)
@@ -196,7 +192,7 @@ def split(graph: Graph, scores: Array) -> tuple[Bools, float, float]:
     return high, gap, left / total if total > 0 else 1.0
 
 
-def membership(high: Bools, columns: Array) -> float:
+def membership(high: Mask, columns: Array) -> float:
     """The log marginal probability of the peaks `high` (n,) given `columns` (n, M), by logistic regression.
 
     Coefficients have a prior N(0, v), v the best of `WEAK`, and are integrated out by Laplace's approximation. Without
@@ -219,10 +215,10 @@ def _logistic(sign: Array, columns: Array, variance: float) -> float:
         chance = expit(-sign * (columns @ beta))
         curvature = identity / variance + (columns * (chance * (1.0 - chance))[:, None]).T @ columns
         step = np.linalg.solve(curvature, columns.T @ (sign * chance) - beta / variance)
-        beta = beta + step * min(1.0, 2.0 / max(float(np.max(np.abs(columns @ step))), 1e-9))
+        beta = beta + step * min(1.0, 2.0 / max(np.max(np.abs(columns @ step)), 1e-9))
         if np.max(np.abs(step)) < NEAR:
             break
-    height = float(np.sum(log_expit(sign * (columns @ beta)))) - 0.5 * float(beta @ beta) / variance
+    height = float(np.sum(log_expit(sign * (columns @ beta))) - 0.5 * (beta @ beta) / variance)
     return height - 0.5 * float(np.linalg.slogdet(variance * curvature).logabsdet)
 
 
@@ -232,5 +228,5 @@ def _posterior(rate: float, other: float) -> tuple[float, float, float]:
     mass = float(logsumexp(height))
     share = np.exp(height - mass)
     mean = float(share @ GRID)
-    width = float(GRID[1] - GRID[0]) * 2.0 / (GAP * np.sqrt(2.0 * np.pi))
+    width = (GRID[1] - GRID[0]) * 2.0 / (GAP * np.sqrt(2.0 * np.pi))
     return mean, float(np.sqrt(share @ (GRID - mean) ** 2)), mass + float(np.log(width))

@@ -193,7 +193,7 @@ def _counted_once(voices: list[Voice], family: NDArray[np.intp], turn: Array) ->
             _, mine, other = np.intersect1d(voices[r].pairs, voices[s].pairs, return_indices=True)
             one, two = turn[r] * voices[r].residuals[mine], turn[s] * voices[s].residuals[other]
             size = float(np.sqrt(np.sum(one**2) * np.sum(two**2)))
-            alike = max(float(np.sum(one * two)) / size, 0.0) if size > 0 else 0.0
+            alike = max(np.sum(one * two) / size, 0.0) if size > 0 else 0.0
             repeated[r] += alike * len(mine) / len(voices[r].pairs)
     return 1.0 / (1.0 + repeated)
 
@@ -226,7 +226,7 @@ def _settled(
             voices[r] = voices[r].learn(alpha[r] * difference[rows], alpha[r] ** 2 * variance[rows])
         return voices
 
-    voices, (x, laplacian), _, converged = settle(
+    voices, (x, laplacian), converged = settle(
         voices, solved, learn, star.limits.mixed_change, star.limits.mixed_rounds
     )
     return voices, x, laplacian, converged

@@ -19,7 +19,6 @@ answers. Contexts of up to `Limits.exact` candidates are dense; above, random ve
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -33,7 +32,7 @@ from comparo.model.inference.reml import estimate
 from comparo.model.linalg.graph import Batch, Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.linalg.spectrum import Moments, Spectrum
-from comparo.model.posterior import Posterior
+from comparo.model.posterior import Posterior, root_of
 from comparo.model.tuning import Limits
 from comparo.types import Array, Index
 
@@ -155,11 +154,17 @@ class PanelInformation:
         batch = self.pattern.batches[number]
         count, size = batch.end - batch.begin, batch.size
         w, g = np.zeros((count, size, size)), np.zeros((count, size))
-        for own, known, shrink in self._families(number):
-            pulled = np.zeros((count, size))
-            for r in own:
-                said = self.voices[r].laplacian.pattern.gather(self.voices[r].pull)[batch.nodes].reshape(count, size)
-                pulled += self.share[r] * self.scale[r] * said
+        for k, tie in enumerate(self.ties.tolist()):
+            known, pulled = np.zeros_like(w), np.zeros_like(g)
+            for r in np.flatnonzero(self.panel_graph.family == k).tolist():
+                laplacian, scale = self.voices[r].laplacian, self.scale[r]
+                own = laplacian.pattern.batches[number]
+                prior = np.eye(size) / self.voices[r].variance
+                precision = laplacian.dense(own) - laplacian.constants(own) - prior
+                said = laplacian.pattern.gather(self.voices[r].pull)[batch.nodes].reshape(count, size)
+                known += self.share[r] * scale**2 * precision
+                pulled += self.share[r] * scale * said
+            shrink = tie * np.linalg.inv(known + tie * np.eye(size))
             w += known @ shrink
             g += np.einsum("bij,bj->bi", shrink, pulled)
         if self.pattern.may_keep:
@@ -168,38 +173,19 @@ class PanelInformation:
 
     def with_coefficient_errors(self, held: Array) -> PanelInformation:
         """Add the uncertainty of the voices' coefficients of the control, whose values are `held` (n, D)."""
-        star, count = self.panel_graph, len(self.voices)
-        patterns, known = [voice.pattern for voice in self.voices], [voice.c for voice in self.voices]
-        apart = np.concatenate([held[pattern.first] - held[pattern.second] for pattern in patterns])
-        pulls = apart * (np.concatenate(known) * self.share[star.voice])[:, None]
-        own = (star.voice[:, None] == np.arange(count))[:, :, None] * pulls[:, None, :]
-        found = self.laplacian.solve(
-            np.column_stack([star.rhs(column, self.scale) for column in own.reshape(len(own), -1).T])
-        )
-        return replace(self, spread=self.graph.centre(found[star.consensus]) @ self.errors)
+        return replace(self, spread=self._moved_by(held, 1.0) @ self.errors)
 
-    def _pulls_of(self, held: Array) -> Array:
-        """e_k (Λ_k + e_k)⁻¹ α_r L_r x of each voice r, in family k, and each column x of `held` (n, D): (n, R·D)."""
-        found = np.zeros((self.graph.nodes, len(self.voices), held.shape[1]))
-        for number, batch in enumerate(self.pattern.batches):
-            x = held[batch.nodes].reshape(-1, batch.size, held.shape[1])
-            for own, _, shrink in self._families(number):
-                for r, precision in own.items():
-                    pulled = shrink @ (self.scale[r] * precision @ x)
-                    found[batch.nodes, r] = pulled.reshape(-1, held.shape[1])
-        return found.reshape(len(found), -1)
-
-    def _families(self, number: int) -> Iterator[tuple[dict[int, Array], Array, Array]]:
-        """Yield share·L_r of the voices of each family, Λ and e(Λ + e)⁻¹ in a batch's contexts, all (B, size, size)."""
-        for k, tie in enumerate(self.ties.tolist()):
-            own = {}
-            for r in np.flatnonzero(self.panel_graph.family == k).tolist():
-                laplacian, prior = self.voices[r].laplacian, 1.0 / self.voices[r].variance
-                batch = laplacian.pattern.batches[number]
-                precision = laplacian.dense(batch) - laplacian.constants(batch) - prior * np.eye(batch.size)
-                own[r] = np.asarray(self.share[r] * precision)
-            known = np.sum([self.scale[r] ** 2 * precision for r, precision in own.items()], axis=0)
-            yield own, known, tie * np.linalg.inv(known + tie * np.eye(batch.size))
+    def _moved_by(self, held: Array, variance: float) -> Array:
+        """The change of t by one unit of each coefficient of each voice, (n, R·D), for t with this prior variance."""
+        star, laplacian = self.panel_graph, self.laplacian
+        columns = []
+        for r, voice in enumerate(self.voices):
+            apart = held[voice.pattern.first] - held[voice.pattern.second]
+            pulls = np.zeros((len(star.voice), held.shape[1]))
+            pulls[star.voice == r] = self.share[r] * voice.c[:, None] * apart
+            columns += [star.rhs(column, self.scale) for column in pulls.T]
+        prior = Laplacian(laplacian.pattern, laplacian.c, laplacian.ridge / variance)
+        return self.graph.centre(prior.solve(np.column_stack(columns))[star.consensus])
 
     def expecting(self, shared: Shared, held: Array | None = None) -> tuple[PanelInformation, Array]:
         """The information and t (n,) with groups or style as predictors of t, their variances estimated by REML.
@@ -218,17 +204,19 @@ class PanelInformation:
         spectrum = Spectrum(q, beta, Moments.of(q, beta, columns), q, np.ones(len(q)), 0.0)
         variances = estimate(spectrum, shared.kind, len(q), has_known_noise=True)
         between, theta = variances.precision(variances.ratio)
-        values, vectors = np.linalg.eigh(between)
-        pulls = np.zeros((self.graph.nodes, 0)) if held is None else self._pulls_of(held)
-        start, solved = self.given(variances.ratio, shared.columns, pulls)
-        follow, moved = np.split(self.graph.centre(solved), [shared.columns.shape[1]], axis=1)
+        none = np.zeros((self.graph.nodes, 0))
+        start, solved = self.given(variances.ratio, shared.columns, none)
+        follow = self.graph.centre(solved)
+        moved = none if held is None else self._moved_by(held, variances.ratio)
         # An error of a coefficient also moves the prediction of t.
         moved = moved + follow @ (between @ (shared.columns.T @ moved)) / variances.ratio
         lean = moved @ self.errors
-        predicted = Predicted(self.graph, shared.columns, shared.is_group, variances, self, len(q), unit=self.unit)
-        spread = np.column_stack([follow @ (vectors * np.sqrt(np.maximum(values, 0.0))), lean])
-        found = replace(self, variance=variances.ratio, expected=float(np.sum(variances.shared)), spread=spread)
-        return replace(found, predicted=replace(predicted, lean=lean)), start + follow @ theta
+        known = (self.graph, shared.columns, shared.is_group, variances, self, len(q))
+        predicted = Predicted(*known, none, lean, unit=self.unit)
+        spread = np.column_stack([follow @ root_of(between), lean])
+        expected = float(np.sum(variances.shared))
+        found = replace(self, variance=variances.ratio, expected=expected, spread=spread, predicted=predicted)
+        return found, start + follow @ theta
 
     @property
     def posterior(self) -> Posterior:

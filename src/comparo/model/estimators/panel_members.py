@@ -168,7 +168,7 @@ def loadings(agreement: Agreement, anchored: Mask, content: Array) -> tuple[Arra
     if len(agreement.correlation) == 1:
         return np.full(1, MOST_LOADING), np.full(1, MOST_LOADING), np.zeros(1)
     precision, c, even = agreement.precision, agreement.correlation, 1.0 / LOADING_SPREAD**2
-    mean = np.sum(precision * c) / max(float(np.sum(precision)), TINY)
+    mean = np.sum(precision * c) / max(np.sum(precision), TINY)
     height = np.sqrt(content)
     height = height / np.mean(height)
 
@@ -182,7 +182,7 @@ def loadings(agreement: Agreement, anchored: Mask, content: Array) -> tuple[Arra
         for _ in range(LOADING_ROUNDS):
             before = rho.copy()
             for family in np.flatnonzero(~anchored):
-                known = float(np.sum(precision[family] * rho**2)) + even
+                known = np.sum(precision[family] * rho**2) + even
                 pulled = float(np.sum(precision[family] * c[family] * rho))
                 best = (pulled + even * height[family] * np.mean([*rho, USUAL_LOADING])) / known
                 free[family] = below(best, 1.0 / np.sqrt(known))

@@ -17,7 +17,6 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logit
 
 from comparo.data.comparisons import Comparisons
@@ -38,7 +37,7 @@ from comparo.model.likelihoods.bradley_terry import (
 )
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
-from comparo.model.posterior import Posterior
+from comparo.model.posterior import Posterior, root_of
 from comparo.model.tuning import LIMITS, Limits
 from comparo.rounding import TINY
 from comparo.types import Array
@@ -113,9 +112,8 @@ class Product:
     def posterior(self) -> Posterior:
         """φ·H⁻¹ (Laplace's approximation for Bradley–Terry), and the covariance of estimated group means and styles."""
         effects, roots = self.effects, None
-        if effects is not None and effects.spread is not None and effects.between is not None:
-            values, vectors = np.linalg.eigh(effects.between)
-            roots = np.asarray(effects.spread @ (vectors * np.sqrt(np.maximum(values, 0.0))))
+        if effects is not None:
+            roots = effects.spread @ root_of(effects.between)
         return Posterior((self.laplacian,), scale=self.dispersion, roots=roots)
 
     @cached_property
@@ -175,7 +173,7 @@ def multiply(
         return state, (product, (new, scaled)), moved
 
     start: _Weighed = (whole, prior)
-    _, (product, _), _, converged = settle(start, solved, lambda _, found, __: found[1], LUCE_CHANGE, LUCE_ROUNDS)
+    _, (product, _), converged = settle(start, solved, lambda _, found, __: found[1], LUCE_CHANGE, LUCE_ROUNDS)
     return replace(product, converged=product.converged and converged)
 
 
@@ -203,12 +201,9 @@ def _multiply(
         problem = Problem.of(Pattern(graph, limits=limits), expert, comparisons, ridge, offset)
         solution = problem.maximise(np.zeros(graph.nodes))
     else:
-        poolable = getattr(expert, "pooled", False) and graph.nodes**2 <= 2 * len(comparisons)
-        if poolable:
-            graph_of_pairs, pairs = _pool(graph, comparisons)
-            problem = Problem.of(Pattern(graph_of_pairs, limits=limits), expert, pairs, ridge)
-        else:
-            problem = Problem.of(Pattern(graph, limits=limits), expert, comparisons, ridge)
+        is_pooled = getattr(expert, "pooled", False) and graph.nodes**2 <= 2 * len(comparisons)
+        pair_graph, pairs = _pool(graph, comparisons) if is_pooled else (graph, comparisons)
+        problem = Problem.of(Pattern(pair_graph, limits=limits), expert, pairs, ridge)
         solution = problem.maximise(_start(problem))
     product = product_at(comparisons, graph, expert, solution)
     if is_scaled and prior != "first":
@@ -244,10 +239,10 @@ def _pool(graph: Graph, comparisons: Comparisons) -> tuple[Graph, Comparisons]:
     pair = np.minimum(graph.first, graph.second).astype(np.int64) * n
     pair += np.maximum(graph.first, graph.second)
     p = np.where(graph.first > graph.second, 1.0 - comparisons.p, comparisons.p)
-    weight = comparisons.weight
+    weight = comparisons.weights
     total = np.bincount(pair, weight, n * n).astype(float)
     asked = np.flatnonzero(total)
-    mean = np.bincount(pair, p if weight is None else weight * p, n * n)[asked] / total[asked]
+    mean = np.bincount(pair, weight * p, n * n)[asked] / total[asked]
     first, second = (part.astype(np.int32) for part in np.divmod(asked, n))
     pooled = replace(comparisons, first=first, second=second, p=mean, weight=total[asked], context=None, judge=None)
     return replace(graph, first=first, second=second), pooled
@@ -263,14 +258,8 @@ def _start(problem: Problem) -> Array:
     sizes = np.diff(graph.starts)
     if not isinstance(problem.expert, BradleyTerry) or sizes[-1] <= pattern.limits.batched:
         return np.zeros(graph.nodes)
-    first: NDArray[Any]
-    second: NDArray[Any]
-    if problem.weight is None:
-        first, second = np.diff(pattern.row_starts), np.bincount(pattern.second, minlength=graph.nodes)
-        won, lost = pattern.ends(problem.p)
-    else:
-        first, second = pattern.ends(problem.weight)
-        won, lost = pattern.ends(problem.weight * problem.p)
+    first, second = pattern.ends(problem.weight)
+    won, lost = pattern.ends(problem.weight * problem.p)
     mean = (won + second - lost + 0.5) / (first + second + 1.0)
     scores = graph.centre(logit(mean))
     context = pattern.context
@@ -321,5 +310,5 @@ def davidson(comparisons: Comparisons, **options: Any) -> Product:
         return nu, (product, new), float(np.max(np.abs(new - nu) / np.maximum(nu, TINY)))
 
     start = first_parameters(tied, asked)
-    _, (product, _), _, converged = settle(start, solved, lambda _, found, __: found[1], TIE_CHANGE, TIE_ROUNDS)
+    _, (product, _), converged = settle(start, solved, lambda _, found, __: found[1], TIE_CHANGE, TIE_ROUNDS)
     return replace(product, converged=product.converged and converged)

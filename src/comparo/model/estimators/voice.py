@@ -46,7 +46,7 @@ class Voice:
     position: float
     converged: bool
     held: Held | None = None
-    offset: Array | None = None
+    offset: Array | float = 0.0
 
     @classmethod
     def of(cls, comparisons: Comparisons, graph: Graph, design: Design, limits: Limits) -> Voice:
@@ -63,9 +63,9 @@ class Voice:
         shared, control, is_biased = Shared.of(graph, PLAIN, 0), design.control, design.is_biased
         if control is not None:
             columns = control.columns(graph, design.groups)
-            shared = Shared((), np.full(columns.shape[1], -1), columns, None, graph.centre(control.values))
+            shared = Shared((), np.full(columns.shape[1], -1), columns, graph.centre(control.values))
         model = model_of(comparisons, graph, is_biased, limits)
-        model, variances, _, converged = model.settle(shared)
+        model, variances, converged = model.settle(shared)
         solution, _, errors = solve(model.system, variances, shared)
         bias, between, error = model.bias(solution)
         gamma = bias if bias.size else np.zeros((graph.contexts, len(comparisons.slots)))
@@ -76,7 +76,7 @@ class Voice:
         )
         said, variance = comparisons.positions, variances.ratio * noise
         voice = cls(model, variance, noise, gamma, said, comparisons.answers, error or 0.0, position, converged)
-        if control is None or shared.held is None:
+        if control is None:
             return voice
         count, pattern = len(control.names), model.pattern
         theta, covariance = control.informed(variances.precision(variances.ratio)[1], noise * errors)
@@ -129,9 +129,7 @@ class Voice:
     @cached_property
     def pull(self) -> Array:
         """The precision times the observed difference of two views, without γ and control, shape (M,)."""
-        pull = self.model.pull / self.noise
-        if self.offset is not None:
-            pull = pull - self.c * self.offset
+        pull = self.model.pull / self.noise - self.c * self.offset
         if isinstance(self.model, Choices):
             return pull
         judge = self.model.observations.judge[self.pattern.order]
@@ -165,7 +163,7 @@ class Voice:
     def learn(self, mean: Array, variance: Array) -> Voice:
         """Update the sites and γ of the voice's choices, given mean and variance of every difference, (M,)."""
         assert isinstance(self.model, Choices)
-        model = self.model.learn(mean if self.offset is None else mean + self.offset, variance)
+        model = self.model.learn(mean + self.offset, variance)
         gamma = model.gamma if model.is_biased else self.bias
         return replace(self, model=model, bias=gamma)
 

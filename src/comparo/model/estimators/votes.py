@@ -98,7 +98,7 @@ class Voted(Posterior):
         for point in self.points:
             if is_new:
                 apart = graph.centre(point.mean - (by @ point.mean)[group])
-                left, own = by @ point.lead, float(np.mean(apart**2)) * by @ by.T
+                left, own = by @ point.lead, np.mean(apart**2) * by @ by.T
                 found.append(by @ point.mean)
             else:
                 left, own = by @ point.root, by @ point.laplacian.solve(by.T)
@@ -219,7 +219,7 @@ def _explored(votes: Comparisons, graph: Graph, expectation: Expectation, limits
         reach = 1.0
         for _ in range(STEPS):
             risen = max(cost(best + reach * way) - middle, LEAST)
-            reach = min(reach * float(np.clip(np.sqrt(rise / risen), 1.0 / FURTHEST, FURTHEST)), furthest)
+            reach = min(reach * np.clip(np.sqrt(rise / risen), 1.0 / FURTHEST, FURTHEST), furthest)
         points.append(np.clip(best + reach * way, low, high))
         reached.append(reach)
     deviations = np.reshape(reached, (2, -1)).mean(axis=0) / np.sqrt(len(usual))
@@ -290,7 +290,7 @@ class _Posterior:
         def learn(choices: Choices, found: _Solved, sweep: int) -> Choices:
             return choices.learn(found.mean, found.variance, 1.0 if sweep < FREE else DAMPED)
 
-        choices, found, _, _ = settle(choices, solved, learn, SETTLED * spread, SWEEPS)
+        choices, found, _ = settle(choices, solved, learn, SETTLED * spread, SWEEPS)
         own = ~self.is_group
         part, half = np.sqrt(usual.variance), np.linalg.cholesky(found.error)
         error = part[:, None] * found.error[np.ix_(own, own)] * part

@@ -72,7 +72,7 @@ class Choices:
     `gamma_variance` (C, J) its variance, None without γ. `information_share` (C, J) is the Fisher information about γ
     given unknown scores, relative to known scores. `offset` (M,) is added to the score difference of each pair, 0
     unless scores have two peaks (`mixture`). `tied` (J,) is the weight of each judge's ties, and `nu` (J,) its ν; both
-    are None where no decision is a tie. `strength` is the `pull` of `reml.estimate`, None for line-ups. `is_narrow`
+    are 0 where no decision is a tie. `strength` is the `pull` of `reml.estimate`, None for line-ups. `is_narrow`
     fixes the variance of scores around their groups at its smallest, so that group means are logits of win rates.
     `inflation` is that of the `system`. `slots` (J, 4) are `Comparisons.slots`. For choices among several texts,
     `lineup` (M,) are `lineups.ROWS`, and `whole` (2, M) the weights if all texts were equal, from which `luce_weights`
@@ -88,15 +88,15 @@ class Choices:
     c: Array
     pull: Array
     offset: Array
+    tied: Array
+    nu: Array
     between: float | None = None
     error: float | None = None
     gamma_variance: Array | None = None
     information_share: Array | float = 1.0
-    tied: Array | None = None
-    nu: Array | None = None
     strength: float | None = PULL
     is_narrow: bool = False
-    inflation: Array | None = None
+    inflation: Array | float = 1.0
     slots: Index = field(default_factory=lambda: np.zeros((0, 4), dtype=np.int32))
     lineup: NDArray[Any] | None = None
     whole: Array | None = None
@@ -113,11 +113,11 @@ class Choices:
         p = won / np.maximum(weight, TINY)
         family = (graph.position[pattern.first] * judges + comparisons.positions[lead]).astype(np.int32)
         asked, zero = np.sum(weight, axis=0), np.zeros(weight.shape[1])
-        lineup, tied, nu = None if comparisons.lineup is None else comparisons.lineup[lead], None, None
+        lineup = None if comparisons.lineup is None else comparisons.lineup[lead]
+        tied = nu = np.zeros(judges)
         if comparisons.hard:
-            ties, answers = tie_totals(comparisons.p, comparisons.weights, comparisons.positions, judges)
-            if ties.any():
-                tied, nu = ties, first_parameters(ties, answers)
+            tied, answers = tie_totals(comparisons.p, comparisons.weights, comparisons.positions, judges)
+            nu = first_parameters(tied, answers)
         found = cls(
             pattern,
             p,
@@ -143,9 +143,9 @@ class Choices:
 
     @property
     def system(self) -> System:
-        return System(self.pattern, self.c, self.pull, np.zeros(0), np.zeros(0), self.inflation)
+        return System(self.pattern, self.c, self.pull, inflation=self.inflation)
 
-    def settle(self, shared: Shared, fixed: Variances | None = None) -> tuple[Choices, Variances, int, bool]:
+    def settle(self, shared: Shared, fixed: Variances | None = None) -> tuple[Choices, Variances, bool]:
         """Alternate between sites and variances, or settle the sites alone where the variances are `fixed`.
 
         A variance that converges slowly is extrapolated.
@@ -173,15 +173,15 @@ class Choices:
             applied = replace(variances, ratio=float(np.exp(used[0])), shared=np.exp(used[1:]))
             parts = solve(state.system, applied, shared)
             before, (mean, variance) = mean, differences(*parts)
-            moved = float(np.max(np.abs(change) + np.abs(beyond))) + distance(mean, before)
+            moved = np.max(np.abs(change) + np.abs(beyond)) + distance(mean, before)
             moved, earlier = moved + state._tie_change(earlier), state
             return state, (variances, parts, mean, variance), moved if number > 2 else np.inf
 
         def learn(state: Choices, found: _Solved, number: int) -> Choices:
             return state._with_information(*found[1]).learn(*found[2:], 1.0 if number < FREE else DAMPED)
 
-        state, found, steps, converged = settle(self, solved, learn, limits.mixed_change, limits.mixed_rounds)
-        return state, found[0], steps, converged
+        state, found, converged = settle(self, solved, learn, limits.mixed_change, limits.mixed_rounds)
+        return state, found[0], converged
 
     def learn(self, mean: Array, variance: Array, share: float = 1.0) -> Choices:
         """Update sites and γ, given mean and variance of the difference of each pair (M,).
@@ -202,8 +202,7 @@ class Choices:
     def _asked(self) -> Asked:
         """The choices about each pair, with γ and ν."""
         variance = None if self.gamma_variance is None else self.gamma_variance.ravel()[self.family]
-        nu = 0.0 if self.nu is None else self.nu[self._judge]
-        return Asked(self.p, self.weight, self.gamma.ravel()[self.family], nu, variance)
+        return Asked(self.p, self.weight, self.gamma.ravel()[self.family], self.nu[self._judge], variance)
 
     @property
     def _judge(self) -> Index:
@@ -212,10 +211,8 @@ class Choices:
 
     def _tie_change(self, before: Choices) -> float:
         """The largest change of log ν."""
-        if self.nu is None or before.nu is None:
-            return 0.0
         own = self.nu > 0
-        return float(np.max(np.abs(np.log(self.nu[own] / before.nu[own]))))
+        return float(np.max(np.abs(np.log(self.nu[own] / before.nu[own])), initial=0.0))
 
     def evidence(self, gaussian: float, mean: Array, variance: Array) -> float:
         """The log marginal likelihood of all choices given the variances, by expectation propagation.
@@ -228,8 +225,7 @@ class Choices:
         m, v = without_site(mean, variance, self.c, self.pull)
         site = 0.5 * ((m / v + self.pull) ** 2 / (1.0 / v + self.c) - m**2 / v - np.log1p(self.c * v))
         total = float(np.sum(choice_evidence(m + self.offset, v, self._asked) - site))
-        if self.nu is not None and self.tied is not None:
-            total += float(np.sum(self.tied[self.nu > 0] * np.log(self.nu[self.nu > 0])))
+        total += float(np.sum(self.tied[self.nu > 0] * np.log(self.nu[self.nu > 0])))
         if self.lineup is not None:
             p, shown = self._as_shown(m + self.offset)
             total += luce_excess(self.lineup, p, np.sum(self.weight, axis=0), shown)
@@ -242,7 +238,7 @@ class Choices:
     def _moments(self, mean: Array, variance: Array) -> tuple[Array, Array, Array]:
         """E p, the information about γ, and P(tie) in both orders, each (2, M), for differences N(mean, variance)."""
         shown = np.array([[1.0], [-1.0]]) * mean - self.gamma.ravel()[self.family]
-        if self.nu is not None:
+        if self.nu.any():
             return averaged_moments(shown, np.tile(variance, (2, 1)), np.tile(self.nu[self._judge], (2, 1)))
         less = attenuation(variance)
         chance = expit(shown * less)
@@ -250,7 +246,7 @@ class Choices:
 
     def _with_ties(self, mean: Array, variance: Array) -> Choices:
         """Make a Newton step for log ν of each judge."""
-        if self.nu is None or self.tied is None:
+        if not self.nu.any():
             return self
         chance = self._moments(mean, variance)[2]
         judge = np.tile(self._judge, 2)
@@ -325,7 +321,7 @@ class Choices:
             np.bincount(judge, part.ravel(), self.gamma.shape[1]).astype(float)
             for part in (self.weight, self.weight * self.p)
         )
-        if self.tied is not None:  # ties do not change the odds of a win against a loss
+        if self.tied.any():  # ties do not change the odds of a win against a loss
             asked, won = asked - self.tied + 1.0, won - 0.5 * self.tied + 0.5
         share = (won + 0.5) / (asked + 1.0)
         gamma, variance, between = -logit(share), 1.0 / ((asked + 1.0) * share * (1.0 - share)), 0.0
@@ -344,11 +340,11 @@ class Choices:
         return (self.gamma, self.between, self.error) if self.is_biased else (self.gamma[:, :0], None, None)
 
 
-def with_style_inflation(model: Choices, variances: Variances, shared: Shared) -> tuple[Choices, Variances, int, bool]:
+def with_style_inflation(model: Choices, variances: Variances, shared: Shared) -> tuple[Choices, Variances, bool]:
     """Settle the sites of a settled model again, with style inflation and the same σ²; returns as `Choices.settle`."""
-    found = style_inflation(variances, shared, 2.0 * float(np.sum(model.weight)) / model.pattern.graph.nodes)
+    found = style_inflation(variances, shared, 2.0 * np.sum(model.weight) / model.pattern.graph.nodes)
     if np.max(np.log(found)) < model.pattern.limits.mixed_change:
-        return model, variances, 0, True
+        return model, variances, True
     return replace(model, inflation=found).settle(shared, fixed=variances)
 
 
@@ -357,7 +353,7 @@ def style_inflation(variances: Variances, shared: Shared, choices: float) -> Arr
     theta = variances.precision(variances.ratio)[1]
     own = np.array([kind == "style" for kind in shared.kinds])[shared.kind] & (shared.kind >= 0)
     expected = shared.columns[:, own] @ theta[own]
-    total = variances.ratio + float(np.mean((shared.columns @ theta) ** 2)) + LOGISTIC / choices
+    total = variances.ratio + np.mean((shared.columns @ theta) ** 2) + LOGISTIC / choices
     return 1.0 + expected**2 / total
 
 

@@ -49,22 +49,22 @@ def settle(
     learn: Callable[[State, Found, int], State],
     near: float,
     rounds: int,
-) -> tuple[State, Found, int, bool]:
+) -> tuple[State, Found, bool]:
     """Alternate `solve` and `learn` until the solution changes by less than `near`, for at most `rounds` rounds.
 
     `solve` returns the state, its solution, and the distance to the solution before (∞ if the rounds must go on);
     `learn` returns the state of the next round. Both get the number of the round. Returns the last state and solution,
-    the number of rounds, and whether they converged.
+    and whether they converged.
 
     >>> settle(9.0, lambda x, _: (x, 0.5 * x, 0.5 * x), lambda x, half, _: half, 1.0, 20)
-    (1.125, 0.5625, 4, True)
+    (1.125, 0.5625, True)
     """
     for number in range(rounds):
         state, found, moved = solve(state, number)
         if moved < near:
-            return state, found, number + 1, True
+            return state, found, True
         state = learn(state, found, number)
-    return state, found, rounds, False
+    return state, found, False
 
 
 def distance(new: Array, old: Array | float) -> float:

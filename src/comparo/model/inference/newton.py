@@ -39,7 +39,7 @@ class Problem:
     pattern: Pattern
     expert: Expert
     p: Array
-    weight: Array | None
+    weight: Array
     offset: Array | None
     mean: Array
     ridge: Array
@@ -50,10 +50,9 @@ class Problem:
     ) -> Problem:
         """The problem of `comparisons` (and an offset in their order) with a prior around zero."""
         order = pattern.order
-        weight = None if comparisons.weight is None else comparisons.weight[order]
         shift = None if offset is None else offset[order]
-        p, start = comparisons.p.take(order), np.zeros(pattern.unknowns)
-        return cls(pattern, of_rows(expert, order), p, weight, shift, start, ridge)
+        p, weight = comparisons.p.take(order), comparisons.weights.take(order)
+        return cls(pattern, of_rows(expert, order), p, weight, shift, np.zeros(pattern.unknowns), ridge)
 
     def evaluate(self, x: Array, slope: Array, c: Array) -> Array:
         """The gradient (n + C·J,) at x; fills in the weighted slopes and curvatures (K,).
@@ -74,9 +73,8 @@ class Problem:
         if not np.isfinite(np.sum(slope) + np.sum(c)):
             row = int(pattern.order[np.argmin(np.isfinite(slope) & np.isfinite(c))])
             raise FloatingPointError(f"{self.expert!r} has no finite slope and curvature for comparison {row + 1}")
-        if self.weight is not None:
-            slope *= self.weight
-            c *= self.weight
+        slope *= self.weight
+        c *= self.weight
         return pattern.gather(slope) - self.ridge * (x - self.mean)
 
     def maximise(self, start: Array) -> Solution:
@@ -93,7 +91,7 @@ class Problem:
             excess = float(np.max(np.abs(gradient) / np.maximum(allowed, TINY), initial=0.0))
             if excess <= 1 and (self._is_even(c) or self._is_close(laplacian, gradient)):
                 return Solution(x, self._final(laplacian, c), steps, True)
-            share = float(np.max(np.abs(gradient))) / largest
+            share = np.max(np.abs(gradient)) / largest
             accuracy = 1e-13 if exact else min(1e-2, max(1e-2 * share, 1e-2 / excess))
             direction = laplacian.solve(gradient, accuracy)
             x, gradient = self._advance(x, gradient, direction, slope, c)

@@ -156,7 +156,7 @@ def leaked_share(system: System, used: Mask) -> float:
     >>> pattern = Pattern(graph)
     >>> effect, noise = rng.standard_normal(40), rng.standard_normal(len(rows))
     >>> both = effect[pattern.first] + effect[pattern.second]
-    >>> systems = [System(pattern, np.ones(len(rows)), y, np.zeros(0), np.zeros(0)) for y in (noise, noise + both)]
+    >>> systems = [System(pattern, np.ones(len(rows)), y) for y in (noise, noise + both)]
     >>> found = [leaked_share(system, np.ones(len(rows), dtype=bool)) for system in systems]
     >>> found[0], 0.5 < found[1] < 0.8
     (1.0, True)
@@ -181,8 +181,8 @@ def leaked_share(system: System, used: Mask) -> float:
     fitted = apart(pattern, laplacian.solve(rhs, accuracy=ACCURACY))
     left = system.pull / np.maximum(c, TINY) - fitted[:, 0]
     square, effects = float(np.sum(c * left**2)), float(np.sum(both(c * left) ** 2))
-    reached = share * float(np.sum(c[:, None] * shown * (fitted[:, 1:] - _by_bias(system, shown))))
-    trace = 2.0 * float(np.sum(c)) - share * float(np.sum(c[:, None] * shown * fitted[:, 1:]))
+    reached = share * np.sum(c[:, None] * shown * (fitted[:, 1:] - _by_bias(system, shown)))
+    trace = 2.0 * np.sum(c) - share * np.sum(c[:, None] * shown * fitted[:, 1:])
     second = share * sum(float(np.sum(both(c * column) ** 2)) for column in (shown - fitted[:, 1:]).T)
     total = square / freedom
     clear = second - trace**2 / freedom
@@ -191,7 +191,7 @@ def leaked_share(system: System, used: Mask) -> float:
         return 1.0
     variance = min(excess / clear, square / trace)
     noise = max(total - variance * trace / freedom, 0.0)
-    return min((noise + variance * reached / rank) / total, 1.0)
+    return float(min((noise + variance * reached / rank) / total, 1.0))
 
 
 def _by_bias(system: System, values: Array) -> Array:

@@ -85,10 +85,10 @@ class Predicted:
     variances: Variances
     solver: Solver
     observations: float
+    held: Array
+    lean: Array
     widening: float = 1.0
     unit: float = 1.0
-    held: Array | None = None
-    lean: Array | None = None
     control: Control | None = None
 
     def freedom(self, is_new: bool) -> float:
@@ -107,22 +107,18 @@ class Predicted:
     def _is_free(self) -> Mask:
         return self.is_group | (self.variances.kind < 0)
 
-    def _equal(self, columns: Array) -> Array:
-        """The columns (n, M) of θ at equal values of the control."""
-        return columns if self.held is None else without(columns, self.held)
-
     def free(self, a: float) -> tuple[Array, Array]:
         """θ (M,) and its covariance (M, M) for a ratio a; groups have no prior, and β only that of the control."""
         root = np.where(self._is_free, 1.0, np.sqrt(self.variances.ratios))
         information, pulled = self.variances.moments(a)
         precision = root[:, None] * information * root + np.diag(np.where(self._is_free, 0.0, 1.0))
         covariance = root[:, None] * np.linalg.pinv(precision, rcond=NEGLIGIBLE, hermitian=True) * root
-        theta, known = np.asarray(covariance @ pulled), self.variances.noise(a) * covariance
+        theta, known = covariance @ pulled, self.variances.noise(a) * covariance
         return (theta, known) if self.control is None else self.control.informed(theta, known)
 
     def new(self, means: Array, group: Index) -> tuple[Array, Array]:
         """m (G,) and its covariance (G, G) for new contexts, with `means` W and the `group` of each candidate (n,)."""
-        follow, style, found = means @ self._equal(self.columns), ~self._is_free, []
+        follow, style, found = means @ without(self.columns, self.held), ~self._is_free, []
         for a in self.variances.quantiles.tolist():
             theta, known = self.free(a)
             explained = self.columns[:, style] @ theta[style]
@@ -136,7 +132,7 @@ class Predicted:
         for a in self.variances.quantiles.tolist():
             theta, known = self.free(a)
             start, solved = self.solver.given(a, self.columns, means.T)
-            follow = means @ self._equal(solved[:, :width])
+            follow = means @ without(solved[:, :width], self.held)
             own = self.variances.noise(a) * means @ solved[:, width:]
             found.append((means @ start + follow @ theta, own + follow @ known @ follow.T))
         return self._mixture(found, means)
@@ -146,10 +142,8 @@ class Predicted:
         means, covariances = (np.array(part) for part in zip(*found, strict=True))
         shares = np.full(len(means), 1.0 / len(means))
         mean, covariance = mixture_moments(means, self.widening * covariances, shares)
-        if self.lean is not None:
-            shifted = by @ self.lean
-            covariance = covariance + shifted @ shifted.T
-        return self.unit * mean, self.unit**2 * covariance
+        shifted = by @ self.lean
+        return self.unit * mean, self.unit**2 * (covariance + shifted @ shifted.T)
 
 
 @dataclass(frozen=True)
@@ -169,15 +163,15 @@ class Effects:
     dispersion: float
     scores: float
     noise: float
+    mean: Array
+    columns: Array
+    spread: Array
+    between: Array
+    group: Index | None = None
     bias: float | None = None
     bias_error: float | None = None
     groups: float | None = None
     style: float | None = None
-    mean: Array | None = None
-    spread: Array | None = None
-    between: Array | None = None
-    group: Index | None = None
-    columns: Array | None = None
     predicted: Predicted | None = None
     gap: float | None = None
 
@@ -201,8 +195,8 @@ def random_effects(estimate: Array, variance: Array) -> tuple[float, float]:
     def excess(between: float) -> float:
         return float(np.sum((estimate - centre(between)) ** 2 / (variance + between))) - (len(estimate) - 1)
 
-    least = 1e-3 * float(np.min(variance))
-    most = least + float(np.sum((estimate - np.mean(estimate)) ** 2)) / (len(estimate) - 1)
+    least = 1e-3 * np.min(variance)
+    most = least + np.sum((estimate - np.mean(estimate)) ** 2) / (len(estimate) - 1)
     between = float(scipy.optimize.brentq(excess, least, most)) if excess(least) > 0.0 else least
     return centre(between), between
 

@@ -91,18 +91,18 @@ class Variances:
         spectrum, d = self.spectrum, 1.0 + a * self.spectrum.q
         covariance, theta = self.precision(a)
         c, g = spectrum.moments.twice(a)
-        square = spectrum.square + float(np.sum(spectrum.beta**2 * (1.0 / d**2 - 1.0) / spectrum.q))
+        square = spectrum.square + np.sum(spectrum.beta**2 * (1.0 / d**2 - 1.0) / spectrum.q)
         square += float(theta @ (c @ theta - 2.0 * g))
         aq = a * spectrum.trace_q
         fitted = float(np.sum(spectrum.trace_weight * aq / (1.0 + aq)))
         fitted += float(np.sum(covariance * c))
-        most = max(self.observations, float(np.sum(spectrum.trace_weight)))  # at least as many as scores
+        most = max(self.observations, np.sum(spectrum.trace_weight))  # at least as many as scores
         return square, max(most - fitted, TINY)
 
     def moments(self, a: float) -> tuple[Array, Array]:
         """C (M, M) and g (M,)."""
         (c,), (g,) = self.spectrum.moments.at(np.array([a]))
-        return np.asarray(c), np.asarray(g)
+        return c, g
 
     @property
     def evidence(self) -> float:
@@ -118,7 +118,7 @@ class Variances:
         c, g = self.moments(a)
         inner = np.linalg.inv(np.eye(len(root)) + root[:, None] * c * root)
         covariance = root[:, None] * inner * root
-        return np.asarray(covariance), np.asarray(covariance @ g)
+        return covariance, covariance @ g
 
 
 def estimate(
@@ -167,7 +167,7 @@ def estimate(
     found = np.clip(np.interp(place, np.arange(len(grid)), grid), low, high)
     if np.log(found[-1] / found[0]) < SURE:
         found = np.clip([a], low, high)
-    return replace(best, ratio=float(np.clip(a, low, high)), quantiles=np.asarray(found))
+    return replace(best, ratio=float(np.clip(a, low, high)), quantiles=found)
 
 
 _Terms = tuple[Array, Array, Array, Array]
@@ -187,7 +187,7 @@ class _Search:
     def coarse(self) -> tuple[Array, _Terms]:
         """A coarse grid of a (G,), with its `_terms`."""
         largest = float(np.max(self.spectrum.trace_q, initial=self.level))
-        negative = -np.linspace(LEAST, 0.0, NEGATIVE_STEPS) / max(largest, float(np.max(self.spectrum.q, initial=0.0)))
+        negative = -np.linspace(LEAST, 0.0, NEGATIVE_STEPS) / max(largest, np.max(self.spectrum.q, initial=0.0))
         grid = np.concatenate([negative, np.exp(np.linspace(np.log(1e-4), np.log(1e5), COARSE_STEPS)) / self.level])
         return grid, self._terms(grid)
 
@@ -263,7 +263,7 @@ class _Search:
         base = float(_residual(spectrum, np.array([a]))[0])
         for number in range(len(shared)):
             own = self.kind == number
-            level = max(float(np.mean(np.diagonal(c)[own])), TINY)
+            level = max(np.mean(np.diagonal(c)[own]), TINY)
             grid = np.concatenate([[0.0], np.exp(np.linspace(np.log(1e-3), np.log(1e5), COARSE_STEPS)) / level])
             for _ in range(2):
                 every = np.where(own, grid[:, None], _of_columns(shared, self.kind, self.flat))

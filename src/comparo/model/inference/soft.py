@@ -108,7 +108,7 @@ class Soft:
             known = known[self.pattern.graph.nodes :]
             each = np.append(self.observations.position_freedom, 1.0)[: self.pattern.judges]
             taken = float(np.sum(np.tile(each, self.pattern.graph.contexts) * known / (known + self.system.ridge)))
-        return max(float(np.sum(freedom[used])) - taken, 1.0)
+        return max(np.sum(freedom[used]) - taken, 1.0)
 
     @cached_property
     def has_lineups(self) -> bool:
@@ -127,7 +127,7 @@ class Soft:
         both = self.observations.sum_weight
         return float(np.max(both / np.maximum(both + alone.reshape(-1, width)[:, :judges], TINY)))
 
-    def settle(self, shared: Shared) -> tuple[Soft, Variances, int, bool]:
+    def settle(self, shared: Shared) -> tuple[Soft, Variances, bool]:
         """Estimate the variances, in rounds with γ and the sites of saturated answers where there are any."""
         limits, censored = self.pattern.limits, self.censored
         in_one_order = self.is_biased and not np.any(self.observations.sum_weight) and not self.has_lineups
@@ -139,7 +139,7 @@ class Soft:
             nonlocal before, change, rate, has_sums
             spectrum, found = Spectrum.of(state.system, shared.columns), self.observations
             if state.leaked_share < 1.0:
-                left = spectrum.square - float(np.sum(spectrum.beta**2 / spectrum.q))
+                left = spectrum.square - np.sum(spectrum.beta**2 / spectrum.q)
                 spectrum = replace(spectrum, square=spectrum.square - (1.0 - state.leaked_share) * left)
             variances = estimate(spectrum, shared.kind, state.count, False, self.unit)
             has_sums = (has_sums or number < FREE) and state.sums_are_noise(variances.noise(variances.ratio))
@@ -153,7 +153,7 @@ class Soft:
             state = replace(state, noise=float(used * (new / used) ** rate))
             logs = np.log([variances.ratio, state.noise])
             # Sites of saturated answers move in small steps.
-            moved = float(np.max(np.abs(logs - before))) * (10 if censored.any() else 1)
+            moved = np.max(np.abs(logs - before)) * (10 if censored.any() else 1)
             before = logs
             if number > 0 or state.biases is None or not state.biases.shared.any():
                 moved = min(moved, share * abs(change))  # the part of the system that depends on the noise

@@ -160,7 +160,7 @@ def answer_moments(d: Array, nu: Array | float) -> tuple[Array, Array, Array]:
     total = 1.0 + h * (h + nu)
     mean = 0.5 + 0.5 * np.sign(d) * (1.0 - h * h) / total
     variance = h * (h + 0.25 * nu * (1.0 + h * h)) / total**2
-    return np.asarray(mean), np.asarray(variance), np.asarray(nu * h / total)
+    return mean, variance, nu * h / total
 
 
 def averaged_moments(mean: Array, variance: Array, nu: Array) -> tuple[Array, Array, Array]:
@@ -172,7 +172,7 @@ def averaged_moments(mean: Array, variance: Array, nu: Array) -> tuple[Array, Ar
     d = mean[..., None] + np.sqrt(variance)[..., None] * TIE_NODES
     each, own, tied = answer_moments(d, nu[..., None])
     chance = each @ TIE_SHARES
-    return np.asarray(chance), np.asarray((own + each**2) @ TIE_SHARES - chance**2), np.asarray(tied @ TIE_SHARES)
+    return chance, (own + each**2) @ TIE_SHARES - chance**2, tied @ TIE_SHARES
 
 
 def tie_totals(p: Array, weight: Array, judge: NDArray[np.integer], judges: int) -> tuple[Array, Array]:

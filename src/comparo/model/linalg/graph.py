@@ -201,23 +201,17 @@ class Pattern:
         return tuple(batches)
 
     @cached_property
-    def _entries(self) -> dict[int, LongIndex]:
-        return {batch.begin: self._entry(batch) for batch in self.batches if self.is_batched(batch)}
-
-    def entries(self, batch: Batch) -> LongIndex:
-        """Where each comparison of `batch` lies in its flattened (B, m, m) matrices."""
-        return self._entries[batch.begin] if self.is_batched(batch) else self._entry(batch)
+    def entries(self) -> LongIndex:
+        """Where each comparison lies in the flattened (B, m, m) matrices of its batch, (K,)."""
+        context, starts = self.context[self.first], self.graph.starts
+        begin = np.concatenate([np.full(batch.end - batch.begin, batch.begin) for batch in self.batches])
+        width = np.diff(starts)[context] + self.judges
+        row = (context - begin[context]) * width + self.first - starts[context]
+        return np.asarray(row * width + self.second - starts[context])
 
     def is_batched(self, batch: Batch) -> bool:
         """Whether the contexts of `batch` are solved as dense matrices."""
         return batch.size + self.judges <= self.limits.batched
-
-    def _entry(self, batch: Batch) -> LongIndex:
-        width = batch.size + self.judges
-        first = self.first[batch.rows].astype(np.int64)
-        which = self.context[first] - batch.begin
-        start = self.graph.starts[self.context[first]]
-        return (which * width + first - start) * width + self.second[batch.rows] - start
 
     def ends(self, values: Array) -> tuple[Array, Array]:
         """Sums of `values` (K,) over the comparisons in which each unknown is the first, and the second: (n + C·J,)."""

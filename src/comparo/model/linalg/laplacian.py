@@ -114,7 +114,7 @@ class Laplacian:
         graph, width = self.pattern.graph, batch.size + self.pattern.judges
         count, size = batch.end - batch.begin, batch.size
         shape = (count, width, width)
-        half = np.bincount(self.pattern.entries(batch), self.c[batch.rows], count * width**2).reshape(shape)
+        half = np.bincount(self.pattern.entries[batch.rows], self.c[batch.rows], count * width**2).reshape(shape)
         matrix: Array = -(half + half.transpose(0, 2, 1)).astype(float, copy=False)
         along = np.arange(width)
         biases = self.diagonal[graph.nodes :].reshape(graph.contexts, -1)[batch.begin : batch.end]
@@ -250,10 +250,10 @@ class Tail:
             return self.joined @ x
         scores, biases = x[: self.nodes], x[self.nodes :]
         result = (self.diagonal * x.T).T
-        result[: self.nodes] -= np.asarray(self.half @ scores + self.other_half @ scores)
+        result[: self.nodes] -= self.half @ scores + self.other_half @ scores
         if len(biases):
-            result[: self.nodes] += np.asarray(self.border @ biases)
-            result[self.nodes :] += np.asarray(self.border_turned @ scores)
+            result[: self.nodes] += self.border @ biases
+            result[self.nodes :] += self.border_turned @ scores
         return result
 
     def solve(self, rhs: Array, accuracy: float) -> Array:

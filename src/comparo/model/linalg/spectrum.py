@@ -11,7 +11,7 @@ gives a Krylov basis of a few hundred vectors, and random vectors give the trace
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.linalg import eigh_tridiagonal
@@ -32,15 +32,15 @@ class System:
     """M observations as a linear system: precisions c and pulls c·y (M,), in the order of the `pattern`.
 
     `ridge` and `mean` (C·J,) are precision and mean of the prior of the biases. Score i has the prior variance σ²·h_i,
-    with h (n,) the `inflation`, or 1 where it is None.
+    with h (n,) the `inflation`.
     """
 
     pattern: Pattern
     c: Array
     pull: Array
-    ridge: Array
-    mean: Array
-    inflation: Array | None = None
+    ridge: Array = field(default_factory=lambda: np.zeros(0))
+    mean: Array = field(default_factory=lambda: np.zeros(0))
+    inflation: Array | float = 1.0
 
     @property
     def square(self) -> float:
@@ -49,14 +49,12 @@ class System:
 
     def laplacian(self, ridge: float) -> Laplacian:
         """H with the ridge `ridge`/h on the scores."""
-        own = np.full(self.nodes, ridge) if self.inflation is None else ridge / self.inflation
+        own = np.full(self.nodes, ridge) / self.inflation
         return Laplacian(self.pattern, self.c, np.concatenate([own, self.ridge]))
 
     def towards(self, ridge: float, expected: Array) -> Array:
         """The term that a prior around `expected` (n,) or (n, q) adds to b; with h, it sums to 0 in each component."""
-        if self.inflation is None:
-            return ridge * expected
-        own = ridge / self.inflation
+        own = np.full(self.nodes, ridge) / self.inflation
         return self.pattern.graph.balance((expected.T * own).T, own)
 
     @property
@@ -98,7 +96,7 @@ class Spectrum:
     >>> from comparo.data.comparisons import Comparisons
     >>> from comparo.model.linalg.graph import Graph
     >>> pattern = Pattern(Graph.build(Comparisons.from_rows([("a", "b", 0.7), ("b", "c", 0.6)])))
-    >>> system = System(pattern, np.ones(2), np.array([0.8, 0.4]), np.zeros(0), np.zeros(0))
+    >>> system = System(pattern, np.ones(2), np.array([0.8, 0.4]))
     >>> Spectrum.of(system, np.zeros((3, 0))).q.round(6)
     array([1., 3.])
     """
@@ -116,13 +114,13 @@ class Spectrum:
         laplacian, rhs, n = system.laplacian(0.0), system.rhs, system.nodes
         biases = laplacian.diagonal[n:]
         scale = np.where(biases > 0, biases, 1.0)
-        square = system.square + float(np.sum(system.ridge * system.mean**2) - np.sum(rhs[n:] ** 2 / scale))
+        square = system.square + np.sum(system.ridge * system.mean**2) - np.sum(rhs[n:] ** 2 / scale)
         shift = np.divide(rhs[n:], scale)
         width = system.pattern.judges
         b = rhs[:n] - (
             np.sum(laplacian.border * shift.reshape(-1, width)[system.pattern.context[:n]], axis=1) if width else 0.0
         )
-        root = np.ones(n) if system.inflation is None else np.sqrt(system.inflation)
+        root = np.sqrt(np.ones(n) * system.inflation)
         b, columns = b * root, columns / root[:, None]
         limit, found = system.pattern.limits.spectral, []
         for batch in system.pattern.batches:
@@ -256,10 +254,10 @@ def _krylov(tail: Tail, b: Array, columns: Array, root: Array) -> _Part:
             image -= basis @ (basis.T @ image)
         block, triangle = np.linalg.qr(image)
         size = np.abs(np.diagonal(triangle))
-        sound = size > 1e-10 * max(float(np.max(np.abs(triangle))), TINY)
+        sound = size > 1e-10 * max(np.max(np.abs(triangle)), TINY)
         if not sound.any():
             break
-        left *= float(np.max(size)) / max(float(np.mean(tail.diagonal[: tail.nodes])), TINY)
+        left *= np.max(size) / max(np.mean(tail.diagonal[: tail.nodes]), TINY)
         if left < NEGLIGIBLE:
             break
         blocks.append(slice(blocks[-1].stop, blocks[-1].stop + int(np.count_nonzero(sound))))

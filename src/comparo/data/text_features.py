@@ -1,8 +1,8 @@
-"""Numbers computed from texts alone: the contrast of two texts, and the style of each, by three-letter sequences.
+"""The contrast of two texts, and the style of each, computed from the texts alone.
 
-Such sequences need no definition of words and so work for every language, and for code. Case and the amount of white
-space are ignored, and a text begins and ends with a space. A sequence is coded as one integer, three code points of 21
-bits each, so that sorting one array counts the sequences of a text of many megabytes.
+Both are by three-letter sequences, which need no definition of words and so work for every language, and for code. Case
+and the amount of white space are ignored, and a text begins and ends with a space. A sequence is coded as one integer,
+three code points of 21 bits each, so that sorting one array counts the sequences of a text of many megabytes.
 
 Where two texts are nearly the same, a judge exaggerates small differences: its answers scatter around the difference of
 the scores several times as much as for texts that have little in common. The contrast of two texts
@@ -10,8 +10,8 @@ the scores several times as much as for texts that have little in common. The co
     c_ij = 1 − o_ij,   o_ij = 2 Σ_{t in both} r_t / (Σ_{t in i} r_t + Σ_{t in j} r_t),   r_t = log (T + 1)/(T_t + ½),
 
 is 1 minus the overlap o of their sequences t, weighted by their rarity r_t: T_t of all T texts have t. A comparison has
-the information c^a, where a is estimated from the answers (`fitted_power`): that is its weight in the fit and in the
-choice of pairs (`Selector`).
+the information c^a, where a is estimated from the answers (`observations.fitted_power`): that is its weight in the fit
+and in the choice of pairs (`Selector`).
 
 For the style, a text is the vector of its sequences, log(1 + count) times rarity, of length 1. After the mean of its
 context is subtracted, the vector describes not the subject of the text but how it is written. The first `STYLES`
@@ -22,15 +22,15 @@ and the score of a text with few comparisons is then estimated also from texts o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
 
-from comparo.data.comparisons import Comparisons
-from comparo.data.items import Items
-from comparo.model.observations import are_choices, power, residuals
 from comparo.types import Array, LongIndex
+
+if TYPE_CHECKING:
+    from comparo.data.items import Items
 
 BITS = 21  # of a code point
 
@@ -71,29 +71,14 @@ def _numbers(text: str) -> LongIndex:
     return np.asarray(numbers)
 
 
-POWERS, USUAL, SURE = np.linspace(0.0, 3.0, 31), 1.0, 1.0  # grid of a, and mean and standard deviation of its prior
 LEAST = 0.05  # least contrast, so that equal texts may be compared if no other pair is left
 MOST = 512  # items of a context; above, nearly equal texts are a small share of all pairs, and c is not computed
-
-
-def fitted_power(data: Comparisons, contrast: Array) -> float:
-    """The power a with which the information c^a of an answer rises with its contrast c (K,); 0 for choices.
-
-    The prior of a is N(1, 1) on [0, 3], after recorded judges (docs/efficiency.md). A choice has the noise of a coin,
-    which does not depend on the texts.
-
-    >>> fitted_power(Comparisons.from_rows([("a", "b", 1), ("b", "c", 0)]), np.array([0.5, 1.0]))
-    0.0
-    """
-    if np.all(contrast == contrast[0]) or are_choices(data):
-        return 0.0
-    row, squares, freedom = residuals(data)
-    return power(squares, contrast[row], freedom, POWERS, USUAL, SURE)
 
 
 def contrasts(items: Items) -> dict[Any, Array | None]:
     """The contrast matrix (n, n) of each context, in the order of `Items.names`; None for large contexts.
 
+    >>> from comparo.data.items import Items
     >>> texts = {"ana": "The cat sat.", "bo": "The cat sat!", "cy": "A dog ran."}
     >>> contrasts(Items.of(texts))[None].round(2).tolist()[0]
     [0.05, 0.29, 1.0]
@@ -130,6 +115,7 @@ ITERATIONS = 6  # iterations of the power method, after which the components hav
 def styles(items: Items) -> Array:
     """The style of each text, shape (N, D): D is 8, or less where there are few texts; the mean square of a row is 1.
 
+    >>> from comparo.data.items import Items
     >>> words = ["Thou knowest that I went to {} yesterday", "well i mean like we were in {} sort of"]
     >>> places = "Rome Oslo Lima Kyoto Delhi Paris Perth Cairo Turin Quito".split()
     >>> style = styles(Items.of([word.format(place) for place in places for word in words]))

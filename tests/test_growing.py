@@ -19,7 +19,7 @@ from comparo.judges.simulated import Simulated
 from comparo.ranking.display import growth_sentences
 from comparo.report import write_report
 from comparo.report.record import read_record
-from comparo.run.growth import read_past
+from comparo.run.linking import read_past
 from comparo.run.rank import prepare_rank
 from comparo.run.resume import Change, merged
 from comparo.run.store import read_judgements, stored_items
@@ -167,7 +167,7 @@ def test_a_run_grows_twice(run_folder):
     assert len(asked(run_folder)) == 240 + 60 + 60
     assert sorted(ranking.items[ranking.grown.new].tolist()) == sorted(more[30:])
     assert abs(np.mean([ranking[name].score for name in OLD])) < 1e-9
-    assert len(read_past(run_folder).before.items) == 30
+    assert len(read_past(run_folder).items) == 30
     assert list(read_record(run_folder).ranking.scores) == list(ranking.scores)
 
 

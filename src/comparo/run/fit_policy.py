@@ -26,7 +26,7 @@ from comparo.ranking.consensus import check_validity, consensus, expected_by
 from comparo.ranking.grouping import Held, control_of, group_codes
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.votes import find_voted, rank_votes, votes_about, with_votes
-from comparo.run.growth import Past, State
+from comparo.run.linking import Past
 from comparo.selection.text_features import contrasts, fitted_power, styles
 from comparo.types import Array
 
@@ -164,42 +164,27 @@ class Fitting:
         """The ranking of a whole run: that of its comparisons, or people's where they voted."""
         ranking = self.rank(data)
         ranking = ranking if self.votes is None else with_votes(ranking, self.votes)
-        if self.past is None:
+        if self.past is None or self._before is None:
             return ranking
-        added = self.past.added(data) if self.past.is_linked else None
-        return self.past.place(ranking, self._ranked, None if added is None else self._alone.rank(added))
+        added = self.past.added(data)
+        alone = replace(self, past=None, control=(), votes=None)
+        return self.past.place(ranking, self._before, None if added is None else alone.rank(added))
 
     @cached_property
-    def _alone(self) -> Fitting:
-        """The fitting of a part of the comparisons that is ranked separately."""
-        return replace(self, past=None, control=(), votes=None)
-
-    def _ranked(self, state: State) -> Ranking:
-        """The ranking of an earlier state of the run by the present method."""
-        if id(state) not in self._earlier:
-            fitting = replace(self, items=state.items, past=None, control=())
-            if self.votes is not None:
-                fitting = replace(fitting, votes=votes_about(self.votes, fitting.items.labels))
-            self._earlier[id(state)] = fitting.conclude(state.data)
-        return self._earlier[id(state)]
-
-    @cached_property
-    def _earlier(self) -> dict[int, Ranking]:
-        return {}
+    def _before(self) -> Ranking | None:
+        """The ranking of the run before it grew, by the present method."""
+        if self.past is None:
+            return None
+        items = self.past.items
+        votes = None if self.votes is None else votes_about(self.votes, items.labels)
+        return replace(self, items=items, past=None, control=(), votes=votes).conclude(self.past.data)
 
     def weigh(self, data: Comparisons) -> Comparisons:
         """The comparisons with weights contrast^a, a estimated from the answers; the sum of weights is unchanged.
 
         Each voice has its own a and sum of weights.
         """
-        worth = self._worth(data)
-        if data.judges is None:
-            found = fitted_power(data, worth)
-            if not found:
-                return data
-            weight = data.weights * worth**found
-            return replace(data, weight=weight * (np.sum(data.weights) / np.sum(weight)))
-        weight = data.weights.copy()
+        worth, weight = self._worth(data), data.weights.copy()
         for judge in np.unique(data.judged_by):
             rows = data.judged_by == judge
             own = replace(data.take(rows), judges=None, judge=None)
@@ -236,11 +221,9 @@ class Fitting:
         """
         if self.past is None or self._groups is not None:
             return None
-        came = self.past.cohorts(self.items.labels)
-        contexts = [None] * len(data) if data.contexts is None else data.contexts[data.context].tolist()
-        ends = (data.items[column].tolist() for column in (data.first, data.second))
-        across = any(came[c, one] != came[c, other] for c, one, other in zip(contexts, *ends, strict=True))
-        return came if across else None
+        came, graph = self.past.cohorts(self.items.labels), Graph.build(data)
+        growth = np.array([came[label] for label in graph.labels(data)])
+        return came if np.any(growth[graph.first] != growth[graph.second]) else None
 
     def fit(self, data: Comparisons) -> Ranking:
         """The ranking from comparisons whose weights are final."""

@@ -29,8 +29,7 @@ from comparo.errors import StoreError, WrongFolderError
 from comparo.judges import Judgement
 from comparo.run.budget import paid_and_spent
 from comparo.run.files import Label, as_objects, item_rows, texts_of
-from comparo.run.growth import Growth, History, count_growths
-from comparo.run.linking import UNCENTRED
+from comparo.run.linking import UNCENTRED, Growth, History
 from comparo.run.store import CHANGED, KEPT, LINK, Store, differences, read_configuration, reading, stored_items
 from comparo.run.task import Task
 from comparo.selection.growing import MOST
@@ -153,25 +152,23 @@ def grown(task: Task, folder: Path | None, is_linked: bool = False) -> Task:
     ValueError
         If the goal is about groups, or the new items lack what the others have.
     """
-    if folder is None or not (folder / DATABASE).is_file():
+    if folder is None or (stored := items_there(folder)) is None:
         return task
+    configuration = read_configuration(folder)
+    before, now = configuration["identity"], json.loads(json.dumps(task.identity, default=str))
     with reading(folder) as connection:
-        if (growths := count_growths(connection)) is None:
-            return task
-        configuration = read_configuration(folder)
-        before, now = configuration["identity"], json.loads(json.dumps(task.identity, default=str))
-        if not growths and before.get("items") == now["items"]:
-            return task
-    stored = stored_items(folder)
+        has_grown = connection.execute("SELECT 1 FROM growths").fetchone() is not None
+    if not has_grown and before.get("items") == now["items"]:
+        return task
     if before == now and not is_linked and len(stored) < len(task.items):  # some items are lost, and none is new
         with closing(Store(folder, before, configuration)) as store:
             store.add_items(task.items)
         stored = task.items
+    history = History.read(folder)
+    growths = len(history.marks)
     with reading(folder) as connection:
-        history = History.read(connection, str(folder))
         (mark,) = connection.execute("SELECT coalesce(max(number), 0) FROM judgements").fetchone()
-    came = history.since(history.growth).items()
-    last = frozenset(label for label, growth in came if growth == history.growth > 0)
+    last = frozenset(label for label, growth in history.since.items() if growth == growths > 0)
     change = Change.between(stored, task.items, last, is_linked or LINK in configuration)
     differing = differences(before, now, DIFFERS)
     if differing and is_linked:
@@ -190,7 +187,7 @@ def grown(task: Task, folder: Path | None, is_linked: bool = False) -> Task:
             "another `out`: the cache answers pairs of unchanged texts"
         )
     items = merged(stored, task.items)
-    if not (change.added or history.growth):
+    if not (change.added or growths):
         return replace(task, items=items)
     if task.compares_groups:
         raise ValueError(f"a run with goal={task.goal!r} cannot grow; rank all items in another `out`")
@@ -204,7 +201,7 @@ def grown(task: Task, folder: Path | None, is_linked: bool = False) -> Task:
             f"{folder} holds no answers to go by, so there is no ranking to add to; finish it with the items that it "
             "has, or start anew with fresh=True"
         )
-    number, link = history.growth + is_new, configuration.get(LINK) or {}
+    number, link = growths + is_new, configuration.get(LINK) or {}
     was_linked = is_linked or link.get("growth") == number
     growth = Growth(
         number=number,
@@ -259,7 +256,7 @@ def items_there(folder: Path) -> Items | None:
     if not (folder / DATABASE).is_file():
         return None
     with reading(folder) as connection:
-        if count_growths(connection) is None:
+        if not connection.execute("SELECT 1 FROM items").fetchone():
             return None
     return stored_items(folder)
 

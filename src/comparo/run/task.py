@@ -32,7 +32,7 @@ from comparo.methods import Method, quiet_fit
 from comparo.model.estimators.poe import Bias
 from comparo.run.budget import TOKENS, Budget, Expense, links_of
 from comparo.run.fit_policy import Fitting, Scores
-from comparo.run.growth import Growth
+from comparo.run.linking import Growth
 from comparo.run.voices import Voice
 from comparo.selection.designs import (
     DEFAULT_GOAL,

@@ -18,7 +18,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -29,7 +28,7 @@ from comparo.errors import JudgeError, StoreError
 from comparo.judges import Judgement
 from comparo.judges.batch_endpoints import Batches
 from comparo.judges.batches import Line, LostError, State
-from comparo.run.files import OWNER, explained, insert
+from comparo.run.files import OWNER, explained, insert, now
 from comparo.run.store import Store
 
 COLUMNS = "number, name, lines, file, sent, id, status, done"
@@ -126,7 +125,7 @@ class BatchStore:
 
     def seen(self, batch: Batch, state: State) -> Batch:
         """Store the server's id of the batch, if known, and its status."""
-        return self.update(batch, id=state.id or None, status=state.status, done=state.done, seen=_now())
+        return self.update(batch, id=state.id or None, status=state.status, done=state.done, seen=now())
 
     def keep(self, batch: Batch, judgements: Iterable[tuple[int, Judgement]]) -> list[Judgement]:
         """Store judgements of a batch and mark their questions as judged, in one transaction."""
@@ -145,10 +144,6 @@ class BatchStore:
             connection.execute("DELETE FROM batch_questions WHERE batch = ?", (batch.number,))
             connection.execute("DELETE FROM batches WHERE number = ?", (batch.number,))
         self.store.flush()
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _asked(connection: sqlite3.Connection, batch: int) -> dict[int, tuple[Question, int]]:
@@ -258,8 +253,8 @@ class Courier:
     def _find(self, batch: Batch) -> State | None:
         """Search for a batch whose creation was not confirmed, until `settle` seconds after it was sent."""
         sent = batch.sent or 0.0
-        wait = self._pauses.settle - max(0.0, time.time() - sent)
-        end = time.monotonic() + min(max(wait, 0.0), self._pauses.settle)
+        passed = max(0.0, time.time() - sent)
+        end = time.monotonic() + self._pauses.settle - passed
         while (state := self._server.find(batch.name, batch.file, sent, batch.lines)) is None:
             if (left := end - time.monotonic()) <= 0:
                 return None
@@ -292,12 +287,11 @@ class Courier:
         if not is_certain:
             raise LostError(
                 f"the results of batch {batch.id} ({state.status}, {state.done:,} of {batch.lines:,} done by the "
-                f"server's count) lack {missing:,} lines, in {DOWNLOADS} downloads. All other answers are kept, and "
-                "nothing was asked again. Run the same command later to download them once more. With batch='cancel' "
-                f"the batch is given up: the same command then asks {len(left):,} questions again, and pays for them "
-                "again"
+                f"server's count) lack {missing:,} lines. All other answers are kept, and nothing was asked again. Run "
+                "the same command later to download them once more; batch='cancel' gives them up, and then the same "
+                f"command asks {len(left):,} questions again, and pays for them again"
             )
-        self.batches.update(batch, closed=_now(), status=state.status)
+        self.batches.update(batch, closed=now(), status=state.status)
 
     def _collect(self, batch: Batch, state: State) -> tuple[dict[int, Judgement], int]:
         """The judgements in the results of a batch by question number, and the number of missing lines.

@@ -1,12 +1,14 @@
 """How many calls a run may make (a number, per item, a share of all pairs, tokens or dollars), and its spending."""
 
+from __future__ import annotations
+
 import math
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Self
+from typing import Any
 
 from comparo.data.prompts import Question
 from comparo.judges import Judgement
@@ -37,7 +39,7 @@ class Budget:
     unit: str
 
     @classmethod
-    def of(cls, text: str | int) -> Self:
+    def of(cls, text: str | int) -> Budget:
         found = _FORM.fullmatch(str(text).strip().replace(",", ""))
         if not found or not float(found["number"]) or (found["dollars"] and (found["unit"] or found["tokens"])):
             raise ValueError(
@@ -52,24 +54,17 @@ class Budget:
         """The maximum to spend; infinite if the budget is not in dollars."""
         return self.number if self.unit == "$" else math.inf
 
-    def less(self, calls: int, paid: float, whole: int) -> Self:
-        """The budget left after `calls` of `whole` calls, which took `paid` dollars or tokens.
+    def less(self, calls: Sequence[Judgement], whole: int) -> Budget:
+        """The budget left after some of `whole` calls; unknown dollars or tokens count 0.
 
-        >>> Budget.of("10n").less(40, 0.1, 1000), Budget.of("$2").less(40, 0.5, 1000)
-        (Budget(number=960.0, unit=''), Budget(number=1.5, unit='$'))
+        >>> calls = [Judgement(Question("ana", "bo"), p=0.7, cost=0.5)]
+        >>> Budget.of("10n").less(calls, 1000), Budget.of("$2").less(calls, 1000)
+        (Budget(number=999.0, unit=''), Budget(number=1.5, unit='$'))
         """
-        cls = type(self)
-        return cls(self.number - paid, self.unit) if self.is_limit else cls(float(whole - calls), "")
-
-    def took(self, judgements: Iterable[Judgement]) -> float:
-        """The tokens or dollars that judgements took of the budget; unknown ones count 0."""
-        values = map(tokens_of if self.unit == TOKENS else cost_of, judgements)
-        return sum(value for value in values if value > 0)
-
-    @property
-    def is_limit(self) -> bool:
-        """Whether the budget is in dollars or tokens, so that the cost of calls limits their number."""
-        return self.unit in ("$", TOKENS)
+        if self.unit not in ("$", TOKENS):
+            return Budget(float(whole - len(calls)), "")
+        took = map(tokens_of if self.unit == TOKENS else cost_of, calls)
+        return Budget(self.number - sum(value for value in took if value > 0), self.unit)
 
     def calls(
         self,

@@ -31,6 +31,9 @@ from comparo.selection.text_features import contrasts, fitted_power, styles
 from comparo.types import Array
 
 Scores = Literal["auto", "judge", "consensus"]
+GROUPED = (
+    "name a column by `group`, such as the system that wrote the texts, or give texts the same ids in several contexts"
+)
 
 
 def varies(items: Items, term: str) -> bool:
@@ -74,31 +77,20 @@ class Fitting:
         check_validity(self.validity)
         if self.votes is not None:
             find_voted(self.votes, self.items.labels)
-        if self.control:
-            self._check_control()
         if self.estimate == "judge" and self.validity is not None:
             raise ValueError("validity belongs to a consensus; leave it out, or use estimate='consensus'")
-        if self.estimate != "consensus" and self.validity is None:
-            return
-        if not self.pools:
-            raise ValueError(
-                "a consensus needs estimated variances; use method='mixed' (panel for several voices) without `plain`"
-            )
-        if self._groups is None and (self.estimate == "auto" or self._features is None):
-            raise ValueError(
-                "a consensus needs texts that share a group; name a column by `group`, such as the system that wrote "
-                "them, or give them the same ids in several contexts"
-            )
-
-    def _check_control(self) -> None:
-        if not self.pools:
-            raise ValueError(
-                "`control` needs estimated variances; use method='mixed' (panel for several voices) without `plain`"
-            )
+        is_consensus = self.estimate == "consensus" or self.validity is not None
+        for what, is_wanted in (("`control`", self.control), ("a consensus", is_consensus)):
+            if is_wanted and not self.pools:
+                raise ValueError(
+                    f"{what} needs estimated variances; use method='mixed' (panel for several voices) without `plain`"
+                )
         for term in self.control:
             if not varies(self.items, term):
                 name = Term.of(term).name
                 raise ValueError(f"control={name!r}: all texts of a context are alike in it; leave it out")
+        if is_consensus and self._groups is None and (self.estimate == "auto" or self._features is None):
+            raise ValueError(f"a consensus needs texts that share a group; {GROUPED}")
 
     @property
     def shares(self) -> bool:
@@ -106,21 +98,16 @@ class Fitting:
         return self.pools and (self.estimate == "consensus" or (self.estimate == "auto" and self._groups is not None))
 
     @property
-    def has_groups(self) -> bool:
-        """Whether texts share groups."""
-        return self._groups is not None
-
-    @property
     def group(self) -> dict[Any, dict[Any, Hashable]] | None:
         """The group of each item, by context; None where no two texts share one."""
         if self._groups is None:
             return None
-        group = self.items.ids if self._groups == "items" else self.items.group
-        if group is None:
-            return None
-        own = ((rows, self.items.ids[rows].tolist()) for rows in self.items.groups.values())
-        found = (dict(zip(ids, group[rows].tolist(), strict=True)) for rows, ids in own)
-        return dict(zip(self.items.groups, found, strict=True))
+        ids = self.items.ids
+        group = ids if self.items.group is None else self.items.group
+        return {
+            context: dict(zip(ids[rows].tolist(), group[rows].tolist(), strict=True))
+            for context, rows in self.items.groups.items()
+        }
 
     @property
     def pools(self) -> bool:
@@ -196,23 +183,19 @@ class Fitting:
         """The contrast of each comparison, shape (K,); 1 in contexts without contrasts."""
         contexts = [None] if data.contexts is None else data.contexts.tolist()
         context = np.zeros(len(data), dtype=np.int32) if data.context is None else data.context
-        worth = np.ones(len(data))
+        worth, names = np.ones(len(data)), self.items.names
         order = np.argsort(context, kind="stable")
         ends = np.cumsum(np.bincount(context, minlength=len(contexts)))
         for label, rows in zip(contexts, np.split(order, ends[:-1]), strict=True):
             table = self.contrast[label]
             if table is not None:
-                place = {item: number for number, item in enumerate(self._names[label])}
+                place = {item: number for number, item in enumerate(names[label])}
                 first, second = (
                     [place[item] for item in data.items[shown[rows]].tolist()] for shown in (data.first, data.second)
                 )
                 worth[rows] = table[first, second]
         # A line-up separates similar texts as well as others, and the rows of an answer share their weight.
         return worth if data.lineup is None else np.where(data.lineup["answer"] < 0, worth, 1.0)
-
-    @cached_property
-    def _names(self) -> Mapping[Any, list[Any]]:
-        return self.items.names
 
     def _came(self, data: Comparisons) -> Mapping[Any, Hashable] | None:
         """The growth that added each item, as its group: items added together may be better on average.

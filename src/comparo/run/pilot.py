@@ -89,8 +89,7 @@ class LineupPlan:
         return replace(self.planned, prompt=self.planned.prompt.resized(k), panel=voices, **changes)
 
     def _pilot(self, k: int, items: Items) -> Task:
-        aside: dict[str, Any] = {"may_grow": False, "title": f"A pilot of {k} texts a call: "}
-        aside |= {"until": None, "votes": None, "control": ()}
+        aside: dict[str, Any] = {"may_grow": False, "until": None, "votes": None, "control": ()}
         # In one order: more pairs, which tell noise from scores.
         return self._resized(k, items=items, budget=Budget.of(SHOWN // k), orders="one", **aside)
 
@@ -107,8 +106,7 @@ class LineupPlan:
         shown = ", ".join(f"{k} texts {rates[k] / max(rates.values()):.0%}" for k in rates)
         logger.warning("Calls are about %d texts, by what a token shows of the scores: %s.", best, shown)
         others = [one for k, some in answers.items() for one in some if k != best]
-        planned = self.planned.budget
-        budget = planned.less(len(others), planned.took(others), self.planned.expense.calls)
+        budget = self.planned.budget.less(others, self.planned.expense.calls)
         given = tuple(sorted(answers[best], key=lambda one: repr(key_of(one.question))))
         notes = {"lineup": {"texts": best, "rates": {str(k): rates[k] for k in rates}}}
         storage = replace(self.storage, notes={**self.storage.notes, **notes})

@@ -10,7 +10,6 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 from importlib.metadata import version
 from numbers import Real
@@ -24,14 +23,15 @@ from comparo.data.control_terms import Term
 from comparo.data.criteria_prompt import CriteriaPrompt, reply_tokens
 from comparo.data.items import Items
 from comparo.data.probes import injection_sentence
-from comparo.data.prompts import Prompt, Question, Rest
+from comparo.data.prompts import Prompt, Question
 from comparo.data.run_folder import key_of
 from comparo.judges import Judge, Judgement
 from comparo.judges.prices import Price
 from comparo.methods import Method, quiet_fit
 from comparo.model.estimators.poe import Bias
 from comparo.run.budget import TOKENS, Budget, Expense, links_of
-from comparo.run.fit_policy import Fitting, Scores
+from comparo.run.files import now
+from comparo.run.fit_policy import GROUPED, Fitting, Scores
 from comparo.run.linking import Growth
 from comparo.run.voices import Voice
 from comparo.selection.designs import (
@@ -44,6 +44,7 @@ from comparo.selection.designs import (
     top_of,
 )
 from comparo.selection.systems import Systems
+from comparo.types import Array
 
 PRICES = "prices"
 DEFAULT_JUDGE = "local/smollm2"  # runs everywhere, without a key
@@ -66,7 +67,7 @@ class Task:
     budget. With `votes` of people, the ranking is what people would say; no call depends on them. Where items are
     added to a run (`growth`), the answers from before are given, and the budget is for what is asked now.
     `pairs` are the questions by context, where they are known: (first, second), with several voices (first, second,
-    voice). `title` is printed before the number of calls.
+    voice).
     """
 
     items: Items
@@ -91,7 +92,6 @@ class Task:
     growth: Growth | None = None
     pairs: Mapping[Any, Sequence[tuple[Any, ...]]] | None = None
     may_grow: bool = True
-    title: str = ""
 
     def __post_init__(self) -> None:
         if self.strategy is None:
@@ -135,10 +135,7 @@ class Task:
         """The selector of pairs that compare groups; a ValueError where the texts have no groups."""
         group = self.fitting.group
         if group is None:
-            raise ValueError(
-                f"goal={self.goal!r} compares groups of texts; name a column by `group`, such as the system that wrote "
-                "them, or give them the same ids in several contexts"
-            )
+            raise ValueError(f"goal={self.goal!r} compares groups of texts; {GROUPED}")
         if self.strategy != "adaptive":
             raise ValueError(f"goal={self.goal!r} goes by the answers: leave out strategy={self.strategy!r}")
         return Systems(group, self.goal)
@@ -193,7 +190,6 @@ class Task:
     @property
     def identity(self) -> dict[str, Any]:
         """The settings that must stay the same to continue a run."""
-        pairs = {"pairs": "by contrast"} if self.weighs_pairs else {}
         asked = self.voices[0].identity
         if self.is_panel:
             asked |= {"judge": ", ".join(str(voice.name) for voice in self.voices), "settings": {}}
@@ -201,16 +197,13 @@ class Task:
         audition = fingerprint(self.given) if self.given else None
         if self.growth is not None:
             audition = self.growth.audition
-        return {
-            "items": self.items.digest() if self.growth is None else self.growth.digest,
-            **asked,
-            "strategy": self.strategy,
-            "orders": self.orders,
-            "goal": self.goal,
-            "seed": self.seed,
-            **pairs,
-            **({"audition": audition} if audition else {}),
-        }
+        found = {"items": self.items.digest() if self.growth is None else self.growth.digest, **asked}
+        found |= {name: getattr(self, name) for name in ("strategy", "orders", "goal", "seed")}
+        if self.weighs_pairs:
+            found["pairs"] = "by contrast"
+        if audition:
+            found["audition"] = audition
+        return found
 
     @cached_property
     def fitting(self) -> Fitting:
@@ -242,13 +235,13 @@ class Task:
             "ahead": self.ahead,
             **({"alike": self.expense.alike} if self.is_panel else {}),
             PRICES: prices_of(self.judges),
-            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "started": now(),
             "versions": {"python": platform.python_version(), **packages},
         }
 
     @cached_property
     def expense(self) -> Expense:
-        """The maximum number of calls, tokens and dollars, estimated from the lengths of a hundred prompts.
+        """The maximum number of calls, tokens and dollars, estimated from the mean length of prompts.
 
         Raises a ValueError where a context has too few items for the goal, or only one.
         """
@@ -261,26 +254,26 @@ class Task:
             return self._expense_of_pairs(self.pairs, tokens, costs)
         if not self.compares_groups:
             top_of(self.goal, min(sizes.values()), str(self.strategy))
-        least = math.nan if any(map(math.isnan, costs.values())) else min(filter(None, costs.values()), default=0.0)
+        dearest = float(np.max([*costs.values()]))  # nan where a price is not known
+        cheapest = dearest if math.isnan(dearest) else min(filter(None, costs.values()), default=0.0)
+        mean_tokens = float(np.mean([*tokens.values()]))
         groups = self.systems().count if self.compares_groups else None
         new, given = None, Counter[Any]()
         if self.growth is not None:
             new, given = self.growth.new, Counter(one.question.context for one in self.given)
         if (k := self.prompt.size) > 2:
             self.check_lineups(sizes)
-        each = sum(tokens.values()) / len(tokens) if self.budget.unit == TOKENS else least
+        each = mean_tokens if self.budget.unit == TOKENS else cheapest
         calls = self.budget.calls(sizes, self.orders, each, len(self.voices), groups, new, given, k)
         total = sum(number for number, _ in calls.values()) - given.total()
-        if groups is None:
-            made = {context: (number - given[context], orders) for context, (number, orders) in calls.items()}
-            links = {context: links_of(size, (new or sizes).get(context, 0), k) for context, size in sizes.items()}
-        else:
-            made, links = {None: (total, self.orders)}, {None: links_of(groups, groups, k)}
-        alike = [made[c][0] // (links[c] * (2 if made[c][1] == "both" else 1)) for c in links if links[c] > 0]
-        most = max(costs.values()) if least == least else math.nan
-        cost = min(total * most, self.budget.dollars) if self.is_panel and most == most else total * most
-        read = round(total * sum(tokens.values()) / len(tokens))
-        return Expense(calls, total, read, cost, costs, min([*alike, len(self.voices)]))
+        alike = [len(self.voices)]
+        for context, (number, orders) in calls.items():
+            if links := links_of(sizes[context], (new or sizes).get(context, 0), k):
+                alike.append((number - given[context]) // (links * (2 if orders == "both" else 1)))
+        if groups is not None:
+            alike = [len(self.voices), total // (links_of(groups, groups, k) * (2 if self.orders == "both" else 1))]
+        cost = min(total * dearest, self.budget.dollars) if self.is_panel else total * dearest
+        return Expense(calls, total, round(total * mean_tokens), cost, costs, min(alike))
 
     def _expense_of_pairs(
         self,
@@ -303,15 +296,17 @@ class Task:
         return {voice.name: (self._bare[voice.name] + lengths[voice.prompt.size]) / CHARACTERS for voice in self.voices}
 
     def mean_length(self, size: int) -> float:
-        """The mean characters of `size` texts and their context, over a hundred random questions."""
-        rng, names, lengths = np.random.default_rng(0), self.items.names, []
-        contexts = list(names)
-        for _ in range(100):
-            context = contexts[int(rng.integers(len(contexts)))]
-            ids = names[context]
-            first, *rest = (ids[place] for place in rng.choice(len(ids), min(size, len(ids)), replace=False).tolist())
-            lengths.append(_length(self.items.question(context, first, rest[0] if len(rest) == 1 else Rest(rest))))
-        return sum(lengths) / len(lengths)
+        """The mean characters of `size` texts and the text of their context, over contexts."""
+        texts, shared = self._lengths
+        means = [min(size, len(own)) * np.mean(own) for own in texts]
+        return float(np.mean(np.add(means, shared)))
+
+    @cached_property
+    def _lengths(self) -> tuple[list[Array], list[int]]:
+        """The characters of the texts of each context, and of its own text."""
+        lengths = np.array([*map(len, self.items.texts)])
+        texts = [lengths[rows] for rows in self.items.groups.values()]
+        return texts, [len(text or "") for text in self.items.context_texts]
 
     def check_lineups(self, sizes: Mapping[Any, int]) -> None:
         """Raise a ValueError where line-ups of this size cannot be asked."""
@@ -334,10 +329,9 @@ class Task:
     @cached_property
     def longest_prompt(self) -> int:
         """The approximate tokens of the longest prompt: the longest texts of a context, and the context's own."""
-        lengths = np.array([*map(len, self.items.texts)])
-        shared = [len(text or "") for text in self.items.context_texts]
-        pairs = [np.sort(lengths[rows])[-self.largest :].sum() for rows in self.items.groups.values()]
-        return int(max(self._bare.values()) + max(map(sum, zip(pairs, shared, strict=True)))) // CHARACTERS
+        texts, shared = self._lengths
+        longest = [np.sort(own)[-self.largest :].sum() for own in texts]
+        return int(max(self._bare.values()) + np.max(np.add(longest, shared))) // CHARACTERS
 
     @cached_property
     def _bare(self) -> dict[str | None, int]:

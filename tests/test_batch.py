@@ -347,9 +347,9 @@ def test_a_repaired_folder_goes_on_with_its_batch(server, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"until": 0.9}, "`until`.* go by answers"),
-        ({"strategy": "adaptive"}, "`strategy`.* go by answers"),
-        ({"goal": "top-2"}, "goals.* go by answers"),
+        ({"until": 0.9}, "`until`, an adaptive"),
+        ({"strategy": "adaptive"}, "adaptive `strategy`"),
+        ({"goal": "top-2"}, "goals other than ranking"),
         ({"wording": ["paper", "between"]}, "one judge and one wording"),
         ({"out": Storage(batch="wait")}, "give out='FOLDER'"),
         ({"judge": "simulated/soft"}, "simulated/soft takes no batches"),

@@ -342,7 +342,7 @@ def test_a_cache_that_cannot_be_made_or_written_is_one_warning_and_the_run_goes_
         other = sqlite3.connect(folder / CACHE, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")  # another program that does not let go
         (judge,) = remembering([load_judge("openai/any", base_url=api.url)], None)
-        monkeypatch.setattr("comparo.run.cache.BUSY", 0.01)
+        monkeypatch.setattr("comparo.run.files.BUSY", 0.01)
         cache = Cache(folder / CACHE)
         cache.begin()
         rows = range(12)

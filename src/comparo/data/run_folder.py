@@ -267,7 +267,7 @@ def read_only(path: Path) -> Iterator[sqlite3.Connection]:
         try:
             connection.execute("SELECT 1 FROM sqlite_master").fetchone()
         except sqlite3.OperationalError as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+            if kind_of(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
                 raise
             copy = Path(stack.enter_context(TemporaryDirectory()), DATABASE)
             for end in ("", "-wal"):
@@ -275,6 +275,11 @@ def read_only(path: Path) -> Iterator[sqlite3.Connection]:
                     shutil.copyfile(f"{path}{end}", f"{copy}{end}")
             connection = stack.enter_context(closing(_connected(copy)))
         yield connection
+
+
+def kind_of(error: sqlite3.Error) -> int:
+    """SQLite's code of an error, without its details; 0 where Python raised it."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def _connected(path: Path) -> sqlite3.Connection:

@@ -245,7 +245,7 @@ class BatchRun(Run):
         self._show()
         if not state.is_over:
             if self.mode == "cancel" and batch.id is not None and not state.status.startswith("cancel"):
-                self._courier.cancel(batch)
+                self._courier.server.cancel(batch.id)
             return
         if state.error is not None:
             self._refused(batch, state)

@@ -20,6 +20,7 @@ _FORM = re.compile(
 _TIMES = {"": 1.0, "k": 1e3, "M": 1e6}
 TOKENS = " tokens"  # the unit
 _key = attrgetter("context", "first", "second", "voice")
+_cost = attrgetter("cost")
 RECENT = 100  # last calls that set the reserved price: the next is dearer than all of them with probability 1/101
 PROBES = "probes"  # entry of run.json: the findings of probes of the judges (`Probe`)
 
@@ -63,7 +64,7 @@ class Budget:
         """
         if self.unit not in ("$", TOKENS):
             return Budget(float(whole - len(calls)), "")
-        took = map(tokens_of if self.unit == TOKENS else cost_of, calls)
+        took = map(tokens_of if self.unit == TOKENS else _cost, calls)
         return Budget(self.number - sum(value for value in took if value > 0), self.unit)
 
     def calls(
@@ -201,11 +202,6 @@ def paid_and_spent(
     return paid, sum(one.spent for one in known) + sum(cost for cost, calls in probes if calls)
 
 
-def cost_of(judgement: Judgement) -> float:
-    """The dollars that a call took, nan where not known."""
-    return judgement.cost
-
-
 def tokens_of(judgement: Judgement) -> float:
     """The tokens that a call read, nan where not known."""
     return float(judgement.tokens_in) or math.nan
@@ -237,7 +233,7 @@ class Spending:
         expect: Callable[[Question], float],
         spent: float = 0.0,
         most: float = math.inf,
-        took: Callable[[Judgement], float] = cost_of,
+        took: Callable[[Judgement], float] = _cost,
     ) -> None:
         self.limit, self.spent, self._took = limit, spent, took
         self._expect, self._most = expect, most

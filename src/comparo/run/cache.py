@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from comparo.data.prompts import Question
-from comparo.data.run_folder import VERSION, clean
+from comparo.data.run_folder import VERSION, clean, kind_of
 from comparo.errors import StoreError
 from comparo.judges import Judgement, Probe
 from comparo.run.files import BUSY, DAMAGED, UNFIT, make_private, now, open_database, plain
@@ -143,7 +143,7 @@ class Cache:
                 make_private(self.path)
                 self._connection = _opened(self.path)
             except (OSError, sqlite3.Error) as error:
-                if isinstance(error, sqlite3.DatabaseError) and _kind(error) in DAMAGED:
+                if isinstance(error, sqlite3.DatabaseError) and kind_of(error) in DAMAGED:
                     raise StoreError(_damaged(self.path, error)) from error
                 self._reads = self._writes = False
                 self._warn(
@@ -189,12 +189,12 @@ def _opened(path: Path) -> sqlite3.Connection:
     while True:
         try:
             _check(path)
-            connection = open_database(str(path), SCHEMA, BUSY)
+            connection = open_database(str(path), SCHEMA)
             # A text that is not UTF-8 would hide all rows.
             connection.text_factory = lambda data: data.decode(errors="surrogateescape")
             return connection
         except sqlite3.OperationalError as error:  # two processes that turn to WAL at once do not wait for each other
-            if _kind(error) != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+            if kind_of(error) != sqlite3.SQLITE_BUSY or time.monotonic() > end:
                 raise
             time.sleep(STEP)
 
@@ -234,10 +234,6 @@ def _answer_of(row: Sequence[Any]) -> dict[str, Any] | None:
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and clean(value) == value
-
-
-def _kind(error: sqlite3.Error) -> int:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def _damaged(path: Path, error: sqlite3.Error) -> str:

@@ -33,6 +33,7 @@ from comparo.data.run_folder import (
     decode,
     encode,
     key_of,
+    kind_of,
 )
 from comparo.errors import StoreError
 from comparo.judges import Judgement
@@ -112,8 +113,8 @@ def explained(folder: Path | None) -> Iterator[None]:
             f"`out`. {GOES_ON}"
         ) from error
     except sqlite3.Error as error:
-        kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if kind in (*DAMAGED, sqlite3.SQLITE_ERROR, 0):  # the queries are right, so a table or a text is damaged
+        # The queries are right, so an error in one is of a table or a text that is damaged.
+        if kind_of(error) in (*DAMAGED, sqlite3.SQLITE_ERROR, 0):
             raise StoreError(
                 f"{folder}: judgements.db is damaged ({error}). `comparo runs --repair {folder}` keeps every judgement "
                 "that can still be read; then the same command goes on from there"
@@ -150,12 +151,9 @@ BUSY = 5.0  # seconds to wait for a database that another process holds: the def
 Label = tuple[str, str]  # an item by its context and id, both encoded
 
 
-def open_database(path: str, schema: Sequence[str] = SCHEMA, patience: float = BUSY) -> sqlite3.Connection:
-    """Open a database for writing, and make its tables if it is new; threads may share it, one at a time.
-
-    Where another process holds it, this one waits for `patience` seconds.
-    """
-    connection = sqlite3.connect(path, timeout=patience, check_same_thread=False)
+def open_database(path: str, schema: Sequence[str] = SCHEMA) -> sqlite3.Connection:
+    """Open a database for writing, and make its tables if it is new; threads may share it, one at a time."""
+    connection = sqlite3.connect(path, timeout=BUSY, check_same_thread=False)
     try:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")

@@ -17,7 +17,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from comparo.analysis.confidence import expected_spearman, top_probability
+from comparo.analysis.confidence import expected_spearman
 from comparo.data.comparisons import Comparisons
 from comparo.data.control_terms import Term
 from comparo.data.criteria_prompt import CriteriaPrompt, reply_tokens
@@ -114,11 +114,10 @@ class Task:
         ranking = quiet_fit(REHEARSAL, self.fitting.method, bias=self.bias)
         if self.compares_groups:
             self.systems()
-        elif top_of(self.goal, sys.maxsize, str(self.strategy)) is None:  # `expense` has the number of items
+        else:
+            top_of(self.goal, sys.maxsize, str(self.strategy))  # `expense` has the number of items
             if self.until is not None:
                 expected_spearman(ranking)
-        elif self.until is not None:
-            top_probability(ranking, 1)
         self.fitting.check()
 
     @property
@@ -251,7 +250,7 @@ class Task:
         tokens = self.mean_tokens
         costs = {voice.name: self._cost(voice.name, tokens[voice.name]) for voice in self.voices}
         if self.pairs is not None:
-            return self._expense_of_pairs(self.pairs, tokens, costs)
+            return self._expense_of_pairs(self.pairs, costs)
         if not self.compares_groups:
             top_of(self.goal, min(sizes.values()), str(self.strategy))
         dearest = float(np.max([*costs.values()]))  # nan where a price is not known
@@ -275,15 +274,10 @@ class Task:
         cost = min(total * dearest, self.budget.dollars) if self.is_panel else total * dearest
         return Expense(calls, total, round(total * mean_tokens), cost, costs, min(alike))
 
-    def _expense_of_pairs(
-        self,
-        pairs: Mapping[Any, Sequence[tuple[Any, ...]]],
-        tokens: Mapping[str | None, float],
-        costs: Mapping[str | None, float],
-    ) -> Expense:
+    def _expense_of_pairs(self, pairs: Mapping[Any, Sequence[Any]], costs: Mapping[str | None, float]) -> Expense:
         """The calls, tokens and dollars of questions that are known."""
         counts = Counter(pair[2] if len(pair) > 2 else None for some in pairs.values() for pair in some)
-        read, cost = (sum(counts[name] * each[name] for name in costs) for each in (tokens, costs))
+        read, cost = (sum(counts[name] * each[name] for name in costs) for each in (self.mean_tokens, costs))
         if self.budget.unit == "$" and not cost > 0:
             raise ValueError("a budget in dollars needs the judge's price; give it by `price`, or a budget such as 500")
         by_context = {context: (len(some), self.orders) for context, some in pairs.items()}
@@ -345,14 +339,13 @@ class Task:
     @cached_property
     def replies(self) -> dict[str | None, int]:
         """How many tokens the reply of each voice has without reasoning: a label, an order, or a line per criterion."""
-
-        def written(voice: Voice) -> int:
-            if isinstance(voice.prompt, CriteriaPrompt):
-                return reply_tokens(voice.prompt)
+        found = {}
+        for voice in self.voices:
             is_order = voice.prompt.size > 2 and getattr(voice.judge, "chooses", False)
-            return 2 * voice.prompt.size if is_order else 1
-
-        return {voice.name: written(voice) for voice in self.voices}
+            found[voice.name] = 2 * voice.prompt.size if is_order else 1
+            if isinstance(voice.prompt, CriteriaPrompt):
+                found[voice.name] = reply_tokens(voice.prompt)
+        return found
 
     @cached_property
     def _prices(self) -> dict[str | None, tuple[float, float] | None]:

@@ -452,7 +452,7 @@ def test_the_command_submits_tells_and_collects(server, folder, run):
     assert (sent.returncode, sent.stdout) == (0, "")
     assert "Batch batch_1 of 39 questions" in sent.stderr
     assert "(in progress, 0 of 39 done)" in sent.stderr
-    assert "again: comparo rank texts.jsonl" in sent.stderr
+    assert "run the same command again" in sent.stderr
     listed = run(folder, ["runs", "--format", "csv"])
     assert "in progress, 0 of 39 done" in listed.stdout
     refused = run(folder, command(server, batch=()), OPENAI_API_KEY=KEY)

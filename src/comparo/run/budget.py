@@ -19,6 +19,7 @@ _FORM = re.compile(
 )
 _TIMES = {"": 1.0, "k": 1e3, "M": 1e6}
 TOKENS = " tokens"  # the unit
+NEEDS_PRICE = "a budget in dollars needs the judge's price; give it by `price`, or a budget such as 10n"
 _key = attrgetter("context", "first", "second", "voice")
 _cost = attrgetter("cost")
 RECENT = 100  # last calls that set the reserved price: the next is dearer than all of them with probability 1/101
@@ -95,17 +96,17 @@ class Budget:
         if self.unit == "$" and cost == 0:
             raise ValueError("the judge costs nothing, so a budget in dollars sets no bound; use one such as 10n")
         if self.unit == "$" and not cost > 0:
-            raise ValueError("a budget in dollars needs the judge's price; give it by `price`, or a budget such as 10n")
+            raise ValueError(NEEDS_PRICE)
         added = dict(sizes) if new is None else {context: new.get(context, 0) for context in sizes}
         total = max(1, sum(added.values()))
-        wanted: dict[Any, float] = {
-            context: {
-                "": self.number * added[context] / total,
-                "n": self.number * added[context],
-                "%": self.number / 100 * (_ordered(size) - _ordered(size - added[context])),
-            }.get(self.unit, self.number / cost * added[context] / total if cost > 0 else 0.0)
-            for context, size in sizes.items()
-        }
+        allowed = self.number / cost if self.unit in ("$", TOKENS) else self.number
+        wanted: dict[Any, float] = {}
+        for context, size in sizes.items():
+            wanted[context] = allowed * added[context]
+            if self.unit == "%":
+                wanted[context] = self.number / 100 * (_ordered(size) - _ordered(size - added[context]))
+            elif self.unit != "n":
+                wanted[context] /= total
         calls: dict[Any, tuple[int, Orders]] = {}
         whole = 2 if groups is not None and orders == "both" and texts == 2 else 1
         for context, part in rounded({context: number / whole for context, number in wanted.items()}).items():

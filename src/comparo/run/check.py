@@ -98,7 +98,8 @@ class Check:
         """`count` old answers in the order they are asked again, their predicted differences f (count,), and γ."""
         order = self.rng.permutation(len(self.old))
         size = max(count, len(order) // 2)
-        pool, others = ([self.old[place] for place in part.tolist()] for part in (order[:size], order[size:]))
+        shuffled = [self.old[place] for place in order.tolist()]
+        pool, others = shuffled[:size], shuffled[size:]
         f, leaning = _predicted(pool, others[:FITTED])
         visible = expit(f) * expit(-f) if decides else 1 - ((f + leaning) / LIMIT) ** 2
         information = np.maximum((1 + f**2) * visible, FLOOR)

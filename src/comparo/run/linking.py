@@ -127,9 +127,12 @@ def grown_from(before: Ranking, now: Ranking, old: Collection[Label], common: Co
     there = np.array([nodes.get(label, -1) for label in labels_of(now)])
     new = there < 0
     score, low, high = (np.where(new, np.nan, values[there]) for values in (before.scores, before.low, before.high))
-    then, today = (np.where(new, 0, ranks(now.graph, np.where(new, -np.inf, each))) for each in (score, now.scores))
+
+    def ranked(scores: Array) -> LongIndex:
+        return np.where(new, 0, ranks(now.graph, np.where(new, -np.inf, scores)))
+
     link = None if common is None else Link(common, _link_error(now.covariance, new))
-    return replace(now, grown=Grown(new, score, low, high, then, today, link))
+    return replace(now, grown=Grown(new, score, low, high, ranked(score), ranked(now.scores), link))
 
 
 def _link_error(covariance: Covariance, new: Mask) -> float:

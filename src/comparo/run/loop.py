@@ -197,8 +197,8 @@ class Run:
         self._count(judgement)
         if judgement.cut and self.progress.cut == 1:
             logger.warning(
-                f"Texts do not fit the model's window: {judgement.cut:,} characters of a prompt were cut. The judge "
-                "sees only beginnings; a model with a larger window, or shorter texts, would be better."
+                f"Texts do not fit the model's window: {judgement.cut:,} characters of a prompt were cut, and the "
+                "judge sees only beginnings; use a model with a larger window, or shorter texts."
             )
         self._health[judgement.question.voice].take(judgement)
 

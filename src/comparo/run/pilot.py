@@ -72,8 +72,8 @@ class LineupPlan:
         }
         if len(self.pilots) == 1:
             raise ValueError(
-                "lineup='auto' chooses among pairs and line-ups, and only pairs can be asked here: too few texts in a "
-                "context, texts too long, or a judge of pairs alone; use lineup=2"
+                "lineup='auto' finds only pairs to ask: too few texts in a context, texts too long, or a judge of "
+                "pairs alone; use lineup=2"
             )
         self.base: Plan = self.pilots[2]
         calls = sum(plan.expense.calls for plan in self.pilots.values())

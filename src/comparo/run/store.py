@@ -205,8 +205,8 @@ class Store:
             there = False
         if not there:
             raise StoreError(
-                f"{self.folder} was deleted or moved while the run was writing to it, so the run was stopped: answers "
-                "that came since then are not kept. If you moved it, move it back and run the same command again"
+                f"{self.folder} was deleted or moved while the run was writing to it, and answers since then are not "
+                "kept. If you moved it, move it back and run the same command again"
             )
 
     def _configure(

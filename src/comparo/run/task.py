@@ -29,7 +29,7 @@ from comparo.judges import Judge, Judgement
 from comparo.judges.prices import Price
 from comparo.methods import Method, quiet_fit
 from comparo.model.estimators.poe import Bias
-from comparo.run.budget import TOKENS, Budget, Expense, links_of
+from comparo.run.budget import NEEDS_PRICE, TOKENS, Budget, Expense, links_of
 from comparo.run.files import now
 from comparo.run.fit_policy import GROUPED, Fitting, Scores
 from comparo.run.linking import Growth
@@ -215,21 +215,22 @@ class Task:
     def configuration(self) -> dict[str, Any]:
         """The other contents of run.json: how and with which versions the run was started."""
         packages = {name: version(name) for name in ("comparo", "numpy", "scipy")}
+        number, unit = self.budget.number, self.budget.unit
+        wordings = dict.fromkeys(str(voice.prompt.wording) for voice in self.voices)
+        control = {}
+        for term in self.control:
+            numbers = self.items.numbers.get(Term.of(term).name)
+            control[term] = None if numbers is None else numbers.tolist()
         return {
-            "budget": f"{'$' if self.budget.unit == '$' else ''}{self.budget.number:g}{self.budget.unit.strip('$')}",
-            "wording": ", ".join(dict.fromkeys(str(voice.prompt.wording) for voice in self.voices))
-            if self.prompt.wording
-            else None,
+            "budget": f"${number:g}" if unit == "$" else f"{number:g}{unit}",
+            "wording": ", ".join(wordings) if self.prompt.wording else None,
             "until": self.until,
             "method": self.method,
             "bias": self.bias,
             "plain": self.plain,
             "estimate": self.estimate,
             "validity": self.validity,
-            "control": {
-                term: self.items.numbers[name].tolist() if (name := Term.of(term).name) in self.items.numbers else None
-                for term in self.control
-            },
+            "control": control,
             "votes": None if self.votes is None else len(self.votes),
             "ahead": self.ahead,
             **({"alike": self.expense.alike} if self.is_panel else {}),
@@ -279,7 +280,7 @@ class Task:
         counts = Counter(pair[2] if len(pair) > 2 else None for some in pairs.values() for pair in some)
         read, cost = (sum(counts[name] * each[name] for name in costs) for each in (self.mean_tokens, costs))
         if self.budget.unit == "$" and not cost > 0:
-            raise ValueError("a budget in dollars needs the judge's price; give it by `price`, or a budget such as 500")
+            raise ValueError(NEEDS_PRICE)
         by_context = {context: (len(some), self.orders) for context, some in pairs.items()}
         return Expense(by_context, counts.total(), round(read), min(cost, self.budget.dollars), costs)
 

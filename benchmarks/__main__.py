@@ -1,7 +1,6 @@
 """Every benchmark: `make bench`."""
 
 from benchmarks import (
-    auto,
     bounds,
     control,
     core,
@@ -40,7 +39,6 @@ for part in (
     mixed,
     validity,
     wordings,
-    auto,
     panel,
     voices,
     systems,

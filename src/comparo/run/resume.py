@@ -131,7 +131,7 @@ class Change:
             if labels:
                 names = ", ".join(shown(decode(item)) for _, item in labels[:NAMED])
                 more = ", …" if len(labels) > NAMED else ""
-                parts.append(f"{len(labels):,} item{'s' if len(labels) > 1 else ''} {what} ({names}{more})")
+                parts.append(f"{len(labels):,} {what} ({names}{more})")
         return " and ".join(parts)
 
 
@@ -178,8 +178,8 @@ def grown(task: Task, folder: Path | None, is_linked: bool = False) -> Task:
         )
     if change.changed or change.removed:
         raise WrongFolderError(
-            f"{folder} has {change.described()}. Give them as they were, a changed text under another id; or choose "
-            "another `out`: the cache answers pairs of unchanged texts"
+            f"{folder} has other texts: {change.described()}. Give them as they were, a changed text under another id; "
+            "or choose another `out`: the cache answers pairs of unchanged texts"
         )
     items = merged(stored, task.items)
     if not (change.added or growths):

@@ -194,9 +194,9 @@ def test_python_has_the_cache_by_the_rule_of_the_command_line(run, folder):
         ):
             rank(texts, "better", judge=judge, out=out, cache=cache, **given)
             assert len(prompts(api)) == asked
-        found = rejudge("by-name", name, wording="paper")
+        found = rejudge("by-name", f"{name}, max_tokens=9")
         assert (len(prompts(api)), found.questions) == (30, 6)
-        rejudge("off", name, wording="paper")
+        rejudge("off", f"{name}, max_tokens=9")
         assert len(prompts(api)) == 30
 
 

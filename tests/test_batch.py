@@ -347,9 +347,9 @@ def test_a_repaired_folder_goes_on_with_its_batch(server, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"until": 0.9}, "`until` goes by answers"),
-        ({"strategy": "adaptive"}, "`strategy` goes by answers"),
-        ({"goal": "top-2"}, "goal='top-2' goes by answers"),
+        ({"until": 0.9}, "`until`, an adaptive"),
+        ({"strategy": "adaptive"}, "adaptive `strategy`"),
+        ({"goal": "top-2"}, "goals other than ranking"),
         ({"wording": ["paper", "between"]}, "one judge and one wording"),
         ({"out": Storage(batch="wait")}, "give out='FOLDER'"),
         ({"judge": "simulated/soft"}, "simulated/soft takes no batches"),
@@ -452,7 +452,7 @@ def test_the_command_submits_tells_and_collects(server, folder, run):
     assert (sent.returncode, sent.stdout) == (0, "")
     assert "Batch batch_1 of 39 questions" in sent.stderr
     assert "(in progress, 0 of 39 done)" in sent.stderr
-    assert "again: comparo rank texts.jsonl" in sent.stderr
+    assert "run the same command again" in sent.stderr
     listed = run(folder, ["runs", "--format", "csv"])
     assert "in progress, 0 of 39 done" in listed.stdout
     refused = run(folder, command(server, batch=()), OPENAI_API_KEY=KEY)
@@ -492,7 +492,7 @@ def test_an_interrupted_command_says_how_to_come_back(server, folder):
 def test_flags_that_do_not_fit_are_refused(server, folder, run):
     found = run(folder, command(server, "--until", "0.9"), OPENAI_API_KEY=KEY)
     assert found.returncode == 2
-    assert "--until goes by answers" in " ".join(found.stderr.split())
+    assert "go by answers: leave them out" in " ".join(found.stderr.split())
     assert server.routes == []
 
 

@@ -194,9 +194,9 @@ def test_python_has_the_cache_by_the_rule_of_the_command_line(run, folder):
         ):
             rank(texts, "better", judge=judge, out=out, cache=cache, **given)
             assert len(prompts(api)) == asked
-        found = rejudge("by-name", name, wording="paper")
+        found = rejudge("by-name", f"{name}, max_tokens=9")
         assert (len(prompts(api)), found.questions) == (30, 6)
-        rejudge("off", name, wording="paper")
+        rejudge("off", f"{name}, max_tokens=9")
         assert len(prompts(api)) == 30
 
 
@@ -331,7 +331,7 @@ def test_a_kill_in_the_middle_of_writing_loses_calls_in_flight_and_nothing_else(
 
 
 @pytest.mark.long
-def test_a_cache_that_cannot_be_made_or_written_is_one_warning_and_the_run_goes_on(run, folder):
+def test_a_cache_that_cannot_be_made_or_written_is_one_warning_and_the_run_goes_on(run, folder, monkeypatch):
     (folder / "file").write_text("in the way")
     with Api(SERVER) as api:
         done = run(folder, ask(api, "--budget", "4n", "--cache", "file/cache.sqlite"))
@@ -342,7 +342,8 @@ def test_a_cache_that_cannot_be_made_or_written_is_one_warning_and_the_run_goes_
         other = sqlite3.connect(folder / CACHE, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")  # another program that does not let go
         (judge,) = remembering([load_judge("openai/any", base_url=api.url)], None)
-        cache = Cache(folder / CACHE, patience=0.01)
+        monkeypatch.setattr("comparo.run.files.BUSY", 0.01)
+        cache = Cache(folder / CACHE)
         cache.begin()
         rows = range(12)
         texts = [f"Text number {k}. A quarter." for k in rows]

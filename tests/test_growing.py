@@ -19,7 +19,7 @@ from comparo.judges.simulated import Simulated
 from comparo.ranking.display import growth_sentences
 from comparo.report import write_report
 from comparo.report.record import read_record
-from comparo.run.growth import read_past
+from comparo.run.linking import read_past
 from comparo.run.rank import prepare_rank
 from comparo.run.resume import Change, merged
 from comparo.run.store import read_judgements, stored_items
@@ -167,14 +167,14 @@ def test_a_run_grows_twice(run_folder):
     assert len(asked(run_folder)) == 240 + 60 + 60
     assert sorted(ranking.items[ranking.grown.new].tolist()) == sorted(more[30:])
     assert abs(np.mean([ranking[name].score for name in OLD])) < 1e-9
-    assert len(read_past(run_folder).before.items) == 30
+    assert len(read_past(run_folder).items) == 30
     assert list(read_record(run_folder).ranking.scores) == list(ranking.scores)
 
 
 def test_changed_and_removed_texts_are_refused(run_folder):
     counting = judge()
     given = texts(ALL[1:]) | {"t5": "Another text."}
-    with pytest.raises(WrongFolderError, match=r"1 item not given .*\('t0'\).* 1 item .*text .*\('t5'\).*another id"):
+    with pytest.raises(WrongFolderError, match=r"1 not given .*\('t0'\).* 1 with .*text .*\('t5'\).*another id"):
         rank(given, "better", judge=counting, out=run_folder)
     assert counting.asked == 0
 
@@ -253,7 +253,7 @@ def test_several_voices_and_groups_grow(tmp_path):
     assert len(asked(tmp_path / "run")) == before + 80
     assert ranking.panel is not None
     assert ranking.grown.new.sum() == 4
-    with pytest.raises(ValueError, match=r"have groups.*new"):
+    with pytest.raises(ValueError, match=r"new ones have no groups"):
         rank(texts(OLD[16:20]), "better", judge=voices(), **options)
 
 

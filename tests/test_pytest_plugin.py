@@ -49,7 +49,7 @@ def test_answers(comparo_compare):
     done.assert_outcomes(failed=1)
     done.stdout.fnmatch_lines(
         [
-            "branch is worse than main (at least 95% sure): win rate 30% (* to *) on * inputs, * calls",
+            "branch is worse than main: win rate 30% (* to *) on * inputs, * calls",
             "it loses most, by so many logits, on the inputs * (-0.85), * (-0.85), * (-0.85)",
         ]
     )

@@ -71,13 +71,12 @@ def test_a_stopped_rejudging_goes_on_and_asks_what_was_added_since(first, tmp_pa
 
 
 @pytest.mark.long
-def test_the_same_judge_in_another_wording_and_a_panel_judged_once_more(first, tmp_path):
-    found = rejudge(first, told("ana"), wording="compare", out=tmp_path / "two")
-    assert found.voice == "told/ana · compare"
+def test_the_same_judge_once_more_and_a_panel(first, tmp_path):
+    found = rejudge(first, told("ana"), out=tmp_path / "two")
+    assert found.voice == "told/ana again"
     identity = read_configuration(tmp_path / "two")["identity"]
-    assert list(identity["voices"]) == ["told/ana · delimited", "told/ana · compare"]
-    assert "Compare Text A" in identity["voices"]["told/ana · compare"]["prompt"]["template"]
-    assert found.agree == 1.0  # a simulated judge reads no wording
+    assert list(identity["voices"]) == ["told/ana", "told/ana again"]
+    assert found.agree == 1.0
     rejudge(tmp_path / "two", told("bo"), budget="100", out=tmp_path / "three")
     assert sorted(calls(read_judgements(tmp_path / "three")).values()) == [100, 240, 240]
 
@@ -102,8 +101,6 @@ def test_contexts_failures_and_money(tmp_path):
     assert not math.isnan(found.spearman)
     with pytest.raises(ValueError, match="needs the judge's price"):
         rejudge(tmp_path / "run", told("bo"), budget="$1")
-    with pytest.raises(ValueError, match="there is no wording 'shout'"):
-        rejudge(tmp_path / "run", told("bo"), wording="shout")
 
 
 def test_the_command_prints_the_consensus_and_the_agreement(run, tmp_path):

@@ -241,7 +241,7 @@ def test_a_budget_in_dollars_is_overrun_by_one_call_at_most_whatever_calls_cost(
             return Judgement(question, p=0.6, mass=1.0, cost=cost)
 
     judge = Priced()
-    run(task(size=60, budget="$8", judge=judge, orders="one"), patience=0.005)
+    run(task(size=60, budget="$8", judge=judge, orders="one"))
     assert 4.0 < judge.spent <= 8.0 + judge.dearest
 
 
@@ -376,7 +376,7 @@ def test_judgements_of_nobody_knows_what_are_refused(tmp_path):
     with sqlite3.connect(tmp_path / "judgements.db") as connection:  # as an older version made it
         connection.execute("DELETE FROM run")
     connection.close()
-    with pytest.raises(StoreError, match=r"run\.json is missing"):
+    with pytest.raises(StoreError, match=r"run\.json cannot be read"):
         run(task(), tmp_path)
 
 
@@ -611,8 +611,9 @@ def test_recorded_answers_are_told_apart_by_what_they_say():
 def test_at_most_64_judgements_wait_for_the_disk(tmp_path, monkeypatch):
     synced = []
     for longest in (math.inf, 0.0):
-        store = Store(tmp_path / str(longest), {}, longest_unsynced=longest)
+        store = Store(tmp_path / str(longest), {})
         with monkeypatch.context() as patch:
+            patch.setattr("comparo.run.store.LONGEST_UNSYNCED", longest)
             patch.setattr(os, "fsync", lambda file: synced.append(os.fstat(file).st_ino))
             for number in range(200):
                 store.add([Judgement(Question(number, "bo"), p=0.5)])

@@ -170,9 +170,9 @@ def test_rounds_lag_by_one_and_wait_to_be_told():
     answered(rounds, third[:1], error="lost")
     answered(rounds, third[1:])
     assert [len(rounds.answers(number)) for number in (1, 2, 3)] == [5, 10, 14]
-    assert not rounds.done
+    assert rounds.left
     rounds.stop()
-    assert rounds.done
+    assert not rounds.left
     assert rounds.has_answered(7)
 
 

@@ -13,16 +13,19 @@ with the first coroutine that asks, and ends when no coroutine waits, so nothing
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import numpy as np
 from anyio import Lock, to_thread
+from scipy.special import expit
 
-from comparo.data.prompts import Prompt, Question
+from comparo.data.prompts import Prompt, Question, choose_prompt
 from comparo.judges import Judge, Judgement
+from comparo.run.compare_result import margins
 from comparo.run.recalling import probe_judges
-from comparo.run.voices import Voice
+from comparo.run.task import DEFAULT_JUDGE
+from comparo.run.voices import Voice, make_judges
 from comparo.run.worker import PATIENCE, Asking
 
 if TYPE_CHECKING:
@@ -56,8 +59,7 @@ class Desk:
                 async with self._lock:
                     if self._error is not None:
                         raise self._error
-                    if not all(question in self._found for question in questions):
-                        await to_thread.run_sync(self._serve)
+                    await to_thread.run_sync(self._serve)
             return [self._found[question] for question in questions]
         finally:
             self._guests -= 1
@@ -97,7 +99,6 @@ ANSWER, REFERENCE = "answer", "reference"
 def preferred(
     criterion: str | None = None,
     judge: Asked | None = None,
-    options: Mapping[str, Any] | None = None,
     kind: str = "Answer",
     heading: str | None = "Question",
     wording: str | None = None,
@@ -111,7 +112,7 @@ def preferred(
     ----------
     criterion, kind, wording, prompt
         The question, as for `comparo.rank`.
-    judge, options, cache
+    judge, cache
         The judge, as for `comparo.rank`; by default the small model on this machine.
     heading
         The heading of the sample's input, which the judge is shown; None shows no input.
@@ -121,14 +122,8 @@ def preferred(
     A sample has no score (`Score.unscored`) if the judge does not answer or there is no reference. An empty answer
     scores 0, and an answer that equals the reference ½, without a call.
     """
-    from comparo.data.prompts import Question, choose_prompt
-    from comparo.judges import load_judge
-    from comparo.run.task import DEFAULT_JUDGE
-    from comparo.run.voices import make_judges
-
     asked = choose_prompt(criterion, prompt, kind=kind, heading=heading, wording=wording)
-    named = DEFAULT_JUDGE if judge is None else judge
-    [found] = make_judges(load_judge(named, **(options or {})) if isinstance(named, str) else named, cache)
+    [found] = make_judges(DEFAULT_JUDGE if judge is None else judge, cache)
     getattr(found, "ready", lambda: None)()  # an error, such as a missing key, before the evaluation
     desk = Desk(found, asked)
     before = None if baseline is None else _answers(baseline)
@@ -150,21 +145,12 @@ def preferred(
         )
         if failed := [one.error for one in both if one.error is not None]:
             return Score.unscored(reason="grader_failed", answer=answer, explanation=failed[0])
-        return _score(answer, both[0].p, 1.0 - both[1].p, found.name)
+        first, second = both[0].p, 1.0 - both[1].p
+        value = float(expit(margins(np.array([first]), np.array([second]))[0]))
+        told = f"{found.name} prefers the answer with {first:.2f} where it is first, {second:.2f} where it is second"
+        return Score(value=value, answer=answer, explanation=told, metadata={"first": first, "second": second})
 
     return score
-
-
-def _score(answer: str, first: float, second: float, judge: str) -> Score:
-    """The score from P(the answer is preferred) when the answer is shown `first` and when it is shown `second`."""
-    import numpy as np
-    from scipy.special import expit
-
-    from comparo.run.compare_result import margins
-
-    value = float(expit(margins(np.array([first]), np.array([second]))[0]))
-    told = f"{judge} prefers the answer with {first:.2f} where it is shown first, {second:.2f} where it is second"
-    return Score(value=value, answer=answer, explanation=told, metadata={"first": first, "second": second})
 
 
 def _answers(log: str) -> dict[str, str]:

@@ -64,14 +64,10 @@ def _said(duel: Duel) -> str:
     """The message of a failed test: the win rate of the new side, and the inputs on which it loses most."""
     from comparo.data.sanitize import visible
 
-    low, high = duel.interval
-    lines = [
-        f"{duel.other} is worse than {duel.one} (at least {duel.level:.0%} sure): win rate "
-        f"{duel.win_rate:.0%} ({low:.0%} to {high:.0%}) on {len(duel.win)} inputs, {duel.calls} calls"
-    ]
+    said = f"{duel.verdict}, {duel.calls} calls"
     columns = duel.to_columns()
     lost = [(name, by) for name, by in zip(columns["input"], columns["margin"], strict=True) if by < 0][::-1]
-    if lost:
-        worst = ", ".join(f"{visible(name, lines=False)} ({by:+.2f})" for name, by in lost[:SHOWN])
-        lines.append(f"it loses most, by so many logits, on the inputs {worst}")
-    return "\n".join(lines)
+    if not lost:
+        return said
+    worst = ", ".join(f"{visible(name, lines=False)} ({by:+.2f})" for name, by in lost[:SHOWN])
+    return f"{said}\nit loses most, by so many logits, on the inputs {worst}"

@@ -95,7 +95,7 @@ def own_groups(files: list[Path]) -> dict[Any, Any] | None:
     """The groups of the texts of a run folder; None where there are none."""
     folder = folder_of(files)
     texts = None if folder is None else stored_items(folder)
-    return None if texts is None or not Fitting(texts).has_groups else groups_of(texts)
+    return None if texts is None or Fitting(texts).group is None else groups_of(texts)
 
 
 def folder_of(files: list[Path]) -> Path | None:

@@ -33,7 +33,7 @@ from comparo.run.voices import count_cached
 
 LABELS = ("context", "first", "second")
 OF_A_RUN = ("budget", "dry_run", "out", "fresh", "top", "quiet")
-OF_PAIRS = ("items", "criterion", "prompt", "kind", "context_column", "columns")
+OF_PAIRS = ("items", "criterion", "prompt", "kind", "wording", "context_column", "columns")
 Key = tuple[Any, Any, Any]
 
 
@@ -96,7 +96,7 @@ def judge_command(
         _refuse(OF_PAIRS, f"{pairs} is a run, which has its own texts and question")
         if again.output == "jsonl":
             raise ValueError("the consensus of a run is printed as table, csv or json; choose one of them by --format")
-        _judge_again(run_folder(pairs), asked, question, replace(again, output=again.output or "table"))
+        _judge_again(run_folder(pairs), asked, replace(again, output=again.output or "table"))
         return
     if pairs is None or items is None:
         raise ValueError("comparo judge needs the pairs and --items, the file of their texts; or a run; or --probe")
@@ -137,11 +137,10 @@ def _refuse(names: Sequence[str], why: str) -> None:
             raise ValueError(f"{why}; leave --{name_of(option)} out")
 
 
-def _judge_again(run: Path, asked: JudgeFlags, question: QuestionFlags, again: AgainFlags) -> None:
+def _judge_again(run: Path, asked: JudgeFlags, again: AgainFlags) -> None:
     """Ask another judge the pairs of a run, and print the consensus and the agreement of both."""
     (judge,) = asked.make(stored_items(run))
-    wording = next(iter(question.wording or ()), None)
-    plan = prepare_rejudge(run, judge, wording=wording, budget=again.budget, out=again.storage())
+    plan = prepare_rejudge(run, judge, budget=again.budget, out=again.storage())
     found = complete(plan, again)
     assert plan.base.loop is not None
     print_result(found.ranking, plan.base.loop, again)

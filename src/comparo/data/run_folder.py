@@ -10,7 +10,7 @@ import logging
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -238,35 +238,21 @@ def items_of_run(database: Path) -> Table:
 def table_of_items(connection: sqlite3.Connection, source: str) -> Table:
     """The items in a run's database, called `source` in errors; a DatabaseError if it is damaged."""
     texts = dict(connection.execute("SELECT context, text FROM contexts").fetchall())
+    names = ("context", "id", "text", "scores", "shared")
+    rows = connection.execute(f"SELECT {', '.join(names)} FROM items ORDER BY number").fetchall()
+    stored: dict[str, list[Any]] = {name: [row[place] for row in rows] for place, name in enumerate(names)}
     try:
-        return table_of_rows(named_rows(connection, "SELECT * FROM items ORDER BY number"), texts, source)
+        columns: dict[str, Any] = {"id": [*map(decode, stored["id"])], "text": stored["text"]}
+        if any(context != "null" for context in stored["context"]):
+            columns["context_id"] = [*map(decode, stored["context"])]
+            columns["context"] = [texts[context] for context in stored["context"]]
+        if None not in stored["shared"]:
+            columns["group"] = [*map(decode, stored["shared"])]
+        scores = [*map(json.loads, stored["scores"])]
+        for name in scores[0] if scores else ():
+            columns["anchor" if name == ANCHOR else f"score_{name}"] = [row.get(name) for row in scores]
     except (KeyError, TypeError, ValueError) as error:
         raise sqlite3.DatabaseError(f"the items: {error!r}") from error
-
-
-def named_rows(connection: sqlite3.Connection, query: str) -> list[dict[str, Any]]:
-    """The rows that a query finds, each with its columns by name.
-
-    >>> named_rows(sqlite3.connect(":memory:"), "SELECT 7 AS number")
-    [{'number': 7}]
-    """
-    found = connection.execute(query)
-    names = [name for name, *_ in found.description]
-    return [dict(zip(names, row, strict=True)) for row in found]
-
-
-def table_of_rows(rows: Sequence[Mapping[str, Any]], texts: Mapping[str, str | None], source: str) -> Table:
-    """A `Table` from rows of the database's items; `texts` are by context label, `source` is for errors."""
-    columns: dict[str, Any] = {"id": [decode(row["id"]) for row in rows], "text": [row["text"] for row in rows]}
-    if any(row["context"] != "null" for row in rows):
-        columns["context_id"] = [decode(row["context"]) for row in rows]
-        columns["context"] = [texts[row["context"]] for row in rows]
-    groups = [row["shared"] for row in rows]
-    if all(group is not None for group in groups):
-        columns["group"] = [*map(decode, groups)]
-    scores = [json.loads(row["scores"]) for row in rows]
-    for name in scores[0] if scores else ():
-        columns["anchor" if name == ANCHOR else f"score_{name}"] = [row.get(name) for row in scores]
     return Table(columns, source)
 
 
@@ -281,7 +267,7 @@ def read_only(path: Path) -> Iterator[sqlite3.Connection]:
         try:
             connection.execute("SELECT 1 FROM sqlite_master").fetchone()
         except sqlite3.OperationalError as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+            if kind_of(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
                 raise
             copy = Path(stack.enter_context(TemporaryDirectory()), DATABASE)
             for end in ("", "-wal"):
@@ -289,6 +275,11 @@ def read_only(path: Path) -> Iterator[sqlite3.Connection]:
                     shutil.copyfile(f"{path}{end}", f"{copy}{end}")
             connection = stack.enter_context(closing(_connected(copy)))
         yield connection
+
+
+def kind_of(error: sqlite3.Error) -> int:
+    """SQLite's code of an error, without its details; 0 where Python raised it."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def _connected(path: Path) -> sqlite3.Connection:

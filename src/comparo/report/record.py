@@ -29,7 +29,7 @@ from comparo.report.embed import are_codes, label, snippet
 from comparo.rounding import merge_ties
 from comparo.run.criteria_run import CriteriaRun, concluded, criteria_of, stored_criteria
 from comparo.run.fit_policy import Fitting
-from comparo.run.growth import read_past
+from comparo.run.linking import read_past
 from comparo.run.loop import Run
 from comparo.run.store import CHANGED, VOTES, read_configuration, read_judgements, stored_items
 from comparo.run.voices import comparisons

@@ -57,10 +57,10 @@ def check_batch(task: Task, has_folder: bool, mode: Mode = "wait") -> Task:
     if price is None or not hasattr(asked, "batches"):
         raise ValueError(f"{task.judge.name} takes no batches; openai/ and anthropic/ judges do. Leave `batch` out")
     if task.until is not None or task.strategy == "adaptive":
-        what = (
-            "`until`" if task.until is not None else f"goal={task.goal!r}" if task.goal != "ranking" else "`strategy`"
+        raise ValueError(
+            "`batch` chooses all questions before the first answer; `until`, an adaptive `strategy` and goals other "
+            "than ranking go by answers: leave them out"
         )
-        raise ValueError(f"`batch` chooses all questions before the first answer, and {what} goes by answers; drop one")
     if not has_folder:
         raise ValueError("a batch may take a day, so it needs a folder from which to go on: give out='FOLDER'")
     judge: Judge = price()
@@ -245,7 +245,7 @@ class BatchRun(Run):
         self._show()
         if not state.is_over:
             if self.mode == "cancel" and batch.id is not None and not state.status.startswith("cancel"):
-                self._courier.cancel(batch)
+                self._courier.server.cancel(batch.id)
             return
         if state.error is not None:
             self._refused(batch, state)
@@ -306,9 +306,8 @@ class BatchRun(Run):
         self.progress.batch = "; ".join(one.how_far for one in self._away.values())
 
     def _not_yet(self) -> str:
-        command = self.store.configuration.get("command")
-        how = f"run the same command again: {command}" if command else "run the same again"
-        return f"The batch is not answered yet ({self.progress.batch or 'waiting'}). To go on with it, {how}"
+        how_far = self.progress.batch or "waiting"
+        return f"The batch is not answered yet ({how_far}). To go on with it, run the same command again"
 
     def _rest(self, seconds: float) -> None:
         end = time.monotonic() + seconds

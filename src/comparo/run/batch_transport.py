@@ -18,7 +18,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -29,7 +28,7 @@ from comparo.errors import JudgeError, StoreError
 from comparo.judges import Judgement
 from comparo.judges.batch_endpoints import Batches
 from comparo.judges.batches import Line, LostError, State
-from comparo.run.files import OWNER, explained, insert
+from comparo.run.files import OWNER, explained, insert, now
 from comparo.run.store import Store
 
 COLUMNS = "number, name, lines, file, sent, id, status, done"
@@ -126,7 +125,7 @@ class BatchStore:
 
     def seen(self, batch: Batch, state: State) -> Batch:
         """Store the server's id of the batch, if known, and its status."""
-        return self.update(batch, id=state.id or None, status=state.status, done=state.done, seen=_now())
+        return self.update(batch, id=state.id or None, status=state.status, done=state.done, seen=now())
 
     def keep(self, batch: Batch, judgements: Iterable[tuple[int, Judgement]]) -> list[Judgement]:
         """Store judgements of a batch and mark their questions as judged, in one transaction."""
@@ -145,10 +144,6 @@ class BatchStore:
             connection.execute("DELETE FROM batch_questions WHERE batch = ?", (batch.number,))
             connection.execute("DELETE FROM batches WHERE number = ?", (batch.number,))
         self.store.flush()
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _asked(connection: sqlite3.Connection, batch: int) -> dict[int, tuple[Question, int]]:
@@ -188,7 +183,7 @@ class Courier:
     """
 
     def __init__(self, store: Store, server: Batches, texts: Callable[[Question], Question], pauses: Pauses) -> None:
-        self._store, self._server, self._texts, self._pauses = store, server, texts, pauses
+        self._store, self.server, self._texts, self._pauses = store, server, texts, pauses
         self.batches = BatchStore(store)
 
     def resume(self) -> list[Batch]:
@@ -214,16 +209,16 @@ class Courier:
             os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER), "wb") as file,
         ):
             while pool and len(asked) < most:
-                requests = self._server.requests(pool[0])
+                requests = self.server.requests(pool[0])
                 if isinstance(requests, Judgement):
                     pool.popleft()
                     refuse(requests)
                     continue
                 text = b"".join(
-                    self._server.line(f"{name}-{len(asked)}-{number}", each) for number, each in enumerate(requests)
+                    self.server.line(f"{name}-{len(asked)}-{number}", each) for number, each in enumerate(requests)
                 )
                 lines, size = lines + len(requests), size + len(text)
-                if asked and (lines > self._server.most_lines or size > self._server.most_bytes):
+                if asked and (lines > self.server.most_lines or size > self.server.most_bytes):
                     break
                 asked.append((pool.popleft(), len(requests)))
                 file.write(text)
@@ -236,9 +231,9 @@ class Courier:
         """Upload the lines of a batch and create it; its id is None where the server did not confirm the creation."""
         path = self._path(batch.name)
         try:
-            batch = self.batches.update(batch, file=self._server.upload(batch.name, path), status="uploaded")
+            batch = self.batches.update(batch, file=self.server.upload(batch.name, path), status="uploaded")
             batch = self.batches.update(batch, sent=time.time(), status="sent")
-            return self.batches.seen(batch, self._server.create(batch.name, batch.file, path))
+            return self.batches.seen(batch, self.server.create(batch.name, batch.file, path))
         except ConnectionError:
             return batch
         except JudgeError:
@@ -249,7 +244,7 @@ class Courier:
 
     def look_at(self, batch: Batch) -> tuple[Batch, State] | None:
         """The batch and its state at the server; None where the server does not have it: then it is dropped."""
-        state = self._server.state(batch.id) if batch.id else self._find(batch)
+        state = self.server.state(batch.id) if batch.id else self._find(batch)
         if state is None:
             self.batches.drop(batch)
             return None
@@ -258,9 +253,9 @@ class Courier:
     def _find(self, batch: Batch) -> State | None:
         """Search for a batch whose creation was not confirmed, until `settle` seconds after it was sent."""
         sent = batch.sent or 0.0
-        wait = self._pauses.settle - max(0.0, time.time() - sent)
-        end = time.monotonic() + min(max(wait, 0.0), self._pauses.settle)
-        while (state := self._server.find(batch.name, batch.file, sent, batch.lines)) is None:
+        passed = max(0.0, time.time() - sent)
+        end = time.monotonic() + self._pauses.settle - passed
+        while (state := self.server.find(batch.name, batch.file, sent, batch.lines)) is None:
             if (left := end - time.monotonic()) <= 0:
                 return None
             time.sleep(min(left, 1.0))
@@ -276,7 +271,7 @@ class Courier:
         for download in range(DOWNLOADS):
             if download:
                 time.sleep(self._pauses.first)
-                state = self._server.state(str(batch.id))
+                state = self.server.state(str(batch.id))
             judged, missing = self._collect(batch, state)
             is_whole = state.status not in (*CANCELLED, EXPIRED)
             counted = min(state.done, batch.lines) or (batch.lines if is_whole else 0)
@@ -292,12 +287,11 @@ class Courier:
         if not is_certain:
             raise LostError(
                 f"the results of batch {batch.id} ({state.status}, {state.done:,} of {batch.lines:,} done by the "
-                f"server's count) lack {missing:,} lines, in {DOWNLOADS} downloads. All other answers are kept, and "
-                "nothing was asked again. Run the same command later to download them once more. With batch='cancel' "
-                f"the batch is given up: the same command then asks {len(left):,} questions again, and pays for them "
-                "again"
+                f"server's count) lack {missing:,} lines. All other answers are kept, and nothing was asked again. Run "
+                "the same command later to download them once more; batch='cancel' gives them up, and then the same "
+                f"command asks {len(left):,} questions again, and pays for them again"
             )
-        self.batches.update(batch, closed=_now(), status=state.status)
+        self.batches.update(batch, closed=now(), status=state.status)
 
     def _collect(self, batch: Batch, state: State) -> tuple[dict[int, Judgement], int]:
         """The judgements in the results of a batch by question number, and the number of missing lines.
@@ -306,7 +300,7 @@ class Courier:
         """
         judged: dict[int, Judgement] = {}
         waiting: dict[int, dict[int, Line]] = {number: {} for number in batch.questions}
-        for line in self._server.results(state):
+        for line in self.server.results(state):
             found = re.fullmatch(rf"{batch.name}-(\d{{1,9}})-(\d{{1,9}})", line.id)
             number, copy = map(int, found.groups()) if found else (-1, 0)
             if number not in waiting or copy >= batch.questions[number][1]:
@@ -319,15 +313,11 @@ class Courier:
         return judged, sum(batch.questions[number][1] - len(parts) for number, parts in waiting.items())
 
     def _read(self, question: Question, answers: list[Line]) -> Judgement:
-        judgement = self._server.read(self._texts(question), answers)
+        judgement = self.server.read(self._texts(question), answers)
         passes = any(one.error is not None or one.status in PASSING or one.status >= 500 for one in answers)
         if judgement.failed and passes:
             return replace(judgement, error=f"{UNANSWERED}{judgement.error}")
         return judgement
-
-    def cancel(self, batch: Batch) -> None:
-        """Let the server end a batch early."""
-        self._server.cancel(str(batch.id))
 
     def _path(self, name: str) -> Path:
         return self._folder / f".{name}.jsonl"

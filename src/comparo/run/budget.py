@@ -1,12 +1,14 @@
 """How many calls a run may make (a number, per item, a share of all pairs, tokens or dollars), and its spending."""
 
+from __future__ import annotations
+
 import math
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Self
+from typing import Any
 
 from comparo.data.prompts import Question
 from comparo.judges import Judgement
@@ -17,7 +19,9 @@ _FORM = re.compile(
 )
 _TIMES = {"": 1.0, "k": 1e3, "M": 1e6}
 TOKENS = " tokens"  # the unit
+NEEDS_PRICE = "a budget in dollars needs the judge's price; give it by `price`, or a budget such as 10n"
 _key = attrgetter("context", "first", "second", "voice")
+_cost = attrgetter("cost")
 RECENT = 100  # last calls that set the reserved price: the next is dearer than all of them with probability 1/101
 PROBES = "probes"  # entry of run.json: the findings of probes of the judges (`Probe`)
 
@@ -37,7 +41,7 @@ class Budget:
     unit: str
 
     @classmethod
-    def of(cls, text: str | int) -> Self:
+    def of(cls, text: str | int) -> Budget:
         found = _FORM.fullmatch(str(text).strip().replace(",", ""))
         if not found or not float(found["number"]) or (found["dollars"] and (found["unit"] or found["tokens"])):
             raise ValueError(
@@ -52,24 +56,17 @@ class Budget:
         """The maximum to spend; infinite if the budget is not in dollars."""
         return self.number if self.unit == "$" else math.inf
 
-    def less(self, calls: int, paid: float, whole: int) -> Self:
-        """The budget left after `calls` of `whole` calls, which took `paid` dollars or tokens.
+    def less(self, calls: Sequence[Judgement], whole: int) -> Budget:
+        """The budget left after some of `whole` calls; unknown dollars or tokens count 0.
 
-        >>> Budget.of("10n").less(40, 0.1, 1000), Budget.of("$2").less(40, 0.5, 1000)
-        (Budget(number=960.0, unit=''), Budget(number=1.5, unit='$'))
+        >>> calls = [Judgement(Question("ana", "bo"), p=0.7, cost=0.5)]
+        >>> Budget.of("10n").less(calls, 1000), Budget.of("$2").less(calls, 1000)
+        (Budget(number=999.0, unit=''), Budget(number=1.5, unit='$'))
         """
-        cls = type(self)
-        return cls(self.number - paid, self.unit) if self.is_limit else cls(float(whole - calls), "")
-
-    def took(self, judgements: Iterable[Judgement]) -> float:
-        """The tokens or dollars that judgements took of the budget; unknown ones count 0."""
-        values = map(tokens_of if self.unit == TOKENS else cost_of, judgements)
-        return sum(value for value in values if value > 0)
-
-    @property
-    def is_limit(self) -> bool:
-        """Whether the budget is in dollars or tokens, so that the cost of calls limits their number."""
-        return self.unit in ("$", TOKENS)
+        if self.unit not in ("$", TOKENS):
+            return Budget(float(whole - len(calls)), "")
+        took = map(tokens_of if self.unit == TOKENS else _cost, calls)
+        return Budget(self.number - sum(value for value in took if value > 0), self.unit)
 
     def calls(
         self,
@@ -99,17 +96,17 @@ class Budget:
         if self.unit == "$" and cost == 0:
             raise ValueError("the judge costs nothing, so a budget in dollars sets no bound; use one such as 10n")
         if self.unit == "$" and not cost > 0:
-            raise ValueError("a budget in dollars needs the judge's price; give it by `price`, or a budget such as 10n")
+            raise ValueError(NEEDS_PRICE)
         added = dict(sizes) if new is None else {context: new.get(context, 0) for context in sizes}
         total = max(1, sum(added.values()))
-        wanted: dict[Any, float] = {
-            context: {
-                "": self.number * added[context] / total,
-                "n": self.number * added[context],
-                "%": self.number / 100 * (_ordered(size) - _ordered(size - added[context])),
-            }.get(self.unit, self.number / cost * added[context] / total if cost > 0 else 0.0)
-            for context, size in sizes.items()
-        }
+        allowed = self.number / cost if self.unit in ("$", TOKENS) else self.number
+        wanted: dict[Any, float] = {}
+        for context, size in sizes.items():
+            wanted[context] = allowed * added[context]
+            if self.unit == "%":
+                wanted[context] = self.number / 100 * (_ordered(size) - _ordered(size - added[context]))
+            elif self.unit != "n":
+                wanted[context] /= total
         calls: dict[Any, tuple[int, Orders]] = {}
         whole = 2 if groups is not None and orders == "both" and texts == 2 else 1
         for context, part in rounded({context: number / whole for context, number in wanted.items()}).items():
@@ -206,11 +203,6 @@ def paid_and_spent(
     return paid, sum(one.spent for one in known) + sum(cost for cost, calls in probes if calls)
 
 
-def cost_of(judgement: Judgement) -> float:
-    """The dollars that a call took, nan where not known."""
-    return judgement.cost
-
-
 def tokens_of(judgement: Judgement) -> float:
     """The tokens that a call read, nan where not known."""
     return float(judgement.tokens_in) or math.nan
@@ -242,7 +234,7 @@ class Spending:
         expect: Callable[[Question], float],
         spent: float = 0.0,
         most: float = math.inf,
-        took: Callable[[Judgement], float] = cost_of,
+        took: Callable[[Judgement], float] = _cost,
     ) -> None:
         self.limit, self.spent, self._took = limit, spent, took
         self._expect, self._most = expect, most

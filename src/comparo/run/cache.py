@@ -17,15 +17,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from comparo.data.prompts import Question
-from comparo.data.run_folder import VERSION, clean
+from comparo.data.run_folder import VERSION, clean, kind_of
 from comparo.errors import StoreError
 from comparo.judges import Judgement, Probe
-from comparo.run.files import BUSY, DAMAGED, UNFIT, make_private, open_database, plain
+from comparo.run.files import BUSY, DAMAGED, UNFIT, make_private, now, open_database, plain
 from comparo.run.folders import ROOT
 
 CACHE = ROOT / "cache.sqlite"  # of all runs that name no other file
@@ -53,9 +52,7 @@ ADD = f"INSERT INTO answers (key, judge, at, {', '.join(KEPT)}) VALUES ({', '.jo
 TEXTS = ("reply", "model", "lineup")
 UNKNOWN = ("mass", "seconds", "cost")  # of KEPT, those that may be nan, which is stored as NULL
 COUNTS = ("tokens_in", "tokens_out", "cut")  # of KEPT, whole numbers
-LARGEST = {"p": 1.0, "mass": 1.01, "weight": 1e6, "tokens_in": 1e12, "tokens_out": 1e12, "seconds": 1e9, "cut": 1e12}
-DEAREST = 0.01  # dollars for a token, 16 times the dearest list price
-UNCOUNTED = 10_000  # tokens assumed for the largest cost of an answer without counted tokens
+LARGEST = {"p": 1.0, "mass": 1.01, "weight": 1e6, "seconds": 1e9, "cost": 100.0} | dict.fromkeys(COUNTS, 1e12)
 STEP = 0.02  # seconds between two tries to open a file that another process is making
 
 logger = logging.getLogger(__name__)
@@ -68,8 +65,8 @@ class Cache:
     damaged, or no cache at all, raises a StoreError before anything is asked.
     """
 
-    def __init__(self, path: str | Path, patience: float = BUSY) -> None:
-        self.path, self.patience = Path(path), patience
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
         self._turn = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._reads = self._writes = True
@@ -107,12 +104,11 @@ class Cache:
         """Store an answer, which `find` does not return in this run; failures are not stored."""
         if judgement.failed:
             return
-        now = datetime.now(UTC).isoformat(timespec="seconds")
         values = [plain(getattr(judgement, name)) for name in KEPT]
         for name in TEXTS:
             values[KEPT.index(name)] = clean(str(getattr(judgement, name)))
         with self._turn:
-            if (number := self._insert(ADD, (key, clean(judge), now, *values))) is not None:
+            if (number := self._insert(ADD, (key, clean(judge), now(), *values))) is not None:
                 self._used.setdefault(key, set()).add(number)
 
     def found(self, key: bytes) -> Probe | None:
@@ -145,9 +141,9 @@ class Cache:
             try:
                 self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 make_private(self.path)
-                self._connection = _opened(self.path, self.patience)
+                self._connection = _opened(self.path)
             except (OSError, sqlite3.Error) as error:
-                if isinstance(error, sqlite3.DatabaseError) and _kind(error) in DAMAGED:
+                if isinstance(error, sqlite3.DatabaseError) and kind_of(error) in DAMAGED:
                     raise StoreError(_damaged(self.path, error)) from error
                 self._reads = self._writes = False
                 self._warn(
@@ -187,18 +183,18 @@ class Cache:
         logger.warning("The cache %s %s, %s; `cache` names another file.", self.path, problem, consequence)
 
 
-def _opened(path: Path, patience: float) -> sqlite3.Connection:
+def _opened(path: Path) -> sqlite3.Connection:
     """The database of a cache, which another process may be making at the same time."""
-    end = time.monotonic() + patience
+    end = time.monotonic() + BUSY
     while True:
         try:
             _check(path)
-            connection = open_database(str(path), SCHEMA, patience)
+            connection = open_database(str(path), SCHEMA)
             # A text that is not UTF-8 would hide all rows.
             connection.text_factory = lambda data: data.decode(errors="surrogateescape")
             return connection
         except sqlite3.OperationalError as error:  # two processes that turn to WAL at once do not wait for each other
-            if _kind(error) != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+            if kind_of(error) != sqlite3.SQLITE_BUSY or time.monotonic() > end:
                 raise
             time.sleep(STEP)
 
@@ -224,25 +220,20 @@ def _answer_of(row: Sequence[Any]) -> dict[str, Any] | None:
     >>> _answer_of([0.7, None, -5.0, "A", 90, 1, None, None, 0, "luna", ""])
     """
     answer = dict(zip(KEPT, row, strict=True))
-    tokens = [answer[name] for name in COUNTS]
     are_texts = all(_is_text(answer[name]) for name in TEXTS)
-    if not (are_texts and all(type(count) is int for count in tokens) and answer["weight"]):
+    are_whole = all(type(answer[name]) is int for name in COUNTS)
+    if not (are_texts and are_whole and answer["weight"]):
         return None
-    largest = LARGEST | {"cost": DEAREST * (sum(tokens[:2]) or UNCOUNTED)}
-    for name in largest:
+    for name, largest in LARGEST.items():
         if answer[name] is None and name in UNKNOWN:
             answer[name] = math.nan
-        elif not isinstance(answer[name], int | float) or not 0 <= answer[name] <= largest[name]:
+        elif not isinstance(answer[name], int | float) or not 0 <= answer[name] <= largest:
             return None
     return answer
 
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and clean(value) == value
-
-
-def _kind(error: sqlite3.Error) -> int:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def _damaged(path: Path, error: sqlite3.Error) -> str:
@@ -292,7 +283,7 @@ def _existing(path: Path) -> Iterator[sqlite3.Connection]:
     if not path.is_file():
         raise StoreError(f"there is no cache {path}; a run that asks a judge makes one")
     try:
-        with closing(_opened(path, BUSY)) as connection:
+        with closing(_opened(path)) as connection:
             yield connection
     except sqlite3.DatabaseError as error:
         raise StoreError(_damaged(path, error)) from error

@@ -12,7 +12,6 @@ judge that decides, else (1 + f²)·(1 − (v/L)²), v = f + γ with position bi
 
 from __future__ import annotations
 
-import json
 import logging
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -31,6 +30,7 @@ from comparo.errors import RunError, StoreError
 from comparo.judges import Judge, Judgement
 from comparo.methods import quiet_fit
 from comparo.model.observations import are_choices
+from comparo.run.files import as_json
 from comparo.run.recalling import Recalling
 from comparo.run.store import CHANGED, Store, differences, read_configuration, read_judgements, reading, stored_items
 from comparo.run.task import Task
@@ -98,7 +98,8 @@ class Check:
         """`count` old answers in the order they are asked again, their predicted differences f (count,), and γ."""
         order = self.rng.permutation(len(self.old))
         size = max(count, len(order) // 2)
-        pool, others = ([self.old[place] for place in part.tolist()] for part in (order[:size], order[size:]))
+        shuffled = [self.old[place] for place in order.tolist()]
+        pool, others = shuffled[:size], shuffled[size:]
         f, leaning = _predicted(pool, others[:FITTED])
         visible = expit(f) * expit(-f) if decides else 1 - ((f + leaning) / LIMIT) ** 2
         information = np.maximum((1 + f**2) * visible, FLOOR)
@@ -197,16 +198,17 @@ def _voices(configuration: Mapping[str, Any], judge: Judge, folder: Path) -> lis
             f"{folder} is of several criteria, whose judge cannot be checked; run it anew in another folder"
         )
     stored = stored_voices(identity, judge.name if configuration.get(CHANGED) else None)
-    now = json.loads(json.dumps({"judge": judge.name, "settings": dict(judge.settings)}, default=str))
-    apart = {name: differences({key: voice[key] for key in now}, now) for name, voice in stored.items()}
-    found = [
-        Voice(name, judge, Prompt(stored["template"], tuple(stored["labels"]), stored["answer"]))
-        for name, stored in ((name, voice["prompt"]) for name, voice in stored.items() if not apart[name])
-    ]
+    now = as_json({"judge": judge.name, "settings": dict(judge.settings)})
+    found, differing = [], list[str]()
+    for name, voice in stored.items():
+        apart, asked = differences({key: voice[key] for key in now}, now), voice["prompt"]
+        if apart:
+            differing += apart
+        else:
+            found.append(Voice(name, judge, Prompt(asked["template"], tuple(asked["labels"]), asked["answer"])))
     if not found:
         raise ValueError(
-            f"{folder} was judged by another `judge`: {'; '.join(next(iter(apart.values())))}; give that judge and its "
-            "options"
+            f"{folder} was judged by another `judge`: {'; '.join(differing)}; give that judge and its options"
         )
     return found
 

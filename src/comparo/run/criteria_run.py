@@ -89,8 +89,7 @@ class CriteriaRun(Run):
 
 def criteria_of(folder: Path) -> list[str]:
     """The names of the criteria of a run folder; an empty list where it has only one."""
-    identity = read_configuration(folder).get("identity")
-    prompt = identity.get("prompt") if isinstance(identity, dict) else None
+    prompt = read_configuration(folder)["identity"].get("prompt")
     return list(prompt["criteria"]) if isinstance(prompt, dict) and "criteria" in prompt else []
 
 

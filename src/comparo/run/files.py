@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from datetime import UTC, datetime
-from itertools import repeat
 from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
@@ -34,15 +33,16 @@ from comparo.data.run_folder import (
     decode,
     encode,
     key_of,
+    kind_of,
 )
 from comparo.errors import StoreError
 from comparo.judges import Judgement
 
 OWNER = 0o600  # readable and writable by the owner alone
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+GOES_ON = "What was stored before is kept, and the same command goes on from there"
 IN_USE = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)  # what systems answer where another process has the lock
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 
 
 def write_text(path: Path, text: str | bytes) -> None:
@@ -110,29 +110,19 @@ def explained(folder: Path | None) -> Iterator[None]:
     except OSError as error:
         raise StoreError(
             f"{folder} cannot be written to ({error.strerror}); make room, check its permissions, or choose another "
-            "`out`. What was stored before is kept, and the same command goes on from there"
+            f"`out`. {GOES_ON}"
         ) from error
     except sqlite3.Error as error:
-        kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        raise StoreError(f"{folder}: {_meaning(kind, error, folder)}") from error
-
-
-def _meaning(kind: int, error: sqlite3.Error, folder: Path | None) -> str:
-    if kind in (*DAMAGED, sqlite3.SQLITE_ERROR, 0):  # the queries are right, so a table or a text is damaged
-        return (
-            f"judgements.db is damaged ({error}). `comparo runs --repair {folder}` keeps every judgement that can "
-            "still be read; then the same command goes on from there"
-        )
-    if kind in FULL:
-        remedy = "make room on the disk"
-    elif kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        remedy = "end the program that holds judgements.db open"
-    else:
-        remedy = "check the folder's permissions"
-    return (
-        f"the judgements cannot be stored ({error}); {remedy}. What was stored before is kept, and the same command "
-        "goes on from there"
-    )
+        # The queries are right, so an error in one is of a table or a text that is damaged.
+        if kind_of(error) in (*DAMAGED, sqlite3.SQLITE_ERROR, 0):
+            raise StoreError(
+                f"{folder}: judgements.db is damaged ({error}). `comparo runs --repair {folder}` keeps every judgement "
+                "that can still be read; then the same command goes on from there"
+            ) from error
+        raise StoreError(
+            f"{folder}: the judgements cannot be stored ({error}); make room on the disk, end the program that holds "
+            f"judgements.db open, or check the folder's permissions. {GOES_ON}"
+        ) from error
 
 
 def set_aside(folder: Path) -> None:
@@ -161,12 +151,9 @@ BUSY = 5.0  # seconds to wait for a database that another process holds: the def
 Label = tuple[str, str]  # an item by its context and id, both encoded
 
 
-def open_database(path: str, schema: Sequence[str] = SCHEMA, patience: float = BUSY) -> sqlite3.Connection:
-    """Open a database for writing, and make its tables if it is new; threads may share it, one at a time.
-
-    Where another process holds it, this one waits for `patience` seconds.
-    """
-    connection = sqlite3.connect(path, timeout=patience, check_same_thread=False)
+def open_database(path: str, schema: Sequence[str] = SCHEMA) -> sqlite3.Connection:
+    """Open a database for writing, and make its tables if it is new; threads may share it, one at a time."""
+    connection = sqlite3.connect(path, timeout=BUSY, check_same_thread=False)
     try:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
@@ -213,28 +200,38 @@ def judgement_of(row: Sequence[Any]) -> Judgement:
 
 
 def insert(connection: sqlite3.Connection, judgement: Judgement) -> Judgement | None:
-    """Insert a judgement and return it as stored: with cleaned text if needed, or else as a failed one.
+    """Insert a judgement with cleaned texts, or as a failed one where it cannot be stored, and return that.
 
     None where the question already has an answer: then nothing is stored.
     """
-    try:
-        return judgement if connection.execute(INSERT, _row(judgement)).rowcount else None
-    except UNFIT as problem:
-        reason = problem
     reply, error = clean(str(judgement.reply)), judgement.error
     cleaned = replace(judgement, reply=reply, error=None if error is None else clean(str(error)))
     try:
         return cleaned if connection.execute(INSERT, _row(cleaned)).rowcount else None
-    except UNFIT:
-        failed = Judgement(judgement.question, reply=reply, error=f"the answer cannot be stored ({reason})")
+    except UNFIT as problem:
+        failed = Judgement(judgement.question, reply=reply, error=f"the answer cannot be stored ({problem})")
         connection.execute(INSERT, _row(failed))
         return failed
 
 
 def _row(judgement: Judgement) -> list[Any]:
     answer = (getattr(judgement, name) for name in ANSWER)
-    now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    return [now, *key_of(judgement.question), *map(plain, answer)]
+    return [now("milliseconds"), *key_of(judgement.question), *map(plain, answer)]
+
+
+def now(timespec: str = "seconds") -> str:
+    """The time in UTC, as text."""
+    return datetime.now(UTC).isoformat(timespec=timespec)
+
+
+def as_json(value: Any) -> Any:
+    """The value as it is read back from JSON."""
+    return json.loads(json.dumps(value, default=str))
+
+
+def last_judgement(connection: sqlite3.Connection) -> int:
+    """The number of the last judgement, 0 where there is none."""
+    return int(connection.execute("SELECT coalesce(max(number), 0) FROM judgements").fetchone()[0])
 
 
 def plain(value: Any) -> Any:
@@ -267,14 +264,28 @@ def item_rows(items: Items) -> tuple[list[tuple[str, str | None]], list[tuple[st
     >>> item_rows(Items.of({"ana": "A story.", "bo": "Another."}))[1][0]
     ('null', '"ana"', 'A story.', '{}', None)
     """
-    known = {**items.scores, **({} if items.anchor is None else {ANCHOR: items.anchor})}
-    names = list(known)
-    scores = zip(*(known[name].tolist() for name in names), strict=True) if names else repeat((), len(items))
-    groups = repeat(None, len(items)) if items.group is None else map(encode, items.group.tolist())
+    known = items.scores if items.anchor is None else {**items.scores, ANCHOR: items.anchor}
+    groups = None if items.group is None else items.group.tolist()
     rows, contexts = [], dict.fromkeys(map(encode, items.contexts.tolist()))
-    for ((context, label), (_, text, shared)), values, group in zip(
-        texts_of(items).items(), scores, groups, strict=False
-    ):
+    for number, ((context, label), (_, text, shared)) in enumerate(texts_of(items).items()):
         contexts[context] = shared
-        rows.append((context, label, text, json.dumps(dict(zip(names, map(plain, values), strict=True))), group))
+        scores = {name: plain(float(column[number])) for name, column in known.items()}
+        rows.append((context, label, text, json.dumps(scores), None if groups is None else encode(groups[number])))
     return list(contexts.items()), rows
+
+
+def write_items(connection: sqlite3.Connection, items: Items, growth: int = 0) -> None:
+    """Replace the stored items where they differ; those that are not there are new in this growth."""
+    contexts, rows = item_rows(items)
+    there = connection.execute("SELECT context, id, text, scores, shared, since FROM items ORDER BY number")
+    since = {row[:5]: row[5] for row in there}
+    texts = connection.execute("SELECT context, text FROM contexts").fetchall()
+    if [*since] != rows or dict(texts) != dict(contexts):
+        came = {row[:2]: number for row, number in since.items()}
+        connection.execute("DELETE FROM items")
+        connection.execute("DELETE FROM contexts")
+        connection.executemany("INSERT INTO contexts VALUES (?, ?)", contexts)
+        connection.executemany(
+            "INSERT INTO items (context, id, text, scores, shared, since) VALUES (?, ?, ?, ?, ?, ?)",
+            ((*row, came.get(row[:2], growth)) for row in rows),
+        )

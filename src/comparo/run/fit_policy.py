@@ -28,10 +28,13 @@ from comparo.ranking.consensus import check_validity, consensus, expected_by
 from comparo.ranking.grouping import Held, control_of, group_codes
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.votes import find_voted, rank_votes, votes_about, with_votes
-from comparo.run.growth import Past, State
+from comparo.run.linking import Past
 from comparo.types import Array
 
 Scores = Literal["auto", "judge", "consensus"]
+GROUPED = (
+    "name a column by `group`, such as the system that wrote the texts, or give texts the same ids in several contexts"
+)
 
 
 def varies(items: Items, term: str) -> bool:
@@ -75,31 +78,20 @@ class Fitting:
         check_validity(self.validity)
         if self.votes is not None:
             find_voted(self.votes, self.items.labels)
-        if self.control:
-            self._check_control()
         if self.estimate == "judge" and self.validity is not None:
             raise ValueError("validity belongs to a consensus; leave it out, or use estimate='consensus'")
-        if self.estimate != "consensus" and self.validity is None:
-            return
-        if not self.pools:
-            raise ValueError(
-                "a consensus needs estimated variances; use method='mixed' (panel for several voices) without `plain`"
-            )
-        if self._groups is None and (self.estimate == "auto" or self._features is None):
-            raise ValueError(
-                "a consensus needs texts that share a group; name a column by `group`, such as the system that wrote "
-                "them, or give them the same ids in several contexts"
-            )
-
-    def _check_control(self) -> None:
-        if not self.pools:
-            raise ValueError(
-                "`control` needs estimated variances; use method='mixed' (panel for several voices) without `plain`"
-            )
+        is_consensus = self.estimate == "consensus" or self.validity is not None
+        for what, is_wanted in (("`control`", self.control), ("a consensus", is_consensus)):
+            if is_wanted and not self.pools:
+                raise ValueError(
+                    f"{what} needs estimated variances; use method='mixed' (panel for several voices) without `plain`"
+                )
         for term in self.control:
             if not varies(self.items, term):
                 name = Term.of(term).name
                 raise ValueError(f"control={name!r}: all texts of a context are alike in it; leave it out")
+        if is_consensus and self._groups is None and (self.estimate == "auto" or self._features is None):
+            raise ValueError(f"a consensus needs texts that share a group; {GROUPED}")
 
     @property
     def shares(self) -> bool:
@@ -107,21 +99,16 @@ class Fitting:
         return self.pools and (self.estimate == "consensus" or (self.estimate == "auto" and self._groups is not None))
 
     @property
-    def has_groups(self) -> bool:
-        """Whether texts share groups."""
-        return self._groups is not None
-
-    @property
     def group(self) -> dict[Any, dict[Any, Hashable]] | None:
         """The group of each item, by context; None where no two texts share one."""
         if self._groups is None:
             return None
-        group = self.items.ids if self._groups == "items" else self.items.group
-        if group is None:
-            return None
-        own = ((rows, self.items.ids[rows].tolist()) for rows in self.items.groups.values())
-        found = (dict(zip(ids, group[rows].tolist(), strict=True)) for rows, ids in own)
-        return dict(zip(self.items.groups, found, strict=True))
+        ids = self.items.ids
+        group = ids if self.items.group is None else self.items.group
+        return {
+            context: dict(zip(ids[rows].tolist(), group[rows].tolist(), strict=True))
+            for context, rows in self.items.groups.items()
+        }
 
     @property
     def pools(self) -> bool:
@@ -165,42 +152,27 @@ class Fitting:
         """The ranking of a whole run: that of its comparisons, or people's where they voted."""
         ranking = self.rank(data)
         ranking = ranking if self.votes is None else with_votes(ranking, self.votes)
-        if self.past is None:
+        if self.past is None or self._before is None:
             return ranking
-        added = self.past.added(data) if self.past.is_linked else None
-        return self.past.place(ranking, self._ranked, None if added is None else self._alone.rank(added))
+        added = self.past.added(data)
+        alone = replace(self, past=None, control=(), votes=None)
+        return self.past.place(ranking, self._before, None if added is None else alone.rank(added))
 
     @cached_property
-    def _alone(self) -> Fitting:
-        """The fitting of a part of the comparisons that is ranked separately."""
-        return replace(self, past=None, control=(), votes=None)
-
-    def _ranked(self, state: State) -> Ranking:
-        """The ranking of an earlier state of the run by the present method."""
-        if id(state) not in self._earlier:
-            fitting = replace(self, items=state.items, past=None, control=())
-            if self.votes is not None:
-                fitting = replace(fitting, votes=votes_about(self.votes, fitting.items.labels))
-            self._earlier[id(state)] = fitting.conclude(state.data)
-        return self._earlier[id(state)]
-
-    @cached_property
-    def _earlier(self) -> dict[int, Ranking]:
-        return {}
+    def _before(self) -> Ranking | None:
+        """The ranking of the run before it grew, by the present method."""
+        if self.past is None:
+            return None
+        items = self.past.items
+        votes = None if self.votes is None else votes_about(self.votes, items.labels)
+        return replace(self, items=items, past=None, control=(), votes=votes).conclude(self.past.data)
 
     def weigh(self, data: Comparisons) -> Comparisons:
         """The comparisons with weights contrast^a, a estimated from the answers; the sum of weights is unchanged.
 
         Each voice has its own a and sum of weights.
         """
-        worth = self._worth(data)
-        if data.judges is None:
-            found = fitted_power(data, worth)
-            if not found:
-                return data
-            weight = data.weights * worth**found
-            return replace(data, weight=weight * (np.sum(data.weights) / np.sum(weight)))
-        weight = data.weights.copy()
+        worth, weight = self._worth(data), data.weights.copy()
         for judge in np.unique(data.judged_by):
             rows = data.judged_by == judge
             own = replace(data.take(rows), judges=None, judge=None)
@@ -212,23 +184,19 @@ class Fitting:
         """The contrast of each comparison, shape (K,); 1 in contexts without contrasts."""
         contexts = [None] if data.contexts is None else data.contexts.tolist()
         context = np.zeros(len(data), dtype=np.int32) if data.context is None else data.context
-        worth = np.ones(len(data))
+        worth, names = np.ones(len(data)), self.items.names
         order = np.argsort(context, kind="stable")
         ends = np.cumsum(np.bincount(context, minlength=len(contexts)))
         for label, rows in zip(contexts, np.split(order, ends[:-1]), strict=True):
             table = self.contrast[label]
             if table is not None:
-                place = {item: number for number, item in enumerate(self._names[label])}
+                place = {item: number for number, item in enumerate(names[label])}
                 first, second = (
                     [place[item] for item in data.items[shown[rows]].tolist()] for shown in (data.first, data.second)
                 )
                 worth[rows] = table[first, second]
         # A line-up separates similar texts as well as others, and the rows of an answer share their weight.
         return worth if data.lineup is None else np.where(data.lineup["answer"] < 0, worth, 1.0)
-
-    @cached_property
-    def _names(self) -> Mapping[Any, list[Any]]:
-        return self.items.names
 
     def _came(self, data: Comparisons) -> Mapping[Any, Hashable] | None:
         """The growth that added each item, as its group: items added together may be better on average.
@@ -237,11 +205,9 @@ class Fitting:
         """
         if self.past is None or self._groups is not None:
             return None
-        came = self.past.cohorts(self.items.labels)
-        contexts = [None] * len(data) if data.contexts is None else data.contexts[data.context].tolist()
-        ends = (data.items[column].tolist() for column in (data.first, data.second))
-        across = any(came[c, one] != came[c, other] for c, one, other in zip(contexts, *ends, strict=True))
-        return came if across else None
+        came, graph = self.past.cohorts(self.items.labels), Graph.build(data)
+        growth = np.array([came[label] for label in graph.labels(data)])
+        return came if np.any(growth[graph.first] != growth[graph.second]) else None
 
     def fit(self, data: Comparisons) -> Ranking:
         """The ranking from comparisons whose weights are final."""

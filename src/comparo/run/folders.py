@@ -23,7 +23,17 @@ from typing import Any
 from comparo.data.run_folder import DATABASE, decode
 from comparo.errors import StoreError, WrongFolderError
 from comparo.run.batch_transport import how_far
-from comparo.run.files import COLUMNS, explained, free, judgement_of, lock, make_private, open_database, sync
+from comparo.run.files import (
+    COLUMNS,
+    explained,
+    free,
+    judgement_of,
+    last_judgement,
+    lock,
+    make_private,
+    open_database,
+    sync,
+)
 from comparo.run.store import (
     CONFIGURATION,
     LINK,
@@ -74,9 +84,16 @@ def choose_folder(
             continue
         if not differences(configuration["identity"], identity, may_differ):
             return folder
-    stem = re.sub(r"[^\w.-]+", "-", Path(name).stem).strip("-.") or "items"
-    base = root / f"{datetime.now():%Y%m%d-%H%M%S}-{stem}"
-    return free(base)
+    return free(root / f"{datetime.now():%Y%m%d-%H%M%S}-{slug(Path(name).stem) or 'items'}")
+
+
+def slug(name: str) -> str:
+    """The name with only letters, digits, dots and hyphens.
+
+    >>> slug("openai/gpt-6 luna")
+    'openai-gpt-6-luna'
+    """
+    return re.sub(r"[^\w.-]+", "-", name).strip("-.")
 
 
 def folders(root: Path = ROOT) -> list[Path]:
@@ -261,7 +278,7 @@ def _mend(connection: sqlite3.Connection, identity: Mapping[str, Any]) -> None:
 
 def _restore_growths(connection: sqlite3.Connection) -> None:
     """Add lost growths that rows of items name: each ended before the first judgement about its items."""
-    (last,) = connection.execute("SELECT coalesce(max(number), 0) FROM judgements").fetchone()
+    last = last_judgement(connection)
     (most,) = connection.execute("SELECT coalesce(max(since), 0) FROM items").fetchone()
     for number in range(1, most + 1):
         (mark,) = connection.execute(

@@ -14,14 +14,19 @@ judges. With the rankings of each run alone, a and b, and their covariances A an
 
 compares the shift of text i with that of the other common texts: z_i is standard normal where none has changed. The
 text with the largest |z_i| is marked as drifted and left out, again and again, while it is significant.
+
+Growth g = 1, 2, … of a run adds items (`comparo.run.resume`). The table growths has the number of the last judgement
+before each: a judgement belongs to the last growth before it, 0 for the first run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,8 +34,10 @@ from scipy.special import ndtr
 
 from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
-from comparo.data.run_folder import encode
+from comparo.data.items import Items
+from comparo.data.run_folder import Key, encode, slot_labels
 from comparo.errors import ComparisonsError
+from comparo.judges import Judgement
 from comparo.model.linalg.graph import Batch, Pattern
 from comparo.model.posterior import Covariance
 from comparo.ranking.ranking import Ranking
@@ -39,7 +46,9 @@ from comparo.ranking.scale import MISFIT
 from comparo.ranking.scores import Grown, Link
 from comparo.ranking.tabular import Columns
 from comparo.rounding import first_best
-from comparo.run.files import Label
+from comparo.run.files import Label, stored_judgements
+from comparo.run.store import LINK, read_configuration, reading, stored_items
+from comparo.run.voices import comparisons
 from comparo.types import Array, LongIndex, Mask
 
 UNCENTRED = ("win-ratio", "avg-prob")  # methods whose scores are shares of all comparisons, and not differences
@@ -224,3 +233,122 @@ def _covariance(ranking: Ranking, nodes: LongIndex) -> Array:
             at = nodes - members[0]
             return np.diag(ranking.std[nodes] ** 2) if block is None else np.asarray(block[np.ix_(at, at)])
     raise ValueError("the nodes are in no component")
+
+
+@dataclass(frozen=True, eq=False)
+class Past:
+    """A run before its last growth.
+
+    Parameters
+    ----------
+    items, data : Its items and the comparisons of them.
+    since : The growth that added each of these items; items of growth 0 define the scale.
+    is_linked : Whether it was another run, to whose scale this one is linked.
+    """
+
+    items: Items
+    data: Comparisons
+    since: Mapping[Label, int]
+    is_linked: bool
+
+    def added(self, data: Comparisons) -> Comparisons | None:
+        """The comparisons that a linked run added to those of the other, None where there are none."""
+        known = {*_labels_of_rows(self.data)}
+        is_new = np.array([labels not in known for labels in _labels_of_rows(data)])
+        return data.take(is_new).trimmed() if self.is_linked and is_new.any() else None
+
+    def place(self, ranking: Ranking, before: Ranking, added: Ranking | None = None) -> Ranking:
+        """The ranking on the scale of the first one, with the scores that it had `before`.
+
+        `added` is the ranking by the comparisons that a linked run added.
+        """
+
+        def held(each: Ranking) -> Ranking:
+            return on_scale(each, np.array([self.since.get(label) == 0 for label in labels_of(each)]))
+
+        before = held(before)
+        common = None if added is None else drift(added.judged, before.judged)
+        return grown_from(before, held(ranking), self.since, common)
+
+    def cohorts(self, labels: Sequence[tuple[Any, Any]]) -> dict[tuple[Any, Any], int]:
+        """The growth that added each item (context, id), −1 for the last."""
+        return {(context, item): self.since.get((encode(context), encode(item)), -1) for context, item in labels}
+
+
+def _labels_of_rows(data: Comparisons) -> list[tuple[Any, ...]]:
+    """The texts, context and judge of each comparison."""
+    columns = data.to_rows()
+    return list(zip(*(columns[name].tolist() for name in columns if name not in ("p", "weight")), strict=True))
+
+
+def read_past(folder: Path) -> Past | None:
+    """The run of a folder before its last growth; None where it never grew."""
+    with reading(folder) as connection:
+        if not connection.execute("SELECT 1 FROM growths").fetchone():
+            return None
+    history = History.read(folder)
+    link = read_configuration(folder).get(LINK) or {}
+    return history.past(len(history.marks), link.get("growth") == len(history.marks))
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """The items of a run, its judgements, and when it grew.
+
+    `since` is the growth that added each item, in their order; `marks` the number of the last judgement before each
+    growth.
+    """
+
+    items: Items
+    since: Mapping[Label, int]
+    marks: tuple[int, ...]
+    judgements: Sequence[tuple[int, Key, Judgement]]
+
+    @classmethod
+    def read(cls, folder: Path) -> History:
+        with reading(folder) as connection:
+            rows = connection.execute("SELECT context, id, since FROM items ORDER BY number")
+            since = {(context, name): growth for context, name, growth in rows}
+            marks = connection.execute("SELECT judgements FROM growths ORDER BY number").fetchall()
+            judgements = list(stored_judgements(connection))
+        return cls(stored_items(folder), since, tuple(mark for (mark,) in marks), judgements)
+
+    def past(self, growth: int, is_linked: bool) -> Past:
+        """The run before a growth: its last one, or the next."""
+        since = {label: number for label, number in self.since.items() if number < growth}
+        rows = [row for row, label in enumerate(self.since) if label in since]
+        answers = [
+            one
+            for number, key, one in self.judgements
+            if bisect_left(self.marks, number) < growth and since.keys() >= {*slot_labels(key)}
+        ]
+        return Past(self.items.take(np.array(rows)), comparisons(answers), since, is_linked)
+
+
+@dataclass(frozen=True, eq=False)
+class Growth:
+    """How a run has grown, or is about to.
+
+    Parameters
+    ----------
+    number : How often it will have grown.
+    digest : The digest of all its items.
+    new : How many items of each context are new.
+    paid : The dollars that earlier judgements count within a budget, and the dollars spent on them.
+    audition : The entry about an audition in the run's identity, if any.
+    past : The run before.
+    mark : The number of the last judgement before the growth.
+    configuration : That of the folder before the growth; None where the folder has grown already.
+    linked_to : The folder of another run, which stays as it is: its texts and answers are copied. None where the run
+        itself grows.
+    """
+
+    number: int
+    digest: str
+    new: Mapping[Any, int]
+    paid: tuple[float, float]
+    audition: str | None
+    past: Past = field(repr=False)
+    mark: int
+    configuration: Mapping[str, Any] | None = field(default=None, repr=False)
+    linked_to: Path | None = None

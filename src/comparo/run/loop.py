@@ -23,7 +23,7 @@ from comparo.run.store import Store
 from comparo.run.task import Task
 from comparo.run.voice_allocation import Allocation, Chorus
 from comparo.run.voices import comparisons, model_sentences, with_texts
-from comparo.run.worker import ENOUGH, PATIENCE, Asking, Health, is_excess, too_many
+from comparo.run.worker import ENOUGH, Asking, Health, is_excess, too_many
 
 LOOK = 0.5  # seconds between two looks at the clock, and between two reports of the progress
 GRACE = 10.0  # seconds that calls in flight have to come back when a run is stopped
@@ -36,8 +36,7 @@ class Run:
 
     `watch` is called with the progress about twice per second, or every `watch.pace` seconds. A run that is stopped by
     an exception, including KeyboardInterrupt, first waits some seconds for the calls in flight, because they are paid
-    for; a second interrupt ends it immediately. `patience` is how long the judge waits for one more question, in
-    seconds.
+    for; a second interrupt ends it immediately.
 
     Of several voices, one that cannot go on is left out with a warning and the run continues with the others: its
     remaining questions are stored as failed, never as ties, and are asked at the next start if calls are left.
@@ -53,14 +52,8 @@ class Run:
     ['ana', 'bo', 'cy']
     """
 
-    def __init__(
-        self,
-        task: Task,
-        store: Store,
-        watch: Watcher | None = None,
-        patience: float = PATIENCE,
-    ) -> None:
-        self.task, self.store, self.watch, self.patience = task, store, watch, patience
+    def __init__(self, task: Task, store: Store, watch: Watcher | None = None) -> None:
+        self.task, self.store, self.watch = task, store, watch
         expense = task.expense
         self.known = store.known()
         if new := [one for one in task.given if key_of(one.question) not in self.known]:
@@ -123,7 +116,7 @@ class Run:
 
     def go(self) -> Ranking:
         """Ask all questions, repeat the failed ones once, and return the ranking."""
-        with Asking(self.task.voices, self.store.add, self.patience) as asking:
+        with Asking(self.task.voices, self.store.add) as asking:
             try:
                 self._check(asking)
                 self._fill(asking)
@@ -204,8 +197,8 @@ class Run:
         self._count(judgement)
         if judgement.cut and self.progress.cut == 1:
             logger.warning(
-                f"Texts do not fit the model's window: {judgement.cut:,} characters of a prompt were cut. The judge "
-                "sees only beginnings; a model with a larger window, or shorter texts, would be better."
+                f"Texts do not fit the model's window: {judgement.cut:,} characters of a prompt were cut, and the "
+                "judge sees only beginnings; use a model with a larger window, or shorter texts."
             )
         self._health[judgement.question.voice].take(judgement)
 
@@ -304,14 +297,10 @@ class Run:
                     self._pending.append(question)
 
     def _look(self) -> None:
-        """Report the progress, with a ranking as long as fitting takes at most a tenth of the time."""
-        if self.watch is None or time.monotonic() - self._looked < self._pace:
-            return
-        begin = time.monotonic()
-        if len(self.rounds) == 1 and self.progress.answered:
-            self.progress.ranking = self.ranking()
-        self.watch(self.progress)
-        self._looked = time.monotonic() + 9 * (time.monotonic() - begin)
+        """Report the progress."""
+        if self.watch is not None and time.monotonic() - self._looked >= self._pace:
+            self.watch(self.progress)
+            self._looked = time.monotonic()
 
     def _check(self, asking: Asking) -> None:
         """Leave out the voices that cannot go on; a RunError, or the JudgeError, where none is left."""

@@ -72,8 +72,8 @@ class LineupPlan:
         }
         if len(self.pilots) == 1:
             raise ValueError(
-                "lineup='auto' chooses among pairs and line-ups, and only pairs can be asked here: too few texts in a "
-                "context, texts too long, or a judge of pairs alone; use lineup=2"
+                "lineup='auto' finds only pairs to ask: too few texts in a context, texts too long, or a judge of "
+                "pairs alone; use lineup=2"
             )
         self.base: Plan = self.pilots[2]
         calls = sum(plan.expense.calls for plan in self.pilots.values())
@@ -89,8 +89,7 @@ class LineupPlan:
         return replace(self.planned, prompt=self.planned.prompt.resized(k), panel=voices, **changes)
 
     def _pilot(self, k: int, items: Items) -> Task:
-        aside: dict[str, Any] = {"may_grow": False, "title": f"A pilot of {k} texts a call: "}
-        aside |= {"until": None, "votes": None, "control": ()}
+        aside: dict[str, Any] = {"may_grow": False, "until": None, "votes": None, "control": ()}
         # In one order: more pairs, which tell noise from scores.
         return self._resized(k, items=items, budget=Budget.of(SHOWN // k), orders="one", **aside)
 
@@ -107,8 +106,7 @@ class LineupPlan:
         shown = ", ".join(f"{k} texts {rates[k] / max(rates.values()):.0%}" for k in rates)
         logger.warning("Calls are about %d texts, by what a token shows of the scores: %s.", best, shown)
         others = [one for k, some in answers.items() for one in some if k != best]
-        planned = self.planned.budget
-        budget = planned.less(len(others), planned.took(others), self.planned.expense.calls)
+        budget = self.planned.budget.less(others, self.planned.expense.calls)
         given = tuple(sorted(answers[best], key=lambda one: repr(key_of(one.question))))
         notes = {"lineup": {"texts": best, "rates": {str(k): rates[k] for k in rates}}}
         storage = replace(self.storage, notes={**self.storage.notes, **notes})

@@ -175,12 +175,11 @@ class Plan:
 
     def _asks(self, task: Task, store: Store, limit: Callable[[Run], None] | None) -> bool:
         """Whether a judge is asked anything that neither the folder nor the cache answers; nothing is asked."""
-        trial, listener = Run(task, store), _Listener()
+        trial = Run(task, store)
         if limit is not None:
             limit(trial)
-        trial._fill(cast(Asking, listener))
         voices = {voice.name: voice for voice in task.voices}
-        asked = ((voices[question.voice], question) for question in listener.asked)
+        asked = [(voices[question.voice], question) for question in _first_questions(trial)]
         with recalled(task, store):  # at its end the cache forgets what was found
             return any(
                 not isinstance(voice.judge, Recalling) or voice.judge.find(question, voice.prompt) is None
@@ -194,7 +193,7 @@ class Plan:
 
     def _begin(self) -> str:
         total = 0 if self.loop is None else self.loop.progress.total
-        begin = f"{self.task.title}{total:,} calls at most{given_words(self.task)}; run folder {self.folder}"
+        begin = f"{total:,} calls at most{given_words(self.task)}; run folder {self.folder}"
         return "\n".join(filter(None, (growth_sentence(self.task), begin)))
 
 
@@ -262,8 +261,8 @@ def _check_link(folder: Path | None, link: Path | None) -> None:
     if folder is not None and link is not None:
         known = (read_configuration(folder).get(LINK) or {}).get("run")
         if known != str(link.resolve()):
-            linked_to = "to no run" if known is None else f"to {known}"
-            raise WrongFolderError(f"the run in {folder} is linked {linked_to}, not to {link}; choose another `out`")
+            linked_to = known or "no run"
+            raise WrongFolderError(f"the run in {folder} is linked to {linked_to}, not to {link}; choose another `out`")
 
 
 def given_words(task: Task) -> str:
@@ -338,10 +337,15 @@ def first_question(task: Task) -> Question | None:
     >>> asked.first_text == f"A story by {asked.first}." and asked.first != asked.second
     True
     """
-    listener = _Listener()
     with closing(Store(None, {})) as store:
-        Run(task, store)._fill(cast(Asking, listener))
-    return listener.asked[0] if listener.asked else None
+        return next(iter(_first_questions(Run(task, store))), None)
+
+
+def _first_questions(run: Run) -> list[Question]:
+    """What a run asks before it has answers."""
+    listener = _Listener()
+    run._fill(cast(Asking, listener))
+    return listener.asked
 
 
 class _Listener:

@@ -3,13 +3,11 @@
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Literal, TextIO
 
-from comparo.data.sanitize import visible
 from comparo.judges import Judgement
-from comparo.ranking.ranking import Ranking
 from comparo.run.budget import dollars
 
 Watcher = Callable[["Progress"], None]
@@ -19,7 +17,7 @@ WIDTH, BLOCKS = 79, 20  # characters of the line, which a terminal must not wrap
 
 @dataclass
 class Progress:
-    """The progress of a run: number of calls, failures, cost in dollars, calls per second, the ranking so far."""
+    """The progress of a run: number of calls, failures, cost in dollars, calls per second."""
 
     total: int
     answered: int = 0
@@ -28,7 +26,6 @@ class Progress:
     asked: int = 0  # calls since this start
     cut: int = 0  # of these, how many had texts cut to the model's window
     started: float = field(default_factory=time.monotonic)
-    ranking: Ranking | None = None
     batch: str = ""  # how far the server is with a batch, where the run waits for one
 
     def pay(self, judgement: Judgement) -> None:
@@ -41,7 +38,7 @@ class Progress:
 
 
 def progress_text(progress: Progress) -> str:
-    """Calls, rate, time left, cost, failures and the leaders, in one line.
+    """Calls, rate, time left, cost and failures, in one line.
 
     >>> progress_text(Progress(total=100, answered=40, failed=1, cost=0.25))
     '41/100 calls  0.0/s  $0.25  1 failed'
@@ -53,14 +50,11 @@ def progress_text(progress: Progress) -> str:
     ]
     if progress.rate and not progress.batch:
         left = (progress.total - done) / progress.rate
-        parts.append(f"{left // 60:.0f} min {left % 60:.0f} s left" if left >= 60 else f"{left:.0f} s left")
+        parts.append(f"{left / 60:.0f} min left" if left >= 60 else f"{left:.0f} s left")
     if progress.cost:
         parts.append(dollars(progress.cost))
     if progress.failed:
         parts.append(f"{progress.failed} failed")
-    if progress.ranking is not None:
-        best = progress.ranking.to_columns()["item"][:3].tolist()
-        parts.append("leading: " + ", ".join(visible(f"{item!s:.20}", lines=False) for item in best))
     return "  ".join(parts)
 
 
@@ -96,13 +90,10 @@ class Bar:
 @contextmanager
 def watching(watch: Watch) -> Iterator[Watcher | None]:
     """Yield the function that takes the progress; a bar is closed at the end, also after an error."""
-    if not isinstance(watch, str):
+    if isinstance(watch, str) and watch != "bar":
+        raise ValueError(f"watch is a function of the progress, or 'bar', not {watch!r}")
+    if watch != "bar":
         yield watch
         return
-    if watch != "bar":
-        raise ValueError(f"watch is a function of the progress, or 'bar', not {watch!r}")
-    bar = Bar()
-    try:
+    with closing(Bar()) as bar:
         yield bar
-    finally:
-        bar.close()

@@ -14,7 +14,6 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -28,6 +27,7 @@ from comparo.judges import Judge, Judgement, Probe
 from comparo.judges.protocol import Several, about
 from comparo.run.budget import PROBES, dollars
 from comparo.run.cache import Cache
+from comparo.run.files import as_json, now
 from comparo.run.store import count_judgements, read_configuration
 
 logger = logging.getLogger(__name__)
@@ -245,7 +245,7 @@ def remember_probes(judges: Sequence[Judge], folder: Path | None = None) -> None
 
 def _about(judge: Judge) -> dict[str, Any]:
     """The entries that identify the judge of a probe in run.json."""
-    return dict(json.loads(json.dumps({"judge": judge.name, "settings": dict(judge.settings)}, default=str)))
+    return dict(as_json({"judge": judge.name, "settings": dict(judge.settings)}))
 
 
 def _known(judge: Judge, probes: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
@@ -264,7 +264,7 @@ def _probed(probe: Probe) -> dict[str, Any]:
     if probe.calls:
         logger.warning("%s (a probe of %s)", probe.sentence, took)
     return {
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "at": now(),
         "sentence": probe.sentence,
         "found": dict(probe.found),
         "calls": probe.calls,

@@ -17,7 +17,7 @@ import numpy as np
 from comparo.analysis.correlations import mean_known, spearman_within
 from comparo.data.columns import look_up
 from comparo.data.items import Items
-from comparo.data.prompts import Prompt, criterion_prompt
+from comparo.data.prompts import Prompt
 from comparo.data.run_folder import key_of
 from comparo.data.wordings import WORDINGS
 from comparo.errors import StoreError
@@ -25,6 +25,7 @@ from comparo.judges import Judge, Judgement
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import count_flips
 from comparo.run.budget import Budget
+from comparo.run.folders import slug
 from comparo.run.loop import Run
 from comparo.run.plan import ConcludedPlan, Storage, prepare
 from comparo.run.progress import Watch
@@ -80,7 +81,6 @@ def rejudge(
     run: str | Path,
     judge: Asked,
     *,
-    wording: str | None = None,
     budget: str | int = "100%",
     out: str | Path | Storage | None = None,
     watch: Watch = None,
@@ -92,8 +92,8 @@ def rejudge(
     ----------
     run
         The folder of a run.
-    judge, wording
-        Who is asked, as for `rank`, and how the criterion is put; by default as in the run.
+    judge
+        Who is asked, as for `rank`; the question is that of the run.
     budget
         How many of the run's questions are asked, in the order in which they were: a number, "5n", "50%", or "$2.50".
     out, watch, cache
@@ -105,8 +105,6 @@ def rejudge(
 
     Raises
     ------
-    ValueError
-        If the run's question cannot be put in this wording.
     StoreError, JudgeError, RunError
         If the folder holds no answers, or the judge or the run cannot continue.
 
@@ -123,28 +121,26 @@ def rejudge(
     (True, True, 56)
     """
     (asked,) = make_judges(judge, cache=cache, is_stored=True)
-    return prepare_rejudge(run, asked, wording=wording, budget=budget, out=out).run(watch)
+    return prepare_rejudge(run, asked, budget=budget, out=out).run(watch)
 
 
 def prepare_rejudge(
     run: str | Path,
     judge: Judge,
     *,
-    wording: str | None = None,
     budget: str | int = "100%",
     out: str | Path | Storage | None = None,
 ) -> ConcludedPlan[Rejudged]:
     """Check the parameters of `rejudge`, and choose the folder; nothing is asked."""
     folder = Path(run)
-    task, before = _task(folder, judge, wording, Budget.of(budget))
+    task, before = _task(folder, judge, Budget.of(budget))
     (voice,) = task.voices
-    slug = "".join(sign if sign.isalnum() or sign in ".-" else "-" for sign in str(voice.name)).strip("-")
     storage = Storage.of(out)
-    place = storage.out or folder.with_name(f"{folder.name}-by-{slug}")
+    place = storage.out or folder.with_name(f"{folder.name}-by-{slug(str(voice.name))}")
     return ConcludedPlan(replace(prepare(task, replace(storage, out=place)), given=before), _compared)
 
 
-def _task(folder: Path, judge: Judge, wording: str | None, budget: Budget) -> tuple[Repeated, list[Judgement]]:
+def _task(folder: Path, judge: Judge, budget: Budget) -> tuple[Repeated, list[Judgement]]:
     """The task that puts a run's questions to another voice, and the run's answers with named voices."""
     configuration, items = read_configuration(folder), stored_items(folder)
     identity = configuration["identity"]
@@ -156,18 +152,13 @@ def _task(folder: Path, judge: Judge, wording: str | None, budget: Budget) -> tu
         raise StoreError(
             f"{folder} is of several criteria, and a run is judged again by one; run comparo rank with another judge"
         )
-    old = Prompt(stored["template"], tuple(stored["labels"]), stored["answer"], wordings)
-    prompt = old if wording is None else _reworded(old, wording)
+    prompt = Prompt(stored["template"], tuple(stored["labels"]), stored["answer"], wordings)
     voices = stored_voices(identity, identity["judge"])
     changed = configuration.get(CHANGED) or {}
     voices = voices | {name: voices[one["voice"]] for name, one in changed.items()}
-    names = {name: name for name in voices}
-    name = judge.name
-    if name in names and prompt != old:
-        names[name], name = f"{name} · {old.wording}", f"{name} · {prompt.wording}"
-    name = f"{name} again" if name in names.values() else name
+    name = f"{judge.name} again" if judge.name in voices else judge.name
     first_voice = next(iter(voices))
-    before = [with_voice(one, names[one.question.voice or first_voice]) for one in answered]
+    before = [with_voice(one, one.question.voice or first_voice) for one in answered]
     asked = ((one.question.context, one.question.first, one.question.second) for one in before)
     pairs = {context: [(*pair, name) for pair in own] for context, own in pairs_within(budget, asked, items).items()}
     method = configuration["method"]
@@ -184,7 +175,7 @@ def _task(folder: Path, judge: Judge, wording: str | None, budget: Budget) -> tu
         panel=(Voice(name, judge, prompt),),
         pairs=pairs,
         may_grow=False,
-        stored={**identity, "voices": {names[each]: voices[each] for each in voices}},
+        stored={**identity, "voices": voices},
     )
     return task, before
 
@@ -203,14 +194,6 @@ def read_template(template: str) -> list[str] | None:
     """[kind of text, heading, criterion] of a template in a known wording; None for a user's own template."""
     found = next(filter(None, (wording.read(template) for wording in WORDINGS.values())), None)
     return None if found is None else [part.replace("{{", "{").replace("}}", "}") for part in found]
-
-
-def _reworded(prompt: Prompt, wording: str) -> Prompt:
-    """The criterion of a prompt in another wording; a ValueError where the prompt is a template of its own."""
-    if (found := read_template(prompt.template)) is None:
-        raise ValueError(f"the run has a prompt of its own words, which wording={wording!r} cannot put; leave it out")
-    kind, heading, does = found
-    return criterion_prompt(does.removeprefix("is "), kind, heading or None, wording)
 
 
 def _compared(run: Run) -> Rejudged:

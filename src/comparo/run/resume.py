@@ -7,13 +7,11 @@ that is killed leaves a folder that has grown or one that has not, and the same 
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,12 +26,10 @@ from comparo.data.run_folder import DATABASE, Key, clean, decode, encode, key_of
 from comparo.errors import StoreError, WrongFolderError
 from comparo.judges import Judgement
 from comparo.run.budget import paid_and_spent
-from comparo.run.files import Label, as_objects, item_rows, texts_of
-from comparo.run.growth import Growth, History, count_growths
-from comparo.run.linking import UNCENTRED
+from comparo.run.files import Label, as_json, as_objects, last_judgement, now, texts_of, write_items
+from comparo.run.linking import UNCENTRED, Growth, History
 from comparo.run.store import CHANGED, KEPT, LINK, Store, differences, read_configuration, reading, stored_items
 from comparo.run.task import Task
-from comparo.selection.growing import MOST
 
 
 def merged(stored: Items, given: Items) -> Items:
@@ -96,8 +92,7 @@ def _anchors(stored: Items, given: Items, labels: Sequence[Label]) -> NDArray[np
 def _check_alike(stored: Items, given: Items) -> None:
     """Raise a ValueError where only one of both has groups, or the stored items lack numbers of the given ones."""
     if (stored.group is None) != (given.group is None):
-        has, lack = ("the items of the run", "the new ones") if given.group is None else ("the new items", "the run's")
-        raise ValueError(f"{has} have groups and {lack} have none; give all items in one file, with `group`")
+        raise ValueError("either the run's items or the new ones have no groups; give all in one file, with `group`")
     if missing := [name for name in given.numbers if name not in stored.numbers]:
         raise ValueError(f"the items of the run have no numbers {missing[0]!r}; give all items in one file")
 
@@ -128,16 +123,15 @@ class Change:
         removed = () if adds_only else tuple(label for label in old if label in others)
         return cls(tuple(label for label in new if label not in old), changed, removed)
 
-    def described(self, with_added: bool = False) -> str:
-        """How many items were removed, changed and, if wanted, added, with the first names."""
-        kinds = [(self.removed, "not given now"), (self.changed, "with another text now")]
-        kinds += [(self.added, "more now")] if with_added else []
+    def described(self) -> str:
+        """How many items were removed, changed and added, with the first names."""
+        kinds = (self.removed, "not given now"), (self.changed, "with another text now"), (self.added, "more now")
         parts = []
         for labels, what in kinds:
             if labels:
                 names = ", ".join(shown(decode(item)) for _, item in labels[:NAMED])
                 more = ", …" if len(labels) > NAMED else ""
-                parts.append(f"{len(labels):,} item{'s' if len(labels) > 1 else ''} {what} ({names}{more})")
+                parts.append(f"{len(labels):,} {what} ({names}{more})")
         return " and ".join(parts)
 
 
@@ -153,27 +147,25 @@ def grown(task: Task, folder: Path | None, is_linked: bool = False) -> Task:
     ValueError
         If the goal is about groups, or the new items lack what the others have.
     """
-    if folder is None or not (folder / DATABASE).is_file():
+    if folder is None or (stored := items_there(folder)) is None:
         return task
+    configuration = read_configuration(folder)
+    before, identity = configuration["identity"], as_json(task.identity)
     with reading(folder) as connection:
-        if (growths := count_growths(connection)) is None:
-            return task
-        configuration = read_configuration(folder)
-        before, now = configuration["identity"], json.loads(json.dumps(task.identity, default=str))
-        if not growths and before.get("items") == now["items"]:
-            return task
-    stored = stored_items(folder)
-    if before == now and not is_linked and len(stored) < len(task.items):  # some items are lost, and none is new
+        has_grown = connection.execute("SELECT 1 FROM growths").fetchone() is not None
+    if not has_grown and before.get("items") == identity["items"]:
+        return task
+    if before == identity and not is_linked and len(stored) < len(task.items):  # some items are lost, and none is new
         with closing(Store(folder, before, configuration)) as store:
             store.add_items(task.items)
         stored = task.items
+    history = History.read(folder)
+    growths = len(history.marks)
     with reading(folder) as connection:
-        history = History.read(connection, str(folder))
-        (mark,) = connection.execute("SELECT coalesce(max(number), 0) FROM judgements").fetchone()
-    came = history.since(history.growth).items()
-    last = frozenset(label for label, growth in came if growth == history.growth > 0)
+        mark = last_judgement(connection)
+    last = frozenset(label for label, growth in history.since.items() if growth == growths > 0)
     change = Change.between(stored, task.items, last, is_linked or LINK in configuration)
-    differing = differences(before, now, DIFFERS)
+    differing = differences(before, identity, DIFFERS)
     if differing and is_linked:
         raise WrongFolderError(
             f"`link` names a run of another kind, {folder}: {'; '.join(differing)}. Pairs of both need its judge, "
@@ -186,11 +178,11 @@ def grown(task: Task, folder: Path | None, is_linked: bool = False) -> Task:
         )
     if change.changed or change.removed:
         raise WrongFolderError(
-            f"{folder} has {change.described()}. Give them as they were, a changed text under another id; or choose "
-            "another `out`: the cache answers pairs of unchanged texts"
+            f"{folder} has other texts: {change.described()}. Give them as they were, a changed text under another id; "
+            "or choose another `out`: the cache answers pairs of unchanged texts"
         )
     items = merged(stored, task.items)
-    if not (change.added or history.growth):
+    if not (change.added or growths):
         return replace(task, items=items)
     if task.compares_groups:
         raise ValueError(f"a run with goal={task.goal!r} cannot grow; rank all items in another `out`")
@@ -204,7 +196,7 @@ def grown(task: Task, folder: Path | None, is_linked: bool = False) -> Task:
             f"{folder} holds no answers to go by, so there is no ranking to add to; finish it with the items that it "
             "has, or start anew with fresh=True"
         )
-    number, link = history.growth + is_new, configuration.get(LINK) or {}
+    number, link = growths + is_new, configuration.get(LINK) or {}
     was_linked = is_linked or link.get("growth") == number
     growth = Growth(
         number=number,
@@ -259,27 +251,26 @@ def items_there(folder: Path) -> Items | None:
     if not (folder / DATABASE).is_file():
         return None
     with reading(folder) as connection:
-        if count_growths(connection) is None:
+        if not connection.execute("SELECT 1 FROM items").fetchone():
             return None
     return stored_items(folder)
 
 
 def open_grown(folder: Path | None, task: Task, notes: Mapping[str, Any]) -> Store:
     """The store of a task in its folder; where the task grows, the folder has grown when this returns."""
-    now, growth = {**task.configuration, **notes}, task.growth
+    started, growth = {**task.configuration, **notes}, task.growth
     if growth is None or growth.configuration is None:
-        return Store(folder, task.identity, now)
-    before = dict(growth.configuration)
-    identity = json.loads(json.dumps(task.identity, default=str))
+        return Store(folder, task.identity, started)
+    before, identity = dict(growth.configuration), as_json(task.identity)
     if growth.linked_to is None:
         kept = {name: before[name] for name in KEPT if name in before}
         store = Store(folder, before.pop("identity"), before)
     else:
         kept = {name: before[name] for name in (CHANGED,) if name in before}
         kept[LINK] = {"run": str(growth.linked_to.resolve()), "growth": growth.number}
-        store = Store(folder, identity, now)
+        store = Store(folder, identity, started)
     try:
-        store.change(partial(_write, str(folder), growth, task.items), {"identity": identity, **now, **kept})
+        store.change(partial(_write, str(folder), growth, task.items), {"identity": identity, **started, **kept})
     except BaseException:
         store.close()
         raise
@@ -292,11 +283,7 @@ def growth_sentence(task: Task) -> str:
     if growth is None:
         return ""
     new = sum(growth.new.values())
-    said = f"{new:,} of {len(task.items):,} items are new, {len(task.given):,} answers from before count"
-    is_placed = task.strategy != "random" and task.prompt.size == 2 and max(growth.new.values()) <= MOST
-    if growth.past.is_linked and is_placed:  # as `pair_source` has it
-        return f"{said}; {new:,} or more pairs link both runs: each new text meets one of the other run first"
-    return said
+    return f"{new:,} of {len(task.items):,} items are new, {len(task.given):,} answers from before count"
 
 
 def _labels(judgement: Judgement) -> tuple[Label, ...]:
@@ -328,21 +315,9 @@ def _write(folder: str, growth: Growth, items: Items, connection: sqlite3.Connec
                 found = other.execute(f"SELECT * FROM {table}")
                 places = ", ".join("?" * len(found.description))
                 connection.executemany(f"INSERT INTO {table} VALUES ({places})", found)
-    (mark,) = connection.execute("SELECT coalesce(max(number), 0) FROM judgements").fetchone()
+    mark = last_judgement(connection)
     (growths,) = connection.execute("SELECT count(*) FROM growths").fetchone()
     if (mark, growths) != (growth.mark, growth.number - 1):
         raise StoreError(f"{folder} was changed by another process in the meantime; run the same command again")
-    at = datetime.now(UTC).isoformat(timespec="seconds")
-    connection.execute("INSERT INTO growths VALUES (?, ?, ?)", (growth.number, at, mark))
-    rows = connection.execute("SELECT number, context, id FROM items")
-    there = {(context, name): number for number, context, name in rows}
-    contexts, items_now = item_rows(items)
-    connection.executemany("INSERT OR REPLACE INTO contexts VALUES (?, ?)", contexts)
-    for context, name, text, scores, shared in items_now:
-        if (number := there.get((context, name))) is not None:
-            connection.execute("UPDATE items SET scores = ?, shared = ? WHERE number = ?", (scores, shared, number))
-        else:
-            connection.execute(
-                "INSERT INTO items (context, id, text, scores, shared, since) VALUES (?, ?, ?, ?, ?, ?)",
-                (context, name, text, scores, shared, growth.number),
-            )
+    connection.execute("INSERT INTO growths VALUES (?, ?, ?)", (growth.number, now(), mark))
+    write_items(connection, items, growth.number)

@@ -58,8 +58,8 @@ class Rounds:
     >>> from comparo.selection.selector import Selector
     >>> rounds = Rounds(Selector(["ana", "bo", "cy"], orders="one", seed=0), calls=3, size=1)
     >>> first = rounds.offer()
-    >>> len(first), rounds.done
-    (2, False)
+    >>> len(first)
+    2
     >>> for pair in first:
     ...     rounds.answer(pair, Judgement(Question(*pair), p=0.7))
     >>> len(rounds.offer()), rounds.offer()
@@ -86,11 +86,6 @@ class Rounds:
         self._learnt = 0
         self._allowed: float = 0 if waits else inf
         self._observe(self.given)
-
-    @property
-    def done(self) -> bool:
-        """Whether every pair is answered and none is left to ask."""
-        return not self.left and not self._open
 
     def offer(self) -> list[Pair]:
         """The pairs to ask now: two rounds at first, later one for each round that was answered."""
@@ -338,6 +333,4 @@ def stop_sentence(task: Task, ranking: Ranking, rounds: Mapping[Any, Rounds], ca
         return f"{until} stopped {sure:,} of {len(rounds):,} contexts; over all of them, {said}"
     if not np.all(found >= (task.until or 1.0)):
         return f"not stopped by {until}, as it was not reached: {said}; a larger `budget` goes on"
-    if not task.compares_groups and log_evidence(ranking.comparisons) < math.log(SURE):
-        return f"not stopped by {until}: {said}, but so few answers may be chance"
     return f"not stopped by {until} before the last call: {said}"

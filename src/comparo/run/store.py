@@ -36,14 +36,15 @@ from comparo.data.run_folder import (
 from comparo.errors import StoreError, WrongFolderError
 from comparo.judges import Judgement
 from comparo.run.files import (
+    as_json,
     explained,
     insert,
-    item_rows,
     lock,
     make_private,
     open_database,
     stored_judgements,
     sync,
+    write_items,
     write_text,
 )
 
@@ -62,7 +63,7 @@ class Store:
 
     `identity` is what must not change between two starts: a folder made with another one is refused, saying what
     differs, except for the settings that `may_differ`. `add` may be called from any thread. `close` releases the
-    folder. `most_unsynced` judgements, or those of `longest_unsynced` seconds, may be lost in a power cut.
+    folder. `most_unsynced` judgements, or those of a second, may be lost in a power cut.
 
     >>> from comparo.data.prompts import Question
     >>> store = Store(None, {"judge": "simulated/soft"})
@@ -79,10 +80,8 @@ class Store:
         *,
         may_differ: Collection[str] = (),
         most_unsynced: int = MOST_UNSYNCED,
-        longest_unsynced: float = LONGEST_UNSYNCED,
     ) -> None:
-        self.folder = folder
-        self.most_unsynced, self.longest_unsynced = most_unsynced, longest_unsynced
+        self.folder, self.most_unsynced = folder, most_unsynced
         self._turn = threading.Lock()
         self._lock: IO[str] | None = None
         self._unsynced, self._synced = 0, time.monotonic()
@@ -146,7 +145,7 @@ class Store:
     def settle(self) -> None:
         """Flush judgements that have waited for a second to the disk."""
         with self._turn, explained(self.folder):
-            if self._unsynced and time.monotonic() - self._synced >= self.longest_unsynced:
+            if self._unsynced and time.monotonic() - self._synced >= LONGEST_UNSYNCED:
                 self._sync()
 
     def flush(self) -> None:
@@ -156,20 +155,8 @@ class Store:
 
     def add_items(self, items: Items) -> None:
         """Store the items, replacing stored ones that differ: damage may have lost or changed some."""
-        contexts, rows = item_rows(items)
         with self.transaction() as connection:
-            there = connection.execute("SELECT context, id, text, scores, shared, since FROM items ORDER BY number")
-            since = {row[:5]: row[5] for row in there}
-            texts = connection.execute("SELECT context, text FROM contexts").fetchall()
-            if [*since] != rows or dict(texts) != dict(contexts):
-                came = {row[:2]: growth for row, growth in since.items()}
-                connection.execute("DELETE FROM items")
-                connection.execute("DELETE FROM contexts")
-                connection.executemany("INSERT INTO contexts VALUES (?, ?)", contexts)
-                connection.executemany(
-                    "INSERT INTO items (context, id, text, scores, shared, since) VALUES (?, ?, ?, ?, ?, ?)",
-                    ((*row, came.get(row[:2], 0)) for row in rows),
-                )
+            write_items(connection, items)
 
     def judgements(self) -> Iterator[Judgement]:
         """All judgements, in the order in which they were stored; questions hold labels but no texts."""
@@ -218,15 +205,15 @@ class Store:
             there = False
         if not there:
             raise StoreError(
-                f"{self.folder} was deleted or moved while the run was writing to it, so the run was stopped: answers "
-                "that came since then are not kept. If you moved it, move it back and run the same command again"
+                f"{self.folder} was deleted or moved while the run was writing to it, and answers since then are not "
+                "kept. If you moved it, move it back and run the same command again"
             )
 
     def _configure(
         self, folder: Path, identity: Mapping[str, Any], now: Mapping[str, Any], may_differ: Collection[str]
     ) -> None:
         """Check that the folder belongs to this run, and store the configuration as it is `now`."""
-        identity = json.loads(json.dumps(identity, default=str))
+        identity = as_json(identity)
         begun = self._connection.execute("SELECT 1 FROM judgements LIMIT 1").fetchone() is not None
         before = _stored_configuration(self._connection)
         if before is None and (begun or (folder / CONFIGURATION).exists()):
@@ -333,8 +320,6 @@ def written_configuration(folder: Path) -> dict[str, Any]:
     remedy = "so nothing says what the judgements beside it are of; put it back, or choose another `out`"
     try:
         configuration = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise StoreError(f"{path} is missing, {remedy}") from error
     except (OSError, ValueError) as error:
         raise StoreError(f"{path} cannot be read ({error}), {remedy}") from error
     if not isinstance(configuration, dict) or not isinstance(configuration.get("identity"), dict):

@@ -10,7 +10,6 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 from importlib.metadata import version
 from numbers import Real
@@ -18,21 +17,22 @@ from typing import Any, get_args
 
 import numpy as np
 
-from comparo.analysis.confidence import expected_spearman, top_probability
+from comparo.analysis.confidence import expected_spearman
 from comparo.data.comparisons import Comparisons
 from comparo.data.covariates import Term
 from comparo.data.criteria_prompt import CriteriaPrompt, reply_tokens
 from comparo.data.items import Items
 from comparo.data.probes import injection_sentence
-from comparo.data.prompts import Prompt, Question, Rest
+from comparo.data.prompts import Prompt, Question
 from comparo.data.run_folder import key_of
 from comparo.judges import Judge, Judgement
 from comparo.judges.prices import Price
 from comparo.methods import Method, quiet_fit
 from comparo.model.estimators.poe import Bias
-from comparo.run.budget import TOKENS, Budget, Expense, links_of
-from comparo.run.fit_policy import Fitting, Scores
-from comparo.run.growth import Growth
+from comparo.run.budget import NEEDS_PRICE, TOKENS, Budget, Expense, links_of
+from comparo.run.files import now
+from comparo.run.fit_policy import GROUPED, Fitting, Scores
+from comparo.run.linking import Growth
 from comparo.run.voices import Voice
 from comparo.selection.designs import (
     DEFAULT_GOAL,
@@ -44,6 +44,7 @@ from comparo.selection.designs import (
     top_of,
 )
 from comparo.selection.systems import Systems
+from comparo.types import Array
 
 PRICES = "prices"
 DEFAULT_JUDGE = "local/smollm2"  # runs everywhere, without a key
@@ -66,7 +67,7 @@ class Task:
     budget. With `votes` of people, the ranking is what people would say; no call depends on them. Where items are
     added to a run (`growth`), the answers from before are given, and the budget is for what is asked now.
     `pairs` are the questions by context, where they are known: (first, second), with several voices (first, second,
-    voice). `title` is printed before the number of calls.
+    voice).
     """
 
     items: Items
@@ -91,7 +92,6 @@ class Task:
     growth: Growth | None = None
     pairs: Mapping[Any, Sequence[tuple[Any, ...]]] | None = None
     may_grow: bool = True
-    title: str = ""
 
     def __post_init__(self) -> None:
         if self.strategy is None:
@@ -114,11 +114,10 @@ class Task:
         ranking = quiet_fit(REHEARSAL, self.fitting.method, bias=self.bias)
         if self.compares_groups:
             self.systems()
-        elif top_of(self.goal, sys.maxsize, str(self.strategy)) is None:  # `expense` has the number of items
+        else:
+            top_of(self.goal, sys.maxsize, str(self.strategy))  # `expense` has the number of items
             if self.until is not None:
                 expected_spearman(ranking)
-        elif self.until is not None:
-            top_probability(ranking, 1)
         self.fitting.check()
 
     @property
@@ -135,10 +134,7 @@ class Task:
         """The selector of pairs that compare groups; a ValueError where the texts have no groups."""
         group = self.fitting.group
         if group is None:
-            raise ValueError(
-                f"goal={self.goal!r} compares groups of texts; name a column by `group`, such as the system that wrote "
-                "them, or give them the same ids in several contexts"
-            )
+            raise ValueError(f"goal={self.goal!r} compares groups of texts; {GROUPED}")
         if self.strategy != "adaptive":
             raise ValueError(f"goal={self.goal!r} goes by the answers: leave out strategy={self.strategy!r}")
         return Systems(group, self.goal)
@@ -193,7 +189,6 @@ class Task:
     @property
     def identity(self) -> dict[str, Any]:
         """The settings that must stay the same to continue a run."""
-        pairs = {"pairs": "by contrast"} if self.weighs_pairs else {}
         asked = self.voices[0].identity
         if self.is_panel:
             asked |= {"judge": ", ".join(str(voice.name) for voice in self.voices), "settings": {}}
@@ -201,16 +196,13 @@ class Task:
         audition = fingerprint(self.given) if self.given else None
         if self.growth is not None:
             audition = self.growth.audition
-        return {
-            "items": self.items.digest() if self.growth is None else self.growth.digest,
-            **asked,
-            "strategy": self.strategy,
-            "orders": self.orders,
-            "goal": self.goal,
-            "seed": self.seed,
-            **pairs,
-            **({"audition": audition} if audition else {}),
-        }
+        found = {"items": self.items.digest() if self.growth is None else self.growth.digest, **asked}
+        found |= {name: getattr(self, name) for name in ("strategy", "orders", "goal", "seed")}
+        if self.weighs_pairs:
+            found["pairs"] = "by contrast"
+        if audition:
+            found["audition"] = audition
+        return found
 
     @cached_property
     def fitting(self) -> Fitting:
@@ -223,32 +215,33 @@ class Task:
     def configuration(self) -> dict[str, Any]:
         """The other contents of run.json: how and with which versions the run was started."""
         packages = {name: version(name) for name in ("comparo", "numpy", "scipy")}
+        number, unit = self.budget.number, self.budget.unit
+        wordings = dict.fromkeys(str(voice.prompt.wording) for voice in self.voices)
+        control = {}
+        for term in self.control:
+            numbers = self.items.numbers.get(Term.of(term).name)
+            control[term] = None if numbers is None else numbers.tolist()
         return {
-            "budget": f"{'$' if self.budget.unit == '$' else ''}{self.budget.number:g}{self.budget.unit.strip('$')}",
-            "wording": ", ".join(dict.fromkeys(str(voice.prompt.wording) for voice in self.voices))
-            if self.prompt.wording
-            else None,
+            "budget": f"${number:g}" if unit == "$" else f"{number:g}{unit}",
+            "wording": ", ".join(wordings) if self.prompt.wording else None,
             "until": self.until,
             "method": self.method,
             "bias": self.bias,
             "plain": self.plain,
             "estimate": self.estimate,
             "validity": self.validity,
-            "control": {
-                term: self.items.numbers[name].tolist() if (name := Term.of(term).name) in self.items.numbers else None
-                for term in self.control
-            },
+            "control": control,
             "votes": None if self.votes is None else len(self.votes),
             "ahead": self.ahead,
             **({"alike": self.expense.alike} if self.is_panel else {}),
             PRICES: prices_of(self.judges),
-            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "started": now(),
             "versions": {"python": platform.python_version(), **packages},
         }
 
     @cached_property
     def expense(self) -> Expense:
-        """The maximum number of calls, tokens and dollars, estimated from the lengths of a hundred prompts.
+        """The maximum number of calls, tokens and dollars, estimated from the mean length of prompts.
 
         Raises a ValueError where a context has too few items for the goal, or only one.
         """
@@ -258,41 +251,36 @@ class Task:
         tokens = self.mean_tokens
         costs = {voice.name: self._cost(voice.name, tokens[voice.name]) for voice in self.voices}
         if self.pairs is not None:
-            return self._expense_of_pairs(self.pairs, tokens, costs)
+            return self._expense_of_pairs(self.pairs, costs)
         if not self.compares_groups:
             top_of(self.goal, min(sizes.values()), str(self.strategy))
-        least = math.nan if any(map(math.isnan, costs.values())) else min(filter(None, costs.values()), default=0.0)
+        dearest = float(np.max([*costs.values()]))  # nan where a price is not known
+        cheapest = dearest if math.isnan(dearest) else min(filter(None, costs.values()), default=0.0)
+        mean_tokens = float(np.mean([*tokens.values()]))
         groups = self.systems().count if self.compares_groups else None
         new, given = None, Counter[Any]()
         if self.growth is not None:
             new, given = self.growth.new, Counter(one.question.context for one in self.given)
         if (k := self.prompt.size) > 2:
             self.check_lineups(sizes)
-        each = sum(tokens.values()) / len(tokens) if self.budget.unit == TOKENS else least
+        each = mean_tokens if self.budget.unit == TOKENS else cheapest
         calls = self.budget.calls(sizes, self.orders, each, len(self.voices), groups, new, given, k)
         total = sum(number for number, _ in calls.values()) - given.total()
-        if groups is None:
-            made = {context: (number - given[context], orders) for context, (number, orders) in calls.items()}
-            links = {context: links_of(size, (new or sizes).get(context, 0), k) for context, size in sizes.items()}
-        else:
-            made, links = {None: (total, self.orders)}, {None: links_of(groups, groups, k)}
-        alike = [made[c][0] // (links[c] * (2 if made[c][1] == "both" else 1)) for c in links if links[c] > 0]
-        most = max(costs.values()) if least == least else math.nan
-        cost = min(total * most, self.budget.dollars) if self.is_panel and most == most else total * most
-        read = round(total * sum(tokens.values()) / len(tokens))
-        return Expense(calls, total, read, cost, costs, min([*alike, len(self.voices)]))
+        alike = [len(self.voices)]
+        for context, (number, orders) in calls.items():
+            if links := links_of(sizes[context], (new or sizes).get(context, 0), k):
+                alike.append((number - given[context]) // (links * (2 if orders == "both" else 1)))
+        if groups is not None:
+            alike = [len(self.voices), total // (links_of(groups, groups, k) * (2 if self.orders == "both" else 1))]
+        cost = min(total * dearest, self.budget.dollars) if self.is_panel else total * dearest
+        return Expense(calls, total, round(total * mean_tokens), cost, costs, min(alike))
 
-    def _expense_of_pairs(
-        self,
-        pairs: Mapping[Any, Sequence[tuple[Any, ...]]],
-        tokens: Mapping[str | None, float],
-        costs: Mapping[str | None, float],
-    ) -> Expense:
+    def _expense_of_pairs(self, pairs: Mapping[Any, Sequence[Any]], costs: Mapping[str | None, float]) -> Expense:
         """The calls, tokens and dollars of questions that are known."""
         counts = Counter(pair[2] if len(pair) > 2 else None for some in pairs.values() for pair in some)
-        read, cost = (sum(counts[name] * each[name] for name in costs) for each in (tokens, costs))
+        read, cost = (sum(counts[name] * each[name] for name in costs) for each in (self.mean_tokens, costs))
         if self.budget.unit == "$" and not cost > 0:
-            raise ValueError("a budget in dollars needs the judge's price; give it by `price`, or a budget such as 500")
+            raise ValueError(NEEDS_PRICE)
         by_context = {context: (len(some), self.orders) for context, some in pairs.items()}
         return Expense(by_context, counts.total(), round(read), min(cost, self.budget.dollars), costs)
 
@@ -303,15 +291,17 @@ class Task:
         return {voice.name: (self._bare[voice.name] + lengths[voice.prompt.size]) / CHARACTERS for voice in self.voices}
 
     def mean_length(self, size: int) -> float:
-        """The mean characters of `size` texts and their context, over a hundred random questions."""
-        rng, names, lengths = np.random.default_rng(0), self.items.names, []
-        contexts = list(names)
-        for _ in range(100):
-            context = contexts[int(rng.integers(len(contexts)))]
-            ids = names[context]
-            first, *rest = (ids[place] for place in rng.choice(len(ids), min(size, len(ids)), replace=False).tolist())
-            lengths.append(_length(self.items.question(context, first, rest[0] if len(rest) == 1 else Rest(rest))))
-        return sum(lengths) / len(lengths)
+        """The mean characters of `size` texts and the text of their context, over contexts."""
+        texts, shared = self._lengths
+        means = [min(size, len(own)) * np.mean(own) for own in texts]
+        return float(np.mean(np.add(means, shared)))
+
+    @cached_property
+    def _lengths(self) -> tuple[list[Array], list[int]]:
+        """The characters of the texts of each context, and of its own text."""
+        lengths = np.array([*map(len, self.items.texts)])
+        texts = [lengths[rows] for rows in self.items.groups.values()]
+        return texts, [len(text or "") for text in self.items.context_texts]
 
     def check_lineups(self, sizes: Mapping[Any, int]) -> None:
         """Raise a ValueError where line-ups of this size cannot be asked."""
@@ -334,10 +324,9 @@ class Task:
     @cached_property
     def longest_prompt(self) -> int:
         """The approximate tokens of the longest prompt: the longest texts of a context, and the context's own."""
-        lengths = np.array([*map(len, self.items.texts)])
-        shared = [len(text or "") for text in self.items.context_texts]
-        pairs = [np.sort(lengths[rows])[-self.largest :].sum() for rows in self.items.groups.values()]
-        return int(max(self._bare.values()) + max(map(sum, zip(pairs, shared, strict=True)))) // CHARACTERS
+        texts, shared = self._lengths
+        longest = [np.sort(own)[-self.largest :].sum() for own in texts]
+        return int(max(self._bare.values()) + np.max(np.add(longest, shared))) // CHARACTERS
 
     @cached_property
     def _bare(self) -> dict[str | None, int]:
@@ -351,14 +340,13 @@ class Task:
     @cached_property
     def replies(self) -> dict[str | None, int]:
         """How many tokens the reply of each voice has without reasoning: a label, an order, or a line per criterion."""
-
-        def written(voice: Voice) -> int:
-            if isinstance(voice.prompt, CriteriaPrompt):
-                return reply_tokens(voice.prompt)
+        found = {}
+        for voice in self.voices:
             is_order = voice.prompt.size > 2 and getattr(voice.judge, "chooses", False)
-            return 2 * voice.prompt.size if is_order else 1
-
-        return {voice.name: written(voice) for voice in self.voices}
+            found[voice.name] = 2 * voice.prompt.size if is_order else 1
+            if isinstance(voice.prompt, CriteriaPrompt):
+                found[voice.name] = reply_tokens(voice.prompt)
+        return found
 
     @cached_property
     def _prices(self) -> dict[str | None, tuple[float, float] | None]:

@@ -159,7 +159,7 @@ class Chorus:
         while len(self._queue) < batch:
             missing = batch - len(self._queue)
             alike = 1 if self._shares.decided else min(self._alike, len(self._active))
-            new = min(-(-missing // alike), self._new)
+            new = min(-(-missing // alike), self._selector.remaining)
             pairs = self._selector.next(new) if new else []
             self._pairs += pairs
             if not pairs:
@@ -174,10 +174,6 @@ class Chorus:
     def observe(self, data: Any) -> None:
         """Let the choice of pairs learn from answers."""
         self._selector.observe(data)
-
-    @property
-    def _new(self) -> int:
-        return self._selector.remaining
 
     def _ask(self, pair: tuple[Any, Any], voice: str) -> Ask:
         self._asked[voice].add(pair)

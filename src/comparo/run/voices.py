@@ -74,9 +74,12 @@ def voices_of(judges: Sequence[Judge], prompts: Sequence[Prompt]) -> tuple[Voice
     is_worded = any(of_size[prompt.size] != prompt for _, prompt in asked)
     names = []
     for judge, prompt in asked:
-        size = "pairs" if prompt.size == 2 else f"line-ups of {prompt.size}"
-        parts = [judge.name, *([str(prompt.wording)] if is_worded else []), *([size] if len(of_size) > 1 else [])]
-        names.append(" · ".join(parts))
+        name = judge.name
+        if is_worded:
+            name += f" · {prompt.wording}"
+        if len(of_size) > 1:
+            name += " · pairs" if prompt.size == 2 else f" · line-ups of {prompt.size}"
+        names.append(name)
     counts, seen = Counter(names), Counter[str]()
     voices = []
     for name, (judge, prompt) in zip(names, asked, strict=True):
@@ -296,16 +299,18 @@ def model_sentences(judgements: Iterable[Judgement]) -> tuple[str, ...]:
     >>> from comparo.data.prompts import Question
     >>> names = ("tiny-1", "tiny-1", "tiny-2")
     >>> model_sentences(Judgement(Question("ana", "bo"), p=0.7, model=name) for name in names)[0].partition(";")[0]
-    "the server changed the judge's model: tiny-1 gave 2 answers, tiny-2 gave 1 answer"
+    'answers of the judge are by several models: tiny-1 gave 2 of them, tiny-2 gave 1 of them'
     """
     counts: dict[str | None, Counter[str]] = {}
     for one in judgements:
         if one.model and not one.failed:
             counts.setdefault(one.question.voice, Counter())[one.model] += 1
-    return tuple(
-        f"the server changed {'the judge' if voice is None else voice}'s model: "
-        + ", ".join(f"{name} gave {count:,} answer{'s' if count > 1 else ''}" for name, count in names.items())
-        + "; name one version of the model and run again with fresh=True, if they should be from one"
-        for voice, names in counts.items()
-        if len(names) > 1
-    )
+    found = []
+    for voice, names in counts.items():
+        gave = [f"{name} gave {count:,} of them" for name, count in names.items()]
+        if len(gave) > 1:
+            found.append(
+                f"answers of {voice or 'the judge'} are by several models: {', '.join(gave)}; name one version of the "
+                "model and run again with fresh=True, if they should be from one"
+            )
+    return tuple(found)

@@ -32,15 +32,15 @@ class Asking:
     questions are open and returns all that have arrived; it raises what a judge or `keep` raised. But where there are
     several judges, the JudgeError of one is kept in `fallen`, by the names of its voices, and the others go on.
     `finish` sends no more questions and waits for those that are `out`: taken by a judge but not answered. Leaving the
-    block ends the judges. After `patience` seconds without a further question, a judge answers those it has.
+    block ends the judges. After `PATIENCE` seconds without a further question, a judge answers those it has.
     """
 
-    def __init__(self, voices: Iterable[Voice], keep: Keep, patience: float = PATIENCE) -> None:
+    def __init__(self, voices: Iterable[Voice], keep: Keep) -> None:
         by_judge: dict[int, list[Voice]] = {}
         for voice in voices:
             by_judge.setdefault(id(voice.judge), []).append(voice)
         self._answers: queue.SimpleQueue[tuple[_Worker, Judgement | BaseException]] = queue.SimpleQueue()
-        self._workers = [_Worker(of_judge, keep, patience, self._answers) for of_judge in by_judge.values()]
+        self._workers = [_Worker(of_judge, keep, self._answers) for of_judge in by_judge.values()]
         self._worker = {name: worker for worker in self._workers for name in worker.prompts}
         self.fallen: dict[str | None, JudgeError] = {}
 
@@ -119,12 +119,11 @@ class _Worker:
         self,
         voices: Sequence[Voice],
         keep: Keep,
-        patience: float,
         answers: queue.SimpleQueue[tuple[_Worker, Judgement | BaseException]],
     ) -> None:
         self.judge: Judge = voices[0].judge
         self.prompts: Mapping[str | None, Prompt] = {voice.name: voice.prompt for voice in voices}
-        self._keep, self._patience, self._answers = keep, patience, answers
+        self._keep, self._answers = keep, answers
         self.questions: queue.SimpleQueue[Question | None] = queue.SimpleQueue()
         self._following: Question | None = None  # taken from the queue, and of another prompt
         self._no_more, self._left = threading.Event(), threading.Event()
@@ -164,7 +163,7 @@ class _Worker:
         is_patient = getattr(self.judge, "streams", False)
         while not self._no_more.is_set() and self._following is None:
             try:
-                question = self.questions.get(timeout=self._patience)
+                question = self.questions.get(timeout=PATIENCE)
             except queue.Empty:
                 if is_patient:
                     continue

@@ -263,7 +263,7 @@ class Voting:
         """Raise a WrongFolderError if a folder has the same voting about other texts, with the differences."""
         if change := self._change(folder):
             raise WrongFolderError(
-                f"{folder} has votes about other texts: {change.described(with_added=True)}. Give the texts as they "
+                f"{folder} has votes about other texts: {change.described()}. Give the texts as they "
                 "were to go on, choose another `out`, or start anew with fresh=True, which keeps the votes elsewhere"
             )
 

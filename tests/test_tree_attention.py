@@ -16,10 +16,9 @@ from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges import hf
 from comparo.judges.chat import Chat, Encoded
-from comparo.judges.hf import attention, network
-from comparo.judges.hf.attention import UnreadableError, attend, place
-from comparo.judges.hf.batching import Batches, Tree, grow, packs
-from comparo.judges.hf.network import fuse
+from comparo.judges.hf import network, tree
+from comparo.judges.hf.network import Batches
+from comparo.judges.hf.tree import Tree, UnreadableError, attend, grow, packs, place
 from test_hf_judge import DECODERS, PROMPT, answers, asked, make_tokenizer, some_questions
 
 some_rows = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=12), min_size=1, max_size=12).map(sorted)
@@ -150,17 +149,17 @@ def test_models_whose_attention_is_more_keep_their_way(name, reads, caplog):
 
 
 def test_a_tree_that_gives_other_logits_is_not_used(monkeypatch, caplog):
-    by_hand = attention._by_hand
+    by_hand = tree._by_hand
 
     def careless(q, k, v, piece, scale):
         return by_hand(q, k, v, piece, scale if piece.causal else 0.5 * scale)
 
-    monkeypatch.setattr(attention, "_by_hand", careless)
+    monkeypatch.setattr(tree, "_by_hand", careless)
     with caplog.at_level("INFO"):
         judge = make_judge(DECODERS["llama"](), reuse="tree")
     assert not judge._trees
     assert "the logits would differ by" in caplog.text
-    monkeypatch.setattr(attention, "_by_hand", lambda *_: exec("raise RuntimeError"))
+    monkeypatch.setattr(tree, "_by_hand", lambda *_: exec("raise RuntimeError"))
     assert not judge._network.reads_trees()
     assert judge._network._model.config._attn_implementation == "sdpa"
 
@@ -218,21 +217,6 @@ def test_the_next_questions_are_prepared_while_a_batch_runs(monkeypatch):
     assert len(list(stream)) == 13
     assert asked(judge, some_questions(20)) == pytest.approx(expected, abs=1e-6)
     assert all(answer.seconds > 0 for answer in answers(judge, some_questions(20)))
-
-
-@pytest.mark.parametrize(("name", "norms"), [("llama", 5), ("tied", 5), ("capped", 0), ("positions", 0)])
-def test_norms_in_one_kernel_give_the_same(name, norms):
-    model = transformers.AutoModelForCausalLM.from_config(DECODERS[name]()).eval()
-    for weights in model.parameters():
-        if weights.dim() == 1:
-            torch.nn.init.normal_(weights, 1.0, 0.3)
-    with torch.inference_mode():
-        before = model(torch.arange(3, 40)[None]).logits
-        assert fuse(model) == norms
-        torch.testing.assert_close(model(torch.arange(3, 40)[None]).logits, before, atol=1e-5, rtol=1e-4)
-        if norms:
-            assert model.model.norm(torch.ones(1, 64, dtype=torch.float64)).dtype == torch.float64
-    assert fuse(model) == 0
 
 
 def test_the_benchmark_asks_for_a_gpu_and_has_summevals_shape(monkeypatch, capsys):

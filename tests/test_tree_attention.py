@@ -223,6 +223,7 @@ def test_the_benchmark_asks_for_a_gpu_and_has_summevals_shape(monkeypatch, capsy
     monkeypatch.syspath_prepend(Path(__file__).parents[1])
     benchmark = import_module("benchmarks.gpu_judge")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr("sys.argv", ["gpu_judge"])
     benchmark.main()
     assert "needs a GPU" in capsys.readouterr().out
     questions = list(benchmark.questions(240, shared=True))

@@ -23,7 +23,7 @@ from comparo.errors import JudgeError
 from comparo.judges import hf, load_judge
 from comparo.judges.chat import Chat, Encoded
 from comparo.judges.hf import network
-from comparo.judges.hf.batching import Batches
+from comparo.judges.hf.network import Batches
 from comparo.judges.labels import common_prefix
 from split import one_short
 

@@ -152,8 +152,8 @@ def test_an_account_without_credit_stops_the_judge(provider):
         assert len(api.asked) <= 3
 
 
-def test_https_to_a_server_without_it_is_told_apart(provider):
-    with provider.server(provider.sure) as api, pytest.raises(JudgeError, match=r"HTTPS.*http://"):
+def test_https_to_a_server_without_it_names_http(provider):
+    with provider.server(provider.sure) as api, pytest.raises(JudgeError, match=r"check base_url .*http://"):
         provider.ask(SimpleNamespace(url=api.url.replace("http:", "https:")))
 
 

@@ -12,7 +12,6 @@ import sys
 import time
 import zlib
 from dataclasses import replace
-from email.utils import formatdate
 from urllib.parse import quote
 
 import numpy as np
@@ -189,9 +188,8 @@ def test_short_waits_go_unsaid(caplog):
 
 @pytest.mark.long
 @pytest.mark.measures
-@pytest.mark.parametrize("when", one_short(["7200", "inf", "1e999", "date"]))
+@pytest.mark.parametrize("when", one_short(["7200", "inf", "1e999"]))
 def test_a_server_that_asks_for_hours_is_waited_for_as_long_as_a_try_and_then_left(when):
-    when = formatdate(time.time() + 7300, usegmt=True) if when == "date" else when
     with Api(busy(when), SURE) as api:
         begin = time.monotonic()
         [judgement] = ask(api.url, retries=1, timeout=1.0)
@@ -545,7 +543,7 @@ def test_no_part_of_a_password_is_handed_on(password, caplog):
     assert not leaked(quote(password, safe=""), *texts)
 
 
-def test_the_account_goes_to_openai_alone(monkeypatch):
+def test_no_variable_but_the_key_is_sent(monkeypatch):
     told = {"OPENAI_ORG_ID": "org-123456", "OPENAI_PROJECT_ID": "proj_123456", "OPENAI_ADMIN_KEY": "sk-admin-123456"}
     told |= {"OPENAI_CUSTOM_HEADERS": "X-Own: custom-123456", "OPENAI_WEBHOOK_SECRET": "whsec-123456"}
     for name, value in told.items():
@@ -556,11 +554,7 @@ def test_the_account_goes_to_openai_alone(monkeypatch):
     assert not [value for value in request.headers.values() if "123456" in value.replace(KEY, "")]
     usual = "accept accept-encoding authorization connection content-length content-type host user-agent"
     assert set(request.headers) == set(usual.split())
-    own = load("gpt-6-luna").access()[0]
-    assert own["OpenAI-Organization"] == "org-123456"
-    assert own["OpenAI-Project"] == "proj_123456"
-    other = load("gpt-6-luna", base_url="https://api.openai.com.example.org/v1").access()[0]
-    assert set(other) == {"Authorization"}
+    assert set(load("gpt-6-luna").access()[0]) == {"Authorization"}
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.1", "0.0.0.0"])

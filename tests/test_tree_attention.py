@@ -16,10 +16,9 @@ from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges import hf
 from comparo.judges.chat import Chat, Encoded
-from comparo.judges.hf import attention, network
-from comparo.judges.hf.attention import UnreadableError, attend, place
-from comparo.judges.hf.batching import Batches, Tree, grow, packs
-from comparo.judges.hf.network import fuse
+from comparo.judges.hf import network, tree
+from comparo.judges.hf.network import Batches, fuse
+from comparo.judges.hf.tree import Tree, UnreadableError, attend, grow, packs, place
 from test_hf_judge import DECODERS, PROMPT, answers, asked, make_tokenizer, some_questions
 
 some_rows = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=12), min_size=1, max_size=12).map(sorted)
@@ -150,17 +149,17 @@ def test_models_whose_attention_is_more_keep_their_way(name, reads, caplog):
 
 
 def test_a_tree_that_gives_other_logits_is_not_used(monkeypatch, caplog):
-    by_hand = attention._by_hand
+    by_hand = tree._by_hand
 
     def careless(q, k, v, piece, scale):
         return by_hand(q, k, v, piece, scale if piece.causal else 0.5 * scale)
 
-    monkeypatch.setattr(attention, "_by_hand", careless)
+    monkeypatch.setattr(tree, "_by_hand", careless)
     with caplog.at_level("INFO"):
         judge = make_judge(DECODERS["llama"](), reuse="tree")
     assert not judge._trees
     assert "the logits would differ by" in caplog.text
-    monkeypatch.setattr(attention, "_by_hand", lambda *_: exec("raise RuntimeError"))
+    monkeypatch.setattr(tree, "_by_hand", lambda *_: exec("raise RuntimeError"))
     assert not judge._network.reads_trees()
     assert judge._network._model.config._attn_implementation == "sdpa"
 
@@ -239,6 +238,7 @@ def test_the_benchmark_asks_for_a_gpu_and_has_summevals_shape(monkeypatch, capsy
     monkeypatch.syspath_prepend(Path(__file__).parents[1])
     benchmark = import_module("benchmarks.gpu_judge")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr("sys.argv", ["gpu_judge"])
     benchmark.main()
     assert "needs a GPU" in capsys.readouterr().out
     questions = list(benchmark.questions(240, shared=True))

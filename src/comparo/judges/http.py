@@ -20,7 +20,6 @@ import zlib
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
-from email.utils import mktime_tz, parsedate_tz
 from random import random
 from ssl import PROTOCOL_TLS_CLIENT, SSLContext
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 PAUSE, LONGEST_PAUSE = 0.5, 8.0  # seconds before the second try, doubled for each later one: as OpenAI's own library
 LONGEST_WAIT = 600.0  # seconds that a server may ask to wait for; OpenAI's limits per minute end long before
-PLAIN = ("wrong version number", "record layer failure", "http request")  # OpenSSL's words for an answer without TLS
 PART = 6  # characters; 4 would match ordinary words, such as the key "none" for servers that need none
 SHORTEST = 4  # characters of the shortest password that is hidden; shorter ones occur in any text
 HIDDEN = "***"
@@ -43,21 +41,21 @@ Client = TypeVar("Client")
 
 
 class Secrets:
-    """Removes keys, a login (user:password) and other secret texts from what is stored or shown.
+    """Removes a key and a login (user:password) from what is stored or shown.
 
     Servers repeat what they receive. A part of a secret is any `PART` characters of it, plain or encoded as in a URL,
     in JSON, in HTML or, for a login, in its header.
 
-    >>> secrets = Secrets("sk-abcdef123456", login="ana:pass word")
+    >>> secrets = Secrets("sk-abcdef123456", "ana:pass word")
     >>> secrets.scrub("Incorrect key: sk-abcde***23456. You sent pass%20word and pass+word.")
     'Incorrect key: ******23456. You sent *** and ***.'
     """
 
-    def __init__(self, *secrets: str, login: str = "") -> None:
+    def __init__(self, key: str, login: str) -> None:
         password = login.partition(":")[2]
         basic = b64encode(login.encode()).decode() if login else ""
         self._parts: dict[int, set[str]] = {PART: set()}
-        for secret in (*secrets, login, password, basic):
+        for secret in (key, login, password, basic):
             for written in _writings(secret):
                 self._parts[PART] |= parts(written, PART)
         if SHORTEST <= len(password) < PART:
@@ -156,14 +154,9 @@ class NoAnswerError(Exception):
         self.refused, self.lasting = refused, lasting
 
     def no_server(self, address: str) -> JudgeError:
-        """Return the error that there is no server at `address`; for a server without TLS it has another remedy.
-
-        >>> print(NoAnswerError("[SSL] record layer failure").no_server("https://localhost:8000/v1"))
-        https://localhost:8000/v1 does not speak HTTPS ([SSL] record layer failure); begin base_url with http:// instead
-        """
-        if address.startswith("https:") and any(sign in str(self).lower().replace("_", " ") for sign in PLAIN):
-            return JudgeError(f"{address} does not speak HTTPS ({self}); begin base_url with http:// instead")
-        return JudgeError(f"there is no server at {address} ({self}); check base_url")
+        """Return the error that there is no server at `address`."""
+        or_http = " (a server without TLS has http://)" if address.startswith("https:") else ""
+        return JudgeError(f"there is no server at {address} ({self}); check base_url{or_http}")
 
 
 @dataclass
@@ -291,7 +284,7 @@ def may_pass(status: int) -> bool:
 
 
 def asked_pause(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that a server asks to wait, by retry-after-ms or retry-after; None without a header.
+    """Return the seconds that a server asks to wait, by retry-after-ms or retry-after; None without a number.
 
     >>> asked_pause({"retry-after": "20"}), asked_pause({"retry-after-ms": "20"}), asked_pause({"retry-after": "soon"})
     (20.0, 0.02, None)
@@ -302,12 +295,7 @@ def asked_pause(headers: Mapping[str, str]) -> float | None:
         except (KeyError, ValueError):
             continue
         return seconds if seconds > 0 else None
-    try:
-        date = parsedate_tz(headers.get("retry-after", ""))
-        seconds = mktime_tz(date) - time.time() if date else 0.0
-    except (IndexError, OverflowError, TypeError, ValueError):
-        return None
-    return seconds if seconds > 0 else None
+    return None
 
 
 def is_loopback(host: str) -> bool:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
-from urllib.parse import urlsplit
 
 import comparo.judges.verdicts as verdicts
 from comparo.data.prompts import Prompt
@@ -44,7 +43,6 @@ class OpenAIJudge(ServerJudge):
 
     provider: ClassVar[str] = "openai"
     keys: ClassVar[tuple[str, ...]] = ("OPENAI_API_KEY",)
-    account: ClassVar[dict[str, str]] = {"OPENAI_ORG_ID": "OpenAI-Organization", "OPENAI_PROJECT_ID": "OpenAI-Project"}
     home: ClassVar[str] = "https://api.openai.com/v1"
     address_variable: ClassVar[str] = "OPENAI_BASE_URL"
     example: ClassVar[str] = "gpt-6-luna"
@@ -108,18 +106,6 @@ class OpenAIJudge(ServerJudge):
     def limit(self, prompt: Prompt) -> int:
         room = super().limit(prompt) or 0
         return max(room, verdicts.label_tokens(prompt)) if self.begins(prompt) else room
-
-    @property
-    def is_official(self) -> bool:
-        """Whether the server is OpenAI's own, of any region.
-
-        >>> urls = ("https://eu.api.openai.com/v1", "https://api.openai.com.example.org/v1")
-        >>> [load("gpt-6-luna", base_url=url).is_official for url in urls]
-        [True, False]
-        """
-        parts = urlsplit(self.base_url)
-        host = parts.hostname or ""
-        return parts.scheme == "https" and (host == "api.openai.com" or host.endswith(".api.openai.com"))
 
     def headers(self, key: str) -> dict[str, str]:
         return {"Authorization": f"Bearer {key}"}

@@ -25,17 +25,16 @@ from typing import Any
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges.protocol import Judgement
-from comparo.judges.ray_replicas import BUSY, DEATHS, MEMBERS, Replicas, Seat, library, reason
+from comparo.judges.ray_replicas import DEATHS, MEMBERS, Replicas, Seat, library, reason
 
 HOSTED = ("openai/", "anthropic/", "gemini/")  # their models run on a server
 AT_ONCE = 2  # batches in flight per replica: the one that it judges, and the next
 LOOK = 5.0  # seconds for a cluster's head to answer: Linux repeats a lost first packet after 1 and 3 s
 JOIN = 20.0  # seconds for Ray to join a cluster; with LOOK, less than half a minute
 STORE = 200_000_000  # bytes of shared memory of a "local" Ray, for questions and answers; Ray requires 79 million
-# The first bytes of a client of HTTP/2, and so of Ray's head (RFC 9113, 3.4); the answer begins with a frame of type 4.
-GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 REMEDY = (
-    "check that `ray start --head` runs there, that the port is the one it printed (6379) and that no firewall bars it"
+    "check that `ray start --head` runs there, that the port is the one it printed (6379), that no firewall bars it "
+    "and that this machine is a node: `ray start --address=HEAD:6379` makes it one"
 )
 
 Flying = dict[Any, tuple[Seat, list[Question]]]  # Ray's reference to the answers → replica and questions
@@ -111,12 +110,11 @@ class RayJudge:
         replicas: int,
         need: Mapping[str, float],
         address: str | None,
-        busy: float = BUSY,
     ) -> None:
         self._end = ExitStack()
         try:
             self._end.callback(join(address))
-            self._replicas = Replicas(name, options, replicas, need, busy)
+            self._replicas = Replicas(name, options, replicas, need)
             self._end.callback(self._replicas.end)
             while not self._replicas.about:
                 self._replicas.poll([])
@@ -156,7 +154,7 @@ class RayJudge:
             self._hand_out(waiting, flying, prompt)
             for ref, reply in self._replicas.poll(list(flying)):
                 seat, asked = flying.pop(ref)
-                if self._replicas.is_lost(reply):
+                if isinstance(reply, Exception):
                     self._count_losses(asked, reply)
                     waiting.add(asked)
                     waiting.move(seat.number)
@@ -207,7 +205,7 @@ def join(address: str | None) -> Callable[[], None]:
         return lambda: None
     wanted = address or os.environ.get("RAY_ADDRESS") or "local"
     if wanted not in ("auto", "local"):
-        look(wanted)
+        _look(wanted)
     ray = library()
     if ray.is_initialized():
         there = ray.get_runtime_context().gcs_address
@@ -226,11 +224,7 @@ def join(address: str | None) -> Callable[[], None]:
     except (OSError, RuntimeError, ValueError) as problem:
         if wanted == "local":
             raise JudgeError(f"Ray cannot be started on this machine: {problem}") from problem
-        reason = " ".join(str(problem).split()).rstrip(".") or "no answer"
-        raise JudgeError(
-            f"the Ray cluster at {wanted} cannot be joined: {reason}; check that its head runs, and that this machine "
-            "is a node of it: `ray start --address=HEAD:6379` makes it one"
-        ) from problem
+        raise _unreachable(wanted, problem) from problem
     return lambda: ray.shutdown()
 
 
@@ -248,27 +242,20 @@ def _in_time(call: Callable[[], object]) -> None:
     done.result(JOIN)
 
 
-def look(address: str, seconds: float = LOOK) -> None:
-    """Raise a JudgeError unless the head of a Ray cluster answers at HOST:PORT within `seconds`."""
-    if address.startswith("ray://"):
-        raise ValueError(
-            f"{address} is Ray's client port; run comparo on a node of the cluster, with HOST:6379 or auto"
-        )
+def _look(address: str) -> None:
+    """Raise a JudgeError unless HOST:PORT takes a connection within LOOK seconds."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         raise ValueError(f"the Ray address {address!r} is not HOST:PORT, auto or local")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=seconds) as connection:
-            if os.environ.get("RAY_USE_TLS") == "1":
-                return
-            connection.sendall(GREETING)
-            with connection.makefile("rb") as answer:
-                frame = answer.read(9)
+        socket.create_connection((host.strip("[]"), int(port)), timeout=LOOK).close()
     except OSError as problem:
-        reason = "no answer" if isinstance(problem, TimeoutError) else problem.strerror or problem
-        raise JudgeError(f"the Ray cluster at {address} cannot be reached: {reason}; {REMEDY}") from problem
-    if frame[3:4] != b"\x04":
-        raise JudgeError(f"what answers at {address} is not the head of a Ray cluster; {REMEDY}")
+        raise _unreachable(address, problem) from problem
+
+
+def _unreachable(address: str, problem: Exception) -> JudgeError:
+    why = " ".join(str(problem).split()).rstrip(".") or "no answer"
+    return JudgeError(f"the Ray cluster at {address} cannot be joined: {why}; {REMEDY}")
 
 
 class Shares:

@@ -89,9 +89,7 @@ class Replicas:
     `about` is the description of the judge, {} until one is loaded; it must be the same for all replicas.
     """
 
-    def __init__(
-        self, name: str, options: dict[str, Any], count: int, need: Mapping[str, float], busy: float = BUSY
-    ) -> None:
+    def __init__(self, name: str, options: dict[str, Any], count: int, need: Mapping[str, float]) -> None:
         self._ray = library()
         self._spec, self._need = (name, options), need
         self._lock, self._ended = threading.Lock(), False
@@ -99,7 +97,7 @@ class Replicas:
         self._check_places(count)
         free = self._ray.available_resources()
         is_idle = all(free.get(name, 0) >= amount for name, amount in need.items())
-        self._patience, self._last_placed = IDLE if is_idle else busy, time.monotonic()
+        self._patience, self._last_placed = IDLE if is_idle else BUSY, time.monotonic()
         actor = self._ray.remote(Replica).options(
             num_cpus=need["CPU"], num_gpus=need["GPU"], scheduling_strategy="SPREAD", max_restarts=-1
         )
@@ -128,17 +126,13 @@ class Replicas:
         for ref, reply in self._read([*coming, *refs]):
             if ref not in coming:
                 answers.append((ref, reply))
-            elif self.is_lost(reply):
+            elif isinstance(reply, self._ray.exceptions.RayError):
                 coming[ref].coming = None
                 self.restart(coming[ref], reply)
             else:
                 self._go_on(coming[ref], reply)
         self._check_seats()
         return answers
-
-    def is_lost(self, reply: Any) -> bool:
-        """Whether Ray returned an error in place of an answer."""
-        return isinstance(reply, self._ray.exceptions.RayError)
 
     def restart(self, seat: Seat, problem: Exception) -> None:
         """Wait until Ray has started a dead replica again, or give it up after `DEATHS` in a row."""
@@ -188,17 +182,13 @@ class Replicas:
             return
         if isinstance(reply, Exception):
             raise type(reply)(f"{reply} (on the Ray node {seat.node})")
-        here = version("comparo")
-        if reply["comparo"] != here:
+        known, found = ({**about, **about["settings"]} for about in (self.about or reply, reply))
+        known["comparo"] = version("comparo")
+        differing = [name for name in known if name != "settings" and found.get(name) != known[name]]
+        if differing:
             raise JudgeError(
-                f"the Ray node {seat.node} has comparo {reply['comparo']} and this machine {here}; install the same"
-            )
-        if self.about and reply != self.about:
-            before, now = ({**about, **about["settings"]} for about in (self.about, reply))
-            differing = [name for name in before | now if before.get(name) != now.get(name) and name != "settings"]
-            raise JudgeError(
-                f"the judge on the Ray node {seat.node} differs from the others in {', '.join(differing)}; give all "
-                "nodes the same model and versions"
+                f"the judge on the Ray node {seat.node} differs from the others in {', '.join(differing)}; give this "
+                "machine and all nodes the same model and versions"
             )
         self.about, seat.coming = reply, None
 

@@ -111,7 +111,6 @@ class Settings:
 
     provider: ClassVar[str]
     keys: ClassVar[tuple[str, ...]]  # environment variables for the key; the first that is set is used
-    account: ClassVar[dict[str, str]] = {}  # environment variable → header, sent only to the provider's own server
     home: ClassVar[str]  # the provider's own address
     version: ClassVar[str] = ""  # the path that routes begin with; `base_url` may end with it
     address_variable: ClassVar[str]
@@ -275,9 +274,7 @@ class Settings:
         headers = self.headers(key or NONE)
         if login:
             headers["Authorization"] = f"Basic {b64encode(login.encode()).decode()}"
-        account = {header: read_variable(name) for name, header in self.account.items()} if self.is_official else {}
-        headers |= {header: value for header, value in account.items() if value}
-        return headers, Secrets(key, *account.values(), login=login)
+        return headers, Secrets(key, login)
 
 
 Made = TypeVar("Made", bound=Settings)

@@ -25,8 +25,8 @@ from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError, pip_install
 from comparo.judges.chat import Chat, Encoded, digest_of, first_line, gathered, pulls
-from comparo.judges.hf.batching import DEEPEST, Batch, Batches, split
-from comparo.judges.hf.network import Network
+from comparo.judges.hf.network import Batch, Batches, Network, split
+from comparo.judges.hf.tree import DEEPEST
 from comparo.judges.labels import Spellings, TokenPath, common_prefix, likeliest_path
 from comparo.judges.protocol import Judgement
 

@@ -1,8 +1,15 @@
-"""A transformers model for the hf/ judge: from rows of tokens to the probabilities of the next token.
+"""A transformers model for the hf/ judge: from batches of questions to the probabilities of the next token.
+
+The CPU launches the kernels of a pass while the GPU computes, so a pass takes as long as the slower of the two. If
+launching a pass takes as long as computing `pass_tokens` tokens, then in units of tokens
+
+    cost = max(pass_tokens · launches, tokens)
+
+Questions run as rows or as a tree. A row has all tokens of a question or, after a pass over the common prefix of a
+context, the rest of them. A tree reads every common prefix once, with more launches and an attention of its own.
 
 Rows are padded on the right. In a causal model later tokens have no effect on earlier ones, so the padding needs no
-mask and no shifted positions; only the head needs to know where each row ends. The same holds after a shared prefix. A
-tree of rows is one sequence with its own attention.
+mask and no shifted positions; only the head needs to know where each row ends. The same holds after a shared prefix.
 """
 
 from __future__ import annotations
@@ -10,13 +17,13 @@ from __future__ import annotations
 import inspect
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from comparo.errors import JudgeError
-from comparo.judges.chat import first_line
-from comparo.judges.hf.attention import NAME, place, register
-from comparo.judges.hf.batching import Batch, Tree, grow
+from comparo.judges.chat import Encoded, first_line
+from comparo.judges.hf.tree import DEEPEST, NAME, Tree, grow, packs, place, register
 from comparo.judges.labels import Spellings
 
 if TYPE_CHECKING:
@@ -26,7 +33,101 @@ KEPT_PREFIXES = 8  # a 7B model in bfloat16 keeps 0.5 MB per token, 0.25 GB for 
 TREE_ERROR, TREE_ERROR_HALF = 1e-3, 0.1  # relative to the logits; rounding in 24 layers makes 1e-6, in bfloat16 0.02
 LEAST = -700.0  # log P of a token that the model excludes; e^−700 is above 0
 ONE_TOKEN = Spellings((), ((),), {})  # reads a row only at its end
+READING = 0.22  # launches that one more reading adds, as a share of a pass's launches; measured with 24 layers
+DEARER = 1.1  # cost of a token in a tree relative to one in a row; measured 1.02 with 7B, 1.16 with 0.5B
 _logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Questions that run at once, as a tree or as rows whose first `shared` tokens are read once for all.
+
+    The first `outer` tokens are shared with other batches too. The rows of a tree are the sorted sequences of the
+    questions; `order` is the tree's row of each sequence.
+    """
+
+    rows: list[Encoded]
+    shared: int = 0
+    tree: Tree | None = None
+    order: list[int] = field(default_factory=list)
+    outer: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens in the pass, including padding."""
+        return self.tree.size if self.tree else len(self.rows) * max(row.size for row in self.rows)
+
+
+@dataclass
+class Batches:
+    """Makes batches of `size` questions or, if that is None, of about `tokens` tokens.
+
+    >>> from comparo.data.prompts import Question
+    >>> rows = [Encoded(Question(1, 2), [7] * length) for length in (2, 5, 4)]
+    >>> [[len(row.ids) for row in batch.rows] for batch in Batches(None, tokens=10, pass_tokens=0).of(rows)]
+    [[5, 4], [2]]
+    """
+
+    size: int | None
+    tokens: int
+    pass_tokens: float
+
+    def trees(self, rows: Iterable[Encoded], *, always: bool = False, deepest: int = DEEPEST) -> Iterator[Batch]:
+        """Yield trees of rows with common prefixes; without `always`, batches of rows where these are cheaper."""
+        ordered, single = sorted(rows, key=lambda row: row.ids), []
+        branches = max((len(row.after) for row in ordered), default=1)
+        for part in packs([row.ids for row in ordered], self.tokens // branches, self.size):
+            batch = _tree(ordered[part.start : part.stop], deepest)
+            if always or self._cheaper(batch, sum(row.size for row in batch.rows)):
+                yield batch
+            else:
+                single += batch.rows
+        for batch in self.of(single):  # a tree has no padding, so it may be cheaper
+            tree = _tree(batch.rows, deepest)
+            yield tree if self._cheaper(tree, batch.tokens) else batch
+
+    def _cheaper(self, batch: Batch, tokens: int) -> bool:
+        depth = len(batch.tree.levels) if batch.tree else 1
+        launched = self.pass_tokens * (1 + READING * depth * (depth - 1) / 2)  # each level reads each above it
+        return max(launched, DEARER * batch.tokens) < max(self.pass_tokens, tokens)
+
+    def of(self, rows: Iterable[Encoded], shared: int = 0) -> Iterator[Batch]:
+        """Yield batches of rows of similar length, the longest first."""
+        batch: list[Encoded] = []
+        for row in sorted(rows, key=lambda row: len(row.ids), reverse=True):
+            if batch and len(batch) >= (self.size or self.tokens // batch[0].size):
+                yield Batch(batch, shared)
+                batch = []
+            batch.append(row)
+        if batch:
+            yield Batch(batch, shared)
+
+    def pays(self, questions: int, shared: int, kept: bool) -> bool:
+        """Whether reading the shared tokens once is cheaper; unless `kept`, that takes a pass of its own."""
+        passes = 1 if kept else 2
+        return shared * (questions + 1 - passes) > passes * self.pass_tokens
+
+    def halve(self, batch: Batch) -> tuple[Batch, Batch]:
+        """Split a batch that exceeded the device's memory; later batches have half of its size."""
+        self.size, self.tokens = self.size and len(batch.rows) // 2, batch.tokens // 2
+        return split(batch)
+
+
+def split(batch: Batch) -> tuple[Batch, Batch]:
+    """The two halves of a batch, in the same layout."""
+    middle = len(batch.rows) // 2
+    first, second = batch.rows[:middle], batch.rows[middle:]
+    if batch.tree:
+        return _tree(first, batch.tree.deepest), _tree(second, batch.tree.deepest)
+    return replace(batch, rows=first), replace(batch, rows=second)
+
+
+def _tree(rows: list[Encoded], deepest: int) -> Batch:
+    ordered = sorted(rows, key=lambda row: row.ids)
+    sequences = [sequence for row in ordered for sequence in row.sequences]
+    ranked = sorted(range(len(sequences)), key=sequences.__getitem__)
+    order = sorted(range(len(ranked)), key=ranked.__getitem__)
+    return Batch(ordered, tree=grow([sequences[number] for number in ranked], deepest), order=order)
 
 
 class Network:

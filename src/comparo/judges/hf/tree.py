@@ -1,29 +1,39 @@
-"""Groups questions into batches for one pass of a model each.
+"""Questions as a tree of tokens, and the attention in it: every common prefix is read once.
 
-The CPU launches the kernels of a pass while the GPU computes, so a pass takes as long as the slower of the two. If
-launching a pass takes as long as computing `pass_tokens` tokens, then in units of tokens
-
-    cost = max(pass_tokens · launches, tokens)
-
-Questions run as rows or as a tree. A row has all tokens of a question or, after a pass over the common prefix of a
-context, the rest of them. A tree reads every common prefix once, with more launches. A node of the tree has tokens that
-all rows below it share, and a row is the path from a root to the node where it ends. With one context, its candidates
-and all their pairs
+A node of the tree has tokens that all rows below it share, and a row is the path from a root to the node where it ends.
+With one context, its candidates and all their pairs
 
     context ─► each first candidate ─► each second candidate and the question
 
 16 candidates of 80 tokens, a context of 500 and a question of 30 make 500 + 16·80 + 240·110 = 28,180 tokens instead of
 240·690 = 165,600. The nodes are stored level by level, those of a level in the order of the rows below them, so that
 the tokens that attend to a node are contiguous in each deeper level.
+
+A token attends to its own node up to itself, and to all of the nodes above it. Each reading is a separate attention, by
+a kernel for sequences of several lengths, which returns its output o and the log-sum-exp l of its scores. Two readings
+of the same queries combine to one attention over both sets of keys:
+
+    o = o₁ + w·(o₂ − o₁),   w = σ(l₂ − l₁),   l = log(e^l₁ + e^l₂)
+
+This is exact, and needs no mask. transformers calls `attend` in every layer of a model whose attention is
+set to NAME, and passes the readings, an argument of the model, on to it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import accumulate, pairwise
+from __future__ import annotations
 
-from comparo.judges.chat import Encoded
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any
+
 from comparo.judges.labels import common_prefix
 
+if TYPE_CHECKING:
+    import torch
+
+NAME = "comparo_tree"
+# Arguments that a layer passes to `attend` and that do not change its result.
+_HARMLESS = {"dropout", "is_causal", "position_ids", "cache_position", "position_embeddings", "use_cache"}
 DEEPEST = 3  # most levels; a question has three parts: the context, the first candidate and the rest (criteria add one)
 WORTH = 32  # computing one token costs as much as one more level of attention for this many tokens
 
@@ -178,97 +188,104 @@ def _group(bounds: list[int], parents: list[int], groups: int) -> list[int]:
     return [*accumulate(ends, max)]
 
 
-READING = 0.22  # launches that one more reading adds, as a share of a pass's launches; measured with 24 layers
-DEARER = 1.1  # cost of a token in a tree relative to one in a row; measured 1.02 with 7B, 1.16 with 0.5B
+class UnreadableError(ValueError):
+    """The model's attention has a part that `attend` does not support: a window, a cap, a bias, a mask."""
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """Questions that run at once, as a tree or as rows whose first `shared` tokens are read once for all.
+class Piece:
+    """A reading on the device: slices of queries and keys, the groups' bounds in them, and their longest groups."""
 
-    The first `outer` tokens are shared with other batches too. The rows of a tree are the sorted sequences of the
-    questions; `order` is the tree's row of each sequence.
+    causal: bool
+    queries: slice
+    query_bounds: torch.Tensor
+    longest_query: int
+    keys: slice
+    key_bounds: torch.Tensor
+    longest_key: int
+
+
+def register() -> None:
+    """Register `attend` with transformers under NAME."""
+    from transformers import AttentionInterface
+
+    AttentionInterface.register(NAME, attend)
+
+
+def place(readings: list[Reading], device: torch.device) -> list[Piece]:
+    """The readings with their bounds on the device, as `attend` takes them."""
+    import torch
+
+    pieces = []
+    for reading in readings:
+        sides: list[Any] = []
+        for bounds in (reading.query_bounds, reading.key_bounds):
+            within = torch.tensor([bound - bounds[0] for bound in bounds], dtype=torch.int32, device=device)
+            longest = max(end - begin for begin, end in pairwise(bounds))
+            sides += [slice(bounds[0], bounds[-1]), within, longest]
+        pieces.append(Piece(reading.causal, *sides))
+    return pieces
+
+
+def attend(
+    module: Any,  # noqa: ARG001 - the layer, which transformers hands over first
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None = None,
+    *,
+    scaling: float | None = None,
+    readings: list[Piece] | None = None,
+    **others: Any,
+) -> tuple[torch.Tensor, None]:
+    """The attention of a layer: query (1, H, T, D), key and value (1, G, T, D) with G | H, output (1, T, H, D).
+
+    Any further argument raises an UnreadableError, unless it is None or known to have no effect.
     """
+    import torch
 
-    rows: list[Encoded]
-    shared: int = 0
-    tree: Tree | None = None
-    order: list[int] = field(default_factory=list)
-    outer: int = 0
-
-    @property
-    def tokens(self) -> int:
-        """The number of tokens in the pass, including padding."""
-        return self.tree.size if self.tree else len(self.rows) * max(row.size for row in self.rows)
-
-
-@dataclass
-class Batches:
-    """Makes batches of `size` questions or, if that is None, of about `tokens` tokens.
-
-    >>> from comparo.data.prompts import Question
-    >>> rows = [Encoded(Question(1, 2), [7] * length) for length in (2, 5, 4)]
-    >>> [[len(row.ids) for row in batch.rows] for batch in Batches(None, tokens=10, pass_tokens=0).of(rows)]
-    [[5, 4], [2]]
-    """
-
-    size: int | None
-    tokens: int
-    pass_tokens: float
-
-    def trees(self, rows: Iterable[Encoded], *, always: bool = False, deepest: int = DEEPEST) -> Iterator[Batch]:
-        """Yield trees of rows with common prefixes; without `always`, batches of rows where these are cheaper."""
-        ordered, single = sorted(rows, key=lambda row: row.ids), []
-        branches = max((len(row.after) for row in ordered), default=1)
-        for part in packs([row.ids for row in ordered], self.tokens // branches, self.size):
-            batch = _tree(ordered[part.start : part.stop], deepest)
-            if always or self._cheaper(batch, sum(row.size for row in batch.rows)):
-                yield batch
-            else:
-                single += batch.rows
-        for batch in self.of(single):  # a tree has no padding, so it may be cheaper
-            tree = _tree(batch.rows, deepest)
-            yield tree if self._cheaper(tree, batch.tokens) else batch
-
-    def _cheaper(self, batch: Batch, tokens: int) -> bool:
-        depth = len(batch.tree.levels) if batch.tree else 1
-        launched = self.pass_tokens * (1 + READING * depth * (depth - 1) / 2)  # each level reads each above it
-        return max(launched, DEARER * batch.tokens) < max(self.pass_tokens, tokens)
-
-    def of(self, rows: Iterable[Encoded], shared: int = 0) -> Iterator[Batch]:
-        """Yield batches of rows of similar length, the longest first."""
-        batch: list[Encoded] = []
-        for row in sorted(rows, key=lambda row: len(row.ids), reverse=True):
-            if batch and len(batch) >= (self.size or self.tokens // batch[0].size):
-                yield Batch(batch, shared)
-                batch = []
-            batch.append(row)
-        if batch:
-            yield Batch(batch, shared)
-
-    def pays(self, questions: int, shared: int, kept: bool) -> bool:
-        """Whether reading the shared tokens once is cheaper; unless `kept`, that takes a pass of its own."""
-        passes = 1 if kept else 2
-        return shared * (questions + 1 - passes) > passes * self.pass_tokens
-
-    def halve(self, batch: Batch) -> tuple[Batch, Batch]:
-        """Split a batch that exceeded the device's memory; later batches have half of its size."""
-        self.size, self.tokens = self.size and len(batch.rows) // 2, batch.tokens // 2
-        return split(batch)
+    unknown = sorted(name for name, said in others.items() if said is not None and name not in _HARMLESS)
+    if readings is None or attention_mask is not None or unknown or others.get("is_causal") is False:
+        raise UnreadableError(f"the model's attention takes {', '.join(unknown) or 'a mask of its own'}")
+    q, k, v = (states[0].transpose(0, 1) for states in (query, key, value))
+    scale = q.shape[-1] ** -0.5 if scaling is None else scaling
+    one = _by_flash if q.is_cuda and q.dtype in (torch.float16, torch.bfloat16) else _by_hand
+    own, *above = readings
+    output, total = one(q, k, v, own, scale)
+    for piece in above:
+        read, weight = one(q[piece.queries], k[piece.keys], v[piece.keys], piece, scale)
+        before = total[:, piece.queries]
+        share = torch.sigmoid(weight - before).transpose(0, 1).unsqueeze(-1)
+        output[piece.queries].lerp_(read, share.to(read.dtype))
+        total[:, piece.queries] = torch.logaddexp(before, weight)
+    return output.unsqueeze(0), None
 
 
-def split(batch: Batch) -> tuple[Batch, Batch]:
-    """The two halves of a batch, in the same layout."""
-    middle = len(batch.rows) // 2
-    first, second = batch.rows[:middle], batch.rows[middle:]
-    if batch.tree:
-        return _tree(first, batch.tree.deepest), _tree(second, batch.tree.deepest)
-    return replace(batch, rows=first), replace(batch, rows=second)
+def _by_flash(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, piece: Piece, scale: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Output (T, H, D) and log-sum-exp (H, T) by the kernel for sequences of several lengths."""
+    import torch
+
+    bounds = piece.query_bounds, piece.key_bounds, piece.longest_query, piece.longest_key
+    output, total, *_ = torch.ops.aten._flash_attention_forward(q, k, v, *bounds, 0.0, piece.causal, False, scale=scale)
+    return output, total
 
 
-def _tree(rows: list[Encoded], deepest: int) -> Batch:
-    ordered = sorted(rows, key=lambda row: row.ids)
-    sequences = [sequence for row in ordered for sequence in row.sequences]
-    ranked = sorted(range(len(sequences)), key=sequences.__getitem__)
-    order = sorted(range(len(ranked)), key=ranked.__getitem__)
-    return Batch(ordered, tree=grow([sequences[number] for number in ranked], deepest), order=order)
+def _by_hand(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, piece: Piece, scale: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Same result as `_by_flash`, one group after another, for devices and dtypes that the kernel does not support."""
+    import torch
+
+    output, total = torch.empty_like(q), q.new_empty(q.shape[1], q.shape[0], dtype=torch.float32)
+    sides = (pairwise(bounds.tolist()) for bounds in (piece.query_bounds, piece.key_bounds))
+    for ours, theirs in ((slice(*one), slice(*other)) for one, other in zip(*sides, strict=True)):
+        heads = (q[ours], *(states[theirs].repeat_interleave(q.shape[1] // k.shape[1], dim=1) for states in (k, v)))
+        queries, keys, values = (states.transpose(0, 1) for states in heads)
+        scores = (queries @ keys.transpose(1, 2)).float() * scale
+        if piece.causal:
+            scores += torch.full_like(scores[0], -torch.inf).triu(1)
+        total[:, ours] = scores.logsumexp(dim=-1)
+        output[ours] = (scores.softmax(dim=-1).to(values.dtype) @ values).transpose(0, 1)
+    return output, total

@@ -8,8 +8,7 @@ import typer
 
 from comparo.cli.finishing import RunFlags, complete, print_plan
 from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, Seed, named
-from comparo.cli.printing import Console, Format, cost_words, print_table, print_text
-from comparo.data.formats import csv_text
+from comparo.cli.printing import Console, Format, cost_words, print_as, print_table, print_text
 from comparo.data.sanitize import visible
 from comparo.report import write_report
 from comparo.run.audit import CALLS, prepare_audit
@@ -84,11 +83,7 @@ def _limits(given: list[str]) -> dict[str, float]:
 
 
 def _print(found: Audit, output: Format, console: Console) -> None:
-    if output == "json":
-        print_text(found.to_json() + "\n")
-        return
-    if output == "csv":
-        print_text(csv_text(found.to_columns()))
+    if print_as(output, found.to_columns(), found.to_dict()):
         return
     header = ["probe", "right", "pairs", "logits", "of two real texts", "verdict", "what helps"]
     for card in found.cards:

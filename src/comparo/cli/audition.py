@@ -1,6 +1,5 @@
 """comparo audition: which judge, and which wording, without a single label."""
 
-import json
 import math
 import shlex
 from collections.abc import Sequence
@@ -13,10 +12,10 @@ import typer
 from comparo.cli import flags as groups
 from comparo.cli.finishing import RunFlags, complete
 from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, Seed, named
-from comparo.cli.printing import cost_words, print_notes, print_table, print_text
+from comparo.cli.printing import cost_words, print_as, print_notes, print_table
 from comparo.cli.settings import command_line
-from comparo.data.formats import csv_text
 from comparo.data.lineups import MOST
+from comparo.ranking.tabular import json_text
 from comparo.report import write_report
 from comparo.report.record import AUDITION
 from comparo.run.audition import PAIRS, Audition, prepare_audition, resized
@@ -66,7 +65,7 @@ def audition_command(
     storage = flags.storage(f"{named(data)}-audition")
     plan = prepare_audition(items, voices, pairs, storage, seed=seed, least_mass=least_mass)
     console, found = flags.console, complete(plan, flags)
-    write_text(Path(found.answers.source) / AUDITION, json.dumps(found.to_dict(), ensure_ascii=False) + "\n")
+    write_text(Path(found.answers.source) / AUDITION, json_text(found.to_dict()) + "\n")
     page = write_report(found.answers.source)
     _print(found, flags)
     names = [voice.name or found.best for voice in voices]
@@ -89,13 +88,10 @@ def _following(found: Audition, asked: JudgeFlags, question: QuestionFlags, voic
 def _print(found: Audition, flags: RunFlags) -> None:
     answers = [one for one in found.answers.judgements if not one.failed]
     cached, (_, spent) = count_cached(answers), paid_and_spent(answers)
-    if flags.output == "json":
-        print_text(json.dumps(found.to_dict() | {"cached": cached}, ensure_ascii=False) + "\n")
-        return
-    if flags.output == "csv":
-        print_text(csv_text(dict(found.table)))
-    else:
+    if not print_as(flags.output, found.table, found.to_dict() | {"cached": cached}):
         print_table(*_rows(found))
+    if flags.output == "json":
+        return
     if not flags.quiet:
         print_notes(found.notes)
     if words := cost_words(cached, len(answers), spent):

@@ -30,6 +30,7 @@ from comparo.cli.fit_files import (
 from comparo.cli.flags import Count, names_in
 from comparo.cli.printing import (
     Format,
+    print_as,
     print_board,
     print_columns,
     print_correlations,
@@ -331,21 +332,17 @@ def _named(files: list[Path]) -> str:
 
 
 def _print_powered(found: Powered, output: Format) -> None:
-    if output == "csv":
-        print_text(csv_text(found.board.to_columns()))
-    elif output == "table":
+    document = {
+        "leaderboard": json.loads(found.board.to_json()),
+        "people_only": json.loads(found.people_only.to_json()),
+        "weight": {str(name): value for name, value in found.weight.items()},
+        "votes": found.votes,
+        "matched": found.matched,
+        "worth": found.worth,
+        "left_out": list(found.left_out),
+    }
+    if not print_as(output, found.board.to_columns(), document):
         print_board(found.board)
-    else:
-        document = {
-            "leaderboard": json.loads(found.board.to_json()),
-            "people_only": json.loads(found.people_only.to_json()),
-            "weight": {str(name): value for name, value in found.weight.items()},
-            "votes": found.votes,
-            "matched": found.matched,
-            "worth": found.worth,
-            "left_out": [str(name) for name in found.left_out],
-        }
-        print_text(json.dumps(document, ensure_ascii=False) + "\n")
     say(found.sentence)
 
 

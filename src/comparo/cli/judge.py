@@ -1,13 +1,12 @@
 """comparo judge: judgements of pairs, written as they come; or the pairs of a run put to another judge."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -32,7 +31,7 @@ from comparo.run.store import stored_items
 from comparo.run.voices import count_cached
 
 LABELS = ("context", "first", "second")
-OF_A_RUN = ("budget", "dry_run", "out", "fresh", "top", "quiet")
+OF_A_RUN = ("budget", "dry_run", "out", "fresh", "output", "top", "quiet")
 OF_PAIRS = ("items", "criterion", "prompt", "kind", "context_column", "columns")
 Key = tuple[Any, Any, Any]
 
@@ -45,11 +44,10 @@ class AgainFlags(RankingFlags):
     ----------
     budget : How many of the run's questions to ask, in their order: 500, 5n (five per item), 50% or $2.50.
     out : The new run folder. Default: beside that of the run, named after the judge.
-    output : csv or jsonl for judgements; table, csv or json for the consensus of a run. Default: csv, and table
+    output : How to print the consensus of a run; judgements are CSV.
     """
 
     budget: str = "100%"
-    output: Annotated[Literal["csv", "jsonl", "table", "json"] | None, typer.Option("--format")] = None  # type: ignore[assignment]
 
 
 def judge_command(
@@ -94,16 +92,11 @@ def judge_command(
         raise ValueError("comparo judge asks one judge in one wording; give one --judge and one --wording")
     if pairs is not None and database_of(pairs) is not None:
         _refuse(OF_PAIRS, f"{pairs} is a run, which has its own texts and question")
-        if again.output == "jsonl":
-            raise ValueError("the consensus of a run is printed as table, csv or json; choose one of them by --format")
-        _judge_again(run_folder(pairs), asked, question, replace(again, output=again.output or "table"))
+        _judge_again(run_folder(pairs), asked, question, again)
         return
     if pairs is None or items is None:
         raise ValueError("comparo judge needs the pairs and --items, the file of their texts; or a run; or --probe")
     _refuse(OF_A_RUN, f"{pairs} is not a run folder")
-    if again.output in ("table", "json"):
-        raise ValueError("judgements are printed as csv or jsonl; choose one of them by --format")
-    is_csv = again.output != "jsonl"
     texts = columns.read(items)
     (prompt,) = question.make(texts, columns, asked.judges)
     if flagged := injection_sentence(texts, prompt):
@@ -113,12 +106,11 @@ def judge_command(
     header = list(Judgement(Question("", ""), error="").row())[0 if names.has_contexts else 1 :]
     (judge,) = asked.make(texts)
     probes = probe_judges([judge]) if open_pairs else []
-    if is_csv:
-        print_text(csv_lines([header]))
+    print_text(csv_lines([header]))
     done, progress = list[Judgement](), Progress(len(open_pairs))
     with watched(Console(stderr=True)) as show:
         for judgement in judge.judge(iter(open_pairs), prompt):
-            print_text(line(judgement.row(), header, is_csv))
+            print_text(line(judgement.row(), header))
             done.append(judgement)
             progress.asked += 1
             progress.failed += judgement.failed
@@ -183,29 +175,22 @@ class Names:
         contexts, ids = items.contexts.tolist(), items.ids.tolist()
         self.has_contexts = contexts != [None]
         self._contexts, self._ids = ({str(label): label for label in labels} for labels in (contexts, ids))
-        self._contexts |= dict(zip(contexts, contexts, strict=True))
-        self._ids |= dict(zip(ids, ids, strict=True))
 
     def key(self, context: Any, first: Any, second: Any) -> Key:
         """The items' labels for those in a file; a label that no item has is unchanged."""
-        shared = _label(context, self._contexts) if self.has_contexts else None
-        return shared, _label(first, self._ids), _label(second, self._ids)
+        shared = self._contexts.get(str(context), context) if self.has_contexts else None
+        first, second = (self._ids.get(str(item), item) for item in (first, second))
+        return shared, first, second
 
 
-def _label(label: Any, known: Mapping[Any, Any]) -> Any:
-    is_text = isinstance(label, list | dict) or label not in known  # neither a list nor an object can be a label
-    return known.get(str(label), label) if is_text else known[label]
+def line(row: Mapping[str, Any], columns: Sequence[str]) -> str:
+    """A judgement as a line of CSV that can be read again; an unknown number is empty.
 
-
-def line(row: Mapping[str, Any], columns: Sequence[str], is_csv: bool) -> str:
-    """A judgement as one line that can be read again.
-
-    >>> line({"first": "ana", "p": float("nan")}, ["first", "p"], is_csv=False)
-    '{"first": "ana", "p": null}\\n'
+    >>> line({"first": "ana", "p": float("nan")}, ["first", "p"])
+    'ana,\\n'
     """
-    values = {name: None if row[name] != row[name] else row[name] for name in columns}
-    text = csv_lines([values.values()]) if is_csv else json.dumps(values, ensure_ascii=False) + "\n"
-    text = text.replace("\0", "\ufffd")  # readers of CSV take no NUL
+    values = [None if row[name] != row[name] else row[name] for name in columns]
+    text = csv_lines([values]).replace("\0", "\ufffd")  # readers of CSV take no NUL
     return text.encode("utf-8", "replace").decode()
 
 

@@ -10,7 +10,7 @@ import typer
 
 from comparo.cli.flags import ColumnFlags, Count, Seed, names_in
 from comparo.cli.judge import Names
-from comparo.cli.printing import print_table, print_text, say
+from comparo.cli.printing import print_as, print_table, print_text, say
 from comparo.data.comparisons import Comparisons
 from comparo.data.formats import csv_text
 from comparo.data.items import Items, read_items
@@ -125,12 +125,8 @@ def plan_command(
 
 def _print(found: Plan, output: Output, accuracy: float, orders: Orders) -> None:
     columns = found.to_columns()
-    if output == "json":
-        head = {"items": found.items, "accuracy": accuracy, "target": found.target, "calls": found.calls}
-        print(json.dumps({**head, "plan": json_rows(columns)}))
-    elif output == "csv":
-        print_text(csv_text(columns))
-    else:
+    head = {"items": found.items, "accuracy": accuracy, "target": found.target, "calls": found.calls}
+    if not print_as(output, columns, head | {"plan": json_rows(columns)}):
         rows = zip(*(column.tolist() for column in columns.values()), strict=True)
         print_table(columns, [(int(each) if each.is_integer() else each, *rest) for each, *rest in rows])
         print(f"\n{_summary(found, orders)}")

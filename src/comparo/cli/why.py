@@ -1,6 +1,5 @@
 """comparo why: why did it win?"""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,9 +8,8 @@ import typer
 from comparo.cli import flags as groups
 from comparo.cli.finishing import RunFlags, complete, print_plan
 from comparo.cli.flags import JudgeFlags
-from comparo.cli.printing import Format, cost_words, print_table, print_text
+from comparo.cli.printing import Format, cost_words, print_as, print_table, print_text
 from comparo.cli.settings import in_flags
-from comparo.data.formats import csv_text
 from comparo.data.sanitize import visible
 from comparo.model.estimators.coefficients import DISCOVERY, Estimate
 from comparo.report.command_pages import write_why
@@ -93,11 +91,7 @@ def why_command(
 
 
 def _print(found: Explanation, output: Format) -> None:
-    if output == "json":
-        print_text(json.dumps(found.to_dict(), ensure_ascii=False, default=str) + "\n")
-        return
-    if output == "csv":
-        print_text(csv_text(found.why.to_columns()))
+    if print_as(output, found.why.to_columns(), found.to_dict()):
         return
     header = ["reason", "on its own", "beyond the others", "logits", "verdict"]
     rows: list[list[Any]] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +16,7 @@ from comparo.analysis.sequential import ROUNDING, Bets, Bettors
 from comparo.data.sanitize import visible
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import CLIPPED, Flips, unexplained_flips
-from comparo.ranking.tabular import json_rows, plain, table_html
+from comparo.ranking.tabular import json_rows, json_text, plain, table_html
 from comparo.types import Array
 
 NEITHER = math.nan, math.nan  # the answers about two texts that are the same
@@ -197,7 +196,7 @@ class Duel:
             "cost": plain(self.cost),
             "by_input": json_rows(self.to_columns()),
         }
-        return json.dumps(document, ensure_ascii=False, default=str, allow_nan=False)
+        return json_text(document)
 
     @property
     def figures(self) -> dict[str, tuple[float, float, float]]:

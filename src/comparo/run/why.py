@@ -33,7 +33,7 @@ from comparo.judges import Judge, Judgement, Probe
 from comparo.methods import quiet_fit
 from comparo.ranking.criteria_ranking import CriteriaRanking
 from comparo.ranking.ranking import Ranking
-from comparo.ranking.tabular import json_rows
+from comparo.ranking.tabular import json_rows, json_text
 from comparo.ranking.votes import find_voted
 from comparo.ranking.why import Why, check_enough, explain, numbers_of_groups
 from comparo.run.budget import Budget, price_words
@@ -219,7 +219,7 @@ class Explanation:
 
     def write(self, folder: Path) -> None:
         """Write why.json and why.csv to a run folder."""
-        write_text(folder / "why.json", json.dumps(self.to_dict(), ensure_ascii=False, default=str) + "\n")
+        write_text(folder / "why.json", json_text(self.to_dict()) + "\n")
         write_text(folder / FEEDBACK, csv_text(self.why.feedback()))
 
 

@@ -328,11 +328,11 @@
       const name = save === "ranking" && view === mean ? "leaderboard" : save;
       const part = save === "ranking" && view !== mean && views.length > 1 ? `-${views.indexOf(view) + 1}` : "";
       const made = type === "csv" ? ["text/csv", csvText(table)] : ["application/json", jsonText(table)];
-      saveFile(`${document.body.dataset.name}-${name}${part}.${type}`, ...made);
+      saveFile(`comparo-${name}${part}.${type}`, ...made);
     });
   }
   byId("save").addEventListener("click", () => {
-    saveFile(`${document.body.dataset.name}.json`, "application/json", byId("data").textContent);
+    saveFile("comparo.json", "application/json", byId("data").textContent);
   });
 
   // On paper everything is unfolded, and what was folded is folded again afterwards.

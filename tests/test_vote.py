@@ -32,9 +32,9 @@ from comparo.errors import StoreError
 from comparo.methods import fit
 from comparo.report.embed import are_codes
 from comparo.report.making import facts
+from comparo.report.measures import favours, who_judged
 from comparo.report.page import _making
 from comparo.report.record import read_record
-from comparo.report.voices_section import favours, who_judged
 from comparo.run.folders import list_runs, repair
 from comparo.run.store import Store, read_configuration, read_judgements
 from comparo.vote.app import PATIENCE, serve

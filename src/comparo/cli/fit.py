@@ -182,8 +182,8 @@ def fit_command(
             report, filter(None, [*files, linked_to, anchors]), bool(held) or grades is not None or anchors is not None
         )
     criteria = criteria_in(files)
-    given = {"report": report, "votes": votes, "leaderboard": leaderboard, "anchors": anchors, "grades": grades}
-    given |= {"link": linked_to}
+    given = {"report": report, "votes": votes, "leaderboard": leaderboard}
+    given |= {"anchors": anchors, "grades": grades, "link": linked_to}
     check_criterion(files[0], criteria, criterion, voice, [name for name, value in given.items() if value])
     if leaderboard and method not in (None, "mixed", "panel"):
         raise ValueError(
@@ -354,11 +354,7 @@ def _usual(files: list[Path], comparisons: Comparisons, prior: str | None) -> Me
     if mixes_kinds(pooled(comparisons)):
         say(f"{judges} judges, of whom some decide and others give probabilities: method panel, which weighs each")
         return "panel"
-    say(
-        f"{judges} judges: method mixed, with a position bias and ties of each; --method panel also estimates what "
-        "each judge is worth, and --method poe-bt takes all answers as those of one judge; people's votes have a "
-        "column voter in place of judge"
-    )
+    say(f"{judges} judges: method mixed; --method panel also estimates what each judge is worth")
     return "mixed"
 
 

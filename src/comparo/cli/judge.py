@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from statistics import fmean
 from typing import Annotated, Any
 
 import typer
@@ -220,9 +219,6 @@ def _summarise(done: list[Judgement], found: Mapping[str, Any]) -> None:
         raise JudgeError(f"all {len(done)} judgements failed, the first with: {failed[0].error}")
     answered = [judgement for judgement in done if not judgement.failed]
     parts = [f"{len(answered)} judgements"]
-    if answered:
-        parts.append(f"mean p {fmean(judgement.p for judgement in answered):.2f}")
-        parts.append(f"mean mass {fmean(judgement.mass for judgement in answered):.2f}")
     parts += cost_words(count_cached(done), len(answered), paid_and_spent(done, found)[1])
     if cut := sum(judgement.cut > 0 for judgement in done):
         parts.append(f"{cut} with texts cut to the model's window")

@@ -67,6 +67,17 @@ def print_text(text: str) -> None:
     print(visible(text) if sys.stdout.isatty() else text, end="", flush=True)
 
 
+def with_interval(value: float, low: float, high: float, form: str) -> str:
+    """A value and its interval in a format; a value without one alone, and "" where it is unknown.
+
+    >>> with_interval(0.5, 0.25, 0.75, ".0%"), with_interval(0.5, math.nan, 1.0, "+.2f")
+    ('50% (25% to 75%)', '+0.50')
+    """
+    if math.isnan(value):
+        return ""
+    return f"{value:{form}}" + ("" if math.isnan(low + high) else f" ({low:{form}} to {high:{form}})")
+
+
 def print_as(output: str, columns: Mapping[str, Any], document: Mapping[str, Any]) -> bool:
     """Print a result as CSV or JSON, and return True; False for a table, which each command prints itself."""
     if output == "json":

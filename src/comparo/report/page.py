@@ -39,9 +39,8 @@ from comparo.report.embed import (
     signed,
 )
 from comparo.report.making import facts, injection_notes, prompt_of, question, settings
-from comparo.report.measures import agreements, outlook
+from comparo.report.measures import agreements, outlook, who_judged
 from comparo.report.record import SCORES, Record
-from comparo.report.voices_section import who_judged
 from comparo.run.audit_card import Audit
 from comparo.run.budget import dollars
 from comparo.run.files import write_text

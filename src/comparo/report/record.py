@@ -51,17 +51,15 @@ class Words:
     `calls` names what one pays or waits for: calls of a model, votes of people, rows of a file.
     """
 
-    judge: str
-    one: str
-    ones: str
-    calls: str
-    answers: str
+    judge: str = "the judge"
+    one: str = "judge"
+    ones: str = "judges"
+    calls: str = "calls"
+    answers: str = "answers"
 
 
-MODEL = Words("the judge", "judge", "judges", "calls", "answers")
-VOICES = Words("the judges", "voice", "voices", "calls", "answers")
+VOICES = Words("the judges", "voice", "voices")
 PEOPLE = Words("the people who voted", "person", "people", "votes", "votes")
-RECORDED = Words("the judge", "judge", "judges", "comparisons", "answers")
 
 
 @dataclass(frozen=True)
@@ -128,8 +126,8 @@ class Record:
             return PEOPLE
         several = len(self.judges) > 1
         if self.is_fitted:
-            return replace(RECORDED, judge="the judges") if several else RECORDED
-        return VOICES if several else MODEL
+            return Words("the judges" if several else "the judge", calls="comparisons")
+        return VOICES if several else Words()
 
     @cached_property
     def judges(self) -> list[str]:

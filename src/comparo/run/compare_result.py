@@ -131,11 +131,6 @@ class Duel:
         return Flips(self.asked, int(np.count_nonzero(np.logical_or(*position))), 0)
 
     @property
-    def is_unreliable(self) -> bool:
-        """Whether the judge hardly reads: too many winners change with the order, beyond its position bias."""
-        return self.ranking is not None and unexplained_flips(self.ranking.judged.comparisons).are_many
-
-    @property
     def wins(self) -> tuple[int, int, int]:
         """On how many inputs the other wins, the one wins, and neither does."""
         won, lost = (int(np.count_nonzero(found)) for found in (self.win > 0.5, self.win < 0.5))
@@ -168,6 +163,8 @@ class Duel:
         low, high = self.interval
         won, lost, tied = self.wins
         flips = self.flips
+        # Too many winners change with the order, beyond the position bias.
+        is_unreliable = self.ranking is not None and unexplained_flips(self.ranking.judged.comparisons).are_many
         document = {
             "one": self.one,
             "other": self.other,
@@ -189,7 +186,7 @@ class Duel:
             },
             "unmatched": dict(zip((self.one, self.other), map(list, self.unmatched), strict=True)),
             "flips": {"value": plain(flips.share), "low": flips.interval[0], "high": flips.interval[1]},
-            "judge_unreliable": self.is_unreliable,
+            "judge_unreliable": is_unreliable,
             "notes": list(self.notes),
             "calls": self.calls,
             "cached": self.cached,

@@ -311,7 +311,7 @@ def test_few_texts_have_no_rank_correlation():
         ([("a", "b", "ana"), ("a", "b", "gpt")], ["zoe"], "'zoe' .* judge .*'ana', 'gpt'"),
         ([("a", "b", "ana"), ("a", "c", "gpt")], ["ana"], "no pair .*person.* judge"),
         ([("a", "b", "ana"), ("a", "b", "bo")], ["ana", "bo"], "every judge .*person; add"),
-        ([("a", "b", "ana"), ("a", "b", "gpt")], [], "name the people .*'ana', 'gpt'"),
+        ([("a", "b", "ana"), ("a", "b", "gpt")], [], "name the `people` .*'ana', 'gpt'"),
     ],
 )
 def test_what_cannot_be_compared(rows, people, message):

@@ -33,7 +33,7 @@ from comparo.cli.printing import (
     print_as,
     print_board,
     print_columns,
-    print_correlations,
+    print_criteria,
     print_moved,
     print_notes,
     print_ranking,
@@ -279,11 +279,8 @@ def _print_criteria(
     """Fit each criterion of a run folder, and print the overall ranking with the scores by each, as the run does."""
     judgements, weights = stored_criteria(folder)
     found = concluded(fit, judgements, weights)
-    print_ranking(found, output, top)
-    if output == "table":
-        print_correlations(found)
+    told = print_criteria(found, output, top)
     answers = sum(not one.failed for one in judgements)
-    told = ", ".join(f"{name} {share:.0%}" for name, share in found.shares.items())
     say(
         f"fitted by {method}: {answers:,} answers to {len(weights)} criteria, each by itself; overall: their weighted "
         f"mean ({told}); --criterion NAME is for one alone"

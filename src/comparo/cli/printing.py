@@ -137,10 +137,15 @@ def print_moved(ranking: Ranking, grown: Grown) -> None:
         print_columns(moved)
 
 
-def print_correlations(found: CriteriaRanking) -> None:
-    """Print the correlations between criteria."""
-    print_text("\n")
-    print_columns(dict(zip(["correlation", *found.rankings], found.correlations.values(), strict=True)))
+def print_criteria(
+    found: CriteriaRanking, output: Format, top: int | None, more: Mapping[str, Any] | None = None
+) -> str:
+    """Print the overall ranking and the correlations between criteria, and return their weights in words."""
+    print_ranking(found, output, top, more)
+    if output == "table":
+        print_text("\n")
+        print_columns(dict(zip(["correlation", *found.rankings], found.correlations.values(), strict=True)))
+    return ", ".join(f"{name} {share:.0%}" for name, share in found.shares.items())
 
 
 def print_columns(columns: Mapping[str, Any]) -> None:

@@ -200,8 +200,8 @@ def _flipping(record: Record) -> Step | None:
         return None
     sentence = (
         f"In {turned.flipped:,} of {turned.pairs:,} pairs the winner changed with the order of the texts: to this "
-        "judge most texts are nearly alike. An audition shows which judge and which wording tells them apart; ITEMS "
-        "stands for the file of the texts, and every --judge is one more candidate."
+        "judge most texts are nearly alike. An audition shows which judge and wording tells them apart; ITEMS is the "
+        "file of the texts, and every --judge a candidate."
     )
     words = "comparo audition ITEMS --wording all --judge".split()
     flags = _question_flags(record)

@@ -281,9 +281,9 @@
 
   // Every table of the page as names of columns and rows, by the name of its buttons.
   const ranked = () => {
-    const { columns, from, to } = view;
+    const { columns, begin, end } = view;
     const names = Object.keys(columns).filter((name) => name !== (view === mean ? "group" : "begun"));
-    const rows = Array.from({ length: to - from }, (_, place) => names.map((name) => columns[name][from + place]));
+    const rows = Array.from({ length: end - begin }, (_, place) => names.map((name) => columns[name][begin + place]));
     return { names, rows };
   };
   const judged = () => {

@@ -182,8 +182,8 @@ def fit_command(
             report, filter(None, [*files, linked_to, anchors]), bool(held) or grades is not None or anchors is not None
         )
     criteria = criteria_in(files)
-    given = {"report": report, "votes": votes, "leaderboard": leaderboard}
-    given |= {"anchors": anchors, "grades": grades, "link": linked_to}
+    given = {"report": report, "votes": votes, "leaderboard": leaderboard, "anchors": anchors, "grades": grades}
+    given |= {"link": linked_to}
     check_criterion(files[0], criteria, criterion, voice, [name for name, value in given.items() if value])
     if leaderboard and method not in (None, "mixed", "panel"):
         raise ValueError(

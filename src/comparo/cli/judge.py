@@ -32,7 +32,6 @@ from comparo.run.voices import count_cached
 LABELS = ("context", "first", "second")
 OF_A_RUN = ("budget", "dry_run", "out", "fresh", "output", "top", "quiet")
 OF_PAIRS = ("items", "criterion", "prompt", "kind", "context_column", "columns")
-Key = tuple[Any, Any, Any]
 
 
 @dataclass(frozen=True)
@@ -166,8 +165,9 @@ def _probe(asked: JudgeFlags) -> None:
 class Names:
     """Maps labels in a file to labels of items: CSV has text where the items have numbers.
 
-    >>> Names(Items.of([{"id": 7, "text": "A"}, {"id": 8, "text": "B"}])).key(None, "7", 8)
-    (None, 7, 8)
+    >>> names = Names(Items.of([{"id": 7, "text": "A"}, {"id": 8, "text": "B"}]))
+    >>> names.item("7"), names.item(8), names.context("x")
+    (7, 8, None)
     """
 
     def __init__(self, items: Items) -> None:
@@ -175,11 +175,13 @@ class Names:
         self.has_contexts = contexts != [None]
         self._contexts, self._ids = ({str(label): label for label in labels} for labels in (contexts, ids))
 
-    def key(self, context: Any, first: Any, second: Any) -> Key:
-        """The items' labels for those in a file; a label that no item has is unchanged."""
-        shared = self._contexts.get(str(context), context) if self.has_contexts else None
-        first, second = (self._ids.get(str(item), item) for item in (first, second))
-        return shared, first, second
+    def context(self, label: Any) -> Any:
+        """The context's label for that in a file; None if the items have no contexts."""
+        return self._contexts.get(str(label), label) if self.has_contexts else None
+
+    def item(self, label: Any) -> Any:
+        """The item's label for that in a file, which is unchanged if no item has it."""
+        return self._ids.get(str(label), label)
 
 
 def line(row: Mapping[str, Any], columns: Sequence[str]) -> str:
@@ -204,9 +206,10 @@ def _questions(table: Table, items: Items, names: Names) -> list[Question]:
         raise ComparisonsError(f"{table.source}: the items have contexts and the pairs have none; add a column context")
     first, second = table.columns["first"], table.columns["second"]
     questions = []
-    for row, pair in enumerate(zip([None] * len(first) if contexts is None else contexts, first, second, strict=True)):
+    pairs = zip([None] * len(first) if contexts is None else contexts, first, second, strict=True)
+    for row, (context, one, other) in enumerate(pairs):
         try:
-            questions.append(items.question(*names.key(*pair)))
+            questions.append(items.question(names.context(context), names.item(one), names.item(other)))
         except ComparisonsError as error:
             raise table.error([row], None, str(error)) from error
     return questions

@@ -16,6 +16,7 @@ from comparo.data.formats import csv_text
 from comparo.data.items import Items, read_items
 from comparo.data.sheets import read_several, write_sheets
 from comparo.ranking.tabular import json_rows
+from comparo.run.files import as_objects
 from comparo.selection.designs import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
 from comparo.selection.planning import Answers, Plan, plan
 from comparo.selection.sharing import TWICE, next_pairs, share_out
@@ -201,11 +202,8 @@ def _write(folder: Path, shared: dict[Any, dict[str, list[Any]]], items: Items) 
 
 def _as_in(items: Items, asked: Comparisons) -> Comparisons:
     """The comparisons with the items' labels: a spreadsheet has text where the items may have numbers."""
-    columns, names = asked.to_columns(), Names(items)
-    contexts = columns.get("context", np.full(len(asked), None)).tolist()
-    labels = zip(contexts, columns["first"].tolist(), columns["second"].tolist(), strict=True)
-    context, first, second = zip(*(names.key(*key) for key in labels), strict=True)
-    more: dict[str, Any] = {"judge": asked.judges[asked.judge]} if asked.judges is not None else {}
-    more |= {"context": context} if asked.contexts is not None and names.has_contexts else {}
-    known = Comparisons.from_columns(first, second, np.zeros(len(asked)), asked.weight, **more)
-    return replace(known, p=asked.p)
+    names = Names(items)
+    known = replace(asked, items=as_objects(map(names.item, asked.items.tolist())))
+    if asked.contexts is None or not names.has_contexts:
+        return replace(known, contexts=None, context=None)
+    return replace(known, contexts=as_objects(map(names.context, asked.contexts.tolist())))

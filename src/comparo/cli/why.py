@@ -107,10 +107,8 @@ def _print(found: Explanation, output: Format) -> None:
         these, those = found.between
         table = found.why.between(these, those, most=SHOWN // 2)
         print_text(f"\nWhy {visible(these)} is {found.place} {visible(those)}, in logits:\n")
-        lines = zip(table["words"], table["part"], table["low"], table["high"], strict=True)
-        print_table(
-            ["reason", "part (95% interval)"], [[words, with_interval(*part, "+.2f")] for words, *part in lines]
-        )
+        parts = [[row["words"], with_interval(row["part"], row["low"], row["high"], "+.2f")] for row in rows_of(table)]
+        print_table(["reason", "part (95% interval)"], parts)
     if found.advice is not None:
         _print_advice(found.advice)
     if found.people is not None:

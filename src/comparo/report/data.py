@@ -148,8 +148,8 @@ def _view(name: str, columns: Columns, begin: int, end: int) -> View:
     ticks = [(round(at, 2), text) for at, text in scale.ticks(4)]
     digits = max(2, 2 - math.floor(math.log10(scale.high - scale.low)))
     groups = max(columns["group"][begin:end])
-    ends = [float(f"{each:.6g}") for each in (scale.low, scale.high)]
-    return View(name, begin, end, *ends, ticks, digits, groups)
+    lowest, highest = (float(f"{each:.6g}") for each in (scale.low, scale.high))
+    return View(name, begin, end, lowest, highest, ticks, digits, groups)
 
 
 def page_data(tables: Tables, room: Room = ROOM) -> tuple[Markup, int, list[str]]:

@@ -46,8 +46,9 @@ def test_judgements_reach_a_file_whether_or_not_the_progress_is_on_a_terminal(ru
     assert ("calls" in done.stderr) == is_terminal
 
 
-def test_the_list_of_runs_is_shown_while_a_run_goes_on_until_interrupted(tmp_path):
-    console = Console(file=io.StringIO(), force_terminal=True, width=200)
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_the_list_of_runs_is_shown_while_a_run_goes_on_until_interrupted(tmp_path, capfd, is_terminal):
+    console = Console(file=io.StringIO(), force_terminal=True, width=200) if is_terminal else log()
     waits = []
 
     def wait(seconds):
@@ -61,21 +62,20 @@ def test_the_list_of_runs_is_shown_while_a_run_goes_on_until_interrupted(tmp_pat
     judge = load_judge("simulated/soft", scores=QUALITY)
     with prepare_rank(ROWS, "better", judge=judge, budget="5n", out=tmp_path / "run").base.started() as run:
         watch_runs(tmp_path, console, wait)
-    said = console.file.getvalue()
-    assert waits == [2.0] * 3
+    said = console.file.getvalue() if is_terminal else capfd.readouterr().out
+    assert waits == [2.0 if is_terminal else 60.0] * 3
     assert [int(number) for number in re.findall(r"5n +(\d+)", said)][:3] == [0, 0, 60]
 
 
-def test_watching_an_empty_folder_and_a_wrong_format(run, tmp_path):
+def test_watching_an_empty_folder_and_a_wrong_format(run, tmp_path, capfd):
     def stop(_):
         raise KeyboardInterrupt
 
-    console = Console(file=io.StringIO(), force_terminal=True, width=200)
-    watch_runs(tmp_path, console, stop)
-    assert "answered" in console.file.getvalue()
+    watch_runs(tmp_path, log(), stop)
+    assert "answered" in capfd.readouterr().out
     done = run(tmp_path, ["runs", ".", "--watch", "--format", "csv"])
     assert done.returncode == 2
-    assert "--format csv out" in done.stderr
+    assert "leave --format csv out" in done.stderr
 
 
 class Calm(Simulated):

@@ -1,10 +1,10 @@
 """comparo runs: what was run and what is cached; a run's page made again, its database repaired, its judge checked."""
 
-import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import fields
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,7 +12,8 @@ import typer
 from rich.live import Live
 
 from comparo.cli.flags import UncachedJudgeFlags, run_folder
-from comparo.cli.printing import Console, print_as, print_table, print_text, rich_table, say
+from comparo.cli.printing import MINUTE, Console, print_table, print_text, rich_table, say
+from comparo.data.formats import csv_text
 from comparo.data.sanitize import visible
 from comparo.run.budget import dollars
 from comparo.run.cache import CACHE, clear, contents
@@ -48,7 +49,8 @@ def runs_command(
     Parameters
     ----------
     path : The folder that holds the run folders; for --report, --repair and --check a run folder, for --cached a file.
-    is_watched : Show the list again and again on a terminal, until interrupted, also while runs are going on.
+    is_watched : Show the list again and again, until interrupted, also while runs are going on; elsewhere than on a
+        terminal once a minute.
     is_reported : Make the page of a run again, report.html in its folder.
     is_repaired : Of a run whose judgements.db is damaged, keep every judgement that can still be read. The damaged
         database is kept beside.
@@ -78,13 +80,15 @@ def runs_command(
     elif path != ROOT and not path.is_dir():
         raise ValueError(f"{path} is not a folder; name the one that holds the run folders")
     elif is_watched:
-        if output == "csv" or not sys.stdout.isatty():
-            raise ValueError("--watch shows a table on a terminal; leave it or --format csv out")
+        if output == "csv":
+            raise ValueError("--watch shows a table; leave --format csv out")
         watch_runs(path, Console())
     elif not (runs := list_runs(path)):
         say(f"There are no runs in {path}.")
-    elif not print_as(output, columns := _columns(runs), {}):
-        print_table(columns, zip(*columns.values(), strict=True))
+    elif output == "csv":
+        print_text(csv_text(_columns(runs)))
+    else:
+        _print_runs(runs)
 
 
 def _print_cache(path: Path, removed: str | None) -> None:
@@ -122,11 +126,22 @@ def _repair(run: Path) -> None:
 
 def watch_runs(root: Path, console: Console, wait: Callable[[float], None] = time.sleep) -> None:
     """Show the runs in a folder until interrupted, and `wait` some seconds between; runs may go on meanwhile."""
-    with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False) as live:
-        while True:
-            columns = _columns(list_runs(root))
-            live.update(rich_table(columns, zip(*columns.values(), strict=True)), refresh=True)
-            wait(REFRESH)
+    with suppress(KeyboardInterrupt):
+        if not console.is_terminal:
+            while True:
+                print_text(f"{datetime.now():%Y-%m-%d %H:%M:%S}\n")
+                _print_runs(list_runs(root))
+                wait(MINUTE)
+        with Live(console=console, auto_refresh=False) as live:
+            while True:
+                columns = _columns(list_runs(root))
+                live.update(rich_table(columns, zip(*columns.values(), strict=True)), refresh=True)
+                wait(REFRESH)
+
+
+def _print_runs(runs: Sequence[Summary]) -> None:
+    columns = _columns(runs)
+    print_table(columns, zip(*columns.values(), strict=True))
 
 
 def _columns(runs: Sequence[Summary]) -> dict[str, list[Any]]:

@@ -30,11 +30,10 @@ def prepare(folder, ids, contexts=(None,)):
     return len(pairs)
 
 
-def judged(text, form="csv"):
-    return list(csv.DictReader(io.StringIO(text))) if form == "csv" else list(map(json.loads, text.splitlines()))
+def judged(text):
+    return list(csv.DictReader(io.StringIO(text)))
 
 
-@pytest.mark.parametrize("form", ["csv", "jsonl"])
 @pytest.mark.parametrize(
     ("ids", "contexts"),
     [
@@ -45,35 +44,34 @@ def judged(text, form="csv"):
         ([-1, "two"], ("+c", "@d")),
     ],
 )
-def test_the_same_command_asks_nothing_twice_whatever_the_labels(run, tmp_path, form, ids, contexts):
+def test_the_same_command_asks_nothing_twice_whatever_the_labels(run, tmp_path, ids, contexts):
     pairs = prepare(tmp_path, ids, contexts)
     with Api(YES) as api:
-        first, again = (run(tmp_path, command(*ask(api), "--format", form)) for _ in range(2))
+        first, again = (run(tmp_path, command(*ask(api))) for _ in range(2))
         assert first.returncode == again.returncode == 0, first.stderr
         assert len(api.asked) == pairs
-    rows = judged(first.stdout, form)
+    rows = judged(first.stdout)
     names = ("context", "first", "second", "p") if None not in contexts else ("first", "second", "p")
     assert len({tuple(row[name] for name in names) for row in rows}) == pairs
-    assert sorted(str([row[name] for name in names]) for row in judged(again.stdout, form)) == sorted(
+    assert sorted(str([row[name] for name in names]) for row in judged(again.stdout)) == sorted(
         str([row[name] for name in names]) for row in rows
     )
-    (tmp_path / f"judged.{form}").write_text(first.stdout, encoding="utf-8", newline="")
-    fitted = run(tmp_path, ["fit", f"judged.{form}", "--format", "json"])
+    (tmp_path / "judged.csv").write_text(first.stdout, encoding="utf-8", newline="")
+    fitted = run(tmp_path, ["fit", "judged.csv", "--format", "json"])
     assert fitted.returncode == 0, fitted.stderr
     items = {row["item"] for row in json.loads(fitted.stdout)["ranking"]}
-    assert items == (set(map(str, ids)) if form == "csv" else set(ids))
+    assert items == set(map(str, ids))
 
 
 def test_a_reply_that_csv_cannot_hold_takes_no_other_answer_with_it(run, tmp_path):
     pairs = prepare(tmp_path, ["a", "b"])
     odd = tokens({"A": 0.7, "B": 0.3})
     odd.body["choices"][0]["message"]["content"] = "A \ud83d \0 =1+1"
-    for form in ("csv", "jsonl"):
-        with Api(odd) as api:
-            done = run(tmp_path, command(*ask(api), "--cache", "off", "--format", form))
-            assert done.returncode == 0, done.stderr
-            assert len(api.asked) == pairs
-        assert len(judged(done.stdout, form)) == pairs
+    with Api(odd) as api:
+        done = run(tmp_path, command(*ask(api), "--cache", "off"))
+        assert done.returncode == 0, done.stderr
+        assert len(api.asked) == pairs
+    assert len(judged(done.stdout)) == pairs
 
 
 def test_the_judge_is_probed_once_and_what_it_takes_is_kept_in_the_cache(run, tmp_path):

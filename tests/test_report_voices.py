@@ -17,8 +17,8 @@ from comparo.data.prompts import Question
 from comparo.judges import Judgement
 from comparo.methods import quiet_fit
 from comparo.ranking.self_consistency import count_flips
+from comparo.report.measures import who_judged
 from comparo.report.record import read_record
-from comparo.report.voices_section import who_judged
 from comparo.run.loop import Run
 from comparo.run.store import Store
 from test_report import SCRIPT, run_folder, stories, written

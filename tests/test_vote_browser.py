@@ -298,20 +298,6 @@ def test_a_judge_goes_on_when_the_server_comes_back(page, texts, tmp_path):
 
 
 @pytest.mark.long
-def test_a_break_is_suggested(page, texts, tmp_path):
-    with Server(texts, tmp_path / "run", "--for", "ana", "--break-after", "50") as server:
-        page.open(address(server, "ana"))
-        page.vote("a")
-        assert page.run("return document.getElementById('rest').hidden")
-        page.run("sessionStorage.setItem('begun', Date.now() - 51 * 60000)")
-        page.vote("b")
-        assert "You have judged for 51 minutes" in page.text("#rest")
-        page.run("document.getElementById('rested').click()")
-        page.vote("a")
-        assert page.run("return document.getElementById('rest').hidden")
-
-
-@pytest.mark.long
 def test_the_organiser_sees_votes_as_they_come(page, texts, tmp_path):
     with Server(texts, tmp_path / "run", "--for", f"ana,{SCRIPT[:30]}", "--invite") as server:
         page.open(f"http://127.0.0.1:{server.port}{server.organiser}/")

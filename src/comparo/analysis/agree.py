@@ -10,7 +10,6 @@ Tables are lists of rows, each a dictionary.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Hashable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -23,7 +22,7 @@ from comparo.analysis.judge_votes import Panel, Row, Share, Votes, rank_correlat
 from comparo.data.comparisons import Comparisons
 from comparo.metrics import DRAWS, Estimate, alpha_of, kappa_of
 from comparo.ranking.self_consistency import NEAR
-from comparo.ranking.tabular import plain
+from comparo.ranking.tabular import json_text, plain
 from comparo.types import check_level
 
 PEOPLE = "people among themselves"
@@ -58,7 +57,7 @@ class Agreement:
         tables = {
             name: [{key: plain(cell) for key, cell in row.items()} for row in getattr(self, name)] for name in TABLES
         }
-        return json.dumps({"people": self.people, **tables, "level": self.level}, ensure_ascii=False)
+        return json_text({"people": self.people, **tables, "level": self.level})
 
 
 def agree(

@@ -85,29 +85,13 @@ def mean_known(values: Array) -> float:
     return float(np.mean(known)) if known.size else float("nan")
 
 
-def true_scores(data: Comparisons, graph: Graph, scores: Mapping[Any, float]) -> Array:
-    """The true score of each candidate, shape (n,), by (context, item) or by item; NaN where there is none.
-
-    Raises a ComparisonsError if no candidate has one.
-    """
-    labels = graph.labels(data)
-    known = np.array([float(scores.get(label, scores.get(label[1], np.nan))) for label in labels])
-    if not np.isfinite(known).any():
-        raise ComparisonsError(
-            "no item has a true score; is every key of `scores` an item (or a pair of context and item) of the "
-            "comparisons?"
-        )
-    return known
-
-
 def true_differences(data: Comparisons, scores: Mapping[Any, float]) -> tuple[Array, Array, Array]:
     """p, the true difference s_first − s_second, and the weight, of comparisons whose items both have a true score."""
     graph = Graph.build(data)
-    known = true_scores(data, graph, scores)
+    labels = graph.labels(data)
+    known = np.array([float(scores.get(label, scores.get(label[1], np.nan))) for label in labels])
     difference, weight = known[graph.first] - known[graph.second], data.weights
     usable = np.isfinite(difference) & (weight > 0)
-    if not usable.any():
-        raise ComparisonsError("no comparison has a true score for both of its items; give scores of more items")
     return data.p[usable], difference[usable], weight[usable]
 
 
@@ -157,7 +141,10 @@ def calibrate(data: Any, scores: Mapping[Any, float]) -> Gaussian:
     """
     p, difference, weight = true_differences(Comparisons.of(data), scores)
     if len(p) < 2:
-        raise ComparisonsError("only one comparison has a true score for both of its items; give scores of more items")
+        raise ComparisonsError(
+            f"{len(p)} comparisons have a true score for both of their items; give `scores` of more items, with the "
+            "keys of the comparisons"
+        )
     points, place = np.unique(p, return_inverse=True)
     total = np.bincount(place, weight)
     level = np.bincount(place, weight * difference) / total

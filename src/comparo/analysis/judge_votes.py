@@ -172,7 +172,9 @@ class Panel:
             raise TypeError(f"people is a list of judges, such as [{people!r}], not a single name")
         if not people:
             known = [] if comparisons.judges is None else comparisons.judges.tolist()
-            raise ComparisonsError(f"name the people among the judges {', '.join(map(shown, known[:20])) or '(none)'}")
+            raise ComparisonsError(
+                f"name the `people` among the judges {', '.join(map(shown, known[:20])) or '(none)'}"
+            )
         codes = np.unique([judge_code(comparisons, name) for name in people])
         judges = np.setdiff1d(np.unique(comparisons.judged_by), codes)
         if not len(judges):

@@ -148,11 +148,11 @@ class Bets:
     @cached_property
     def capital(self) -> Array:
         """The capital of those who bet that the mean is above and below ½, after each observation, (n, 2)."""
-        bettors, found = self._bettors(np.array([0.5])), np.zeros((len(self.x), 2))
-        for row, x in enumerate(self.x.tolist()):
+        bettors, found = self._bettors(np.array([0.5])), [np.zeros((0, 2))]
+        for x in self.x.tolist():
             bettors.add(x)
-            found[row] = bettors.log_capital[:, 0]
-        return np.exp(found)
+            found.append(bettors.log_capital.T.copy())
+        return np.exp(np.concatenate(found))
 
     @property
     def probability(self) -> float:

@@ -11,7 +11,7 @@ import typer
 from comparo.analysis.agree import PEOPLE, Agreement, agree
 from comparo.analysis.judge_votes import Row
 from comparo.cli.flags import Seed, names_in
-from comparo.cli.printing import print_table, print_text
+from comparo.cli.printing import print_table, print_text, with_interval
 from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
 from comparo.data.formats import read_columns
@@ -62,11 +62,8 @@ def _read_judges(files: Sequence[Path], people: list[str]) -> tuple[Comparisons,
     """All comparisons, and the names of the people among their judges."""
     parts = read_parts(files, is_named=True)
     judges = [{str(name): None for name in part.get("voter", part.get("judge")).tolist()} for part in parts.values()]
-    if people:
+    if people or len(parts) == 1:
         return join(parts), people
-    if len(parts) == 1:
-        known = ", ".join(map(shown, list(judges[0])[:20]))
-        raise ComparisonsError(f"name the people among the judges {known}: --people NAMES")
     if _is_sheet(sheet := next(iter(parts))):
         raise ComparisonsError(
             f"{sheet} is a sheet that a person filled in; name the judge's answers first, or say who are the people: "
@@ -112,20 +109,10 @@ def _print_confidence(found: Agreement) -> None:
 
 
 def _print_calibration(found: Agreement) -> None:
-    said = [{**row, "answers": ""} for row in found.calibration if row["answers"] == "as said"]
-    rows = [
-        [row["judge"], row["answers"], f"{row['p']:.2f}", str(row["votes"]), _with_ends(row, "people")]
-        for row in found.calibration
-        if row["answers"] == "as said" or {**row, "answers": ""} not in said  # decisions have no bias to remove
-    ]
-    errors = "; ".join(
-        f"{row['judge']}: {row['calibration']:.3f} as said, {row['calibration_fair']:.3f} without position bias (by "
-        f"chance {row['calibration_chance']:.3f})"
-        for row in found.judges
-        if row["judge"] != PEOPLE
-    )
-    header = ("judge", "answers", "mean p", "answers in bin", "people for the first")
-    _print("Calibration", header, rows, f"Expected calibration error. {errors}.")
+    names = ("calibration", "calibration_fair", "calibration_chance")
+    rows = [[row["judge"], *(_number(row[name]) for name in names)] for row in found.judges if row["judge"] != PEOPLE]
+    header = ("judge", "as said", "without position bias", "by chance")
+    _print("Calibration error: how far people's share is from the judge's p, in bins of p", header, rows)
 
 
 def _print_correlations(found: Agreement) -> None:
@@ -154,6 +141,4 @@ def _number(value: Any) -> str:
 
 
 def _with_ends(row: Row, name: str, low: str = "low", high: str = "high") -> str:
-    """A value and its interval; without one, the value alone."""
-    value, ends = _number(row[name]), [_number(row[end]) for end in (low, high)]
-    return f"{value} ({ends[0]} to {ends[1]})" if value and all(ends) else value
+    return with_interval(row[name], row[low], row[high], ".3f")

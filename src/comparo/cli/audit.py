@@ -8,8 +8,7 @@ import typer
 
 from comparo.cli.finishing import RunFlags, complete, print_plan
 from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, Seed, named
-from comparo.cli.printing import Console, Format, cost_words, print_table, print_text
-from comparo.data.formats import csv_text
+from comparo.cli.printing import Console, Format, cost_words, print_as, print_table, print_text, with_interval
 from comparo.data.sanitize import visible
 from comparo.report import write_report
 from comparo.run.audit import CALLS, prepare_audit
@@ -84,11 +83,7 @@ def _limits(given: list[str]) -> dict[str, float]:
 
 
 def _print(found: Audit, output: Format, console: Console) -> None:
-    if output == "json":
-        print_text(found.to_json() + "\n")
-        return
-    if output == "csv":
-        print_text(csv_text(found.to_columns()))
+    if print_as(output, found.to_columns(), found.to_dict()):
         return
     header = ["probe", "right", "pairs", "logits", "of two real texts", "verdict", "what helps"]
     for card in found.cards:
@@ -96,7 +91,7 @@ def _print(found: Audit, output: Format, console: Console) -> None:
             print_text(f"{visible(card.name)}\n")
         rows: list[list[Any]] = []
         for one in card.findings:
-            ends = f"{one.effect:.2f} ({one.low:.2f} to {one.high:.2f})"
+            ends = with_interval(one.effect, one.low, one.high, ".2f")
             relative = "" if math.isnan(one.relative) else f"× {one.relative:.1f}"
             verdict = one.sentence.partition(":")[0] if one.verdict == "bias" else one.verdict
             rows.append([one.probe, one.right, str(one.pairs), ends, relative, verdict, one.remedy])

@@ -1,9 +1,7 @@
 """comparo audition: which judge, and which wording, without a single label."""
 
-import json
 import math
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,10 +11,10 @@ import typer
 from comparo.cli import flags as groups
 from comparo.cli.finishing import RunFlags, complete
 from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, Seed, named
-from comparo.cli.printing import cost_words, print_notes, print_table, print_text
-from comparo.cli.settings import command_line
-from comparo.data.formats import csv_text
+from comparo.cli.printing import cost_words, print_as, print_notes, print_table
 from comparo.data.lineups import MOST
+from comparo.data.sanitize import without_login
+from comparo.ranking.tabular import json_text
 from comparo.report import write_report
 from comparo.report.record import AUDITION
 from comparo.run.audition import PAIRS, Audition, prepare_audition, resized
@@ -66,36 +64,33 @@ def audition_command(
     storage = flags.storage(f"{named(data)}-audition")
     plan = prepare_audition(items, voices, pairs, storage, seed=seed, least_mass=least_mass)
     console, found = flags.console, complete(plan, flags)
-    write_text(Path(found.answers.source) / AUDITION, json.dumps(found.to_dict(), ensure_ascii=False) + "\n")
+    write_text(Path(found.answers.source) / AUDITION, json_text(found.to_dict()) + "\n")
     page = write_report(found.answers.source)
     _print(found, flags)
-    names = [voice.name or found.best for voice in voices]
-    if found.best in names:  # the best may also be all voices together, where there are few answers
-        following = _following(found, asked, question, voices, names.index(found.best))
-        console.print(f"To rank all texts by {found.best}, with the answers of the audition:\n  {following}")
+    for number, voice in enumerate(voices):
+        if found.best == (voice.name or found.best):
+            judge = asked.judges[number * len(asked.judges) // len(voices)]
+            chosen = shlex.join(_chosen(voice, without_login(judge), found.answers.source))
+            following = f"comparo rank with the same texts and question, {chosen}"
+            console.print(f"To rank all texts by {found.best}: {following}")
     console.print(f"Report: {page}")
 
 
-def _following(found: Audition, asked: JudgeFlags, question: QuestionFlags, voices: Sequence[Voice], best: int) -> str:
-    """The command that ranks all texts by the best of these voices, and begins with its answers."""
-    prompt, judge = voices[best].prompt, best * len(asked.judges) // len(voices)
-    chosen = {**asked.of_one(judge), "wording": [prompt.wording] if question.wording else None}
-    chosen["lineup"] = None if prompt.size == 2 else prompt.size
-    usual = dict.fromkeys(("out", "pairs", "seed", "output", "dry_run", "quiet", "fresh"))
-    command = command_line("rank", **chosen, **usual)
-    return f"{command} {shlex.join(['--audition', found.answers.source])}"
+def _chosen(voice: Voice, judge: str, folder: str) -> list[str]:
+    """The flags of `comparo rank` for a voice of an audition, which begin with its answers."""
+    prompt = voice.prompt
+    flags = ["--judge", judge, "--audition", folder]
+    flags += ["--wording", prompt.wording] if prompt.wording else []
+    return [*flags, "--lineup", str(prompt.size)] if prompt.size > 2 else flags
 
 
 def _print(found: Audition, flags: RunFlags) -> None:
     answers = [one for one in found.answers.judgements if not one.failed]
     cached, (_, spent) = count_cached(answers), paid_and_spent(answers)
-    if flags.output == "json":
-        print_text(json.dumps(found.to_dict() | {"cached": cached}, ensure_ascii=False) + "\n")
-        return
-    if flags.output == "csv":
-        print_text(csv_text(dict(found.table)))
-    else:
+    if not print_as(flags.output, found.table, found.to_dict() | {"cached": cached}):
         print_table(*_rows(found))
+    if flags.output == "json":
+        return
     if not flags.quiet:
         print_notes(found.notes)
     if words := cost_words(cached, len(answers), spent):

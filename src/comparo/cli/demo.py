@@ -93,10 +93,8 @@ def sentence(found: Audition) -> str:
     content, low, high, position = (
         float(found.table[name][0]) for name in ("content", "content_low", "content_high", "position")
     )
-    told = (
+    verdict = "it cannot tell" if high < BLIND else "it sees something of them"
+    return (
         f"{position:.0%} of its answer is about which review it reads first, and {content:.0%} ({100 * low:.0f} to "
-        f"{100 * high:.0f}) about the reviews"
+        f"{100 * high:.0f}) about the reviews: {verdict}. An audition needs no labels for that."
     )
-    if high < BLIND:
-        return f"{told}: it cannot tell. An audition finds that out without knowing which review is better."
-    return f"{told}: it sees something of them, though not which is better; comparo agree tells that from votes."

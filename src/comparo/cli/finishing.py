@@ -17,7 +17,7 @@ from comparo.cli.printing import (
     calls_of,
     how_it_went,
     print_board,
-    print_correlations,
+    print_criteria,
     print_moved,
     print_notes,
     print_ranking,
@@ -147,15 +147,8 @@ def first_criteria(prompt: Prompt, question: Question) -> str:
     """The first question to a judge that reads the texts once and then each criterion's question after them."""
     assert isinstance(prompt, CriteriaPrompt)
     first, *others = prompt.parts
-    part = prompt.parts[first]
-    shared = part.template.rpartition("\n\n")[0]
-    asked = [
-        f"{name}: {prompt.parts[name].template.removeprefix(shared).strip()}".replace("{{", "{").replace("}}", "}")
-        for name in others
-    ]
-    return "\n".join(
-        [part.text(question), *(["\nand after the same texts, each by itself:\n"] if asked else []), *asked]
-    )
+    rest = f"\n\nand after the same texts, each by itself: {', '.join(others)}" if others else ""
+    return prompt.parts[first].text(question) + rest
 
 
 def written_out(task: Task, question: Question) -> str:
@@ -314,12 +307,9 @@ def _print_criteria(found: CriteriaRanking, run: Run, flags: RankingFlags, done:
     """Print the overall ranking with the scores by each criterion, and return sentences about them."""
     from comparo.report.command_pages import people_of
 
-    print_ranking(found, flags.output, flags.top, {"calls": calls_of(run)})
-    if flags.output == "table":
-        print_correlations(found)
+    weights = print_criteria(found, flags.output, flags.top, {"calls": calls_of(run)})
     if not flags.quiet:
         print_notes(found.notes)
-    weights = ", ".join(f"{name} {share:.0%}" for name, share in found.shares.items())
     sentences = [
         how_it_went(run, f"{done} calls, each answered for {len(found.rankings)} criteria"),
         f"overall: the weighted mean of the criteria ({weights}), each divided by the spread of its scores",

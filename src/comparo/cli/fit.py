@@ -30,9 +30,10 @@ from comparo.cli.fit_files import (
 from comparo.cli.flags import Count, names_in
 from comparo.cli.printing import (
     Format,
+    print_as,
     print_board,
     print_columns,
-    print_correlations,
+    print_criteria,
     print_moved,
     print_notes,
     print_ranking,
@@ -278,11 +279,8 @@ def _print_criteria(
     """Fit each criterion of a run folder, and print the overall ranking with the scores by each, as the run does."""
     judgements, weights = stored_criteria(folder)
     found = concluded(fit, judgements, weights)
-    print_ranking(found, output, top)
-    if output == "table":
-        print_correlations(found)
+    told = print_criteria(found, output, top)
     answers = sum(not one.failed for one in judgements)
-    told = ", ".join(f"{name} {share:.0%}" for name, share in found.shares.items())
     say(
         f"fitted by {method}: {answers:,} answers to {len(weights)} criteria, each by itself; overall: their weighted "
         f"mean ({told}); --criterion NAME is for one alone"
@@ -331,21 +329,17 @@ def _named(files: list[Path]) -> str:
 
 
 def _print_powered(found: Powered, output: Format) -> None:
-    if output == "csv":
-        print_text(csv_text(found.board.to_columns()))
-    elif output == "table":
+    document = {
+        "leaderboard": json.loads(found.board.to_json()),
+        "people_only": json.loads(found.people_only.to_json()),
+        "weight": {str(name): value for name, value in found.weight.items()},
+        "votes": found.votes,
+        "matched": found.matched,
+        "worth": found.worth,
+        "left_out": list(found.left_out),
+    }
+    if not print_as(output, found.board.to_columns(), document):
         print_board(found.board)
-    else:
-        document = {
-            "leaderboard": json.loads(found.board.to_json()),
-            "people_only": json.loads(found.people_only.to_json()),
-            "weight": {str(name): value for name, value in found.weight.items()},
-            "votes": found.votes,
-            "matched": found.matched,
-            "worth": found.worth,
-            "left_out": [str(name) for name in found.left_out],
-        }
-        print_text(json.dumps(document, ensure_ascii=False) + "\n")
     say(found.sentence)
 
 
@@ -357,11 +351,7 @@ def _usual(files: list[Path], comparisons: Comparisons, prior: str | None) -> Me
     if mixes_kinds(pooled(comparisons)):
         say(f"{judges} judges, of whom some decide and others give probabilities: method panel, which weighs each")
         return "panel"
-    say(
-        f"{judges} judges: method mixed, with a position bias and ties of each; --method panel also estimates what "
-        "each judge is worth, and --method poe-bt takes all answers as those of one judge; people's votes have a "
-        "column voter in place of judge"
-    )
+    say(f"{judges} judges: method mixed; --method panel also estimates what each judge is worth")
     return "mixed"
 
 

@@ -1,13 +1,11 @@
 """comparo judge: judgements of pairs, written as they come; or the pairs of a run put to another judge."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from statistics import fmean
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -32,9 +30,8 @@ from comparo.run.store import stored_items
 from comparo.run.voices import count_cached
 
 LABELS = ("context", "first", "second")
-OF_A_RUN = ("budget", "dry_run", "out", "fresh", "top", "quiet")
+OF_A_RUN = ("budget", "dry_run", "out", "fresh", "output", "top", "quiet")
 OF_PAIRS = ("items", "criterion", "prompt", "kind", "wording", "context_column", "columns")
-Key = tuple[Any, Any, Any]
 
 
 @dataclass(frozen=True)
@@ -45,11 +42,10 @@ class AgainFlags(RankingFlags):
     ----------
     budget : How many of the run's questions to ask, in their order: 500, 5n (five per item), 50% or $2.50.
     out : The new run folder. Default: beside that of the run, named after the judge.
-    output : csv or jsonl for judgements; table, csv or json for the consensus of a run. Default: csv, and table
+    output : How to print the consensus of a run; judgements are CSV.
     """
 
     budget: str = "100%"
-    output: Annotated[Literal["csv", "jsonl", "table", "json"] | None, typer.Option("--format")] = None  # type: ignore[assignment]
 
 
 def judge_command(
@@ -94,16 +90,11 @@ def judge_command(
         raise ValueError("comparo judge asks one judge in one wording; give one --judge and one --wording")
     if pairs is not None and database_of(pairs) is not None:
         _refuse(OF_PAIRS, f"{pairs} is a run, which has its own texts and question")
-        if again.output == "jsonl":
-            raise ValueError("the consensus of a run is printed as table, csv or json; choose one of them by --format")
-        _judge_again(run_folder(pairs), asked, replace(again, output=again.output or "table"))
+        _judge_again(run_folder(pairs), asked, again)
         return
     if pairs is None or items is None:
         raise ValueError("comparo judge needs the pairs and --items, the file of their texts; or a run; or --probe")
     _refuse(OF_A_RUN, f"{pairs} is not a run folder")
-    if again.output in ("table", "json"):
-        raise ValueError("judgements are printed as csv or jsonl; choose one of them by --format")
-    is_csv = again.output != "jsonl"
     texts = columns.read(items)
     (prompt,) = question.make(texts, columns, asked.judges)
     if flagged := injection_sentence(texts, prompt):
@@ -113,12 +104,11 @@ def judge_command(
     header = list(Judgement(Question("", ""), error="").row())[0 if names.has_contexts else 1 :]
     (judge,) = asked.make(texts)
     probes = probe_judges([judge]) if open_pairs else []
-    if is_csv:
-        print_text(csv_lines([header]))
+    print_text(csv_lines([header]))
     done, progress = list[Judgement](), Progress(len(open_pairs))
     with watched(Console(stderr=True)) as show:
         for judgement in judge.judge(iter(open_pairs), prompt):
-            print_text(line(judgement.row(), header, is_csv))
+            print_text(line(judgement.row(), header))
             done.append(judgement)
             progress.asked += 1
             progress.failed += judgement.failed
@@ -174,37 +164,33 @@ def _probe(asked: JudgeFlags) -> None:
 class Names:
     """Maps labels in a file to labels of items: CSV has text where the items have numbers.
 
-    >>> Names(Items.of([{"id": 7, "text": "A"}, {"id": 8, "text": "B"}])).key(None, "7", 8)
-    (None, 7, 8)
+    >>> names = Names(Items.of([{"id": 7, "text": "A"}, {"id": 8, "text": "B"}]))
+    >>> names.item("7"), names.item(8), names.context("x")
+    (7, 8, None)
     """
 
     def __init__(self, items: Items) -> None:
         contexts, ids = items.contexts.tolist(), items.ids.tolist()
         self.has_contexts = contexts != [None]
         self._contexts, self._ids = ({str(label): label for label in labels} for labels in (contexts, ids))
-        self._contexts |= dict(zip(contexts, contexts, strict=True))
-        self._ids |= dict(zip(ids, ids, strict=True))
 
-    def key(self, context: Any, first: Any, second: Any) -> Key:
-        """The items' labels for those in a file; a label that no item has is unchanged."""
-        shared = _label(context, self._contexts) if self.has_contexts else None
-        return shared, _label(first, self._ids), _label(second, self._ids)
+    def context(self, label: Any) -> Any:
+        """The context's label for that in a file; None if the items have no contexts."""
+        return self._contexts.get(str(label), label) if self.has_contexts else None
 
-
-def _label(label: Any, known: Mapping[Any, Any]) -> Any:
-    is_text = isinstance(label, list | dict) or label not in known  # neither a list nor an object can be a label
-    return known.get(str(label), label) if is_text else known[label]
+    def item(self, label: Any) -> Any:
+        """The item's label for that in a file, which is unchanged if no item has it."""
+        return self._ids.get(str(label), label)
 
 
-def line(row: Mapping[str, Any], columns: Sequence[str], is_csv: bool) -> str:
-    """A judgement as one line that can be read again.
+def line(row: Mapping[str, Any], columns: Sequence[str]) -> str:
+    """A judgement as a line of CSV that can be read again; an unknown number is empty.
 
-    >>> line({"first": "ana", "p": float("nan")}, ["first", "p"], is_csv=False)
-    '{"first": "ana", "p": null}\\n'
+    >>> line({"first": "ana", "p": float("nan")}, ["first", "p"])
+    'ana,\\n'
     """
-    values = {name: None if row[name] != row[name] else row[name] for name in columns}
-    text = csv_lines([values.values()]) if is_csv else json.dumps(values, ensure_ascii=False) + "\n"
-    text = text.replace("\0", "\ufffd")  # readers of CSV take no NUL
+    values = [None if row[name] != row[name] else row[name] for name in columns]
+    text = csv_lines([values]).replace("\0", "\ufffd")  # readers of CSV take no NUL
     return text.encode("utf-8", "replace").decode()
 
 
@@ -219,9 +205,10 @@ def _questions(table: Table, items: Items, names: Names) -> list[Question]:
         raise ComparisonsError(f"{table.source}: the items have contexts and the pairs have none; add a column context")
     first, second = table.columns["first"], table.columns["second"]
     questions = []
-    for row, pair in enumerate(zip([None] * len(first) if contexts is None else contexts, first, second, strict=True)):
+    pairs = zip([None] * len(first) if contexts is None else contexts, first, second, strict=True)
+    for row, (context, one, other) in enumerate(pairs):
         try:
-            questions.append(items.question(*names.key(*pair)))
+            questions.append(items.question(names.context(context), names.item(one), names.item(other)))
         except ComparisonsError as error:
             raise table.error([row], None, str(error)) from error
     return questions
@@ -234,9 +221,6 @@ def _summarise(done: list[Judgement], found: Mapping[str, Any]) -> None:
         raise JudgeError(f"all {len(done)} judgements failed, the first with: {failed[0].error}")
     answered = [judgement for judgement in done if not judgement.failed]
     parts = [f"{len(answered)} judgements"]
-    if answered:
-        parts.append(f"mean p {fmean(judgement.p for judgement in answered):.2f}")
-        parts.append(f"mean mass {fmean(judgement.mass for judgement in answered):.2f}")
     parts += cost_words(count_cached(done), len(answered), paid_and_spent(done, found)[1])
     if cut := sum(judgement.cut > 0 for judgement in done):
         parts.append(f"{cut} with texts cut to the model's window")

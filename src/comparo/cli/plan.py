@@ -10,13 +10,14 @@ import typer
 
 from comparo.cli.flags import ColumnFlags, Count, Seed, names_in
 from comparo.cli.judge import Names
-from comparo.cli.printing import print_table, print_text, say
+from comparo.cli.printing import print_as, print_table, print_text, say
 from comparo.data.comparisons import Comparisons
 from comparo.data.formats import csv_text
 from comparo.data.items import Items, read_items
 from comparo.data.sheets import read_several, write_sheets
 from comparo.data.text_features import contrasts
 from comparo.ranking.tabular import json_rows
+from comparo.run.files import as_objects
 from comparo.selection.designs import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
 from comparo.selection.planning import Answers, Plan, plan
 from comparo.selection.sharing import TWICE, next_pairs, share_out
@@ -125,12 +126,8 @@ def plan_command(
 
 def _print(found: Plan, output: Output, accuracy: float, orders: Orders) -> None:
     columns = found.to_columns()
-    if output == "json":
-        head = {"items": found.items, "accuracy": accuracy, "target": found.target, "calls": found.calls}
-        print(json.dumps({**head, "plan": json_rows(columns)}))
-    elif output == "csv":
-        print_text(csv_text(columns))
-    else:
+    head = {"items": found.items, "accuracy": accuracy, "target": found.target, "calls": found.calls}
+    if not print_as(output, columns, head | {"plan": json_rows(columns)}):
         rows = zip(*(column.tolist() for column in columns.values()), strict=True)
         print_table(columns, [(int(each) if each.is_integer() else each, *rest) for each, *rest in rows])
         print(f"\n{_summary(found, orders)}")
@@ -205,11 +202,8 @@ def _write(folder: Path, shared: dict[Any, dict[str, list[Any]]], items: Items) 
 
 def _as_in(items: Items, asked: Comparisons) -> Comparisons:
     """The comparisons with the items' labels: a spreadsheet has text where the items may have numbers."""
-    columns, names = asked.to_columns(), Names(items)
-    contexts = columns.get("context", np.full(len(asked), None)).tolist()
-    labels = zip(contexts, columns["first"].tolist(), columns["second"].tolist(), strict=True)
-    context, first, second = zip(*(names.key(*key) for key in labels), strict=True)
-    more: dict[str, Any] = {"judge": asked.judges[asked.judge]} if asked.judges is not None else {}
-    more |= {"context": context} if asked.contexts is not None and names.has_contexts else {}
-    known = Comparisons.from_columns(first, second, np.zeros(len(asked)), asked.weight, **more)
-    return replace(known, p=asked.p)
+    names = Names(items)
+    known = replace(asked, items=as_objects(map(names.item, asked.items.tolist())))
+    if asked.contexts is None or not names.has_contexts:
+        return replace(known, contexts=None, context=None)
+    return replace(known, contexts=as_objects(map(names.context, asked.contexts.tolist())))

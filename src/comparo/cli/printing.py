@@ -28,6 +28,7 @@ from comparo.ranking.leaderboard import Leaderboard
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.scale import Scaled
 from comparo.ranking.scores import Grown
+from comparo.ranking.tabular import json_text
 from comparo.run.budget import dollars
 from comparo.run.loop import Run
 from comparo.run.progress import Progress, Watcher, progress_text
@@ -66,6 +67,26 @@ def print_text(text: str) -> None:
     print(visible(text) if sys.stdout.isatty() else text, end="", flush=True)
 
 
+def with_interval(value: float, low: float, high: float, form: str) -> str:
+    """A value and its interval in a format; a value without one alone, and "" where it is unknown.
+
+    >>> with_interval(0.5, 0.25, 0.75, ".0%"), with_interval(0.5, math.nan, 1.0, "+.2f")
+    ('50% (25% to 75%)', '+0.50')
+    """
+    if math.isnan(value):
+        return ""
+    return f"{value:{form}}" + ("" if math.isnan(low + high) else f" ({low:{form}} to {high:{form}})")
+
+
+def print_as(output: str, columns: Mapping[str, Any], document: Mapping[str, Any]) -> bool:
+    """Print a result as CSV or JSON, and return True; False for a table, which each command prints itself."""
+    if output == "json":
+        print_text(json_text(document) + "\n")
+    elif output == "csv":
+        print_text(csv_text(columns))
+    return output in ("json", "csv")
+
+
 def cost_words(cached: int, answered: int, cost: float) -> list[str]:
     """How many answers came from the cache, and what was paid for the others; each only if it is not 0.
 
@@ -83,19 +104,14 @@ def print_ranking(
 
     JSON also has the keys of `more`, such as the calls with their number, cost and prices.
     """
+    columns, document = ranking.to_columns(), {}
+    if top is not None:
+        shown = columns["rank"] <= top
+        columns = {name: column[shown] for name, column in columns.items()}
     if output == "json":
         document = json.loads(ranking.to_json()) | dict(more or {})
         document["ranking"] = [row for row in document["ranking"] if top is None or row["rank"] <= top]
-        print_text(json.dumps(document, ensure_ascii=False) + "\n")
-        return
-    if output == "csv" and top is None:
-        print_text(ranking.to_csv())
-        return
-    columns = ranking.to_columns()
-    shown = slice(None) if top is None else columns["rank"] <= top
-    columns = {name: column[shown] for name, column in columns.items()}
-    if output == "csv":
-        print_text(csv_text(columns))
+    if print_as(output, columns, document):
         return
     print_columns(columns)
     if ranking.voices is not None:
@@ -121,11 +137,15 @@ def print_moved(ranking: Ranking, grown: Grown) -> None:
         print_columns(moved)
 
 
-def print_correlations(found: CriteriaRanking) -> None:
-    """Print the correlations between criteria."""
-    print_text("\n")
-    rows = zip(*(column.tolist() for column in found.correlations.values()), strict=True)
-    print_table(["correlation", *found.rankings], rows)
+def print_criteria(
+    found: CriteriaRanking, output: Format, top: int | None, more: Mapping[str, Any] | None = None
+) -> str:
+    """Print the overall ranking and the correlations between criteria, and return their weights in words."""
+    print_ranking(found, output, top, more)
+    if output == "table":
+        print_text("\n")
+        print_columns(dict(zip(["correlation", *found.rankings], found.correlations.values(), strict=True)))
+    return ", ".join(f"{name} {share:.0%}" for name, share in found.shares.items())
 
 
 def print_columns(columns: Mapping[str, Any]) -> None:

@@ -3,7 +3,7 @@
 import getpass
 import shlex
 import webbrowser
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from socket import socket
@@ -80,15 +80,12 @@ class PageFlags:
     ----------
     markdown : Show texts as Markdown: headings, lists, bold, italics, code. HTML and links stay text. Default: as they
         are.
-    break_after : Minutes of judging after which a break is suggested; 0 for never.
     host : The address to serve at. The default is for this machine only; 0.0.0.0 is for its network.
     port : The port. Default: that of the last start, the usual one, or a free one.
     no_browser : Print the links only, and open no page.
     """
 
     markdown: bool = False
-    # The rest of the hour is a break, as the UK's Health and Safety Executive advises for work at screens.
-    break_after: Annotated[float, typer.Option(min=0)] = 50.0
     host: str = HOST
     port: Annotated[int | None, typer.Option(min=1, max=65535)] = None
     no_browser: bool = False
@@ -147,63 +144,34 @@ def vote_command(
     if people.only is not None:
         voting = replace(voting, first=disputed_pairs(data, folder), is_only_first=True)
         say(f"Only the {len(voting.first)} pairs on which votes contradict the judge of {data} most.")
-    place = Place(page)
-    try:
-        notes = {"command": command_line()}
-        with opened(voting, folder, notes, fresh=fresh and out is not None, place=place.open) as booth:
-            _serve(_pages(booth, voting, people, place, *split_kind(kind, columns.context_column)), place)
-    finally:
-        place.close()
+    is_new = fresh and out is not None
+    links = (Links.new() if is_new else Links.read(folder)).with_judges(voting.names)
+    with closing(open_socket(page.host, page.port, links.port)) as listening:
+        served = replace(links, port=listening.getsockname()[1])
+        with opened(voting, folder, served, {"command": command_line()}, fresh=is_new) as booth:
+            origin = origin_of(listening, page.host)
+            pages = _pages(booth, people, page, origin, *split_kind(kind, columns.context_column))
+            _serve(pages, page, listening, links.port)
 
 
-@dataclass
-class Place:
-    """The socket of a page, which is opened when the links of the run are known."""
-
-    page: PageFlags
-    listening: socket | None = None
-    before: int | None = None
-
-    def open(self, links: Links) -> int:
-        """Open the port, and return it."""
-        self.before = links.port
-        self.listening = open_socket(self.page.host, self.page.port, links.port)
-        return self.port
-
-    @property
-    def port(self) -> int:
-        return 0 if self.listening is None else int(self.listening.getsockname()[1])
-
-    @property
-    def origin(self) -> str:
-        """The origin of the page's URL."""
-        return "" if self.listening is None else origin_of(self.listening, self.page.host)
-
-    def close(self) -> None:
-        if self.listening is not None:
-            self.listening.close()
-
-
-def _pages(booth: Booth, voting: Voting, people: PeopleFlags, place: Place, kind: str, heading: str) -> "Pages":
+def _pages(booth: Booth, people: PeopleFlags, page: PageFlags, origin: str, kind: str, heading: str) -> "Pages":
     from comparo.vote.pages import Pages
 
-    each = None if people.invite else voting.each(len(booth.links.judges))
+    each = None if people.invite else booth.voting.each(len(booth.links.judges))
     if people.each is not None:
-        each = min(people.each, voting.pairs)
-    page, asked = place.page, (people.invite, people.ticked())
-    return Pages(booth, kind, heading, each, page.break_after, page.markdown, place.origin, *asked)
+        each = min(people.each, booth.voting.pairs)
+    return Pages(booth, kind, heading, each, page.markdown, origin, people.invite, people.ticked())
 
 
-def _serve(pages: "Pages", place: Place) -> None:
-    """Serve the pages until the server is stopped, then print where the votes are."""
+def _serve(pages: "Pages", page: PageFlags, listening: socket, before: int | None) -> None:
+    """Serve the pages until the server is stopped, then print where the votes are; `before` is the last port."""
     from comparo.vote.app import make_app, serve
 
-    assert place.listening is not None
     booth, code = pages.booth, 0
-    app = make_app(pages, (*LOCAL, place.page.host) if is_local(place.page.host) else None)
+    app = make_app(pages, (*LOCAL, page.host) if is_local(page.host) else None)
     try:
         with stoppable():
-            serve(app, place.listening, lambda: _begin(pages, place))
+            serve(app, listening, lambda: _begin(pages, page, before))
     except KeyboardInterrupt as stop:
         code = getattr(stop, "code", 0)
     folder, votes = shlex.quote(str(booth.store.folder)), sum(ballot.is_vote for ballot in booth.shown())
@@ -213,7 +181,7 @@ def _serve(pages: "Pages", place: Place) -> None:
     raise typer.Exit(code)
 
 
-def _begin(pages: "Pages", place: Place) -> None:
+def _begin(pages: "Pages", page: PageFlags, before: int | None) -> None:
     """Print the links, and open the page of the only judge, or the organiser's."""
     links, origin = pages.booth.links, pages.origin
     organiser = f"{origin}/organiser/{links.organiser}/"
@@ -222,16 +190,16 @@ def _begin(pages: "Pages", place: Place) -> None:
         rows.append(("invitation", f"{origin}/join/{links.invitation}/"))
     width = max(len(name) for name, _ in rows)
     print_text("".join(f"{name:<{width}}  {link}\n" for name, link in rows))
-    if place.before not in (None, place.port):
-        say(f"The links have changed: they were at port {place.before}, and are at {place.port} now.", "yellow")
-    if not is_local(place.page.host):
+    if before not in (None, links.port):
+        say(f"The links have changed: they were at port {before}, and are at {links.port} now.", "yellow")
+    if not is_local(page.host):
         say(
             f"WARNING: everybody who can reach {origin} and has a link can vote and read the texts, and what is sent "
             "is not encrypted. Use a network that you trust.",
             "bold red",
         )
     say(f"Votes are stored in {pages.booth.store.folder}. Stop with Ctrl-C.")
-    if not place.page.no_browser:
+    if not page.no_browser:
         _open(rows[1][1] if len(links.judges) == 1 and not pages.has_invitation else organiser)
 
 

@@ -1,6 +1,5 @@
 """comparo why: why did it win?"""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,16 +8,17 @@ import typer
 from comparo.cli import flags as groups
 from comparo.cli.finishing import RunFlags, complete, print_plan
 from comparo.cli.flags import JudgeFlags
-from comparo.cli.printing import Format, cost_words, print_table, print_text
+from comparo.cli.printing import Format, cost_words, print_as, print_table, print_text, with_interval
 from comparo.cli.settings import in_flags
-from comparo.data.formats import csv_text
 from comparo.data.sanitize import visible
 from comparo.model.estimators.coefficients import DISCOVERY, Estimate
+from comparo.ranking.tabular import rows_of
 from comparo.report.command_pages import write_why
 from comparo.report.record import read_record
 from comparo.run.why import FEEDBACK, Explanation, prepare_why
 
 SHOWN = 12  # reasons in the table, beside those that are found
+WHO = ("judge", "people")
 
 
 def why_command(
@@ -93,50 +93,40 @@ def why_command(
 
 
 def _print(found: Explanation, output: Format) -> None:
-    if output == "json":
-        print_text(json.dumps(found.to_dict(), ensure_ascii=False, default=str) + "\n")
-        return
-    if output == "csv":
-        print_text(csv_text(found.why.to_columns()))
+    if print_as(output, found.why.to_columns(), found.to_dict()):
         return
     header = ["reason", "on its own", "beyond the others", "logits", "verdict"]
     rows: list[list[Any]] = []
     for number, one in enumerate(found.why.reasons):
         if number < SHOWN or one.verdict != "not shown":
             effect, *ends = (one.sign * part for part in (one.beyond.effect, one.beyond.low, one.beyond.high))
-            logits = f"{effect:+.2f} ({min(ends):+.2f} to {max(ends):+.2f})"
+            logits = with_interval(effect, min(ends), max(ends), "+.2f")
             rows.append([one.words, _share(one.alone), _share(one.beyond), logits, one.verdict])
     print_table(header, rows)
     if found.between:
         these, those = found.between
         table = found.why.between(these, those, most=SHOWN // 2)
         print_text(f"\nWhy {visible(these)} is {found.place} {visible(those)}, in logits:\n")
-        lines = zip(table["words"], table["part"], table["low"], table["high"], strict=True)
-        told = [
-            [words, "" if part != part else f"{part:+.2f}", "" if low != low else f"{low:+.2f} to {high:+.2f}"]
-            for words, part, low, high in lines
-        ]
-        print_table(["reason", "part", "95% interval"], told)
+        parts = [[row["words"], with_interval(row["part"], row["low"], row["high"], "+.2f")] for row in rows_of(table)]
+        print_table(["reason", "part (95% interval)"], parts)
     if found.advice is not None:
         _print_advice(found.advice)
     if found.people is not None:
         print_text(
             "\nWhat moves the judge and people, in standard deviations of their scores (−: the opposite wins):\n"
         )
-        table = found.why.beside(found.people)
-        said = [
-            [words, *(f"{table[who][k]:+.2f} ({table[f'{who}_low'][k]:+.2f} to {table[f'{who}_high'][k]:+.2f})"
-                     for who in ("judge", "people")), "yes" if table["adjusted"][k] <= DISCOVERY else ""]
-            for k, words in enumerate(table["words"])
-        ]  # fmt: skip
-        print_table(["reason", "judge", "people", "differ"], said)
+        said = []
+        for row in rows_of(found.why.beside(found.people)):
+            both = [with_interval(row[who], row[f"{who}_low"], row[f"{who}_high"], "+.2f") for who in WHO]
+            said.append([row["words"], *both, "yes" if row["adjusted"] <= DISCOVERY else ""])
+        print_table(["reason", *WHO, "differ"], said)
     if found.stated:
         said_most = "; ".join(f"{words} ({count:,})" for words, count in found.stated.items())
         print_text(f"\nPeople wrote most often: {visible(said_most, lines=False)}\n")
 
 
 def _share(one: Estimate) -> str:
-    return f"{one.share:.0%} ({one.share_low:.0%} to {one.share_high:.0%})"
+    return with_interval(one.share, one.share_low, one.share_high, ".0%")
 
 
 def _print_advice(advice: dict[str, Any]) -> None:

@@ -200,8 +200,8 @@ def _flipping(record: Record) -> Step | None:
         return None
     sentence = (
         f"In {turned.flipped:,} of {turned.pairs:,} pairs the winner changed with the order of the texts: to this "
-        "judge most texts are nearly alike. An audition shows which judge and which wording tells them apart; ITEMS "
-        "stands for the file of the texts, and every --judge is one more candidate."
+        "judge most texts are nearly alike. An audition shows which judge and wording tells them apart; ITEMS is the "
+        "file of the texts, and every --judge a candidate."
     )
     words = "comparo audition ITEMS --wording all --judge".split()
     flags = _question_flags(record)
@@ -210,7 +210,7 @@ def _flipping(record: Record) -> Step | None:
 
 
 def _longer(record: Record) -> Step | None:
-    if not (record.is_voted or _is_of(record, "rank")) or record.ranking.control is not None:
+    if not _is_of(record, "rank") or record.ranking.control is not None:
         return None
     found = length_correlation(record, record.ranking.scores)
     if math.isnan(found) or LENGTH.verdict(abs(found)) != "poor":
@@ -219,10 +219,7 @@ def _longer(record: Record) -> Step | None:
         f"{'Longer' if found > 0 else 'Shorter'} texts have the higher scores. This command adds the scores that texts "
         "of equal length would have, without new answers."
     )
-    if _is_of(record, "rank"):
-        return Step("Look at the effect of length", sentence, changed(record.command, "--control", "length"))
-    sentence += " RUN stands for the folder that holds this page."
-    return Step("Look at the effect of length", sentence, "comparo fit RUN --method mixed --control length")
+    return Step("Look at the effect of length", sentence, changed(record.command, "--control", "length"))
 
 
 def _unchecked(record: Record) -> Step | None:

@@ -113,7 +113,6 @@ def cards(record: Record, ahead: Sequence[Outlook]) -> list[Card]:
         _failures(record),
         _mass(record),
         Card("calls", {"made": len(record.answered), "possible": record.possible}, main=False),
-        _sources(record),
     ]
     return [card for card in found if card is not None]
 
@@ -244,16 +243,3 @@ def _mass(record: Record) -> Card | None:
     mean, low = float(np.mean(found)), float(np.mean(found < 0.5))
     verdict = MASS.verdict(mean)
     return Card("mass", {"mean": mean, "low": low}, verdict, main=verdict != "fine")
-
-
-def _sources(record: Record) -> Card | None:
-    """The share of each estimated part in the variance of the judge's scores."""
-    effects = record.ranking.effects
-    if effects is None:
-        return None
-    named = {name: getattr(effects, name) for name in ("scores", "style", "groups")}
-    parts = {name: value for name, value in named.items() if value is not None}
-    total = sum(parts.values())
-    shares = {name: part / total for name, part in parts.items()}
-    values = {"shares": shares, "std": math.sqrt(total), "noise": math.sqrt(effects.noise)}
-    return Card("sources", {**values, "bias": effects.bias}, main=False)

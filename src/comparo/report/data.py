@@ -7,7 +7,7 @@ beginning of each text. The cuts follow from the sizes of the parts, so nothing 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -51,11 +51,6 @@ class View:
     ticks: list[tuple[float, str]]
     digits: int
     groups: int
-
-    def as_json(self) -> dict[str, Any]:
-        low, high = (float(f"{end:.6g}") for end in (self.low, self.high))
-        shown = {"low": low, "high": high, "ticks": self.ticks, "digits": self.digits}
-        return {"label": self.label, "from": self.begin, "to": self.end, "groups": self.groups} | shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,13 +148,14 @@ def _view(name: str, columns: Columns, begin: int, end: int) -> View:
     ticks = [(round(at, 2), text) for at, text in scale.ticks(4)]
     digits = max(2, 2 - math.floor(math.log10(scale.high - scale.low)))
     groups = max(columns["group"][begin:end])
-    return View(name, begin, end, scale.low, scale.high, ticks, digits, groups)
+    lowest, highest = (float(f"{each:.6g}") for each in (scale.low, scale.high))
+    return View(name, begin, end, lowest, highest, ticks, digits, groups)
 
 
 def page_data(tables: Tables, room: Room = ROOM) -> tuple[Markup, int, list[str]]:
     """The part of the tables that fits, as JSON; its number of contexts; sentences on what is left out."""
     board, mean = tables.board or (None, {})
-    taken = size([tables.candidates, mean, [view.as_json() for view in tables.contexts]])
+    taken = size([tables.candidates, mean, [asdict(view) for view in tables.contexts]])
     rows = max(1, int(len(tables.texts) * min(1.0, room.tables / taken)))
     shown = _views(tables.contexts, rows)
     leaderboard = tables.record.ranking.leaderboard
@@ -167,12 +163,12 @@ def page_data(tables: Tables, room: Room = ROOM) -> tuple[Markup, int, list[str]
     data: dict[str, Any] = {
         "run": presentable(tables.record.configuration),
         "mean": _first(mean, rows) if board else None,
-        "mean_view": board.as_json() | {"to": min(board.end, rows)} if board else None,
+        "mean_view": asdict(replace(board, end=min(board.end, rows))) if board else None,
         "mean_wins": wins,
         "logits": in_logits(tables.record.ranking),
         "judge": tables.record.words.judge,
         "candidates": _first(tables.candidates, shown[-1].end),
-        "contexts": [view.as_json() for view in shown],
+        "contexts": [asdict(view) for view in shown],
         "judgements": _judgements(tables, shown, room.judgements),
     }
     texts, context_texts = tables.texts[: shown[-1].end], tables.context_texts[: len(shown)]

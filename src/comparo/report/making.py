@@ -18,18 +18,6 @@ from comparo.run.store import LINK
 from comparo.run.task import PRICES
 from comparo.run.voices import tokens_sentence
 
-METHODS = {
-    "win-ratio": "share of wins",
-    "avg-prob": "mean probability of winning",
-    "bt": "Bradley–Terry model of wins and losses",
-    "poe-bt": "Bradley–Terry model of the judge's probabilities",
-    "poe-g": "Gaussian model of the judge's probabilities",
-    "poe-g-hard": "Gaussian model of wins and losses",
-    "mixed": "model of the judge's answers with variances estimated from them",
-    "panel": "consensus of several judges, each weighed by what it agrees on with the others",
-    "davidson": "Bradley–Terry model of wins, losses and ties",
-    "votes": "Bradley–Terry model of people's votes with a prior on how far texts differ",
-}
 NAME = 300  # characters of a judge's name, and of a setting
 SETTINGS = 100  # that are shown at most
 CHOSEN = ("budget", "until", "goal", "strategy", "orders", "method", "bias", "estimate", "seed")
@@ -114,7 +102,6 @@ def settings(
     has_cost = any(not math.isnan(judgement.spent) for judgement in judgements)
     voices = {"judge": identity, **identity.get("voices", {})}
     prices = {name: Price(**price) for name, price in (configuration.get(PRICES) or {}).items()}
-    method = _setting(configuration, "method")
     whose = "the judge's own" if validity is None else f"consensus, validity {validity:.2f}"
     found = {
         "wording": configuration.get("wording"),
@@ -122,7 +109,6 @@ def settings(
         "judge": identity["judge"],
         **{f"{voice}: {name}": value for voice, who in voices.items() for name, value in who["settings"].items()},
         **{name: _setting(configuration, name) for name in (*CHOSEN, "started")},
-        "method": None if method is None else f"{method} ({METHODS.get(method, 'unknown')})",
         "scores": f"people's, {votes:,} votes" if votes else whose,
         "from the cache": f"{cached:,} of {answered:,} answers" if cached else None,
         "cost": dollars(paid_and_spent(judgements, configuration)[1]) if has_cost else "unknown",

@@ -39,7 +39,7 @@
   const rows = (query) => {
     const column = view.columns[sort];
     const found = [];
-    for (let row = view.from; row < view.to; row++) if (matches(row, query)) found.push(row);
+    for (let row = view.begin; row < view.end; row++) if (matches(row, query)) found.push(row);
     if (sort === "score") return direction < 0 ? found : found.reverse();
     const compare =
       sort === "item"
@@ -80,7 +80,7 @@
     const found = rows(query);
     const shown = found.slice(0, limit);
     byId("lines").replaceChildren(...shown.map((row, place) => line(row, shown[place - 1])));
-    const size = view.to - view.from;
+    const size = view.end - view.begin;
     byId("count").textContent = query ? `${found.length.toLocaleString("en")} of ${size.toLocaleString("en")}` : "";
     byId("more").hidden = shown.length === found.length;
     byId("more").textContent = `Show ${Math.min(MORE, found.length - shown.length)} more of ${found.length.toLocaleString("en")}`;
@@ -154,9 +154,9 @@
 
   // How often one of the best beats another: by their answers, and in the leaderboard by its estimates.
   const matrix = () => {
-    const size = Math.min(TOP, view.to - view.from);
+    const size = Math.min(TOP, view.end - view.begin);
     const { first, second, p, whole, top } = data.judgements;
-    const unknown = view !== mean && view.to > whole && view.to > top;
+    const unknown = view !== mean && view.end > whole && view.end > top;
     byId("matrix").hidden = unknown;
     byId("no-wins").hidden = !unknown;
     if (unknown) return;
@@ -164,7 +164,7 @@
     const [sum, calls] = [empty(), empty()];
     const inside = (place) => place >= 0 && place < size;
     for (let k = 0; view !== mean && k < p.length; k++) {
-      const [i, j] = [first[k] - view.from, second[k] - view.from];
+      const [i, j] = [first[k] - view.begin, second[k] - view.begin];
       if (!inside(i) || !inside(j)) continue;
       sum[i][j] += p[k];
       sum[j][i] += 1 - p[k];
@@ -174,9 +174,9 @@
     const won = (i, j) => (view === mean ? data.mean_wins[i][j] : calls[i][j] ? sum[i][j] / calls[i][j] : null);
     const head = make("tr");
     const heading = (place) => {
-      const cell = make("th", "", view.columns.rank[view.from + place]);
+      const cell = make("th", "", view.columns.rank[view.begin + place]);
       cell.scope = "col";
-      cell.title = view.columns.item[view.from + place];
+      cell.title = view.columns.item[view.begin + place];
       return cell;
     };
     head.append(make("td"), ...sum.map((_, place) => heading(place)));
@@ -184,10 +184,10 @@
       const tr = make("tr");
       const name = tr.appendChild(make("th"));
       name.scope = "row";
-      name.append(`${view.columns.rank[view.from + i]}. `, isolated(view.columns.item[view.from + i]));
-      const begun = snippet(view.from + i);
+      name.append(`${view.columns.rank[view.begin + i]}. `, isolated(view.columns.item[view.begin + i]));
+      const begun = snippet(view.begin + i);
       if (begun) name.append(make("small", "", ` ${begun}`));
-      name.title = view.columns.item[view.from + i];
+      name.title = view.columns.item[view.begin + i];
       line.forEach((_, j) => {
         const cell = tr.appendChild(make("td"));
         if (i === j) return;
@@ -195,8 +195,8 @@
         // Rounded once a pair, so that the two directions add to 100.
         const percents = (one, other) => (i < j ? Math.round(100 * one) : 100 - Math.round(100 * other));
         if (share === null) {
-          if (view !== mean && view.columns.group[view.from + i] === view.columns.group[view.from + j]) {
-            const d = view.columns.score[view.from + i] - view.columns.score[view.from + j];
+          if (view !== mean && view.columns.group[view.begin + i] === view.columns.group[view.begin + j]) {
+            const d = view.columns.score[view.begin + i] - view.columns.score[view.begin + j];
             const likely = data.logits ? 1 / (1 + Math.exp(-d)) : Math.min(1, Math.max(0, 0.5 + d));
             cell.className = "expected";
             cell.textContent = percents(likely, 1 - likely);
@@ -281,15 +281,15 @@
 
   // Every table of the page as names of columns and rows, by the name of its buttons.
   const ranked = () => {
-    const { columns, from, to } = view;
+    const { columns, begin, end } = view;
     const names = Object.keys(columns).filter((name) => name !== (view === mean ? "group" : "begun"));
-    const rows = Array.from({ length: to - from }, (_, place) => names.map((name) => columns[name][from + place]));
+    const rows = Array.from({ length: end - begin }, (_, place) => names.map((name) => columns[name][begin + place]));
     return { names, rows };
   };
   const judged = () => {
     const { first, second, p, expected } = data.judgements;
     const { item } = data.candidates;
-    const label = (row) => views.find((one) => row >= one.from && row < one.to).label;
+    const label = (row) => views.find((one) => row >= one.begin && row < one.end).label;
     const rows = p.map((one, k) => [label(first[k]), item[first[k]], item[second[k]], one, expected[k]]);
     return { names: ["context", "first", "second", "p", "expected"], rows };
   };
@@ -328,11 +328,11 @@
       const name = save === "ranking" && view === mean ? "leaderboard" : save;
       const part = save === "ranking" && view !== mean && views.length > 1 ? `-${views.indexOf(view) + 1}` : "";
       const made = type === "csv" ? ["text/csv", csvText(table)] : ["application/json", jsonText(table)];
-      saveFile(`${document.body.dataset.name}-${name}${part}.${type}`, ...made);
+      saveFile(`comparo-${name}${part}.${type}`, ...made);
     });
   }
   byId("save").addEventListener("click", () => {
-    saveFile(`${document.body.dataset.name}.json`, "application/json", byId("data").textContent);
+    saveFile("comparo.json", "application/json", byId("data").textContent);
   });
 
   // On paper everything is unfolded, and what was folded is folded again afterwards.

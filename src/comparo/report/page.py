@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
-import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -24,11 +24,10 @@ from comparo.errors import StoreError
 from comparo.ranking.display import growth_sentences, moved_columns
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import rows_of
-from comparo.report.advice import Step, advice
+from comparo.report.advice import advice
 from comparo.report.cards import cards, pairs_in_order
 from comparo.report.data import ROOM, Room, Tables, page_data
 from comparo.report.embed import (
-    LONGEST,
     SENTENCE,
     figure,
     in_hundred,
@@ -40,9 +39,8 @@ from comparo.report.embed import (
     signed,
 )
 from comparo.report.making import facts, injection_notes, prompt_of, question, settings
-from comparo.report.measures import agreements, outlook
+from comparo.report.measures import agreements, outlook, who_judged
 from comparo.report.record import SCORES, Record
-from comparo.report.voices_section import who_judged
 from comparo.run.audit_card import Audit
 from comparo.run.budget import dollars
 from comparo.run.files import write_text
@@ -135,15 +133,11 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
     notes += injection_notes(record.configuration, record.items)
     return {
         "record": record,
-        "name": _file_name(record),
         "lead": _leader(record, tables),
         "sizes": " to ".join(f"{size:,}" for size in dict.fromkeys((int(sizes.min()), int(sizes.max())))),
         "expected": ahead[0].expected,
         "facts": facts(record),
-        "steps": [
-            Step(label(step.title, SENTENCE), label(step.sentence, SENTENCE), presentable(step.command)[:LONGEST])
-            for step in advice(record, ahead)
-        ],
+        "steps": [replace(step, command=presentable(step.command)) for step in advice(record, ahead)],
         "notes": shortened(notes),
         "view": view,
         "mean": tables.board,
@@ -179,25 +173,15 @@ def _making(record: Record) -> dict[str, Any]:
     configuration, ranking = presentable(record.configuration), record.ranking
     votes = 0 if ranking.people is None else ranking.people.votes
     prompt = None if record.is_fitted else prompt_of(configuration)
-    again, about = record.command, "" if record.command else "It was made in Python, with the settings below."
-    if len(again) > LONGEST:
-        again, about = "", "The command is too long for a page; run.json in the run folder holds what it takes."
     made = {**configuration, "method": ranking.method}  # people's votes have an estimator of their own
     known = settings(made, record.judgements, ranking.validity, votes)
     title = f"Ranking of {record.source}" if prompt is None else question(prompt)
     return {
         "title": label(title, SENTENCE),
         "prompt": prompt,
-        "command": presentable(again),
-        "command_about": about,
+        "command": presentable(record.command),
         "settings": [pair for pair in known if not (record.is_fitted and pair[1] == "unknown")],
     }
-
-
-def _file_name(record: Record) -> str:
-    """The first part of the names of saved files: letters and digits of the source, or of the day of the run."""
-    source = Path(record.source or "").stem or str(record.configuration.get("started", ""))[:10]
-    return "-".join(filter(None, ["comparo", re.sub(r"[^A-Za-z0-9]+", "-", source).strip("-")[:40]]))
 
 
 def _leader(record: Record, tables: Tables) -> dict[str, Any] | None:

@@ -33,7 +33,7 @@ from comparo.run.linking import read_past
 from comparo.run.loop import Run
 from comparo.run.store import CHANGED, VOTES, read_configuration, read_judgements, stored_items
 from comparo.run.voices import comparisons
-from comparo.types import Array, LongIndex
+from comparo.types import Array, LongIndex, Mask
 
 WHY = "why.json"  # what `comparo why` found, in its run folder
 AUDITION = "audition.json"  # the result of an audition, in its run folder
@@ -51,17 +51,15 @@ class Words:
     `calls` names what one pays or waits for: calls of a model, votes of people, rows of a file.
     """
 
-    judge: str
-    one: str
-    ones: str
-    calls: str
-    answers: str
+    judge: str = "the judge"
+    one: str = "judge"
+    ones: str = "judges"
+    calls: str = "calls"
+    answers: str = "answers"
 
 
-MODEL = Words("the judge", "judge", "judges", "calls", "answers")
-VOICES = Words("the judges", "voice", "voices", "calls", "answers")
+VOICES = Words("the judges", "voice", "voices")
 PEOPLE = Words("the people who voted", "person", "people", "votes", "votes")
-RECORDED = Words("the judge", "judge", "judges", "comparisons", "answers")
 
 
 @dataclass(frozen=True)
@@ -128,8 +126,8 @@ class Record:
             return PEOPLE
         several = len(self.judges) > 1
         if self.is_fitted:
-            return replace(RECORDED, judge="the judges") if several else RECORDED
-        return VOICES if several else MODEL
+            return Words("the judges" if several else "the judge", calls="comparisons")
+        return VOICES if several else Words()
 
     @cached_property
     def judges(self) -> list[str]:
@@ -251,7 +249,7 @@ class Record:
         return np.asarray(groups + given - np.diff(graph.starts))
 
     @property
-    def joined(self) -> NDArray[np.bool_]:
+    def joined(self) -> Mask:
         """Whether the items of each context are all connected, shape (C,) in the graph's order."""
         return np.asarray(self.apart == 1)
 
@@ -277,8 +275,7 @@ def read_record(folder: Path) -> Record:
     """The record of a run folder; a StoreError where it holds no answers, or has no single ranking."""
     if criteria_of(folder):
         raise StoreError(
-            f"{folder} is of several criteria, and this needs one ranking; comparo runs --report shows all of them, "
-            "and ranking-NAME.csv in the folder has the ranking by each"
+            f"{folder} is of several criteria, and this needs one ranking; ranking-NAME.csv there has that by each"
         )
     configuration, judgements = checked(read_configuration(folder), folder), read_judgements(folder)
     items = shown_items(folder)
@@ -353,29 +350,15 @@ def checked(configuration: Mapping[str, Any], folder: Path) -> Mapping[str, Any]
         }:
             return configuration
     raise StoreError(
-        f"{folder} does not say which judge was asked what, so no report can be made; its judgements are complete, and "
-        "the same command continues with them"
+        f"{folder} does not say which judge was asked what, so no report can be made; the same command continues it"
     )
 
 
 def fitted_record(ranking: Ranking, fitting: Fitted, source: str, command: str, judge: str = UNNAMED) -> Record:
     """The record of a ranking of recorded comparisons, for the same page as that of a run.
 
-    Parameters
-    ----------
-    ranking
-        What `fit` returned.
-    fitting
-        How it was made.
-    source
-        The name of the comparisons, the page's title.
-    command
-        The command that fits them again.
-    judge
-        The judge of comparisons that name none.
+    `source` names the comparisons, `command` fits them again, and `judge` gave those that name none.
 
-    Examples
-    --------
     >>> from comparo import fit
     >>> ranking = fit([("ana", "bo", 0.8), ("bo", "cy", 0.7), ("cy", "ana", 0.4)])
     >>> record = fitted_record(ranking, Fitted(None), "votes.csv", "comparo fit votes.csv")

@@ -17,7 +17,7 @@ from comparo.analysis.judge_biases import DISCOVERY
 from comparo.data.covariates import COMPUTED, Term, combined
 from comparo.data.items import Items
 from comparo.data.probes import PROBES, Probe
-from comparo.ranking.tabular import plain
+from comparo.ranking.tabular import json_text, plain
 from comparo.run.fit_policy import varies
 
 NAMED = 3  # biases in a summary
@@ -202,7 +202,7 @@ class Audit:
         return {"cards": cards}
 
     def to_json(self) -> str:
-        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+        return json_text(self.to_dict())
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Audit:

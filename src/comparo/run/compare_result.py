@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +16,7 @@ from comparo.analysis.sequential import ROUNDING, Bets, Bettors
 from comparo.data.sanitize import visible
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import CLIPPED, Flips, unexplained_flips
-from comparo.ranking.tabular import json_rows, plain, table_html
+from comparo.ranking.tabular import json_rows, json_text, plain, table_html
 from comparo.types import Array
 
 NEITHER = math.nan, math.nan  # the answers about two texts that are the same
@@ -132,11 +131,6 @@ class Duel:
         return Flips(self.asked, int(np.count_nonzero(np.logical_or(*position))), 0)
 
     @property
-    def is_unreliable(self) -> bool:
-        """Whether the judge hardly reads: too many winners change with the order, beyond its position bias."""
-        return self.ranking is not None and unexplained_flips(self.ranking.judged.comparisons).are_many
-
-    @property
     def wins(self) -> tuple[int, int, int]:
         """On how many inputs the other wins, the one wins, and neither does."""
         won, lost = (int(np.count_nonzero(found)) for found in (self.win > 0.5, self.win < 0.5))
@@ -169,6 +163,8 @@ class Duel:
         low, high = self.interval
         won, lost, tied = self.wins
         flips = self.flips
+        # Too many winners change with the order, beyond the position bias.
+        is_unreliable = self.ranking is not None and unexplained_flips(self.ranking.judged.comparisons).are_many
         document = {
             "one": self.one,
             "other": self.other,
@@ -190,14 +186,14 @@ class Duel:
             },
             "unmatched": dict(zip((self.one, self.other), map(list, self.unmatched), strict=True)),
             "flips": {"value": plain(flips.share), "low": flips.interval[0], "high": flips.interval[1]},
-            "judge_unreliable": self.is_unreliable,
+            "judge_unreliable": is_unreliable,
             "notes": list(self.notes),
             "calls": self.calls,
             "cached": self.cached,
             "cost": plain(self.cost),
             "by_input": json_rows(self.to_columns()),
         }
-        return json.dumps(document, ensure_ascii=False, default=str, allow_nan=False)
+        return json_text(document)
 
     @property
     def figures(self) -> dict[str, tuple[float, float, float]]:

@@ -33,7 +33,7 @@ from comparo.judges import Judge, Judgement, Probe
 from comparo.methods import quiet_fit
 from comparo.ranking.criteria_ranking import CriteriaRanking
 from comparo.ranking.ranking import Ranking
-from comparo.ranking.tabular import json_rows
+from comparo.ranking.tabular import json_rows, json_text
 from comparo.ranking.votes import find_voted
 from comparo.ranking.why import Why, check_enough, explain, numbers_of_groups
 from comparo.run.budget import Budget, price_words
@@ -49,7 +49,6 @@ from comparo.types import Array, Index
 WRITTEN = 60  # tokens of a reply that names a reason
 TRIES = 2  # most pairs asked about per wanted reason: some replies name none
 FEEDBACK = "why.csv"  # in the run folder
-REASON = "reason"  # the column of votes in which people say why
 
 logger = logging.getLogger(__name__)
 
@@ -180,6 +179,7 @@ class Explanation:
         if (node := self.node) is None:
             return None
         ranking, gains = self.why.ranking, self.why.gains(node)
+        texts = [self.items.texts[row] for row in _rows(self.items, ranking).tolist()]
         if not gains or gains[0][1] <= 0:
             return {"item": ranking.items[node], "raise": None, "gain": 0.0, "pairs": []}
         best, gain = gains[0]
@@ -187,21 +187,14 @@ class Explanation:
         for row in self.why.shown_by(node, best.name):
             other = int(graph.second[row] if graph.first[row] == node else graph.first[row])
             lost = float(1 - data.p[row] if graph.first[row] == node else data.p[row])
-            pairs.append({"winner": ranking.items[other], "p": lost, "text": self.text(other)})
-        told = {"item": ranking.items[node], "text": self.text(node), "raise": best.words, "gain": gain}
+            pairs.append({"winner": ranking.items[other], "p": lost, "text": texts[other]})
+        told = {"item": ranking.items[node], "text": texts[node], "raise": best.words, "gain": gain}
         return told | {"pairs": pairs}
 
     @property
     def place(self) -> str:
         """Whether the first of two groups is "ahead of" the second, or "behind"."""
         return "ahead of" if not self.between or self.why.lead(*self.between) >= 0 else "behind"
-
-    def text(self, node: int) -> str:
-        return self.items.texts[int(self._rows[node])]
-
-    @cached_property
-    def _rows(self) -> Index:
-        return _rows(self.items, self.why.ranking)
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as values that JSON can hold."""
@@ -219,7 +212,7 @@ class Explanation:
 
     def write(self, folder: Path) -> None:
         """Write why.json and why.csv to a run folder."""
-        write_text(folder / "why.json", json.dumps(self.to_dict(), ensure_ascii=False, default=str) + "\n")
+        write_text(folder / "why.json", json_text(self.to_dict()) + "\n")
         write_text(folder / FEEDBACK, csv_text(self.why.feedback()))
 
 
@@ -267,8 +260,7 @@ class WhyPlan:
             raise ValueError("the texts of a context have the same numbers; name a `judge`, who is asked about reasons")
         people = None if self.people is None else _explained(self.people, self.items, numbers)
         why = _explained(self.ranking, self.items, numbers)
-        asked: dict[str, Any] = {"between": self.between, "node": self.node}
-        return Explanation(why, self.items, people, self.stated, **facts, **asked)
+        return Explanation(why, self.items, people, self.stated, **facts, between=self.between, node=self.node)
 
 
 def _explained(ranking: Ranking, items: Items, numbers: Mapping[str, tuple[Reason, Array]]) -> Why:
@@ -299,10 +291,8 @@ def prepare_why(
 
     Parameters
     ----------
-    run, ranking
-        The folder of a run, and its ranking.
-    judge
-        The judge that is asked about reasons that cannot be computed; None: computed reasons only.
+    run, ranking, judge
+        The folder of a run, its ranking, and who is asked about reasons; None: those that are computed only.
     because
         Further reasons in the user's words, which complete "Which text is …" or "Which text …".
     propose
@@ -403,6 +393,5 @@ def _read_votes(path: str | Path, items: Items) -> tuple[Ranking, dict[str, int]
         raise ValueError(f"{path}: {error}") from error
     if not Path(path).is_file():
         return people, {}
-    table = read_columns(path, [REASON])
-    said = [part.strip() for text in table.columns.get(REASON, ()) if text for part in str(text).split(";")]
-    return people, clustered(said)
+    written = read_columns(path, ["reason"]).columns.get("reason", ())
+    return people, clustered([part.strip() for text in written if text for part in str(text).split(";")])

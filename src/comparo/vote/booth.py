@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -157,20 +157,18 @@ def _clamped(seconds: float, ballot: Ballot) -> float:
 def opened(
     voting: Voting,
     folder: Path,
+    links: Links,
     notes: dict[str, Any],
     *,
     fresh: bool = False,
-    place: Callable[[Links], int],
 ) -> Iterator[Booth]:
-    """Open the booth of a new or existing run folder; `place` opens the server's port, given the links so far.
+    """Open the booth of a new or existing run folder, and store its links.
 
     `fresh` sets the votes in the folder aside. `notes` are added to run.json.
     """
-    links = (Links.new() if fresh else Links.read(folder)).with_judges(voting.names)
     names = list(links.judges)
     chosen = {"budget": "votes", "together": True, "twice": voting.twice}
     configuration = {**voting.task(names).configuration, **chosen, **notes}
-    links = replace(links, port=place(links))
     if fresh:
         set_aside(folder)
     # A vote is worth more than the time of a flush: each is on the disk before the page moves on.

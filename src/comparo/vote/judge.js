@@ -1,13 +1,10 @@
 "use strict";
 // A judge's page: keys and buttons, one vote at a time; the page moves on when the server has stored the vote.
 const base = document.body.dataset.base;
-const REST = 60000 * Number(document.body.dataset.rest);
 const DOUBLE = 500; // milliseconds: the double-click time of most systems
 const AGAIN = 2000; // milliseconds between two attempts when the server does not answer
-const AWAY = 300000; // milliseconds without a vote that count as a break
 const turn = document.getElementById("turn");
 const trouble = document.getElementById("trouble");
-const rest = document.getElementById("rest");
 const skipping = document.getElementById("skipping");
 let busy = false, unsent = null, plain = null, context = null, order = [];
 let shown = 0, hidden = 0, away = 0;
@@ -27,22 +24,11 @@ function begin() {
     context = details.dataset.context;
   }
   setTimeout(() => document.body.classList.add("ready"), DOUBLE);
-  remind();
 }
 
 function seconds() {
   const now = performance.now();
   return (now - shown - hidden - (away ? now - away : 0)) / 1000;
-}
-
-function remind() {
-  const now = Date.now(), last = Number(sessionStorage.getItem("last")), begun = Number(sessionStorage.getItem("begun"));
-  sessionStorage.setItem("last", now);
-  if (!begun || now - last > AWAY) sessionStorage.setItem("begun", now);
-  else if (REST && now - begun > REST) {
-    rest.querySelector("span").textContent = `You have judged for ${Math.round((now - begun) / 60000)} minutes. A short break keeps your votes good.`;
-    rest.hidden = false;
-  }
 }
 
 function complain(text, retry) {
@@ -170,10 +156,6 @@ skipping.querySelector("form").addEventListener("submit", (event) => {
   else reason.focus();
 });
 document.getElementById("retry").addEventListener("click", () => { if (unsent) send(...unsent); });
-document.getElementById("rested").addEventListener("click", () => {
-  sessionStorage.setItem("begun", Date.now());
-  rest.hidden = true;
-});
 document.addEventListener("keydown", (event) => {
   if (event.target.id === "because" && event.key === "Enter") event.target.blur(); // so that keys vote again
   if (event.ctrlKey || event.altKey || event.metaKey || event.repeat || event.target.closest("input:not([type=checkbox])")) return;

@@ -41,16 +41,15 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 class Pages:
     """The pages of a booth.
 
-    `kind` and `heading` are the names of the texts and of their context, `each` the votes asked of each judge, and
-    `rest` the minutes until the page suggests a break. `origin` begins the links for others. `reasons` can be ticked
-    beside a vote, and a judge can write another one; None: votes have no reasons.
+    `kind` and `heading` are the names of the texts and of their context, `each` the votes asked of each judge. `origin`
+    begins the links for others. `reasons` can be ticked beside a vote, and a judge can write another one; None: votes
+    have no reasons.
     """
 
     booth: Booth
     kind: str = "Text"
     heading: str = "Context"
     each: int | None = None
-    rest: float = 0.0
     markdown: bool = False
     origin: str = ""
     has_invitation: bool = False
@@ -66,8 +65,7 @@ class Pages:
 
     def judge(self, base: str, name: str) -> str:
         """The page of a judge."""
-        values = {"base": base, "name": name, "rest": self.rest}
-        return self._filled("judge.html.j2", **values, **self._turn(name))
+        return self._filled("judge.html.j2", base=base, name=name, **self._turn(name))
 
     def turn(self, name: str) -> str:
         """The part of a judge's page that a vote changes."""

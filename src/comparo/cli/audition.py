@@ -2,6 +2,7 @@
 
 import math
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,8 +13,8 @@ from comparo.cli import flags as groups
 from comparo.cli.finishing import RunFlags, complete
 from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, Seed, named
 from comparo.cli.printing import cost_words, print_as, print_notes, print_table
+from comparo.cli.settings import command_line
 from comparo.data.lineups import MOST
-from comparo.data.sanitize import without_login
 from comparo.ranking.tabular import json_text
 from comparo.report import write_report
 from comparo.report.record import AUDITION
@@ -67,21 +68,21 @@ def audition_command(
     write_text(Path(found.answers.source) / AUDITION, json_text(found.to_dict()) + "\n")
     page = write_report(found.answers.source)
     _print(found, flags)
-    for number, voice in enumerate(voices):
-        if found.best == (voice.name or found.best):
-            judge = asked.judges[number * len(asked.judges) // len(voices)]
-            chosen = shlex.join(_chosen(voice, without_login(judge), found.answers.source))
-            following = f"comparo rank with the same texts and question, {chosen}"
-            console.print(f"To rank all texts by {found.best}: {following}")
+    names = [voice.name or found.best for voice in voices]
+    if found.best in names:  # the best may also be all voices together, where there are few answers
+        following = _following(found, asked, question, voices, names.index(found.best))
+        console.print(f"To rank all texts by {found.best}, with the answers of the audition:\n  {following}")
     console.print(f"Report: {page}")
 
 
-def _chosen(voice: Voice, judge: str, folder: str) -> list[str]:
-    """The flags of `comparo rank` for a voice of an audition, which begin with its answers."""
-    prompt = voice.prompt
-    flags = ["--judge", judge, "--audition", folder]
-    flags += ["--wording", prompt.wording] if prompt.wording else []
-    return [*flags, "--lineup", str(prompt.size)] if prompt.size > 2 else flags
+def _following(found: Audition, asked: JudgeFlags, question: QuestionFlags, voices: Sequence[Voice], best: int) -> str:
+    """The command that ranks all texts by the best of these voices, and begins with its answers."""
+    prompt, judge = voices[best].prompt, best * len(asked.judges) // len(voices)
+    chosen = {**asked.of_one(judge), "wording": [prompt.wording] if question.wording else None}
+    chosen["lineup"] = None if prompt.size == 2 else prompt.size
+    usual = dict.fromkeys(("out", "pairs", "seed", "output", "dry_run", "quiet", "fresh"))
+    command = command_line("rank", **chosen, **usual)
+    return f"{command} {shlex.join(['--audition', found.answers.source])}"
 
 
 def _print(found: Audition, flags: RunFlags) -> None:

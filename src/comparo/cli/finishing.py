@@ -147,8 +147,15 @@ def first_criteria(prompt: Prompt, question: Question) -> str:
     """The first question to a judge that reads the texts once and then each criterion's question after them."""
     assert isinstance(prompt, CriteriaPrompt)
     first, *others = prompt.parts
-    rest = f"\n\nand after the same texts, each by itself: {', '.join(others)}" if others else ""
-    return prompt.parts[first].text(question) + rest
+    part = prompt.parts[first]
+    shared = part.template.rpartition("\n\n")[0]
+    asked = [
+        f"{name}: {prompt.parts[name].template.removeprefix(shared).strip()}".replace("{{", "{").replace("}}", "}")
+        for name in others
+    ]
+    return "\n".join(
+        [part.text(question), *(["\nand after the same texts, each by itself:\n"] if asked else []), *asked]
+    )
 
 
 def written_out(task: Task, question: Question) -> str:

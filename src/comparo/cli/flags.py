@@ -46,6 +46,7 @@ Batch = Annotated[
     ),
 ]
 UNRELIABLE = 4  # the exit code of --fail-if-judge-unreliable: by `Flips.are_many`
+COMMON = ("base_url", "price")  # options of judges that are flags
 ENGINE = ("engine", "replicas", "gpus", "cpus", "address")  # options that every judge has
 FailIfJudgeUnreliable = Annotated[
     bool,
@@ -213,8 +214,8 @@ class UncachedJudgeFlags:
 
     def load(self, items: Items | None) -> list[Judge]:
         """The judges without a cache, each with its own and the common options; closed when the command ends."""
-        given = {"base_url": self.base_url, "price": self.price}
-        common = {name: value for name, value in given.items() if value is not None} | parse_options(self.option or ())
+        common = {name: getattr(self, name) for name in COMMON}
+        common = {name: value for name, value in common.items() if value is not None} | parse_options(self.option or ())
         parsed = [parse_judge(judge) for judge in self.judges]
         known = [{*accepted_options(name), *ENGINE} for name, _ in parsed]
         if len(parsed) > 1 and (alien := [name for name in common if not any(name in accepted for accepted in known)]):
@@ -227,6 +228,14 @@ class UncachedJudgeFlags:
                 running().call_on_close(judge.close)
             made.append(judge)
         return made
+
+    def of_one(self, number: int) -> dict[str, Any]:
+        """The flags for one of the judges alone: its name, and the common options that it accepts."""
+        judge = self.judges[number]
+        accepted = {*accepted_options(parse_judge(judge)[0]), *ENGINE}
+        own = [text for text in self.option or () if set(parse_options([text])) <= accepted]
+        named = {name: getattr(self, name) for name in COMMON if name in accepted}
+        return {**dict.fromkeys(COMMON), **named, "judge": [judge], "option": own}
 
 
 @dataclass(frozen=True)

@@ -193,16 +193,17 @@ def options_of(command: Any) -> list[TyperOption]:
     ]
 
 
-def command_line(context: typer.Context | None = None) -> str:
-    """The running command for a shell: every argument, and every flag that is not at its default, without secrets.
+def command_line(name: str | None = None, context: typer.Context | None = None, **instead: Any) -> str:
+    """A shell command with every argument, and every flag that is not at its default, without secrets.
 
-    Values from a TOML file or from a variable such as COMPARO_JUDGE are flags too: the command needs neither.
+    Values from a TOML file or from a variable such as COMPARO_JUDGE are flags too: the command needs neither. `name`
+    names another command, and `instead` replaces the values of some parameters.
     """
     context = context or running()
     arguments, flags = [], []
     for parameter in context.command.params:
         flag = max(parameter.opts, key=len)
-        value = context.params.get(str(parameter.name))
+        value = instead.get(str(parameter.name), context.params.get(str(parameter.name)))
         values = list(value) if isinstance(value, list | tuple) else [value]
         if value is None or not values or str(value) == str(parameter.default):
             continue
@@ -213,7 +214,7 @@ def command_line(context: typer.Context | None = None) -> str:
         else:
             for each in map(_harmless, map(str, values)):
                 flags += [f"{flag}={each}"] if each.startswith("-") else [flag, each]
-    return shlex.join(["comparo", str(context.info_name), *arguments, *flags])
+    return shlex.join(["comparo", name or str(context.info_name), *arguments, *flags])
 
 
 def _harmless(value: str) -> str:

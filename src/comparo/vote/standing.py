@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy
 
 from comparo.analysis.confidence import expected_spearman
 from comparo.analysis.misfit import misfit
@@ -32,6 +33,7 @@ from comparo.run.voices import comparisons
 from comparo.vote.booth import Booth
 
 REST = 5.0  # pause after a computation, as a multiple of its duration
+UNLIKELY = 0.05  # the probability that any unbiased judge is called one-sided (Bonferroni)
 SKIPS = 20  # most skipped pairs, and misfitting texts, on the organiser's page; the run folder has all
 WINNERS = {1.0: "first", 0.5: "tie", 0.0: "second"}
 
@@ -43,8 +45,9 @@ class Member:
     """One judge: votes, skipped pairs, share of ties, median seconds per vote, and position bias.
 
     `left` is the probability of choosing the left of two equal texts, with its interval: the position bias that the
-    ranking corrects for, None without a vote. `infit` is how much the votes contradict the ranking, relative to all
-    votes, and `is_misfit` whether that is more than chance explains.
+    ranking corrects for, None without a vote. `p` is the p-value of the binomial test that the first of k texts is
+    chosen with probability 1/k: without bias it is, since each text is as often in each slot. `infit` is how much the
+    votes contradict the ranking, relative to all votes, and `is_misfit` whether that is more than chance explains.
     """
 
     name: str
@@ -52,6 +55,7 @@ class Member:
     skipped: int
     ties: float
     seconds: float
+    p: float
     left: Position | None = None
     infit: float = math.nan
     is_misfit: bool = False
@@ -78,6 +82,11 @@ class Standing:
     expected_later: float = math.nan
     sure: int = 0
     misfits: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def one_sided(self) -> list[str]:
+        """The judges whose position bias is significant at level `UNLIKELY`, with Bonferroni's correction."""
+        return [member.name for member in self.members if member.p < UNLIKELY / len(self.members)]
 
     @property
     def is_sure(self) -> bool:
@@ -126,8 +135,8 @@ def members_of(judgements: Sequence[Judgement], names: Sequence[str]) -> list[Me
     >>> asked = Question("a", "b", voice="ana")
     >>> votes = [Judgement(asked, p=1.0, seconds=4.0), Judgement(asked, p=1.0, seconds=8.0)]
     >>> one, other = members_of([*votes, Judgement(asked, error="skipped: illegible")], ["ana", "bo"])
-    >>> one.votes, one.skipped, one.seconds, other.votes
-    (2, 1, 6.0, 0)
+    >>> one.votes, one.skipped, one.seconds, one.p, other.votes
+    (2, 1, 6.0, 0.5, 0)
     """
     own: dict[str, list[Judgement]] = {name: [] for name in names}
     for judgement in judgements:
@@ -137,14 +146,19 @@ def members_of(judgements: Sequence[Judgement], names: Sequence[str]) -> list[Me
 
 def _member(name: str, given: Sequence[Judgement]) -> Member:
     votes = [judgement for judgement in given if not judgement.failed]
+    p = np.array([judgement.p for judgement in votes])
     seconds = [judgement.seconds for judgement in votes if not math.isnan(judgement.seconds)]
-    ties = sum(judgement.p == 0.5 for judgement in votes)
+    left, decided = int(np.count_nonzero(p > 0.5)), int(np.count_nonzero(p != 0.5))
+    chance = math.nan
+    if decided:
+        chance = float(scipy.stats.binomtest(left, decided, 1 / len(votes[0].question.items)).pvalue)
     return Member(
         name,
         len(votes),
         len(given) - len(votes),
-        ties / len(votes) if votes else math.nan,
+        1 - decided / len(votes) if votes else math.nan,
         float(np.median(seconds)) if seconds else math.nan,
+        chance,
     )
 
 

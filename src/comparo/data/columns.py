@@ -39,7 +39,8 @@ def columns_from_frame(frame: Any, wanted: Collection[str] | None = None) -> tup
     frame = frame.select(kept)
     if isinstance(frame, nw.LazyFrame):
         frame = frame.collect()
-    return {name: column_from_series(frame[name]) for name in kept}, tuple(str(n) for n in names if n not in kept)
+    columns = {name: column_from_series(frame[name]) for name in kept}
+    return columns, tuple(str(name) for name in names if name not in kept)
 
 
 def column_from_series(series: nw.Series[Any]) -> Column:
@@ -102,8 +103,11 @@ class Table:
     def place(self, row: int, column: str | None = None) -> str:
         """The place of a value, for errors: its row, from 1, and its line where the two numbers differ."""
         file = f"{self.source}, " if self.source else ""
-        line = f" (line {self.lines[row]})" if self.lines is not None and self.lines[row] != row + 1 else ""
-        return f"{file}row {row + 1}{line}" + (f", column {column!r}" if column else "")
+        line = ""
+        if self.lines is not None and self.lines[row] != row + 1:
+            line = f" (line {self.lines[row]})"
+        end = f", column {column!r}" if column else ""
+        return f"{file}row {row + 1}{line}{end}"
 
     def error(self, rows: Sequence[int] | NDArray[np.integer], column: str | None, problem: str) -> ComparisonsError:
         """The error for the first of the wrong rows, with the number of the others.
@@ -111,19 +115,25 @@ class Table:
         >>> str(Table({}).error([1, 4, 5], "p", "7.0 is not a probability"))
         "row 2, column 'p': 7.0 is not a probability (and 2 more rows like it)"
         """
-        more = len(rows) - 1
-        also = f" (and {more} more row{'s' if more > 1 else ''} like it)" if more else ""
-        return ComparisonsError(f"{self.place(int(rows[0]), column)}: {problem}{also}")
+        message = f"{self.place(int(rows[0]), column)}: {problem}"
+        if more := len(rows) - 1:
+            others = "row" if more == 1 else "rows"
+            message += f" (and {more} more {others} like it)"
+        return ComparisonsError(message)
 
     def take(self, rows: Sequence[int]) -> Self:
         """The table of some rows; errors name their original lines."""
         if len(rows) == len(next(iter(self.columns.values()))):
             return self
-        columns = {
-            name: column[rows] if isinstance(column, np.ndarray) else [column[row] for row in rows]
-            for name, column in self.columns.items()
-        }
-        lines = [row + 1 if self.lines is None else self.lines[row] for row in rows]
+        columns: dict[str, Column] = {}
+        for name, column in self.columns.items():
+            if isinstance(column, np.ndarray):
+                columns[name] = column[rows]
+            else:
+                columns[name] = [column[row] for row in rows]
+        lines = [row + 1 for row in rows]
+        if self.lines is not None:
+            lines = [self.lines[row] for row in rows]
         return replace(self, columns=columns, lines=lines)
 
 
@@ -169,7 +179,8 @@ def look_up(labels: Iterable[Any], known: Iterable[Any]) -> Index:
 
 
 def _factorise_integers(columns: list[LongIndex]) -> tuple[NDArray[Any], tuple[Index, ...]]:
-    low, high = min(int(column.min()) for column in columns), max(int(column.max()) for column in columns)
+    low = min(int(column.min()) for column in columns)
+    high = max(int(column.max()) for column in columns)
     if high - low > 4 * len(columns[0]):
         labels, codes = np.unique(np.stack(columns), return_inverse=True)
         return labels, tuple(codes.astype(np.int32).reshape(len(columns), -1))
@@ -206,8 +217,10 @@ def numbers(table: Table, name: str, most: float, meaning: str) -> Array:
     # NaN fails both comparisons; min and max need no temporary array.
     if not (values.min() >= 0 and values.max() <= most):
         outside = np.flatnonzero(~((values >= 0) & (values <= most)))
-        percent = "; divide by 100?" if most == 1 and values.min() >= 0 and 2 <= values.max() <= 100 else ""
-        raise table.error(outside, name, f"{values[outside[0]]} is not {meaning}{percent}")
+        problem = f"{values[outside[0]]} is not {meaning}"
+        if most == 1 and values.min() >= 0 and 2 <= values.max() <= 100:
+            problem += "; divide by 100?"
+        raise table.error(outside, name, problem)
     return values
 
 

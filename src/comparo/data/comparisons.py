@@ -124,7 +124,9 @@ class Comparisons:
         if rows and all(isinstance(label, float) for row in rows for label in row[:2]):
             raise Table({}).error([0], None, f"{shown(rows[0])} has numbers for items. A matrix is a numpy array")
         names = ("first", "second", "p", "weight")[: max(map(len, rows), default=3)]
-        return cls.from_columns(**{name: [(*row, 1.0)[place] for row in rows] for place, name in enumerate(names)})
+        weighted = [(*row, 1.0) for row in rows]
+        columns = {name: [row[place] for row in weighted] for place, name in enumerate(names)}
+        return cls.from_columns(**columns)
 
     @classmethod
     def from_matrix(cls, matrix: ArrayLike, items: Iterable[Any] | None = None) -> Comparisons:
@@ -272,8 +274,9 @@ class Comparisons:
         """
         lead, seen, mean, weight = self._orders()
         both = seen.all(axis=1)
-        merged = replace(self.take(lead), p=np.where(both, (mean[:, 0] + 1 - mean[:, 1]) / 2, mean[:, 0]))
-        return replace(merged, weight=np.sum(weight, axis=1))
+        one, other = mean.T
+        p = np.where(both, (one + 1 - other) / 2, one)
+        return replace(self.take(lead), p=p, weight=np.sum(weight, axis=1))
 
     def both_orders(self) -> tuple[Array, Array]:
         """p_ij and p_ji of the M pairs that a judge compared in both orders, each the mean of its comparisons: (M,).

@@ -290,11 +290,16 @@ def clustered(wordings: Sequence[str], most: int = MOST) -> dict[str, int]:
         own = {word.casefold() for word in _words(wording)} - _ARTICLES
         if not own:
             continue
-        alike = [(len(own & words) / len(own | words), -number) for number, (words, _) in enumerate(groups)]
-        share, place = max(alike, default=(0.0, 0))
-        if share >= ALIKE:
-            groups[-place][1][wording] += 1
+        shares = [len(own & words) / len(own | words) for words, _ in groups]
+        largest = max(shares, default=0.0)
+        if largest >= ALIKE:
+            _, counts = groups[shares.index(largest)]
+            counts[wording] += 1
         else:
             groups.append((own, Counter([wording])))
-    order = sorted(groups, key=lambda group: -group[1].total())
-    return {counts.most_common(1)[0][0]: counts.total() for _, counts in order[:most]}
+    order = sorted((counts for _, counts in groups), key=lambda counts: -counts.total())
+    found = {}
+    for counts in order[:most]:
+        [(wording, _)] = counts.most_common(1)
+        found[wording] = counts.total()
+    return found

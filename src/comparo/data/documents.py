@@ -63,7 +63,8 @@ def csv_lines(rows: Iterable[Iterable[Any]]) -> str:
     lines = _Lines()
     # The lines end with \r\n: with \n alone, the writer would not quote \r.
     writer = csv.writer(lines)
-    writer.writerows(("" if value is None or value != value else guarded(value) for value in row) for row in rows)
+    for row in rows:
+        writer.writerow("" if value is None or value != value else guarded(value) for value in row)
     return "".join(f"{line[:-2]}\n" for line in lines)
 
 
@@ -87,12 +88,14 @@ def rows_of_workbook(content: bytes, source: str) -> tuple[list[str], list[list[
         sheets = {name: book.get_sheet_by_name(name).to_python(skip_empty_area=False) for name in book.sheet_names}
     except (CalamineError, OSError) as error:
         raise ComparisonsError(f"{source} is not a whole .xlsx file ({error}); save it again, or as .csv") from error
-    filled = {name: rows for name, rows in ((name, _filled(rows)) for name, rows in sheets.items()) if rows}
+    every = {name: _filled(rows) for name, rows in sheets.items()}
+    filled = [name for name, rows in every.items() if rows]
     if not filled:
         raise ComparisonsError(f"{source} is empty; write its rows first")
-    (first, ((_, header), *below)), *others = filled.items()
+    first, *others = filled
+    (_, header), *below = every[first]
     if others:
-        unread = ", ".join(repr(name) for name, _ in others)
+        unread = ", ".join(map(repr, others))
         logger.warning("%s: only the first sheet, %r, is read, not %s", source, first, unread)
     named = [place for place, name in enumerate(header) if name.strip()]
     cells = [[row[place] for place in named] for _, row in below]

@@ -63,12 +63,11 @@ def read_columns(
         table = _READERS[ending](file, str(path), wanted)
     if ending != ".csv" or not labels:
         return table
-    restored = {
-        name: [unguarded(cell) if cell[:1] == "'" else cell for cell in column]
-        for name, column in table.columns.items()
-        if name in labels
-    }
-    return replace(table, columns={**table.columns, **restored})
+    columns = dict(table.columns)
+    for name, column in table.columns.items():
+        if name in labels:
+            columns[name] = [unguarded(cell) if cell[:1] == "'" else cell for cell in column]
+    return replace(table, columns=columns)
 
 
 @contextmanager
@@ -324,9 +323,11 @@ def _chunks_of_csv(columns: Mapping[str, Column]) -> Iterator[str]:
 
 
 def _chunks_of_rows(columns: Mapping[str, Column]) -> Iterator[list[tuple[Any, ...]]]:
-    for start in range(0, len(next(iter(columns.values()))), CHUNK):
-        slices = (column[start : start + CHUNK] for column in columns.values())
-        yield list(zip(*(part.tolist() if isinstance(part, np.ndarray) else part for part in slices), strict=True))
+    rows = len(next(iter(columns.values())))
+    for start in range(0, rows, CHUNK):
+        slices = [column[start : start + CHUNK] for column in columns.values()]
+        lists = [part.tolist() if isinstance(part, np.ndarray) else part for part in slices]
+        yield list(zip(*lists, strict=True))
 
 
 def _write_csv(file: BinaryIO, columns: Mapping[str, Column], source: str) -> None:

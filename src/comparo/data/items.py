@@ -118,16 +118,21 @@ class Items:
         if not has_images and (bad := [row for row, text in enumerate(texts) if is_image(text)]):
             problem = "this is an image, which only people can read: comparo vote shows it; or recognise its text (OCR)"
             raise table.error(bad, column["id"], problem)
-        known, shared = table.columns.get("anchor"), column["group"]
-        labels, (codes,) = (None, (None,)) if shared is None else factorise(table, shared)
-        return replace(
+        shared = None
+        if column["group"] is not None:
+            labels, (codes,) = factorise(table, column["group"])
+            shared = labels[codes]
+        found = replace(
             _joined(table, column, old),
             texts=texts,
             scores=checked_scores(table, scores),
             numbers=checked_numbers(table, numbers),
-            anchor=None if known is None else column_of_numbers(table, "anchor", known, "anchors"),
-            group=None if labels is None else labels[codes],
+            group=shared,
         )
+        known = table.columns.get("anchor")
+        if known is None:
+            return found
+        return replace(found, anchor=column_of_numbers(table, "anchor", known, "anchors"))
 
     def take(self, rows: NDArray[np.integer]) -> Items:
         """Some of the items, by their numbers, with their contexts.
@@ -137,15 +142,15 @@ class Items:
         """
         kept, context = np.unique(self.context[rows], return_inverse=True)
         return Items(
-            self.ids[rows],
-            tuple(self.texts[row] for row in rows.tolist()),
-            self.contexts[kept],
-            context.astype(np.int32),
-            tuple(self.context_texts[code] for code in kept.tolist()),
-            {name: scores[rows] for name, scores in self.scores.items()},
-            None if self.group is None else self.group[rows],
-            {name: numbers[rows] for name, numbers in self.numbers.items()},
-            None if self.anchor is None else self.anchor[rows],
+            ids=self.ids[rows],
+            texts=tuple(self.texts[row] for row in rows.tolist()),
+            contexts=self.contexts[kept],
+            context=context.astype(np.int32),
+            context_texts=tuple(self.context_texts[code] for code in kept.tolist()),
+            scores={name: scores[rows] for name, scores in self.scores.items()},
+            group=None if self.group is None else self.group[rows],
+            numbers={name: numbers[rows] for name, numbers in self.numbers.items()},
+            anchor=None if self.anchor is None else self.anchor[rows],
         )
 
     def held(self, names: Sequence[str]) -> dict[str, Numbers]:
@@ -210,8 +215,13 @@ class Items:
         >>> Items.of([{"id": "ana", "text": "A story.", "anchor": 80}, {"id": "bo", "text": "Another."}]).anchors
         {'ana': 80.0}
         """
-        known = [] if self.anchor is None else zip(self.labels, self.anchor.tolist(), strict=True)
-        return {label[1] if label[0] is None else label: value for label, value in known if not np.isnan(value)}
+        found: dict[Any, float] = {}
+        if self.anchor is None:
+            return found
+        for (context, item), value in zip(self.labels, self.anchor.tolist(), strict=True):
+            if not np.isnan(value):
+                found[item if context is None else (context, item)] = value
+        return found
 
     @cached_property
     def _rows(self) -> dict[tuple[Any, Any], int]:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from comparo.data.columns import Table, column_from_values, factorise, is_missing, numbers, shown, winners
+from comparo.data.columns import Table, column_from_values, factorise, is_blank, is_missing, numbers, shown, winners
 from comparo.data.lineups import SAID, is_lineup, pairs_of
 from comparo.errors import ComparisonsError
 from comparo.types import Mask
@@ -86,7 +86,8 @@ def judged_fields(table: Table, is_kept: bool = False) -> tuple[dict[str, Any], 
         raise table.error(same, column["second"], f"{label} is compared with itself; drop the row")
     if words is not None:
         p = np.full(len(judged), np.nan)
-        p[judged] = winners(table.take(np.flatnonzero(judged).tolist()), words, column["first"], column["second"])
+        with_winner = table.take(np.flatnonzero(judged).tolist())
+        p[judged] = winners(with_winner, words, column["first"], column["second"])
     else:
         p = numbers(table, "p", 1.0, "a probability between 0 and 1")
     largest = float(np.finfo(np.float64).max)
@@ -105,7 +106,7 @@ def _answered(table: Table) -> Table:
     errors = table.columns.get("error")
     if errors is None:
         return table
-    kept = [row for row, error in enumerate(errors) if error is None or error != error or not str(error).strip()]
+    kept = [row for row, error in enumerate(errors) if is_blank(error)]
     if not kept:
         raise table.error(range(len(errors)), "error", "every judgement failed; there is nothing to fit")
     columns = {name: column for name, column in table.columns.items() if name != "error"}
@@ -118,7 +119,8 @@ def _judged(table: Table, column: Mapping[str, str]) -> tuple[Table, Mask]:
     if column["p"] != "winner":
         return table, np.ones(len(said), dtype=bool)
     judged = np.fromiter((not is_missing(word) for word in said), bool, len(said))
-    kept = [row for row, name in enumerate(table.columns[column["first"]]) if judged[row] or not is_missing(name)]
+    first = table.columns[column["first"]]
+    kept = [row for row, name in enumerate(first) if judged[row] or not is_missing(name)]
     return table.take(kept), judged[kept]
 
 

@@ -268,7 +268,9 @@ def luce_excess(rows: NDArray[Any], p: Array, weight: Array, difference: Array) 
 
 def _stages(rows: NDArray[Any]) -> NDArray[np.intp]:
     """The index of the choice that each row is part of, (K,)."""
-    return np.unique(rows["answer"].astype(np.int64) * (MOST + 1) + rows["left"], return_inverse=True)[1]
+    stage = rows["answer"].astype(np.int64) * (MOST + 1) + rows["left"]
+    _, index = np.unique(stage, return_inverse=True)
+    return index
 
 
 def ordered(rows: NDArray[Any], p: Array, weight: Array) -> tuple[NDArray[Any], Array]:

@@ -137,26 +137,36 @@ def _clusters(table: Table, column: str, inputs: Iterable[Any]) -> dict[Any, Any
 
 def _paired(names: tuple[str, str], sides: Sequence[Mapping[Any, Any]], clusters: Mapping[Any, Any]) -> Paired:
     one, other = sides
-    rows = [(key, one[key], other[key]) for key in one if key in other]
-    unmatched = tuple(key for key in one if key not in other), tuple(key for key in other if key not in one)
-    known = {key: clusters.get(key, (key,)) for key, *_ in rows}
-    cluster = known if len(set(known.values())) < len(rows) else None
+    matched = [key for key in one if key in other]
+    unmatched = (
+        tuple(key for key in one if key not in other),
+        tuple(key for key in other if key not in one),
+    )
+    known = {key: clusters.get(key, (key,)) for key in matched}
+    cluster = known if len(set(known.values())) < len(matched) else None
     if names[0] == names[1]:
         raise ComparisonsError(f"both sides are called {names[0]!r}; give two that differ")
-    same = tuple(key for key, (text, _), (other, _) in rows if text == other)
-    apart = [row for row in rows if row[1][0] != row[2][0]]
+    same, apart, texts, shown_texts = [], [], [], []
+    for key in matched:
+        (text, context), (its_text, its_context) = one[key], other[key]
+        if text == its_text:
+            same.append(key)
+            continue
+        apart.append(key)
+        texts += [text, its_text]
+        shown_texts.append(its_context if context is None else context)
     if not apart:
-        return Paired(*names, None, same, unmatched, cluster)
+        return Paired(*names, None, tuple(same), unmatched, cluster)
     contexts = np.empty(len(apart), dtype=object)
-    contexts[:] = [key for key, *_ in apart]
+    contexts[:] = apart
     items = Items(
         np.array(names * len(apart), dtype=object),
-        tuple(text for _, (one, _), (other, _) in apart for text in (one, other)),
+        tuple(texts),
         contexts,
         np.repeat(np.arange(len(apart), dtype=np.int32), 2),
-        tuple(one[1] if one[1] is not None else other[1] for _, one, other in apart),
+        tuple(shown_texts),
     )
-    return Paired(*names, items, same, unmatched, cluster)
+    return Paired(*names, items, tuple(same), unmatched, cluster)
 
 
 def _rows(table: Table, named: Mapping[str, str | None]) -> dict[Any, tuple[str, str | None]]:
@@ -165,8 +175,11 @@ def _rows(table: Table, named: Mapping[str, str | None]) -> dict[Any, tuple[str,
     own, text, context, shared = (column_of_role(table, role, named.get(role)) for role in roles)
     texts = checked_texts(table, text)
     inputs = identified(table, {"id": shared or own, "text": text, "shown": context})
-    shown_texts = [value if isinstance(value, str) else None for value in table.columns[context]] if context else None
-    return dict(zip(inputs.ids.tolist(), zip(texts, shown_texts or [None] * len(texts), strict=True), strict=True))
+    shown_texts: list[str | None] = [None] * len(texts)
+    if context:
+        shown_texts = [value if isinstance(value, str) else None for value in table.columns[context]]
+    pairs = zip(texts, shown_texts, strict=True)
+    return dict(zip(inputs.ids.tolist(), pairs, strict=True))
 
 
 def _names(one: Any, other: Any) -> tuple[str, str]:

@@ -201,24 +201,29 @@ def bases_of(items: Items, prompt: Prompt, most: int, rng: np.random.Generator) 
     """
     order = [rng.permutation(rows).tolist() for rows in items.groups.values()]
     order = [order[place] for place in rng.permutation(len(order)).tolist()]
-    turns = [rows[turn] for turn in range(max(map(len, order))) for rows in order if turn < len(rows)]
+    longest = max(map(len, order))
+    turns = [rows[turn] for turn in range(longest) for rows in order if turn < len(rows)]
     every = set(items.texts)
     found: dict[str, tuple[Base, str | None]] = {}
     has_subjects = len({*items.context_texts} - {None}) > 1 and "{context}" in prompt.template
     for row in turns:
         text, code = items.texts[row], int(items.context[row])
         if text not in found and len(found) < most:
-            own = dict.fromkeys(items.texts[each] for each in items.groups[items.contexts[code]].tolist())
+            near = items.groups[items.contexts[code]].tolist()
+            own = dict.fromkeys(items.texts[each] for each in near)
+            rivals = tuple(each for each in own if each != text)
             strangers = tuple(sorted(every - set(own))) if has_subjects else ()
-            base = Base(text, prompt, tuple(each for each in own if each != text), strangers)
-            found[text] = base, items.context_texts[code]
+            found[text] = Base(text, prompt, rivals, strangers), items.context_texts[code]
     return list(found.values())
 
 
 def probes_for(bases: list[tuple[Base, str | None]]) -> tuple[Probe, ...]:
     """The probes that apply to every text; some need other texts in the context, or other contexts."""
-    lacks = {RIVAL: not all(base.rivals for base, _ in bases), OFF_TOPIC: not all(base.strangers for base, _ in bases)}
-    return tuple(probe for probe in PROBES if not lacks.get(probe.name))
+    applies = {
+        RIVAL: all(base.rivals for base, _ in bases),
+        OFF_TOPIC: all(base.strangers for base, _ in bases),
+    }
+    return tuple(probe for probe in PROBES if applies.get(probe.name, True))
 
 
 def variants_of(

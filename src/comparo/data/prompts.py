@@ -232,7 +232,8 @@ class Prompt:
             return replace(question, context_text=_cut(context, size))
 
         def with_share(size: int) -> Question:
-            return with_context(0).with_texts([_cut(text, len(text) * size // longest) for text in question.texts])
+            texts = [_cut(text, len(text) * size // longest) for text in question.texts]
+            return with_context(0).with_texts(texts)
 
         for whole, shortened in ((len(context), with_context), (longest, with_share)):
 
@@ -272,8 +273,11 @@ def delimited(template: str) -> str:
     """
     if "delimiter" in _places(template):
         return template
-    fenced = _BRACES.sub(lambda match: f"{OPEN}{match[0]}{CLOSE}" if match[1] in TEXTS else match[0], template)
-    return DECLARATION + fenced.replace(f" {OPEN}", OPEN)
+
+    def fenced(place: re.Match[str]) -> str:
+        return f"{OPEN}{place[0]}{CLOSE}" if place[1] in TEXTS else place[0]
+
+    return DECLARATION + _BRACES.sub(fenced, template).replace(f" {OPEN}", OPEN)
 
 
 def criterion_prompt(

@@ -249,8 +249,10 @@ def table_of_items(connection: sqlite3.Connection, source: str) -> Table:
         if None not in stored["shared"]:
             columns["group"] = [*map(decode, stored["shared"])]
         scores = [*map(json.loads, stored["scores"])]
-        for name in scores[0] if scores else ():
-            columns["anchor" if name == ANCHOR else f"score_{name}"] = [row.get(name) for row in scores]
+        names_of_scores = scores[0] if scores else {}
+        for name in names_of_scores:
+            column = "anchor" if name == ANCHOR else f"score_{name}"
+            columns[column] = [row.get(name) for row in scores]
     except (KeyError, TypeError, ValueError) as error:
         raise sqlite3.DatabaseError(f"the items: {error!r}") from error
     return Table(columns, source)

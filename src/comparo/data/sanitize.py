@@ -18,7 +18,6 @@ import re
 # What a terminal executes instead of printing it: control characters, marks that change the direction of the text, line
 # separators, and halves of surrogate pairs, which cannot be printed at all.
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
-_SPACING = re.compile("[\t\n]")
 _LOGIN = re.compile(r"(?<=://)[^/?#\s]*@")
 # Line by line: of Llama 2, Gemma, T5 and many others; turns and sentences; spare tokens; Gemma, Command R; InternVL,
 # StepFun; Idefics, SmolVLM; InternLM, GLM; gaps to fill, of Code Llama and StarCoder; thoughts and tools; Seed,
@@ -67,7 +66,9 @@ def visible(text: object, lines: bool = True) -> str:
     'one\\ntwo'
     """
     shown = _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", str(text))
-    return shown if lines else _SPACING.sub(lambda match: "\\t" if match[0] == "\t" else "\\n", shown)
+    if lines:
+        return shown
+    return shown.replace("\t", "\\t").replace("\n", "\\n")
 
 
 def without_login(text: str) -> str:

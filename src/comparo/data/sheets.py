@@ -230,10 +230,14 @@ def join(parts: Mapping[str, Part], *, is_once: bool = True) -> Comparisons:
     voted = all("voter" in part for part in parts.values())
     if any("lineup" in part for part in parts.values()):
         parts = _numbered(parts)
-    parts = {path: {"judge" if name == "voter" else name: part[name] for name in part} for path, part in parts.items()}
-    joined = _joined(parts)
+    renamed = {}
+    for path, part in parts.items():
+        renamed[path] = {"judge" if name == "voter" else name: column for name, column in part.items()}
+    joined = _joined(renamed)
     if is_once and "judge" in joined and len(parts) > 1:
-        kept = _once(joined, np.repeat(np.arange(len(parts)), [len(part["p"]) for part in parts.values()]).tolist())
+        sizes = [len(part["p"]) for part in parts.values()]
+        number = np.repeat(np.arange(len(parts)), sizes)
+        kept = _once(joined, number.tolist())
         joined = {name: [values[row] for row in kept] for name, values in joined.items()}
     p, lineup = np.array(joined.pop("p")), joined.pop("lineup", None)
     known = Comparisons.from_columns(p=np.zeros(len(p)), **joined)  # p may be NaN: no answer yet

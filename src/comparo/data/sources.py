@@ -55,7 +55,9 @@ def table_of(data: Any, header: bool, has_images: bool = False) -> Table:
         if path.suffix.lower() in DOCUMENTS and os.path.exists(path):
             remedy = "put each text into a .txt, .md, .docx or .pdf file of its own, and name their folder"
             raise ComparisonsError(f"{path}: this is one document; {remedy}")
-        return _lines(_content(path), str(path)) if path.suffix.lower() == ".txt" else read_columns(path)
+        if path.suffix.lower() == ".txt":
+            return _lines(_content(path), str(path))
+        return read_columns(path)
     if hasattr(data, "with_format"):
         if isinstance(data, Mapping) or not hasattr(data, "num_rows"):
             kind = type(data).__name__
@@ -102,11 +104,14 @@ def _folder(path: Path, endings: Sequence[str]) -> Table:
     there = sorted(file for file in there if file.stem.lower() != "readme")  # which is about the folder
     files = [file for file in there if file.suffix.lower() in endings]
     unread = [file.name for file in there if file not in files]
-    names = ", ".join(map(visible, unread[:NAMED])) + (f" and {len(unread) - NAMED} more" if unread[NAMED:] else "")
+    names = ", ".join(map(visible, unread[:NAMED]))
+    if len(unread) > NAMED:
+        names += f" and {len(unread) - NAMED} more"
     if not files:
+        *some, last = endings
+        only = f", only {names}" if unread else ""
         raise ComparisonsError(
-            f"the folder {path} has no {', '.join(endings[:-1])} or {endings[-1]} files"
-            f"{f', only {names}' if unread else ''}; put each text into one, or name a file"
+            f"the folder {path} has no {', '.join(some)} or {last} files{only}; put each text into one, or name a file"
         )
     if unread:
         logger.warning("%s: not read, save them as .txt to add them: %s", path, names)
@@ -121,7 +126,11 @@ def _text(path: Path) -> str:
     kind = path.suffix.lower()
     if kind in IMAGES:
         return image_text(path)
-    return docx_text(path) if kind == ".docx" else pdf_text(path) if kind == ".pdf" else _content(path)
+    if kind == ".docx":
+        return docx_text(path)
+    if kind == ".pdf":
+        return pdf_text(path)
+    return _content(path)
 
 
 def _lines(text: str, source: str) -> Table:
@@ -166,13 +175,16 @@ def context_codes(
     table: Table, rows: int, name: str | None, label_name: str | None
 ) -> tuple[NDArray[Any], Index, tuple[str | None, ...]]:
     """The labels of the contexts (C,), the code of each row's context (N,), and the texts of the contexts (C,)."""
-    values = [None if is_blank(value) else value for value in table.columns[name]] if name else []
+    values: list[Any] = []
+    if name:
+        values = [None if is_blank(value) else value for value in table.columns[name]]
     if label_name:
         labels, (codes,) = factorise(table, label_name)
         if bad := [row for row, value in enumerate(values) if not isinstance(value, str | None)]:
             raise table.error(bad, name, f"{shown(values[bad[0]])} is not text; put it in quotes")
     elif name and any(value is not None for value in values):
-        short = {value: _label(value) for value in {value for value in values if isinstance(value, str)}}
+        distinct = {value for value in values if isinstance(value, str)}
+        short = {text: _label(text) for text in distinct}
         column = [short[value] if isinstance(value, str) else value for value in values]
         labels, (codes,) = factorise(replace(table, columns={name: column}), name)
     else:

@@ -150,11 +150,15 @@ def comparison_columns(
     """
     answered = [one for one in judgements if not one.failed]
     asked = [one.question for one in answered]
-    first, second = [question.first for question in asked], [question.second for question in asked]
-    columns: dict[str, Column] = {"first": first, "second": second, "p": [one.p for one in answered]}
+    first = [question.first for question in asked]
+    second = [question.second for question in asked]
+    p = [one.p for one in answered]
+    columns: dict[str, Column] = {"first": first, "second": second, "p": p}
     if any(said := [one.lineup for one in answered]):
-        found = lineup_columns(first, second, [one.p for one in answered], said)
-        columns = {name: [joined(value) for value in column] for name, column in found.items() if any(column)}
+        columns = {}
+        for name, column in lineup_columns(first, second, p, said).items():
+            if any(column):
+                columns[name] = [joined(value) for value in column]
     if any(one.weight != 1 for one in answered):
         columns["weight"] = [one.weight for one in answered]
     if any(question.context is not None for question in asked):
@@ -251,13 +255,14 @@ def preference_columns(record: Record, prompt: str) -> tuple[dict[str, Column], 
             f"no pair is preferred: {found.ties} are ties, and the answers about {found.contradicted} contradict the "
             "scores"
         )
-    context = items.context[row[found.chosen]].tolist()
+    chosen, rejected = row[found.chosen], row[found.rejected]
+    context = items.context[chosen].tolist()
     shown = [items.context_texts[code] for code in context]
-    if CONTEXT in prompt and (missing := [code for code, text in zip(context, shown, strict=True) if text is None]):
+    missing = [code for code in context if items.context_texts[code] is None]
+    if missing and CONTEXT in prompt:
         label = items.contexts[missing[0]]
         place = "the texts have" if label is None else f"context {label!r} has"
         raise ValueError(f"{place} no text to be the prompt; say by `prompt` what the texts answer")
-    chosen, rejected = row[found.chosen], row[found.rejected]
     columns: dict[str, Column] = {
         "prompt": [prompt.replace(CONTEXT, text or "") for text in shown],
         "chosen": [items.texts[each] for each in chosen.tolist()],

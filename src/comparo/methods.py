@@ -210,8 +210,10 @@ def fit(
 
     def ranked(design: Design) -> Ranking:
         every = options | {"design": design}
-        fitted = estimator(comparisons, limits=limits, **{name: every[name] for name in wanted})
+        chosen = {name: every[name] for name in wanted}
+        fitted = estimator(comparisons, limits=limits, **chosen)
         product = fitted if isinstance(fitted, Product) else None
+        panel = fitted if isinstance(fitted, Panel) else None
         return Ranking(
             title,
             comparisons if product is None else product.comparisons,
@@ -221,18 +223,21 @@ def fit(
             level,
             product,
             fitted.converged,
-            panel=fitted if isinstance(fitted, Panel) else None,
+            panel=panel,
             group=group,
         )
 
     found = ranked(design)
     if control is not None:
         numbers = control_of(comparisons, control)
-        if not (varies := numbers.varies(found.graph)).all():
+        varies = numbers.varies(found.graph)
+        if not varies.all():
             name = numbers.names[int(np.argmin(varies))]
             raise ValueError(f"control={name!r}: all texts of a context are alike in it; leave it out")
         found = replace(found, controlled=ranked(replace(design, control=numbers)))
-    return found if estimate == "judge" else consensus(found, validity)
+    if estimate == "judge":
+        return found
+    return consensus(found, validity)
 
 
 quiet_fit: Callable[..., Ranking] = unwrap(fit)  # for callers that show `Ranking.notes` themselves

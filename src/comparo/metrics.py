@@ -122,12 +122,17 @@ def _wider(measure: Callable[[Array], Array], columns: Array, unit: NDArray[np.i
     """
     total = np.sum(columns, axis=0)
     step = 1e-6 * np.sum(total)
-    slope = [(measure(total + step * e) - measure(total - step * e)) / (2 * step) for e in np.eye(len(total))]
+    steps = step * np.eye(len(total))
+    slope = [(measure(total + e) - measure(total - e)) / (2 * step) for e in steps]
     influence = columns @ np.array(slope)
     pairs = float(np.sum(np.bincount(unit, influence) ** 2))
     labels, ends = np.unique(np.concatenate(texts), return_inverse=True)
-    both = float(np.sum(np.bincount(ends, np.tile(influence, 2)) ** 2)) - pairs
-    return float(np.sqrt(max(both / pairs, 1.0) * len(labels) / max(len(labels) - 2, 1))) if pairs > 0 else 1.0
+    by_text = np.bincount(ends, np.tile(influence, 2))
+    both = float(np.sum(by_text**2)) - pairs
+    if pairs > 0:
+        ratio = max(both / pairs, 1.0) * len(labels) / max(len(labels) - 2, 1)
+        return float(np.sqrt(ratio))
+    return 1.0
 
 
 def resampled(sums: Array, draws: int, rng: np.random.Generator) -> Array:

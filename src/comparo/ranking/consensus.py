@@ -233,9 +233,11 @@ def _of_panel(ranking: Ranking, panel: Panel, group: Index) -> Parts:
     joint = np.empty((graph.nodes, len(means)))
     for batch in covariance.pattern.batches:
         block = covariance.block(batch)
-        joint[batch.nodes] = (block @ means.T[batch.nodes].reshape(len(block), batch.size, -1)).reshape(-1, len(means))
+        own = means.T[batch.nodes].reshape(len(block), batch.size, -1)
+        joint[batch.nodes] = (block @ own).reshape(-1, len(means))
     centred = graph.nodes / max(graph.nodes - graph.components, 1)
-    around = float(np.var(ranking.scores - columns @ (means @ ranking.scores)) + np.nanmean(covariance.std**2))
+    within = ranking.scores - columns @ (means @ ranking.scores)
+    around = float(np.var(within) + np.nanmean(covariance.std**2))
     flipped = np.where(panel.reversed[panel.voice], 1.0 - comparisons.p, comparisons.p)
     ranking = replace(ranking, comparisons=replace(comparisons, p=flipped))
     return _grouped(ranking, group, columns, means, joint, centred * around)

@@ -86,20 +86,30 @@ def tie_columns(ranking: Scores) -> Columns | None:
     each, panel, p = comparison_ties(ranking), ranking.panel, ranking.comparisons.p
     if each is None:
         return None
-    judge = ranking.comparisons.judged_by.astype(np.intp) if panel is None else panel.voice
-    names = ranking.comparisons.judges if panel is None else np.array(panel.names, dtype=object)
-    names = np.array(["judge"], dtype=object) if names is None else names
+    judge, names = ranking.comparisons.judged_by.astype(np.intp), ranking.comparisons.judges
+    if panel is not None:
+        judge, names = panel.voice, np.array(panel.names, dtype=object)
+    if names is None:
+        names = np.array(["judge"], dtype=object)
     nu = np.zeros(len(names))
     nu[judge] = each
     kept = nu > 0
-    answers, tied = np.bincount(judge, minlength=len(names)), np.bincount(judge, p == 0.5, len(names))
-    columns = {"judge": names, "answers": answers, "ties": tied / np.maximum(answers, 1), "nu": nu}
-    return {name: column[kept] for name, column in columns.items()} | {"equals": nu[kept] / (2.0 + nu[kept])}
+    answers = np.bincount(judge, minlength=len(names))
+    tied = np.bincount(judge, p == 0.5, len(names))
+    columns = {
+        "judge": names,
+        "answers": answers,
+        "ties": tied / np.maximum(answers, 1),
+        "nu": nu,
+        "equals": nu / (2.0 + nu),
+    }
+    return {name: column[kept] for name, column in columns.items()}
 
 
 def comparison_ties(ranking: Scores) -> Array | None:
     """ν of the judge of each comparison, (K,), 0 where it has none; None where no judge has one."""
-    panel, expert = ranking.panel, None if ranking.product is None else ranking.product.expert
+    panel = ranking.panel
+    expert = None if ranking.product is None else ranking.product.expert
     if panel is not None:
         nu = _panel_ties(panel)[panel.voice]
     elif isinstance(expert, Davidson):
@@ -128,10 +138,11 @@ def tie_sentences(columns: Columns | None) -> list[str]:
     """
     if columns is None:
         return []
+    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
     return [
         f"{_named(str(judge))} called {ties:.0%} of its {answers:,} answers a tie; of two equal texts it does so with "
         f"probability {equals:.2f} (ν = {nu:.2f})"
-        for judge, answers, ties, nu, equals in zip(*(column.tolist() for column in columns.values()), strict=True)
+        for judge, answers, ties, nu, equals in rows
     ]
 
 
@@ -141,6 +152,7 @@ def member_columns(panel: Panel, level: float) -> Columns:
     names = np.array([str(name) for name in panel.names], dtype=object)
     lead = np.array([int(np.argmax(panel.family == family)) for family in panel.family])
     tie = _panel_ties(panel)
+    ties = {"tie": tie} if tie.any() else {}
     return {
         "judge": names,
         "calls": panel.calls,
@@ -152,7 +164,7 @@ def member_columns(panel: Panel, level: float) -> Columns:
         "noise": np.sqrt([voice.noise for voice in panel.voices]),
         "gamma": np.mean(panel.bias, axis=0),
         "gamma_error": np.array([voice.bias_error for voice in panel.voices]),
-        **({"tie": tie} if tie.any() else {}),
+        **ties,
         "copy_of": np.where(lead != np.arange(len(lead)), names[lead], ""),
     }
 
@@ -216,12 +228,16 @@ def control_columns(ranking: Scores, level: float) -> Columns | None:
             held.control.names, held.control.unit, held.coefficient, held.std, parts, strict=True
         ):
             share = part / (part + spread) if part > 0 else 0.0
-            rows.append((judge, name, unit, beta, error, beta - reach * error, beta + reach * error, share))
+            low, high = beta - reach * error, beta + reach * error
+            rows.append((judge, name, unit, beta, error, low, high, share))
     if not rows:
         return None
     names = ("judge", "column", "step", "coefficient", "std", "low", "high", "explains")
-    columns = zip(names, zip(*rows, strict=True), strict=True)
-    return {name: np.array(column, dtype=float if name in names[3:] else object) for name, column in columns}
+    columns = {}
+    for name, column in zip(names, zip(*rows, strict=True), strict=True):
+        dtype = object if name in names[:3] else float
+        columns[name] = np.array(column, dtype=dtype)
+    return columns
 
 
 def held_of(ranking: Scores) -> list[tuple[str, Held]]:
@@ -266,11 +282,17 @@ def control_sentences(table: Columns | None) -> list[str]:
     if table is None:
         return []
     found = []
-    for judge, column, step, beta, _, low, high, share in zip(*(part.tolist() for part in table.values()), strict=True):
-        is_length = step == DOUBLING
-        more, less = ("longer texts", "shorter texts") if is_length else (f"more {column}", f"less {column}")
-        taste = f"prefers {more if beta > 0 else less}" if low > 0 or high < 0 else f"shows no clear taste for {column}"
-        worth = f"twice the {column} is" if is_length else f"{step} more of it is"
+    rows = zip(*(part.tolist() for part in table.values()), strict=True)
+    for judge, column, step, beta, _, low, high, share in rows:
+        if step == DOUBLING:
+            more, less = "longer texts", "shorter texts"
+            worth = f"twice the {column} is"
+        else:
+            more, less = f"more {column}", f"less {column}"
+            worth = f"{step} more of it is"
+        taste = f"shows no clear taste for {column}"
+        if low > 0 or high < 0:
+            taste = f"prefers {more if beta > 0 else less}"
         size = f"{beta:.2f} logits ({low:.2f} to {high:.2f}), {share:.0%} of the variance of its scores"
         found.append(f"{_named(judge)} {taste}: {worth} worth {size}")
     return found
@@ -306,12 +328,14 @@ def growth_sentences(ranking: Scores, grown: Grown | None) -> list[str]:
         return []
     new, moved = new_columns(ranking, grown), moved_columns(ranking, grown)
     old, count = np.count_nonzero(~grown.new), len(new["item"])
-    names = [f"{item} (rank {rank:,})" for item, rank in zip(new["item"].tolist(), new["rank"].tolist(), strict=True)]
+    ranks = zip(new["item"].tolist(), new["rank"].tolist(), strict=True)
+    names = [f"{item} (rank {rank:,})" for item, rank in ranks]
     is_new = f"{count:,} {'item is' if count == 1 else 'items are'} new"
     found = [f"{is_new} beside {old:,} that were there before{_listed(names)}"]
-    found += [] if grown.link is None else [grown.link.sentence]
-    steps = zip(moved["item"].tolist(), moved["score_before"].tolist(), moved["score"].tolist(), strict=True)
-    names = [f"{item} ({before:.2f} to {now:.2f})" for item, before, now in steps]
+    if grown.link is not None:
+        found.append(grown.link.sentence)
+    steps = [moved[name].tolist() for name in ("item", "score_before", "score")]
+    names = [f"{item} ({before:.2f} to {now:.2f})" for item, before, now in zip(*steps, strict=True)]
     found.append(
         f"of the {old:,}, {len(names) or 'none'} moved beyond the {ranking.level:.0%} interval of before"
         f"{_listed(names)}"

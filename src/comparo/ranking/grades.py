@@ -62,7 +62,8 @@ class Grading:
         last = parts.pop() if len(parts) > 1 and not re.search(">=|:", parts[-1]) else None
         found = [re.fullmatch(r"(.*?\S)\s*(>=|:(?!.*>=))\s*([^%]*)(%?)", part) for part in parts]
         matches = [match for match in found if match is not None]
-        texts = [match[3].strip() for match in matches if match[2] == ">=" and not match[4] and _limit(match) is None]
+        cuts = [match for match in matches if match[2] == ">=" and not match[4]]
+        texts = [match[3].strip() for match in cuts if _limit(match) is None]
         is_bounded = len(texts) == len(parts) and all(texts)
         wrong = [part for part, match in zip(parts, found, strict=True) if match is None or _limit(match) is None]
         if last == "" or (wrong and not is_bounded):
@@ -153,21 +154,26 @@ class Grading:
         """
         rho, score = _posterior(ranking, members)
         own = rho * ranking.std[members] ** 2
-        shared = np.zeros((len(members), len(at))) if block is None else rho[:, None] * block[:, at] * rho[at]
-        between = shared[at].copy()
-        between[np.arange(len(at)), np.arange(len(at))] = own[at]
+        shared = np.zeros((len(members), len(at)))
+        if block is not None:
+            shared = rho[:, None] * block[:, at] * rho[at]
+        between = shared[at]
+        np.fill_diagonal(between, own[at])
         rng = np.random.default_rng(0)
         drawn = rng.multivariate_normal(score[at], between, size=DRAWS, method="eigh")
         drawn = drawn[np.all(np.diff(drawn, axis=1) < 0, axis=1)]
         if len(drawn) < ORDERED * DRAWS:
             names = " and ".join(map(repr, self.boundaries))
             raise ValueError(f"the boundary texts {names} are not in this order, the best first; check the grades")
-        gain = np.linalg.solve(between + 1e-9 * np.trace(between) * np.eye(len(at)), shared.T)
+        jitter = 1e-9 * np.trace(between) * np.eye(len(at))
+        gain = np.linalg.solve(between + jitter, shared.T)
         mean = score + (drawn - score[at]) @ gain
         std = np.sqrt(np.maximum(own - np.sum(shared * gain.T, axis=1), TINY))
-        above = np.stack([np.mean(ndtr((mean - limit[:, None]) / std), axis=0) for limit in drawn.T], axis=1)
+        chances = [np.mean(ndtr((mean - limit[:, None]) / std), axis=0) for limit in drawn.T]
+        above = np.stack(chances, axis=1)
+        above[at, np.arange(len(at))] = 0.5
         place = np.sum(score[:, None] < drawn.mean(axis=0), axis=1)
-        above[at, np.arange(len(at))], place[at] = 0.5, np.arange(len(at))
+        place[at] = np.arange(len(at))
         return above, place
 
     def near(self, grade: NDArray[Any], probability: Array) -> NDArray[Any]:

@@ -78,7 +78,8 @@ def group_counts(graph: Graph, group: Index, count: int, rows: Any = slice(None)
     """The number of texts, contexts and comparisons of each group, (G,), in the comparisons `rows`."""
     nodes = np.concatenate([graph.first[rows], graph.second[rows]])
     texts = np.unique(nodes)
-    there = np.unique(group[texts].astype(np.int64) * graph.contexts + graph.position[texts]) // graph.contexts
+    pairs = np.unique(group[texts].astype(np.int64) * graph.contexts + graph.position[texts])
+    there = pairs // graph.contexts
     found = {"texts": group[texts], "contexts": there, "calls": group[nodes]}
     return {name: np.bincount(groups, minlength=count) for name, groups in found.items()}
 
@@ -109,14 +110,20 @@ def leaderboard(ranked: Scores, group: Index, names: NDArray[Any], contexts: Ove
         scores, covariance, predicted, converged = _model(ranked, group, is_biased=not is_confounded)
         if ranked.panel is None and predicted.variances.has_known_noise:
             is_single = _are_single(ranked)
-        notes = [SINGLE] * bool(np.all(is_single)) + [CONFOUNDED] * is_confounded + [UNSETTLED] * (not converged)
+        if np.all(is_single):
+            notes.append(SINGLE)
+        if is_confounded:
+            notes.append(CONFOUNDED)
+        if not converged:
+            notes.append(UNSETTLED)
         # Without loops in the comparison graph, noise cannot be separated from variation between contexts.
         is_new = contexts == "new" or predicted.freedom(is_new=False) <= 0
         score, cov = predicted.new(means, group) if is_new else predicted.these(means)
         freedom = predicted.freedom(is_new)
     count = len(names)
     centre = np.eye(count) - 1.0 / count
-    best = np.where(is_single[graph.position], _observed_best(ranked), places(scores, covariance, ranked.level)[2])
+    _, _, best = places(scores, covariance, ranked.level)
+    best = np.where(is_single[graph.position], _observed_best(ranked), best)
     columns = {"group": names, "won": np.bincount(group, best, count)} | group_counts(graph, group, count)
     wins = _wins(graph, group, scores, covariance, count)
     how: dict[str, Any] = {"freedom": freedom, "level": ranked.level, "over": contexts, "notes": tuple(notes)}

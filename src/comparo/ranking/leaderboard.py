@@ -123,12 +123,14 @@ class Leaderboard(Tabular):
     @property
     def best_rank(self) -> LongIndex:
         """The best rank that the group may have: 1 + the number of groups surely better, jointly at `level`."""
-        return np.asarray(1 + np.sum(self._ratio < -self._reach(2 * max(len(self) - 1, 1)), axis=1))
+        reach = self._reach(2 * max(len(self) - 1, 1))
+        return np.asarray(1 + np.sum(self._ratio < -reach, axis=1))
 
     @property
     def worst_rank(self) -> LongIndex:
         """The worst rank that the group may have: G − the number of groups surely worse."""
-        return np.asarray(len(self) - np.sum(self._ratio > self._reach(2 * max(len(self) - 1, 1)), axis=1))
+        reach = self._reach(2 * max(len(self) - 1, 1))
+        return np.asarray(len(self) - np.sum(self._ratio > reach, axis=1))
 
     @property
     def tier(self) -> LongIndex:

@@ -73,7 +73,9 @@ class Powered:
         else:
             said += "its answers saved no votes."
         if self.left_out:
-            names = ", ".join(map(str, self.left_out[:NAMED])) + (", …" if len(self.left_out) > NAMED else "")
+            names = ", ".join(map(str, self.left_out[:NAMED]))
+            if len(self.left_out) > NAMED:
+                names += ", …"
             every = len(self.left_out) + len(self.board)
             said += (
                 f" Nothing is known of {len(self.left_out):,} of {every:,} groups ({names}), which no chain of votes "

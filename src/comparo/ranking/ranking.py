@@ -358,7 +358,9 @@ class Ranking(Scores, Tabular):
 
     def __repr__(self) -> str:
         contexts = "" if self.context is None else f" in {self.graph.contexts} contexts"
-        best = [visible(item, lines=False) for item in self.items[self._order[:3]]] + ["…"] * (self.graph.nodes > 3)
+        best = [visible(item, lines=False) for item in self.items[self._order[:3]]]
+        if self.graph.nodes > 3:
+            best.append("…")
         shared = ""
         if self.people is not None:
             shared = f", with {self.people.votes:,} votes of people"

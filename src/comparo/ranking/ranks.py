@@ -98,7 +98,8 @@ def tiers(scores: Array, covariance: Covariance, level: float) -> LongIndex:
 def _beaten(scores: Array, variance: Array, shared: Array | None, level: float, best: int) -> Mask:
     """Whether the candidate at `best` surely beats each of those from `best` on; scores (m,) are descending."""
     both = 0.0 if shared is None else shared[best, best:]
-    sure = beats(scores[best] - scores[best:], variance[best] + variance[best:] - 2 * both) >= level
+    ahead = scores[best] - scores[best:]
+    sure = beats(ahead, variance[best] + variance[best:] - 2 * both) >= level
     sure[0] = False
     return sure
 
@@ -155,9 +156,11 @@ def _drawn_ranks(scores: Array, covariance: Covariance) -> Iterator[tuple[slice,
         step = max(1, limits.drawn_entries // (size * limits.rank_draws))
         for begin in range(0, len(blocks), step):
             block = blocks[begin : begin + step]
-            nodes = slice(batch.nodes.start + begin * size, batch.nodes.start + (begin + len(block)) * size)
+            first = batch.nodes.start + begin * size
+            nodes = slice(first, first + len(block) * size)
             # The covariance of centred scores is singular; a small diagonal term makes it positive definite.
-            jitter = 1e-10 * np.maximum(np.max(np.einsum("bii->bi", block), axis=1), TINY)
+            largest = np.max(np.einsum("bii->bi", block), axis=1)
+            jitter = 1e-10 * np.maximum(largest, TINY)
             root = np.linalg.cholesky(block + jitter[:, None, None] * np.eye(size))
             errors = root @ rng.standard_normal((len(block), size, limits.rank_draws))
             drawn = scores[nodes].reshape(-1, size, 1) + errors

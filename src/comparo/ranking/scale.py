@@ -121,13 +121,17 @@ def _regression(
     total = float(apart @ pull)
     total = total if total > ROUNDING * float(apart @ precision @ apart) else 0.0
     phi = total / free if free else np.nan
-    std, degrees = np.sqrt(phi * np.maximum(variance, 0.0)), np.full(len(scores), free)
+    std = np.sqrt(phi * np.maximum(variance, 0.0))
+    degrees = np.full(len(scores), free)
     misfit = np.full(len(known), np.nan)
     if free:  # an anchor is predicted from the others
         left_out = pull / alone
-        rest = np.maximum(total - left_out * pull, 0.0) / (free - 1) if free > 1 else np.full(len(known), np.nan)
+        rest = np.full(len(known), np.nan)
+        if free > 1:
+            rest = np.maximum(total - left_out * pull, 0.0) / (free - 1)
         score[anchors] = known - np.where(np.isnan(left_out), 0.0, left_out)
-        std[anchors], degrees[anchors] = np.sqrt(rest / alone), free - 1
+        std[anchors] = np.sqrt(rest / alone)
+        degrees[anchors] = free - 1
         misfit = np.divide(left_out, std[anchors], out=np.zeros(len(known)), where=std[anchors] > 0)
     errors = np.sqrt(phi * np.diagonal(uncertain))
     scatter = float(np.sqrt(phi * (np.mean(own[anchors]) + extra)))
@@ -269,17 +273,21 @@ def scaled(ranking: Ranking, anchor: Array, grades: str | None) -> Scaled:
             f"{score[node]:.4g} by them and the comparisons; check it, or leave it out"
         )
     if missing:
-        more = (
-            f", nor have those of {len(missing) - 1} more unconnected parts of the comparisons" if missing[1:] else ""
-        )
+        more = ""
+        if len(missing) > 1:
+            more = f", nor have those of {len(missing) - 1} more unconnected parts of the comparisons"
         notes.append(f"without two anchors that differ, the texts{missing[0]} have no score on the scale{more}")
-    reach = np.where(degrees > 0, std * stdtrit(np.maximum(degrees, 1), (1 + ranking.level) / 2), np.nan)
-    grade, near, probability = np.full(n, "", dtype=object), np.full(n, "", dtype=object), np.zeros((n, 0))
+    quantile = stdtrit(np.maximum(degrees, 1), (1 + ranking.level) / 2)
+    reach = np.where(degrees > 0, std * quantile, np.nan)
+    grade, near = np.full((2, n), "", dtype=object)
+    probability = np.zeros((n, 0))
     if grading is not None:
         if grading.needs_anchors:
             grade, probability = grading.by_cuts(score, std, degrees)
+        elif grading.boundaries:
+            grade, probability = grading.by_boundaries(ranking)
         else:
-            grade, probability = (grading.by_boundaries if grading.boundaries else grading.by_shares)(ranking)
+            grade, probability = grading.by_shares(ranking)
         near = grading.near(grade, probability)
         if grading.boundaries and (bare := np.flatnonzero(grade == "").tolist()):
             where = "" if ranking.context is None else f" of context {shown(ranking.context[bare[0]])}"

@@ -56,20 +56,21 @@ def table_text(table: Columns, notes: Sequence[str]) -> str:
     ana    1.000
     bo    -1.000
     """
-    columns = [
-        [name, *(visible(_shown(value), lines=False) for value in column[:SHOWN].tolist())]
-        for name, column in table.items()
-    ]
+    columns = []
+    for name, column in table.items():
+        values = [visible(_shown(value), lines=False) for value in column[:SHOWN].tolist()]
+        columns.append([name, *values])
     is_text = [column.dtype.kind in "OUS" for column in table.values()]
     widths = [max(map(len, column)) for column in columns]
     lines = []
     for row in zip(*columns, strict=True):
         cells = zip(row, widths, is_text, strict=True)
-        lines.append(
-            "  ".join(cell.ljust(width) if left else cell.rjust(width) for cell, width, left in cells).rstrip()
-        )
+        padded = [cell.ljust(width) if left else cell.rjust(width) for cell, width, left in cells]
+        lines.append("  ".join(padded).rstrip())
     hidden = len(next(iter(table.values()))) - SHOWN
-    return "\n".join([*lines, *([f"{hidden} more"] if hidden > 0 else []), *map(visible, notes)])
+    if hidden > 0:
+        lines.append(f"{hidden} more")
+    return "\n".join([*lines, *map(visible, notes)])
 
 
 def table_html(table: Columns, notes: Sequence[str]) -> str:

@@ -76,7 +76,8 @@ def found_reasons(rows: Sequence[Mapping[str, Any]]) -> tuple[Found, ...]:
     names = [each.name for each in fields(Estimate)]
 
     def estimate(row: Mapping[str, Any], prefix: str) -> Estimate:
-        return Estimate(*(np.nan if row[prefix + name] is None else float(row[prefix + name]) for name in names))
+        values = [row[prefix + name] for name in names]
+        return Estimate(*(np.nan if value is None else float(value) for value in values))
 
     return tuple(
         Found(row["reason"], row["words"], row["more"], estimate(row, "alone_"), estimate(row, "")) for row in rows
@@ -236,8 +237,11 @@ class Why(Tabular):
         rest = total - float(steps @ self.beta)
         found.append(("rest", "what no reason explains", np.nan, rest, np.nan, np.nan))
         names = ("reason", "words", "difference", "part", "low", "high")
-        columns = zip(names, zip(*found, strict=True), strict=True)
-        return {name: np.array(column, dtype=object if name in names[:2] else float) for name, column in columns}
+        columns = {}
+        for name, column in zip(names, zip(*found, strict=True), strict=True):
+            dtype = object if name in names[:2] else float
+            columns[name] = np.array(column, dtype=dtype)
+        return columns
 
     def _part(self, steps: Array, few: list[int]) -> tuple[float, float, float]:
         """The part in logits of the reasons `few`, for differences `steps` (R,), and its 95% interval."""
@@ -264,7 +268,8 @@ class Why(Tabular):
         """
         theirs = {one.name: k for k, one in enumerate(other.reasons)}
         own = [k for k, one in enumerate(self.reasons) if one.name in theirs]
-        k, j = np.array(own, dtype=int), np.array([theirs[self.reasons[each].name] for each in own], dtype=int)
+        k = np.array(own, dtype=int)
+        j = np.array([theirs[self.reasons[each].name] for each in own], dtype=int)
         columns: Columns = {
             "reason": np.array([self.reasons[each].name for each in own], dtype=object),
             "words": np.array([self.reasons[each].more for each in own], dtype=object),
@@ -279,7 +284,8 @@ class Why(Tabular):
         for name, (mean, variance, own_freedom) in zip(("judge", "people", "apart"), sides, strict=True):
             reach = stdtrit(own_freedom, 0.975) * np.sqrt(variance)
             columns |= {name: mean, f"{name}_low": mean - reach, f"{name}_high": mean + reach}
-        return columns | {"adjusted": adjusted(2 * stdtr(freedom, -np.abs(here - there) / np.sqrt(one + two)))}
+        statistic = np.abs(here - there) / np.sqrt(one + two)
+        return columns | {"adjusted": adjusted(2 * stdtr(freedom, -statistic))}
 
 
 def explain(ranking: Ranking, numbers: Mapping[str, Array], words: Mapping[str, tuple[str, str]] | None = None) -> Why:
@@ -310,17 +316,16 @@ def explain(ranking: Ranking, numbers: Mapping[str, Array], words: Mapping[str, 
     beyond = estimates(mean, np.diag(covariance), joint.freedom, 1.0 / np.diag(inverse), total)
     single = [evidence.fit([k]) for k in range(len(names))]
     each = [one.moments for one in single]
-    alone = estimates(
-        np.array([own[0] for own, _ in each]),
-        np.array([own[0, 0] for _, own in each]),
-        float(np.mean([one.freedom for one in single])),
-        np.ones(len(names)),
-        total,
-    )
+    means = np.array([own[0] for own, _ in each])
+    variances = np.array([own[0, 0] for _, own in each])
+    freedom = float(np.mean([one.freedom for one in single]))
+    alone = estimates(means, variances, freedom, np.ones(len(names)), total)
     found = []
     for name, own, other in zip(names, alone, beyond, strict=True):
         meant, against = (words or {}).get(name, (name, f"not so: {name}"))
-        effect = other.effect if other.is_found or not own.is_found else own.effect
+        effect = other.effect
+        if own.is_found and not other.is_found:
+            effect = own.effect
         found.append(Found(name, meant if effect >= 0 else against, meant, own, other))
     order = np.argsort([-round(one.alone.share, 9) for one in found], kind="stable")
     coefficients = mean[order], covariance[np.ix_(order, order)]

@@ -235,9 +235,7 @@ def fit(
             name = numbers.names[int(np.argmin(varies))]
             raise ValueError(f"control={name!r}: all texts of a context are alike in it; leave it out")
         found = replace(found, controlled=ranked(replace(design, control=numbers)))
-    if estimate == "judge":
-        return found
-    return consensus(found, validity)
+    return found if estimate == "judge" else consensus(found, validity)
 
 
 quiet_fit: Callable[..., Ranking] = unwrap(fit)  # for callers that show `Ranking.notes` themselves

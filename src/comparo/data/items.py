@@ -122,17 +122,15 @@ class Items:
         if column["group"] is not None:
             labels, (codes,) = factorise(table, column["group"])
             shared = labels[codes]
-        found = replace(
+        known = table.columns.get("anchor")
+        return replace(
             _joined(table, column, old),
             texts=texts,
             scores=checked_scores(table, scores),
             numbers=checked_numbers(table, numbers),
+            anchor=None if known is None else column_of_numbers(table, "anchor", known, "anchors"),
             group=shared,
         )
-        known = table.columns.get("anchor")
-        if known is None:
-            return found
-        return replace(found, anchor=column_of_numbers(table, "anchor", known, "anchors"))
 
     def take(self, rows: NDArray[np.integer]) -> Items:
         """Some of the items, by their numbers, with their contexts.

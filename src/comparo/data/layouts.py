@@ -86,8 +86,8 @@ def judged_fields(table: Table, is_kept: bool = False) -> tuple[dict[str, Any], 
         raise table.error(same, column["second"], f"{label} is compared with itself; drop the row")
     if words is not None:
         p = np.full(len(judged), np.nan)
-        with_winner = table.take(np.flatnonzero(judged).tolist())
-        p[judged] = winners(with_winner, words, column["first"], column["second"])
+        said = table.take(np.flatnonzero(judged).tolist())
+        p[judged] = winners(said, words, column["first"], column["second"])
     else:
         p = numbers(table, "p", 1.0, "a probability between 0 and 1")
     largest = float(np.finfo(np.float64).max)

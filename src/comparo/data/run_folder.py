@@ -249,8 +249,7 @@ def table_of_items(connection: sqlite3.Connection, source: str) -> Table:
         if None not in stored["shared"]:
             columns["group"] = [*map(decode, stored["shared"])]
         scores = [*map(json.loads, stored["scores"])]
-        names_of_scores = scores[0] if scores else {}
-        for name in names_of_scores:
+        for name in scores[0] if scores else ():
             column = "anchor" if name == ANCHOR else f"score_{name}"
             columns[column] = [row.get(name) for row in scores]
     except (KeyError, TypeError, ValueError) as error:

@@ -236,8 +236,7 @@ def join(parts: Mapping[str, Part], *, is_once: bool = True) -> Comparisons:
     joined = _joined(renamed)
     if is_once and "judge" in joined and len(parts) > 1:
         sizes = [len(part["p"]) for part in parts.values()]
-        number = np.repeat(np.arange(len(parts)), sizes)
-        kept = _once(joined, number.tolist())
+        kept = _once(joined, np.repeat(np.arange(len(parts)), sizes).tolist())
         joined = {name: [values[row] for row in kept] for name, values in joined.items()}
     p, lineup = np.array(joined.pop("p")), joined.pop("lineup", None)
     known = Comparisons.from_columns(p=np.zeros(len(p)), **joined)  # p may be NaN: no answer yet

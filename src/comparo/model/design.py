@@ -53,9 +53,10 @@ class Control:
         if self.prior is None:
             return theta, covariance
         known = np.flatnonzero(np.isfinite(self.prior[:, 1]))
-        own = covariance[np.ix_(known, known)] + np.diag(self.prior[known, 1] ** 2)
+        mean, error = self.prior[known].T
+        own = covariance[np.ix_(known, known)] + np.diag(error**2)
         gain = np.linalg.solve(own, covariance[known]).T
-        return theta + gain @ (self.prior[known, 0] - theta[known]), covariance - gain @ covariance[known]
+        return theta + gain @ (mean - theta[known]), covariance - gain @ covariance[known]
 
     def columns(self, graph: Graph, group: NDArray[np.integer] | None) -> Array:
         """w (n, D), or with groups w and b side by side (n, 2D), centred in components.

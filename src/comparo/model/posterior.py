@@ -200,5 +200,6 @@ def _on_a_tree(laplacian: Laplacian) -> Array:
         total = laplacian.ridge[:n] + np.bincount(first, to_first, n) + np.bincount(second, to_second, n)
         without_first = np.maximum(total[first] - to_first, TINY)
         without_second = np.maximum(total[second] - to_second, TINY)
-        to_first, to_second = 1.0 / (1.0 / c + 1.0 / without_second), 1.0 / (1.0 / c + 1.0 / without_first)
+        to_first = 1.0 / (1.0 / c + 1.0 / without_second)
+        to_second = 1.0 / (1.0 / c + 1.0 / without_first)
     return 1.0 / (c + 1.0 / (1.0 / without_first + 1.0 / without_second))

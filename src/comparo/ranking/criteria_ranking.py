@@ -185,8 +185,8 @@ def combine(
     missed = [ranking.judged.comparisons.p - expected(ranking) for ranking in parts]
     residuals = _correlation(np.array(missed))
     has_prior = np.array([ranking.effects is not None or ranking.panel is not None for ranking in parts])
-    reliability = between / np.maximum(spread**2, 1e-300)
-    noise = np.sqrt(np.where(has_prior & (spread > 0), reliability, 1.0))
+    known = between / np.maximum(spread**2, 1e-300)
+    noise = np.sqrt(np.where(has_prior & (spread > 0), known, 1.0))
     share = np.outer(noise, noise)
     rho = np.maximum(share * residuals + (1.0 - share) * _correlation(centred), 0.0)
     np.fill_diagonal(rho, 1.0)
@@ -194,13 +194,12 @@ def combine(
     shared = rho @ (a * root)
     kappa = np.where(root > 0, a / np.where(root > 0, root, 1.0) * shared, a**2)
     mean = sum(w * ranking.comparisons.p for w, ranking in zip(weight.tolist(), parts, strict=True))
-    covariances = tuple(ranking.covariance for ranking in parts)
     return CriteriaRanking(
         METHOD,
         replace(first.comparisons, p=np.clip(mean, 0.0, 1.0)),
         first.graph,
         np.asarray(a @ scores),
-        Posterior(covariances, tuple(kappa.tolist())),
+        Posterior(tuple(ranking.covariance for ranking in parts), tuple(kappa.tolist())),
         first.level,
         converged=all(ranking.converged for ranking in parts),
         rankings=dict(rankings if shown is None else shown),

@@ -277,8 +277,8 @@ def scaled(ranking: Ranking, anchor: Array, grades: str | None) -> Scaled:
         if len(missing) > 1:
             more = f", nor have those of {len(missing) - 1} more unconnected parts of the comparisons"
         notes.append(f"without two anchors that differ, the texts{missing[0]} have no score on the scale{more}")
-    quantile = stdtrit(np.maximum(degrees, 1), (1 + ranking.level) / 2)
-    reach = np.where(degrees > 0, std * quantile, np.nan)
+    t = stdtrit(np.maximum(degrees, 1), (1 + ranking.level) / 2)
+    reach = np.where(degrees > 0, std * t, np.nan)
     grade, near = np.full((2, n), "", dtype=object)
     probability = np.zeros((n, 0))
     if grading is not None:

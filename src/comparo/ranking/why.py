@@ -284,8 +284,8 @@ class Why(Tabular):
         for name, (mean, variance, own_freedom) in zip(("judge", "people", "apart"), sides, strict=True):
             reach = stdtrit(own_freedom, 0.975) * np.sqrt(variance)
             columns |= {name: mean, f"{name}_low": mean - reach, f"{name}_high": mean + reach}
-        statistic = np.abs(here - there) / np.sqrt(one + two)
-        return columns | {"adjusted": adjusted(2 * stdtr(freedom, -statistic))}
+        t = np.abs(here - there) / np.sqrt(one + two)
+        return columns | {"adjusted": adjusted(2 * stdtr(freedom, -t))}
 
 
 def explain(ranking: Ranking, numbers: Mapping[str, Array], words: Mapping[str, tuple[str, str]] | None = None) -> Why:

@@ -133,7 +133,8 @@ class Greedy:
         chosen = int(np.argmax(self.gains >= best))
         x, y, c = int(self.x[chosen]), int(self.y[chosen]), float(self.c[chosen])
         vectors = self.vectors[: self.pending]
-        v = self._column(x) - self._column(y) - np.einsum("k,ki->i", vectors[:, x] - vectors[:, y], vectors)
+        known = np.einsum("k,ki->i", vectors[:, x] - vectors[:, y], vectors)
+        v = self._column(x) - self._column(y) - known
         v *= np.sqrt(c / (1.0 + float(self.gains[chosen])))
         self.vectors[self.pending] = v
         self.pending += 1
@@ -189,7 +190,8 @@ class Greedy:
         above = len(self.sample[0]) * self.limits.candidates * 2 // (n * (n - 1))
         if above >= len(x):
             return -np.inf
-        gains = self._weight(x, y) * (self.variance[x] + self.variance[y] - 2.0 * self.covariance[x, y])
+        variance = self.variance[x] + self.variance[y] - 2.0 * self.covariance[x, y]
+        gains = self._weight(x, y) * variance
         # Lowered a little, so that no pair that ties with the one in the sample is left out.
         return float(np.partition(gains, -above - 1)[-above - 1]) * (1 - 1e-6)
 

@@ -156,9 +156,11 @@ class Placing(Selector):
         c = self.calls * self._information(new[:, None], new)
         gain = c * differences(covariance @ covariance) / (1.0 + c * differences(covariance))
         with_new = np.where(taken[:, new] | np.eye(len(new), dtype=bool), -1.0, gain)
-        best = [first_best(gains, axis=1) for gains in (with_new, with_old)]
+        best_new = new[first_best(with_new, axis=1)]
+        best_old = anchors[first_best(with_old, axis=1)]
         gains = np.concatenate([np.max(with_new, axis=1), np.max(with_old, axis=1)])
-        return _disjoint(gains, np.column_stack([np.tile(new, 2), np.concatenate([new[best[0]], anchors[best[1]]])]))
+        other = np.concatenate([best_new, best_old])
+        return _disjoint(gains, np.column_stack([np.tile(new, 2), other]))
 
     def _covariance(self, one: LongIndex, other: LongIndex, c: Array, variance: Array) -> Array:
         """A, from the new items of each row (`one`, `other`; −1: an old item), c, and the variance of its old item."""

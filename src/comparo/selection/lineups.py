@@ -183,7 +183,8 @@ def in_slots(
     k = len(chosen)
     if len(asked) >= math.perm(len(row), k):
         raise ValueError(f"all line-ups of {k} of these {len(row)} texts were asked")
-    slots = scipy.optimize.linear_sum_assignment(counts[[row[text] for text in chosen]] + 1e-3 * rng.random((k, k)))[1]
+    own = counts[[row[text] for text in chosen]]
+    _, slots = scipy.optimize.linear_sum_assignment(own + 1e-3 * rng.random((k, k)))
     shown = tuple(chosen[place] for place in np.argsort(slots, kind="stable").tolist())
     while shown in asked:
         pool = range(len(row)) if rng.random() < OTHER else chosen

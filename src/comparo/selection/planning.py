@@ -184,7 +184,8 @@ def plan(
             simulated = calls / size, float(np.mean(reached))
             found.append((*simulated, *np.quantile(reached, [0.1, 0.9])))
         else:
-            found.append((calls / size, later(simulated[1], calls / size / simulated[0]), math.nan, math.nan))
+            last, accuracy = simulated
+            found.append((calls / size, later(accuracy, calls / size / last), math.nan, math.nan))
         if found[-1][1] >= target:
             break
     return Plan(items, target, *np.array(found).T)
@@ -233,7 +234,8 @@ class _Run:
             size = max(4, len(self.scores) // 4) if adaptive else calls - made
             asked = np.array(self.selector.next(min(size, self.selector.remaining)))
             self.rows = np.concatenate([self.rows, asked])
-            self.p = np.append(self.p, self.answer(self.scores[asked[:, 0]] - self.scores[asked[:, 1]], self.rng))
+            apart = self.scores[asked[:, 0]] - self.scores[asked[:, 1]]
+            self.p = np.append(self.p, self.answer(apart, self.rng))
             if adaptive and made:
                 new = slice(self.heard, made)
                 self.selector.observe(Comparisons.from_columns(self.rows[new, 0], self.rows[new, 1], self.p[new]))

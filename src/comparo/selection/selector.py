@@ -320,11 +320,12 @@ class Selector:
     def _curvature(self) -> tuple[Array, Array]:
         """The curvatures of all rows asked, at the current scores, and the ridge of the prior."""
         items, rows = len(self._items), self._asked.rows
-        worth = np.ones(len(rows)) if self._worth is None else self._worth[rows[:, 0], rows[:, 1]]
+        first, second = rows.T
+        worth = np.ones(len(rows)) if self._worth is None else self._worth[first, second]
         if self.strategy == "greedy":
             return worth, np.zeros(items)
-        c = worth * self._asked.weight * logistic_curvature(self._scores[rows[:, 0]] - self._scores[rows[:, 1]])
-        return c, np.full(items, WIDE**-2)
+        curvature = logistic_curvature(self._scores[first] - self._scores[second])
+        return worth * self._asked.weight * curvature, np.full(items, WIDE**-2)
 
     def _refit(self) -> float:
         """Fit the scores to the answers, starting from the last scores; return the dispersion of the answers."""

@@ -84,7 +84,8 @@ def share_out(
     if not 0 <= twice <= 1:
         raise ValueError(f"twice is the share of the pairs that two judges get, from 0 to 1, not {twice!r}")
     rng = as_generator(seed)
-    rows = list(zip(pairs["first"], pairs["second"], pairs.get("context", [None] * len(pairs["first"])), strict=True))
+    contexts = pairs.get("context", [None] * len(pairs["first"]))
+    rows = list(zip(pairs["first"], pairs["second"], contexts, strict=True))
     had = _had(asked)
     number = round(twice * len(rows)) if len(names) > 1 else 0
     doubled = set(rng.permutation(len(rows))[:number].tolist())
@@ -93,13 +94,15 @@ def share_out(
     for row in sorted(range(len(rows)), key=lambda row: row not in doubled):  # two judges are harder to find than one
         first, second, context = rows[row]
         key = (frozenset((first, second)), context)
-        free = [names[k] for k in rng.permutation(len(names)).tolist() if key not in had.get(names[k], ())]
-        if len(free) < 1 + (row in doubled):
+        mixed = [names[k] for k in rng.permutation(len(names)).tolist()]
+        free = [name for name in mixed if key not in had.get(name, ())]
+        needed = 2 if row in doubled else 1
+        if len(free) < needed:
             raise ValueError(
                 f"{'two judges are' if row in doubled else 'a judge is'} needed for {first!r} and {second!r}, and "
                 f"{', '.join(map(str, names))} had this pair before; name more judges"
             )
-        for name in sorted(free, key=lambda name: len(shared[name]))[: 1 + (row in doubled)]:
+        for name in sorted(free, key=lambda name: len(shared[name]))[:needed]:
             lead = _lead(balance[name], (context, first), (context, second), rng)
             shared[name].append((first, second, context) if lead else (second, first, context))
     return {name: _columns(_shuffled(own, rng), "context" in pairs) for name, own in shared.items()}
@@ -121,15 +124,17 @@ def _lead(balance: dict[Any, int], first: Any, second: Any, rng: np.random.Gener
     """Whether to show `first` first: if the judge saw it first less often than `second`, at random if equally often."""
     more = balance.get(first, 0) - balance.get(second, 0)
     lead = bool(more < 0 or (more == 0 and rng.random() < 0.5))
-    balance[first] = balance.get(first, 0) + (1 if lead else -1)
-    balance[second] = balance.get(second, 0) - (1 if lead else -1)
+    step = 1 if lead else -1
+    balance[first] = balance.get(first, 0) + step
+    balance[second] = balance.get(second, 0) - step
     return lead
 
 
 def _shuffled(rows: list[tuple[Any, Any, Any]], rng: np.random.Generator) -> list[tuple[Any, Any, Any]]:
     """The rows in random order, but with each context in one block, because reading a context takes time."""
     mixed = [rows[number] for number in rng.permutation(len(rows)).tolist()]
-    place = {context: number for number, context in enumerate(dict.fromkeys(context for *_, context in mixed))}
+    contexts = dict.fromkeys(context for *_, context in mixed)
+    place = {context: number for number, context in enumerate(contexts)}
     return sorted(mixed, key=lambda row: place[row[2]])
 
 
@@ -224,7 +229,8 @@ def telling_pairs(ranking: Ranking, number: int, seed: Seed = None) -> list[tupl
     first, second = rng.permutation(np.stack(_pairs(judged.graph, rng)), axis=1)
     chosen = _chosen(expectation, first, second, min(number, len(first)))
     labels = judged.graph.labels(judged.comparisons)
-    return [(labels[int(first[k])][0], labels[int(first[k])][1], labels[int(second[k])][1]) for k in chosen]
+    pairs = [(labels[int(first[k])], labels[int(second[k])]) for k in chosen]
+    return [(context, one, other) for (context, one), (_, other) in pairs]
 
 
 def _pairs(graph: Graph, rng: np.random.Generator) -> tuple[Index, Index]:

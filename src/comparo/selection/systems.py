@@ -106,7 +106,8 @@ class Systems:
         matters[0, 1:] = matters[1:, 0] = True
         weight = np.empty((self.count, self.count))
         # Masked before exp: other differences may be so much smaller than the leader's that exp would overflow.
-        weight[np.ix_(code, code)] = np.exp(np.where(matters, np.min(square[matters]) - square, -np.inf)) / variance
+        exponent = np.where(matters, np.min(square[matters]) - square, -np.inf)
+        weight[np.ix_(code, code)] = np.exp(exponent) / variance
         self.information = Information(self.information.covariance, weight)
 
 
@@ -251,8 +252,11 @@ def sureness(board: Leaderboard, goal: str) -> float:
     kept = spread / (spread + variance)
     scale = np.sqrt(kept * variance)
     # Drawn for the groups and then rotated to the eigenvectors, whose signs differ between machines.
-    drawn = (kept * (board.score @ axes) + scale * (rng.standard_normal((DRAWS, count)) @ axes)) @ axes.T
+    errors = rng.standard_normal((DRAWS, count)) @ axes
+    drawn = (kept * (board.score @ axes) + scale * errors) @ axes.T
     if goal == "best-system":
         return float(np.mean(np.argmax(drawn, axis=1) == 0))
-    place = np.argsort(np.argsort(-drawn, axis=1, kind="stable"), axis=1, kind="stable")
-    return float(1.0 - 6.0 * np.mean(np.sum((place - np.arange(count)) ** 2, axis=1)) / (count**3 - count))
+    order = np.argsort(-drawn, axis=1, kind="stable")
+    place = np.argsort(order, axis=1, kind="stable")
+    moved = np.sum((place - np.arange(count)) ** 2, axis=1)
+    return float(1.0 - 6.0 * np.mean(moved) / (count**3 - count))

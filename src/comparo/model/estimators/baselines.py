@@ -49,7 +49,9 @@ def bradley_terry(comparisons: Comparisons, prior_pairs: PriorPairs = "none", li
     else:
         wins = 1.0 / np.maximum(np.diff(graph.starts) - 1.0, 1.0)[graph.position]
         more = np.where(weight > 0, wins[graph.first], 0.0)
-        p, weight = (weight * p + more) / np.where(weight > 0, weight + 2.0 * more, 1.0), weight + 2.0 * more
+        total = weight + 2.0 * more
+        p = (weight * p + more) / np.where(weight > 0, total, 1.0)
+        weight = total
     pattern = Pattern(graph, limits=limits)
     order, start = pattern.order, np.zeros(graph.nodes)
     found = Problem(pattern, BradleyTerry(), p[order], weight[order], None, start, ridge).maximise(start)
@@ -109,7 +111,8 @@ def mean_outcome(comparisons: Comparisons, limits: Limits = LIMITS) -> Scored:
     total = laplacian.diagonal
     won = np.bincount(graph.first, weight * p, n) + np.bincount(graph.second, weight * (1 - p), n)
     scores = np.divide(won, total, out=np.full(n, 0.5), where=total > 0)
-    squares = np.sum(weight * ((p - scores[graph.first]) ** 2 + (1 - p - scores[graph.second]) ** 2))
+    first, second = scores[graph.first], scores[graph.second]
+    squares = np.sum(weight * ((p - first) ** 2 + (1 - p - second) ** 2))
     freedom = max(0, 2 * len(p) - n)
     unknown = 1.0 / (1.0 + freedom)  # weight of a coin's variance, ¼, which dominates with very few comparisons
     variance = float((0.25 * unknown + squares) / (unknown + freedom))

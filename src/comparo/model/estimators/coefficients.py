@@ -130,7 +130,8 @@ def _quantiles(found: Variances, choices: float) -> Array:
     x, weight = aq / (1.0 + aq), found.spectrum.trace_weight
     lost = float((weight @ x) ** 2 / (choices * max(float(weight @ x**2), TINY)))
     middle = np.median(found.quantiles)
-    return np.asarray(middle * (found.quantiles / middle) ** (1.0 / np.sqrt(1.0 - min(lost, MOST_LOST))))
+    power = 1.0 / np.sqrt(1.0 - min(lost, MOST_LOST))
+    return np.asarray(middle * (found.quantiles / middle) ** power)
 
 
 def on_one_scale(data: Comparisons, scales: Mapping[Any, float]) -> Comparisons:
@@ -143,7 +144,8 @@ def on_one_scale(data: Comparisons, scales: Mapping[Any, float]) -> Comparisons:
     array([0.8, 0.2])
     """
     assert data.judges is not None
-    mean, least = float(np.mean(list(scales.values()))), LEAST_SCALE * max(map(abs, scales.values()))
+    mean = float(np.mean(list(scales.values())))
+    least = LEAST_SCALE * max(map(abs, scales.values()))
     each = np.array([scales.get(name, mean) for name in data.judges.tolist()])
     each = np.where(each < 0, -1.0, 1.0) * np.maximum(np.abs(each), least)
     if are_choices(data) or mixes_kinds(data):
@@ -205,12 +207,14 @@ def unexplained(joint: Coefficients, square: Array) -> tuple[float, float, float
     quantiles. Where answers have no noise, A is a multiple of the identity, and the result is the exact noncentral F.
     """
     each = square @ joint.covariances
-    trace, twice = np.trace(each, axis1=1, axis2=2), np.einsum("qij,qji->q", each, each)
+    trace = np.trace(each, axis1=1, axis2=2)
+    twice = np.einsum("qij,qji->q", each, each)
     scale, freedom = twice / trace, trace**2 / twice
     seen = np.einsum("qi,ij,qj->q", joint.means, square, joint.means) / scale
 
     def confidence(share: float) -> float:
-        return float(np.mean(1.0 - chndtr(seen, freedom, joint.unexplained * (1.0 / share - 1.0) / scale)))
+        shift = joint.unexplained * (1.0 / share - 1.0) / scale
+        return float(np.mean(1.0 - chndtr(seen, freedom, shift)))
 
     def quantile(level: float) -> float:
         if confidence(1.0) >= level:

@@ -67,7 +67,11 @@ class Agreement:
     def of(cls, voices: Sequence[Voice]) -> Agreement:
         """Estimate the agreement of voices on the same candidates."""
         n = voices[0].pattern.graph.nodes
-        z = np.eye(n) if n <= EXACT else np.random.default_rng(0).choice([-1.0, 1.0], (n, PROBES)) / np.sqrt(PROBES)
+        if n <= EXACT:
+            z = np.eye(n)
+        else:
+            signs = np.random.default_rng(0).choice([-1.0, 1.0], (n, PROBES))
+            z = signs / np.sqrt(PROBES)
         shown = np.array([voice.seen(z).ravel() for voice in voices])
         seen = np.maximum(shown @ shown.T, 1e-9)
         scores = np.array([voice.scores / np.sqrt(voice.variance) for voice in voices])
@@ -192,7 +196,9 @@ def loadings(agreement: Agreement, anchored: Mask, content: Array) -> tuple[Arra
         return rho, np.maximum(free, -MOST_LOADING)
 
     rho, best = settled(lambda best, _: min(best, MOST_LOADING))
-    return best, settled(_mean_below)[0], np.where(anchored, 0.0, 1.0 / np.sqrt(precision @ rho**2 + even))
+    error = np.where(anchored, 0.0, 1.0 / np.sqrt(precision @ rho**2 + even))
+    loading, _ = settled(_mean_below)
+    return best, loading, error
 
 
 def _mean_below(mean: float, error: float) -> float:

@@ -126,11 +126,14 @@ class Fit:
         centre = np.eye(groups) - 1.0 / groups
         expected = self.gain[:, :-1] @ centre
         total = max(float(np.trace(own)), TINY)  # 0 where every vote is a tie
-        expected *= max(total / float(np.trace(expected)), self.dispersion) * float(np.trace(robust)) / total
+        larger = max(total / float(np.trace(expected)), self.dispersion)
+        expected *= larger * float(np.trace(robust)) / total
         met = np.concatenate([self.answers.first, self.answers.second]).astype(np.int64)
-        pairs = np.unique(met * self.pulls.shape[0] + np.tile(self.answers.cluster, 2)) // self.pulls.shape[0]
-        share = EXPECTED / (EXPECTED + np.bincount(pairs, minlength=groups))
-        mixed = np.sqrt(np.outer(1 - share, 1 - share)) * robust + np.sqrt(np.outer(share, share)) * expected
+        clusters = self.pulls.shape[0]
+        pairs = np.unique(met * clusters + np.tile(self.answers.cluster, 2))
+        share = EXPECTED / (EXPECTED + np.bincount(pairs // clusters, minlength=groups))
+        mixed = np.sqrt(np.outer(1 - share, 1 - share)) * robust
+        mixed += np.sqrt(np.outer(share, share)) * expected
         return centre @ mixed @ centre
 
 
@@ -267,4 +270,5 @@ def _forms(matrix: Array, answers: Answers) -> Array:
     """xᵀ·matrix·x for each row x of the design, where `matrix` is symmetric."""
     first, second, own = answers.first, answers.second, np.diagonal(matrix)
     crossed = matrix[first, second] + matrix[first, -1] - matrix[second, -1]
-    return np.asarray(np.where(first == second, own[-1], own[first] + own[second] + own[-1] - 2 * crossed))
+    apart = own[first] + own[second] + own[-1] - 2 * crossed
+    return np.asarray(np.where(first == second, own[-1], apart))

@@ -180,7 +180,8 @@ def voted(votes: Comparisons, graph: Graph, expectation: Expectation, limits: Li
     """
     ways = [(chance, way, *_explored(votes, graph, way, limits)) for chance, way in expectation.ways]
     log = np.array([np.log(chance) + size for chance, _, _, size in ways])
-    equal = _about_voted(votes, graph, expectation, limits)(np.log([NARROWEST])).evidence
+    at = _about_voted(votes, graph, expectation, limits)
+    equal = at(np.log([NARROWEST])).evidence
     share = np.exp(log - np.max(log))
     share[share < RARE] = 0.0
     share /= np.sum(share)
@@ -189,7 +190,8 @@ def voted(votes: Comparisons, graph: Graph, expectation: Expectation, limits: Li
         if part > 0:
             whole = _Posterior.of(votes, graph, way, limits)
             points += [replace(whole.at(h), share=part / len(places)) for h in places]
-    return Voted.of(tuple(points), equal=float(expit(logit(EQUAL) + equal - np.logaddexp.reduce(log))))
+    log_odds = logit(EQUAL) + equal - np.logaddexp.reduce(log)
+    return Voted.of(tuple(points), equal=float(expit(log_odds)))
 
 
 def _explored(votes: Comparisons, graph: Graph, expectation: Expectation, limits: Limits) -> tuple[list[Array], float]:
@@ -198,7 +200,8 @@ def _explored(votes: Comparisons, graph: Graph, expectation: Expectation, limits
     spread = np.log(SPREAD)
     has_groups = expectation.group is not None
     free = [True, has_groups, has_groups or expectation.columns.shape[1] > 0]  # without groups and a machine, S is σ
-    usual, error = np.array([spread, 0.0, 0.0])[free], np.array([SPREAD_ERROR, VARIES, VARIES])[free]
+    usual = np.array([spread, 0.0, 0.0])[free]
+    error = np.array([SPREAD_ERROR, VARIES, VARIES])[free]
 
     low, high = usual - FAR * error, usual + FAR * error
     low[0], high[0] = np.log(NARROWEST), np.log(WIDEST)
@@ -273,8 +276,12 @@ class _Posterior:
         """The posterior for the logarithms h of S and, where they are free, of ω² and σ² relative to the usual."""
         usual, graph = self.expectation, self.choices.pattern.graph
         spread, *relative = np.exp(h).tolist()
-        between = spread**2 * usual.between * (relative.pop(0) if relative and usual.group is not None else 1.0)
-        within = spread**2 * usual.within * (relative.pop(0) if relative else 1.0)
+        between = spread**2 * usual.between
+        if relative and usual.group is not None:
+            between *= relative.pop(0)
+        within = spread**2 * usual.within
+        if relative:
+            within *= relative.pop(0)
         prior = np.where(self.is_group, between, spread**2)
         expected = graph.centre(spread * usual.columns @ usual.mean)
         pattern = self.choices.pattern
@@ -340,11 +347,14 @@ class _Solved:
         laplacian, b = system.laplacian(ridge), system.rhs
         found = laplacian.solve(np.column_stack([b, ridge * columns]), accuracy=1e-9)
         start, follow = found[:, 0], found[:, 1:]
-        known, pulled, root = ridge * columns.T @ (columns - follow), follow.T @ b, np.sqrt(prior)
+        known = ridge * columns.T @ (columns - follow)
+        pulled = follow.T @ b
+        root = np.sqrt(prior)
         inner = np.eye(len(prior)) + root[:, None] * known * root
         error = root[:, None] * np.linalg.inv(inner) * root
         theta = error @ pulled
-        rest = float(b @ start + pulled @ theta + len(b) * np.log(ridge) - np.linalg.slogdet(inner).logabsdet)
+        logdet = np.linalg.slogdet(inner).logabsdet
+        rest = float(b @ start + pulled @ theta + len(b) * np.log(ridge) - logdet)
         error = 0.5 * (error + error.T)
         solution = Solution(start + follow @ theta, laplacian, 1, True)
         apart = differences(solution, follow, error)

@@ -56,7 +56,9 @@ def plug_in(expert: Expert, comparisons: Comparisons) -> Array:
     # A graph of two nodes per judge: its only unknown, the difference of their scores, is −γ.
     judge = comparisons.positions
     nodes = np.arange(2 * (int(judge.max()) + 1), dtype=np.int32)
-    graph = Graph(nodes, nodes // 2, np.arange(0, len(nodes) + 1, 2), nodes // 2, 2 * judge, 2 * judge + 1)
+    starts = np.arange(0, len(nodes) + 1, 2)
+    own = nodes // 2
+    graph = Graph(nodes, own, starts, own, 2 * judge, 2 * judge + 1)
     problem = Problem.of(Pattern(graph), expert, comparisons, np.full(len(nodes), 1e-9))
     x = problem.maximise(np.zeros(len(nodes))).x
     return x[1::2] - x[::2]
@@ -177,13 +179,16 @@ def leaked_share(system: System, used: Mask) -> float:
         return 1.0
     probes, share = _probes(system)
     shown = probes[pattern.first] + probes[pattern.second]
-    rhs = np.column_stack([system.rhs, *(pattern.gather(c * column) for column in shown.T)])
+    gathered = [pattern.gather(c * column) for column in shown.T]
+    rhs = np.column_stack([system.rhs, *gathered])
     fitted = apart(pattern, laplacian.solve(rhs, accuracy=ACCURACY))
     left = system.pull / np.maximum(c, TINY) - fitted[:, 0]
-    square, effects = float(np.sum(c * left**2)), float(np.sum(both(c * left) ** 2))
-    reached = share * np.sum(c[:, None] * shown * (fitted[:, 1:] - _by_bias(system, shown)))
-    trace = 2.0 * np.sum(c) - share * np.sum(c[:, None] * shown * fitted[:, 1:])
-    second = share * sum(float(np.sum(both(c * column) ** 2)) for column in (shown - fitted[:, 1:]).T)
+    square = float(np.sum(c * left**2))
+    effects = float(np.sum(both(c * left) ** 2))
+    follow = fitted[:, 1:]
+    reached = share * np.sum(c[:, None] * shown * (follow - _by_bias(system, shown)))
+    trace = 2.0 * np.sum(c) - share * np.sum(c[:, None] * shown * follow)
+    second = share * sum(float(np.sum(both(c * column) ** 2)) for column in (shown - follow).T)
     total = square / freedom
     clear = second - trace**2 / freedom
     excess = effects - total * trace
@@ -297,10 +302,11 @@ def information_share(
 
     for number, size in enumerate(groups[:, 1].tolist()):
         own, mine = group == number, slice(begin[number], begin[number + 1])
-        variance = np.stack([by_context(columns[:, mine] * part[:, None]) for part in follow[:, mine].T], axis=2)
+        inside = columns[:, mine]
+        variance = np.stack([by_context(inside * part[:, None]) for part in follow[:, mine].T], axis=2)
         if spread.shape[1]:
             moved = apart(pattern, spread)
-            parts = np.stack([by_context(column[:, None] * moved) for column in columns[:, mine].T], axis=1)
+            parts = np.stack([by_context(column[:, None] * moved) for column in inside.T], axis=1)
             variance = variance + parts @ between @ parts.transpose(0, 2, 1)
         known = np.einsum("cj,ja,jb->cab", total[:, own], ends[own, mine], ends[own, mine])
         inverse = np.linalg.pinv(known, rcond=1e-9, hermitian=True)

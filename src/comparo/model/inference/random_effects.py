@@ -193,7 +193,8 @@ def random_effects(estimate: Array, variance: Array) -> tuple[float, float]:
         return float(np.sum(share * estimate) / np.sum(share))
 
     def excess(between: float) -> float:
-        return float(np.sum((estimate - centre(between)) ** 2 / (variance + between))) - (len(estimate) - 1)
+        square = np.sum((estimate - centre(between)) ** 2 / (variance + between))
+        return float(square) - (len(estimate) - 1)
 
     least = 1e-3 * np.min(variance)
     most = least + np.sum((estimate - np.mean(estimate)) ** 2) / (len(estimate) - 1)
@@ -207,7 +208,8 @@ def shrunk(gamma: Array, variance: Array, asked: Mask) -> tuple[Array, float | N
     for judge in range(gamma.shape[1]):
         own = asked[:, judge]
         if np.count_nonzero(own) > 1:
-            centre, between = random_effects(gamma[own, judge], variance[own, judge])
-            gamma[own, judge] = centre + (gamma[own, judge] - centre) * between / (between + variance[own, judge])
+            estimate, error = gamma[own, judge], variance[own, judge]
+            centre, between = random_effects(estimate, error)
+            gamma[own, judge] = centre + (estimate - centre) * between / (between + error)
             spreads.append(between)
     return gamma, float(np.mean(spreads)) if spreads else None

@@ -148,18 +148,22 @@ def estimate(
     >>> bool(abs(found.ratio - 0.5) < 0.15), bool(abs(found.noise(found.ratio) - 1.0) < 0.15)
     (True, True)
     """
-    level = float(np.sum(spectrum.trace_q * spectrum.trace_weight) / max(np.sum(spectrum.trace_weight), 1.0))
+    weight = spectrum.trace_weight
+    level = float(np.sum(spectrum.trace_q * weight) / max(np.sum(weight), 1.0))
     level = max(level, TINY)
     kinds = int(kind.max(initial=-1)) + 1
     search = _Search(spectrum, kind, observations, has_known_noise, level, pull=PULL if pull is None else pull)
     if np.any(kind < 0):
-        search = replace(search, flat=flat * (1.0 + max(search.best_ratio(np.zeros(kinds))[0], 0.0)))
+        a, *_ = search.best_ratio(np.zeros(kinds))
+        search = replace(search, flat=flat * (1.0 + max(a, 0.0)))
     starts = (0.0, 1.0 / level) if kinds else (0.0,)  # there may be a maximum with and one without the kinds
-    _, shared = max((search.settle(np.full(kinds, start)) for start in starts), key=lambda found: found[0])
+    settled = [search.settle(np.full(kinds, start)) for start in starts]
+    _, shared = max(settled, key=lambda found: found[0])
     a, grid, confidence = search.best_ratio(shared)
     best = Variances(spectrum, kind, observations, has_known_noise, a, shared, np.array([a]), search.flat)
     noise = best.noise(max(a, 0.0))
-    low, high = (unit * NARROWEST) ** 2 / noise, (unit * WIDEST) ** 2 / noise
+    low = (unit * NARROWEST) ** 2 / noise
+    high = (unit * WIDEST) ** 2 / noise
     if pull is None:
         grid, confidence = search.posterior(shared, high)
         a = float(np.interp(0.5, confidence, grid))
@@ -227,13 +231,16 @@ class _Search:
         grid, terms = self.coarse
         height = self.likelihood(grid, shared, terms)
         near = np.flatnonzero(height > np.max(height) - 8.0)
-        low, high = grid[max(near[0] - 1, 0)], grid[min(near[-1] + 1, len(grid) - 1)]
+        low = grid[max(near[0] - 1, 0)]
+        high = grid[min(near[-1] + 1, len(grid) - 1)]
         middle = grid[int(np.argmax(height))]
         fine = np.concatenate([np.linspace(low, middle, FINE_STEPS), np.linspace(middle, high, FINE_STEPS)[1:]])
         if middle > 0:
             down = np.exp(np.linspace(np.log(max(low, 1e-3 * middle)), np.log(middle), FINE_STEPS))
             up = np.exp(np.linspace(np.log(middle), np.log(high), FINE_STEPS))
-            fine = np.concatenate([np.linspace(low, down[0], 3)[:-1] if low < down[0] else [], down, up[1:]])
+            fine = np.concatenate([down, up[1:]])
+            if low < down[0]:
+                fine = np.append(np.linspace(low, down[0], 3), fine)
         fine = np.unique(fine)
         height = self.likelihood(fine, shared)
         top = int(np.argmax(height))
@@ -248,12 +255,14 @@ class _Search:
         their nominal coverage (Morris and Tang 2011); those by the confidence distribution are too narrow.
         """
         likely = replace(self, pull=0.0)
-        grid = np.unique(np.clip(np.append(likely.best_ratio(shared)[1], 0.0), 0.0, most))
+        _, fine, _ = likely.best_ratio(shared)
+        grid = np.unique(np.clip(np.append(fine, 0.0), 0.0, most))
         if len(grid) == 1:  # the likelihood decreases from a = 0 on
             return grid, np.ones(1)
         height = likely.likelihood(grid, shared)
         share = np.exp(height - np.max(height))
-        below = np.append(0.0, np.cumsum(0.5 * (share[1:] + share[:-1]) * np.diff(grid)))
+        parts = 0.5 * (share[1:] + share[:-1]) * np.diff(grid)
+        below = np.append(0.0, np.cumsum(parts))
         return grid, below / below[-1]
 
     def best_shared(self, a: float, shared: Array) -> Array:
@@ -291,7 +300,9 @@ def _pull(x: Array, strength: float) -> Array:
 
 def _residual(spectrum: Spectrum, a: Array) -> Array:
     """Σ c·y² − a Σ β²/d for each a (G,)."""
-    return np.asarray(spectrum.square - np.sum(a[:, None] * spectrum.beta**2 / (1.0 + a[:, None] * spectrum.q), axis=1))
+    a = a[:, None]
+    explained = a * spectrum.beta**2 / (1.0 + a * spectrum.q)
+    return np.asarray(spectrum.square - np.sum(explained, axis=1))
 
 
 def _form(spectrum: Spectrum, a: float, ratio: Array) -> tuple[float, float]:

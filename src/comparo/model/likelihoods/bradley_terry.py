@@ -203,10 +203,12 @@ def next_parameters(nu: Array, tied: Array, chance: Array, weight: Array, judge:
     array([2.])
     """
     equals = nu / (2.0 + nu)
-    expected = np.bincount(judge, weight * chance, len(nu)) + 2.0 * TIE_PRIOR * equals
-    known = np.bincount(judge, weight * chance * (1.0 - chance), len(nu)) + 2.0 * TIE_PRIOR * equals * (1.0 - equals)
+    ties, prior = weight * chance, 2.0 * TIE_PRIOR * equals
+    expected = np.bincount(judge, ties, len(nu)) + prior
+    known = np.bincount(judge, ties * (1.0 - chance), len(nu)) + prior * (1.0 - equals)
     step = (tied + TIE_PRIOR - expected) / np.maximum(known, TINY)
-    return np.asarray(nu * np.exp(np.clip(np.where(tied > 0, step, 0.0), -STEP, STEP)))
+    step = np.where(tied > 0, step, 0.0)
+    return np.asarray(nu * np.exp(np.clip(step, -STEP, STEP)))
 
 
 @dataclass(frozen=True)

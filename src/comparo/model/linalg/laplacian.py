@@ -158,11 +158,11 @@ class Laplacian:
             return self.pattern.centred(batch, inverse)
         # Along a component's constant vector H has the eigenvalue ridge + κ·(items in the component).
         constants = self.constants(batch)
-        items = np.bincount(self.pattern.graph.component)[self.pattern.graph.component[batch.nodes]].reshape(
-            -1, size, 1
-        )
+        component = self.pattern.graph.component
+        items = np.bincount(component)[component[batch.nodes]].reshape(-1, size, 1)
         ridge = self.ridge[batch.nodes].reshape(-1, size, 1)
-        return np.asarray(inverse - (constants > 0) / (items * (ridge + self.kappa(batch)[:, None, None] * items)))
+        eigenvalue = ridge + self.kappa(batch)[:, None, None] * items
+        return np.asarray(inverse - (constants > 0) / (items * eigenvalue))
 
     def variances(self, begin: int) -> Array:
         """The diagonal of H⁻¹ at the nodes from `begin` on, centred, by `Limits.error_draws` random vectors.
@@ -182,12 +182,14 @@ class Laplacian:
         for _ in range(draws // columns):
             rhs = self.noise(columns, rng)
             # Weak links between clusters carry much of the variance and little of the residual.
-            spread += np.sum((self.solve(rhs, accuracy=1e-8) - rhs / diagonal) ** 2, axis=1) / draws
+            z = self.solve(rhs, accuracy=1e-8)
+            spread += np.sum((z - rhs / diagonal) ** 2, axis=1) / draws
         nodes = slice(begin, pattern.graph.nodes)
         component, ridge = pattern.graph.component, self.ridge[: pattern.graph.nodes]
         items, total = (np.bincount(component, of)[component[nodes]] for of in (None, ridge))
-        share = 1.0 - 2.0 / items + ridge[nodes] ** 2 / (np.where(total > 0, total, 1.0) * diagonal[nodes, 0])
-        return np.asarray(share / diagonal[nodes, 0] + spread[nodes])
+        own = diagonal[nodes, 0]
+        share = 1.0 - 2.0 / items + ridge[nodes] ** 2 / (np.where(total > 0, total, 1.0) * own)
+        return np.asarray(share / own + spread[nodes])
 
     def difference(self, one: int, other: int) -> float:
         """The variance of the difference of two nodes by H⁻¹, from one solution."""

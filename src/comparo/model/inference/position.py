@@ -179,8 +179,8 @@ def leaked_share(system: System, used: Mask) -> float:
         return 1.0
     probes, share = _probes(system)
     shown = probes[pattern.first] + probes[pattern.second]
-    gathered = [pattern.gather(c * column) for column in shown.T]
-    rhs = np.column_stack([system.rhs, *gathered])
+    sums = [pattern.gather(c * column) for column in shown.T]
+    rhs = np.column_stack([system.rhs, *sums])
     fitted = apart(pattern, laplacian.solve(rhs, accuracy=ACCURACY))
     left = system.pull / np.maximum(c, TINY) - fitted[:, 0]
     square = float(np.sum(c * left**2))

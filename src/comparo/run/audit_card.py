@@ -129,7 +129,8 @@ class Card:
     @property
     def biases(self) -> list[Finding]:
         """The biases that were found, the largest first."""
-        return sorted((one for one in self.findings if one.verdict == "bias"), key=lambda one: -abs(one.effect))
+        found = [one for one in self.findings if one.verdict == "bias"]
+        return sorted(found, key=lambda one: -abs(one.effect))
 
     @property
     def unseen(self) -> list[Finding]:
@@ -246,7 +247,10 @@ def audited_terms(control: Sequence[str]) -> tuple[str, ...]:
     if several := [term for term in control if any(Path(term).glob(f"*/{FILE}"))]:
         raise ValueError(f"{several[0]} holds audits of several judges; name the folder of one of them")
     cards = _cards_in(control)
-    return tuple(found for term in control for found in (cards[term].terms if term in cards else [term]))
+    terms: list[str] = []
+    for term in control:
+        terms += cards[term].terms if term in cards else [term]
+    return tuple(terms)
 
 
 def audited(control: Sequence[str], judges: Sequence[tuple[str, str | None]]) -> Audit | None:

@@ -125,8 +125,12 @@ def waiting_for(folder: Path) -> str:
             "SELECT status, sum(lines), sum(done), max(seen) FROM batches WHERE closed IS NULL AND sent IS NOT NULL "
             "GROUP BY status ORDER BY min(number)"
         ).fetchall()
-    seen = max((seen for *_, seen in rows if seen), default=None)
-    return "; ".join(how_far(*row[:3]) for row in rows) + (f" ({seen[:16].replace('T', ' ')} UTC)" if seen else "")
+    states = "; ".join(how_far(*state) for *state, _ in rows)
+    times = [seen for *_, seen in rows if seen]
+    if not times:
+        return states
+    last = max(times)[:16].replace("T", " ")
+    return f"{states} ({last} UTC)"
 
 
 PAGE = 4096  # bytes: SQLite's default, which the databases of runs have

@@ -133,8 +133,11 @@ def grown_from(before: Ranking, now: Ranking, old: Collection[Label], common: Co
 
 def _link_error(covariance: Covariance, new: Mask) -> float:
     """The largest standard error of the mean of new candidates (n,) of a component, whose covariance is `Recentred`."""
-    blocks = ((block, np.flatnonzero(new[members])) for members, block in components(covariance))
-    found = [np.mean(block[np.ix_(rows, rows)]) for block, rows in blocks if block is not None and len(rows) > 0]
+    found = []
+    for members, block in components(covariance):
+        rows = np.flatnonzero(new[members])
+        if block is not None and len(rows) > 0:
+            found.append(np.mean(block[np.ix_(rows, rows)]))
     return float(np.sqrt(max(found, default=np.nan)))
 
 

@@ -290,11 +290,12 @@ def longest_prompt_words(task: Task) -> str:
 def _window_warning(task: Task) -> str:
     """Which judges may read only part of the longest prompt, "" if none; one without the setting `window` reads any."""
     windows = {judge.name: judge.settings["window"] for judge in task.judges if "window" in judge.settings}
-    small = [
-        f"{name} ({window:,} tokens)" if window else f"{name} ({USUAL_WINDOW:,} tokens, the usual context window)"
-        for name, window in windows.items()
-        if task.longest_prompt > (window or USUAL_WINDOW)
-    ]
+    small = []
+    for name, window in windows.items():
+        usual = "" if window else ", the usual context window"
+        size = window or USUAL_WINDOW
+        if task.longest_prompt > size:
+            small.append(f"{name} ({size:,} tokens{usual})")
     if not small:
         return ""
     return f": too long for {', '.join(small)}; texts that do not fit are cut, so shorten them or use another model"

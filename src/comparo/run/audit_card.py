@@ -155,7 +155,8 @@ class Card:
             own = [one for one in own if one.right == "equal" or one.high > 0]
             if own:
                 errors = np.array([(one.high - one.low) / (2 * USUAL) for one in own])
-                effects, steps = (np.array([getattr(one, part) for one in own]) for part in ("effect", "step"))
+                effects = np.array([one.effect for one in own])
+                steps = np.array([one.step for one in own])
                 found.append(str(Term(name, *combined(effects, errors, steps))))
         return found
 

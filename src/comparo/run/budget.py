@@ -109,7 +109,8 @@ class Budget:
                 wanted[context] /= total
         calls: dict[Any, tuple[int, Orders]] = {}
         whole = 2 if groups is not None and orders == "both" and texts == 2 else 1
-        for context, part in rounded({context: number / whole for context, number in wanted.items()}).items():
+        parts = {context: number / whole for context, number in wanted.items()}
+        for context, part in rounded(parts).items():
             number, before = whole * part, (given or {}).get(context, 0)
             most = voices * _ordered(sizes[context])
             chosen: Orders = "both" if before + number > most // 2 else orders

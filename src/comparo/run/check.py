@@ -78,9 +78,10 @@ class Check:
             # The second time in another order: rounding that depends on the server's batch should not repeat.
             rounds = [self._answers(part[:: -1 if turn % 2 else 1]) for turn in range(repeats)]
             for place, one in enumerate(part):
-                new = [answers[key_of(one.question)] for answers in rounds if key_of(one.question) in answers]
+                key = key_of(one.question)
+                new = [_value(answers[key]) for answers in rounds if key in answers]
                 if len(new) == repeats:
-                    found.append((_value(one), float(expected[begin + place]), [_value(each) for each in new]))
+                    found.append((_value(one), float(expected[begin + place]), new))
             self.answers += rounds[0].values()
             if found and (drift := self._drift(found, leaning)).is_changed:
                 return drift

@@ -272,7 +272,8 @@ def item_rows(items: Items) -> tuple[list[tuple[str, str | None]], list[tuple[st
     for number, ((context, label), (_, text, shared)) in enumerate(texts_of(items).items()):
         contexts[context] = shared
         scores = {name: plain(float(column[number])) for name, column in known.items()}
-        rows.append((context, label, text, json.dumps(scores), None if groups is None else encode(groups[number])))
+        group = None if groups is None else encode(groups[number])
+        rows.append((context, label, text, json.dumps(scores), group))
     return list(contexts.items()), rows
 
 

@@ -112,9 +112,11 @@ def _summary(folder: Path) -> Summary:
         batch = waiting_for(folder)
     except StoreError as error:
         return Summary(folder, "", str(error), "", 0, 0, False)
-    started, budget = (str(configuration.get(name, "")) for name in ("started", "budget"))
+    started = str(configuration.get("started", ""))
+    budget = str(configuration.get("budget", ""))
     judge = str(configuration["identity"].get("judge", ""))
-    is_ranked, link = (folder / "ranking.csv").exists(), str((configuration.get(LINK) or {}).get("run", ""))
+    link = str((configuration.get(LINK) or {}).get("run", ""))
+    is_ranked = (folder / "ranking.csv").exists()
     return Summary(folder, started, judge, budget, answered, failed, is_ranked, batch, link)
 
 

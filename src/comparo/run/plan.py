@@ -313,7 +313,8 @@ def recalled(task: Task, store: Store) -> Iterator[None]:
     # Otherwise all questions of the run have different keys, and earlier answers cannot be confused.
     if len(set(heads.values())) < len(heads) or (heads and len(set(task.items.texts)) < len(task.items)):
         answered = (one.question for one in chain(store.judgements(), task.given) if not one.failed)
-        for question in {key_of(question): question for question in answered if question.voice in heads}.values():
+        by_key = {key_of(question): question for question in answered if question.voice in heads}
+        for question in by_key.values():
             cache, head = heads[question.voice]
             shown = task.items.question(question.context, question.first, question.second)
             had[cache].append(key_of_answer(head, shown))

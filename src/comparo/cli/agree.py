@@ -61,7 +61,6 @@ def agree_command(
 def _read_judges(files: Sequence[Path], people: list[str]) -> tuple[Comparisons, list[str]]:
     """All comparisons, and the names of the people among their judges."""
     parts = read_parts(files, is_named=True)
-    judges = [{str(name): None for name in part.get("voter", part.get("judge")).tolist()} for part in parts.values()]
     if people or len(parts) == 1:
         return join(parts), people
     if _is_sheet(sheet := next(iter(parts))):
@@ -69,8 +68,10 @@ def _read_judges(files: Sequence[Path], people: list[str]) -> tuple[Comparisons,
             f"{sheet} is a sheet that a person filled in; name the judge's answers first, or say who are the people: "
             "--people NAMES"
         )
-    voters = list(dict.fromkeys(chain(*judges[1:])))
-    if both := [name for name in judges[0] if name in voters]:
+    named = [part.get("voter", part.get("judge")).tolist() for part in parts.values()]
+    judges, *others = (dict.fromkeys(map(str, names)) for names in named)
+    voters = list(dict.fromkeys(chain(*others)))
+    if both := [name for name in judges if name in voters]:
         raise ComparisonsError(f"{shown(both[0])} is a judge in both files; say who are the people: --people NAMES")
     return join(parts), voters
 
@@ -110,7 +111,8 @@ def _print_confidence(found: Agreement) -> None:
 
 def _print_calibration(found: Agreement) -> None:
     names = ("calibration", "calibration_fair", "calibration_chance")
-    rows = [[row["judge"], *(_number(row[name]) for name in names)] for row in found.judges if row["judge"] != PEOPLE]
+    judges = [row for row in found.judges if row["judge"] != PEOPLE]
+    rows = [[row["judge"], *(_number(row[name]) for name in names)] for row in judges]
     header = ("judge", "as said", "without position bias", "by chance")
     _print("Calibration error: how far people's share is from the judge's p, in bins of p", header, rows)
 

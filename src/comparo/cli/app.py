@@ -99,10 +99,10 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def call(**given: Any) -> None:
-        made = {
-            name: group(**{field.name: given.pop(field.name) for field in fields(group)})
-            for name, group in groups.items()
-        }
+        made = {}
+        for name, group in groups.items():
+            values = {field.name: given.pop(field.name) for field in fields(group)}
+            made[name] = group(**values)
         command(**given, **made)
 
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -160,8 +160,9 @@ def _bare(kind: Any) -> Any:
     >>> _bare(list[str] | None), _bare(float | None), _bare(Literal["ray"] | None)
     (<class 'str'>, <class 'float'>, typing.Literal['ray'])
     """
-    kinds = [each for each in get_args(kind) if each is not NoneType] if NoneType in get_args(kind) else [kind]
-    return get_args(kinds[0])[0] if get_origin(kinds[0]) is list else kinds[0]
+    if NoneType in get_args(kind):
+        kind = next(each for each in get_args(kind) if each is not NoneType)
+    return get_args(kind)[0] if get_origin(kind) is list else kind
 
 
 @cache

@@ -100,18 +100,24 @@ def expense_words(task: Task) -> str:
             f"{read} for {price_words('about', expense.cost)}; how many are written is not known before a probe: the "
             "model reasons as long as it likes, unless the option max_tokens=N sets a limit"
         )
-    is_seen = all(one.probed for _, one in writing)
-    much, why = ("about", "as a probe by a few words saw") if is_seen else ("at most", "as many as the settings allow")
+    if all(one.probed for _, one in writing):
+        much, why = "about", "as a probe by a few words saw"
+    else:
+        much, why = "at most", "as many as the settings allow"
     if any(getattr(voice.judge, "reasons", False) for voice, _ in writing):
         why = f"reasoning included, {why}"
     each = max(known.values())
     dearest = 0.0
     for voice in task.voices:
-        price, tokens = getattr(voice.judge, "price", None), known.get(voice.name)
-        more = 0.0 if price is None or tokens is None else (tokens - task.replies[voice.name]) * price[1] / 1e6
-        dearest = max(dearest, expense.costs[voice.name] + more)
-    cost = math.nan if math.isnan(expense.cost) else min(expense.calls * dearest, task.budget.dollars)
-    return f"{read} and {much} {expense.calls * each:,} written ({each:,} a call, {why}), {price_words(much, cost)}"
+        name, price = voice.name, getattr(voice.judge, "price", None)
+        cost = expense.costs[name]
+        if price is not None and name in known:
+            cost += (known[name] - task.replies[name]) * price[1] / 1e6
+        dearest = max(dearest, cost)
+    most = expense.cost
+    if not math.isnan(most):
+        most = min(expense.calls * dearest, task.budget.dollars)
+    return f"{read} and {much} {expense.calls * each:,} written ({each:,} a call, {why}), {price_words(much, most)}"
 
 
 def equal_words(task: Task) -> str:
@@ -301,13 +307,14 @@ def _print_scores(ranking: Ranking, scaled: Scaled | None, run: Run, flags: Rank
     if is_table and ranking.grown is not None:
         print_moved(ranking, ranking.grown)
     if not flags.quiet:
-        print_notes((*ranking.notes, *ranking.board_notes, *(scaled.notes if scaled else ())))
-    has_tokens = any(one.tokens_cached or one.tokens_reasoning for one in run.judgements)
-    return [
-        how_it_went(run, f"{done} comparisons{given_words(run.task)}"),
-        *([tokens_sentence(run.judgements)] if has_tokens else []),
-        *(price_sentences(run.task.judges) if run.progress.cost else ()),
-    ]
+        print_notes((*ranking.notes, *ranking.board_notes))
+        print_notes(scaled.notes if scaled else ())
+    sentences = [how_it_went(run, f"{done} comparisons{given_words(run.task)}")]
+    if any(one.tokens_cached or one.tokens_reasoning for one in run.judgements):
+        sentences.append(tokens_sentence(run.judgements))
+    if run.progress.cost:
+        sentences += price_sentences(run.task.judges)
+    return sentences
 
 
 def _print_criteria(found: CriteriaRanking, run: Run, flags: RankingFlags, done: str, is_finished: bool) -> list[str]:

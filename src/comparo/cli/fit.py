@@ -252,8 +252,11 @@ def fit_command(
     if output == "table" and ranking.grown is not None:
         print_moved(ranking, ranking.grown)
     if voice or folder is not None:
-        say(_fitted(chosen, files, ranking.method) + (f" to the criterion {criterion}" if criterion else ""))
-    print_notes((*ranking.notes, *(board.notes if leaderboard else ()), *(scaled.notes if scaled else ())))
+        asked = f" to the criterion {criterion}" if criterion else ""
+        say(_fitted(chosen, files, ranking.method) + asked)
+    print_notes(ranking.notes)
+    print_notes(board.notes if leaderboard else ())
+    print_notes(scaled.notes if scaled else ())
     told = () if ranking.people is None else (ranking.people.sentence,)
     if report is not None:
         from comparo.report.page import render, save_page
@@ -263,11 +266,10 @@ def fit_command(
         made = Fitted(bias or ("joint" if estimates else None), people_said, shown)
         record = fitted_record(ranking, made, _named(files), command_line(), *only_voice(files))
         record = replace(record, graded=scaled, why=None if folder is None else read_why(folder))
-        is_list = report.suffix.lower() in LISTS
-        save_page(
-            report,
-            _class_list(scaled, (record.why or {}).get("feedback"), report) if scaled and is_list else render(record),
-        )
+        if scaled and report.suffix.lower() in LISTS:
+            save_page(report, _class_list(scaled, (record.why or {}).get("feedback"), report))
+        else:
+            save_page(report, render(record))
         say(f"Report: {report}")
     for sentence in (*told, *tie_sentences(ranking.ties), *control_sentences(ranking.control)):
         say(sentence)
@@ -357,7 +359,8 @@ def _usual(files: list[Path], comparisons: Comparisons, prior: str | None) -> Me
 
 def _fitted(comparisons: Comparisons, files: list[Path], method: str) -> str:
     """What was fitted, in one line."""
-    names = list(map(str, [] if comparisons.judges is None else comparisons.judges.tolist())) or only_voice(files)
+    judges = [] if comparisons.judges is None else comparisons.judges.tolist()
+    names = [str(name) for name in judges] or only_voice(files)
     who = f"{len(names)} voices ({', '.join(names)})" if len(names) > 1 else names[0]
     return f"fitted by {method}: {comparisons.answers:,} answers by {who}"
 

@@ -39,13 +39,21 @@ def joined_files(files: list[Path], other: Path) -> tuple[Comparisons, Compariso
 
 def families_in(given: list[str], data: Comparisons) -> dict[Any, str]:
     """The family of each judge and system: by parts of names, and by files with columns name and family."""
-    names = [*data.items.tolist(), *([] if data.judges is None else data.judges.tolist())]
-    parts = [text.partition("=") for text in given if "=" in text]
-    patterns = {name.strip(): [part.strip() for part in said.split(",") if part.strip()] for name, _, said in parts}
-    if empty := [name for name, said in patterns.items() if not name or not said]:
+    names = data.items.tolist()
+    if data.judges is not None:
+        names += data.judges.tolist()
+    patterns: dict[str, list[str]] = {}
+    for text in given:
+        name, sign, said = text.partition("=")
+        if sign:
+            parts = map(str.strip, said.split(","))
+            patterns[name.strip()] = [part for part in parts if part]
+    if empty := [name for name, parts in patterns.items() if not (name and parts)]:
         raise ValueError(f"--family {empty[0]}= names no systems; give parts of their names, as OpenAI=gpt-3,gpt-4")
     found = families_of(names, patterns)
-    for path in (text for text in given if "=" not in text):
+    for path in given:
+        if "=" in path:
+            continue
         columns = read_columns(path, wanted=["name", "family"]).columns
         if missing := [name for name in ("name", "family") if name not in columns]:
             raise ValueError(f"--family {path} has no column {missing[0]!r}; it needs name and family")
@@ -109,13 +117,16 @@ def chosen_answers(files: list[Path], voices: list[str] | None) -> Comparisons:
     comparisons = read_several(files)
     if not voices:
         return comparisons
-    by_text = {str(name): name for name in ([] if comparisons.judges is None else comparisons.judges.tolist())}
+    judges = [] if comparisons.judges is None else comparisons.judges.tolist()
+    by_text = {str(name): name for name in judges}
     known = list(by_text) or only_voice(files)
     if not known:
         raise ValueError(f"{files[0]} has no column judge, so there is no --voice to choose; leave it out")
     if missing := [name for name in voices if name not in known]:
         raise ValueError(f"{files[0]} has no voice {missing[0]!r}; its voices are {', '.join(known)}")
-    return comparisons.by_judges(by_text[name] for name in voices) if by_text else comparisons
+    if not by_text:
+        return comparisons
+    return comparisons.by_judges(by_text[name] for name in voices)
 
 
 def only_voice(files: list[Path]) -> list[str]:
@@ -159,10 +170,14 @@ def groups_of(texts: Items) -> dict[Any, Any]:
 
 def _spelt(texts: Items, of_item: Mapping[tuple[Any, Any], Any]) -> dict[Any, Any]:
     """The values by (context, id), also with both as strings, and by the id alone if ids are unique."""
-    found: dict[Any, Any] = {(None if a is None else str(a), str(b)): value for (a, b), value in of_item.items()}
+    found: dict[Any, Any] = {}
+    for (context, item), value in of_item.items():
+        spelt = None if context is None else str(context)
+        found[spelt, str(item)] = value
     found |= of_item
     if len(set(texts.ids.tolist())) == len(texts):
-        found |= {spelt: value for (_, b), value in of_item.items() for spelt in (b, str(b))}
+        for (_, item), value in of_item.items():
+            found[item] = found[str(item)] = value
     return found
 
 

@@ -218,7 +218,8 @@ class UncachedJudgeFlags:
         common = {name: value for name, value in common.items() if value is not None} | parse_options(self.option or ())
         parsed = [parse_judge(judge) for judge in self.judges]
         known = [{*accepted_options(name), *ENGINE} for name, _ in parsed]
-        if len(parsed) > 1 and (alien := [name for name in common if not any(name in accepted for accepted in known)]):
+        alien = [name for name in common if name not in set().union(*known)]
+        if len(parsed) > 1 and alien:
             raise ValueError(f"none of the judges has an option {alien[0]!r}; drop it")
         made = []
         for (name, own), accepted in zip(parsed, known, strict=True):

@@ -57,7 +57,11 @@ def _summary(found: Imported) -> str:
     data = found.comparisons
     contexts = "" if data.contexts is None else f" in {len(data.contexts):,} contexts"
     judges = [] if data.judges is None else data.judges.tolist()
-    who = "" if not judges else f" by {judges[0]}" if len(judges) == 1 else f" by {len(judges):,} judges"
+    who = ""
+    if len(judges) == 1:
+        who = f" by {judges[0]}"
+    elif judges:
+        who = f" by {len(judges):,} judges"
     left = ", ".join(f"{count:,} {why}" for why, count in found.left_out.items())
     said = f"{found.source}: {len(data):,} comparisons of {len(data.items):,} items{contexts}{who}"
     return f"{said}; left out: {left}" if left else said

@@ -172,7 +172,8 @@ class Names:
     def __init__(self, items: Items) -> None:
         contexts, ids = items.contexts.tolist(), items.ids.tolist()
         self.has_contexts = contexts != [None]
-        self._contexts, self._ids = ({str(label): label for label in labels} for labels in (contexts, ids))
+        self._contexts = {str(label): label for label in contexts}
+        self._ids = {str(label): label for label in ids}
 
     def context(self, label: Any) -> Any:
         """The context's label for that in a file; None if the items have no contexts."""

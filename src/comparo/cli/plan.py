@@ -184,8 +184,9 @@ def _choose(
         chosen = {name: [each for part in shared.values() for each in part[name]] for name in chosen}
         chosen["voter"] = [name for name, part in shared.items() for _ in part["first"]]
     if is_jsonl:
-        for row in zip(*chosen.values(), strict=True):
-            print_text(json.dumps(dict(zip(chosen, row, strict=True)), ensure_ascii=False) + "\n")
+        for values in zip(*chosen.values(), strict=True):
+            row = dict(zip(chosen, values, strict=True))
+            print_text(json.dumps(row, ensure_ascii=False) + "\n")
     else:
         print_text(csv_text(chosen))
 

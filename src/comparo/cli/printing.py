@@ -54,7 +54,8 @@ class Console(RichConsole):
     def print(self, *objects: Any, **options: Any) -> None:
         """Print objects; control characters in strings are escaped."""
         shown = [visible(in_flags(each, self._flags)) if isinstance(each, str) else each for each in objects]
-        super().print(*shown, **{"soft_wrap": all(isinstance(each, str) for each in objects)} | options)
+        options.setdefault("soft_wrap", all(isinstance(each, str) for each in objects))
+        super().print(*shown, **options)
 
 
 def say(message: str, style: str | None = None) -> None:

@@ -161,12 +161,11 @@ def _judges(tables: list[Any], path: Path) -> list[str]:
         raise ValueError(f'{path}: each [[judge]] needs its name, such as name = "openai/gpt-6-luna"')
     written = []
     for table in tables:
-        values = {
-            option: ",".join(map(str, value)) if isinstance(value, list) else str(value)
-            for option, value in table.items()
-            if option != "name"
-        }
-        parts = [str(table["name"]), *(f"{option}={value}" for option, value in values.items())]
+        parts = [str(table["name"])]
+        for option, value in table.items():
+            said = ",".join(map(str, value)) if isinstance(value, list) else value
+            if option != "name":
+                parts.append(f"{option}={said}")
         if wrong := [part for part in parts if ";" in part]:
             raise ValueError(f"{path}: {wrong[0]!r} in [[judge]] has a semicolon, which separates options")
         written.append("; ".join(parts))
@@ -185,12 +184,12 @@ def settings_file(given: Path | None) -> tuple[Path | None, bool]:
 
 def options_of(command: Any) -> list[TyperOption]:
     """The flags of a command, but for --help."""
-    return [
-        parameter
-        for parameter in command.params
-        if isinstance(parameter, TyperOption)
-        and any(name.startswith("--") and name != "--help" for name in parameter.opts)
-    ]
+    found = []
+    for option in command.params:
+        names = [name for name in option.opts if name.startswith("--") and name != "--help"]
+        if names and isinstance(option, TyperOption):
+            found.append(option)
+    return found
 
 
 def command_line(name: str | None = None, context: typer.Context | None = None, **instead: Any) -> str:

@@ -94,11 +94,12 @@ def _ways(
         _checked("--method", methods, METHODS, METHODS),
         _checked("--bias", biases, get_args(Bias), ("none",)),
     )
-    ways = [
-        Way.of(method, bias if method.startswith("poe") else "none", orders=order, strategy=strategy)
-        for strategy, order, method, bias in every
-    ]
-    return list({way.name: way for way in ways}.values())
+    ways = {}
+    for strategy, order, method, bias in every:
+        own_bias: Bias = bias if method.startswith("poe") else "none"
+        way = Way.of(method, own_bias, orders=order, strategy=strategy)
+        ways[way.name] = way
+    return list(ways.values())
 
 
 def _checked(flag: str, values: list[str] | None, known: tuple[Any, ...], default: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -185,7 +185,8 @@ def _begin(pages: "Pages", page: PageFlags, before: int | None) -> None:
     """Print the links, and open the page of the only judge, or the organiser's."""
     links, origin = pages.booth.links, pages.origin
     organiser = f"{origin}/organiser/{links.organiser}/"
-    rows = [("organiser", organiser), *((name, f"{origin}/vote/{token}/") for name, token in links.judges.items())]
+    rows = [("organiser", organiser)]
+    rows += [(name, f"{origin}/vote/{token}/") for name, token in links.judges.items()]
     if pages.has_invitation:
         rows.append(("invitation", f"{origin}/join/{links.invitation}/"))
     width = max(len(name) for name, _ in rows)

@@ -107,7 +107,10 @@ def _print(found: Explanation, output: Format) -> None:
         these, those = found.between
         table = found.why.between(these, those, most=SHOWN // 2)
         print_text(f"\nWhy {visible(these)} is {found.place} {visible(those)}, in logits:\n")
-        parts = [[row["words"], with_interval(row["part"], row["low"], row["high"], "+.2f")] for row in rows_of(table)]
+        parts = []
+        for row in rows_of(table):
+            part = with_interval(row["part"], row["low"], row["high"], "+.2f")
+            parts.append([row["words"], part])
         print_table(["reason", "part (95% interval)"], parts)
     if found.advice is not None:
         _print_advice(found.advice)

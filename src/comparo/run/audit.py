@@ -178,9 +178,16 @@ def _task(items: Items, voice: Voice, calls: int, seed: int, least_mass: float) 
 
 def _places(probes: Sequence[Probe], counts: Sequence[int]) -> list[tuple[int, int]]:
     """(round, probe number) of every pair that may be asked; pairs that are asked in any case come first."""
-    every = [(turn, k) for turn in range(max(counts)) for k in range(len(probes)) if turn < counts[k]]
-    always = [(turn, k) for turn, k in every if turn < _first(probes[k], counts[k])]
-    return always + [(turn, k) for turn, k in every if turn >= START and probes[k].name not in (TWIN, RIVAL)]
+    always, later = [], []
+    for turn in range(max(counts)):
+        for k, (probe, count) in enumerate(zip(probes, counts, strict=True)):
+            if turn >= count:
+                continue
+            if turn < _first(probe, count):
+                always.append((turn, k))
+            if turn >= START and probe.name not in (TWIN, RIVAL):
+                later.append((turn, k))
+    return always + later
 
 
 def _first(probe: Probe, texts: int) -> int:
@@ -272,10 +279,9 @@ class _Rounds:
         seen[OBEYS] = _position(both[OBEYS]) - np.mean(position)
         probes = [probe for probe in self.probes if probe.right]
         extra = [np.var(position) / len(position) if probe.name == OBEYS else 0.0 for probe in probes]
-        found = probe_effects(
-            [seen[probe.name] for probe in probes], [probe.right == "equal" for probe in probes], extra, scale.least
-        )
-        return found, scale, answers
+        values = [seen[probe.name] for probe in probes]
+        are_equal = [probe.right == "equal" for probe in probes]
+        return probe_effects(values, are_equal, extra, scale.least), scale, answers
 
     def _step(self, probe: Probe) -> float:
         """The mean difference of the probe's control term between variants and originals."""

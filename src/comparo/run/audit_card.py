@@ -129,7 +129,8 @@ class Card:
     @property
     def biases(self) -> list[Finding]:
         """The biases that were found, the largest first."""
-        return sorted((one for one in self.findings if one.verdict == "bias"), key=lambda one: -abs(one.effect))
+        found = [one for one in self.findings if one.verdict == "bias"]
+        return sorted(found, key=lambda one: -abs(one.effect))
 
     @property
     def unseen(self) -> list[Finding]:
@@ -154,7 +155,8 @@ class Card:
             own = [one for one in own if one.right == "equal" or one.high > 0]
             if own:
                 errors = np.array([(one.high - one.low) / (2 * USUAL) for one in own])
-                effects, steps = (np.array([getattr(one, part) for one in own]) for part in ("effect", "step"))
+                effects = np.array([one.effect for one in own])
+                steps = np.array([one.step for one in own])
                 found.append(str(Term(name, *combined(effects, errors, steps))))
         return found
 
@@ -246,7 +248,10 @@ def audited_terms(control: Sequence[str]) -> tuple[str, ...]:
     if several := [term for term in control if any(Path(term).glob(f"*/{FILE}"))]:
         raise ValueError(f"{several[0]} holds audits of several judges; name the folder of one of them")
     cards = _cards_in(control)
-    return tuple(found for term in control for found in (cards[term].terms if term in cards else [term]))
+    terms: list[str] = []
+    for term in control:
+        terms += cards[term].terms if term in cards else [term]
+    return tuple(terms)
 
 
 def audited(control: Sequence[str], judges: Sequence[tuple[str, str | None]]) -> Audit | None:

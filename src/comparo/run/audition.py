@@ -11,7 +11,6 @@ are not asked again.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,7 +28,7 @@ from comparo.model.tuning import NEARLY
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import json_rows
 from comparo.run.budget import Budget, links_of, rounded
-from comparo.run.files import texts_of
+from comparo.run.files import as_json, texts_of
 from comparo.run.loop import Run
 from comparo.run.plan import ConcludedPlan, Storage, prepare
 from comparo.run.progress import Watch
@@ -121,8 +120,9 @@ def prepare_audition(
     """Choose some of the items, and check that every voice can be asked `pairs` pairs of them; nothing is asked."""
     if pairs < FEWEST:
         raise ValueError(f"an audition needs at least {FEWEST} pairs for each voice, not {pairs}")
+    size = max(voice.prompt.size for voice in voices)
     trial = Task(
-        some_items(items, pairs, np.random.default_rng(seed), max(voice.prompt.size for voice in voices)),
+        some_items(items, pairs, np.random.default_rng(seed), size),
         voices[0].prompt,
         voices[0].judge,
         Budget.of(2 * pairs * len(voices)),
@@ -177,7 +177,8 @@ def some_items(items: Items, pairs: int, rng: np.random.Generator, size: int = 2
     With `size` > 2 texts per call, the contexts are so few that each may have the 2·`size` − 1 texts of two line-ups.
     """
     contexts = list(items.groups.values())
-    count = min(len(contexts), max(1, pairs // EACH), max(1, int(LOOPS * pairs / (2 * (size - 1)))))
+    most_contexts = min(pairs // EACH, int(LOOPS * pairs / (2 * (size - 1))))
+    count = min(len(contexts), max(1, most_contexts))
     chosen = sorted(rng.choice(len(contexts), count, replace=False).tolist())
     most = int(LOOPS * pairs / count) + 1
     rows = [np.sort(rng.permutation(contexts[context])[:most]) for context in chosen]
@@ -232,7 +233,7 @@ class Answers:
 
     def _names(self, voices: Sequence[Voice]) -> dict[str | None, str | None]:
         """The names of the audition's voices in the run, by their names in the audition."""
-        wanted = {voice.name: json.loads(json.dumps(voice.identity, default=str)) for voice in voices}
+        wanted = {voice.name: as_json(voice.identity) for voice in voices}
         names: dict[str | None, str | None] = {}
         apart: list[list[str]] = []
         for old, before in self.voices.items():
@@ -309,8 +310,9 @@ def _judged(run: Run) -> Audition:
     """Ask every voice the same pairs, and make the table of the voices."""
     run.ask_alike()
     ranking, trial, folder = run.finish(), run.task, run.store.folder
-    identities = {voice.name: json.loads(json.dumps(voice.identity, default=str)) for voice in trial.voices}
-    answers = Answers("the audition" if folder is None else str(folder), trial.items, identities, run.judgements)
+    identities = {voice.name: as_json(voice.identity) for voice in trial.voices}
+    source = "the audition" if folder is None else str(folder)
+    answers = Answers(source, trial.items, identities, run.judgements)
     jackknife = Jackknife.of(ranking.comparisons)
     table = jackknife.table(LEVEL)
     if ranking.comparisons.judges is None:
@@ -319,27 +321,37 @@ def _judged(run: Run) -> Audition:
     answered = [one for one in answers.judgements if not one.failed]
     own = [[one for one in answered if len(names) == 1 or one.question.voice == name] for name in names]
     for name in ("mass", "cost", "seconds"):
-        table[name] = np.array([mean_known(np.array([getattr(one, name) for one in some])) for some in own])
+        values = (np.array([getattr(one, name) for one in some]) for some in own)
+        table[name] = np.array([mean_known(each) for each in values])
     freedom = np.bincount(jackknife.heard.voice, ranking.comparisons.freedom, len(names)) / table["calls"]
-    table |= _calls(own, trial) | {"per_call": freedom * table["content"] / (2.0 * table["noise"])}
+    table |= _calls(own, trial)
+    table["per_call"] = freedom * table["content"] / (2.0 * table["noise"])
     table["per_token"] = 1000.0 * table["per_call"] / table["tokens"]
-    per_token, worth = freedom / table["tokens"], "per_token" if trial.largest > 2 else "content"
+    per_token = freedom / table["tokens"]
+    worth = "per_token" if trial.largest > 2 else "content"
 
     def merit(measures: Array) -> Array:
         content, noise = (measures[MEASURES.index(name)] for name in ("content", "noise"))
-        return np.asarray(np.log(per_token * content / noise)) if worth == "per_token" else content
+        found = content if worth == "content" else np.log(per_token * content / noise)
+        return np.asarray(found)
 
     order = np.argsort(-table[worth], kind="stable")
     table = {name: values[order] for name, values in table.items()}
     contradicts = np.asarray(table["agreement"] < 0)
-    usable = np.flatnonzero(~contradicts) if (~contradicts).any() else np.arange(len(names))
-    low, _ = jackknife.lead(merit, int(order[usable[0]]), LEVEL)
+    usable = np.flatnonzero(~contradicts)
+    if not len(usable):
+        usable = np.arange(len(names))
+    top = usable[0]
+    low, _ = jackknife.lead(merit, int(order[top]), LEVEL)
     close = [row for row in usable[1:].tolist() if not low[order[row]] > 0]
-    voices = ranking.voices
-    copied = {} if voices is None else dict(zip(voices["judge"].tolist(), voices["copy_of"].tolist(), strict=True))
+    voices, copied = ranking.voices, {}
+    if voices is not None:
+        copied = dict(zip(voices["judge"].tolist(), voices["copy_of"].tolist(), strict=True))
     panel: list[str] = []
-    best, taken = str(table["judge"][usable[0]]), set[str]()
-    is_near = (table[worth] >= NEARLY * table[worth][usable[0]]) & (table["texts"] == table["texts"][usable[0]])
+    taken: set[str] = set()
+    best = str(table["judge"][top])
+    is_near = table[worth] >= NEARLY * table[worth][top]
+    is_near &= table["texts"] == table["texts"][top]
     for row in usable[is_near[usable]].tolist():
         name = str(table["judge"][row])
         view = copied.get(name) or name

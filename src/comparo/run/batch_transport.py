@@ -303,14 +303,20 @@ class Courier:
         for line in self.server.results(state):
             found = re.fullmatch(rf"{batch.name}-(\d{{1,9}})-(\d{{1,9}})", line.id)
             number, copy = map(int, found.groups()) if found else (-1, 0)
-            if number not in waiting or copy >= batch.questions[number][1]:
+            if number not in waiting:
+                continue
+            question, lines = batch.questions[number]
+            if copy >= lines:
                 continue
             waiting[number].setdefault(copy, line)
-            question, lines = batch.questions[number]
             if len(waiting[number]) == lines:
                 answers = waiting.pop(number)
                 judged[number] = self._read(question, [answers[each] for each in range(lines)])
-        return judged, sum(batch.questions[number][1] - len(parts) for number, parts in waiting.items())
+        missing = 0
+        for number, parts in waiting.items():
+            _, lines = batch.questions[number]
+            missing += lines - len(parts)
+        return judged, missing
 
     def _read(self, question: Question, answers: list[Line]) -> Judgement:
         judgement = self.server.read(self._texts(question), answers)

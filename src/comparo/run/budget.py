@@ -109,7 +109,8 @@ class Budget:
                 wanted[context] /= total
         calls: dict[Any, tuple[int, Orders]] = {}
         whole = 2 if groups is not None and orders == "both" and texts == 2 else 1
-        for context, part in rounded({context: number / whole for context, number in wanted.items()}).items():
+        parts = {context: number / whole for context, number in wanted.items()}
+        for context, part in rounded(parts).items():
             number, before = whole * part, (given or {}).get(context, 0)
             most = voices * _ordered(sizes[context])
             chosen: Orders = "both" if before + number > most // 2 else orders
@@ -198,9 +199,11 @@ def paid_and_spent(
     (1.5, 0.75)
     """
     known = [judgement for judgement in judgements if judgement.cost > 0]
-    probes = [(one.get("cost") or 0.0, one.get("calls")) for one in (configuration or {}).get(PROBES) or ()]
-    paid = sum(one.cost for one in known) + sum(cost for cost, _ in probes)
-    return paid, sum(one.spent for one in known) + sum(cost for cost, calls in probes if calls)
+    probes = (configuration or {}).get(PROBES) or ()
+    costs = [(one.get("cost") or 0.0, one.get("calls")) for one in probes]
+    paid = sum(one.cost for one in known) + sum(cost for cost, _ in costs)
+    spent = sum(one.spent for one in known) + sum(cost for cost, calls in costs if calls)
+    return paid, spent
 
 
 def tokens_of(judgement: Judgement) -> float:

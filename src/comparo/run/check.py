@@ -78,9 +78,10 @@ class Check:
             # The second time in another order: rounding that depends on the server's batch should not repeat.
             rounds = [self._answers(part[:: -1 if turn % 2 else 1]) for turn in range(repeats)]
             for place, one in enumerate(part):
-                new = [answers[key_of(one.question)] for answers in rounds if key_of(one.question) in answers]
+                key = key_of(one.question)
+                new = [_value(answers[key]) for answers in rounds if key in answers]
                 if len(new) == repeats:
-                    found.append((_value(one), float(expected[begin + place]), [_value(each) for each in new]))
+                    found.append((_value(one), float(expected[begin + place]), new))
             self.answers += rounds[0].values()
             if found and (drift := self._drift(found, leaning)).is_changed:
                 return drift
@@ -201,11 +202,12 @@ def _voices(configuration: Mapping[str, Any], judge: Judge, folder: Path) -> lis
     now = as_json({"judge": judge.name, "settings": dict(judge.settings)})
     found, differing = [], list[str]()
     for name, voice in stored.items():
-        apart, asked = differences({key: voice[key] for key in now}, now), voice["prompt"]
-        if apart:
+        if apart := differences({key: voice[key] for key in now}, now):
             differing += apart
         else:
-            found.append(Voice(name, judge, Prompt(asked["template"], tuple(asked["labels"]), asked["answer"])))
+            asked = voice["prompt"]
+            prompt = Prompt(asked["template"], tuple(asked["labels"]), asked["answer"])
+            found.append(Voice(name, judge, prompt))
     if not found:
         raise ValueError(
             f"{folder} was judged by another `judge`: {'; '.join(differing)}; give that judge and its options"
@@ -304,7 +306,8 @@ def task_after(task: Task, configuration: Mapping[str, Any]) -> Task:
     names = {one["voice"] for one in changed.values()}
     panel = task.panel or (replace(task.voices[0], name=task.judge.name),)
     panel = tuple(replace(voice, judge=_alone(voice.judge)) if voice.name in names else voice for voice in panel)
-    return replace(task, judge=panel[0].judge, panel=panel, method="panel" if task.method == "mixed" else task.method)
+    method = "panel" if task.method == "mixed" else task.method
+    return replace(task, judge=panel[0].judge, panel=panel, method=method)
 
 
 def _alone(judge: Judge) -> Judge:

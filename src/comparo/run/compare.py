@@ -224,9 +224,11 @@ def _reordered(items: Items, order: Sequence[Any], most: int | None) -> Items:
     """The items of up to `most` inputs, in the order they are asked."""
     keys = [key for key in order if key in items.groups][:most]
     rows = np.concatenate([items.groups[key] for key in keys])
-    texts = tuple(items.context_texts[code] for code in items.context[rows[::2]].tolist())
+    texts = tuple(items.texts[row] for row in rows.tolist())
     context = np.repeat(np.arange(len(keys), dtype=np.int32), 2)
-    return Items(items.ids[rows], tuple(items.texts[row] for row in rows.tolist()), as_objects(keys), context, texts)
+    codes = items.context[rows[::2]].tolist()
+    context_texts = tuple(items.context_texts[code] for code in codes)
+    return Items(items.ids[rows], texts, as_objects(keys), context, context_texts)
 
 
 def _duel(paired: Paired, order: Sequence[Any], run: Run | None, level: float, ranking: Ranking | None) -> Duel:
@@ -234,10 +236,11 @@ def _duel(paired: Paired, order: Sequence[Any], run: Run | None, level: float, r
     same, failed = set(paired.same), 0
     found: dict[Any, Sequence[float]] = {}
     for key in order:
-        both = [] if key in same or run is None else both_orders(run, key, paired.other, paired.one)
         if key in same:
             found[key] = NEITHER
-        elif len(both) == 2 and not math.isnan(sum(both)):
+            continue
+        both = [] if run is None else both_orders(run, key, paired.other, paired.one)
+        if len(both) == 2 and not math.isnan(sum(both)):
             found[key] = both
         elif both:
             failed += 1

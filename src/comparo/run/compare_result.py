@@ -138,7 +138,10 @@ class Duel:
 
     def is_worse(self, sure: float) -> bool:
         """Whether the other is worse; the false positive rate is at most 1 − `sure`."""
-        return bool(len(self.win)) and float(np.max(self.bets.capital[:, 1])) >= (1 - ROUNDING) / (1 - sure)
+        if not len(self.win):
+            return False
+        capital = float(np.max(self.bets.capital[:, 1]))
+        return capital >= (1 - ROUNDING) / (1 - sure)
 
     @property
     def verdict(self) -> str:
@@ -278,4 +281,5 @@ def wins(margin: Array) -> Array:
 def _cell(value: Any) -> str:
     """A value as a cell of a Markdown table: on one line, with Markdown and HTML escaped."""
     line = " ".join(visible(value, lines=False).split())
-    return "".join(f"\\{sign}" if sign in MARKS else sign for sign in line).replace("&", "&amp;").replace("<", "&lt;")
+    escaped = "".join(f"\\{sign}" if sign in MARKS else sign for sign in line)
+    return escaped.replace("&", "&amp;").replace("<", "&lt;")

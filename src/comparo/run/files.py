@@ -195,8 +195,10 @@ def _judgements(connection: sqlite3.Connection) -> Iterator[tuple[int, Key, Judg
 def judgement_of(row: Sequence[Any]) -> Judgement:
     """A judgement from the values of `COLUMNS[1:]`; a TypeError or ValueError where they are invalid."""
     context, first, second, voice, *values, error, cached = row
-    known: list[Any] = [*(math.nan if value is None else value for value in values), error, bool(cached)]
-    return Judgement(Question(decode(first), decode(second), decode(context), voice=voice), *known)
+    question = Question(decode(first), decode(second), decode(context), voice=voice)
+    known: list[Any] = [math.nan if value is None else value for value in values]
+    known += [error, bool(cached)]
+    return Judgement(question, *known)
 
 
 def insert(connection: sqlite3.Connection, judgement: Judgement) -> Judgement | None:
@@ -270,7 +272,8 @@ def item_rows(items: Items) -> tuple[list[tuple[str, str | None]], list[tuple[st
     for number, ((context, label), (_, text, shared)) in enumerate(texts_of(items).items()):
         contexts[context] = shared
         scores = {name: plain(float(column[number])) for name, column in known.items()}
-        rows.append((context, label, text, json.dumps(scores), None if groups is None else encode(groups[number])))
+        group = None if groups is None else encode(groups[number])
+        rows.append((context, label, text, json.dumps(scores), group))
     return list(contexts.items()), rows
 
 

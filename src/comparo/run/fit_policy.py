@@ -122,10 +122,13 @@ class Fitting:
 
     @cached_property
     def _groups(self) -> Mapping[Any, Hashable] | Literal["items"] | None:
-        if self.grouped and self.items.group is not None:
-            return dict(zip(self.items.labels, self.items.group.tolist(), strict=True))
-        different = len(set(self.items.ids.tolist()))
-        return "items" if self.grouped and len(self.items.contexts) > 1 and len(self.items) >= 2 * different else None
+        items = self.items
+        if not self.grouped:
+            return None
+        if items.group is not None:
+            return dict(zip(items.labels, items.group.tolist(), strict=True))
+        different = len(set(items.ids.tolist()))
+        return "items" if len(items.contexts) > 1 and len(items) >= 2 * different else None
 
     @cached_property
     def _features(self) -> Mapping[Any, Any] | None:
@@ -191,9 +194,8 @@ class Fitting:
             table = self.contrast[label]
             if table is not None:
                 place = {item: number for number, item in enumerate(names[label])}
-                first, second = (
-                    [place[item] for item in data.items[shown[rows]].tolist()] for shown in (data.first, data.second)
-                )
+                first = [place[item] for item in data.items[data.first[rows]].tolist()]
+                second = [place[item] for item in data.items[data.second[rows]].tolist()]
                 worth[rows] = table[first, second]
         # A line-up separates similar texts as well as others, and the rows of an answer share their weight.
         return worth if data.lineup is None else np.where(data.lineup["answer"] < 0, worth, 1.0)

@@ -112,9 +112,11 @@ def _summary(folder: Path) -> Summary:
         batch = waiting_for(folder)
     except StoreError as error:
         return Summary(folder, "", str(error), "", 0, 0, False)
-    started, budget = (str(configuration.get(name, "")) for name in ("started", "budget"))
+    started = str(configuration.get("started", ""))
+    budget = str(configuration.get("budget", ""))
     judge = str(configuration["identity"].get("judge", ""))
-    is_ranked, link = (folder / "ranking.csv").exists(), str((configuration.get(LINK) or {}).get("run", ""))
+    link = str((configuration.get(LINK) or {}).get("run", ""))
+    is_ranked = (folder / "ranking.csv").exists()
     return Summary(folder, started, judge, budget, answered, failed, is_ranked, batch, link)
 
 
@@ -125,8 +127,12 @@ def waiting_for(folder: Path) -> str:
             "SELECT status, sum(lines), sum(done), max(seen) FROM batches WHERE closed IS NULL AND sent IS NOT NULL "
             "GROUP BY status ORDER BY min(number)"
         ).fetchall()
-    seen = max((seen for *_, seen in rows if seen), default=None)
-    return "; ".join(how_far(*row[:3]) for row in rows) + (f" ({seen[:16].replace('T', ' ')} UTC)" if seen else "")
+    states = "; ".join(how_far(*state) for *state, _ in rows)
+    times = [seen for *_, seen in rows if seen]
+    if not times:
+        return states
+    last = max(times)[:16].replace("T", " ")
+    return f"{states} ({last} UTC)"
 
 
 PAGE = 4096  # bytes: SQLite's default, which the databases of runs have

@@ -133,8 +133,11 @@ def grown_from(before: Ranking, now: Ranking, old: Collection[Label], common: Co
 
 def _link_error(covariance: Covariance, new: Mask) -> float:
     """The largest standard error of the mean of new candidates (n,) of a component, whose covariance is `Recentred`."""
-    blocks = ((block, np.flatnonzero(new[members])) for members, block in components(covariance))
-    found = [np.mean(block[np.ix_(rows, rows)]) for block, rows in blocks if block is not None and len(rows) > 0]
+    found = []
+    for members, block in components(covariance):
+        rows = np.flatnonzero(new[members])
+        if block is not None and len(rows) > 0:
+            found.append(np.mean(block[np.ix_(rows, rows)]))
     return float(np.sqrt(max(found, default=np.nan)))
 
 
@@ -180,7 +183,8 @@ def link(
             f"the shares of wins of {one.method} depend on whom a text met, so they link no runs; use mixed"
         )
     known, old = _labels(one), {*_labels(other)}
-    if missing := {context for context, _ in known} - {context for context, item in known if (context, item) in old}:
+    linked = {label[0] for label in known if label in old}
+    if missing := {context for context, _ in known} - linked:
         place = "" if missing == {None} else f" of context {shown(min(missing, key=str))}"
         raise ComparisonsError(
             f"no text{place} is in both runs, so nothing links them; judge some texts again in this run, or rank these "
@@ -200,13 +204,15 @@ def _labels(ranking: Ranking) -> list[tuple[Any, Any]]:
 def drift(one: Ranking, other: Ranking) -> Columns:
     """The texts that two rankings of one method have in common, and how far each moved: a table as `Link.common`."""
     here, there = ({label: node for node, label in enumerate(_labels(each))} for each in (one, other))
-    nodes = np.array([(node, there[label]) for label, node in here.items() if label in there]).reshape(-1, 2)
+    common = [label for label in here if label in there]
+    nodes = np.array([here[label] for label in common], dtype=np.int64)
+    others = np.array([there[label] for label in common], dtype=np.int64)
     moved, z = np.full(len(nodes), np.nan), np.full(len(nodes), np.nan)
     drifted = np.zeros(len(nodes), dtype=bool)
-    parts = np.column_stack([ranking.graph.component[of] for ranking, of in zip((one, other), nodes.T, strict=True)])
+    parts = np.column_stack([one.graph.component[nodes], other.graph.component[others]])
     for part in np.unique(parts, axis=0):
         rows = np.flatnonzero(np.all(parts == part, axis=1))
-        omega = sum(_covariance(ranking, of) for ranking, of in zip((one, other), nodes[rows].T, strict=True))
+        omega = _covariance(one, nodes[rows]) + _covariance(other, others[rows])
         omega = omega + 1e-9 * np.trace(omega) / len(rows) * np.eye(len(rows))
         left = np.arange(len(rows))
         # The farthest text is left out, because it biases the apparent shifts of the others.
@@ -214,16 +220,17 @@ def drift(one: Ranking, other: Ranking) -> Columns:
             at = rows[left]
             precision = np.linalg.inv(omega[np.ix_(left, left)])
             projector = precision - np.outer(precision.sum(axis=1), precision.sum(axis=0)) / precision.sum()
-            pull = projector @ (one.scores[nodes[at, 0]] - other.scores[nodes[at, 1]])
-            moved[at], z[at] = pull / np.diagonal(projector), pull / np.sqrt(np.diagonal(projector))
+            pull = projector @ (one.scores[nodes[at]] - other.scores[others[at]])
+            moved[at] = pull / np.diagonal(projector)
+            z[at] = pull / np.sqrt(np.diagonal(projector))
             farthest = int(first_best(np.abs(z[at])))
             if 2 * len(nodes) * ndtr(-abs(z[at[farthest]])) > MISFIT:
                 break
             drifted[at[farthest]] = True
             left = np.delete(left, farthest)
-    context: Columns = {} if one.context is None else {"context": one.context[nodes[:, 0]]}
-    scores = {"here": one.scores[nodes[:, 0]], "there": other.scores[nodes[:, 1]]}
-    return context | {"item": one.items[nodes[:, 0]]} | scores | {"moved": moved, "z": z, "drifted": drifted}
+    found: Columns = {} if one.context is None else {"context": one.context[nodes]}
+    found |= {"item": one.items[nodes], "here": one.scores[nodes], "there": other.scores[others]}
+    return found | {"moved": moved, "z": z, "drifted": drifted}
 
 
 def _covariance(ranking: Ranking, nodes: LongIndex) -> Array:

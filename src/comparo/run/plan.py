@@ -290,11 +290,12 @@ def longest_prompt_words(task: Task) -> str:
 def _window_warning(task: Task) -> str:
     """Which judges may read only part of the longest prompt, "" if none; one without the setting `window` reads any."""
     windows = {judge.name: judge.settings["window"] for judge in task.judges if "window" in judge.settings}
-    small = [
-        f"{name} ({window:,} tokens)" if window else f"{name} ({USUAL_WINDOW:,} tokens, the usual context window)"
-        for name, window in windows.items()
-        if task.longest_prompt > (window or USUAL_WINDOW)
-    ]
+    small = []
+    for name, window in windows.items():
+        usual = "" if window else ", the usual context window"
+        size = window or USUAL_WINDOW
+        if task.longest_prompt > size:
+            small.append(f"{name} ({size:,} tokens{usual})")
     if not small:
         return ""
     return f": too long for {', '.join(small)}; texts that do not fit are cut, so shorten them or use another model"
@@ -312,7 +313,8 @@ def recalled(task: Task, store: Store) -> Iterator[None]:
     # Otherwise all questions of the run have different keys, and earlier answers cannot be confused.
     if len(set(heads.values())) < len(heads) or (heads and len(set(task.items.texts)) < len(task.items)):
         answered = (one.question for one in chain(store.judgements(), task.given) if not one.failed)
-        for question in {key_of(question): question for question in answered if question.voice in heads}.values():
+        by_key = {key_of(question): question for question in answered if question.voice in heads}
+        for question in by_key.values():
             cache, head = heads[question.voice]
             shown = task.items.question(question.context, question.first, question.second)
             had[cache].append(key_of_answer(head, shown))

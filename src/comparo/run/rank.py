@@ -226,7 +226,8 @@ def prepare_rank(
     if found := check_criteria(prompts, judges, weights, goal=goal, refused=refused):
         storage.notes[WEIGHTS] = found
     voices = voices_of(judges, prompts)
-    if (known_biases := audited(control, [(voice.judge.name, voice.prompt.wording) for voice in voices])) is not None:
+    asked = [(voice.judge.name, voice.prompt.wording) for voice in voices]
+    if (known_biases := audited(control, asked)) is not None:
         storage.notes["audit"] = known_biases.to_dict()
     held = varying(held, items)
     task = Task(

@@ -195,10 +195,11 @@ def remembering(judges: Sequence[Judge], cache: str | Path | None) -> list[Judge
     if cache is None or cache == OFF:
         return list(judges)
     shared = Cache(cache)
-    return [
-        judge if isinstance(judge, Recalling) or not getattr(judge, "cacheable", True) else Recalling(judge, shared)
-        for judge in judges
-    ]
+    made: list[Judge] = []
+    for judge in judges:
+        is_bare = not isinstance(judge, Recalling) and getattr(judge, "cacheable", True)
+        made.append(Recalling(judge, shared) if is_bare else judge)
+    return made
 
 
 def probe_judges(judges: Sequence[Judge], folder: Path | None = None) -> list[dict[str, Any]]:

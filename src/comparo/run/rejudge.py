@@ -160,7 +160,8 @@ def _task(folder: Path, judge: Judge, budget: Budget) -> tuple[Repeated, list[Ju
     first_voice = next(iter(voices))
     before = [with_voice(one, one.question.voice or first_voice) for one in answered]
     asked = ((one.question.context, one.question.first, one.question.second) for one in before)
-    pairs = {context: [(*pair, name) for pair in own] for context, own in pairs_within(budget, asked, items).items()}
+    within = pairs_within(budget, asked, items)
+    pairs = {context: [(*pair, name) for pair in own] for context, own in within.items()}
     method = configuration["method"]
     task = Repeated(
         items,
@@ -207,14 +208,18 @@ def _compared(run: Run) -> Rejudged:
     for one in old:
         told.setdefault(key_of(one.question)[:3], []).append(one.p)
     mean = {key: float(np.mean(values)) for key, values in told.items()}
-    both = [(mean[key], one.p) for key, one in new.items() if key in mean and 0.5 not in (mean[key], one.p)]
+    pairs = [(mean[key], one.p) for key, one in new.items() if key in mean]
+    both = [pair for pair in pairs if 0.5 not in pair]
     agree = float(np.mean([(p > 0.5) == (q > 0.5) for p, q in both])) if both else math.nan
     others = old if len({one.question.voice for one in old}) > 1 else map(with_voice, old)
-    answers = [comparisons(rows) for rows in (others, map(with_voice, new.values()))]
-    before, after = map(replace(task.fitting, estimate="judge").rank, answers)
-    earlier, later = (_scores(task, found) for found in (before, after))
-    spearman = mean_known(spearman_within(earlier, later, task.items.context, len(task.items.contexts)))
-    flips = count_flips(answers[0]).share, count_flips(answers[1]).share
+    was, now = comparisons(others), comparisons(map(with_voice, new.values()))
+    fitting = replace(task.fitting, estimate="judge")
+    before, after = fitting.rank(was), fitting.rank(now)
+    earlier, later = _scores(task, before), _scores(task, after)
+    items = task.items
+    by_context = spearman_within(earlier, later, items.context, len(items.contexts))
+    spearman = mean_known(by_context)
+    flips = count_flips(was).share, count_flips(now).share
     return Rejudged(ranking, before, after, spearman, agree, len(both), flips, str(voice.name))
 
 

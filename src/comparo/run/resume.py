@@ -47,8 +47,10 @@ def merged(stored: Items, given: Items) -> Items:
         If only one of both has groups, if the stored items lack a number to control for, or if the text of a context
         differs.
     """
-    places = {label: (stored, row) for row, label in enumerate(texts_of(stored))}
-    places |= {label: (given, row) for row, label in enumerate(texts_of(given))}
+    old, new = texts_of(stored), texts_of(given)
+    ids = [item for (_, item), *_ in (old | new).values()]
+    places = {label: (stored, row) for row, label in enumerate(old)}
+    places |= {label: (given, row) for row, label in enumerate(new)}
     rows = list(places.values())
     if any(of is stored for of, _ in rows):
         _check_alike(stored, given)
@@ -62,20 +64,25 @@ def merged(stored: Items, given: Items) -> Items:
             )
         contexts[context] = of, number
     code = {context: number for number, context in enumerate(contexts)}
-    names = {id(of): of.ids.tolist() for of in (stored, given)}
+    group = None
+    if given.group is not None:
+        group = as_objects(of.group[row] for of, row in rows if of.group is not None)
 
     def numbers(name: str, column: str) -> NDArray[np.float64]:
-        values = ((getattr(of, column).get(name), row) for of, row in rows)
-        return np.array([np.nan if found is None else found[row] for found, row in values])
+        found = []
+        for of, row in rows:
+            values = getattr(of, column).get(name)
+            found.append(np.nan if values is None else values[row])
+        return np.array(found)
 
     return Items(
-        as_objects([names[id(of)][row] for of, row in rows]),
+        as_objects(ids),
         tuple(of.texts[row] for of, row in rows),
-        as_objects([of.contexts.tolist()[number] for of, number in contexts.values()]),
+        as_objects(of.contexts.tolist()[number] for of, number in contexts.values()),
         np.array([code[context] for context, _ in places], dtype=np.int32),
         tuple(of.context_texts[number] for of, number in contexts.values()),
-        {name: numbers(name, "scores") for name in dict.fromkeys([*given.scores, *stored.scores])},
-        None if given.group is None else as_objects([of.group[row] for of, row in rows if of.group is not None]),
+        {name: numbers(name, "scores") for name in {**given.scores, **stored.scores}},
+        group,
         {name: numbers(name, "numbers") for name in given.numbers},
         _anchors(stored, given, list(places)),
     )
@@ -85,8 +92,11 @@ def _anchors(stored: Items, given: Items, labels: Sequence[Label]) -> NDArray[np
     """The known scores of the items with these labels: those that are given, else those that are stored."""
     known: dict[Label, float] = {}
     for items in (stored, given):
-        known |= {} if items.anchor is None else dict(zip(texts_of(items), items.anchor.tolist(), strict=True))
-    return np.array([known.get(label, np.nan) for label in labels]) if known else None
+        if items.anchor is not None:
+            known.update(zip(texts_of(items), items.anchor.tolist(), strict=True))
+    if not known:
+        return None
+    return np.array([known.get(label, np.nan) for label in labels])
 
 
 def _check_alike(stored: Items, given: Items) -> None:
@@ -119,9 +129,11 @@ class Change:
         old, new = texts_of(stored), texts_of(given)
         changed = tuple(label for label in old if label in new and old[label][1:] != new[label][1:])
         others = old.keys() - new.keys()
-        adds_only = is_linked or others == old.keys() or (bool(last) and new.keys() == last and not changed)
+        repeats_last = bool(last) and new.keys() == last and not changed
+        adds_only = is_linked or others == old.keys() or repeats_last
+        added = tuple(label for label in new if label not in old)
         removed = () if adds_only else tuple(label for label in old if label in others)
-        return cls(tuple(label for label in new if label not in old), changed, removed)
+        return cls(added, changed, removed)
 
     def described(self) -> str:
         """How many items were removed, changed and added, with the first names."""
@@ -189,20 +201,21 @@ def grown(task: Task, folder: Path | None, is_linked: bool = False) -> Task:
     is_new = bool(change.added)
     counts = Counter(context for context, _ in change.added or last)
     limit = mark if is_new else history.marks[-1]
-    kept = [(number, one) for number, _, one in history.judgements if number <= limit]
-    given = tuple(answers_about(items, (one for _, one in kept)).values())
+    kept = [one for number, _, one in history.judgements if number <= limit]
+    given = tuple(answers_about(items, kept).values())
     if not given:
         raise WrongFolderError(
             f"{folder} holds no answers to go by, so there is no ranking to add to; finish it with the items that it "
             "has, or start anew with fresh=True"
         )
-    number, link = growths + is_new, configuration.get(LINK) or {}
+    number = growths + is_new
+    link = configuration.get(LINK) or {}
     was_linked = is_linked or link.get("growth") == number
     growth = Growth(
         number=number,
         digest=items.digest() if is_new else before["items"],
         new={context: counts[encode(context)] for context in items.contexts.tolist()},
-        paid=paid_and_spent(one for _, one in kept),
+        paid=paid_and_spent(kept),
         audition=before.get("audition"),
         past=history.past(number, was_linked),
         mark=mark,

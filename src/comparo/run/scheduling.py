@@ -291,9 +291,11 @@ def connected(data: Comparisons, sizes: Mapping[Any, int]) -> set[Any]:
     """
     graph = Graph.build(data)
     labels = [None] if data.contexts is None else data.contexts.tolist()
-    ends = graph.component[graph.starts[:-1]], graph.component[graph.starts[1:] - 1]
-    whole = zip(graph.context[graph.starts[:-1]].tolist(), np.diff(graph.starts), *ends, strict=True)
-    return {labels[code] for code, nodes, one, last in whole if nodes == sizes[labels[code]] and one == last}
+    first, last = graph.starts[:-1], graph.starts[1:] - 1
+    is_one = graph.component[first] == graph.component[last]
+    names = [labels[code] for code in graph.context[first]]
+    rows = zip(names, np.diff(graph.starts), is_one, strict=True)
+    return {name for name, nodes, one in rows if one and nodes == sizes[name]}
 
 
 def sure_contexts(ranking: Ranking, found: Array, until: float) -> set[Any]:

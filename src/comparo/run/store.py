@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from itertools import takewhile
 from pathlib import Path
 from typing import IO, Any
 
@@ -350,7 +349,13 @@ def _excerpts(old: str, new: str) -> tuple[str, str]:
     """Two texts; long ones are shortened to an excerpt around their first difference."""
     if max(len(old), len(new)) <= EXCERPT:
         return old, new
-    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
-    begin, end = max(0, same - AROUND), max(0, same - AROUND) + EXCERPT
-    was, now = (f"{'…' if begin else ''}{text[begin:end]}{'…' if end < len(text) else ''}" for text in (old, new))
+    same = 0
+    for one, other in zip(old, new, strict=False):
+        if one != other:
+            break
+        same += 1
+    begin = max(0, same - AROUND)
+    end = begin + EXCERPT
+    left = "…" if begin else ""
+    was, now = (left + text[begin:end] + ("…" if end < len(text) else "") for text in (old, new))
     return was, now

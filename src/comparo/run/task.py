@@ -277,8 +277,11 @@ class Task:
 
     def _expense_of_pairs(self, pairs: Mapping[Any, Sequence[Any]], costs: Mapping[str | None, float]) -> Expense:
         """The calls, tokens and dollars of questions that are known."""
-        counts = Counter(pair[2] if len(pair) > 2 else None for some in pairs.values() for pair in some)
-        read, cost = (sum(counts[name] * each[name] for name in costs) for each in (self.mean_tokens, costs))
+        counts = Counter[str | None]()
+        for some in pairs.values():
+            counts.update(pair[2] if len(pair) > 2 else None for pair in some)
+        read = sum(counts[name] * self.mean_tokens[name] for name in costs)
+        cost = sum(counts[name] * costs[name] for name in costs)
         if self.budget.unit == "$" and not cost > 0:
             raise ValueError(NEEDS_PRICE)
         by_context = {context: (len(some), self.orders) for context, some in pairs.items()}
@@ -370,8 +373,12 @@ def fingerprint(given: Sequence[Judgement]) -> str:
     >>> fingerprint([Judgement(Question("ana", "bo"), p=0.7)])[:19]
     '1 answers, fdf43b46'
     """
-    rows = sorted([*map(str, key_of(one.question)), repr(float(one.p)), repr(float(one.weight))] for one in given)
-    return f"{len(rows)} answers, {hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]}"
+    rows = []
+    for one in given:
+        key = map(str, key_of(one.question))
+        rows.append([*key, repr(float(one.p)), repr(float(one.weight))])
+    digest = hashlib.sha256(json.dumps(sorted(rows)).encode()).hexdigest()
+    return f"{len(rows)} answers, {digest[:16]}"
 
 
 def prices_of(judges: Sequence[Judge]) -> dict[str, dict[str, Any]]:

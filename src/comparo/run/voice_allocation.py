@@ -193,14 +193,17 @@ class Chorus:
         Team k begins with voice k and goes on in steps of 1, then of 2 and so on: any two voices meet.
         """
         active = self._active
-        if size == len(active):
+        count = len(active)
+        if size == count:
             return active
         if known := [voice for voice in active if pair[::-1] in self._asked[voice]]:
             return known
-        begin, step = self._teams % len(active), 1 + self._teams // len(active) % (len(active) - 1)
+        turns, begin = divmod(self._teams, count)
+        step = 1 + turns % (count - 1)
         self._teams += 1
-        places = [begin + by * number for by in (step, 1) for number in range(len(active))]
-        return [active[place] for place in list(dict.fromkeys(place % len(active) for place in places))[:size]]
+        places = [begin + by * number for by in (step, 1) for number in range(count)]
+        team = dict.fromkeys(active[place % count] for place in places)
+        return list(team)[:size]
 
     def _again(self, wanted: int) -> list[Ask]:
         """Pairs that were asked before, for voices that were not asked them."""
@@ -249,8 +252,9 @@ class Allocation:
         for one in all_answers:
             asked[str(one.question.voice)] += 1
         spent = sum(asked[voice] * price for voice, price in self._prices.items())
-        due = not self.is_fixed and spent >= GROWTH * self._looked_at and min(asked[voice] for voice in left) >= PILOT
-        if len(left) > 1 and due:
+        least = min(asked[voice] for voice in left)
+        is_due = spent >= GROWTH * self._looked_at and least >= PILOT
+        if len(left) > 1 and is_due and not self.is_fixed:
             self._looked_at = spent
             self._share(all_answers, asked, left)
         for voice in self._failing:
@@ -266,7 +270,8 @@ class Allocation:
         self._sure_after = min([self._sure_after, *(asked[voice] for voice in sure)])
         if not self._is_decided:
             most = PILOT * max(self._prices[voice] for voice in left)
-            unpaid = [voice for voice in left if voice not in sure and asked[voice] * self._prices[voice] < most]
+            unsure = [voice for voice in left if voice not in sure]
+            unpaid = [voice for voice in unsure if asked[voice] * self._prices[voice] < most]
             if unpaid or not sure:
                 self._go_on(unpaid or left)
                 return
@@ -285,8 +290,11 @@ class Allocation:
                 logger.warning("%s gets no more questions: %s.", voice, useless[voice])
         prices = np.array([self._prices[voice] for voice in used])
         calls = np.array([asked[voice] for voice in used], dtype=float)
-        found = _divided(panel, np.array([place[voice] for voice in used]), prices, calls, self._looked_at)
-        self.shares.update(dict.fromkeys(self.shares, 0.0) | dict(zip(used, found.tolist(), strict=True)))
+        places = np.array([place[voice] for voice in used])
+        found = _divided(panel, places, prices, calls, self._looked_at)
+        shares = dict.fromkeys(self.shares, 0.0)
+        shares.update(zip(used, found.tolist(), strict=True))
+        self.shares.update(shares)
         self.shares.decided = self._is_decided = True
 
     def _go_on(self, voices: list[str]) -> None:
@@ -317,15 +325,18 @@ def _divided(panel: Panel, places: Array, prices: Array, calls: Array, money: fl
     """The shares (R,) of R voices in the questions that `money` buys, after `calls` (R,) questions so far."""
     voices = [panel.voices[place] for place in places]
     content = np.array([voice.content for voice in voices])
-    precision = np.array([float(np.sum(voice.c)) * _known_noise(voice) for voice in voices]) / panel.calls[places]
-    signal = np.array([voice.variance for voice in voices]) * precision
+    variance = np.array([voice.variance for voice in voices])
+    known = np.array([np.sum(voice.c) * _known_noise(voice) for voice in voices])
+    signal = variance * (known / panel.calls[places])
     same = panel.family[places][:, None] == panel.family[places]
-    rho = panel.loading[places] ** 2 * content / np.max(np.where(same, content, 0.0), axis=1)
+    largest = np.max(np.where(same, content, 0.0), axis=1)
+    rho = panel.loading[places] ** 2 * content / largest
     about_a_text = 2.0 / panel.graph.nodes  # questions about each text, per question
     given, step = np.zeros(len(places)), money / STEPS
     for _ in range(STEPS):
         told = same @ (signal * (calls + given) * about_a_text)
-        best = int(first_best(rho * signal / (1.0 + (1.0 - rho) * told) ** 2 / prices))
+        gain = rho * signal / (1.0 + (1.0 - rho) * told) ** 2
+        best = int(first_best(gain / prices))
         given[best] += step / prices[best]
     return given / np.sum(given)
 

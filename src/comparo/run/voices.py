@@ -180,10 +180,8 @@ def make_judges(
     made = [load_judge(each) if isinstance(each, str) else as_judge(each) for each in judges]
     if cache is not None or not is_stored:
         return remembering(made, cache)
-    return [
-        kept if isinstance(each, str) else own
-        for each, own, kept in zip(judges, made, remembering(made, CACHE), strict=True)
-    ]
+    rows = zip(judges, made, remembering(made, CACHE), strict=True)
+    return [kept if isinstance(each, str) else own for each, own, kept in rows]
 
 
 def listed(given: Any) -> list[Any]:

@@ -374,7 +374,8 @@ def _task(folder: Path, items: Items, prompt: CriteriaPrompt, judge: Judge, budg
     answered = [one for one in read_judgements(folder) if not one.failed]
     # Of a line-up, texts in neighbouring slots are a pair.
     slots = [(one.question.context, one.question.items) for one in answered]
-    pairs = pairs_within(budget, ((context, *pair) for context, own in slots for pair in pairwise(own)), items)
+    asked = ((context, *pair) for context, own in slots for pair in pairwise(own))
+    pairs = pairs_within(budget, asked, items)
     if not any(pairs.values()):
         raise StoreError(f"{folder} holds no answers about pairs, so there is nothing to ask again; run it first")
     # Plain: scores that use the texts would mix the computed reasons into those of the judge.
@@ -394,4 +395,8 @@ def _read_votes(path: str | Path, items: Items) -> tuple[Ranking, dict[str, int]
     if not Path(path).is_file():
         return people, {}
     written = read_columns(path, ["reason"]).columns.get("reason", ())
-    return people, clustered([part.strip() for text in written if text for part in str(text).split(";")])
+    reasons: list[str] = []
+    for text in written:
+        if text:
+            reasons += map(str.strip, str(text).split(";"))
+    return people, clustered(reasons)

@@ -207,7 +207,10 @@ class FunctionJudge:
             return 2
         positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         required = sum(one.kind in positional and one.default is inspect.Parameter.empty for one in parameters)
-        return required or (2 if any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in parameters) else 0)
+        has_rest = any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in parameters)
+        if not required and has_rest:
+            return 2
+        return required
 
     @property
     def _whose(self) -> Any:
@@ -253,10 +256,12 @@ def _probability(answer: Any) -> float | None:
 
 def _told(code: CodeType) -> str:
     """Code as text that is the same in every process: sets are sorted, and inner code has no memory address."""
-    constants = [
-        _told(value)
-        if isinstance(value, CodeType)
-        else repr(sorted(map(repr, value)) if isinstance(value, frozenset) else value)
-        for value in code.co_consts
-    ]
+    constants = []
+    for value in code.co_consts:
+        if isinstance(value, CodeType):
+            constants.append(_told(value))
+        elif isinstance(value, frozenset):
+            constants.append(repr(sorted(map(repr, value))))
+        else:
+            constants.append(repr(value))
     return repr((code.co_code, code.co_names, constants))

@@ -139,7 +139,8 @@ def correlate(recorded: Recorded, scores: Array) -> Cell:
         one, other = scores[:, members], recorded.human[members]
         linear[:, which] = np.nan_to_num(pearson(one, other))
         spread = np.ptp(one, axis=-1, keepdims=True)
-        steps = np.round((one - one.min(axis=-1, keepdims=True)) / (TIED * np.where(spread > 0, spread, 1.0)))
+        width = TIED * np.where(spread > 0, spread, 1.0)
+        steps = np.round((one - one.min(axis=-1, keepdims=True)) / width)
         ranked[:, which] = np.nan_to_num(spearman(steps, other))
     by_context = np.full(len(recorded.contexts), np.nan)
     by_context[recorded.has_spread] = np.mean(ranked, axis=0)
@@ -225,11 +226,11 @@ class Results:
     def notes(self) -> tuple[str, ...]:
         """What was left out, attribute by attribute."""
         many = len(self.recorded) > 1
-        return tuple(
-            f"{attribute}: {note}" if many else note
-            for attribute, recorded in self.recorded.items()
-            for note in recorded.notes
-        )
+        found = []
+        for attribute, recorded in self.recorded.items():
+            whose = f"{attribute}: " if many else ""
+            found += [whose + note for note in recorded.notes]
+        return tuple(found)
 
 
 def _cells(

@@ -37,7 +37,8 @@ def pearson(one: Array, other: Array) -> Array:
 
 def _varies(column: Array) -> NDArray[np.bool_]:
     """Whether the values along the last axis differ by more than rounding."""
-    return np.asarray(np.ptp(column, axis=-1) > 1e-12 * np.maximum(np.max(np.abs(column), axis=-1), 1.0))
+    largest = np.max(np.abs(column), axis=-1)
+    return np.asarray(np.ptp(column, axis=-1) > 1e-12 * np.maximum(largest, 1.0))
 
 
 def spearman(one: Array, other: Array) -> Array:
@@ -148,9 +149,9 @@ def calibrate(data: Any, scores: Mapping[Any, float]) -> Gaussian:
     points, place = np.unique(p, return_inverse=True)
     total = np.bincount(place, weight)
     level = np.bincount(place, weight * difference) / total
-    mean = Interpolated(
-        tuple(points.tolist()), tuple(scipy.optimize.isotonic_regression(level, weights=total).x.tolist())
-    )
+    increasing = scipy.optimize.isotonic_regression(level, weights=total).x
+    mean = Interpolated(tuple(points.tolist()), tuple(increasing.tolist()))
+    variance = float(np.average((difference - mean(p)) ** 2, weights=weight))
     # If all answers fit exactly, the variance would be 0 and the precision infinite.
     least = 1e-6 * float(np.var(difference)) + np.finfo(float).tiny
-    return Gaussian(mean, Constant(max(float(np.average((difference - mean(p)) ** 2, weights=weight)), least)))
+    return Gaussian(mean, Constant(max(variance, least)))

@@ -189,9 +189,8 @@ class OpenAIBatches(Batches):
         faults = _objects(_inner(batch, "errors").get("data"))
         error = None
         if status == "failed":
-            reasons = "; ".join(map(_fault, faults[:3]))
-            error = self._server.secrets.scrub(reasons or "it does not say why")
-        is_full = any(fault.get("code") == FULL for fault in faults)
+            error = "; ".join(map(_fault, faults[:3])) or "it does not say why"
+            error = self._server.secrets.scrub(error)
         files = (batch.get("output_file_id"), batch.get("error_file_id"))
         return State(
             self._id(batch),
@@ -200,7 +199,7 @@ class OpenAIBatches(Batches):
             total,
             completed + failed,
             error,
-            is_full,
+            any(fault.get("code") == FULL for fault in faults),
             tuple(file for file in files if isinstance(file, str) and file),
         )
 

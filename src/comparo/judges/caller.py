@@ -204,15 +204,13 @@ class Caller(ABC):
             case.lineup = verdicts.read_order(replies[0], self.prompt) or ""
             if not case.lineup:
                 return {}
-            is_first = case.lineup.startswith(LETTERS[0])
-            return {ONLY: (float(is_first), 1.0, 1.0)}
+            return {ONLY: (float(case.lineup.startswith(LETTERS[0])), 1.0, 1.0)}
         said = [{ONLY: reply} for reply in replies]
         if self.is_several:
             said = [verdicts.part_words(reply, self.parts) for reply in replies]
         found = {}
         for name, part in self.parts.items():
-            each = [verdicts.read_verdict(words.get(name, ""), part) for words in said]
-            verdict = verdicts.soften(each)
+            verdict = verdicts.soften([verdicts.read_verdict(words.get(name, ""), part) for words in said])
             if verdict is not None:
                 found[name] = verdict
         return found

@@ -256,9 +256,8 @@ class Spellings:
         """For each node: the index in `paths` of a path that begins with it, and the node's length."""
         found = []
         for node in self.nodes:
-            length = len(node)
-            number = next(number for number, path in enumerate(self.paths) if path[:length] == node)
-            found.append((number, length))
+            number = next(k for k, path in enumerate(self.paths) if path[: len(node)] == node)
+            found.append((number, len(node)))
         return found
 
     @cached_property

@@ -207,8 +207,7 @@ class FunctionJudge:
             return 2
         positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         required = sum(one.kind in positional and one.default is inspect.Parameter.empty for one in parameters)
-        has_rest = any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in parameters)
-        if not required and has_rest:
+        if not required and any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in parameters):
             return 2
         return required
 
@@ -258,10 +257,7 @@ def _told(code: CodeType) -> str:
     """Code as text that is the same in every process: sets are sorted, and inner code has no memory address."""
     constants = []
     for value in code.co_consts:
-        if isinstance(value, CodeType):
-            constants.append(_told(value))
-        elif isinstance(value, frozenset):
-            constants.append(repr(sorted(map(repr, value))))
-        else:
-            constants.append(repr(value))
+        if isinstance(value, frozenset):
+            value = sorted(map(repr, value))
+        constants.append(_told(value) if isinstance(value, CodeType) else repr(value))
     return repr((code.co_code, code.co_names, constants))

@@ -198,10 +198,13 @@ class ServerJudge(Settings):
     def probed(self, found: Findings, answers: list[Judgement]) -> Probe:
         """The `Probe` of these findings, with the calls, tokens and cost of the answers."""
         costs = [answer.cost for answer in answers if answer.tokens_in or answer.tokens_out]
-        cost = math.nan if self.price is None else sum(costs)
-        tokens = sum(answer.tokens_in + answer.tokens_out for answer in answers)
-        sentence = f"{self.name}: {', '.join(map(' '.join, found))}"
-        return Probe(sentence, asdict(self.dialect), len(answers), tokens, cost)
+        return Probe(
+            f"{self.name}: {', '.join(map(' '.join, found))}",
+            asdict(self.dialect),
+            len(answers),
+            sum(answer.tokens_in + answer.tokens_out for answer in answers),
+            math.nan if self.price is None else sum(costs),
+        )
 
 
 def goes_on(answer: Judgement) -> bool | None:

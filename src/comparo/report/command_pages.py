@@ -116,11 +116,6 @@ def write_why(folder: Path, found: Explanation, record: Record) -> Path:
     """Write why.html to a run folder, and return its path."""
     why = found.why
     shown = [k for k, one in enumerate(why.reasons) if one.verdict != "not shown"]
-    parts, people = [], []
-    if found.between:
-        parts = rows_of(why.between(*found.between, most=ROWS))
-    if found.people is not None:
-        people = rows_of(why.beside(found.people))
     page = _filled(
         "why.html.j2",
         record,
@@ -134,9 +129,9 @@ def write_why(folder: Path, found: Explanation, record: Record) -> Path:
         first=max(ROWS, max(shown, default=0) + 1),
         unexplained=(why.unexplained, why.unexplained_low, why.unexplained_high),
         between=found.between,
-        parts=parts,
+        parts=rows_of(why.between(*found.between, most=ROWS)) if found.between else [],
         place=found.place,
-        people=people,
+        people=[] if found.people is None else rows_of(why.beside(found.people)),
         discovery=DISCOVERY,
         stated=found.stated or {},
         advice=found.advice,

@@ -160,14 +160,10 @@ def page_data(tables: Tables, room: Room = ROOM) -> tuple[Markup, int, list[str]
     shown = _views(tables.contexts, rows)
     leaderboard = tables.record.ranking.leaderboard
     wins = None if leaderboard is None else [_numbers(row) for row in leaderboard.wins[:TOP, :TOP]]
-    mean_rows = mean_view = None
-    if board:
-        mean_rows = _first(mean, rows)
-        mean_view = asdict(replace(board, end=min(board.end, rows)))
     data: dict[str, Any] = {
         "run": presentable(tables.record.configuration),
-        "mean": mean_rows,
-        "mean_view": mean_view,
+        "mean": _first(mean, rows) if board else None,
+        "mean_view": asdict(replace(board, end=min(board.end, rows))) if board else None,
         "mean_wins": wins,
         "logits": in_logits(tables.record.ranking),
         "judge": tables.record.words.judge,

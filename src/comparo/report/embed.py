@@ -192,13 +192,11 @@ def scatter_chart(x: Array, y: Array) -> Chart:
     """
     drawn = np.random.default_rng(0).permutation(len(x))[:DRAWN]
     x, y = x[drawn], y[drawn]
-    scales = []
-    for values, ends in ((x, (LEFT, WIDTH - RIGHT)), (y, (HEIGHT - BOTTOM, TOP))):
-        margin = 0.035 * np.ptp(values)
-        scales.append(Scale(float(np.min(values) - margin), float(np.max(values) + margin), *ends))
-    across, up = scales
-    places = zip(x.tolist(), y.tolist(), strict=True)
-    points = "".join(f"M{across(a):.1f} {up(b):.1f}h0" for a, b in places)
+    across, up = (
+        Scale(float(np.min(values) - 0.035 * np.ptp(values)), float(np.max(values) + 0.035 * np.ptp(values)), *ends)
+        for values, ends in ((x, (LEFT, WIDTH - RIGHT)), (y, (HEIGHT - BOTTOM, TOP)))
+    )
+    points = "".join(f"M{across(a):.1f} {up(b):.1f}h0" for a, b in zip(x.tolist(), y.tolist(), strict=True))
     return {"width": WIDTH, "height": HEIGHT, "x": across.ticks(4), "y": up.ticks(4), "points": points}
 
 

@@ -111,7 +111,7 @@ def settings(
     elif validity is not None:
         whose = f"consensus, validity {validity:.2f}"
     voices = {"judge": identity, **identity.get("voices", {})}
-    own = {}
+    own: dict[str, Any] = {}
     for voice, who in voices.items():
         own |= {f"{voice}: {name}": value for name, value in who["settings"].items()}
     prices = {name: Price(**price) for name, price in (configuration.get(PRICES) or {}).items()}

@@ -124,10 +124,7 @@ def render(record: Record, room: Room = ROOM) -> str:
 def _contents(record: Record, tables: Tables) -> dict[str, Any]:
     """What the template shows beside the data."""
     ranking, ahead = record.ranking, outlook(record)
-    why, reasons = None, []
-    if record.why is not None:
-        why = label(record.why["summary"], SENTENCE)
-        reasons = record.why["reasons"][:REASONS]
+    reasons = record.why["reasons"][:REASONS] if record.why else []
     audit = Audit.of(record.configuration["audit"]) if "audit" in record.configuration else None
     found = cards(record, ahead)
     view, columns = tables.shown
@@ -136,10 +133,7 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
     lengths = None
     if np.ptp(record.characters) > 0:
         lengths = scatter_chart(record.characters, ranking.scores)
-    people = []
-    for each in agreements(record, tables.board is not None):
-        chart = scatter_chart(each.x, each.y)
-        people.append((each, label(each.name), chart))
+    agreeing = agreements(record, tables.board is not None)
     surprises = np.argsort(-np.abs(record.p - record.expected), kind="stable")[:SURPRISES]
     notes = *ranking.notes, *ranking.board_notes, *model_sentences(record.judgements)
     notes += injection_notes(record.configuration, record.items)
@@ -160,7 +154,7 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "special": [card for card in found if not card.main],
         "voices": who_judged(record),
         "audition": record.audition,
-        "why": why,
+        "why": None if record.why is None else label(record.why["summary"], SENTENCE),
         "reasons": reasons,
         "widest": reason_reach(reasons),
         "audit": audit,
@@ -171,7 +165,7 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "misfits": rows_of(misfit(ranking, "item"), MISFITS),
         "disagreements": _disagreements(record),
         "lengths": lengths,
-        "people": people,
+        "people": [(each, label(each.name), scatter_chart(each.x, each.y)) for each in agreeing],
         "shown_scores": SCORES,
         **_making(record),
     }

@@ -317,8 +317,7 @@ def read_why(folder: Path) -> dict[str, Any] | None:
         for row in found["feedback"]:
             text = str(row.get("context", "")), str(row["item"])
             feedback[text] = str(row["feedback"])
-        reasons = found_reasons(found["reasons"])
-        return {"summary": str(found["summary"]), "reasons": reasons, "feedback": feedback}
+        return {"summary": str(found["summary"]), "reasons": found_reasons(found["reasons"]), "feedback": feedback}
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{path} is damaged ({error!r}); remove it, and run comparo why again") from error
 

@@ -130,10 +130,7 @@ def attributes_table(results: Results, calls: str) -> Table:
 
 def _by_way(results: Results, title: str, columns: Mapping[str, tuple[Any, ...]]) -> Table:
     """A table with a row per way; `columns` maps a heading to arguments of `Results.values` after the way."""
-    rows = []
-    for way in results.ways:
-        entries = [entry(results.values(way.name, *cell)) for cell in columns.values()]
-        rows.append([way.name, *entries])
+    rows = ([way.name, *(entry(results.values(way.name, *cell)) for cell in columns.values())] for way in results.ways)
     return Table.of(title, ("method", *columns), rows)
 
 
@@ -149,13 +146,11 @@ def retention_table(results: Results) -> Table:
     rows = []
     for way in results.ways:
         whole = results.whole(way.name)
-        kept: list[Entry | None] = [None] * len(results.calls)
-        if whole > 0:
-            shares = [100 * results.mean(way.name, calls) / whole for calls in results.calls]
-            kept = [None if math.isnan(share) else Entry(share, digits=0) for share in shares]
+        shares = [100 * results.mean(way.name, calls) / whole if whole > 0 else math.nan for calls in results.calls]
+        kept = [None if math.isnan(share) else Entry(share, digits=0) for share in shares]
         rows.append([way.name, *kept, 100 * whole, calls_needed(results, way)])
-    shares_at = [f"% at {heading(results, calls)}" for calls in results.calls]
-    columns = ("method", *shares_at, "all × 100", f"calls for {KEPT:.0%}")
+    at = [f"% at {heading(results, calls)}" for calls in results.calls]
+    columns = ("method", *at, "all × 100", f"calls for {KEPT:.0%}")
     title = "Retention: share of the Spearman correlation from all judgements that is kept"
     return Table.of(title, columns, rows)
 

@@ -226,11 +226,11 @@ class Results:
     def notes(self) -> tuple[str, ...]:
         """What was left out, attribute by attribute."""
         many = len(self.recorded) > 1
-        found = []
-        for attribute, recorded in self.recorded.items():
-            whose = f"{attribute}: " if many else ""
-            found += [whose + note for note in recorded.notes]
-        return tuple(found)
+        return tuple(
+            f"{attribute}: {note}" if many else note
+            for attribute, recorded in self.recorded.items()
+            for note in recorded.notes
+        )
 
 
 def _cells(

@@ -249,12 +249,9 @@ class Deck:
         if news:
             self._selector.observe(news)
         if isinstance(self._selector, LineupSelector):
-            lineups = [self._unlike(self._selector) for _ in range(number)]
-            return [found for found in lineups if found]
+            return [found for _ in range(number) if (found := self._unlike(self._selector))]
         left = self._selector.remaining
-        if not left:
-            return []
-        return list(self._selector.next(min(number, left)))
+        return list(self._selector.next(min(number, left))) if left else []
 
     def _unlike(self, selector: LineupSelector) -> tuple[Any, ...] | None:
         """A line-up that was not chosen before: the selector's or, if it repeats itself, another; None without one."""

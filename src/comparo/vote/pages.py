@@ -79,12 +79,9 @@ class Pages:
             return shown
         asked = self._asked(turn.ballot)
         texts = [shown_text(text, self.markdown) for text in asked.texts]
-        context = None
-        if asked.context_text is not None:
-            context = shown_text(asked.context_text, self.markdown)
         return shown | {
             "texts": dict(zip(LETTERS, texts, strict=False)),
-            "context": context,
+            "context": None if asked.context_text is None else shown_text(asked.context_text, self.markdown),
             "has_image": any(map(is_image, asked.texts)),
             "code": list(self.booth.voting.items.groups).index(turn.ballot.context),
         }
@@ -115,18 +112,13 @@ class Pages:
         shown, links = self.booth.shown(), self.booth.links
         votes = [ballot for ballot in shown if ballot.is_vote]
         pairs = {ballot.pair for ballot in votes}
-        if standing is None:
-            rows, hidden = [], 0
-            members = members_of([], list(links.judges))
-        else:
-            rows, hidden = _rows(standing)
-            members = standing.members
+        rows, hidden = ([], 0) if standing is None else _rows(standing)
         return {
             "standing": standing,
             "total": len(votes),
             "pairs": f"{len(pairs):,}",
             "skipped": sum(ballot.is_skip for ballot in shown),
-            "members": members,
+            "members": members_of([], list(links.judges)) if standing is None else standing.members,
             "links": {name: f"/vote/{token}/" for name, token in links.judges.items()},
             "invitation": f"/join/{links.invitation}/" if self.has_invitation else None,
             "each": self.each,
@@ -149,8 +141,7 @@ def _rows(standing: Standing) -> tuple[list[dict[str, Any]], int]:
     low, high = min(known, default=0.0), max(known, default=1.0)
     width = max(high - low, 1e-9)
     for row in rows:
-        values = row["low"], row["score"], row["high"]
-        ends = [value if math.isfinite(value) else row["score"] for value in values]
+        ends = [row[name] if math.isfinite(row[name]) else row["score"] for name in ("low", "score", "high")]
         row["x"] = [f"{100 * (end - low) / width:.1f}" for end in ends]
     return rows, len(standing.ranking) - len(rows)
 

@@ -113,9 +113,6 @@ def standing_of(booth: Booth) -> Standing:
     if whole.issuperset(names):
         expected = float(np.mean(spearman))
         expected_later = float(np.mean(expected_spearman(ranking, more=1.0)))
-    sure = 0
-    if until is not None:
-        sure = len(sure_contexts(ranking, spearman, until) & whole)
     fits = {}
     for row in rows_of(misfit(ranking, "judge"), len(members)):
         name = str(row["judge"])
@@ -130,7 +127,7 @@ def standing_of(booth: Booth) -> Standing:
         ranking=ranking,
         expected=expected,
         expected_later=expected_later,
-        sure=sure,
+        sure=0 if until is None else len(sure_contexts(ranking, spearman, until) & whole),
     )
 
 

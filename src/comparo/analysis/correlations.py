@@ -37,8 +37,7 @@ def pearson(one: Array, other: Array) -> Array:
 
 def _varies(column: Array) -> NDArray[np.bool_]:
     """Whether the values along the last axis differ by more than rounding."""
-    largest = np.max(np.abs(column), axis=-1)
-    return np.asarray(np.ptp(column, axis=-1) > 1e-12 * np.maximum(largest, 1.0))
+    return np.asarray(np.ptp(column, axis=-1) > 1e-12 * np.maximum(np.max(np.abs(column), axis=-1), 1.0))
 
 
 def spearman(one: Array, other: Array) -> Array:
@@ -149,8 +148,8 @@ def calibrate(data: Any, scores: Mapping[Any, float]) -> Gaussian:
     points, place = np.unique(p, return_inverse=True)
     total = np.bincount(place, weight)
     level = np.bincount(place, weight * difference) / total
-    increasing = scipy.optimize.isotonic_regression(level, weights=total).x
-    mean = Interpolated(tuple(points.tolist()), tuple(increasing.tolist()))
+    rising = scipy.optimize.isotonic_regression(level, weights=total).x
+    mean = Interpolated(tuple(points.tolist()), tuple(rising.tolist()))
     variance = float(np.average((difference - mean(p)) ** 2, weights=weight))
     # If all answers fit exactly, the variance would be 0 and the precision infinite.
     least = 1e-6 * float(np.var(difference)) + np.finfo(float).tiny

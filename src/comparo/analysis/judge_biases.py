@@ -330,8 +330,7 @@ def _effect(values: Array, others: Array, mine: Mask, level: float) -> tuple[flo
     left = s - slope * t
     variance = float(left @ left) / (free - 1)
     apart, effect = (float(np.mean(part[mine]) - np.mean(part[~mine])) for part in (seen, values - slope * seen))
-    of_omega = free * (slope * omega) ** 2 * (1 + 2 * free / disagreeing)
-    of_slope = (whole * variance + of_omega) / true**2
+    of_slope = (whole * variance + free * (slope * omega) ** 2 * (1 + 2 * free / disagreeing)) / true**2
     error = float(np.sqrt(variance * (1 / own + 1 / rest) + apart**2 * of_slope))
     reach = float(stdtrit(free - 1, (1 + level) / 2)) * error
     probability = float(effect == 0)

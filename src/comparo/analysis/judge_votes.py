@@ -205,9 +205,7 @@ class Panel:
         """The clusters of pairs, given by their numbers; a text is an item of a context."""
         verdicts, size = self.verdicts, np.int64(len(self.comparisons.items))
         context = verdicts.context[pair]
-        low = context * size + verdicts.low[pair]
-        high = context * size + verdicts.high[pair]
-        return Clusters(pair, low, high, context)
+        return Clusters(pair, context * size + verdicts.low[pair], context * size + verdicts.high[pair], context)
 
     def texts(self, pair: NDArray[np.int64]) -> NDArray[np.int64] | None:
         """Both texts of pairs, (2, P), if the bootstrap draws pairs; None if it draws contexts."""

@@ -125,8 +125,7 @@ class Jackknife:
         }
         for number, name in enumerate(MEASURES):
             least = np.array([voice.bias_error if name == "gamma" else 0.0 for voice in self.heard.voices])
-            parts = [part[number] for part in self.parts]
-            low, high = _interval(name, self.found[number], parts, least, level)
+            low, high = _interval(name, self.found[number], [part[number] for part in self.parts], least, level)
             table |= {name: self.found[number], f"{name}_low": low, f"{name}_high": high}
         return table
 

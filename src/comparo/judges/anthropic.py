@@ -130,12 +130,12 @@ class AnthropicCaller(Caller):
 
 def _refusal(details: Any) -> str:
     known = details if isinstance(details, dict) else {}
-    sentence = "the model refused to answer"
+    said = "the model refused to answer"
     if category := known.get("category"):
-        sentence += f" ({category})"
+        said += f" ({category})"
     if why := known.get("explanation"):
-        sentence += f": {why}"
-    return sentence
+        said += f": {why}"
+    return said
 
 
 def _usage(usage: Any) -> Usage:

@@ -267,11 +267,7 @@ class Spellings:
         for path in dict.fromkeys([*self.ends, *self.nodes[1:]]):
             key = (path,) if path in self.nodes else (path[:-1], self.ends[path])
             groups[key].append(path)
-        found = []
-        for paths in groups.values():
-            node = paths[0][:-1]
-            found.append((self.nodes.index(node), [path[-1] for path in paths]))
-        return found
+        return [(self.nodes.index(paths[0][:-1]), [path[-1] for path in paths]) for paths in groups.values()]
 
 
 def likeliest_path(likeliest: Mapping[TokenPath, int]) -> TokenPath:
@@ -299,8 +295,8 @@ def find_spellings(
             raise ValueError(f"the model's tokens for the labels {first!r} and {second!r} are the same; use A and B")
     if () in whole:
         raise ValueError(f"the model has no token for the label {labels[whole.index(())]!r}; use A and B")
-    beginnings = {path[:length] for path in whole for length in range(len(path))}
-    nodes = sorted(beginnings, key=lambda path: (len(path), path))
+    starts = {path[:length] for path in whole for length in range(len(path))}
+    nodes = sorted(starts, key=lambda path: (len(path), path))
     # text → nodes and labels: whole labels after nodes without a letter, the rest of labels after nodes that begin them
     alone: defaultdict[str, list[tuple[TokenPath, int]]] = defaultdict(list)
     missing: defaultdict[str, list[tuple[TokenPath, int]]] = defaultdict(list)

@@ -258,8 +258,7 @@ def _rows(logprobs: Any) -> Iterator[verdicts.Row]:
     if not isinstance(content, list):
         return
     for at in content:
-        likeliest = at.get("top_logprobs") or ()
-        yield at["token"], at["logprob"], [(top["token"], top["logprob"]) for top in likeliest]
+        yield at["token"], at["logprob"], [(top["token"], top["logprob"]) for top in at.get("top_logprobs") or ()]
 
 
 def read_usage(usage: Any) -> Usage:

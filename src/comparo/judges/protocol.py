@@ -172,14 +172,13 @@ class Several(Judgement):
         if not failed:
             p = sum(one.p for one in each) / len(each)
             mass = min(one.mass for one in each)
-        spent = {name: sum(getattr(one, name) for one in each) for name in NOTHING}
         return cls(
             replace(each[0].question, voice=None),
             p=p,
             mass=mass,
             weight=sum(one.weight for one in each) / len(each),
             reply="\n".join(dict.fromkeys(one.reply for one in each if one.reply)),
-            **spent,
+            **{name: sum(getattr(one, name) for one in each) for name in NOTHING},
             cut=max(one.cut for one in each),
             model=each[0].model,
             error="; ".join(dict.fromkeys(failed)) or None,

@@ -128,9 +128,7 @@ class Simulated:
         return (int.from_bytes(digest, "big") + 0.5) / 2.0**64
 
     def _normal(self, *key: Any) -> float:
-        radius = math.sqrt(-2 * math.log(self._uniform(1, *key)))
-        angle = 2 * math.pi * self._uniform(2, *key)
-        return radius * math.cos(angle)
+        return math.sqrt(-2 * math.log(self._uniform(1, *key))) * math.cos(2 * math.pi * self._uniform(2, *key))
 
 
 load = Simulated

@@ -211,8 +211,8 @@ def _connected(record: Record) -> Card:
     """Whether comparisons connect all texts of a context."""
     ranking, items = record.ranking, record.items
     lone = np.isnan(ranking.std)
-    unranked = set(range(len(items))) - set(record.row.tolist())
-    missing = [*sorted(unranked), *record.row[lone].tolist()]
+    rest = set(range(len(items))) - set(record.row.tolist())
+    missing = [*sorted(rest), *record.row[lone].tolist()]
     groups = ranking.graph.components - int(np.count_nonzero(lone))
     least = int(np.min(ranking.counts))
     verdict: Verdict = "fine" if least >= COMPARISONS else "check"

@@ -206,8 +206,7 @@ def _agreement(record: Record, name: str, shared: bool) -> Agreement | None:
     ranked, linear = (_interval(mean_known(values), draws) for values, draws in zip(each, drawn, strict=True))
     if math.isnan(ranked.value):
         return None
-    systems = _systems(record, human) if shared else None
-    return Agreement(name, x, y, len(pairs), ranked, linear, systems)
+    return Agreement(name, x, y, len(pairs), ranked, linear, _systems(record, human) if shared else None)
 
 
 def bootstrap(x: Array, y: Array) -> Array:

@@ -130,9 +130,6 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
     view, columns = tables.shown
     sizes = np.diff(ranking.graph.starts)
     ends = dict.fromkeys((int(sizes.min()), int(sizes.max())))
-    lengths = None
-    if np.ptp(record.characters) > 0:
-        lengths = scatter_chart(record.characters, ranking.scores)
     agreeing = agreements(record, tables.board is not None)
     surprises = np.argsort(-np.abs(record.p - record.expected), kind="stable")[:SURPRISES]
     notes = *ranking.notes, *ranking.board_notes, *model_sentences(record.judgements)
@@ -164,7 +161,7 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "surprises": [_surprise(record, place) for place in surprises.tolist()],
         "misfits": rows_of(misfit(ranking, "item"), MISFITS),
         "disagreements": _disagreements(record),
-        "lengths": lengths,
+        "lengths": scatter_chart(record.characters, ranking.scores) if np.ptp(record.characters) > 0 else None,
         "people": [(each, label(each.name), scatter_chart(each.x, each.y)) for each in agreeing],
         "shown_scores": SCORES,
         **_making(record),

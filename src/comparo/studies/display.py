@@ -67,10 +67,10 @@ class Table:
     @classmethod
     def of(cls, title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]], digits: int = 1) -> Table:
         """A table of rows that begin with their label; plain numbers become entries with `digits`."""
-        entries = []
-        for label, *values in rows:
-            own = [each if isinstance(each, Entry | None) else Entry(each, digits=digits) for each in values]
-            entries.append((label, tuple(own)))
+        entries = (
+            (label, tuple(each if isinstance(each, Entry | None) else Entry(each, digits=digits) for each in values))
+            for label, *values in rows
+        )
         return cls(title, tuple(columns), tuple(entries))
 
     def texts(self) -> list[list[str]]:

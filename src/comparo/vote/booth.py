@@ -75,8 +75,8 @@ class Booth:
         """The judge's current turn, with the oldest open ballot or a new one."""
         with self._step():
             own = self._own.setdefault(voter, {}).values()
-            undecided = [each for each in own if each.is_open]
-            ballot = min(undecided, key=lambda each: each.number, default=None)
+            waiting = [each for each in own if each.is_open]
+            ballot = min(waiting, key=lambda each: each.number, default=None)
             if ballot is None:
                 ballot = self._deal(voter)
             given = [each.judgement for each in own if each.judgement is not None]

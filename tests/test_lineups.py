@@ -330,7 +330,7 @@ def test_a_goal_of_the_best_asks_about_those_near():
 
 @pytest.mark.parametrize("wording", WORDINGS)
 def test_every_wording_asks_about_several_texts(wording):
-    prompt = criterion_prompt("coherence" if wording == "better" else "more coherent", "Essay", "Topic", wording)
+    prompt = criterion_prompt("more coherent", "Essay", "Topic", wording)
     larger = prompt.resized(4)
     assert (larger.size, larger.labels, larger.answer) == (4, ("A", "B", "C", "D"), prompt.answer)
     assert larger.resized(2) == prompt

@@ -122,7 +122,7 @@ def test_the_command_prints_the_consensus_and_the_agreement(run, tmp_path):
     assert (tmp_path / "run-by-simulated-hard" / "report.html").stat().st_size > 10_000
     wrong = run(tmp_path, (*other, "--judge", "simulated/soft"))
     assert (wrong.returncode, "asks one judge" in wrong.stderr) == (2, True)
-    for wrong, said in (("--criterion", "its own texts"), ("--items", "leave --items out"), ("--format", "table, csv")):
+    for wrong, said in (("--criterion", "its own texts"), ("--items", "leave --items out"), ("--format", "is not one of")):
         refused = run(tmp_path, (*other, wrong, "jsonl"))
         assert (refused.returncode, said in refused.stderr) == (2, True)
 

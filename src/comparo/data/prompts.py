@@ -7,7 +7,6 @@ Nor can they end early: they stand between delimiters that none of them holds, u
 
 import hashlib
 import re
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -235,13 +234,8 @@ class Prompt:
             return with_context(0).with_texts([_cut(text, len(text) * size // longest) for text in question.texts])
 
         for whole, shortened in ((len(context), with_context), (longest, with_share)):
-
-            def is_too_long(size: int, shortened: Callable[[int], Question] = shortened) -> bool:
-                return measure(self.text(shortened(size), clean)) > room
-
-            size = bisect_left(range(whole + 1), True, key=is_too_long) - 1
-            if size >= 0:
-                fitting = shortened(size)
+            fitting = _largest(whole, shortened, lambda short: measure(self.text(short, clean)) <= room)
+            if fitting is not None:
                 given, kept = (context, *question.texts), (fitting.context_text or "", *fitting.texts)
                 return self.text(fitting, clean), sum(map(_lost, given, kept))
         raise ValueError(f"a window of {room} tokens does not hold the question itself; use a model with a larger one")
@@ -380,3 +374,17 @@ def _cut(text: str, size: int) -> str:
 def _lost(text: str, cut: str) -> int:
     """The number of characters of `text` that `_cut` removed."""
     return 0 if cut == text else len(text) - max(len(cut) - 1, 0)
+
+
+def _largest(high: int, made: Callable[[int], Question], good: Callable[[Question], bool]) -> Question | None:
+    """`made` of the largest size in 0…high that is `good`, by doubling and bisection; None if size 0 is not good."""
+    if not good(made(0)):
+        return None
+    low, size = 0, 64
+    while size < high and good(made(size)):
+        low, size = size, 2 * size
+    high = min(high, size)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if good(made(middle)) else (low, middle - 1)
+    return made(low)

@@ -54,9 +54,10 @@ class Agreement:
 
     def to_json(self) -> str:
         """The rows as JSON, null where a number is not known."""
-        tables = {
-            name: [{key: plain(cell) for key, cell in row.items()} for row in getattr(self, name)] for name in TABLES
-        }
+        tables = {}
+        for name in TABLES:
+            rows = getattr(self, name)
+            tables[name] = [{key: plain(cell) for key, cell in row.items()} for row in rows]
         return json_text({"people": self.people, **tables, "level": self.level})
 
 
@@ -127,19 +128,18 @@ Bootstrap = tuple[float, int, int]  # level, draws and seed
 def _measured(panel: Panel, judge: int, votes: Votes, curve: list[Row], how: Bootstrap) -> Row:
     """The row of a judge."""
     pair, verdicts, level = votes.pair.astype(np.int64), panel.verdicts, how[0]
-    counted = (np.isin(verdicts.judge, panel.people) | (verdicts.judge == judge)) & np.isin(verdicts.pair, pair)
-    said, fair = (
-        calibration_error([row for row in curve if row["answers"] == answers])
-        for answers in ("as said", "without position bias")
-    )
+    heard = np.isin(verdicts.judge, panel.people) | (verdicts.judge == judge)
+    counted = heard & np.isin(verdicts.pair, pair)
+    error, chance = calibration_error([row for row in curve if row["answers"] == "as said"])
+    fair, _ = calibration_error([row for row in curve if row["answers"] == "without position bias"])
     return {
         **_agreement(panel, pair, votes.judged, votes.said, counted, how),
         "accuracy_fair": accuracy(without_position(votes), level).value,
         "ties": float(np.mean(votes.judged == 0)),
         "people_ties": float(np.mean(votes.said == 0)),
-        "calibration": said[0],
-        "calibration_fair": fair[0],
-        "calibration_chance": said[1],
+        "calibration": error,
+        "calibration_fair": fair,
+        "calibration_chance": chance,
     }
 
 
@@ -161,7 +161,8 @@ def _agreement(
     """Accuracy and κ of two verdicts on each pair (V,), and α of the verdicts that are `counted`."""
     verdicts, every = panel.verdicts, np.arange(len(panel.verdicts.unit))
     decided = (one != 0) & (other != 0)
-    same = share_of((one == other)[decided].astype(np.float64), panel.clusters(pair[decided]), how[0])
+    is_same = (one == other)[decided].astype(np.float64)
+    same = share_of(is_same, panel.clusters(pair[decided]), how[0])
     found: dict[str, Share | Estimate] = {
         "accuracy": same,
         "kappa": kappa_of(one, other, verdicts.unit[pair], *how, panel.texts(pair)),

@@ -129,9 +129,11 @@ def top_probability(ranking: Ranking, k: int) -> Array:
     found = np.ones(ranking.graph.contexts)
     for some in _draws(ranking):
         if k < some.x.shape[2]:
-            best = np.argsort(-some.select(merge_ties(ranking.scores)), axis=1, kind="stable")[:, None]
+            scores = some.select(merge_ties(ranking.scores))
+            best = np.argsort(-scores, axis=1, kind="stable")[:, None]
             drawn = np.take_along_axis(some.rotate(some.x), np.broadcast_to(best, some.x.shape), axis=2)
-            found[some.contexts] = np.mean(np.min(drawn[..., :k], axis=2) > np.max(drawn[..., k:], axis=2), axis=1)
+            is_top = np.min(drawn[..., :k], axis=2) > np.max(drawn[..., k:], axis=2)
+            found[some.contexts] = np.mean(is_top, axis=1)
     return found[_in_order(ranking)]
 
 

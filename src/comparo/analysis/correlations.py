@@ -148,9 +148,9 @@ def calibrate(data: Any, scores: Mapping[Any, float]) -> Gaussian:
     points, place = np.unique(p, return_inverse=True)
     total = np.bincount(place, weight)
     level = np.bincount(place, weight * difference) / total
-    mean = Interpolated(
-        tuple(points.tolist()), tuple(scipy.optimize.isotonic_regression(level, weights=total).x.tolist())
-    )
+    rising = scipy.optimize.isotonic_regression(level, weights=total).x
+    mean = Interpolated(tuple(points.tolist()), tuple(rising.tolist()))
+    variance = float(np.average((difference - mean(p)) ** 2, weights=weight))
     # If all answers fit exactly, the variance would be 0 and the precision infinite.
     least = 1e-6 * float(np.var(difference)) + np.finfo(float).tiny
-    return Gaussian(mean, Constant(max(float(np.average((difference - mean(p)) ** 2, weights=weight)), least)))
+    return Gaussian(mean, Constant(max(variance, least)))

@@ -93,8 +93,9 @@ class Drift:
         odd = np.log((np.abs(apart) + TOLERANCE) / (ranges + TOLERANCE))
         first = apart / np.maximum(whole, TOLERANCE)
         f = self.expected[:, None]
+        order = first * 2 * f / (1 + np.abs(f))
         near = -np.log(np.abs(values - f - self.leaning) + NEARBY)
-        return np.where(whole > TOLERANCE, np.stack([odd, first, first * 2 * f / (1 + np.abs(f)), near]), 0.0)
+        return np.where(whole > TOLERANCE, np.stack([odd, first, order, near]), 0.0)
 
     @property
     def alarm_after(self) -> int | None:
@@ -131,7 +132,10 @@ class Drift:
     @property
     def noise(self) -> float:
         """The standard deviation of new answers to one question, in logits; NaN where each was asked once."""
-        return float(np.sqrt(np.mean(np.var(self.new, axis=1, ddof=1)))) if self.new.shape[1] > 1 else float("nan")
+        if self.new.shape[1] < 2:
+            return float("nan")
+        variance = np.mean(np.var(self.new, axis=1, ddof=1))
+        return float(np.sqrt(variance))
 
     @property
     def changes(self) -> tuple[str, ...]:
@@ -204,6 +208,7 @@ class Drift:
         if m < 2:
             return False, False
         left = self._line(np.mean(self.new, axis=1) - self.old)[2]
-        ratio = max(float(left @ left) / (n - 2), ROUNDED) / ((1 + 1 / m) * max(self.noise**2, ROUNDED))
+        chance = (1 + 1 / m) * max(self.noise**2, ROUNDED)
+        ratio = max(float(left @ left) / (n - 2), ROUNDED) / chance
         degrees = n - 2, n * (m - 1)
         return ratio > float(fdtri(*degrees, 1 - ALARM)), ratio < float(fdtri(*degrees, ALARM))

@@ -141,13 +141,18 @@ def moderated(variance: Array, freedom: Array) -> tuple[Array, Array]:
         return variance, np.ones(len(variance))
     half = freedom[seen] / 2
     centred = np.log(variance[seen]) - digamma(half) + np.log(half)
-    beyond = float(np.var(centred, ddof=1) - np.mean(polygamma(1, half))) if seen.sum() > 1 else 0.0
+    beyond = 0.0
+    if seen.sum() > 1:
+        beyond = float(np.var(centred, ddof=1) - np.mean(polygamma(1, half)))
     every = float(freedom.sum())
     if beyond <= 0:  # the sample variances differ no more than by chance
-        return np.full(len(variance), variance[seen] @ freedom[seen] / every), np.full(len(variance), every)
+        pooled = variance[seen] @ freedom[seen] / every
+        return np.full(len(variance), pooled), np.full(len(variance), every)
     # ψ′(x) = `beyond` (Smyth 2004); ψ′(x) is between 1/x and 1/x + 1/x².
-    prior = 2 * float(scipy.optimize.brentq(lambda x: float(polygamma(1, x)) - beyond, 1 / beyond, 1 + 1 / beyond))
-    scale = np.exp(np.mean(centred) + digamma(prior / 2) - np.log(prior / 2))
+    low, high = 1 / beyond, 1 + 1 / beyond
+    x = float(scipy.optimize.brentq(lambda x: float(polygamma(1, x)) - beyond, low, high))
+    scale = np.exp(np.mean(centred) + digamma(x) - np.log(x))
+    prior = 2 * x
     total = prior + freedom
     return np.asarray((prior * scale + freedom * variance) / total), np.minimum(total, every)
 
@@ -237,7 +242,8 @@ def families_of(names: Iterable[Any], patterns: Mapping[str, Sequence[str]]) -> 
     """
     found: dict[Any, str] = {}
     for name in names:
-        own = [family for family, parts in patterns.items() if any(part.lower() in str(name).lower() for part in parts)]
+        written = str(name).lower()
+        own = [family for family, parts in patterns.items() if any(part.lower() in written for part in parts)]
         if len(own) > 1:
             raise ValueError(f"{name!r} belongs to the families {own[0]!r} and {own[1]!r}; make the patterns longer")
         if own:
@@ -327,15 +333,16 @@ def _effect(values: Array, others: Array, mine: Mask, level: float) -> tuple[flo
     of_slope = (whole * variance + free * (slope * omega) ** 2 * (1 + 2 * free / disagreeing)) / true**2
     error = float(np.sqrt(variance * (1 / own + 1 / rest) + apart**2 * of_slope))
     reach = float(stdtrit(free - 1, (1 + level) / 2)) * error
-    probability = float(2 * stdtr(free - 1, -abs(effect) / error)) if error > 0 else float(effect == 0)
+    probability = float(effect == 0)
+    if error > 0:
+        probability = float(2 * stdtr(free - 1, -abs(effect) / error))
     return effect, effect - reach, effect + reach, probability, own, rest
 
 
 def _scores_by_judges(data: Comparisons) -> Array:
     """The score of each system by each judge, (R, N); NaN where there is none."""
-    return np.array(
-        [_scores(data.take(data.judged_by == judge)) for judge in range(0 if data.judges is None else len(data.judges))]
-    )
+    judges = 0 if data.judges is None else len(data.judges)
+    return np.array([_scores(data.take(data.judged_by == judge)) for judge in range(judges)])
 
 
 def _means(data: Comparisons, left_out: Mask, reference: Mask) -> Array:

@@ -313,7 +313,10 @@ def _reach(observed: float, correlations: Array, texts: int, level: float) -> tu
         return np.nan, np.nan
     known = correlations[np.isfinite(correlations)]
     if len(known) > 1:
-        reach = float(stdtrit(len(known) - 1, (1 + level) / 2) * np.std(known, ddof=1) / np.sqrt(len(known)))
+        quantile = stdtrit(len(known) - 1, (1 + level) / 2)
+        reach = float(quantile * np.std(known, ddof=1) / np.sqrt(len(known)))
         return observed - reach, observed + reach
-    error = float(ndtri((1 + level) / 2) * np.sqrt((1 + observed**2 / 2) / (texts - 3)))
-    return float(np.tanh(np.arctanh(observed) - error)), float(np.tanh(np.arctanh(observed) + error))
+    error = np.sqrt((1 + observed**2 / 2) / (texts - 3))
+    reach = float(ndtri((1 + level) / 2) * error)
+    z = np.arctanh(observed)
+    return float(np.tanh(z - reach)), float(np.tanh(z + reach))

@@ -227,10 +227,12 @@ def log_evidence(comparisons: Comparisons) -> float:
     """
     model = Soft.of_any(comparisons)
     spectrum = Spectrum.of(model.system, np.zeros((model.system.nodes, 0)))
-    a = np.concatenate([[0.0], np.tan(np.pi / 2 * (np.arange(POINTS) + 0.5) / POINTS) ** 2])[:, None]
+    angles = np.pi / 2 * (np.arange(POINTS) + 0.5) / POINTS
+    a = np.concatenate([[0.0], np.tan(angles) ** 2])[:, None]
     rest = spectrum.square - np.sum(a * spectrum.beta**2 / (1.0 + a * spectrum.q), axis=1)
     rest = np.log(np.maximum(rest, np.finfo(float).tiny))
-    height = -0.5 * (np.log1p(a * spectrum.trace_q) @ spectrum.trace_weight + np.count_nonzero(model.c > 0) * rest)
+    trace = np.log1p(a * spectrum.trace_q) @ spectrum.trace_weight
+    height = -0.5 * (trace + np.count_nonzero(model.c > 0) * rest)
     top = float(np.max(height))
     return top + float(np.log(np.mean(np.exp(height[1:] - top)))) - float(height[0])
 
@@ -267,12 +269,16 @@ def log_pair_evidence(comparisons: Comparisons) -> float:
     answers = content[1] + found.sum_square + float(np.sum(found.sum_weight * found.sums**2))
     least = answers / float(np.sum(found.sum_weight)) * (COARSE if are_choices(comparisons) else ROUNDED)
     least = max(least, np.finfo(float).tiny)
-    most = max(least, *(square / freedom for freedom, square in (content, *position)))
-    step = STEP / math.sqrt(sum(freedom for freedom, _ in (content, *position)))
+    parts = (content, *position)
+    most = max(least, *(square / freedom for freedom, square in parts))
+    step = STEP / math.sqrt(sum(freedom for freedom, _ in parts))
     log_phi = np.arange(math.log(least), math.log(most) + ABOVE, step)
-    rest = np.sum([np.logaddexp(_noise(*part, log_phi), _more_than_noise(*part, log_phi)) for part in position], axis=0)
+    either = [np.logaddexp(_noise(*part, log_phi), _more_than_noise(*part, log_phi)) for part in position]
+    rest = np.sum(either, axis=0)
     rest[0] -= math.log(2.0)  # the trapezoidal rule: the integral begins there
-    return float(logsumexp(rest + _more_than_noise(*content, log_phi)) - logsumexp(rest + _noise(*content, log_phi)))
+    more = logsumexp(rest + _more_than_noise(*content, log_phi))
+    noise = logsumexp(rest + _noise(*content, log_phi))
+    return float(more - noise)
 
 
 def either(scores: float, pairs: float) -> float:
@@ -312,4 +318,5 @@ def _more_than_noise(freedom: int, square: float, log_phi: Array) -> Array:
     share, small = gammainc(a, x), np.finfo(float).tiny
     series = -x - np.log(np.maximum(a - x, small))
     exact = np.log(np.maximum(share, small)) + gammaln(a) - a * np.log(np.maximum(x, small))
-    return np.asarray(np.where(share > 1e-280, exact, series) - 0.5 * freedom * log_phi - math.log(2.0))
+    log_gamma = np.where(share > 1e-280, exact, series)
+    return np.asarray(log_gamma - 0.5 * freedom * log_phi - math.log(2.0))

@@ -105,9 +105,9 @@ class AnthropicCaller(Caller):
     def replies(self, answer: Any, case: Case) -> list[Said]:
         case.usage += _usage(answer.get("usage"))
         stop = answer.get("stop_reason")
-        text = whole_characters("".join(block["text"] for block in answer["content"] if block["type"] == "text"))
+        text = "".join(block["text"] for block in answer["content"] if block["type"] == "text")
         withheld = _refusal(answer.get("stop_details")) if stop == "refusal" else ""
-        return [Said(text, withheld=withheld, cut=stop in CUT)]
+        return [Said(whole_characters(text), withheld=withheld, cut=stop in CUT)]
 
     def heed(self, answer: Answer, complaint: Complaint, case: Case, body: Mapping[str, Any]) -> bool:
         judge, status = self.judge, answer.status
@@ -130,8 +130,12 @@ class AnthropicCaller(Caller):
 
 def _refusal(details: Any) -> str:
     known = details if isinstance(details, dict) else {}
-    category, why = known.get("category"), known.get("explanation")
-    return "the model refused to answer" + (f" ({category})" if category else "") + (f": {why}" if why else "")
+    said = "the model refused to answer"
+    if category := known.get("category"):
+        said += f" ({category})"
+    if why := known.get("explanation"):
+        said += f": {why}"
+    return said
 
 
 def _usage(usage: Any) -> Usage:

@@ -183,10 +183,14 @@ class OpenAIBatches(Batches):
             yield from self._lines(f"/files/{safe_id(file)}/content", _openai_line)
 
     def _state(self, batch: Object) -> State:
-        status, counts = str(batch.get("status", ""))[:40], batch.get("request_counts")
+        status = str(batch.get("status", ""))[:40]
+        counts = batch.get("request_counts")
         total, completed, failed = (count(counts, name) or 0 for name in ("total", "completed", "failed"))
         faults = _objects(_inner(batch, "errors").get("data"))
-        error = "; ".join(map(_fault, faults[:3])) or "it does not say why"
+        error = None
+        if status == "failed":
+            error = "; ".join(map(_fault, faults[:3])) or "it does not say why"
+            error = self._server.secrets.scrub(error)
         files = (batch.get("output_file_id"), batch.get("error_file_id"))
         return State(
             self._id(batch),
@@ -194,7 +198,7 @@ class OpenAIBatches(Batches):
             status in OVER,
             total,
             completed + failed,
-            self._server.secrets.scrub(error) if status == "failed" else None,
+            error,
             any(fault.get("code") == FULL for fault in faults),
             tuple(file for file in files if isinstance(file, str) and file),
         )

@@ -202,13 +202,18 @@ class Caller(ABC):
             self.dialect.adopt("response_format", False)
         if self.prompt.size > 2:
             case.lineup = verdicts.read_order(replies[0], self.prompt) or ""
-            return {ONLY: (float(case.lineup.startswith(LETTERS[0])), 1.0, 1.0)} if case.lineup else {}
-        said = [verdicts.part_words(reply, self.parts) if self.is_several else {ONLY: reply} for reply in replies]
-        found = {
-            name: verdicts.soften([verdicts.read_verdict(words.get(name, ""), part) for words in said])
-            for name, part in self.parts.items()
-        }
-        return {name: verdict for name, verdict in found.items() if verdict is not None}
+            if not case.lineup:
+                return {}
+            return {ONLY: (float(case.lineup.startswith(LETTERS[0])), 1.0, 1.0)}
+        said = [{ONLY: reply} for reply in replies]
+        if self.is_several:
+            said = [verdicts.part_words(reply, self.parts) for reply in replies]
+        found = {}
+        for name, part in self.parts.items():
+            verdict = verdicts.soften([verdicts.read_verdict(words.get(name, ""), part) for words in said])
+            if verdict is not None:
+                found[name] = verdict
+        return found
 
     def words(self, said: Said) -> str:
         """The words of a reply that may have a verdict."""

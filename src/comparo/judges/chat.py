@@ -261,10 +261,9 @@ def pulls(
     stream = iter(questions)
     while pulled := list(islice(stream, ahead)):
         encoded = chat.encode(pulled, prompt)
-        yield (
-            [row for row in encoded if isinstance(row, Encoded)],
-            [failed for failed in encoded if isinstance(failed, Judgement)],
-        )
+        rows = [row for row in encoded if isinstance(row, Encoded)]
+        failures = [row for row in encoded if isinstance(row, Judgement)]
+        yield rows, failures
 
 
 def answers_of(

@@ -141,10 +141,15 @@ class GeminiCaller(Caller):
 
 def _said(candidate: Any) -> Said:
     parts = (candidate.get("content") or {}).get("parts") or []
-    text = whole_characters("".join(part["text"] for part in parts if "text" in part and not part.get("thought")))
+    text = "".join(part["text"] for part in parts if "text" in part and not part.get("thought"))
     reason, why = candidate.get("finishReason"), candidate.get("finishMessage")
-    withheld = "" if reason in ENDED else f"Gemini withheld its reply ({reason})" + (f": {why}" if why else "")
-    return Said(text, _rows(candidate.get("logprobsResult")), withheld, reason == "MAX_TOKENS")
+    withheld = ""
+    if reason not in ENDED:
+        withheld = f"Gemini withheld its reply ({reason})"
+        if why:
+            withheld += f": {why}"
+    rows = _rows(candidate.get("logprobsResult"))
+    return Said(whole_characters(text), rows, withheld, reason == "MAX_TOKENS")
 
 
 def _rows(result: Any) -> Iterator[verdicts.Row]:

@@ -82,16 +82,21 @@ def label_masses(
     for path in sorted(read, key=len):
         if path not in reached:  # its last token is not among the likeliest
             continue
-        total, least, unnumbered, outer = 0.0, 1.0, set(), inner_label(path, spelling)
+        total, least = 0.0, 1.0
+        unnumbered: set[int] = set()
+        outer = inner_label(path, spelling)
         for token, logprob in read[path]:
             if -math.inf < logprob <= UNLISTED:
                 continue
-            longer, number = (*path, token), spelling.label((*path, token))
+            longer = (*path, token)
+            number = spelling.label(longer)
             if not logprob > UNLISTED:
-                unnumbered.add(number)
+                if number is not None:
+                    unnumbered.add(number)
                 continue
             probability = math.exp(logprob)
-            total, least = total + probability, min(least, probability)
+            total += probability
+            least = min(least, probability)
             probability *= reached[path]
             if longer in read:
                 reached[longer] = reached.get(longer, 0.0) + probability
@@ -101,7 +106,8 @@ def label_masses(
                 if outer is not None:
                     masses[outer] -= probability
         left = max(1.0 - total, 0.0)
-        unknown |= {n: reached[path] * left / len(unnumbered - {None}) for n in unnumbered if n is not None}
+        for number in unnumbered:
+            unknown[number] = reached[path] * left / len(unnumbered)
         for number in range(count):
             if spelling.begins(path, number):
                 most[number] = reached[path] * min(least, left)
@@ -248,17 +254,19 @@ class Spellings:
     @cached_property
     def places(self) -> list[tuple[int, int]]:
         """For each node: the index in `paths` of a path that begins with it, and the node's length."""
-        return [
-            (next(number for number, path in enumerate(self.paths) if path[: len(node)] == node), len(node))
-            for node in self.nodes
-        ]
+        found = []
+        for node in self.nodes:
+            number = next(k for k, path in enumerate(self.paths) if path[: len(node)] == node)
+            found.append((number, len(node)))
+        return found
 
     @cached_property
     def wanted(self) -> list[tuple[int, list[int]]]:
         """(index of a node, tokens after it whose probabilities are summed): ends of one label, or the next node."""
         groups: defaultdict[Any, list[TokenPath]] = defaultdict(list)
         for path in dict.fromkeys([*self.ends, *self.nodes[1:]]):
-            groups[(path,) if path in self.nodes else (path[:-1], self.ends[path])].append(path)
+            key = (path,) if path in self.nodes else (path[:-1], self.ends[path])
+            groups[key].append(path)
         return [(self.nodes.index(paths[0][:-1]), [path[-1] for path in paths]) for paths in groups.values()]
 
 
@@ -287,12 +295,14 @@ def find_spellings(
             raise ValueError(f"the model's tokens for the labels {first!r} and {second!r} are the same; use A and B")
     if () in whole:
         raise ValueError(f"the model has no token for the label {labels[whole.index(())]!r}; use A and B")
-    nodes = sorted({path[:length] for path in whole for length in range(len(path))}, key=lambda path: (len(path), path))
+    starts = {path[:length] for path in whole for length in range(len(path))}
+    nodes = sorted(starts, key=lambda path: (len(path), path))
     # text → nodes and labels: whole labels after nodes without a letter, the rest of labels after nodes that begin them
     alone: defaultdict[str, list[tuple[TokenPath, int]]] = defaultdict(list)
     missing: defaultdict[str, list[tuple[TokenPath, int]]] = defaultdict(list)
     for node in nodes:
-        text = "".join(vocabulary[token] or "" for token in node).translate(_SPACES).lstrip(AROUND).casefold()
+        text = "".join(vocabulary[token] or "" for token in node)
+        text = text.translate(_SPACES).lstrip(AROUND).casefold()
         for number, label in enumerate(labels):
             word = label.strip().casefold()
             if not text:
@@ -307,9 +317,9 @@ def find_spellings(
                 ends[(*node, token)] = number
     ends |= {path: number for number, path in enumerate(whole)}
     all_ends = Spellings(whole, tuple(nodes), ends, begun)
-    kept = {  # the mass of a spelling includes that of its continuations
-        path: number
-        for path, number in sorted(ends.items(), key=lambda entry: (entry[1], len(entry[0]), entry[0]))
-        if inner_label(path[:-1], all_ends) != number
-    }
+    kept = {}
+    for path in sorted(ends, key=lambda path: (ends[path], len(path), path)):
+        # the mass of a spelling includes that of its continuations
+        if inner_label(path[:-1], all_ends) != ends[path]:
+            kept[path] = ends[path]
     return replace(all_ends, ends=kept)

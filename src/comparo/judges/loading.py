@@ -207,7 +207,9 @@ class FunctionJudge:
             return 2
         positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         required = sum(one.kind in positional and one.default is inspect.Parameter.empty for one in parameters)
-        return required or (2 if any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in parameters) else 0)
+        if not required and any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in parameters):
+            return 2
+        return required
 
     @property
     def _whose(self) -> Any:
@@ -253,10 +255,9 @@ def _probability(answer: Any) -> float | None:
 
 def _told(code: CodeType) -> str:
     """Code as text that is the same in every process: sets are sorted, and inner code has no memory address."""
-    constants = [
-        _told(value)
-        if isinstance(value, CodeType)
-        else repr(sorted(map(repr, value)) if isinstance(value, frozenset) else value)
-        for value in code.co_consts
-    ]
+    constants = []
+    for value in code.co_consts:
+        if isinstance(value, frozenset):
+            value = sorted(map(repr, value))
+        constants.append(_told(value) if isinstance(value, CodeType) else repr(value))
     return repr((code.co_code, code.co_names, constants))

@@ -238,4 +238,6 @@ def _llama_cpp(name: str, path: Path, window: int, threads: int) -> LlamaCpp:
 
 def _complaint(reply: Any) -> str:
     error = reply.get("error", reply) if isinstance(reply, dict) else reply
-    return " ".join(str(error.get("message", error) if isinstance(error, dict) else error).split())[:200]
+    if isinstance(error, dict):
+        error = error.get("message", error)
+    return " ".join(str(error).split())[:200]

@@ -255,7 +255,9 @@ def has_reasoning(message: Mapping[str, Any], text: str) -> bool:
 
 def _rows(logprobs: Any) -> Iterator[verdicts.Row]:
     content = logprobs.get("content") if isinstance(logprobs, dict) else None
-    for at in content if isinstance(content, list) else ():
+    if not isinstance(content, list):
+        return
+    for at in content:
         yield at["token"], at["logprob"], [(top["token"], top["logprob"]) for top in at.get("top_logprobs") or ()]
 
 

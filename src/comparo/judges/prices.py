@@ -50,7 +50,8 @@ class Price(NamedTuple):
         >>> price[:3], price.source()
         ((0.5, 1.0, 0.05), 'as given, 50% of that for a batch')
         """
-        cached, stored = (None if amount is None else share * amount for amount in (self.cached, self.stored))
+        cached = None if self.cached is None else share * self.cached
+        stored = None if self.stored is None else share * self.stored
         return type(self)(share * self.read, share * self.written, cached, stored, self.day, share * self.share)
 
     def sentence(self, today: date | None = None) -> str:

@@ -168,10 +168,14 @@ class Several(Judgement):
     def of(cls, each: Sequence[Judgement]) -> Several:
         """The call with these answers, at least one, about the same pair."""
         failed = [f"{one.question.voice}: {one.error}" for one in each if one.failed]
+        p = mass = math.nan
+        if not failed:
+            p = sum(one.p for one in each) / len(each)
+            mass = min(one.mass for one in each)
         return cls(
             replace(each[0].question, voice=None),
-            p=math.nan if failed else sum(one.p for one in each) / len(each),
-            mass=math.nan if failed else min(one.mass for one in each),
+            p=p,
+            mass=mass,
             weight=sum(one.weight for one in each) / len(each),
             reply="\n".join(dict.fromkeys(one.reply for one in each if one.reply)),
             **{name: sum(getattr(one, name) for one in each) for name in NOTHING},

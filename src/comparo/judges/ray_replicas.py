@@ -200,8 +200,10 @@ class Replicas:
         """Raise an error if no node has room for a judge; warn if not all have room, or GPUs are unused."""
         nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         wanted = {name: amount for name, amount in self._need.items() if amount}
-        rooms = ((int(node.get(name, 0) / amount + 1e-9) for name, amount in wanted.items()) for node in nodes)
-        fitting = sum(min(room, default=count) for room in rooms)
+        fitting = 0
+        for node in nodes:
+            rooms = [int(node.get(name, 0) / amount + 1e-9) for name, amount in wanted.items()]
+            fitting += min(rooms, default=count)
         if not fitting:
             raise JudgeError(
                 f"no node of the Ray cluster can hold a judge with {_in_words(self._need)}; the nodes have "

@@ -70,9 +70,12 @@ class Complaint:
         [True, False]
         """
         small = asked.lower()
-        return any(
-            any(name in part for part in self.names) or (name in self.words and name not in small) for name in names
-        )
+        for name in names:
+            if any(name in part for part in self.names):
+                return True
+            if name in self.words and name not in small:
+                return True
+        return False
 
     @property
     def too_many(self) -> bool:
@@ -131,7 +134,8 @@ def read_complaint(text: str, asked: str = "", texts: Iterable[str] = ()) -> Com
             codes.add(value.lower())
         else:
             names.add(re.split(r"[.\[]", value.lower())[0])
-    words = replace_parts("\n".join(said)[:LONGEST] or text[:LONGEST], parts(asked, ECHO), ECHO, "\n").lower()
+    words = "\n".join(said)[:LONGEST] or text[:LONGEST]
+    words = replace_parts(words, parts(asked, ECHO), ECHO, "\n").lower()
     for short in texts:
         if 0 < len(short) < ECHO:
             words = re.sub(rf"(?<!\w){re.escape(short.lower())}(?!\w)", "\n", words)
@@ -162,8 +166,11 @@ def _fields(text: str) -> Iterator[tuple[str, str]]:
 
 def _objects(body: Any) -> Iterator[dict[str, Any]]:
     """The objects that describe an error: the body, its `error` with its `details`, and its `detail`."""
-    if isinstance(body, dict):
-        yield body
-        error = body.get("error")
-        for inner in (error, body.get("detail"), error.get("details") if isinstance(error, dict) else None):
-            yield from (part for part in (inner if isinstance(inner, list) else [inner]) if isinstance(part, dict))
+    if not isinstance(body, dict):
+        return
+    yield body
+    error = body.get("error")
+    details = error.get("details") if isinstance(error, dict) else None
+    for inner in (error, body.get("detail"), details):
+        each = inner if isinstance(inner, list) else [inner]
+        yield from (part for part in each if isinstance(part, dict))

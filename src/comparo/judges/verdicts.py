@@ -127,7 +127,9 @@ def read_order(reply: str, prompt: Prompt) -> str | None:
     """
     said = final_words(reply)
     order = _json_at(said, "order") if said.startswith("{") else said
-    parts = re.split("[>,]", order) if isinstance(order, str) else order if isinstance(order, list) else []
+    parts = order if isinstance(order, list) else []
+    if isinstance(order, str):
+        parts = re.split("[>,]", order)
     labels = dict(zip(LETTERS, prompt.labels, strict=False))
     names = {_plain(f"{kind} {label}"): letter for letter, label in labels.items() for kind in ("", prompt.answer)}
     found = [names.get(_plain(part), "") if isinstance(part, str) else "" for part in parts]
@@ -168,10 +170,12 @@ def reply_schema(prompt: Prompt) -> dict[str, Any]:
     keys = ["order" if prompt.size > 2 else "better"]
     if isinstance(prompt, CriteriaPrompt):
         keys = [*prompt.parts]
-    verdicts = [f"{prompt.answer} {label}".strip() for label in prompt.labels]
-    if prompt.size > 2:
-        verdicts = [">".join(order) for order in permutations(prompt.labels)] if prompt.size <= LISTED else []
-    choice = {"enum": verdicts} if verdicts else {}
+    if prompt.size > LISTED:
+        choice = {}
+    elif prompt.size > 2:
+        choice = {"enum": [">".join(order) for order in permutations(prompt.labels)]}
+    else:
+        choice = {"enum": [f"{prompt.answer} {label}".strip() for label in prompt.labels]}
     return {
         "type": "object",
         "properties": {key: {"type": "string", **choice} for key in keys},
@@ -270,10 +274,14 @@ def part_positions(positions: Positions, names: Collection[str]) -> dict[str, Po
     {'coherence': [' A', '\\n'], 'fluency': [': B']}
     """
     ends = [*accumulate(len(token) for token, _ in positions)]
-    found = {}
-    for name, (begin, end) in _spans("".join(token for token, _ in positions), names).items():
-        inside = [number for number, stop in enumerate(ends) if begin < stop and stop - len(positions[number][0]) < end]
-        found[name] = [positions[number] for number in inside]
+    text = "".join(token for token, _ in positions)
+    found: dict[str, Positions] = {}
+    for name, (begin, end) in _spans(text, names).items():
+        found[name] = []
+        for position, stop in zip(positions, ends, strict=True):
+            start = stop - len(position[0])
+            if begin < stop and start < end:
+                found[name].append(position)
     if positions and not found:
         raise ValueError(f"no line begins with {' or '.join(f'{name}:' for name in names)}")
     return found

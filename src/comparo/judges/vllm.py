@@ -122,8 +122,8 @@ class VllmJudge:
         seconds = (time.perf_counter() - started) / max(len(rows), 1)
         remaining = iter(outputs)
         for row in rows:
-            read = {
-                node: [(token, entry.logprob) for token, entry in output.outputs[0].logprobs[0].items()]
-                for node, output in zip(labels.nodes, remaining, strict=False)
-            }
+            read = {}
+            for node, output in zip(labels.nodes, remaining, strict=False):
+                logprobs = output.outputs[0].logprobs[0]
+                read[node] = [(token, entry.logprob) for token, entry in logprobs.items()]
             yield replace(self._chat.read(read, row, prompt), seconds=seconds)

@@ -42,7 +42,9 @@ class Bound:
         if math.isnan(value):
             return "plain"
         sign = 1 if self.check >= self.fine else -1
-        return "fine" if sign * value <= sign * self.fine else "check" if sign * value <= sign * self.check else "poor"
+        if sign * value <= sign * self.fine:
+            return "fine"
+        return "check" if sign * value <= sign * self.check else "poor"
 
 
 def pairs_in_order(spearman: float) -> float:
@@ -209,7 +211,8 @@ def _connected(record: Record) -> Card:
     """Whether comparisons connect all texts of a context."""
     ranking, items = record.ranking, record.items
     lone = np.isnan(ranking.std)
-    missing = [*sorted(set(range(len(items))) - set(record.row.tolist())), *record.row[lone].tolist()]
+    rest = set(range(len(items))) - set(record.row.tolist())
+    missing = [*sorted(rest), *record.row[lone].tolist()]
     groups = ranking.graph.components - int(np.count_nonzero(lone))
     least = int(np.min(ranking.counts))
     verdict: Verdict = "fine" if least >= COMPARISONS else "check"

@@ -84,18 +84,21 @@ def _filled(template: str, record: Record, notes: Sequence[str] = (), **values: 
 def audit_page(folder: Path, record: Record) -> str:
     """The page of the audit in a run folder as text; a ValueError where the folder holds none."""
     found = Audit.read(folder)
-    count = sum(len(card.biases) for card in found.cards)
-    names = [one.probe for one in found.cards[0].findings]
+    cards = found.cards
+    count = sum(len(card.biases) for card in cards)
+    noun = "bias" if count == 1 else "biases"
+    judges = [label(card.name) for card in cards]
+    names = [one.probe for one in cards[0].findings]
     return _filled(
         "audit.html.j2",
         record,
-        title=f"Audit: {count} {'bias' if count == 1 else 'biases'} found",
-        summaries=[label(card.summary, SENTENCE) for card in found.cards],
-        judges=[label(card.name) for card in found.cards] if len(found.cards) > 1 else [],
-        side_by_side=[(name, [card.finding(name) for card in found.cards]) for name in names],
-        cards=found.cards,
+        title=f"Audit: {count} {noun} found",
+        summaries=[label(card.summary, SENTENCE) for card in cards],
+        judges=judges if len(cards) > 1 else [],
+        side_by_side=[(name, [card.finding(name) for card in cards]) for name in names],
+        cards=cards,
         reach=probe_reach(found),
-        examples=_examples(found.cards, record),
+        examples=_examples(cards, record),
     )
 
 
@@ -112,7 +115,7 @@ def _examples(cards: tuple[Card, ...], record: Record) -> list[tuple[str, str, s
 def write_why(folder: Path, found: Explanation, record: Record) -> Path:
     """Write why.html to a run folder, and return its path."""
     why = found.why
-    found_last = max((k for k, one in enumerate(why.reasons) if one.verdict != "not shown"), default=0)
+    shown = [k for k, one in enumerate(why.reasons) if one.verdict != "not shown"]
     page = _filled(
         "why.html.j2",
         record,
@@ -123,7 +126,7 @@ def write_why(folder: Path, found: Explanation, record: Record) -> Path:
         texts=len(why.ranking),
         rows=why.reasons,
         widest=reason_reach(why.reasons),
-        first=max(ROWS, found_last + 1),
+        first=max(ROWS, max(shown, default=0) + 1),
         unexplained=(why.unexplained, why.unexplained_low, why.unexplained_high),
         between=found.between,
         parts=rows_of(why.between(*found.between, most=ROWS)) if found.between else [],
@@ -166,15 +169,17 @@ def _prompt(record: Record, name: str) -> Prompt:
 def _overall(record: Record, found: CriteriaRanking) -> str:
     lines = rows_of(found.to_columns(), LINES)
     asked = {(one.question.context, one.question.first, one.question.second) for one in record.judgements}
-    several = found.graph.contexts > 1
-    tied = [] if several else [line["item"] for line in lines if line["tier"] == 1][1:]
-    is_joined = found.graph.components == found.graph.contexts
+    best, tied = None, []
+    if found.graph.contexts == 1:
+        tied = [line["item"] for line in lines if line["tier"] == 1][1:]
+        if found.graph.components == 1:
+            best = lines[0]["item"]
     return _filled(
         "criteria.html.j2",
         record,
         found.notes,
         title=label(f"Ranking by {', '.join(found.rankings)}", SENTENCE),
-        best=lines[0]["item"] if is_joined and not several else None,
+        best=best,
         tied=tied,
         contexts=found.graph.contexts,
         calls=len(asked),

@@ -141,7 +141,11 @@ def are_codes(names: Sequence[Any]) -> bool:
     (True, True, True, False)
     """
     some = list(map(str, names[:SAMPLE]))
-    mute = sum(not all(map(str.isalpha, _CODE.findall(name))) or _WORD.search(name) is None for name in some)
+    mute = 0
+    for name in some:
+        has_hash = not all(map(str.isalpha, _CODE.findall(name)))
+        if has_hash or _WORD.search(name) is None:
+            mute += 1
     return 2 * mute > len(some)
 
 

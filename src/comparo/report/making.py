@@ -99,23 +99,36 @@ def settings(
     seconds = [judgement.seconds for judgement in asked if not math.isnan(judgement.seconds)]
     cached, answered = len(judgements) - len(asked), sum(not judgement.failed for judgement in judgements)
     has_tokens = any(judgement.tokens_in or judgement.tokens_out for judgement in asked)
-    has_cost = any(not math.isnan(judgement.spent) for judgement in judgements)
+    cost = time = "unknown"
+    if any(not math.isnan(judgement.spent) for judgement in judgements):
+        _, spent = paid_and_spent(judgements, configuration)
+        cost = dollars(spent)
+    if sum(seconds):
+        time = f"{sum(seconds) / len(seconds):.2f} s per call, {len(seconds):,} calls"
+    whose = "the judge's own"
+    if votes:
+        whose = f"people's, {votes:,} votes"
+    elif validity is not None:
+        whose = f"consensus, validity {validity:.2f}"
     voices = {"judge": identity, **identity.get("voices", {})}
+    own: dict[str, Any] = {}
+    for voice, who in voices.items():
+        own |= {f"{voice}: {name}": value for name, value in who["settings"].items()}
     prices = {name: Price(**price) for name, price in (configuration.get(PRICES) or {}).items()}
-    whose = "the judge's own" if validity is None else f"consensus, validity {validity:.2f}"
+    probes = [f"{one['sentence']} ({one['at'][:10]})" for one in configuration.get(PROBES) or ()]
     found = {
         "wording": configuration.get("wording"),
         "texts in a call": _texts(configuration),
         "judge": identity["judge"],
-        **{f"{voice}: {name}": value for voice, who in voices.items() for name, value in who["settings"].items()},
+        **own,
         **{name: _setting(configuration, name) for name in (*CHOSEN, "started")},
-        "scores": f"people's, {votes:,} votes" if votes else whose,
+        "scores": whose,
         "from the cache": f"{cached:,} of {answered:,} answers" if cached else None,
-        "cost": dollars(paid_and_spent(judgements, configuration)[1]) if has_cost else "unknown",
+        "cost": cost,
         **{f"price of {name}": price.sentence() for name, price in prices.items()},
         "tokens": tokens_sentence(asked) if has_tokens or not asked else "unknown",
-        "probed": "; ".join(f"{one['sentence']} ({one['at'][:10]})" for one in configuration.get(PROBES) or ()) or None,
-        "time": f"{sum(seconds) / len(seconds):.2f} s per call, {len(seconds):,} calls" if sum(seconds) else "unknown",
+        "probed": "; ".join(probes) or None,
+        "time": time,
         **{f"version: {name}": value for name, value in configuration.get("versions", {}).items()},
         "SHA-256 of the items": identity.get("items"),
     }

@@ -66,10 +66,14 @@ def position_bias(ranking: Ranking) -> Position:
         gamma, error, fitted = mean_gamma, _joint_error(product), True
     else:
         mean = float(np.clip(np.mean(p), 1e-6, 1 - 1e-6))
-        slope = mean * (1 - mean) if logits else 1.0
-        gamma = -math.log(mean / (1 - mean)) if logits else 0.5 - mean
-        error, fitted = float(np.std(p)) / math.sqrt(len(p)) / slope, bool(product is not None and product.bias.size)
-    return _position(gamma, error, fitted or (ranking.panel is not None and ranking.bias is not None), logits)
+        gamma, slope = 0.5 - mean, 1.0
+        if logits:
+            gamma, slope = -math.log(mean / (1 - mean)), mean * (1 - mean)
+        error = float(np.std(p)) / math.sqrt(len(p)) / slope
+        fitted = bool(product is not None and product.bias.size)
+    if ranking.panel is not None and ranking.bias is not None:
+        fitted = True
+    return _position(gamma, error, fitted, logits)
 
 
 def voter_biases(ranking: Ranking) -> dict[str, Position]:
@@ -186,19 +190,23 @@ def agreements(record: Record, shared: bool) -> list[Agreement]:
 
 def _agreement(record: Record, name: str, shared: bool) -> Agreement | None:
     human, scores = record.people[name], record.ranking.scores
-    known = [np.arange(nodes.start, nodes.stop)[~np.isnan(human[nodes])] for nodes in record.contexts]
-    pairs = [(scores[nodes], human[nodes]) for nodes in known if len(nodes) > 2]
+    pairs = []
+    for nodes in record.contexts:
+        known = ~np.isnan(human[nodes])
+        if np.count_nonzero(known) > 2:
+            pairs.append((scores[nodes][known], human[nodes][known]))
     if not pairs:
         return None
     x, y = pairs[0]
     each = np.array([[of(a, b) for a, b in pairs] for of in (spearman, pearson)])
     if len(pairs) > 1:
-        x, y = (np.concatenate([pair[side] - np.mean(pair[side]) for pair in pairs]) for side in (0, 1))
+        x = np.concatenate([a - np.mean(a) for a, _ in pairs])
+        y = np.concatenate([b - np.mean(b) for _, b in pairs])
     drawn = bootstrap(x, y) if len(pairs) == 1 else [_drawn_means(values) for values in each]
-    found = [_interval(mean_known(values), draws) for values, draws in zip(each, drawn, strict=True)]
-    if math.isnan(found[0].value):
+    ranked, linear = (_interval(mean_known(values), draws) for values, draws in zip(each, drawn, strict=True))
+    if math.isnan(ranked.value):
         return None
-    return Agreement(name, x, y, len(pairs), found[0], found[1], _systems(record, human) if shared else None)
+    return Agreement(name, x, y, len(pairs), ranked, linear, _systems(record, human) if shared else None)
 
 
 def bootstrap(x: Array, y: Array) -> Array:
@@ -287,32 +295,35 @@ def _members(record: Record, heard: PanelMembers, order: Sequence[int], costs: M
     ranking, names = record.ranking, [str(name) for name in heard.names]
     found = dict(zip(MEASURES, measured(ranking.comparisons, heard, None), strict=True))
     own = voter_biases(ranking)
-    fits = {str(row["judge"]): row for row in rows_of(misfit(ranking, "judge"), len(names) + SHOWN)}
+    rows = rows_of(misfit(ranking, "judge"), len(names) + SHOWN)
+    fits = {str(row["judge"]): row for row in rows}
 
     def preferred(name: str, first: float) -> tuple[str, str]:
         """Which of two equal texts wins; in a ranking of votes, by its own bias estimate and with its interval."""
         if not own:
             return favours(first), ""
         bias = own.get(name) or position_bias(ranking)  # the mean bias, for the row of all people with few votes
-        ends = (bias.low, bias.high) if bias.wins > 0.495 else (1.0 - bias.high, 1.0 - bias.low)
-        return favours(bias.wins), f"{ends[0]:.0%} to {ends[1]:.0%}"
+        begin, end = 1.0 - bias.high, 1.0 - bias.low
+        if bias.wins > 0.495:
+            begin, end = bias.low, bias.high
+        return favours(bias.wins), f"{begin:.0%} to {end:.0%}"
 
     low, high = heard.interval(ranking.level)
     calls = [ranking.comparisons.take(heard.voice == r).answers for r in range(len(names))]
     members = []
     for r in order:
-        name, is_known, remarks = names[r], not math.isnan(found["agreement"][r]), []
-        if (first := next(s for s in order if heard.family[s] == heard.family[r])) != r:
+        name, remarks = names[r], []
+        is_known = not math.isnan(found["agreement"][r])
+        first = next(s for s in order if heard.family[s] == heard.family[r])
+        if first != r:
             remarks.append(f"gives the same ranking as {label(names[first])}: the two count as one opinion")
         if is_known and heard.reversed[r]:
             remarks.append("ranks against the others: its answers are sign-flipped")
         elif is_known and low[r] <= 0 <= high[r]:
-            blind = heard.loading[r] < BLIND
-            remarks.append(
-                "tells next to nothing of what the others agree on"
-                if blind
-                else "may agree with the others by chance: its interval contains 0"
-            )
+            if heard.loading[r] < BLIND:
+                remarks.append("tells next to nothing of what the others agree on")
+            else:
+                remarks.append("may agree with the others by chance: its interval contains 0")
         if name == OTHERS:
             remarks.append(f"all {record.words.ones} with fewer than {FEW} answers together")
         fit = fits.get(name)

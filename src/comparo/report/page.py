@@ -126,15 +126,18 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
     ranking, ahead = record.ranking, outlook(record)
     reasons = record.why["reasons"][:REASONS] if record.why else []
     audit = Audit.of(record.configuration["audit"]) if "audit" in record.configuration else None
-    found, (view, columns) = cards(record, ahead), tables.shown
+    found = cards(record, ahead)
+    view, columns = tables.shown
     sizes = np.diff(ranking.graph.starts)
+    ends = dict.fromkeys((int(sizes.min()), int(sizes.max())))
+    agreeing = agreements(record, tables.board is not None)
     surprises = np.argsort(-np.abs(record.p - record.expected), kind="stable")[:SURPRISES]
     notes = *ranking.notes, *ranking.board_notes, *model_sentences(record.judgements)
     notes += injection_notes(record.configuration, record.items)
     return {
         "record": record,
         "lead": _leader(record, tables),
-        "sizes": " to ".join(f"{size:,}" for size in dict.fromkeys((int(sizes.min()), int(sizes.max())))),
+        "sizes": " to ".join(f"{size:,}" for size in ends),
         "expected": ahead[0].expected,
         "facts": facts(record),
         "steps": [replace(step, command=presentable(step.command)) for step in advice(record, ahead)],
@@ -159,10 +162,7 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "misfits": rows_of(misfit(ranking, "item"), MISFITS),
         "disagreements": _disagreements(record),
         "lengths": scatter_chart(record.characters, ranking.scores) if np.ptp(record.characters) > 0 else None,
-        "people": [
-            (each, label(each.name), scatter_chart(each.x, each.y))
-            for each in agreements(record, tables.board is not None)
-        ],
+        "people": [(each, label(each.name), scatter_chart(each.x, each.y)) for each in agreeing],
         "shown_scores": SCORES,
         **_making(record),
     }
@@ -196,9 +196,12 @@ def _leader(record: Record, tables: Tables) -> dict[str, Any] | None:
         return {"groups": int(record.apart[0]), "size": len(record.items)}
     view, columns = tables.shown
     tied = columns["tier"][: view.end].count(columns["tier"][0]) - 1
-    names = columns["item"] if board else [record.name(int(node)) for node in record.order[: NEXT + 1]]
-    size = view.end if board else record.ranking.graph.nodes
-    return {"groups": 0, "size": size, "names": names[: NEXT + 1], "tied": tied, "more": max(0, tied - NEXT)}
+    if board:
+        size, names = view.end, columns["item"][: NEXT + 1]
+    else:
+        size = record.ranking.graph.nodes
+        names = [record.name(int(node)) for node in record.order[: NEXT + 1]]
+    return {"groups": 0, "size": size, "names": names, "tied": tied, "more": max(0, tied - NEXT)}
 
 
 def _context_rows(record: Record, tables: Tables) -> list[dict[str, Any]]:
@@ -217,12 +220,16 @@ def _context_rows(record: Record, tables: Tables) -> list[dict[str, Any]]:
         position = int(graph.context[nodes.start])
         code = int(record.items.context[record.row[nodes.start]])
         groups = int(record.apart[graph.position[nodes.start]])
+        best, surest = "", math.nan
+        if groups == 1:
+            best = record.name(int(record.order[view.begin]))
+            surest = float(np.max(sure[nodes]))
         found.append(
             {
                 "label": view.label,
-                "best": record.name(int(record.order[view.begin])) if groups == 1 else "",
+                "best": best,
                 "groups": groups,
-                "sure": float(np.max(sure[nodes])) if groups == 1 else math.nan,
+                "sure": surest,
                 "size": view.end - view.begin,
                 "calls": int(calls[position]),
                 "expected": float(expected[position]),

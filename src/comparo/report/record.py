@@ -313,7 +313,10 @@ def read_why(folder: Path) -> dict[str, Any] | None:
         return None
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        feedback = {(str(row.get("context", "")), str(row["item"])): str(row["feedback"]) for row in found["feedback"]}
+        feedback = {}
+        for row in found["feedback"]:
+            text = str(row.get("context", "")), str(row["item"])
+            feedback[text] = str(row["feedback"])
         return {"summary": str(found["summary"]), "reasons": found_reasons(found["reasons"]), "feedback": feedback}
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{path} is damaged ({error!r}); remove it, and run comparo why again") from error

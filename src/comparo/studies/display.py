@@ -74,12 +74,20 @@ class Table:
         return cls(title, tuple(columns), tuple(entries))
 
     def texts(self) -> list[list[str]]:
-        return [[label, *(NONE if entry is None else str(entry) for entry in entries)] for label, entries in self.rows]
+        found = []
+        for label, entries in self.rows:
+            cells = [NONE if entry is None else str(entry) for entry in entries]
+            found.append([label, *cells])
+        return found
 
     def markdown(self) -> str:
         """The table in Markdown, numbers to the right."""
-        rows = [list(self.columns), ["---", *["---:"] * (len(self.columns) - 1)], *self.texts()]
-        return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
+        rule = ["---"] + ["---:"] * (len(self.columns) - 1)
+        lines = []
+        for row in (self.columns, rule, *self.texts()):
+            cells = [cell.replace("|", r"\|") for cell in row]
+            lines.append(f"| {' | '.join(cells)} |")
+        return "\n".join(lines)
 
     def _repr_markdown_(self) -> str:
         """The table and its title below, for notebooks."""
@@ -141,9 +149,10 @@ def retention_table(results: Results) -> Table:
         shares = [100 * results.mean(way.name, calls) / whole if whole > 0 else math.nan for calls in results.calls]
         kept = [None if math.isnan(share) else Entry(share, digits=0) for share in shares]
         rows.append([way.name, *kept, 100 * whole, calls_needed(results, way)])
-    columns = (*(f"% at {heading(results, calls)}" for calls in results.calls), "all × 100", f"calls for {KEPT:.0%}")
+    at = [f"% at {heading(results, calls)}" for calls in results.calls]
+    columns = ("method", *at, "all × 100", f"calls for {KEPT:.0%}")
     title = "Retention: share of the Spearman correlation from all judgements that is kept"
-    return Table.of(title, ("method", *columns), rows)
+    return Table.of(title, columns, rows)
 
 
 def calls_needed(results: Results, way: Way) -> Entry | None:
@@ -225,9 +234,12 @@ def efficiency(
     columns.sort(key=lambda column: column[0])
     lines = {}
     for label, (results, _) in curves.items():
-        missing = 0.0, np.full(results.draws, np.nan)
-        there = [(x, *column.get(label, missing)) for x, column in columns]
-        lines[label] = np.column_stack([curve if made >= ENOUGH * x else missing[1] for x, made, curve in there])
+        missing = np.full(results.draws, np.nan)
+        line = []
+        for x, column in columns:
+            made, curve = column.get(label, (0.0, missing))
+            line.append(curve if made >= ENOUGH * x else missing)
+        lines[label] = np.column_stack(line)
     plot_efficiency([x for x, _ in columns], lines, measure="Spearman × 100", ax=ax)
     ax.set_xlabel("calls per context")
     ax.set_title(title, fontsize=9)

@@ -139,7 +139,8 @@ def correlate(recorded: Recorded, scores: Array) -> Cell:
         one, other = scores[:, members], recorded.human[members]
         linear[:, which] = np.nan_to_num(pearson(one, other))
         spread = np.ptp(one, axis=-1, keepdims=True)
-        steps = np.round((one - one.min(axis=-1, keepdims=True)) / (TIED * np.where(spread > 0, spread, 1.0)))
+        width = TIED * np.where(spread > 0, spread, 1.0)
+        steps = np.round((one - one.min(axis=-1, keepdims=True)) / width)
         ranked[:, which] = np.nan_to_num(spearman(steps, other))
     by_context = np.full(len(recorded.contexts), np.nan)
     by_context[recorded.has_spread] = np.mean(ranked, axis=0)

@@ -85,7 +85,9 @@ def make_app(pages: Pages, hosts: Collection[str] | None = None) -> ASGIApp:
         ballot, turn, choice = _whole(sent, "ballot"), _whole(sent, "turn"), sent.get("choice")
         if not isinstance(choice, str) or choice not in choices:
             raise HTTPException(400, f"choice is one of {', '.join(choices)}")
-        booth.vote(name, ballot, turn, choice, _seconds(sent), "" if pages.reasons is None else _reason(sent))
+        seconds = _seconds(sent)
+        reason = "" if pages.reasons is None else _reason(sent)
+        booth.vote(name, ballot, turn, choice, seconds, reason)
         return following(name)
 
     def skip(name: str, sent: Sent) -> Response:
@@ -109,7 +111,9 @@ def make_app(pages: Pages, hosts: Collection[str] | None = None) -> ASGIApp:
 
     def differing(name: str, request: Request) -> Response:
         number = request.query_params.get("ballot", "")
-        ballot = booth.ballot(name, int(number)) if number.isdecimal() and len(number) < 16 else None
+        ballot = None
+        if number.isdecimal() and len(number) < 16:
+            ballot = booth.ballot(name, int(number))
         if ballot is None or len(ballot.items) > 2:
             raise HTTPException(400, "there is no such pair")
         sides = pages.differences(ballot)
@@ -122,7 +126,8 @@ def make_app(pages: Pages, hosts: Collection[str] | None = None) -> ASGIApp:
         try:
             token = booth.join(name if isinstance(name, str) else "")
         except ValueError as error:
-            raise HTTPException(409, f"{str(error)[:1].upper()}{str(error)[1:]}.") from error
+            said = str(error)
+            raise HTTPException(409, f"{said[:1].upper()}{said[1:]}.") from error
         return JSONResponse({"path": f"/vote/{token}/"})
 
     gets: dict[str, Callable[[str, Request], Response]] = {
@@ -145,7 +150,8 @@ def make_app(pages: Pages, hosts: Collection[str] | None = None) -> ASGIApp:
             who = owners[page](request.path_params["token"])
             if not who:
                 raise HTTPException(404)
-            return await run_in_threadpool(answer, who, await _sent(request) if is_post else request)
+            given = await _sent(request) if is_post else request
+            return await run_in_threadpool(answer, who, given)
 
         return Route(f"/{page}/{{token}}/{name}", respond, methods=["POST" if is_post else "GET"])
 

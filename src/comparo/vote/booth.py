@@ -74,13 +74,15 @@ class Booth:
     def turn(self, voter: str) -> Turn:
         """The judge's current turn, with the oldest open ballot or a new one."""
         with self._step():
-            own = self._own.setdefault(voter, {})
-            ballot = min((each for each in own.values() if each.is_open), key=lambda each: each.number, default=None)
+            own = self._own.setdefault(voter, {}).values()
+            waiting = [each for each in own if each.is_open]
+            ballot = min(waiting, key=lambda each: each.number, default=None)
             if ballot is None:
                 ballot = self._deal(voter)
-            last = max((each.judgement for each in own.values() if each.judgement is not None), default=None)
-            votes, skipped = sum(each.is_vote for each in own.values()), sum(each.is_skip for each in own.values())
-            return Turn(ballot, votes, skipped, last)
+            given = [each.judgement for each in own if each.judgement is not None]
+            votes = sum(each.is_vote for each in own)
+            skipped = sum(each.is_skip for each in own)
+            return Turn(ballot, votes, skipped, max(given, default=None))
 
     def vote(self, voter: str, number: int, turn: int, choice: str, seconds: float, reason: str = "") -> None:
         """Store a vote; ignore it if the ballot is already answered or is in another turn."""
@@ -109,7 +111,8 @@ class Booth:
     def shown(self) -> Sequence[Ballot]:
         """All ballots so far, in the order of their numbers."""
         with self._turn:
-            return sorted((each for own in self._own.values() for each in own.values()), key=lambda each: each.number)
+            ballots = [each for own in self._own.values() for each in own.values()]
+            return sorted(ballots, key=lambda each: each.number)
 
     @contextmanager
     def _step(self) -> Iterator[None]:

@@ -236,7 +236,9 @@ class Deck:
 
     def _chosen(self, number: int) -> list[tuple[Any, ...]]:
         news, self._news = self._news, []
-        strategy: Strategy = "greedy" if self.size > 2 or len(self.votes) < BASE * len(self.ids) else "adaptive"
+        strategy: Strategy = "adaptive"
+        if self.size > 2 or len(self.votes) < BASE * len(self.ids):
+            strategy = "greedy"
         if self._selector is None or self._selector.strategy != strategy:
             news = list(self.votes.values())
             rng = np.random.default_rng([*self.seed, len(news)])
@@ -329,18 +331,21 @@ class Dealer:
         """
         last, row = self._stay.get(voter, (None, 0))
         here = [last] if 0 < row < len(self.decks[last].ids) // self.size else []
-        pair = (
-            self._another_look(voter, here or self.decks)
-            or self._new(voter, voters, here)
-            or self._another_look(voter, self.decks)
-            or self._any(voter)
-            if self._only is None
-            else next((pair for pair in self._only if pair not in self.seen.get(voter, ())), None)
-        )
+        if self._only is None:
+            pair = (
+                self._another_look(voter, here or self.decks)
+                or self._new(voter, voters, here)
+                or self._another_look(voter, self.decks)
+                or self._any(voter)
+            )
+        else:
+            seen = self.seen.get(voter, ())
+            pair = next((pair for pair in self._only if pair not in seen), None)
         if pair is None:
             return None
         context, items = pair
-        first, *rest = self._placed(voter, context, sorted(items, key=lambda item: self.items.row(context, item)))
+        in_order = sorted(items, key=lambda item: self.items.row(context, item))
+        first, *rest = self._placed(voter, context, in_order)
         return context, first, rest[0] if self.size == 2 else Rest(rest)
 
     def _wanted(self, pair: Pair) -> int:
@@ -381,16 +386,16 @@ class Dealer:
 
     def _any(self, voter: str) -> Pair | None:
         seen = self.seen.get(voter, set())
-        return min(
-            (pair for pair in self.looks if pair not in seen), key=lambda pair: len(self.looks[pair]), default=None
-        )
+        unseen = (pair for pair in self.looks if pair not in seen)
+        return min(unseen, key=lambda pair: len(self.looks[pair]), default=None)
 
     def _placed(self, voter: str, context: Any, items: list[Any]) -> list[Any]:
         """The items in slot order, balanced for this judge; ties are broken by all judges' balance, then by turns."""
         turn = (len(self._numbers) + 1) % self.size
         items = items[turn:] + items[:turn]
-        own, total = (
-            np.array([[self._slots[whose, context, slot, item] for item in items] for slot in range(self.size)])
-            for whose in (voter, None)
-        )
-        return [items[place] for place in scipy.optimize.linear_sum_assignment(own + 1e-6 * total)[1]]
+        times = np.empty((self.size, len(items)))
+        for slot, place in np.ndindex(times.shape):
+            key = context, slot, items[place]
+            times[slot, place] = self._slots[voter, *key] + 1e-6 * self._slots[None, *key]
+        _, places = scipy.optimize.linear_sum_assignment(times)
+        return [items[place] for place in places]

@@ -78,8 +78,9 @@ class Pages:
         if turn.ballot is None:
             return shown
         asked = self._asked(turn.ballot)
+        texts = [shown_text(text, self.markdown) for text in asked.texts]
         return shown | {
-            "texts": dict(zip(LETTERS, [shown_text(text, self.markdown) for text in asked.texts], strict=False)),
+            "texts": dict(zip(LETTERS, texts, strict=False)),
             "context": None if asked.context_text is None else shown_text(asked.context_text, self.markdown),
             "has_image": any(map(is_image, asked.texts)),
             "code": list(self.booth.voting.items.groups).index(turn.ballot.context),
@@ -109,12 +110,13 @@ class Pages:
 
     def _standing(self, standing: Standing | None) -> dict[str, Any]:
         shown, links = self.booth.shown(), self.booth.links
-        rows, hidden = ([], 0) if standing is None else _rows(standing)
         votes = [ballot for ballot in shown if ballot.is_vote]
+        pairs = {ballot.pair for ballot in votes}
+        rows, hidden = ([], 0) if standing is None else _rows(standing)
         return {
             "standing": standing,
             "total": len(votes),
-            "pairs": f"{len({ballot.pair for ballot in votes}):,}",
+            "pairs": f"{len(pairs):,}",
             "skipped": sum(ballot.is_skip for ballot in shown),
             "members": members_of([], list(links.judges)) if standing is None else standing.members,
             "links": {name: f"/vote/{token}/" for name, token in links.judges.items()},
@@ -137,9 +139,10 @@ def _rows(standing: Standing) -> tuple[list[dict[str, Any]], int]:
     rows = rows_of(standing.ranking.to_columns(), SHOWN)
     known = [row[name] for row in rows for name in ("low", "score", "high") if math.isfinite(row[name])]
     low, high = min(known, default=0.0), max(known, default=1.0)
+    width = max(high - low, 1e-9)
     for row in rows:
         ends = [row[name] if math.isfinite(row[name]) else row["score"] for name in ("low", "score", "high")]
-        row["x"] = [f"{100 * (end - low) / max(high - low, 1e-9):.1f}" for end in ends]
+        row["x"] = [f"{100 * (end - low) / width:.1f}" for end in ends]
     return rows, len(standing.ranking) - len(rows)
 
 
@@ -185,14 +188,14 @@ def differences(one: str, other: str) -> tuple[Markup, Markup] | None:
     >>> differences("The cat <sat>.", "The dog <sat>.")
     (Markup('The <mark>cat</mark> &lt;sat&gt;.'), Markup('The <mark>dog</mark> &lt;sat&gt;.'))
     """
-    words = [list(_WORD.finditer(text)) for text in (one, other)]
-    if max(map(len, words)) > WORDS:
+    left, right = list(_WORD.finditer(one)), list(_WORD.finditer(other))
+    if max(len(left), len(right)) > WORDS:
         return None
-    left, right = ([word[0] for word in each] for each in words)
-    blocks = SequenceMatcher(None, left, right).get_matching_blocks()
+    matcher = SequenceMatcher(None, [word[0] for word in left], [word[0] for word in right])
+    blocks = matcher.get_matching_blocks()
     return (
-        _marked(one, words[0], [(block.a, block.size) for block in blocks]),
-        _marked(other, words[1], [(block.b, block.size) for block in blocks]),
+        _marked(one, left, [(block.a, block.size) for block in blocks]),
+        _marked(other, right, [(block.b, block.size) for block in blocks]),
     )
 
 

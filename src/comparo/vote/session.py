@@ -128,7 +128,8 @@ def split_reasons(text: str) -> tuple[str, ...]:
     >>> split_reasons("clearer, better evidence")
     ('clearer', 'better evidence')
     """
-    found = tuple(dict.fromkeys(visible(" ".join(part.split())) for part in text.split(",") if part.strip()))
+    parts = [" ".join(part.split()) for part in text.split(",")]
+    found = tuple(dict.fromkeys(visible(part) for part in parts if part))
     if len(found) > 9:
         raise ValueError(f"`reasons` has {len(found)} reasons; nine are the most, one for each key")
     if long := [reason for reason in found if len(reason) > LONGEST or ";" in reason]:
@@ -237,7 +238,9 @@ class Voting:
 
     def task(self, names: Sequence[str] | None = None) -> Task:
         """The task of these people, by default of `self.names`: each pair in one order, chosen adaptively."""
-        people = tuple(Voice(name, Person(name), self.prompt) for name in (self.names if names is None else names))
+        if names is None:
+            names = self.names
+        people = tuple(Voice(name, Person(name), self.prompt) for name in names)
         return Task(
             self.items,
             self.prompt,

@@ -109,11 +109,14 @@ def standing_of(booth: Booth) -> Standing:
     biases = voter_biases(ranking)
     spearman, whole = expected_spearman(ranking), connected(data, sizes)
     names = [None] if data.contexts is None else data.contexts.tolist()
-    is_known = whole.issuperset(names)
-    fits = {
-        str(row["judge"]): {"infit": row["infit"], "is_misfit": bool(row["misfit"])}
-        for row in rows_of(misfit(ranking, "judge"), len(members))
-    }
+    expected = expected_later = math.nan
+    if whole.issuperset(names):
+        expected = float(np.mean(spearman))
+        expected_later = float(np.mean(expected_spearman(ranking, more=1.0)))
+    fits = {}
+    for row in rows_of(misfit(ranking, "judge"), len(members)):
+        name = str(row["judge"])
+        fits[name] = {"infit": row["infit"], "is_misfit": bool(row["misfit"])}
     texts = rows_of(misfit(ranking, "item"), SKIPS)
     return replace(
         empty,
@@ -122,8 +125,8 @@ def standing_of(booth: Booth) -> Standing:
         alpha=krippendorff_alpha(replace(data, lineup=None)),
         flips=count_flips(replace(data, judges=None, judge=None, lineup=None)),
         ranking=ranking,
-        expected=float(np.mean(spearman)) if is_known else math.nan,
-        expected_later=float(np.mean(expected_spearman(ranking, more=1.0))) if is_known else math.nan,
+        expected=expected,
+        expected_later=expected_later,
         sure=0 if until is None else len(sure_contexts(ranking, spearman, until) & whole),
     )
 
@@ -149,17 +152,15 @@ def _member(name: str, given: Sequence[Judgement]) -> Member:
     p = np.array([judgement.p for judgement in votes])
     seconds = [judgement.seconds for judgement in votes if not math.isnan(judgement.seconds)]
     left, decided = int(np.count_nonzero(p > 0.5)), int(np.count_nonzero(p != 0.5))
-    chance = math.nan
+    ties = median = chance = math.nan
+    if votes:
+        ties = 1 - decided / len(votes)
+    if seconds:
+        median = float(np.median(seconds))
     if decided:
-        chance = float(scipy.stats.binomtest(left, decided, 1 / len(votes[0].question.items)).pvalue)
-    return Member(
-        name,
-        len(votes),
-        len(given) - len(votes),
-        1 - decided / len(votes) if votes else math.nan,
-        float(np.median(seconds)) if seconds else math.nan,
-        chance,
-    )
+        equal = 1 / len(votes[0].question.items)
+        chance = float(scipy.stats.binomtest(left, decided, equal).pvalue)
+    return Member(name, len(votes), len(given) - len(votes), ties, median, chance)
 
 
 class Live:
@@ -211,8 +212,10 @@ def votes_csv(booth: Booth) -> str:
     names = ["first", "second", "winner", "p"] if is_pair else ["items", "order"]
     names += ["voter", "context", "reason", "seconds", "at"]
     columns = {name: [row[place] for row in rows] for place, name in enumerate(names)}
-    empty = [name for name in ("context", "reason") if not any(value not in (None, "") for value in columns[name])]
-    return csv_text({name: column for name, column in columns.items() if name not in empty})
+    for name in ("context", "reason"):
+        if all(value in (None, "") for value in columns[name]):
+            del columns[name]
+    return csv_text(columns)
 
 
 def ranking_csv(standing: Standing | None) -> str:

@@ -76,7 +76,11 @@ def load(
     """
     torch, transformers = _libraries()
     if device is None:
-        device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+        device = "cpu"
+        if torch.cuda.is_available():
+            device = "cuda"
+        elif torch.backends.mps.is_available():
+            device = "mps"
     if dtype == "auto":
         dtype = "float32" if device.startswith("cpu") else "bfloat16"
     if not isinstance(getattr(torch, dtype, None), torch.dtype):

@@ -203,13 +203,15 @@ class Network:
             return "the model's attention cannot be set"
         if len({weights.device for weights in self._model.parameters()}) > 1:
             return "the model is spread over devices"
-        rows = [[*range(3, 9), *row] for row in ([9, 10, 3], [9, 10, 4, 5, 6, 7], [11, 12, 13, 3], [11, 12, 13, 4, 5])]
+        ends = [9, 10, 3], [9, 10, 4, 5, 6, 7], [11, 12, 13, 3], [11, 12, 13, 4, 5]
+        rows = [[*range(3, 9), *end] for end in ends]
         rows = sorted([*rows, [8, 7, 6]])
         with torch.inference_mode():
             single = torch.cat([self._logits(0, [row], ONE_TOKEN) for row in rows])
             tree = grow(rows)
             together = self._tree_logits(tree, tree.ends)
-            apart = ((single - together).norm() / (single - single.mean(dim=-1, keepdim=True)).norm()).item()
+            spread = single - single.mean(dim=-1, keepdim=True)
+            apart = ((single - together).norm() / spread.norm()).item()
         allowed = TREE_ERROR if self._model.dtype == torch.float32 else TREE_ERROR_HALF
         return None if apart < allowed else f"the logits would differ by {apart:.2g} of their size"
 

@@ -279,10 +279,13 @@ def _by_hand(
     import torch
 
     output, total = torch.empty_like(q), q.new_empty(q.shape[1], q.shape[0], dtype=torch.float32)
-    sides = (pairwise(bounds.tolist()) for bounds in (piece.query_bounds, piece.key_bounds))
-    for ours, theirs in ((slice(*one), slice(*other)) for one, other in zip(*sides, strict=True)):
-        heads = (q[ours], *(states[theirs].repeat_interleave(q.shape[1] // k.shape[1], dim=1) for states in (k, v)))
-        queries, keys, values = (states.transpose(0, 1) for states in heads)
+    copies = q.shape[1] // k.shape[1]
+    query_ends, key_ends = pairwise(piece.query_bounds.tolist()), pairwise(piece.key_bounds.tolist())
+    for one, other in zip(query_ends, key_ends, strict=True):
+        ours, theirs = slice(*one), slice(*other)
+        queries = q[ours].transpose(0, 1)
+        keys = k[theirs].repeat_interleave(copies, dim=1).transpose(0, 1)
+        values = v[theirs].repeat_interleave(copies, dim=1).transpose(0, 1)
         scores = (queries @ keys.transpose(1, 2)).float() * scale
         if piece.causal:
             scores += torch.full_like(scores[0], -torch.inf).triu(1)

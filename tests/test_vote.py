@@ -560,7 +560,7 @@ def test_another_question_or_other_texts_are_another_run(texts, tmp_path, run):
     (texts / "e00.txt").write_text("Another.")
     found = run(tmp_path, ["vote", texts, "--criterion", "better argued", "--out", "run", "--no-browser"])
     assert found.returncode == 2
-    assert re.search(r"\brun has votes .*1 .*text .*\('e00'\)\. Give ", found.stderr)
+    assert re.search(r"\brun has votes .*1 changed \('e00'\)\. Give ", found.stderr)
     assert len(found.stderr.splitlines()) == 1
 
 

@@ -137,7 +137,7 @@ class Change:
 
     def described(self) -> str:
         """How many items were removed, changed and added, with the first names."""
-        kinds = (self.removed, "not given now"), (self.changed, "with another text now"), (self.added, "more now")
+        kinds = (self.removed, "missing"), (self.changed, "changed"), (self.added, "new")
         parts = []
         for labels, what in kinds:
             if labels:

@@ -294,10 +294,10 @@ class Task:
         return {voice.name: (self._bare[voice.name] + lengths[voice.prompt.size]) / CHARACTERS for voice in self.voices}
 
     def mean_length(self, size: int) -> float:
-        """The mean characters of `size` texts and the text of their context, over contexts."""
+        """The mean characters of `size` texts and the text of their context, weighted by the texts of a context."""
         texts, shared = self._lengths
         means = [min(size, len(own)) * np.mean(own) for own in texts]
-        return float(np.mean(np.add(means, shared)))
+        return float(np.average(np.add(means, shared), weights=list(map(len, texts))))
 
     @cached_property
     def _lengths(self) -> tuple[list[Array], list[int]]:

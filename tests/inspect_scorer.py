@@ -164,10 +164,10 @@ def test_answers_of_an_earlier_log_are_a_baseline(tmp_path):
 
 def test_a_log_is_scored_again_by_name_as_the_command_inspect_score_does(tmp_path):
     log = evaluated(tmp_path, preferred("longer", longer))
-    again = scorer_create("comparo/preferred", criterion="longer", judge="simulated/soft", options={"seed": 3})
+    again = scorer_create("comparo/preferred", criterion="longer", judge="simulated/soft; seed=3")
     scored = score(log, again, action="overwrite", display="none")
     assert all(0 < one.value < 1 for one in scores_of(scored).values())
-    assert scored.results.scores[0].params["judge"] == "simulated/soft"
+    assert scored.results.scores[0].params["judge"] == "simulated/soft; seed=3"
 
 
 class InFours:
@@ -232,8 +232,8 @@ def test_a_judge_behind_a_server_is_probed_once_and_asked_once_with_a_cache(tmp_
     samples = [Sample(id=k, input=f"{k}?", target=f"number {k}.") for k in range(6)]
     with Api(prefers(0.5, after=0.02)) as api:
         for requests in (13, 13):
-            options = {"base_url": api.url, "concurrency": 4}
-            scorer = preferred("better", "openai/model", options, heading=None, cache=str(tmp_path / "cache.sqlite"))
+            judge = f"openai/model; base_url={api.url}, concurrency=4"
+            scorer = preferred("better", judge, heading=None, cache=str(tmp_path / "cache.sqlite"))
             log = evaluated(tmp_path, scorer, lambda text: f"number {int(text[:-1]) + 3}.", samples)
             assert min(one.value for one in scores_of(log).values()) > 0.5
             assert len(api.requests) == requests

@@ -37,7 +37,7 @@ def test_it_goes_from_texts_to_a_report(notebook, tmp_path):
     assert not [output for output in outputs if output.get("name") == "stderr"]
     found = [output.data for output in outputs if "data" in output]
     (table,) = [data["text/html"] for data in found if "text/html" in data]
-    assert "95% interval" in table
+    assert "<th>low</th><th>high</th>" in table
     assert table.index("<td>clock</td>") < table.index("<td>rain</td>")
     assert len([data for data in found if "image/png" in data]) == 2
     (report,) = tmp_path.glob("*/openings/report.html")

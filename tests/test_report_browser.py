@@ -406,6 +406,11 @@ def test_the_large_page_is_soon_usable(browser, large):
     assert browser.complaints() == []
 
 
+def file_name(browser):
+    """How the names of saved files begin: with the page's title, in letters and digits."""
+    return f"comparo-{re.sub('[^A-Za-z0-9]+', '-', browser.driver.title)[:60].removesuffix('-')}"
+
+
 def saved(browser, folder, selector, name):
     """The file that a button saves, once it is there."""
     browser.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)})
@@ -425,8 +430,8 @@ def test_the_command_is_copied_and_everything_saved(browser, stories, tmp_path):
     for button in buttons:
         button.click()
     assert set(browser.texts("#copy, .steps [data-copy]")) == {"Copied"}
-    name = browser.run("return document.body.dataset.name")
-    assert re.fullmatch(r"comparo-\d{4}-\d\d-\d\d", name)
+    name = file_name(browser)
+    assert re.fullmatch(r"comparo-[\w-]+", name)
     assert len(json.loads(saved(browser, tmp_path, "#save", f"{name}.json"))["candidates"]["item"]) == 24
 
 
@@ -435,7 +440,7 @@ def test_the_command_is_copied_and_everything_saved(browser, stories, tmp_path):
 def test_every_table_is_saved_as_csv_and_json(browser, page, request, tmp_path):
     path = request.getfixturevalue(page)
     browser.open(path)
-    name = browser.run("return document.body.dataset.name")
+    name = file_name(browser)
     tables = browser.run("return [...document.querySelectorAll('[data-save][data-type=csv]')].map(b => b.dataset.save)")
     assert {"ranking", "trust", "matrix", "judgements", "settings"} <= set(tables)
     assert ("voices" in tables, "crossed" in tables) == (page == "voices",) * 2
@@ -457,7 +462,7 @@ def test_a_saved_ranking_is_the_ranking_and_no_formula(browser, tmp_path):
     texts = {"=1+1": "@SUM(A1)", "+x": '=HYPERLINK("http://x")', "-5": "-7", "'=q": 'one\ntwo, "three"', "＝a": "t"}
     folder = run_folder(tmp_path / "run", texts, load_judge("simulated/soft"), criterion_prompt("better"), "4n")
     browser.open(write_report(folder))
-    name = browser.run("return document.body.dataset.name")
+    name = file_name(browser)
     text = saved(browser, tmp_path, "[data-save=ranking][data-type=csv]", f"{name}-ranking.csv")
     rows = list(csv.DictReader(io.StringIO(text)))
     assert {row["item"]: row["text"] for row in rows} == {guarded(k): guarded(v) for k, v in texts.items()}

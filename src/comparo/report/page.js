@@ -321,6 +321,7 @@
     settings: set,
     people: agreed,
   };
+  const called = `comparo-${document.title.replaceAll(/[^\p{L}\p{N}]+/gu, "-").slice(0, 60).replace(/-$/, "")}`;
   for (const button of document.querySelectorAll("[data-save]")) {
     button.addEventListener("click", () => {
       const { save, type } = button.dataset;
@@ -328,11 +329,11 @@
       const name = save === "ranking" && view === mean ? "leaderboard" : save;
       const part = save === "ranking" && view !== mean && views.length > 1 ? `-${views.indexOf(view) + 1}` : "";
       const made = type === "csv" ? ["text/csv", csvText(table)] : ["application/json", jsonText(table)];
-      saveFile(`comparo-${name}${part}.${type}`, ...made);
+      saveFile(`${called}-${name}${part}.${type}`, ...made);
     });
   }
   byId("save").addEventListener("click", () => {
-    saveFile("comparo.json", "application/json", byId("data").textContent);
+    saveFile(`${called}.json`, "application/json", byId("data").textContent);
   });
 
   // On paper everything is unfolded, and what was folded is folded again afterwards.

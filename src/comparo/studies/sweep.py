@@ -208,9 +208,9 @@ class Results:
         known = [getattr(cell, measure) for cell in found if cell is not None]
         return np.mean(known, axis=0) if len(known) == len(names) else None
 
-    def mean(self, way: str, calls: str) -> float:
+    def mean(self, way: str, calls: str, attribute: str | None = None) -> float:
         """The mean of Spearman's correlation over draws, NaN where there is no cell."""
-        found = self.values(way, calls)
+        found = self.values(way, calls, attribute=attribute)
         return float("nan") if found is None else float(np.mean(found))
 
     def whole(self, way: str, attribute: str | None = None) -> float:

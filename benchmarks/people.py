@@ -191,29 +191,36 @@ WORLDS = {  # contexts, groups, ρ_m, ρ_δ, S, sd(δ)/sd(m) of the machine
 }
 
 
+NO_GROUPS = ("groups not known", "one context")
+
+
 def simulated(runs: int, cell: tuple[str, int]) -> list[object]:
     name, number = cell
-    contexts, groups, of_groups, of_texts, given, ratio = WORLDS[name]
-    is_grouped = name not in ("groups not known", "one context")
     values = []
     for seed in range(runs):
-        rng = np.random.default_rng([seed, number, list(WORLDS).index(name)])
-        mean, own = rng.standard_normal(groups), rng.standard_normal((contexts, groups))
-        size = SPREAD * np.exp(SPREAD_ERROR * rng.standard_normal()) if given is None else given
-        t = size * (np.sqrt(BETWEEN) * mean + np.sqrt(1 - BETWEEN) * own)
-        if not is_grouped:
-            t = size * own
-        m = of_groups * mean + np.sqrt(1 - of_groups**2) * rng.standard_normal(groups)
-        s = 0.6 * ratio * (of_texts * own + np.sqrt(1 - of_texts**2) * rng.standard_normal(own.shape))
-        s = s + 0.6 * m if is_grouped else s
-        data = machine_answers(rng, s, 4)
-        judged = quiet_fit(data, "mixed", groups="items" if is_grouped else None)
-        votes = people_votes(rng, t, number)
+        t, mean, judged, votes = drawn(name, number, seed)
         ranking, alone = with_votes(judged, votes), votes_alone(judged, votes)
-        values.append(measured(ranking, alone, t, size * np.sqrt(BETWEEN) * mean, is_grouped))
+        values.append(measured(ranking, alone, t, mean, name not in NO_GROUPS))
     found, error = np.nanmean(values, axis=0), np.nanstd(values, axis=0) / np.sqrt(runs)
     shown = [f"{100 * m:.1f} ± {100 * e:.1f}" for m, e in zip(found[:3], error[:3], strict=True)]
     return [name, number, *shown, *(f"{value:.2f}" for value in found[3:-1]), f"{found[-1]:.0f}"]
+
+
+def drawn(name: str, number: int, seed: int) -> tuple[np.ndarray, np.ndarray, Ranking, Comparisons]:
+    """People's scores (C, G), the groups' means (G,), a judge's ranking and people's votes in a world."""
+    contexts, groups, of_groups, of_texts, given, ratio = WORLDS[name]
+    rng = np.random.default_rng([seed, number, list(WORLDS).index(name)])
+    mean, own = rng.standard_normal(groups), rng.standard_normal((contexts, groups))
+    size = SPREAD * np.exp(SPREAD_ERROR * rng.standard_normal()) if given is None else given
+    t = size * (np.sqrt(BETWEEN) * mean + np.sqrt(1 - BETWEEN) * own)
+    if name in NO_GROUPS:
+        t = size * own
+    m = of_groups * mean + np.sqrt(1 - of_groups**2) * rng.standard_normal(groups)
+    s = 0.6 * ratio * (of_texts * own + np.sqrt(1 - of_texts**2) * rng.standard_normal(own.shape))
+    s = s if name in NO_GROUPS else s + 0.6 * m
+    data = machine_answers(rng, s, 4)
+    judged = quiet_fit(data, "mixed", groups=None if name in NO_GROUPS else "items")
+    return t, size * np.sqrt(BETWEEN) * mean, judged, people_votes(rng, t, number)
 
 
 def machine_answers(rng, s, calls: int) -> Comparisons:

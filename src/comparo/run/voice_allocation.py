@@ -48,7 +48,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.judges import Judgement
 from comparo.methods import quiet_fit
 from comparo.model.estimators.panel import Panel
-from comparo.model.estimators.voice import Voice
+from comparo.model.estimators.voice import VoiceModel
 from comparo.model.inference.choices import Choices
 from comparo.ranking.display import BLIND
 from comparo.rounding import first_best
@@ -341,7 +341,7 @@ def _divided(panel: Panel, places: Array, prices: Array, calls: Array, money: fl
     return given / np.sum(given)
 
 
-def _known_noise(voice: Voice) -> float:
+def _known_noise(voice: VoiceModel) -> float:
     """The estimated noise φ of a voice divided by its averaged noise φ'; 1 for choices or without pairs in both orders.
 
     φ' = (f·φ + `DOUBT`·w) / (f + `DOUBT`), with f the number of loops of its comparisons and w the variance of half

@@ -21,7 +21,7 @@ from typing import Any
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt
 from comparo.data.wordings import LETTERS
-from comparo.judges.labels import AROUND, Words, label_probability, reply_paths, spells
+from comparo.judges.labels import AROUND, TextSpellings, label_probability, reply_paths, spells
 
 Row = tuple[Any, Any, list[tuple[Any, Any]]]  # a token, its log-probability, and the likeliest tokens with theirs
 Positions = list[tuple[str, list[tuple[str, float]]]]
@@ -245,7 +245,7 @@ def _begins_label(positions: Positions, start: int, prompt: Prompt) -> bool:
     before, *tokens = ["", *(token for token, _ in positions), ""][start:]
     if not tokens[0].strip(AROUND) or _one_number(before, tokens[0]):
         return False
-    words, text = Words(prompt.labels), ""
+    words, text = TextSpellings(prompt.labels), ""
     for token, after in pairwise(tokens):
         text += token
         if any(_is_label(text, label, start) for label in prompt.labels):

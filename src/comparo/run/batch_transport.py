@@ -27,7 +27,7 @@ from comparo.data.run_folder import decode, encode
 from comparo.errors import JudgeError, StoreError
 from comparo.judges import Judgement
 from comparo.judges.batch_endpoints import Batches
-from comparo.judges.batches import Line, LostError, State
+from comparo.judges.batches import LostError, ResultLine, State
 from comparo.run.files import OWNER, explained, insert, now
 from comparo.run.store import Store
 
@@ -299,7 +299,7 @@ class Courier:
         Lines of other batches, of questions judged in an earlier start, and further lines of one request are left out.
         """
         judged: dict[int, Judgement] = {}
-        waiting: dict[int, dict[int, Line]] = {number: {} for number in batch.questions}
+        waiting: dict[int, dict[int, ResultLine]] = {number: {} for number in batch.questions}
         for line in self.server.results(state):
             found = re.fullmatch(rf"{batch.name}-(\d{{1,9}})-(\d{{1,9}})", line.id)
             number, copy = map(int, found.groups()) if found else (-1, 0)
@@ -318,7 +318,7 @@ class Courier:
             missing += lines - len(parts)
         return judged, missing
 
-    def _read(self, question: Question, answers: list[Line]) -> Judgement:
+    def _read(self, question: Question, answers: list[ResultLine]) -> Judgement:
         judgement = self.server.read(self._texts(question), answers)
         passes = any(one.error is not None or one.status in PASSING or one.status >= 500 for one in answers)
         if judgement.failed and passes:

@@ -179,7 +179,7 @@ def comparison_columns(
 
 
 @dataclass(frozen=True)
-class Pairs:
+class PreferencePairs:
     """M preference pairs of a ranking, and the numbers of judged pairs that were left out.
 
     Parameters
@@ -200,7 +200,7 @@ class Pairs:
     contradicted: int
 
 
-def preferred_pairs(ranking: Ranking, answered: Comparisons) -> Pairs:
+def preferred_pairs(ranking: Ranking, answered: Comparisons) -> PreferencePairs:
     """The preference pairs among the compared pairs, in the order of their first answers.
 
     >>> from comparo import fit
@@ -225,7 +225,7 @@ def preferred_pairs(ranking: Ranking, answered: Comparisons) -> Pairs:
     kept = np.flatnonzero(~(tied | contradicted))
     kept = kept[np.argsort(lead[kept], kind="stable")]
     is_low = difference[kept] > 0
-    return Pairs(
+    return PreferencePairs(
         np.where(is_low, low[kept], high[kept]),
         np.where(is_low, high[kept], low[kept]),
         np.abs(difference[kept]),
@@ -243,7 +243,7 @@ def _nodes(data: Comparisons, ranking: Ranking) -> tuple[NDArray[np.int32], NDAr
     return node[graph.first], node[graph.second]
 
 
-def preference_columns(record: Record, prompt: str) -> tuple[dict[str, Column], Pairs]:
+def preference_columns(record: Record, prompt: str) -> tuple[dict[str, Column], PreferencePairs]:
     """The pairs of a run as prompt, chosen, rejected, margin, p, answers, context, chosen_id and rejected_id.
 
     `prompt` is the text that both texts answer; {context} in it stands for the text of their context.

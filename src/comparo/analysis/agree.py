@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.analysis.judge_votes import Panel, Row, Share, Votes, rank_correlation, share_of, without_bias
+from comparo.analysis.judge_votes import JudgesAndPeople, Row, Share, Votes, rank_correlation, share_of, without_bias
 from comparo.data.comparisons import Comparisons
 from comparo.metrics import DRAWS, Estimate, alpha_of, kappa_of
 from comparo.ranking.self_consistency import NEAR
@@ -106,7 +106,7 @@ def agree(
     [('gpt', 0.87), ('people among themselves', 0.97)]
     """
     check_level(level)
-    panel = Panel.of(Comparisons.of(data), people)
+    panel = JudgesAndPeople.of(Comparisons.of(data), people)
     tables: dict[str, list[Row]] = {name: [] for name in TABLES}
     for judge in panel.judges.tolist():
         votes, curve = panel.votes(judge), list(calibration(panel, judge, level))
@@ -125,7 +125,7 @@ def agree(
 Bootstrap = tuple[float, int, int]  # level, draws and seed
 
 
-def _measured(panel: Panel, judge: int, votes: Votes, curve: list[Row], how: Bootstrap) -> Row:
+def _measured(panel: JudgesAndPeople, judge: int, votes: Votes, curve: list[Row], how: Bootstrap) -> Row:
     """The row of a judge."""
     pair, verdicts, level = votes.pair.astype(np.int64), panel.verdicts, how[0]
     heard = np.isin(verdicts.judge, panel.people) | (verdicts.judge == judge)
@@ -143,7 +143,7 @@ def _measured(panel: Panel, judge: int, votes: Votes, curve: list[Row], how: Boo
     }
 
 
-def _ceiling(panel: Panel, how: Bootstrap) -> Row:
+def _ceiling(panel: JudgesAndPeople, how: Bootstrap) -> Row:
     """The agreement of people with each other: a row like a judge's, with the columns that apply."""
     person = np.isin(panel.verdicts.judge, panel.people)
     ties = float(np.mean(panel.verdicts.said[person] == 0))
@@ -151,7 +151,7 @@ def _ceiling(panel: Panel, how: Bootstrap) -> Row:
 
 
 def _agreement(
-    panel: Panel,
+    panel: JudgesAndPeople,
     pair: NDArray[np.int64],
     one: NDArray[np.int64],
     other: NDArray[np.int64],
@@ -203,7 +203,7 @@ def without_position(votes: Votes) -> Votes:
     return fair.take(fair.decided)
 
 
-def calibration(panel: Panel, judge: int, level: float) -> Iterator[Row]:
+def calibration(panel: JudgesAndPeople, judge: int, level: float) -> Iterator[Row]:
     """People's share for the text shown first against the judge's p, in bins of p: as said, and without position bias.
 
     Each answer of the judge is an observation, as the judge saw the pair; ties of people count half.

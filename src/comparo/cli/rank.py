@@ -23,7 +23,7 @@ MUCH = "How much is asked"  # where --help shows some flags
 
 
 @dataclass(frozen=True)
-class Plan:
+class BudgetFlags:
     """How much is asked.
 
     Parameters
@@ -83,7 +83,7 @@ def rank_command(
     votes: Annotated[list[Path] | None, typer.Option(rich_help_panel=groups.TEXTS)] = None,
     question: CriteriaFlags,
     asked: JudgeFlags,
-    plan: Plan,
+    plan: BudgetFlags,
     audition: Annotated[Path | None, typer.Option(rich_help_panel=MUCH)] = None,
     link: Annotated[Path | None, typer.Option(rich_help_panel=MUCH)] = None,
     batch: groups.Batch = None,

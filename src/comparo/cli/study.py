@@ -11,7 +11,7 @@ from comparo.cli.printing import print_notes, print_table, print_text, say
 from comparo.methods import METHODS
 from comparo.model.estimators.poe import Bias
 from comparo.selection.designs import Orders
-from comparo.studies.display import Table, attributes_table, correlations_table, retention_table
+from comparo.studies.display import ResultTable, attributes_table, correlations_table, retention_table
 from comparo.studies.draws import Strategy as Drawing
 from comparo.studies.recorded import open_set
 from comparo.studies.sweep import Results, Way, sweep
@@ -108,11 +108,11 @@ def _checked(flag: str, values: list[str] | None, known: tuple[Any, ...], defaul
     return tuple(values) if values else default
 
 
-def _table(results: Results, kind: Kind) -> Table:
+def _table(results: Results, kind: Kind) -> ResultTable:
     return retention_table(results) if kind == "retention" else correlations_table(results, kind)
 
 
-def _print(table: Table, output: Output) -> None:
+def _print(table: ResultTable, output: Output) -> None:
     if output == "table":
         print_table(table.columns, table.texts())
         print_text(f"\n{table.title}\n")

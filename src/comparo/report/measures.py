@@ -165,7 +165,7 @@ class Correlation:
 
 
 @dataclass(frozen=True, eq=False)
-class Agreement:
+class HumanAgreement:
     """How the ranking agrees with one of people's scores: points to draw, number of contexts, correlations.
 
     With several contexts, correlations are means over contexts with a bootstrap over contexts, and `x`, `y` are
@@ -182,13 +182,13 @@ class Agreement:
     systems: float | None
 
 
-def agreements(record: Record, shared: bool) -> list[Agreement]:
+def agreements(record: Record, shared: bool) -> list[HumanAgreement]:
     """The agreement with each of people's first scores that has a correlation; `shared` if contexts share items."""
     found = (_agreement(record, name, shared) for name in record.people)
     return [agreement for agreement in found if agreement is not None]
 
 
-def _agreement(record: Record, name: str, shared: bool) -> Agreement | None:
+def _agreement(record: Record, name: str, shared: bool) -> HumanAgreement | None:
     human, scores = record.people[name], record.ranking.scores
     pairs = []
     for nodes in record.contexts:
@@ -206,7 +206,7 @@ def _agreement(record: Record, name: str, shared: bool) -> Agreement | None:
     ranked, linear = (_interval(mean_known(values), draws) for values, draws in zip(each, drawn, strict=True))
     if math.isnan(ranked.value):
         return None
-    return Agreement(name, x, y, len(pairs), ranked, linear, _systems(record, human) if shared else None)
+    return HumanAgreement(name, x, y, len(pairs), ranked, linear, _systems(record, human) if shared else None)
 
 
 def bootstrap(x: Array, y: Array) -> Array:

@@ -13,7 +13,7 @@ from comparo.data.prompts import Prompt
 from comparo.methods import Method
 from comparo.ranking.ranking import Ranking
 from comparo.run.audit_card import audited, audited_terms, varying
-from comparo.run.audition import Answers, Audition
+from comparo.run.audition import Audition, AuditionAnswers
 from comparo.run.budget import Budget
 from comparo.run.criteria_run import WEIGHTS, check_criteria
 from comparo.run.fit_policy import Scores
@@ -243,7 +243,7 @@ def prepare_rank(
     if lineup == AUTO:
         return LineupPlan(task, storage)
     if audition is not None:
-        known = audition.answers if isinstance(audition, Audition) else Answers.read(audition)
+        known = audition.answers if isinstance(audition, Audition) else AuditionAnswers.read(audition)
         task = replace(task, given=known.given_to(items, voices))
         storage.notes["audition"] = known.taken(task.given)
     return prepare(task, storage)

@@ -55,7 +55,7 @@ EFFORT = Effort()
 
 
 @dataclass(frozen=True)
-class Plan:
+class CallPlan:
     """The correlation reached with increasing numbers of calls: columns of shape (R,).
 
     `per_item` is the number of calls per item, `spearman` the mean correlation over all draws. `low` and `high` enclose
@@ -125,7 +125,7 @@ def plan(
     draws: int | None = None,
     seed: Seed = None,
     effort: Effort = EFFORT,
-) -> Plan:
+) -> CallPlan:
     """How many calls rank `items` items with a mean Spearman correlation of `target`.
 
     Calls per item are increased until the target is reached or all pairs were asked; above 20 calls per item the
@@ -146,7 +146,7 @@ def plan(
 
     Returns
     -------
-    A `Plan`: the fewest calls, and the correlation at every number of calls that was tried.
+    A `CallPlan`: the fewest calls, and the correlation at every number of calls that was tried.
 
     Raises
     ------
@@ -188,7 +188,7 @@ def plan(
             found.append((calls / size, later(accuracy, calls / size / last), math.nan, math.nan))
         if found[-1][1] >= target:
             break
-    return Plan(items, target, *np.array(found).T)
+    return CallPlan(items, target, *np.array(found).T)
 
 
 def _tried(numbers: tuple[int, ...], items: int, orders: Orders) -> Iterator[int]:

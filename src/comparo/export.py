@@ -38,8 +38,8 @@ from comparo.types import Array
 
 CONTEXT = "{context}"
 EQUAL = 1e-9  # probabilities or scores that differ by less are equal, such as p̄ and ½ for two opposite answers
-Format = Literal["csv", "parquet", "jsonl", "dpo"]
-ENDINGS: dict[Format, str] = {"csv": ".csv", "parquet": ".parquet", "jsonl": ".jsonl", "dpo": "-dpo.jsonl"}
+ExportFormat = Literal["csv", "parquet", "jsonl", "dpo"]
+ENDINGS: dict[ExportFormat, str] = {"csv": ".csv", "parquet": ".parquet", "jsonl": ".jsonl", "dpo": "-dpo.jsonl"}
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def export_run(
     run: str | os.PathLike[str],
     out: str | os.PathLike[str] | None = None,
     *,
-    format: Format | None = None,  # noqa: A002
+    format: ExportFormat | None = None,  # noqa: A002
     texts: bool = False,
     prompt: str = CONTEXT,
     force: bool = False,
@@ -107,8 +107,8 @@ def export_run(
     if format is None:
         ends = {ending: name for name, ending in ENDINGS.items()}
         format = ends.get(Path(str(out).removesuffix(".gz")).suffix, "csv")  # noqa: A001
-    if format not in get_args(Format):
-        raise ValueError(f"format is one of {', '.join(get_args(Format))}, not {format!r}")
+    if format not in get_args(ExportFormat):
+        raise ValueError(f"format is one of {', '.join(get_args(ExportFormat))}, not {format!r}")
     if format != "dpo" and prompt != CONTEXT:
         raise ValueError("`prompt` belongs to format='dpo'; leave it out")
     if texts and format == "dpo":

@@ -49,7 +49,7 @@ from comparo.ranking.votes import shared_ids
 from comparo.types import Array
 
 Codes = NDArray[np.integer]
-Row = dict[str, Any]  # of a table
+AgreementRow = dict[str, Any]  # of a table
 KNOWN = 0.5  # q below which people's own ranking, and so ρ / q, is mostly noise
 RANKED = 5  # texts of a context for a correlation: Fisher's transformation needs more than 3
 
@@ -270,7 +270,7 @@ def without_bias(comparisons: Comparisons, judges: NDArray[np.int64]) -> Compari
     return replace(comparisons, p=p)
 
 
-def rank_correlation(panel: JudgesAndPeople, judge: int, level: float) -> Row:
+def rank_correlation(panel: JudgesAndPeople, judge: int, level: float) -> AgreementRow:
     """The correlation of the judge's ranking with people's after infinitely many votes, its interval, and q.
 
     Items that are in several contexts, such as systems that answer many questions, are ranked over all contexts.

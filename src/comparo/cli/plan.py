@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import typer
 
-from comparo.cli.flags import ColumnFlags, Count, Seed, names_in
+from comparo.cli.flags import ColumnFlags, Count, SeedFlag, names_in
 from comparo.cli.judge import Names
 from comparo.cli.printing import print_as, print_table, print_text, say
 from comparo.data.comparisons import Comparisons
@@ -23,7 +23,7 @@ from comparo.selection.planning import Answers, CallPlan, plan
 from comparo.selection.sharing import TWICE, next_pairs, share_out
 
 SHEETS = Path("sheets")
-Output = Literal["table", "csv", "json", "jsonl"]
+PlanFormat = Literal["table", "csv", "json", "jsonl"]
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,8 @@ def plan_command(
     columns: ColumnFlags,
     strategy: Strategy | None = None,
     orders: Orders | None = None,
-    seed: Seed = 0,
-    output: Annotated[Output | None, typer.Option("--format")] = None,
+    seed: SeedFlag = 0,
+    output: Annotated[PlanFormat | None, typer.Option("--format")] = None,
 ) -> None:
     """How many calls a ranking will take, by simulation; or, by --next, which pairs to ask. No judge is asked.
 
@@ -124,7 +124,7 @@ def plan_command(
     _print(found, output or "table", simulated.accuracy, how)
 
 
-def _print(found: CallPlan, output: Output, accuracy: float, orders: Orders) -> None:
+def _print(found: CallPlan, output: PlanFormat, accuracy: float, orders: Orders) -> None:
     columns = found.to_columns()
     head = {"items": found.items, "accuracy": accuracy, "target": found.target, "calls": found.calls}
     if not print_as(output, columns, head | {"plan": json_rows(columns)}):

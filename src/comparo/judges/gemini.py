@@ -152,7 +152,7 @@ def _said(candidate: Any) -> Said:
     return Said(whole_characters(text), rows, withheld, reason == "MAX_TOKENS")
 
 
-def _rows(result: Any) -> Iterator[verdicts.Row]:
+def _rows(result: Any) -> Iterator[verdicts.TokenLogprobs]:
     if isinstance(result, dict):
         chosen, top = (result.get(f"{name}Candidates") or [] for name in ("chosen", "top"))
         for one, likeliest in zip(chosen, top, strict=True):

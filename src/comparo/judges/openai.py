@@ -253,7 +253,7 @@ def has_reasoning(message: Mapping[str, Any], text: str) -> bool:
     return any(isinstance(said, str) and said.strip() for said in apart)
 
 
-def _rows(logprobs: Any) -> Iterator[verdicts.Row]:
+def _rows(logprobs: Any) -> Iterator[verdicts.TokenLogprobs]:
     content = logprobs.get("content") if isinstance(logprobs, dict) else None
     if not isinstance(content, list):
         return

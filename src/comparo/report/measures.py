@@ -37,8 +37,8 @@ AT_ONCE = 1 << 18  # texts drawn at a time: arrays of 2 MB
 LEVEL = 0.95  # of the bootstrap's intervals
 SHOWN, CROSSED = 40, 12  # voices of the table, and of the agreement of any two
 REASON = 300  # characters of the reason why a voice was left out
-Member = dict[str, Any]  # a row of the table: one voice, its figures, and remarks
-UNKNOWN: Member = dict.fromkeys(("agreement", "signal", "flips", "cost"), math.nan)
+VoiceRow = dict[str, Any]  # a row of the table: one voice, its figures, and remarks
+UNKNOWN: VoiceRow = dict.fromkeys(("agreement", "signal", "flips", "cost"), math.nan)
 UNKNOWN |= {"favours": "–", "favours_interval": "", "fit": None}
 
 
@@ -290,7 +290,7 @@ def who_judged(record: Record) -> dict[str, Any] | None:
     }
 
 
-def _members(record: Record, heard: PanelMembers, order: Sequence[int], costs: Mapping[str, float]) -> list[Member]:
+def _members(record: Record, heard: PanelMembers, order: Sequence[int], costs: Mapping[str, float]) -> list[VoiceRow]:
     """A row for each voice with figures, in the given `order`."""
     ranking, names = record.ranking, [str(name) for name in heard.names]
     found = dict(zip(MEASURES, measured(ranking.comparisons, heard, None), strict=True))

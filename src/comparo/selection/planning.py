@@ -33,7 +33,7 @@ from comparo.selection.selector import Selector
 from comparo.types import Array, LongIndex, Seed, as_generator
 
 Answers = Literal["soft", "hard"]
-Answer = Callable[[Array, np.random.Generator], Array]  # p of a judge, given true differences (K,)
+AnswerFunction = Callable[[Array, np.random.Generator], Array]  # p of a judge, given true differences (K,)
 
 SPREAD = 1.0  # standard deviation of the logits of random pairs: most p are between 0.2 and 0.8
 
@@ -217,7 +217,7 @@ class _Run:
     """One simulated run. An adaptive selector chooses in rounds, each before it observes the answers of the last."""
 
     def __init__(
-        self, items: int, answer: Answer, strategy: Strategy | None, orders: Orders, rng: np.random.Generator
+        self, items: int, answer: AnswerFunction, strategy: Strategy | None, orders: Orders, rng: np.random.Generator
     ) -> None:
         self.scores = rng.standard_normal(items)
         self.answer = answer

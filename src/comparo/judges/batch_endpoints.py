@@ -27,7 +27,7 @@ from comparo.judges.caller import AnswerError, Caller, Case
 from comparo.judges.http import Answer, HttpClient, NoAnswerError, as_json
 from comparo.judges.prices import count
 from comparo.judges.protocol import Judgement
-from comparo.judges.settings import Settings
+from comparo.judges.server_options import Settings
 
 PAGE = 100  # batches or files in one list: the most that OpenAI and Anthropic give
 NAME = "comparo"  # the key of the batch's name in its metadata at OpenAI

@@ -20,7 +20,7 @@ from comparo.judges.http import Answer, HttpClient, NoAnswerError, whole_charact
 from comparo.judges.prices import Usage
 from comparo.judges.protocol import Judgement, Probe, shared_call
 from comparo.judges.refusals import FILTERED, Complaint, bad_key, no_credit, read_complaint, spoken
-from comparo.judges.settings import Settings
+from comparo.judges.server_options import Settings
 
 FORMS = 13  # most requests for a question: the first, five changes of `Dialect`, five smaller limits, two cuts
 TEMPLATE = 64  # tokens that a chat template may add to a prompt: SmolLM2's adds 30, with its system prompt

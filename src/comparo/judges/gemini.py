@@ -18,7 +18,7 @@ from comparo.judges.http import Answer, whole_characters
 from comparo.judges.prices import Usage, count
 from comparo.judges.refusals import Complaint
 from comparo.judges.server_judge import ServerJudge
-from comparo.judges.settings import LABEL, NONE, TOP, VERDICT, loader
+from comparo.judges.server_options import LABEL, NONE, TOP, VERDICT, loader
 
 CANDIDATES = 8  # replies to one request: the most that Gemini's API allows
 ENDED = ("STOP", "MAX_TOKENS", "FINISH_REASON_UNSPECIFIED", None)  # finish reasons with which the reply is not withheld

@@ -24,7 +24,7 @@ from comparo.data.covariates import COMPUTED, Term
 from comparo.data.probes import OBEYS, ORIGINAL, PROBES, RIVAL, TWIN
 from comparo.data.prompts import criterion_prompt
 from comparo.run.audit import audit
-from comparo.run.audit_card import Card
+from comparo.run.audit_card import AuditCard
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "rmbench_chat.json.gz"
 PLANTED = 0.5
@@ -33,7 +33,7 @@ WORDINGS = ("delimited", "between", "compare", "before-after", "letter")
 TEXTS = [f"The story of number {k} is short. It has a middle, {k * 7} words long. It ends well." for k in range(40)]
 
 
-def card(kind: str, seed: int, likes: dict[str, float], calls: int) -> Card:
+def card(kind: str, seed: int, likes: dict[str, float], calls: int) -> AuditCard:
     """The card of a simulated judge that gives so much for each variant."""
     known = {ORIGINAL: 0.0} | {one.name: DAMAGE if one.right == "worse" else 0.0 for one in PROBES if one.name != RIVAL}
     judge = load_judge(f"simulated/{kind}", scores=known | likes, seed=seed)
@@ -89,7 +89,7 @@ def real_effects(judge: Judge, wording: str, prompts: list[dict[str, Any]]) -> d
     return {name: float(np.mean(y[names == name])) for name in pairs}
 
 
-def predicted_effects(found: Card, prompts: list[dict[str, Any]]) -> dict[str, float]:
+def predicted_effects(found: AuditCard, prompts: list[dict[str, Any]]) -> dict[str, float]:
     """What the card's terms say of the same pairs: β times the mean step."""
     betas = {term.name: term.mean for term in map(Term.of, found.terms)}
 

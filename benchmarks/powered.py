@@ -27,7 +27,7 @@ from benchmarks.soundness import spread
 from benchmarks.verdict import table
 from comparo import Comparisons, ComparisonsError, with_votes
 from comparo.methods import quiet_fit
-from comparo.model.estimators.prediction_powered import Answers, fitted
+from comparo.model.estimators.prediction_powered import GroupAnswers, fitted
 from comparo.ranking.leaderboard import Leaderboard
 from comparo.ranking.powered import powered
 
@@ -115,7 +115,7 @@ def machine_alone(machine, groups, over="new"):
     count, cluster = len(codes), machine.context if over == "new" else machine.pair_keys()
     cluster = np.unique(cluster, return_inverse=True)[1]
     ends = np.searchsorted(codes, (machine.first, machine.second))
-    fit = fitted(Answers(*ends, machine.p, machine.weights, cluster), count, int(cluster.max()) + 1)
+    fit = fitted(GroupAnswers(*ends, machine.p, machine.weights, cluster), count, int(cluster.max()) + 1)
     columns = {"group": machine.items[codes]} | dict.fromkeys(("won", "texts", "contexts", "calls"), np.zeros(count))
     how = {"freedom": fit.freedom, "level": 0.95, "over": over}
     return Leaderboard.ordered(fit.scores, fit.covariance(fit.robust), np.zeros((count, count)), columns, **how)

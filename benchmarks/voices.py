@@ -28,7 +28,7 @@ from comparo.run.budget import Budget
 from comparo.run.loop import Run
 from comparo.run.store import Store
 from comparo.run.task import Task
-from comparo.run.voice_allocation import Shares
+from comparo.run.voice_allocation import VoiceShares
 from comparo.run.voices import voices_of
 
 TEXTS, DRAWS, BUDGET = 40, 20, "20n"
@@ -70,7 +70,7 @@ def run(items: Items, judges: Sequence[Judge], budget: str, *, equal: bool = Fal
     task = Task(items, prompt, judges[0], Budget.of(budget), panel=panel if len(panel) > 1 else ())
     made = Run(task, Store(None, task.identity))
     if equal and made._allocation is not None:
-        made._allocation.shares = Shares(dict.fromkeys((str(voice.name) for voice in panel), 1.0 / len(panel)))
+        made._allocation.shares = VoiceShares(dict.fromkeys((str(voice.name) for voice in panel), 1.0 / len(panel)))
         made._allocation.decide = lambda *_: None  # type: ignore[method-assign]
     ranking = made.go()
     return ranking, Counter(judgement.question.voice for judgement in made.judgements)

@@ -23,7 +23,7 @@ from comparo.data.items import Items
 from comparo.ranking.ranking import Ranking
 from comparo.run.fit_policy import Fitting
 from comparo.selection.selector import Selector
-from comparo.studies.display import Table, reaching
+from comparo.studies.display import ResultTable, reaching
 from comparo.studies.draws import Draws, calls_in, draw
 from comparo.studies.recorded import Opened, Recorded
 from comparo.studies.sweep import Fit, correlate, evaluate, everything, placed, spread
@@ -145,7 +145,7 @@ def measure(
     return dict(zip(jobs, spread(list(jobs.values()), processes), strict=True))
 
 
-def tables(curves: Curves, sizes: Mapping[str, float]) -> list[Table]:
+def tables(curves: Curves, sizes: Mapping[str, float]) -> list[ResultTable]:
     """What this benchmark prints, `sizes` being the items of a context of each set."""
     many = {key: ways for key, ways in curves.items() if key[0] != "hanna"}
     found = []
@@ -156,17 +156,17 @@ def tables(curves: Curves, sizes: Mapping[str, float]) -> list[Table]:
     return [*found, _worst(curves)]
 
 
-def _few_calls(curves: Curves, sizes: Mapping[str, float]) -> Table:
+def _few_calls(curves: Curves, sizes: Mapping[str, float]) -> ResultTable:
     rows: list[list[Any]] = []
     for (name, attribute), ways in curves.items():
         few = 2 * sizes[name]
         rows.append([f"{name} {attribute}", ways[PAPER].whole, *(ways[way].at(few) for way in WAYS)])
     means = ["mean", *np.mean([row[1:] for row in rows], axis=0).tolist()]
     columns = ("set", "paper, all calls", *(f"{way}, 2n" for way in WAYS))
-    return Table.of("Spearman × 100 with 2n calls per context", columns, [*rows, means])
+    return ResultTable.of("Spearman × 100 with 2n calls per context", columns, [*rows, means])
 
 
-def _needed(curves: Curves) -> Table:
+def _needed(curves: Curves) -> ResultTable:
     rows = []
     for name in dict.fromkeys(key[0] for key in curves):
         every = {attribute: ways for (one, attribute), ways in curves.items() if one == name}
@@ -175,26 +175,26 @@ def _needed(curves: Curves) -> Table:
             calls = [ways[PAPER].needed(goal), ways[ALONE].needed(goal)]
             rows.append([f"{name} {attribute}", goal, *calls, calls[1] / calls[0]])
     columns = ("set", f"{KEPT:.0%} of the paper's with all", "paper, calls", f"{ALONE}, calls", "ratio")
-    return Table.of(
+    return ResultTable.of(
         "Calls per context that keep 95% of the full set's correlation, systems not known", columns, rows, 2
     )
 
 
-def _hanna(curves: Curves) -> Table:
+def _hanna(curves: Curves) -> ResultTable:
     rows = []
     for (name, attribute), ways in curves.items():
         values, whole = ways[PAPER].values.tolist(), ways[PAPER].whole
         rows.append([f"{name} {attribute}", values[0], values[1], whole, *(ways[way].values[0] for way in WAYS[1:])])
     columns = ("set", "paper, 5n", "paper, 10n", "paper, all", *(f"{way}, 5n" for way in WAYS[1:]))
-    return Table.of("Spearman × 100 on HANNA", columns, rows)
+    return ResultTable.of("Spearman × 100 on HANNA", columns, rows)
 
 
-def _worst(curves: Curves) -> Table:
+def _worst(curves: Curves) -> ResultTable:
     rows = [
         [f"{name} {attribute}", *(float(np.min(ways[way].values - ways[PAPER].values)) for way in WAYS[1:])]
         for (name, attribute), ways in curves.items()
     ]
-    return Table.of(
+    return ResultTable.of(
         "Least advantage over the paper's method at any number of calls, in points", ("set", *WAYS[1:]), rows
     )
 

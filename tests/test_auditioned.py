@@ -10,7 +10,7 @@ import pytest
 from comparo import audition, rank
 from comparo.data.items import Items
 from comparo.errors import StoreError
-from comparo.run.audition import Answers
+from comparo.run.audition import AuditionAnswers
 from comparo.run.loop import Run
 from comparo.run.store import Store, read_configuration, read_judgements
 from servers import Api, prefers
@@ -184,7 +184,7 @@ def test_a_context_keeps_its_answers(tmp_path):
     found = audition(rows, "better", judge="simulated/soft", out=tmp_path / "found")
     items = Items.of(rows)
     work = task([told("ana")], items=items)
-    answers = Answers.read(tmp_path / "found")
+    answers = AuditionAnswers.read(tmp_path / "found")
     with pytest.raises(ValueError, match="none of the voices"):
         answers.given_to(items, work.voices)
     ranking = rank(rows, "better", judge="simulated/soft", audition=found, budget="6n", out=tmp_path / "run")

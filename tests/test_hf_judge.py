@@ -23,7 +23,7 @@ from comparo.errors import JudgeError
 from comparo.judges import hf, load_judge
 from comparo.judges.chat import Chat, Encoded
 from comparo.judges.hf import network
-from comparo.judges.hf.network import Batches
+from comparo.judges.hf.network import PromptBatcher
 from comparo.judges.labels import common_prefix
 from split import one_short
 
@@ -264,7 +264,7 @@ def test_only_keys_and_values_are_shared(name, reusable, folder):
 
 
 def test_sharing_pays_where_it_saves_more_than_its_passes_cost():
-    batches = Batches(None, 4096, pass_tokens=100)
+    batches = PromptBatcher(None, 4096, pass_tokens=100)
     assert batches.pays(questions=3, shared=101, kept=False)
     assert not batches.pays(questions=2, shared=101, kept=False)
     assert batches.pays(questions=1, shared=101, kept=True)

@@ -18,7 +18,7 @@ from comparo.data.probes import find_injections
 from comparo.data.prompts import Prompt, Question, Rest, criterion_prompt
 from comparo.errors import JudgeError
 from comparo.judges import Judgement, load_judge
-from comparo.judges.labels import Words, label_probability, spells
+from comparo.judges.labels import TextSpellings, label_probability, spells
 from comparo.judges.local import LlamaCpp
 
 PROMPT = criterion_prompt("longer", kind="Text")
@@ -272,7 +272,7 @@ def test_a_failed_judgement_is_no_tie():
     ],
 )
 def test_the_spellings_of_a_label_are_summed(tokens, expected):
-    found = label_probability({(): [(token, math.log(p)) for token, p in tokens]}, Words(("A", "B")))
+    found = label_probability({(): [(token, math.log(p)) for token, p in tokens]}, TextSpellings(("A", "B")))
     assert (found and found[:2]) == (None if expected is None else pytest.approx(expected, abs=1e-9))
 
 

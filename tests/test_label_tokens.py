@@ -15,7 +15,7 @@ from comparo.data.lineups import soft_rows
 from comparo.data.prompts import DELIMITER, Prompt, Rest, criterion_prompt
 from comparo.judges import hf, load_judge
 from comparo.judges.chat import Chat
-from comparo.judges.labels import Words, find_spellings, label_probability
+from comparo.judges.labels import TextSpellings, find_spellings, label_probability
 from comparo.judges.verdicts import read_logprobs
 from comparo.judges.vllm import VllmJudge
 from servers import Api
@@ -229,14 +229,14 @@ def test_labels_that_a_model_cannot_tell_apart_are_refused():
 )  # fmt: skip
 def test_sequences_are_multiplied_summed_and_bounded(read, labels, p, mass):
     read = {path: [(token, math.log(share)) for token, share in tokens] for path, tokens in read.items()}
-    found = label_probability(read, Words(labels))
+    found = label_probability(read, TextSpellings(labels))
     assert found[:2] == pytest.approx((p, mass), abs=1e-9)
 
 
 def test_a_probability_of_nothing_is_one_that_was_not_told():
     read = {(): [("A", math.log(0.9)), ("x", math.log(0.05)), ("B", -math.inf)]}
-    assert label_probability(read, Words("AB"))[:2] == pytest.approx((0.9 / 0.95, 0.95))
-    assert label_probability({(): [("A", -math.inf)]}, Words("AB")) is None
+    assert label_probability(read, TextSpellings("AB"))[:2] == pytest.approx((0.9 / 0.95, 0.95))
+    assert label_probability({(): [("A", -math.inf)]}, TextSpellings("AB")) is None
 
 
 def test_prompts_may_have_any_two_labels():
@@ -437,10 +437,10 @@ def test_the_engine_answers_line_ups():
 
 
 def test_a_label_of_a_line_up_that_was_not_read_has_a_finite_logarithm():
-    p, mass, said = label_probability({(): [("B", 0.0)]}, Words("ABC"), 3)
+    p, mass, said = label_probability({(): [("B", 0.0)]}, TextSpellings("ABC"), 3)
     assert (p, mass) == pytest.approx((0.0, 1.0))
     assert all(math.isfinite(float(share)) for share in said.split("|"))
-    assert label_probability({(): [("The", -0.1)]}, Words("ABC"), 3) is None
+    assert label_probability({(): [("The", -0.1)]}, TextSpellings("ABC"), 3) is None
 
 
 def test_a_line_up_of_logits_that_are_no_numbers_is_a_failure():
@@ -455,6 +455,6 @@ def test_a_line_up_of_logits_that_are_no_numbers_is_a_failure():
 def test_a_sure_line_up_is_no_choice():
     """p of two slots is below 1, which is a decision, where a label has no probability at all."""
     read = {(): [("A", 0.0), ("B", -700.0), ("C", -50.0), ("D", -3.0)]}
-    p, mass, lineup = label_probability(read, Words("ABCD"), 4)
+    p, mass, lineup = label_probability(read, TextSpellings("ABCD"), 4)
     assert (0.9 < p < 1, mass) == (True, 1.0)
     assert all(0 < p < 1 for p, _ in soft_rows([float(part) for part in lineup.split("|")], 0))

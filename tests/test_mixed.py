@@ -17,12 +17,12 @@ from comparo.model.estimators.mixed import mixed
 from comparo.model.inference.ep import sites_from
 from comparo.model.inference.random_effects import random_effects
 from comparo.model.inference.reml import estimate
-from comparo.model.likelihoods.bradley_terry import Asked, BradleyTerry, choice_moments
+from comparo.model.likelihoods.bradley_terry import BradleyTerry, PairChoices, choice_moments
 from comparo.model.likelihoods.gaussian import Gaussian, censored_moments
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.linalg.spectrum import LEAST, Moments, Spectrum, System
-from comparo.model.observations import Pairs, are_choices, logits, observe, votes_of
+from comparo.model.observations import JudgedPairs, are_choices, logits, observe, votes_of
 from comparo.model.posterior import difference_variances
 from comparo.model.tuning import LEAST_CAP, PULL, QUANTILES, SUREST, UNTIL, Limits
 from oracle import comparisons_of, incidence, simulate, weights
@@ -180,7 +180,7 @@ def test_moments_of_choices_are_those_of_the_integral(p, weight, mean, variance,
     total, first, second = (quad(lambda d, k=k: d**k * density(d), *ends, limit=200)[0] for k in range(3))
     column = (np.array(part, dtype=float)[:, None] for part in (p, weight))
     before = np.array([mean]), np.array([variance])
-    found = choice_moments(*before, Asked(*column, np.array([gamma]), None, np.array([doubt])))
+    found = choice_moments(*before, PairChoices(*column, np.array([gamma]), None, np.array([doubt])))
     exact = second / total - (first / total) ** 2
     assert found[0][0] == pytest.approx(first / total, abs=0.03 * np.sqrt(exact))
     assert found[1][0] == pytest.approx(exact, rel=0.06)
@@ -194,10 +194,10 @@ def test_moments_of_a_pair_do_not_depend_on_the_pairs_beside_it():
     rng = np.random.default_rng(0)
     mean, variance = 20.0 * rng.standard_normal(200), 10.0 ** rng.uniform(-2, 4, 200)
     p, weight = rng.integers(2, size=(2, 200)).astype(float), rng.integers(1, 6, size=(2, 200)).astype(float)
-    asked = Asked(p, weight, rng.standard_normal(200), 2.0 * rng.random(200))
+    asked = PairChoices(p, weight, rng.standard_normal(200), 2.0 * rng.random(200))
     together = np.array(choice_moments(mean, variance, asked))
     for k in range(200):
-        one = Asked(*(part[..., [k]] for part in (asked.p, asked.weight, asked.bias, asked.nu)))
+        one = PairChoices(*(part[..., [k]] for part in (asked.p, asked.weight, asked.bias, asked.nu)))
         alone = np.array(choice_moments(mean[[k]], variance[[k]], one))[:, 0]
         assert together[:, k] == pytest.approx(alone, rel=1e-9, abs=1e-9)
 
@@ -499,7 +499,7 @@ def test_the_spread_of_biases_is_found_from_few_decisions_per_context():
 def test_comparisons_are_summed_by_pair_and_order():
     rows = [("a", "b", 0.6), ("b", "c", 0.5), ("b", "a", 0.6), ("b", "c", 0.7), ("c", "a", 0.1)]
     data = Comparisons.from_rows(rows)
-    found = Pairs.of(data, Graph.build(data))
+    found = JudgedPairs.of(data, Graph.build(data))
     assert found.row.tolist() == [0, 4, 1]
     assert found.total(data.p) == pytest.approx(np.array([[0.6, 0.6], [0.0, 0.1], [1.2, 0.0]]))
 

@@ -21,7 +21,7 @@ from scipy.stats import spearmanr
 import comparo
 from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.errors import JudgeError
-from comparo.judges.http import Waiting
+from comparo.judges.http import ServerSilence
 from comparo.judges.openai import load
 from server_faults import FAULTS, defects, meet
 from servers import Api, Reply, error_of, is_probe, raw_server, refusal, tokens, words
@@ -174,7 +174,7 @@ def test_waiting_for_long_is_said_once_in_a_while(caplog):
     asked = [question(f"Cats {number}") for number in range(12)]
     with Api(SURE, *[busy("0.1")] * 8, SURE) as api:
         judge = load("tiny", base_url=api.url, concurrency=4, retries=5, timeout=10.0)
-        judgements = list(replace(judge, waiting=Waiting(quiet=0.05)).judge(asked, PROMPT))
+        judgements = list(replace(judge, waiting=ServerSilence(quiet=0.05)).judge(asked, PROMPT))
     assert not any(judgement.failed for judgement in judgements)
     [record] = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert f"{api.url} (429)" in record.getMessage()

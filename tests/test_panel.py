@@ -17,8 +17,8 @@ from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
 from comparo.model.design import Design
 from comparo.model.estimators.panel import panel
-from comparo.model.estimators.panel_members import Agreement, copies, loadings, signs
-from comparo.model.estimators.voice import Voice
+from comparo.model.estimators.panel_members import ViewCorrelation, copies, loadings, signs
+from comparo.model.estimators.voice import VoiceModel
 from comparo.model.linalg.graph import Graph
 from comparo.model.tuning import LIMITS, LOADING_SPREAD, MOST_LOADING, USUAL_LOADING
 from comparo.ranking.consensus import PANEL_STYLE, consensus
@@ -393,10 +393,10 @@ def test_loadings_of_exact_correlations(seed, count):
     rho = rng.uniform(0.3, 0.95, count)
     sign = np.where(rng.random(count) < 0.3, -1.0, 1.0)
     sign *= np.sign(np.sum(sign * rho)) or 1.0
-    agreement = Agreement(np.outer(sign * rho, sign * rho), np.full((count, count), 1e7))
+    agreement = ViewCorrelation(np.outer(sign * rho, sign * rho), np.full((count, count), 1e7))
     turned = signs(agreement, np.zeros(count, dtype=bool))
     assert np.array_equal(turned, sign) or np.array_equal(turned, -sign)
-    family = copies(Agreement(np.where(np.eye(count), 1.0, agreement.correlation), agreement.candidates))
+    family = copies(ViewCorrelation(np.where(np.eye(count), 1.0, agreement.correlation), agreement.candidates))
     assert family.tolist() == list(range(count))
     merged, content = agreement.merged(family, turned), rng.uniform(0.1, 1, count)
     best, shrunk_loading, error = loadings(merged, np.zeros(count, dtype=bool), content)
@@ -445,22 +445,22 @@ def test_signs_need_significant_evidence_and_do_not_depend_on_rounding():
     """Under ρ = 0 the statistic is normal: 2.5% of uncorrelated pairs of voices are reversed, whichever of the two."""
     none, rng = np.zeros(2, dtype=bool), np.random.default_rng(0)
     pairs = [np.array([[1, c], [c, 1]]) for c in rng.standard_normal(2000) / np.sqrt(50)]
-    found = [signs(Agreement(pair, np.full((2, 2), 50.0)), none).min() < 0 for pair in pairs]
+    found = [signs(ViewCorrelation(pair, np.full((2, 2), 50.0)), none).min() < 0 for pair in pairs]
     assert np.mean(found) == pytest.approx(0.025, abs=3 * np.sqrt(0.025 * 0.975 / 2000))
     apart = np.array([[1.0, -0.9], [-0.9, 1.0]])
     for shown in (20.0, 20.0 * (1 - 1e-14), 20.0 * (1 + 1e-14)):
         candidates = np.array([[20.0, 15.0], [15.0, shown]])
         for noise in (0.0, 1e-14, -1e-14):
-            assert signs(Agreement(apart + np.array([[0, noise], [0, 0]]), candidates), none).tolist() == [1, -1]
+            assert signs(ViewCorrelation(apart + np.array([[0, noise], [0, 0]]), candidates), none).tolist() == [1, -1]
     more = np.array([[20.0, 15.0], [15.0, 21.0]])
-    assert signs(Agreement(apart, more), none).tolist() == [-1, 1]
-    assert signs(Agreement(apart, more), np.array([True, False])).tolist() == [1, -1]
+    assert signs(ViewCorrelation(apart, more), none).tolist() == [-1, 1]
+    assert signs(ViewCorrelation(apart, more), np.array([True, False])).tolist() == [1, -1]
 
 
 def test_what_is_believed_of_a_loading_is_the_mean_of_what_is_open_below_one():
     """Of three voices the first one has the best loading 1; given the others, its own is normal, cut off there."""
     c = np.array([[1.0, 0.85, 0.85], [0.85, 1.0, 0.55], [0.85, 0.55, 1.0]])
-    agreement, open_to_all = Agreement(c, np.full((3, 3), 100.0)), np.zeros(3, dtype=bool)
+    agreement, open_to_all = ViewCorrelation(c, np.full((3, 3), 100.0)), np.zeros(3, dtype=bool)
     best, shrunk_loading, error = loadings(agreement, open_to_all, np.ones(3))
     assert best[0] == MOST_LOADING
     even, others = 1.0 / LOADING_SPREAD**2, agreement.precision[0, 1:]
@@ -507,7 +507,7 @@ def test_a_voice_seen_from_the_panel():
     graph = Graph.build(data)
     rows = data.judged_by == 1
     own = replace(data.take(rows), judges=None, judge=None)
-    voice = Voice.of(own, replace(graph, first=graph.first[rows], second=graph.second[rows]), Design(), LIMITS)
+    voice = VoiceModel.of(own, replace(graph, first=graph.first[rows], second=graph.second[rows]), Design(), LIMITS)
     matrix = np.zeros((graph.nodes, graph.nodes))
     for i, j, c in zip(voice.pattern.first, voice.pattern.second, voice.c, strict=True):
         matrix[[i, j], [i, j]] += c

@@ -13,7 +13,7 @@ from comparo.model.estimators.mixed import mixed
 from comparo.model.estimators.mixture import split
 from comparo.model.inference.choices import Choices
 from comparo.model.inference.random_effects import differences, solve
-from comparo.model.likelihoods.bradley_terry import Asked, BradleyTerry, choice_evidence
+from comparo.model.likelihoods.bradley_terry import BradleyTerry, PairChoices, choice_evidence
 from comparo.model.linalg.graph import Graph
 from comparo.model.linalg.spectrum import Spectrum
 from comparo.model.tuning import LIMITS, Limits
@@ -130,7 +130,7 @@ def test_the_evidence_of_choices_is_their_integral(mean, variance, gamma):
 
     centre, reach = mean, 12 * np.sqrt(variance)
     expected = np.log(quad(density, centre - reach, centre + reach, points=[centre], limit=200)[0])
-    found = choice_evidence(np.array([mean]), np.array([variance]), Asked(p, weight, np.array([gamma])))[0]
+    found = choice_evidence(np.array([mean]), np.array([variance]), PairChoices(p, weight, np.array([gamma])))[0]
     assert found == pytest.approx(expected, abs=2e-3)
 
 

@@ -11,7 +11,7 @@ from scipy.special import expit
 from benchmarks.powered import Setting, drawn, outcome
 from comparo import Comparisons, ComparisonsError
 from comparo.data.formats import csv_text
-from comparo.model.estimators.prediction_powered import Answers, Cells, fitted
+from comparo.model.estimators.prediction_powered import Cells, GroupAnswers, fitted
 from comparo.model.estimators.prediction_powered import powered as estimated
 from comparo.model.tuning import WIDE
 from comparo.ranking.powered import powered
@@ -26,7 +26,7 @@ def answers(rng, groups=4, count=60, clusters=15, soft=False, weighted=False):
     p = expit(texts[cluster, first] - texts[cluster, second] + 0.3)
     p = p if soft else (rng.random(count) < p).astype(float)
     weight = rng.uniform(0.5, 2.0, count) if weighted else np.ones(count)
-    return Answers(*(part.astype(np.int32) for part in (first, second)), p, weight, cluster.astype(np.int32))
+    return GroupAnswers(*(part.astype(np.int32) for part in (first, second)), p, weight, cluster.astype(np.int32))
 
 
 def design(some, groups):
@@ -78,7 +78,7 @@ def parts(seed, clusters):
     rng = np.random.default_rng(seed)
     some = answers(rng, count=200, clusters=clusters, soft=True)
     votes = 80
-    seen = Answers(*(getattr(some, name)[:votes] for name in ("first", "second", "p", "weight", "cluster")))
+    seen = GroupAnswers(*(getattr(some, name)[:votes] for name in ("first", "second", "p", "weight", "cluster")))
     people = replace(seen, p=(rng.random(votes) < seen.p).astype(float))
     return people, some, seen
 

@@ -24,7 +24,7 @@ from comparo.data.items import Items
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges import load_judge, ray_judge
-from comparo.judges.ray import JOIN, LOOK, RayJudge, Shares
+from comparo.judges.ray import JOIN, LOOK, QuestionBatches, RayJudge
 from comparo.run.store import read_configuration, read_judgements
 
 # A judge of another package, found by its entry point: a simulated judge that says where it runs, and can be made to
@@ -219,7 +219,7 @@ def test_without_ray_the_command_that_brings_it_is_named():
     [(20, 8, 32, True), (20, 8, 10, True), (6, 7, 7, False), (40, 1, 16, True), (3, 50, 20, False)],
 )
 def test_batches_keep_contexts_together(contexts, size, most, whole):
-    shares, judges = Shares(), 4
+    shares, judges = QuestionBatches(), 4
     shares.add(Question(k, k + 1, context) for k in range(size) for context in range(contexts))
     batches = []
     while len(shares):
@@ -232,7 +232,7 @@ def test_batches_keep_contexts_together(contexts, size, most, whole):
 
 
 def test_one_context_is_shared_by_all_and_later_questions_go_back_to_who_had_it():
-    shares = Shares()
+    shares = QuestionBatches()
     shares.add(questions(100))
     assert [len(shares.take(judge, 4 - judge, 64)) for judge in range(4)] == [25] * 4
     shares.add(Question("a", "b", context) for context in "vwxyz" for _ in range(8))

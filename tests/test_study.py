@@ -24,7 +24,7 @@ from comparo import Comparisons, ComparisonsError, Items, fit
 from comparo.cli.app import main
 from comparo.studies.display import (
     Entry,
-    Table,
+    ResultTable,
     attributes_table,
     calls_needed,
     correlations_table,
@@ -382,7 +382,7 @@ def test_tables_say_the_same_in_all_formats(results):
 
 
 def test_labels_cannot_break_a_table():
-    table = Table("", ("a|b", '50%, "more"'), (("$way|#1", (Entry(1.0),)),))
+    table = ResultTable("", ("a|b", '50%, "more"'), (("$way|#1", (Entry(1.0),)),))
     assert table.markdown().splitlines()[2] == r"| $way\|#1 | 1.0 |"
     assert next(csv.reader(io.StringIO(table.csv()))) == ["a|b", '50%, "more"']
 

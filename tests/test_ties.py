@@ -16,8 +16,8 @@ from comparo.model.estimators.mixed import mixed
 from comparo.model.estimators.poe import multiply
 from comparo.model.likelihoods import Davidson, derivatives
 from comparo.model.likelihoods.bradley_terry import (
-    Asked,
     BradleyTerry,
+    PairChoices,
     answer_moments,
     averaged_moments,
     choice_moments,
@@ -146,7 +146,9 @@ def test_sites_of_ties_are_those_of_the_integral(p, weight, mean, variance, nu):
     ends = (mean - 12 * np.sqrt(variance), mean + 12 * np.sqrt(variance))
     total, first, second = (quad(lambda d, k=k: d**k * density(d), *ends, limit=200)[0] for k in range(3))
     column = (np.array(part, dtype=float)[:, None] for part in (p, weight))
-    found = choice_moments(np.array([mean]), np.array([variance]), Asked(*column, np.array([gamma]), np.array([nu])))
+    found = choice_moments(
+        np.array([mean]), np.array([variance]), PairChoices(*column, np.array([gamma]), np.array([nu]))
+    )
     exact = second / total - (first / total) ** 2
     assert found[0][0] == pytest.approx(first / total, abs=0.03 * np.sqrt(exact))
     assert found[1][0] == pytest.approx(exact, rel=0.06)

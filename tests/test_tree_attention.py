@@ -17,7 +17,7 @@ from comparo.errors import JudgeError
 from comparo.judges import hf
 from comparo.judges.chat import Chat, Encoded
 from comparo.judges.hf import network, tree
-from comparo.judges.hf.network import Batches, fuse
+from comparo.judges.hf.network import PromptBatcher, fuse
 from comparo.judges.hf.tree import Tree, UnreadableError, attend, grow, packs, place
 from test_hf_judge import DECODERS, PROMPT, answers, asked, make_tokenizer, some_questions
 
@@ -86,18 +86,18 @@ def test_each_shared_token_stands_once():
 )
 def test_a_tree_is_taken_where_it_costs_less(parameters, count, trees):
     """As measured on an H200: launches hide what a tree of 16 questions saves a model of 0.5B."""
-    batches = Batches(None, 32_768, pass_tokens=5e12 / parameters)
+    batches = PromptBatcher(None, 32_768, pass_tokens=5e12 / parameters)
     assert [batch.tree is not None for batch in batches.trees(summeval(count))] == [trees]
     assert all(batch.tree for batch in batches.trees(summeval(count), always=True))
 
 
 def test_rows_of_very_different_lengths_are_not_filled_up():
     rows = [Encoded(Question(1, 2), [number] * length) for number, length in enumerate([900, 80, 90, 100])]
-    [batch] = Batches(None, 32_768, pass_tokens=700).trees(rows)
+    [batch] = PromptBatcher(None, 32_768, pass_tokens=700).trees(rows)
     assert batch.tokens == 1170
-    [batch] = Batches(None, 32_768, pass_tokens=700).trees(rows[1:])
+    [batch] = PromptBatcher(None, 32_768, pass_tokens=700).trees(rows[1:])
     assert batch.tree is None
-    [batch] = Batches(None, 32_768, pass_tokens=9000).trees(rows)
+    [batch] = PromptBatcher(None, 32_768, pass_tokens=9000).trees(rows)
     assert batch.tree is None
 
 

@@ -11,7 +11,7 @@ import transformers
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges import load_judge
-from comparo.judges.labels import Words, label_probability
+from comparo.judges.labels import TextSpellings, label_probability
 from test_hf_judge import PROMPT, SMALL, answers, make_tokenizer, next_tokens, some_questions
 from test_label_tokens import Engine
 
@@ -41,7 +41,7 @@ def test_it_answers_from_the_20_likeliest_tokens_as_the_model_does_one_at_a_time
     kinds = set()
     for judgement, tokens in zip(answers(judge, questions), next_tokens(path, questions), strict=True):
         likeliest = sorted(tokens.items(), key=lambda entry: entry[1], reverse=True)[:20]
-        expected = label_probability({(): [(token, math.log(p)) for token, p in likeliest]}, Words(("A", "B")))
+        expected = label_probability({(): [(token, math.log(p)) for token, p in likeliest]}, TextSpellings(("A", "B")))
         kinds.add(expected is None)
         if expected is None:
             assert re.search("'A' .*'B' .*20 likeliest", judgement.error)

@@ -25,7 +25,7 @@ from comparo.run.plan import prepare
 from comparo.run.rank import rank
 from comparo.run.store import Store, count_judgements, read_judgements
 from comparo.run.task import Task
-from comparo.run.voice_allocation import PILOT, Allocation, Chorus, Shares, _known_noise
+from comparo.run.voice_allocation import PILOT, Allocation, Chorus, VoiceShares, _known_noise
 from comparo.run.voices import voices_of
 from comparo.selection.selector import Selector
 from split import one_short
@@ -364,14 +364,14 @@ def test_a_larger_budget_goes_on_with_the_same_teams(tmp_path):
 
 
 def test_shares_decide_for_each_voice_and_re_ask_when_pairs_are_used_up():
-    shares = Shares(ana=0.5, bo=0.5)
+    shares = VoiceShares(ana=0.5, bo=0.5)
     shares.decided = True
     chorus = Chorus(Selector(list("wxyz"), orders="both", seed=0), shares)
     asks = chorus.next(24)
     assert len(set(asks)) == 24
     assert chorus.remaining == 0
     assert len({ask[:2] for ask in asks[:12]}) == 12
-    shares = Shares(ana=0.75, bo=0.25)
+    shares = VoiceShares(ana=0.75, bo=0.25)
     drawn = [shares.choose(number * 0.618034 % 1) for number in range(400)]
     assert 290 < drawn.count("ana") < 310
 

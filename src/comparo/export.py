@@ -38,8 +38,8 @@ from comparo.types import Array
 
 CONTEXT = "{context}"
 EQUAL = 1e-9  # probabilities or scores that differ by less are equal, such as p̄ and ½ for two opposite answers
-Format = Literal["csv", "parquet", "jsonl", "dpo"]
-ENDINGS: dict[Format, str] = {"csv": ".csv", "parquet": ".parquet", "jsonl": ".jsonl", "dpo": "-dpo.jsonl"}
+ExportFormat = Literal["csv", "parquet", "jsonl", "dpo"]
+ENDINGS: dict[ExportFormat, str] = {"csv": ".csv", "parquet": ".parquet", "jsonl": ".jsonl", "dpo": "-dpo.jsonl"}
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def export_run(
     run: str | os.PathLike[str],
     out: str | os.PathLike[str] | None = None,
     *,
-    format: Format | None = None,  # noqa: A002
+    format: ExportFormat | None = None,  # noqa: A002
     texts: bool = False,
     prompt: str = CONTEXT,
     force: bool = False,
@@ -107,8 +107,8 @@ def export_run(
     if format is None:
         ends = {ending: name for name, ending in ENDINGS.items()}
         format = ends.get(Path(str(out).removesuffix(".gz")).suffix, "csv")  # noqa: A001
-    if format not in get_args(Format):
-        raise ValueError(f"format is one of {', '.join(get_args(Format))}, not {format!r}")
+    if format not in get_args(ExportFormat):
+        raise ValueError(f"format is one of {', '.join(get_args(ExportFormat))}, not {format!r}")
     if format != "dpo" and prompt != CONTEXT:
         raise ValueError("`prompt` belongs to format='dpo'; leave it out")
     if texts and format == "dpo":
@@ -179,7 +179,7 @@ def comparison_columns(
 
 
 @dataclass(frozen=True)
-class Pairs:
+class PreferencePairs:
     """M preference pairs of a ranking, and the numbers of judged pairs that were left out.
 
     Parameters
@@ -200,7 +200,7 @@ class Pairs:
     contradicted: int
 
 
-def preferred_pairs(ranking: Ranking, answered: Comparisons) -> Pairs:
+def preferred_pairs(ranking: Ranking, answered: Comparisons) -> PreferencePairs:
     """The preference pairs among the compared pairs, in the order of their first answers.
 
     >>> from comparo import fit
@@ -225,7 +225,7 @@ def preferred_pairs(ranking: Ranking, answered: Comparisons) -> Pairs:
     kept = np.flatnonzero(~(tied | contradicted))
     kept = kept[np.argsort(lead[kept], kind="stable")]
     is_low = difference[kept] > 0
-    return Pairs(
+    return PreferencePairs(
         np.where(is_low, low[kept], high[kept]),
         np.where(is_low, high[kept], low[kept]),
         np.abs(difference[kept]),
@@ -243,7 +243,7 @@ def _nodes(data: Comparisons, ranking: Ranking) -> tuple[NDArray[np.int32], NDAr
     return node[graph.first], node[graph.second]
 
 
-def preference_columns(record: Record, prompt: str) -> tuple[dict[str, Column], Pairs]:
+def preference_columns(record: Record, prompt: str) -> tuple[dict[str, Column], PreferencePairs]:
     """The pairs of a run as prompt, chosen, rejected, margin, p, answers, context, chosen_id and rejected_id.
 
     `prompt` is the text that both texts answer; {context} in it stands for the text of their context.

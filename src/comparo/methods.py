@@ -26,9 +26,9 @@ from comparo.model.observations import mixes_kinds
 from comparo.model.posterior import Scored
 from comparo.model.tuning import LIMITS, WIDE, WIDER, Limits
 from comparo.ranking.consensus import check_validity, consensus
-from comparo.ranking.grouping import Held, control_of, named_traits
+from comparo.ranking.grouping import ControlNumbers, control_of, named_traits
 from comparo.ranking.ranking import Ranking
-from comparo.ranking.scores import Estimate
+from comparo.ranking.scores import Estimand
 from comparo.ranking.votes import check_people, rank_votes, shared_ids
 from comparo.types import check_level
 
@@ -76,9 +76,9 @@ def fit(
     prior: Prior | None = None,
     groups: Mapping[Any, Hashable] | Literal["items"] | None = None,
     features: Mapping[Any, Sequence[float]] | None = None,
-    control: Held | None = None,
+    control: ControlNumbers | None = None,
     people: Collection[Hashable] = (),
-    estimate: Estimate = "judge",
+    estimate: Estimand = "judge",
     validity: float | None = None,
     prior_pairs: PriorPairs = "none",
     level: float = 0.95,
@@ -178,7 +178,7 @@ def fit(
     for name, given in (("groups", groups), ("features", features), ("control", control)):
         if prior != "estimated" and given is not None:
             raise ValueError(f"`{name}` belongs to prior='estimated' and the methods mixed and panel; add one of them")
-    _one_of("estimate", estimate, get_args(Estimate))
+    _one_of("estimate", estimate, get_args(Estimand))
     check_validity(validity)
     if estimate == "judge" and validity is not None:
         raise ValueError("`validity` belongs to estimate='consensus'; add that, or leave it out")

@@ -18,7 +18,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.analysis.judge_votes import Panel, Row, Share, Votes, rank_correlation, share_of, without_bias
+from comparo.analysis.judge_votes import (
+    AgreementRow,
+    JudgesAndPeople,
+    Share,
+    Votes,
+    rank_correlation,
+    share_of,
+    without_bias,
+)
 from comparo.data.comparisons import Comparisons
 from comparo.metrics import DRAWS, Estimate, alpha_of, kappa_of
 from comparo.ranking.self_consistency import NEAR
@@ -46,10 +54,10 @@ class Agreement:
     """
 
     people: tuple[str, ...]
-    judges: list[Row]
-    confidence: list[Row]
-    calibration: list[Row]
-    ranking: list[Row]
+    judges: list[AgreementRow]
+    confidence: list[AgreementRow]
+    calibration: list[AgreementRow]
+    ranking: list[AgreementRow]
     level: float
 
     def to_json(self) -> str:
@@ -106,8 +114,8 @@ def agree(
     [('gpt', 0.87), ('people among themselves', 0.97)]
     """
     check_level(level)
-    panel = Panel.of(Comparisons.of(data), people)
-    tables: dict[str, list[Row]] = {name: [] for name in TABLES}
+    panel = JudgesAndPeople.of(Comparisons.of(data), people)
+    tables: dict[str, list[AgreementRow]] = {name: [] for name in TABLES}
     for judge in panel.judges.tolist():
         votes, curve = panel.votes(judge), list(calibration(panel, judge, level))
         parts = {
@@ -125,7 +133,9 @@ def agree(
 Bootstrap = tuple[float, int, int]  # level, draws and seed
 
 
-def _measured(panel: Panel, judge: int, votes: Votes, curve: list[Row], how: Bootstrap) -> Row:
+def _measured(
+    panel: JudgesAndPeople, judge: int, votes: Votes, curve: list[AgreementRow], how: Bootstrap
+) -> AgreementRow:
     """The row of a judge."""
     pair, verdicts, level = votes.pair.astype(np.int64), panel.verdicts, how[0]
     heard = np.isin(verdicts.judge, panel.people) | (verdicts.judge == judge)
@@ -143,7 +153,7 @@ def _measured(panel: Panel, judge: int, votes: Votes, curve: list[Row], how: Boo
     }
 
 
-def _ceiling(panel: Panel, how: Bootstrap) -> Row:
+def _ceiling(panel: JudgesAndPeople, how: Bootstrap) -> AgreementRow:
     """The agreement of people with each other: a row like a judge's, with the columns that apply."""
     person = np.isin(panel.verdicts.judge, panel.people)
     ties = float(np.mean(panel.verdicts.said[person] == 0))
@@ -151,13 +161,13 @@ def _ceiling(panel: Panel, how: Bootstrap) -> Row:
 
 
 def _agreement(
-    panel: Panel,
+    panel: JudgesAndPeople,
     pair: NDArray[np.int64],
     one: NDArray[np.int64],
     other: NDArray[np.int64],
     counted: NDArray[np.bool_],
     how: Bootstrap,
-) -> Row:
+) -> AgreementRow:
     """Accuracy and κ of two verdicts on each pair (V,), and α of the verdicts that are `counted`."""
     verdicts, every = panel.verdicts, np.arange(len(panel.verdicts.unit))
     decided = (one != 0) & (other != 0)
@@ -168,18 +178,18 @@ def _agreement(
         "kappa": kappa_of(one, other, verdicts.unit[pair], *how, panel.texts(pair)),
         "alpha": alpha_of(verdicts.counts(counted), verdicts.unit, *how, panel.texts(every)),
     }
-    row: Row = {"pairs": len(np.unique(pair)), "votes": len(pair), "decided": same.votes}
+    row: AgreementRow = {"pairs": len(np.unique(pair)), "votes": len(pair), "decided": same.votes}
     for name, each in found.items():
         row |= {name: each.value, f"{name}_low": each.low, f"{name}_high": each.high}
     return row
 
 
-def share_row(name: str, share: Share) -> Row:
+def share_row(name: str, share: Share) -> AgreementRow:
     """A share as columns: value, low, high, votes and pairs."""
     return {name: share.value, "low": share.low, "high": share.high, "votes": share.votes, "pairs": share.pairs}
 
 
-def by_confidence(votes: Votes, level: float) -> Iterator[Row]:
+def by_confidence(votes: Votes, level: float) -> Iterator[AgreementRow]:
     """Accuracy on decided pairs, by the judge's probability max(p, 1 − p) for its choice without position bias."""
     some = without_position(votes)
     sure = np.maximum(some.fair, 1 - some.fair)
@@ -203,7 +213,7 @@ def without_position(votes: Votes) -> Votes:
     return fair.take(fair.decided)
 
 
-def calibration(panel: Panel, judge: int, level: float) -> Iterator[Row]:
+def calibration(panel: JudgesAndPeople, judge: int, level: float) -> Iterator[AgreementRow]:
     """People's share for the text shown first against the judge's p, in bins of p: as said, and without position bias.
 
     Each answer of the judge is an observation, as the judge saw the pair; ties of people count half.
@@ -223,7 +233,7 @@ def calibration(panel: Panel, judge: int, level: float) -> Iterator[Row]:
             yield {"answers": name, "p": float(np.mean(p[here])), **share_row("people", found), "std": found.std}
 
 
-def calibration_error(rows: list[Row]) -> tuple[float, float]:
+def calibration_error(rows: list[AgreementRow]) -> tuple[float, float]:
     """The expected calibration error of a curve, and that of a perfectly calibrated judge on the same votes.
 
         ECE = Σ_b n_b/n · |people_b − p_b|,    by chance Σ_b n_b/n · √(2/π)·s_b,

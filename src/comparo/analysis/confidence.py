@@ -143,7 +143,7 @@ def _in_order(ranking: Ranking) -> NDArray[np.intp]:
 
 
 @dataclass(frozen=True)
-class Draws:
+class ScoreDraws:
     """D draws x (B, D, size) of the scores of B contexts of one size, in independent coordinates N(mean, v).
 
     `vectors` (B, size, size) turn coordinates into scores; without them the coordinates are the scores. The precision
@@ -174,7 +174,7 @@ class Draws:
         return np.asarray(pull / ((1 + more) * q + self.prior))
 
 
-def _draws(ranking: Ranking) -> Iterator[Draws]:
+def _draws(ranking: Ranking) -> Iterator[ScoreDraws]:
     """Draws of the true scores of all contexts, in batches of contexts of equal size."""
     effects = ranking.effects
     if isinstance(ranking.covariance, Voted):
@@ -186,7 +186,7 @@ def _draws(ranking: Ranking) -> Iterator[Draws]:
     return _by_evidence(ranking)
 
 
-def _estimated(ranking: Ranking, own: float) -> Iterator[Draws]:
+def _estimated(ranking: Ranking, own: float) -> Iterator[ScoreDraws]:
     """Draws from a model with estimated variances; `own` is the variance of scores before any comparison."""
     covariance, graph = ranking.covariance, ranking.graph
     limits, rng = covariance.pattern.limits, np.random.default_rng(0)
@@ -207,7 +207,7 @@ def _estimated(ranking: Ranking, own: float) -> Iterator[Draws]:
                 x += moved if some is None else moved @ some
             precision = 1.0 / np.maximum(v, 1e-9 * own)  # v is 0 for a component's mean
             q = np.maximum(precision - 1.0 / own, 0.0)
-            yield Draws(contexts, nodes, some, mean, q[:, 0], precision - q, x)
+            yield ScoreDraws(contexts, nodes, some, mean, q[:, 0], precision - q, x)
 
 
 def _parts(
@@ -326,7 +326,7 @@ def _quadratic(product: Product, pattern: Pattern, mean: Array, variance: Array 
     return Laplacian(pattern, curvature, np.zeros(pattern.unknowns)), b
 
 
-def _by_evidence(ranking: Ranking) -> Iterator[Draws]:
+def _by_evidence(ranking: Ranking) -> Iterator[ScoreDraws]:
     """Draws given the comparisons, each with its own τ²; a method without experts uses those of poe-bt."""
     limits, rng = ranking.covariance.pattern.limits, np.random.default_rng(0)
     product = ranking.product or multiply(ranking.comparisons, BradleyTerry(), prior=WIDE, limits=limits)
@@ -352,7 +352,7 @@ def _by_evidence(ranking: Ranking) -> Iterator[Draws]:
                 component = pattern.graph.component[nodes].reshape(-1, size)
                 alone = np.bincount(component.ravel())[component] == 1
                 x += np.sqrt(spread) * np.where(alone[:, None], 0.0, _shifts(component, draws, rng))
-            yield Draws(contexts, nodes, vectors, mean, q, 1 / spread, x)
+            yield ScoreDraws(contexts, nodes, vectors, mean, q, 1 / spread, x)
 
 
 def _quantiles(spreads: Array, weights: Array, draws: int) -> Array:

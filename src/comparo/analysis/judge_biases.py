@@ -60,7 +60,7 @@ RELIABLE = 0.5  # least share of the variance of t that is not error: below it t
 
 
 @dataclass(frozen=True, eq=False)
-class Effects:
+class ProbeEffects:
     """Mean preferences and their tests, one entry per probe, (m,).
 
     Parameters
@@ -88,7 +88,7 @@ def probe_effects(
     two_sided: Sequence[bool],
     extra: Sequence[float] | None = None,
     least: float = ROUNDING,
-) -> Effects:
+) -> ProbeEffects:
     """Estimate the effect of each probe.
 
     Parameters
@@ -120,7 +120,7 @@ def probe_effects(
     known = count > 0
     adjusted = np.ones(len(count))
     adjusted[known] = scipy.stats.false_discovery_control(p[known])
-    return Effects(count, mean, mean - reach, mean + reach, np.where(known, p, 1.0), adjusted)
+    return ProbeEffects(count, mean, mean - reach, mean + reach, np.where(known, p, 1.0), adjusted)
 
 
 def moderated(variance: Array, freedom: Array) -> tuple[Array, Array]:

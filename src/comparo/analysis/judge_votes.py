@@ -49,7 +49,7 @@ from comparo.ranking.votes import shared_ids
 from comparo.types import Array
 
 Codes = NDArray[np.integer]
-Row = dict[str, Any]  # of a table
+AgreementRow = dict[str, Any]  # of a table
 KNOWN = 0.5  # q below which people's own ranking, and so ρ / q, is mostly noise
 RANKED = 5  # texts of a context for a correlation: Fisher's transformation needs more than 3
 
@@ -148,7 +148,7 @@ class Votes(Clusters):
 
 
 @dataclass(frozen=True, eq=False)
-class Panel:
+class JudgesAndPeople:
     """People and judges on the same pairs: the comparisons, who is a person, and all verdicts.
 
     `fair` are the verdicts without the position bias of each judge that is not a person.
@@ -161,11 +161,11 @@ class Panel:
     fair: Verdicts
 
     @classmethod
-    def of(cls, comparisons: Comparisons, people: Collection[Hashable]) -> Panel:
+    def of(cls, comparisons: Comparisons, people: Collection[Hashable]) -> JudgesAndPeople:
         """A panel of the comparisons, of which `people` are the judges that are people; all others are judges.
 
         >>> data = Comparisons.from_columns(["x", "x"], ["y", "y"], [1, 0.8], judge=["ana", "gpt"])
-        >>> Panel.of(data, ["ana"]).judges.tolist()
+        >>> JudgesAndPeople.of(data, ["ana"]).judges.tolist()
         [1]
         """
         if isinstance(people, str):
@@ -270,7 +270,7 @@ def without_bias(comparisons: Comparisons, judges: NDArray[np.int64]) -> Compari
     return replace(comparisons, p=p)
 
 
-def rank_correlation(panel: Panel, judge: int, level: float) -> Row:
+def rank_correlation(panel: JudgesAndPeople, judge: int, level: float) -> AgreementRow:
     """The correlation of the judge's ranking with people's after infinitely many votes, its interval, and q.
 
     Items that are in several contexts, such as systems that answer many questions, are ranked over all contexts.
@@ -284,7 +284,7 @@ def rank_correlation(panel: Panel, judge: int, level: float) -> Row:
     return {"correlation": found, "correlation_low": low, "correlation_high": high, "quality": quality}
 
 
-def _ranked(panel: Panel, judge: int) -> tuple[float, Array, int]:
+def _ranked(panel: JudgesAndPeople, judge: int) -> tuple[float, Array, int]:
     """q of people's ranking, the rank correlation of each context, (C,), and the size of the largest one."""
     data, both = panel.comparisons, panel.pair_keys()
     person = np.isin(data.judged_by, panel.people)

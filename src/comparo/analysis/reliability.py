@@ -226,13 +226,13 @@ def _error(each: Array) -> tuple[Array, Array]:
     return np.where(known, np.sqrt((count - 1) / count * square), np.nan), count
 
 
-Scale = tuple[Callable[[Array], Array], Callable[[Array], Array], tuple[float, float]]
-_SHARE: Scale = (
+Transformation = tuple[Callable[[Array], Array], Callable[[Array], Array], tuple[float, float]]
+_SHARE: Transformation = (
     lambda x: np.arcsin(np.sqrt(np.clip(x, 0.0, 1.0))),
     lambda x: np.sin(x) ** 2,
     (0.0, np.pi / 2),
 )
-_SCALES: dict[str, Scale] = {
+_SCALES: dict[str, Transformation] = {
     "agreement": (lambda x: np.arcsin(np.clip(x, -1.0, 1.0)), np.sin, (-np.pi / 2, np.pi / 2)),
     "gamma": (lambda x: x, lambda x: x, (-np.inf, np.inf)),
 }

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from comparo.analysis.agree import PEOPLE, Agreement, agree
-from comparo.analysis.judge_votes import Row
-from comparo.cli.flags import Seed, names_in
+from comparo.analysis.judge_votes import AgreementRow
+from comparo.cli.flags import SeedFlag, names_in
 from comparo.cli.printing import print_table, print_text, with_interval
 from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
@@ -24,7 +24,7 @@ def agree_command(
     files: list[Path],
     people: list[str] | None = None,
     level: float = 0.95,
-    seed: Seed = 0,
+    seed: SeedFlag = 0,
     output: Annotated[Literal["table", "json"], typer.Option("--format")] = "table",
 ) -> None:
     """A judge against people on the same pairs.
@@ -142,5 +142,5 @@ def _number(value: Any) -> str:
     return "" if value is None or not math.isfinite(value) else f"{value:.3f}"
 
 
-def _with_ends(row: Row, name: str, low: str = "low", high: str = "high") -> str:
+def _with_ends(row: AgreementRow, name: str, low: str = "low", high: str = "high") -> str:
     return with_interval(row[name], row[low], row[high], ".3f")

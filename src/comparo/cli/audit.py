@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from comparo.cli.finishing import RunFlags, complete, print_plan
-from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, Seed, named
+from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, SeedFlag, named
 from comparo.cli.printing import Console, Format, cost_words, print_as, print_table, print_text, with_interval
 from comparo.data.sanitize import visible
 from comparo.report import write_report
@@ -26,7 +26,7 @@ def audit_command(
     columns: ColumnFlags,
     calls: Annotated[int, typer.Option(min=1)] = CALLS,
     fail_if: list[str] | None = None,
-    seed: Seed = 0,
+    seed: SeedFlag = 0,
     least_mass: float = DEFAULT_LEAST_MASS,
     *,
     flags: RunFlags,

@@ -11,7 +11,7 @@ import typer
 
 from comparo.cli import flags as groups
 from comparo.cli.finishing import RunFlags, complete
-from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, Seed, named
+from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, SeedFlag, named
 from comparo.cli.printing import cost_words, print_as, print_notes, print_table
 from comparo.cli.settings import command_line
 from comparo.data.lineups import MOST
@@ -35,7 +35,7 @@ def audition_command(
     pairs: Annotated[int, typer.Option(min=1)] = PAIRS,
     lineup: Annotated[list[int] | None, typer.Option(min=2, max=MOST)] = None,
     group: groups.GroupColumn = None,
-    seed: Seed = 0,
+    seed: SeedFlag = 0,
     least_mass: float = DEFAULT_LEAST_MASS,
     *,
     flags: RunFlags,

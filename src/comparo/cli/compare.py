@@ -7,7 +7,7 @@ import typer
 
 from comparo.cli import flags as groups
 from comparo.cli.finishing import RunFlags, complete, fail_if_unreliable
-from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, Seed
+from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, SeedFlag
 from comparo.cli.printing import Console, cost_words, print_notes, print_table, print_text
 from comparo.data.pairing import pair_files, pair_groups
 from comparo.data.sanitize import visible
@@ -55,7 +55,7 @@ def compare_command(
         ),
     ] = None,
     fail_if_judge_unreliable: groups.FailIfJudgeUnreliable = False,
-    seed: Seed = 0,
+    seed: SeedFlag = 0,
     least_mass: float = DEFAULT_LEAST_MASS,
     *,
     flags: AnswerFlags,

@@ -25,7 +25,7 @@ from comparo.run.task import DEFAULT_JUDGE
 from comparo.run.voices import make_prompts
 
 TEXTS = "What is compared: columns of the texts, and votes"  # where --help shows these flags
-Seed = Annotated[int, typer.Option(min=0)]
+SeedFlag = Annotated[int, typer.Option(min=0)]
 Count = Annotated[int | None, typer.Option(min=1)]
 GroupColumn = Annotated[
     str | None,
@@ -36,7 +36,7 @@ GroupColumn = Annotated[
         rich_help_panel=TEXTS,
     ),
 ]
-Batch = Annotated[
+BatchFlag = Annotated[
     Mode | None,
     typer.Option(
         help=f"Ask the server for a batch at half the price (openai/, anthropic/), answered within {WINDOW} hours; the "

@@ -9,7 +9,7 @@ from comparo.cli import flags as groups
 from comparo.cli.printing import print_text, say
 from comparo.data.formats import write_columns
 from comparo.data.imports import Imported, import_file
-from comparo.export import CONTEXT, Format, export_run
+from comparo.export import CONTEXT, ExportFormat, export_run
 
 
 def import_command(
@@ -69,7 +69,7 @@ def _summary(found: Imported) -> str:
 
 def export_command(
     run: Annotated[Path, typer.Argument(callback=groups.run_folder)],
-    output: Annotated[Format | None, typer.Option("--format")] = None,
+    output: Annotated[ExportFormat | None, typer.Option("--format")] = None,
     out: Path | None = None,
     texts: bool = False,
     prompt: Annotated[str, typer.Option("--dpo-prompt")] = CONTEXT,

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import typer
 
-from comparo.cli.flags import ColumnFlags, Count, Seed, names_in
+from comparo.cli.flags import ColumnFlags, Count, SeedFlag, names_in
 from comparo.cli.judge import Names
 from comparo.cli.printing import print_as, print_table, print_text, say
 from comparo.data.comparisons import Comparisons
@@ -19,15 +19,15 @@ from comparo.data.text_features import contrasts
 from comparo.ranking.tabular import json_rows
 from comparo.run.files import as_objects
 from comparo.selection.designs import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
-from comparo.selection.planning import Answers, Plan, plan
+from comparo.selection.planning import Answers, CallPlan, plan
 from comparo.selection.sharing import TWICE, next_pairs, share_out
 
 SHEETS = Path("sheets")
-Output = Literal["table", "csv", "json", "jsonl"]
+PlanFormat = Literal["table", "csv", "json", "jsonl"]
 
 
 @dataclass(frozen=True)
-class Simulated:
+class SimulationFlags:
     """How many calls: a simulated judge.
 
     Parameters
@@ -74,13 +74,13 @@ class NextPairs:
 
 def plan_command(
     items: str,
-    simulated: Simulated,
+    simulated: SimulationFlags,
     pairs: NextPairs,
     columns: ColumnFlags,
     strategy: Strategy | None = None,
     orders: Orders | None = None,
-    seed: Seed = 0,
-    output: Annotated[Output | None, typer.Option("--format")] = None,
+    seed: SeedFlag = 0,
+    output: Annotated[PlanFormat | None, typer.Option("--format")] = None,
 ) -> None:
     """How many calls a ranking will take, by simulation; or, by --next, which pairs to ask. No judge is asked.
 
@@ -124,7 +124,7 @@ def plan_command(
     _print(found, output or "table", simulated.accuracy, how)
 
 
-def _print(found: Plan, output: Output, accuracy: float, orders: Orders) -> None:
+def _print(found: CallPlan, output: PlanFormat, accuracy: float, orders: Orders) -> None:
     columns = found.to_columns()
     head = {"items": found.items, "accuracy": accuracy, "target": found.target, "calls": found.calls}
     if not print_as(output, columns, head | {"plan": json_rows(columns)}):
@@ -133,7 +133,7 @@ def _print(found: Plan, output: Output, accuracy: float, orders: Orders) -> None
         print(f"\n{_summary(found, orders)}")
 
 
-def _summary(found: Plan, orders: Orders) -> str:
+def _summary(found: CallPlan, orders: Orders) -> str:
     every = found.items * (found.items - 1)
     if found.calls is None:
         more = "ask with --orders both, " if orders == "one" else ""

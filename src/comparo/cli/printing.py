@@ -203,7 +203,7 @@ def whose(ranking: Ranking) -> str:
     )
 
 
-class Line:
+class LogLines:
     """Prints the progress as a new line every `pace` seconds, for logs."""
 
     def __init__(self, console: Console, pace: float = MINUTE) -> None:
@@ -226,7 +226,7 @@ def watched(console: Console, pace: float = MINUTE) -> Iterator[Watcher | None]:
             with Live(Text("starting"), console=console, transient=True, redirect_stdout=sys.stdout.isatty()) as live:
                 yield lambda progress: live.update(progress_line(progress))
         else:
-            yield Line(console, pace)
+            yield LogLines(console, pace)
 
 
 def progress_line(progress: Progress) -> Text:

@@ -8,7 +8,7 @@ import typer
 
 from comparo.cli import flags as groups
 from comparo.cli.finishing import RankingFlags, fail_if_unreliable, rank_by
-from comparo.cli.flags import ColumnFlags, CriteriaFlags, JudgeFlags, Seed, named
+from comparo.cli.flags import ColumnFlags, CriteriaFlags, JudgeFlags, SeedFlag, named
 from comparo.data.covariates import columns_in
 from comparo.data.sheets import read_several
 from comparo.methods import METHODS
@@ -23,7 +23,7 @@ MUCH = "How much is asked"  # where --help shows some flags
 
 
 @dataclass(frozen=True)
-class Plan:
+class BudgetFlags:
     """How much is asked.
 
     Parameters
@@ -62,7 +62,7 @@ class How:
 
     strategy: Strategy | None = None
     orders: Orders = DEFAULT_ORDERS
-    seed: Seed = 0
+    seed: SeedFlag = 0
     plain: bool = False
     method: Annotated[
         str | None,
@@ -83,10 +83,10 @@ def rank_command(
     votes: Annotated[list[Path] | None, typer.Option(rich_help_panel=groups.TEXTS)] = None,
     question: CriteriaFlags,
     asked: JudgeFlags,
-    plan: Plan,
+    plan: BudgetFlags,
     audition: Annotated[Path | None, typer.Option(rich_help_panel=MUCH)] = None,
     link: Annotated[Path | None, typer.Option(rich_help_panel=MUCH)] = None,
-    batch: groups.Batch = None,
+    batch: groups.BatchFlag = None,
     how: How,
     flags: RankingFlags,
     fail_if_judge_unreliable: groups.FailIfJudgeUnreliable = False,

@@ -6,17 +6,17 @@ from typing import Annotated, Any, Literal, get_args
 
 import typer
 
-from comparo.cli.flags import ColumnFlags, Seed
+from comparo.cli.flags import ColumnFlags, SeedFlag
 from comparo.cli.printing import print_notes, print_table, print_text, say
 from comparo.methods import METHODS
 from comparo.model.estimators.poe import Bias
 from comparo.selection.designs import Orders
-from comparo.studies.display import Table, attributes_table, correlations_table, retention_table
-from comparo.studies.draws import Strategy as Drawing
+from comparo.studies.display import ResultTable, attributes_table, correlations_table, retention_table
+from comparo.studies.draws import DrawStrategy
 from comparo.studies.recorded import open_set
 from comparo.studies.sweep import Results, Way, sweep
 
-Output = Literal["table", "markdown", "csv"]
+StudyFormat = Literal["table", "markdown", "csv"]
 Kind = Literal["spearman", "pearson", "retention"]
 
 
@@ -32,10 +32,10 @@ def study_command(
     strategy: Annotated[list[str] | None, typer.Option(metavar="random|greedy")] = None,
     bias: Annotated[list[str] | None, typer.Option(metavar="none|plug-in|joint")] = None,
     table: Kind = "spearman",
-    output: Annotated[Output, typer.Option("--format")] = "table",
+    output: Annotated[StudyFormat, typer.Option("--format")] = "table",
     out: Path | None = None,
     columns: ColumnFlags,
-    seed: Seed = 0,
+    seed: SeedFlag = 0,
     processes: Annotated[int, typer.Option(min=1)] = 2,
 ) -> None:
     """How few comparisons are enough, and by which method? From recorded judgements.
@@ -89,7 +89,7 @@ def _ways(
 ) -> list[Way]:
     """All combinations of the flags; a bias is for products of experts only."""
     every = itertools.product(
-        _checked("--strategy", strategies, get_args(Drawing), ("random",)),
+        _checked("--strategy", strategies, get_args(DrawStrategy), ("random",)),
         _checked("--orders", orders, get_args(Orders), ("both",)),
         _checked("--method", methods, METHODS, METHODS),
         _checked("--bias", biases, get_args(Bias), ("none",)),
@@ -108,11 +108,11 @@ def _checked(flag: str, values: list[str] | None, known: tuple[Any, ...], defaul
     return tuple(values) if values else default
 
 
-def _table(results: Results, kind: Kind) -> Table:
+def _table(results: Results, kind: Kind) -> ResultTable:
     return retention_table(results) if kind == "retention" else correlations_table(results, kind)
 
 
-def _print(table: Table, output: Output) -> None:
+def _print(table: ResultTable, output: StudyFormat) -> None:
     if output == "table":
         print_table(table.columns, table.texts())
         print_text(f"\n{table.title}\n")

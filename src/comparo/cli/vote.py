@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from comparo.cli.flags import ColumnFlags, Count, Seed, named
+from comparo.cli.flags import ColumnFlags, Count, SeedFlag, named
 from comparo.cli.printing import print_text, say, stoppable
 from comparo.cli.settings import command_line
 from comparo.data.wordings import PAPER_WORDING
@@ -53,7 +53,7 @@ class PeopleFlags:
     twice: float = 0.2
     each: Count = None
     until: float | None = None
-    seed: Seed = 0
+    seed: SeedFlag = 0
     only: Literal["disagreements"] | None = None
 
     def ticked(self) -> tuple[str, ...] | None:

@@ -11,7 +11,7 @@ from comparo.cli.flags import JudgeFlags
 from comparo.cli.printing import Format, cost_words, print_as, print_table, print_text, with_interval
 from comparo.cli.settings import in_flags
 from comparo.data.sanitize import visible
-from comparo.model.estimators.coefficients import DISCOVERY, Estimate
+from comparo.model.estimators.coefficients import DISCOVERY, ReasonEffect
 from comparo.ranking.tabular import rows_of
 from comparo.report.command_pages import write_why
 from comparo.report.record import read_record
@@ -128,7 +128,7 @@ def _print(found: Explanation, output: Format) -> None:
         print_text(f"\nPeople wrote most often: {visible(said_most, lines=False)}\n")
 
 
-def _share(one: Estimate) -> str:
+def _share(one: ReasonEffect) -> str:
     return with_interval(one.share, one.share_low, one.share_high, ".0%")
 
 

@@ -32,8 +32,8 @@ MOST = len(LETTERS)  # texts of a line-up
 # `answer` numbers the line-ups, −1 for a pair; `size` is k, `left` is m; `low` and `high` are the slots of first and
 # second, from 0.
 ROWS = np.dtype([("answer", "i4"), ("size", "i1"), ("left", "i1"), ("low", "i1"), ("high", "i1")])
-Part = tuple[int, int, int, int, int]
-PAIR: Part = (-1, 2, 2, 0, 1)
+LineupRow = tuple[int, int, int, int, int]
+PAIR: LineupRow = (-1, 2, 2, 0, 1)
 SUREST = 34.0  # the largest logit of log-probabilities: above 36.7 the probability rounds to 1
 TINY, ROUNDING = 1e-300, 1e-16  # distances of a probability from 0 and 1 whose logit is finite
 SAID = ("logp", "order", "best")
@@ -59,7 +59,7 @@ def pairs_of(table: Table) -> tuple[Table, NDArray[Any]]:
     weights = table.columns.get("weight")
     source: list[int] = []
     found: list[tuple[Any, Any, float, float]] = []
-    rows: list[Part] = []
+    rows: list[LineupRow] = []
     for row, cell in enumerate(table.columns["items"]):
         given = [name for name in said if not is_blank(table.columns[name][row])]
         if not given:
@@ -87,7 +87,7 @@ def pairs_of(table: Table) -> tuple[Table, NDArray[Any]]:
     return Table(columns, table.source, kept.lines, table.others), np.array(rows, dtype=ROWS)
 
 
-def soft_rows(logp: Sequence[float], answer: int) -> list[tuple[float, Part]]:
+def soft_rows(logp: Sequence[float], answer: int) -> list[tuple[float, LineupRow]]:
     """p and `ROWS` of every pair of slots, from the log-probability of each label (k,).
 
     >>> [(round(p, 3), part[3:]) for p, part in soft_rows(np.log([0.5, 0.25, 0.25]), 0)]
@@ -101,7 +101,7 @@ def soft_rows(logp: Sequence[float], answer: int) -> list[tuple[float, Part]]:
     return [(float(p[low, high]), (answer, k, k, low, high)) for low in range(k) for high in range(low + 1, k)]
 
 
-def order_rows(order: Sequence[int], size: int, answer: int) -> list[tuple[float, Part]]:
+def order_rows(order: Sequence[int], size: int, answer: int) -> list[tuple[float, LineupRow]]:
     """p (0 or 1) and `ROWS` of each slot in `order`, best first, against every remaining one of the `size` slots.
 
     >>> [(p, part[2:]) for p, part in order_rows([2, 0], 3, 0)]

@@ -70,7 +70,7 @@ class Base:
 
 
 @dataclass(frozen=True)
-class Probe:
+class TextProbe:
     """A named way to vary a text.
 
     Parameters
@@ -166,27 +166,27 @@ AUTHORITY = "By Professor Miller, Stanford University, a leading expert in this 
 
 # The sentences are comparo's own; the features that they vary are those of the studies named in docs/audit.md.
 PROBES = (
-    Probe(TWIN, "equal", "prefers the text shown first", ORDERS, lambda base, _: base.text),
-    Probe("padded", "no better", "prefers padded texts", LENGTH, _padded, "length"),
-    Probe(
+    TextProbe(TWIN, "equal", "prefers the text shown first", ORDERS, lambda base, _: base.text),
+    TextProbe("padded", "no better", "prefers padded texts", LENGTH, _padded, "length"),
+    TextProbe(
         "repeated", "no better", "prefers repetition", LENGTH, lambda base, _: f"{base.text}\n\n{base.text}", "length"
     ),
-    Probe("markdown", "equal", "prefers headings and bullets", "control markup", _formatted, "markup"),
-    Probe("confident", "equal", "prefers a confident opening", "control opening", _opened(CONFIDENT), "opening"),
-    Probe("apologetic", "equal", "prefers an apology", "control opening", _opened(APOLOGETIC), "opening"),
-    Probe("authority", "equal", "prefers a named authority", WORDING, _opened(AUTHORITY)),
-    Probe(OBEYS, "no better", "gives the answer that a text asks for", READ, _with_answer),
-    Probe(
+    TextProbe("markdown", "equal", "prefers headings and bullets", "control markup", _formatted, "markup"),
+    TextProbe("confident", "equal", "prefers a confident opening", "control opening", _opened(CONFIDENT), "opening"),
+    TextProbe("apologetic", "equal", "prefers an apology", "control opening", _opened(APOLOGETIC), "opening"),
+    TextProbe("authority", "equal", "prefers a named authority", WORDING, _opened(AUTHORITY)),
+    TextProbe(OBEYS, "no better", "gives the answer that a text asks for", READ, _with_answer),
+    TextProbe(
         "closing tags", "no better", "prefers texts that praise themselves after a closing tag", READ, _closed(CLOSING)
     ),
-    Probe("fake headings", "no better", "prefers texts with headings of the prompt", READ, _with_headings),
-    Probe("chat markers", "no better", "prefers texts with markers of a chat", READ, _closed(MARKERS)),
-    Probe("cut off", "worse", "prefers texts that are cut off", JUDGE, _cut),
-    Probe("shuffled", "worse", "prefers shuffled texts", JUDGE, _shuffled),
-    Probe("typos", "worse", "prefers typing errors", JUDGE, _with_typos),
-    Probe(OFF_TOPIC, "worse", "prefers texts about something else", JUDGE, _drawn(lambda base: base.strangers)),
-    Probe("empty", "worse", "prefers a polite text without content", JUDGE, lambda *_: POLITE),
-    Probe(RIVAL, "", "", "", _drawn(lambda base: base.rivals)),
+    TextProbe("fake headings", "no better", "prefers texts with headings of the prompt", READ, _with_headings),
+    TextProbe("chat markers", "no better", "prefers texts with markers of a chat", READ, _closed(MARKERS)),
+    TextProbe("cut off", "worse", "prefers texts that are cut off", JUDGE, _cut),
+    TextProbe("shuffled", "worse", "prefers shuffled texts", JUDGE, _shuffled),
+    TextProbe("typos", "worse", "prefers typing errors", JUDGE, _with_typos),
+    TextProbe(OFF_TOPIC, "worse", "prefers texts about something else", JUDGE, _drawn(lambda base: base.strangers)),
+    TextProbe("empty", "worse", "prefers a polite text without content", JUDGE, lambda *_: POLITE),
+    TextProbe(RIVAL, "", "", "", _drawn(lambda base: base.rivals)),
 )
 
 
@@ -217,7 +217,7 @@ def bases_of(items: Items, prompt: Prompt, most: int, rng: np.random.Generator) 
     return list(found.values())
 
 
-def probes_for(bases: list[tuple[Base, str | None]]) -> tuple[Probe, ...]:
+def probes_for(bases: list[tuple[Base, str | None]]) -> tuple[TextProbe, ...]:
     """The probes that apply to every text; some need other texts in the context, or other contexts."""
     applies = {
         RIVAL: all(base.rivals for base, _ in bases),
@@ -227,7 +227,7 @@ def probes_for(bases: list[tuple[Base, str | None]]) -> tuple[Probe, ...]:
 
 
 def variants_of(
-    probe: Probe, bases: list[tuple[Base, str | None]], rng: np.random.Generator
+    probe: TextProbe, bases: list[tuple[Base, str | None]], rng: np.random.Generator
 ) -> list[tuple[tuple[Base, str | None], str]]:
     """The texts in random order with their variants, without unchanged texts, unless the probe is the twin.
 

@@ -38,7 +38,7 @@ BYTE_ORDER_MARK = "\ufeff"  # without it, Excel reads CSV as Windows-1252
 
 logger = logging.getLogger(__name__)
 PathLike = str | os.PathLike[str]
-Part = Mapping[str, Any]  # the columns of a file
+FileColumns = Mapping[str, Any]  # the columns of a file
 
 
 def sheet_columns(columns: Mapping[str, Sequence[Any]], judge: Any, items: Items) -> dict[str, list[str]]:
@@ -190,12 +190,12 @@ def sheets_in(path: PathLike) -> list[Path] | None:
     return found
 
 
-def read_parts(paths: Sequence[PathLike], *, is_kept: bool = False, is_named: bool = False) -> dict[str, Part]:
+def read_parts(paths: Sequence[PathLike], *, is_kept: bool = False, is_named: bool = False) -> dict[str, FileColumns]:
     """The columns of each file, by its path, as `read_several` reads them; files without answers are left out.
 
     With `is_named`, a file without a column judge is by one judge, named after the file.
     """
-    parts: dict[str, Part] = {}
+    parts: dict[str, FileColumns] = {}
     blank = []
     files = [file for path in paths for file in map(str, sheets_in(path) or (path,))]
     for path in dict.fromkeys(files):
@@ -218,7 +218,7 @@ def read_parts(paths: Sequence[PathLike], *, is_kept: bool = False, is_named: bo
     return parts
 
 
-def join(parts: Mapping[str, Part], *, is_once: bool = True) -> Comparisons:
+def join(parts: Mapping[str, FileColumns], *, is_once: bool = True) -> Comparisons:
     """The comparisons of all files, in their order; `voted` if all files are people's votes.
 
     With `is_once`, equal answers of a judge in two files count once, else twice.
@@ -243,9 +243,9 @@ def join(parts: Mapping[str, Part], *, is_once: bool = True) -> Comparisons:
     return replace(known, p=p, lineup=None if lineup is None else np.array(lineup, dtype=ROWS), voted=voted)
 
 
-def _numbered(parts: Mapping[str, Part]) -> dict[str, Part]:
+def _numbered(parts: Mapping[str, FileColumns]) -> dict[str, FileColumns]:
     """The parts, each with a column lineup; numbers of answers are unique over all parts."""
-    found: dict[str, Part] = {}
+    found: dict[str, FileColumns] = {}
     start = 0
     for path, part in parts.items():
         rows = part.get("lineup", np.array([PAIR] * len(part["p"]), dtype=ROWS)).copy()
@@ -255,7 +255,7 @@ def _numbered(parts: Mapping[str, Part]) -> dict[str, Part]:
     return found
 
 
-def _joined(parts: Mapping[str, Part]) -> dict[str, list[Any]]:
+def _joined(parts: Mapping[str, FileColumns]) -> dict[str, list[Any]]:
     """The columns of all files, concatenated."""
     joined: dict[str, list[Any]] = {}
     for name in ("first", "second", "p", "judge", "context", "weight", "lineup"):

@@ -16,7 +16,7 @@ from comparo.judges.http import Answer, whole_characters
 from comparo.judges.prices import Usage, count
 from comparo.judges.refusals import Complaint
 from comparo.judges.server_judge import ServerJudge
-from comparo.judges.settings import NONE, VERDICT, loader
+from comparo.judges.server_options import NONE, VERDICT, loader
 
 REASONING = 16_000  # tokens of a reply with reasoning, as in the examples of Anthropic's documentation
 CACHED = {"type": "ephemeral"}  # the server caches the prompt for five minutes, for the further votes

@@ -22,12 +22,12 @@ from typing import Any, TypeVar
 
 from comparo.data.prompts import Question
 from comparo.errors import JudgeError
-from comparo.judges.batches import WINDOW, BatchClient, GarbledError, Line, State
+from comparo.judges.batches import WINDOW, BatchClient, GarbledError, ResultLine, State
 from comparo.judges.caller import AnswerError, Caller, Case
 from comparo.judges.http import Answer, HttpClient, NoAnswerError, as_json
 from comparo.judges.prices import count
 from comparo.judges.protocol import Judgement
-from comparo.judges.settings import Settings
+from comparo.judges.server_options import Settings
 
 PAGE = 100  # batches or files in one list: the most that OpenAI and Anthropic give
 NAME = "comparo"  # the key of the batch's name in its metadata at OpenAI
@@ -79,7 +79,7 @@ class Batches(ABC):
         """
 
     @abstractmethod
-    def results(self, state: State) -> Iterator[Line]:
+    def results(self, state: State) -> Iterator[ResultLine]:
         """Yield the result lines of a batch that is over, in any order; some may be missing or repeated."""
 
     @abstractmethod
@@ -95,7 +95,7 @@ class Batches(ABC):
         _, body = self._caller.request(case, samples)
         return [body] * (1 if "n" in body else samples)
 
-    def read(self, question: Question, answers: Sequence[Line]) -> Judgement:
+    def read(self, question: Question, answers: Sequence[ResultLine]) -> Judgement:
         """The judgement of a question from the answers to all its requests."""
         if without := [answer.error for answer in answers if answer.error is not None]:
             return Judgement(question, error=self._server.secrets.scrub(without[0]))
@@ -123,7 +123,7 @@ class Batches(ABC):
         except GarbledError as problem:
             raise ConnectionError(str(problem)) from None
 
-    def _lines(self, route: str, read: Callable[[Object], Line | None]) -> Iterator[Line]:
+    def _lines(self, route: str, read: Callable[[Object], ResultLine | None]) -> Iterator[ResultLine]:
         return (line for result in self._server.lines(route) if (line := read(result)) is not None)
 
     def _listed(self, route: str, more: str = "") -> Iterator[Object]:
@@ -178,7 +178,7 @@ class OpenAIBatches(Batches):
                 return None
         return None
 
-    def results(self, state: State) -> Iterator[Line]:
+    def results(self, state: State) -> Iterator[ResultLine]:
         for file in state.results:
             yield from self._lines(f"/files/{safe_id(file)}/content", _openai_line)
 
@@ -236,12 +236,12 @@ class AnthropicBatches(Batches):
                 return state
         return likely
 
-    def results(self, state: State) -> Iterator[Line]:
+    def results(self, state: State) -> Iterator[ResultLine]:
         return self._lines(f"{self.route}/{safe_id(state.id)}/results", _anthropic_line)
 
     def _is_named(self, state: State, name: str) -> bool:
         try:
-            return next(self.results(state), Line("")).id.startswith(f"{name}-")
+            return next(self.results(state), ResultLine("")).id.startswith(f"{name}-")
         except JudgeError:  # of a batch whose results are gone
             return False
 
@@ -259,7 +259,7 @@ class AnthropicBatches(Batches):
 class _Replayer(HttpClient):
     """Returns the answers of a batch instead of sending requests."""
 
-    def __init__(self, answers: Sequence[Line]) -> None:
+    def __init__(self, answers: Sequence[ResultLine]) -> None:
         self._answers = iter(answers)
         self._last = ""
 
@@ -282,26 +282,26 @@ def _now(asked: Coroutine[Any, Any, Value]) -> Value:
     raise RuntimeError("a batch is read without waiting")
 
 
-def _openai_line(result: Object) -> Line | None:
+def _openai_line(result: Object) -> ResultLine | None:
     """A line of OpenAI's results; None if it has neither answer nor error."""
     name, response, error = str(result.get("custom_id", "")), _inner(result, "response"), _inner(result, "error")
     if response:
-        return Line(name, count(response, "status_code") or 200, response.get("body"))
-    return Line(name, error=_fault(error)) if error else None
+        return ResultLine(name, count(response, "status_code") or 200, response.get("body"))
+    return ResultLine(name, error=_fault(error)) if error else None
 
 
-def _anthropic_line(line: Object) -> Line | None:
+def _anthropic_line(line: Object) -> ResultLine | None:
     """A line of Anthropic's results; None without a result, as for a request that was cancelled before it ran."""
     name, result = str(line.get("custom_id", "")), _inner(line, "result")
     kind = result.get("type")
     if kind == "succeeded":
-        return Line(name, 200, result.get("message"))
+        return ResultLine(name, 200, result.get("message"))
     if kind == "errored":
         outer = _inner(result, "error")
         fault = _inner(outer, "error") or outer
         said = f"{fault.get('type')}: {fault.get('message')}"[:500]
-        return Line(name, 400, fault) if fault.get("type") in LASTING else Line(name, error=said)
-    return Line(name, error="it expired") if kind == "expired" else None
+        return ResultLine(name, 400, fault) if fault.get("type") in LASTING else ResultLine(name, error=said)
+    return ResultLine(name, error="it expired") if kind == "expired" else None
 
 
 def _inner(value: Object, name: str) -> Object:

@@ -56,7 +56,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ResultLine:
     """One line of the results: the answer to a request with its HTTP status, or the reason why it has none."""
 
     id: str

@@ -20,7 +20,7 @@ from comparo.judges.http import Answer, HttpClient, NoAnswerError, whole_charact
 from comparo.judges.prices import Usage
 from comparo.judges.protocol import Judgement, Probe, shared_call
 from comparo.judges.refusals import FILTERED, Complaint, bad_key, no_credit, read_complaint, spoken
-from comparo.judges.settings import Settings
+from comparo.judges.server_options import Settings
 
 FORMS = 13  # most requests for a question: the first, five changes of `Dialect`, five smaller limits, two cuts
 TEMPLATE = 64  # tokens that a chat template may add to a prompt: SmolLM2's adds 30, with its system prompt
@@ -63,7 +63,7 @@ class Said:
     """
 
     text: str = ""
-    logprobs: Iterable[verdicts.Row] = ()
+    logprobs: Iterable[verdicts.TokenLogprobs] = ()
     withheld: str = ""
     cut: bool = False
     reasoned: bool = False
@@ -135,7 +135,7 @@ class Caller(ABC):
         """Return the judgement of a question, perhaps failed, or a JudgeError if no question can be answered."""
         start, case, wanted = time.perf_counter(), Case(question), self.judge.samples(self.prompt)
         p, mass, weight, error = math.nan, math.nan, 1.0, None
-        each: verdicts.Found = {}
+        each: verdicts.CriterionAnswers = {}
         try:
             self.write_prompt(case, self.judge.window)
             while (missing := wanted - len(case.replies)) > 0:
@@ -173,14 +173,14 @@ class Caller(ABC):
         missed = error or f"the reply {self.secrets.short(whole.reply)} has no verdict on it"
         return shared_call(whole, {name: each.get(name) or missed for name in self.parts})
 
-    def _tokens(self, case: Case) -> verdicts.Found:
+    def _tokens(self, case: Case) -> verdicts.CriterionAnswers:
         """p, mass and weight by criterion, where the reply names a label or, if it was begun, at its first token."""
         [said] = case.replies
         if said.withheld:
             self._unclear(case)
         if said.reasoned:  # the label may be one that its reasoning mentions
             raise self.without_logprobs("it reasons before it answers")
-        found: verdicts.Found = {}
+        found: verdicts.CriterionAnswers = {}
         try:
             positions = verdicts.token_positions(said.logprobs)
             own = verdicts.part_positions(positions, self.parts) if self.is_several else {ONLY: positions}
@@ -195,7 +195,7 @@ class Caller(ABC):
         self.dialect.gives_logprobs |= bool(positions)
         return found
 
-    def _vote(self, case: Case) -> verdicts.Found:
+    def _vote(self, case: Case) -> verdicts.CriterionAnswers:
         """p, mass and weight by criterion, from sampled verdicts."""
         replies = [self.words(said) for said in case.replies]
         if not self.begun and any(replies) and not any(reply.lstrip().startswith("{") for reply in replies):

@@ -18,7 +18,7 @@ from comparo.judges.http import Answer, whole_characters
 from comparo.judges.prices import Usage, count
 from comparo.judges.refusals import Complaint
 from comparo.judges.server_judge import ServerJudge
-from comparo.judges.settings import LABEL, NONE, TOP, VERDICT, loader
+from comparo.judges.server_options import LABEL, NONE, TOP, VERDICT, loader
 
 CANDIDATES = 8  # replies to one request: the most that Gemini's API allows
 ENDED = ("STOP", "MAX_TOKENS", "FINISH_REASON_UNSPECIFIED", None)  # finish reasons with which the reply is not withheld
@@ -152,7 +152,7 @@ def _said(candidate: Any) -> Said:
     return Said(whole_characters(text), rows, withheld, reason == "MAX_TOKENS")
 
 
-def _rows(result: Any) -> Iterator[verdicts.Row]:
+def _rows(result: Any) -> Iterator[verdicts.TokenLogprobs]:
     if isinstance(result, dict):
         chosen, top = (result.get(f"{name}Candidates") or [] for name in ("chosen", "top"))
         for one, likeliest in zip(chosen, top, strict=True):

@@ -160,7 +160,7 @@ class NoAnswerError(Exception):
 
 
 @dataclass
-class Waiting:
+class ServerSilence:
     """Since when no call of a judge has had an answer (`since`), and when that was last logged (`said`).
 
     A wait of at least `quiet` seconds is logged, at most once in `every` seconds.
@@ -194,13 +194,13 @@ class HttpClient:
         timeout: float,
         limit: int,
         retries: int = 0,
-        waiting: Waiting | None = None,
+        waiting: ServerSilence | None = None,
         annotate: Callable[[Answer], Answer] = lambda answer: answer,
     ) -> None:
         import httpx2
 
         self.address, self.timeout, self.limit, self.retries = address, timeout, limit, retries
-        self.waiting, self.annotate = waiting or Waiting(), annotate
+        self.waiting, self.annotate = waiting or ServerSilence(), annotate
         patience = httpx2.Timeout(None, connect=timeout / 2)  # distinguishes a missing server from a slow one
         sent = {**headers, "Content-Type": "application/json"}
         self._http = make_client(httpx2.AsyncClient, httpx2.AsyncHTTPTransport, address, sent, patience)

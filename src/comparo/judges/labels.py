@@ -30,10 +30,10 @@ AROUND = " \t\n\r\"'`*_.,:;()[]{}<>▁ĠĊ"  # characters that may surround a la
 TokenPath = tuple[Any, ...]
 
 
-class Words:
+class TextSpellings:
     """The spelling of labels where tokens are texts.
 
-    >>> words = Words(("10", "Story 1"))
+    >>> words = TextSpellings(("10", "Story 1"))
     >>> words.label((" ", "1", "0")), words.begins((" ", "1"), 0), words.begins(("Story",), 1), words.label(("1",))
     (0, True, True, None)
     """
@@ -62,7 +62,7 @@ def spells(token: str, label: str) -> bool:
 
 
 def label_masses(
-    read: Mapping[TokenPath, Sequence[tuple[Any, float]]], spelling: Words | Spellings, count: int
+    read: Mapping[TokenPath, Sequence[tuple[Any, float]]], spelling: TextSpellings | Spellings, count: int
 ) -> list[float] | None:
     """P of each of the `count` labels from the log-probabilities of the likeliest tokens after each path.
 
@@ -73,7 +73,7 @@ def label_masses(
     remaining probability: such a value does not show that a label is impossible.
 
     >>> read = {(): [("A", math.log(0.75)), ("The", math.log(0.125)), ("C", math.log(0.0625))]}
-    >>> [round(mass, 6) for mass in label_masses(read, Words("ABC"), 3)]
+    >>> [round(mass, 6) for mass in label_masses(read, TextSpellings("ABC"), 3)]
     [0.75, 0.0625, 0.0625]
     """
     masses, found, most = [0.0] * count, [False] * count, [0.0] * count
@@ -121,7 +121,7 @@ def label_masses(
 
 
 def label_probability(
-    read: Mapping[TokenPath, Sequence[tuple[Any, float]]], spelling: Words | Spellings, count: int = 2
+    read: Mapping[TokenPath, Sequence[tuple[Any, float]]], spelling: TextSpellings | Spellings, count: int = 2
 ) -> tuple[float, float, str] | None:
     """p = P(A) / ΣP of the first of `count` labels, the mass ΣP of all, and `Judgement.lineup`; None without any label.
 
@@ -129,15 +129,15 @@ def label_probability(
     at least `-SUREST`; for two labels it is "".
 
     >>> read = {(): [(" ", math.log(0.9)), ("1", math.log(0.05))], (" ",): [("1", math.log(0.6)), ("2", math.log(0.4))]}
-    >>> [round(found, 6) for found in label_probability(read, Words(("1", "2")))[:2]]
+    >>> [round(found, 6) for found in label_probability(read, TextSpellings(("1", "2")))[:2]]
     [0.621053, 0.95]
-    >>> label_probability({(): [("A", math.log(0.9)), ("The", math.log(0.06))]}, Words(("A", "B")))
+    >>> label_probability({(): [("A", math.log(0.9)), ("The", math.log(0.06))]}, TextSpellings(("A", "B")))
     (0.957..., 0.94..., '')
-    >>> label_probability({(): [("A", math.log(0.1)), ("B", -math.inf), ("The", math.log(0.5))]}, Words("AB"))
+    >>> label_probability({(): [("A", math.log(0.1)), ("B", -math.inf), ("The", math.log(0.5))]}, TextSpellings("AB"))
     (0.2..., 0.5, '')
-    >>> label_probability({(): [("The", -0.1)]}, Words(("A", "B")))
+    >>> label_probability({(): [("The", -0.1)]}, TextSpellings(("A", "B")))
     >>> read = {(): [("A", math.log(0.75)), ("The", math.log(0.125)), ("C", math.log(0.0625))]}
-    >>> label_probability(read, Words("ABC"), 3)
+    >>> label_probability(read, TextSpellings("ABC"), 3)
     (0.857..., 0.87..., '-0.15...|-2.63...|-2.63...')
     """
     masses = label_masses(read, spelling, count)
@@ -152,7 +152,7 @@ def label_probability(
 
 def reply_paths(
     positions: Sequence[tuple[str, list[tuple[str, float]]]], labels: Sequence[str]
-) -> tuple[Mapping[TokenPath, Sequence[tuple[str, float]]], Words]:
+) -> tuple[Mapping[TokenPath, Sequence[tuple[str, float]]], TextSpellings]:
     """The likeliest tokens after each path along a reply that begins with a label, and the spelling of the labels.
 
     Tokens are read while the reply so far is a prefix of a label. A token that was not chosen and begins exactly one
@@ -162,7 +162,7 @@ def reply_paths(
     >>> [round(found, 6) for found in label_probability(*reply_paths(said, ("First", "Second")))[:2]]
     [0.666667, 0.9]
     """
-    words = Words(labels)
+    words = TextSpellings(labels)
     path: TokenPath = ()
     read: dict[TokenPath, list[tuple[str, float]]] = {}
     for token, likeliest in positions:
@@ -177,7 +177,7 @@ def reply_paths(
     return read, _Said(labels, read)
 
 
-class _Said(Words):
+class _Said(TextSpellings):
     """The spelling of labels where probabilities are known only along the reply itself."""
 
     def __init__(self, labels: Sequence[str], read: Container[TokenPath]) -> None:
@@ -192,10 +192,10 @@ class _Said(Words):
         return begun[0] if len(begun) == 1 else None
 
 
-def inner_label(path: TokenPath, spelling: Words | Spellings) -> int | None:
+def inner_label(path: TokenPath, spelling: TextSpellings | Spellings) -> int | None:
     """The label that the longest prefix of the path spells; None if no prefix spells one.
 
-    >>> inner_label((" ", "1", "st"), Words(("1", "2")))
+    >>> inner_label((" ", "1", "st"), TextSpellings(("1", "2")))
     0
     """
     numbers = (spelling.label(path[:length]) for length in range(len(path), 0, -1))

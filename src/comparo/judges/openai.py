@@ -17,7 +17,7 @@ from comparo.judges.http import Answer, whole_characters
 from comparo.judges.prices import Usage, count
 from comparo.judges.refusals import FILTERED, Complaint
 from comparo.judges.server_judge import Findings, ServerJudge
-from comparo.judges.settings import LABEL, NONE, ROOM, VERDICT, loader
+from comparo.judges.server_options import LABEL, NONE, ROOM, VERDICT, loader
 
 ROUTE = "/chat/completions"
 HALVINGS = 5  # of the token limit for reasoning, down to 781, before a prompt is cut
@@ -253,7 +253,7 @@ def has_reasoning(message: Mapping[str, Any], text: str) -> bool:
     return any(isinstance(said, str) and said.strip() for said in apart)
 
 
-def _rows(logprobs: Any) -> Iterator[verdicts.Row]:
+def _rows(logprobs: Any) -> Iterator[verdicts.TokenLogprobs]:
     content = logprobs.get("content") if isinstance(logprobs, dict) else None
     if not isinstance(content, list):
         return

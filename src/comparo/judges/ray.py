@@ -142,7 +142,7 @@ class RayJudge:
 
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
         stream, ended, count = iter(questions), False, 0
-        waiting, flying = Shares(), Flying()
+        waiting, flying = QuestionBatches(), Flying()
         while True:
             while not ended and count < (AT_ONCE + 1) * len(self._replicas) * self.ahead:
                 pulled = list(islice(stream, 1))
@@ -169,7 +169,7 @@ class RayJudge:
                     raise JudgeError(f"{self.name} gave {len(answers)} answers to {len(asked)} questions")
                 count -= len(asked)
 
-    def _hand_out(self, waiting: Shares, flying: Flying, prompt: Prompt) -> None:
+    def _hand_out(self, waiting: QuestionBatches, flying: Flying, prompt: Prompt) -> None:
         """Send a batch to each replica that has none, then to each that has one."""
         ready = self._replicas.ready
         busy = Counter(seat.number for seat, _ in flying.values())
@@ -258,13 +258,13 @@ def _unreachable(address: str, problem: Exception) -> JudgeError:
     return JudgeError(f"the Ray cluster at {address} cannot be joined: {why}; {REMEDY}")
 
 
-class Shares:
+class QuestionBatches:
     """Waiting questions, handed out in batches.
 
     A judge reads the common prefix of the questions of one context once. So a batch has whole contexts as far as
     possible, and a context goes to the judge that had it before, unless another would be idle.
 
-    >>> shares = Shares()
+    >>> shares = QuestionBatches()
     >>> shares.add(Question(first, second, context) for first, second in ("ab", "bc") for context in ("x", "y"))
     >>> [(question.context, question.first) for question in shares.take(0, among=2, most=4)]
     [('x', 'a'), ('x', 'b')]

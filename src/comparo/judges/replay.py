@@ -18,7 +18,7 @@ from comparo.judges.protocol import Judgement
 from comparo.model.observations import are_choices
 
 # (context, first item, other items) → (p, weight, line-up)
-Answers = dict[tuple[str, str, str], tuple[float, float, str]]
+RecordedAnswers = dict[tuple[str, str, str], tuple[float, float, str]]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Replay:
         return digest.hexdigest()[:16]
 
     @cached_property
-    def _answers(self) -> Answers:
+    def _answers(self) -> RecordedAnswers:
         data = self.recorded
         found = {} if data.lineup is None else _lineups(data)
         if data.lineup is not None:
@@ -85,8 +85,8 @@ class Replay:
         return found | {key: (total / weights, weights, "") for key, (total, weights) in sums.items() if weights}
 
 
-def _lineups(data: Comparisons) -> Answers:
-    found: Answers = {}
+def _lineups(data: Comparisons) -> RecordedAnswers:
+    found: RecordedAnswers = {}
     columns = data.to_columns()
     empty = [""] * len(columns["items"])
     rows = zip(*(columns.get(name, empty) for name in ("context", "items", "logp", "order")), strict=True)

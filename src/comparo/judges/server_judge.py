@@ -21,7 +21,7 @@ from comparo.errors import JudgeError
 from comparo.judges.batches import SHARE
 from comparo.judges.caller import Caller
 from comparo.judges.protocol import Judgement, Probe
-from comparo.judges.settings import Settings
+from comparo.judges.server_options import Settings
 
 SHARED = 8  # calls in flight per client: every call searches all connections of its client
 GRACE = 10.0  # seconds for calls in flight after an error, as in a stopped run (run/loop.py)

@@ -21,11 +21,12 @@ from typing import Any
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt
 from comparo.data.wordings import LETTERS
-from comparo.judges.labels import AROUND, Words, label_probability, reply_paths, spells
+from comparo.judges.labels import AROUND, TextSpellings, label_probability, reply_paths, spells
 
-Row = tuple[Any, Any, list[tuple[Any, Any]]]  # a token, its log-probability, and the likeliest tokens with theirs
+# A token, its log-probability, and the likeliest tokens with theirs.
+TokenLogprobs = tuple[Any, Any, list[tuple[Any, Any]]]
 Positions = list[tuple[str, list[tuple[str, float]]]]
-Found = dict[str, tuple[float, float, float]]  # p, mass and weight by criterion
+CriterionAnswers = dict[str, tuple[float, float, float]]  # p, mass and weight by criterion
 
 LISTED = 4  # most texts whose orders a schema lists: 4 have 24 orders; the 120 orders of 5 would lengthen every call
 LONGEST = 10_000  # characters; a longer reply is not read. A verdict of `max_tokens` = 64 has a few hundred
@@ -54,7 +55,7 @@ _WINS = (
 )
 
 
-def token_positions(rows: Iterable[Row]) -> Positions:
+def token_positions(rows: Iterable[TokenLogprobs]) -> Positions:
     """The tokens of a reply, each with the log-probabilities of its likeliest alternatives and its own.
 
     Tokens without alternatives are left out. Null becomes nan: valid JSON cannot hold −∞. A ValueError if the
@@ -245,7 +246,7 @@ def _begins_label(positions: Positions, start: int, prompt: Prompt) -> bool:
     before, *tokens = ["", *(token for token, _ in positions), ""][start:]
     if not tokens[0].strip(AROUND) or _one_number(before, tokens[0]):
         return False
-    words, text = Words(prompt.labels), ""
+    words, text = TextSpellings(prompt.labels), ""
     for token, after in pairwise(tokens):
         text += token
         if any(_is_label(text, label, start) for label in prompt.labels):

@@ -128,14 +128,14 @@ def logits(p: Array) -> tuple[Array, Mask]:
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class JudgedPairs:
     """Comparisons of the same two candidates by the same judge: M pairs.
 
     `row` (M,) is one comparison of each pair, `low` and `high` (M,) are its nodes, and `slot` (K,) is 2·pair for the
     comparisons that showed the lower node first and 2·pair + 1 for the others.
 
     >>> data = Comparisons.from_rows([("a", "b", 0.8), ("b", "a", 0.4), ("b", "c", 0.7)])
-    >>> Pairs.of(data, Graph.build(data)).total(data.p)
+    >>> JudgedPairs.of(data, Graph.build(data)).total(data.p)
     array([[0.8, 0.4],
            [0.7, 0. ]])
     """
@@ -146,7 +146,7 @@ class Pairs:
     slot: NDArray[np.intp]
 
     @classmethod
-    def of(cls, comparisons: Comparisons, graph: Graph) -> Pairs:
+    def of(cls, comparisons: Comparisons, graph: Graph) -> JudgedPairs:
         _, row, pair = np.unique(comparisons.pair_keys(), return_index=True, return_inverse=True)
         low, high = (edge(graph.first, graph.second)[row] for edge in (np.minimum, np.maximum))
         return cls(row, low, high, 2 * pair + (graph.first > graph.second))
@@ -167,7 +167,7 @@ def observe(comparisons: Comparisons, graph: Graph, y: Array, saturated: Mask) -
     >>> found.y.round(2), found.weight, found.judge, found.sums.round(2)
     (array([0.9 , 0.85]), array([2., 1.]), array([1, 0], dtype=int32), array([[0.49]]))
     """
-    judges, pairs = len(comparisons.slots), Pairs.of(comparisons, graph)
+    judges, pairs = len(comparisons.slots), JudgedPairs.of(comparisons, graph)
     lead, low, high = pairs.row, pairs.low, pairs.high
     judge, context = comparisons.positions[lead], graph.position[low]
     weight = pairs.total(comparisons.weights)

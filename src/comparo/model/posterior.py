@@ -15,7 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
-from comparo.model.linalg.graph import Batch, Graph, Pattern
+from comparo.model.linalg.graph import ContextBatch, Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.rounding import TINY
 from comparo.types import Array
@@ -27,7 +27,7 @@ class Part(Protocol):
     @property
     def pattern(self) -> Pattern: ...
 
-    def block(self, batch: Batch) -> Array:
+    def block(self, batch: ContextBatch) -> Array:
         """The covariance in each context of `batch`, shape (B, size, size)."""
         ...
 
@@ -88,7 +88,7 @@ class Posterior:
     def _kept(self) -> dict[int, Array]:
         return {}
 
-    def block(self, batch: Batch) -> Array:
+    def block(self, batch: ContextBatch) -> Array:
         if batch.begin in self._kept:
             return self._kept[batch.begin]
         block = self._mean([part.block(batch) for part in self.parts])

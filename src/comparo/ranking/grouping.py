@@ -265,7 +265,7 @@ def _wins(graph: Graph, group: Index, scores: Array, covariance: Covariance, cou
     return found
 
 
-Held = Mapping[str, Mapping[Any, float | str]]
+ControlNumbers = Mapping[str, Mapping[Any, float | str]]
 
 
 def named_traits(
@@ -290,7 +290,7 @@ def named_traits(
     return named, rows
 
 
-def control_of(comparisons: Comparisons, control: Held) -> Control:
+def control_of(comparisons: Comparisons, control: ControlNumbers) -> Control:
     """The controlled numbers of each candidate, by its item or by its context and item.
 
     Texts count by their length, log₂ of the number of characters: one step is twice the length. Characters need no rule

@@ -19,7 +19,7 @@ from scipy.special import expit
 from comparo.data.comparisons import Comparisons
 from comparo.data.sheets import join
 from comparo.errors import ComparisonsError
-from comparo.model.estimators.prediction_powered import Answers, fitted
+from comparo.model.estimators.prediction_powered import GroupAnswers, fitted
 from comparo.model.estimators.prediction_powered import powered as estimated
 from comparo.model.linalg.graph import Graph
 from comparo.ranking.grouping import Groups, group_codes, group_counts
@@ -174,7 +174,7 @@ def _powered(
     pair = np.unique(data.pair_keys(), return_inverse=True)[1].astype(np.int32)
     over: Over = "these" if graph.contexts == 1 else contexts
     cluster = pair if over == "these" or data.context is None else data.context
-    answers = Answers(first, second, data.p, data.weights, cluster)
+    answers = GroupAnswers(first, second, data.p, data.weights, cluster)
     if len(np.unique(cluster[is_vote])) < 2:
         if over == "these":
             raise ComparisonsError("all votes are about one pair of texts; add votes about others")
@@ -269,7 +269,7 @@ def _compared(first: Index, second: Index, labels: NDArray[Any]) -> Mask:
     return kept
 
 
-def _about_votes(answers: Answers, pair: Index, is_vote: Mask, rows: Mask) -> Answers:
+def _about_votes(answers: GroupAnswers, pair: Index, is_vote: Mask, rows: Mask) -> GroupAnswers:
     """The answers in `rows` to pairs with votes; their weights of each pair sum to those of its votes."""
     voted, asked = (np.bincount(pair, answers.weight * some) for some in (is_vote, rows))
     rows = rows & (voted[pair] > 0)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from comparo.model.linalg.graph import Batch, Graph
+from comparo.model.linalg.graph import ContextBatch, Graph
 from comparo.model.posterior import Covariance
 from comparo.rounding import TINY, merge_ties
 from comparo.types import Array, LongIndex, Mask
@@ -140,7 +140,7 @@ def components(covariance: Covariance) -> Iterator[tuple[NDArray[np.intp], Array
             yield members, None if blocks is None else blocks[number, own, own]
 
 
-def _members(graph: Graph, batch: Batch) -> list[NDArray[np.intp]]:
+def _members(graph: Graph, batch: ContextBatch) -> list[NDArray[np.intp]]:
     """The nodes of each component of the contexts of a batch."""
     nodes = np.arange(batch.nodes.start, batch.nodes.stop)
     return np.split(nodes, np.flatnonzero(np.diff(graph.component[nodes])) + 1)

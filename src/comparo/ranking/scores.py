@@ -24,7 +24,7 @@ from comparo.ranking.tabular import Columns
 from comparo.rounding import merge_ties
 from comparo.types import Array, Index, LongIndex, Mask
 
-Estimate = Literal["judge", "consensus"]
+Estimand = Literal["judge", "consensus"]
 Whose = Literal["judge", "consensus", "people"]
 
 

@@ -22,7 +22,7 @@ from scipy.special import logit, ndtri
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.linalg.graph import Graph
-from comparo.model.observations import Pairs, are_choices
+from comparo.model.observations import JudgedPairs, are_choices
 from comparo.types import Array, Index
 
 NEAR = 1e-9  # distance from ½ below which a mean of answers is a tie: rounding
@@ -166,7 +166,7 @@ def _both(comparisons: Comparisons, graph: Graph) -> tuple[Index, Index, Array, 
     """The nodes of each pair (and judge) asked in both orders; half the difference and half the sum of its answers."""
     p = comparisons.p
     y = p if are_choices(comparisons) else logit(np.clip(p, CLIPPED, 1 - CLIPPED))
-    pairs = Pairs.of(comparisons, graph)
+    pairs = JudgedPairs.of(comparisons, graph)
     asked = pairs.total(np.ones(len(y)))
     kept = asked.all(axis=1)
     one, other = (pairs.total(y)[kept] / asked[kept]).T

@@ -23,8 +23,8 @@ from scipy.special import stdtr, stdtrit
 
 from comparo.model.estimators.coefficients import (
     LEVELS,
-    Estimate,
     Evidence,
+    ReasonEffect,
     adjusted,
     estimates,
     on_one_scale,
@@ -55,8 +55,8 @@ class Found:
     name: str
     words: str
     more: str
-    alone: Estimate
-    beyond: Estimate
+    alone: ReasonEffect
+    beyond: ReasonEffect
 
     @property
     def sign(self) -> int:
@@ -73,11 +73,11 @@ class Found:
 
 def found_reasons(rows: Sequence[Mapping[str, Any]]) -> tuple[Found, ...]:
     """The reasons from the rows of `Why.to_columns`, as JSON holds them."""
-    names = [each.name for each in fields(Estimate)]
+    names = [each.name for each in fields(ReasonEffect)]
 
-    def estimate(row: Mapping[str, Any], prefix: str) -> Estimate:
+    def estimate(row: Mapping[str, Any], prefix: str) -> ReasonEffect:
         values = [row[prefix + name] for name in names]
-        return Estimate(*(np.nan if value is None else float(value) for value in values))
+        return ReasonEffect(*(np.nan if value is None else float(value) for value in values))
 
     return tuple(
         Found(row["reason"], row["words"], row["more"], estimate(row, "alone_"), estimate(row, "")) for row in rows

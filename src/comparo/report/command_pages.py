@@ -27,7 +27,7 @@ from comparo.report.embed import SENTENCE, label, presentable, probe_reach, reas
 from comparo.report.making import NAME, injection_notes, prompt_of, question, settings
 from comparo.report.page import filled, render, save_page, shortened
 from comparo.report.record import Record
-from comparo.run.audit_card import Audit, Card
+from comparo.run.audit_card import Audit, AuditCard
 from comparo.run.voices import model_sentences
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def audit_page(folder: Path, record: Record) -> str:
     )
 
 
-def _examples(cards: tuple[Card, ...], record: Record) -> list[tuple[str, str, str]]:
+def _examples(cards: tuple[AuditCard, ...], record: Record) -> list[tuple[str, str, str]]:
     """An original and its variant for each bias that was found."""
     found = []
     for name in dict.fromkeys(one.probe for card in cards for one in card.biases):

@@ -18,7 +18,7 @@ from comparo.ranking.criteria_ranking import in_logits
 from comparo.report.embed import Scale, common_length, label, presentable, script_json, size, snippet
 from comparo.report.record import Record
 
-Columns = dict[str, list[Any]]
+PageColumns = dict[str, list[Any]]
 
 TOP = 10  # items of the table of wins
 CANDIDATES = 20_000  # at most
@@ -61,11 +61,11 @@ class Tables:
     """
 
     record: Record
-    candidates: Columns
+    candidates: PageColumns
     texts: list[str]
     contexts: list[View]
     context_texts: list[str]
-    board: tuple[View, Columns] | None
+    board: tuple[View, PageColumns] | None
 
     @classmethod
     def of(cls, record: Record) -> Tables:
@@ -82,12 +82,12 @@ class Tables:
         return cls(record, columns, texts, contexts, [items.context_texts[code] or "" for code in codes], board)
 
     @property
-    def shown(self) -> tuple[View, Columns]:
+    def shown(self) -> tuple[View, PageColumns]:
         """The view that the page shows first, and its columns."""
         return self.board or (self.contexts[0], self.candidates)
 
 
-def _candidates(record: Record) -> Columns:
+def _candidates(record: Record) -> PageColumns:
     """The columns of the first `CANDIDATES` candidates in the order in which they are shown."""
     ranking, order = record.ranking, record.order[:CANDIDATES]
     best, worst, _ = record.places
@@ -109,7 +109,7 @@ def _candidates(record: Record) -> Columns:
     return texts | {name: _numbers(column[order]) for name, column in columns.items()}
 
 
-def _leaderboard(record: Record) -> Columns | None:
+def _leaderboard(record: Record) -> PageColumns | None:
     """The ranking's leaderboard with the names of the columns of candidates; None where there is none.
 
     A consensus has the same group means as the judge's scores. `firsts` is the number of contexts in which a group has
@@ -139,7 +139,7 @@ def _numbers(values: NDArray[Any]) -> list[Any]:
     return [float(f"{value:.6g}") if math.isfinite(value) else None for value in values.tolist()]
 
 
-def _view(name: str, columns: Columns, begin: int, end: int) -> View:
+def _view(name: str, columns: PageColumns, begin: int, end: int) -> View:
     """A view of the rows `begin` to `end`; its scale is a little wider than their intervals."""
     known = [value for key in ("low", "score", "high") for value in columns[key][begin:end] if value is not None]
     low, high = min(known), max(known)
@@ -180,7 +180,7 @@ def page_data(tables: Tables, room: Room = ROOM) -> tuple[Markup, int, list[str]
     return Markup(script_json(data)), len(shown), _left_out(tables, data, cut, length)
 
 
-def _first(columns: Columns, rows: int) -> Columns:
+def _first(columns: PageColumns, rows: int) -> PageColumns:
     return {name: column[:rows] for name, column in columns.items()}
 
 

@@ -37,8 +37,8 @@ AT_ONCE = 1 << 18  # texts drawn at a time: arrays of 2 MB
 LEVEL = 0.95  # of the bootstrap's intervals
 SHOWN, CROSSED = 40, 12  # voices of the table, and of the agreement of any two
 REASON = 300  # characters of the reason why a voice was left out
-Member = dict[str, Any]  # a row of the table: one voice, its figures, and remarks
-UNKNOWN: Member = dict.fromkeys(("agreement", "signal", "flips", "cost"), math.nan)
+VoiceRow = dict[str, Any]  # a row of the table: one voice, its figures, and remarks
+UNKNOWN: VoiceRow = dict.fromkeys(("agreement", "signal", "flips", "cost"), math.nan)
 UNKNOWN |= {"favours": "–", "favours_interval": "", "fit": None}
 
 
@@ -165,7 +165,7 @@ class Correlation:
 
 
 @dataclass(frozen=True, eq=False)
-class Agreement:
+class HumanAgreement:
     """How the ranking agrees with one of people's scores: points to draw, number of contexts, correlations.
 
     With several contexts, correlations are means over contexts with a bootstrap over contexts, and `x`, `y` are
@@ -182,13 +182,13 @@ class Agreement:
     systems: float | None
 
 
-def agreements(record: Record, shared: bool) -> list[Agreement]:
+def agreements(record: Record, shared: bool) -> list[HumanAgreement]:
     """The agreement with each of people's first scores that has a correlation; `shared` if contexts share items."""
     found = (_agreement(record, name, shared) for name in record.people)
     return [agreement for agreement in found if agreement is not None]
 
 
-def _agreement(record: Record, name: str, shared: bool) -> Agreement | None:
+def _agreement(record: Record, name: str, shared: bool) -> HumanAgreement | None:
     human, scores = record.people[name], record.ranking.scores
     pairs = []
     for nodes in record.contexts:
@@ -206,7 +206,7 @@ def _agreement(record: Record, name: str, shared: bool) -> Agreement | None:
     ranked, linear = (_interval(mean_known(values), draws) for values, draws in zip(each, drawn, strict=True))
     if math.isnan(ranked.value):
         return None
-    return Agreement(name, x, y, len(pairs), ranked, linear, _systems(record, human) if shared else None)
+    return HumanAgreement(name, x, y, len(pairs), ranked, linear, _systems(record, human) if shared else None)
 
 
 def bootstrap(x: Array, y: Array) -> Array:
@@ -290,7 +290,7 @@ def who_judged(record: Record) -> dict[str, Any] | None:
     }
 
 
-def _members(record: Record, heard: PanelMembers, order: Sequence[int], costs: Mapping[str, float]) -> list[Member]:
+def _members(record: Record, heard: PanelMembers, order: Sequence[int], costs: Mapping[str, float]) -> list[VoiceRow]:
     """A row for each voice with figures, in the given `order`."""
     ranking, names = record.ranking, [str(name) for name in heard.names]
     found = dict(zip(MEASURES, measured(ranking.comparisons, heard, None), strict=True))

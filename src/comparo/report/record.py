@@ -45,7 +45,7 @@ CODE = 16  # characters of a hash that are shown
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class Nouns:
     """The nouns for the judges of a record, for one and several of them (`one`, `ones`), and for their answers.
 
     `calls` names what one pays or waits for: calls of a model, votes of people, rows of a file.
@@ -58,8 +58,8 @@ class Words:
     answers: str = "answers"
 
 
-VOICES = Words("the judges", "voice", "voices")
-PEOPLE = Words("the people who voted", "person", "people", "votes", "votes")
+VOICES = Nouns("the judges", "voice", "voices")
+PEOPLE = Nouns("the people who voted", "person", "people", "votes", "votes")
 
 
 @dataclass(frozen=True)
@@ -120,14 +120,14 @@ class Record:
         return self.identity.get("asked") == "people"
 
     @cached_property
-    def words(self) -> Words:
+    def words(self) -> Nouns:
         """The words for its judges."""
         if self.is_voted:
             return PEOPLE
         several = len(self.judges) > 1
         if self.is_fitted:
-            return Words("the judges" if several else "the judge", calls="comparisons")
-        return VOICES if several else Words()
+            return Nouns("the judges" if several else "the judge", calls="comparisons")
+        return VOICES if several else Nouns()
 
     @cached_property
     def judges(self) -> list[str]:

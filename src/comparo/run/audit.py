@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 from scipy.special import logit
 
-from comparo.analysis.judge_biases import ROUNDING, Effects, probe_effects
+from comparo.analysis.judge_biases import ROUNDING, ProbeEffects, probe_effects
 from comparo.data.covariates import COMPUTED
 from comparo.data.items import Items
-from comparo.data.probes import OBEYS, ORIGINAL, RIVAL, TWIN, Probe, bases_of, probes_for, variants_of
+from comparo.data.probes import OBEYS, ORIGINAL, RIVAL, TWIN, TextProbe, bases_of, probes_for, variants_of
 from comparo.data.prompts import Prompt
 from comparo.ranking.self_consistency import CLIPPED
-from comparo.run.audit_card import FILE, Audit, Card, Finding
+from comparo.run.audit_card import FILE, Audit, AuditCard, Finding
 from comparo.run.budget import Budget, Expense
 from comparo.run.files import write_text
 from comparo.run.loop import Run
@@ -108,7 +108,7 @@ class AuditTask(Task):
     """
 
     calls: int = CALLS
-    probes: tuple[Probe, ...] = ()
+    probes: tuple[TextProbe, ...] = ()
     counts: tuple[int, ...] = ()
 
     @property
@@ -176,7 +176,7 @@ def _task(items: Items, voice: Voice, calls: int, seed: int, least_mass: float) 
     return AuditTask(made, voice.prompt, voice.judge, Budget.of("100%"), **how)
 
 
-def _places(probes: Sequence[Probe], counts: Sequence[int]) -> list[tuple[int, int]]:
+def _places(probes: Sequence[TextProbe], counts: Sequence[int]) -> list[tuple[int, int]]:
     """(round, probe number) of every pair that may be asked; pairs that are asked in any case come first."""
     always, later = [], []
     for turn in range(max(counts)):
@@ -190,7 +190,7 @@ def _places(probes: Sequence[Probe], counts: Sequence[int]) -> list[tuple[int, i
     return always + later
 
 
-def _first(probe: Probe, texts: int) -> int:
+def _first(probe: TextProbe, texts: int) -> int:
     """The number of pairs of a probe that are asked in any case."""
     return min(RIVALS if probe.name == RIVAL else START, texts)
 
@@ -266,7 +266,7 @@ class _Rounds:
                 found[name].append(both)
         return {name: np.array(rows, dtype=np.float64).reshape(-1, 2) for name, rows in found.items()}
 
-    def _effects(self, turns: int, which: int = -1) -> tuple[Effects, _Scale, dict[str, Array]]:
+    def _effects(self, turns: int, which: int = -1) -> tuple[ProbeEffects, _Scale, dict[str, Array]]:
         """The effects of all probes except rivals in the first `turns` rounds, by first (0) or last (−1) answers."""
         answers = self._answers(turns, which)
         is_whole = all(np.isin(p, (0, 0.5, 1)).all() for p in answers.values())
@@ -283,7 +283,7 @@ class _Rounds:
         are_equal = [probe.right == "equal" for probe in probes]
         return probe_effects(values, are_equal, extra, scale.least), scale, answers
 
-    def _step(self, probe: Probe) -> float:
+    def _step(self, probe: TextProbe) -> float:
         """The mean difference of the probe's control term between variants and originals."""
         items, term, found = self.task.items, COMPUTED[probe.control], []
         for context, (_, number) in self.place.items():
@@ -292,7 +292,7 @@ class _Rounds:
                 found.append(term(variant) - term(original))
         return float(np.mean(found))
 
-    def card(self) -> Card:
+    def card(self) -> AuditCard:
         """The judge's card from all answers."""
         found, scale, answers = self._effects(self.turns)
         rivals = np.mean(scale.of(answers[RIVAL]), axis=1) if RIVAL in answers else np.zeros(0)
@@ -309,7 +309,7 @@ class _Rounds:
             findings.append(Finding(probe.name, pairs, effect, low, high, *chances, relative, step))
         answered = [one for one in self.run.judgements if not one.failed]
         facts = self.turns, len(answered), count_cached(answered), self.run.progress.cost
-        return Card(self.task.judge.name, self.task.prompt.wording, tuple(findings), spread, *facts)
+        return AuditCard(self.task.judge.name, self.task.prompt.wording, tuple(findings), spread, *facts)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from scipy.special import expit
 from comparo.analysis.judge_biases import DISCOVERY
 from comparo.data.covariates import COMPUTED, Term, combined
 from comparo.data.items import Items
-from comparo.data.probes import PROBES, Probe
+from comparo.data.probes import PROBES, TextProbe
 from comparo.ranking.tabular import json_text, plain
 from comparo.run.fit_policy import varies
 
@@ -37,7 +37,7 @@ class Finding:
     effect, low, high : The preference for the variant in logits, and its 95% interval; for twins, the preference for
         the text shown first.
     p, adjusted : The p-value of no bias, and the one adjusted for the number of probes.
-    relative : |effect| divided by `Card.spread`; nan where the spread is unknown.
+    relative : |effect| divided by `AuditCard.spread`; nan where the spread is unknown.
     step : The mean difference of `control` between variants and originals.
     """
 
@@ -52,7 +52,7 @@ class Finding:
     step: float = 0.0
 
     @property
-    def _probe(self) -> Probe:
+    def _probe(self) -> TextProbe:
         return next(probe for probe in PROBES if probe.name == self.probe)
 
     @property
@@ -101,7 +101,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Card:
+class AuditCard:
     """The findings of an audit about one judge.
 
     Parameters
@@ -178,7 +178,7 @@ class Audit:
     (['padded'], 1)
     """
 
-    cards: tuple[Card, ...]
+    cards: tuple[AuditCard, ...]
 
     def failures(self, limits: Mapping[str, float]) -> list[str]:
         """Sentences about the biases that reach their probe's limit in logits; "any" is the limit of other probes."""
@@ -212,7 +212,7 @@ class Audit:
         cards = []
         for card in stored["cards"]:
             findings = tuple(_made(Finding, one) for one in card["findings"])
-            cards.append(_made(Card, {**card, "findings": findings}))
+            cards.append(_made(AuditCard, {**card, "findings": findings}))
         return cls(tuple(cards))
 
     @classmethod
@@ -238,7 +238,7 @@ def _made(kind: Any, stored: Mapping[str, Any]) -> Any:
     return kind(**values | unknown)
 
 
-def _cards_in(control: Sequence[str]) -> dict[str, Card]:
+def _cards_in(control: Sequence[str]) -> dict[str, AuditCard]:
     """The cards of the terms of `control` that are audit folders, by folder."""
     return {term: Audit.read(term).cards[0] for term in control if (Path(term) / FILE).is_file()}
 

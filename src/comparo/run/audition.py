@@ -186,7 +186,7 @@ def some_items(items: Items, pairs: int, rng: np.random.Generator, size: int = 2
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
+class AuditionAnswers:
     """The answers of an audition, the items that they are about, and the identity of each of its voices by name.
 
     `source` is where they are from, in words for the user.
@@ -198,7 +198,7 @@ class Answers:
     judgements: Sequence[Judgement]
 
     @classmethod
-    def read(cls, folder: str | Path) -> Answers:
+    def read(cls, folder: str | Path) -> AuditionAnswers:
         """The answers in the run folder of an audition; a StoreError for another folder."""
         folder = Path(folder)
         identity = read_configuration(folder)["identity"]
@@ -276,7 +276,7 @@ class Audition:
     panel: tuple[str, ...]
     notes: tuple[str, ...]
     ranking: Ranking
-    answers: Answers = field(repr=False)
+    answers: AuditionAnswers = field(repr=False)
 
     @property
     def advice(self) -> str:
@@ -312,7 +312,7 @@ def _judged(run: Run) -> Audition:
     ranking, trial, folder = run.finish(), run.task, run.store.folder
     identities = {voice.name: as_json(voice.identity) for voice in trial.voices}
     source = "the audition" if folder is None else str(folder)
-    answers = Answers(source, trial.items, identities, run.judgements)
+    answers = AuditionAnswers(source, trial.items, identities, run.judgements)
     jackknife = Jackknife.of(ranking.comparisons)
     table = jackknife.table(LEVEL)
     if ranking.comparisons.judges is None:

@@ -27,7 +27,7 @@ from comparo.errors import JudgeError, PendingError, RunError
 from comparo.judges import Judge, Judgement
 from comparo.judges.batches import SHARE, WINDOW, LostError, SilentError, State
 from comparo.ranking.ranking import Ranking
-from comparo.run.batch_transport import CANCELLED, CREATIONS, UNANSWERED, Batch, Courier, Pauses
+from comparo.run.batch_transport import CANCELLED, CREATIONS, UNANSWERED, Courier, OpenBatch, Pauses
 from comparo.run.budget import TOKENS
 from comparo.run.loop import LOOK, Run, logger
 from comparo.run.progress import Watcher
@@ -86,7 +86,7 @@ class BatchRun(Run):
         super().__init__(task, store, watch)
         self.mode, self.pauses = mode, pauses or Pauses()
         self._cache = task.judge if isinstance(task.judge, Recalling) else None
-        self._away: dict[int, Batch] = {}  # the batches at the server
+        self._away: dict[int, OpenBatch] = {}  # the batches at the server
         self._pool: deque[Question] = deque()
         self._most: float = inf  # questions in a batch at most; fewer after the server was full
         self._is_proved = self._is_cancelled = False
@@ -217,7 +217,7 @@ class BatchRun(Run):
         left, costs = self.spending.left, accumulate(map(self.spending.expected, self._pool))
         self._pool = deque(question for question, cost in zip(self._pool, costs, strict=True) if cost <= left)
 
-    def _look_at(self, batch: Batch) -> None:
+    def _look_at(self, batch: OpenBatch) -> None:
         """Poll a batch and collect its answers; a lost batch is dropped in mode "cancel", else raised at the end."""
         try:
             found = self._courier.look_at(batch)
@@ -239,7 +239,7 @@ class BatchRun(Run):
             else:
                 self._lost = problem
 
-    def _collect(self, batch: Batch, state: State) -> None:
+    def _collect(self, batch: OpenBatch, state: State) -> None:
         """Take the answers of a finished batch; in mode "cancel", cancel an unfinished one."""
         self._away[batch.number] = batch
         self._show()
@@ -262,7 +262,7 @@ class BatchRun(Run):
         del self._away[batch.number]
         self._check_health()
 
-    def _refused(self, batch: Batch, state: State) -> None:
+    def _refused(self, batch: OpenBatch, state: State) -> None:
         """Raise why the server refused a batch; where its queue is full, return the questions to the pool."""
         self._courier.batches.drop(batch)
         if not state.is_full:
@@ -279,7 +279,7 @@ class BatchRun(Run):
                 f"The server's queue has no room for this batch; it goes in parts of {self._most:,}: {state.error}"
             )
 
-    def _return(self, batch: Batch) -> None:
+    def _return(self, batch: OpenBatch) -> None:
         """Return the questions of a batch that was not created to the pool."""
         self._away.pop(batch.number, None)
         questions = [self._question(one) for one, _ in batch.questions.values()]

@@ -27,7 +27,7 @@ from comparo.data.run_folder import decode, encode
 from comparo.errors import JudgeError, StoreError
 from comparo.judges import Judgement
 from comparo.judges.batch_endpoints import Batches
-from comparo.judges.batches import Line, LostError, State
+from comparo.judges.batches import LostError, ResultLine, State
 from comparo.run.files import OWNER, explained, insert, now
 from comparo.run.store import Store
 
@@ -54,7 +54,7 @@ class Pauses:
 
 
 @dataclass(frozen=True)
-class Batch:
+class OpenBatch:
     """A batch that is not closed; `questions` are those without a judgement, each with its number of lines."""
 
     number: int
@@ -94,13 +94,13 @@ class BatchStore:
     def __init__(self, store: Store) -> None:
         self.store = store
 
-    def open(self) -> list[Batch]:
+    def open(self) -> list[OpenBatch]:
         """The batches that are not closed."""
         with self.store.transaction() as connection:
             rows = connection.execute(f"SELECT {COLUMNS} FROM batches WHERE closed IS NULL ORDER BY number").fetchall()
-            return [Batch(*row, _asked(connection, row[0])) for row in rows]  # type: ignore[call-arg]
+            return [OpenBatch(*row, _asked(connection, row[0])) for row in rows]  # type: ignore[call-arg]
 
-    def plan(self, name: str, questions: Sequence[tuple[Question, int]]) -> Batch:
+    def plan(self, name: str, questions: Sequence[tuple[Question, int]]) -> OpenBatch:
         """Store a batch of questions, each with the number of its lines."""
         lines = sum(number for _, number in questions)
         with self.store.transaction() as connection:
@@ -113,9 +113,9 @@ class BatchStore:
                 ),
             )
         self.store.flush()
-        return Batch(made or 0, name, lines, "", None, None, "planned", 0, dict(enumerate(questions)))
+        return OpenBatch(made or 0, name, lines, "", None, None, "planned", 0, dict(enumerate(questions)))
 
-    def update(self, batch: Batch, **values: Any) -> Batch:
+    def update(self, batch: OpenBatch, **values: Any) -> OpenBatch:
         """Store new values of a batch; they are on the disk when this returns."""
         names = ", ".join(f"{name} = ?" for name in values)
         with self.store.transaction() as connection:
@@ -123,11 +123,11 @@ class BatchStore:
         self.store.flush()
         return replace(batch, **{name: value for name, value in values.items() if hasattr(batch, name)})
 
-    def seen(self, batch: Batch, state: State) -> Batch:
+    def seen(self, batch: OpenBatch, state: State) -> OpenBatch:
         """Store the server's id of the batch, if known, and its status."""
         return self.update(batch, id=state.id or None, status=state.status, done=state.done, seen=now())
 
-    def keep(self, batch: Batch, judgements: Iterable[tuple[int, Judgement]]) -> list[Judgement]:
+    def keep(self, batch: OpenBatch, judgements: Iterable[tuple[int, Judgement]]) -> list[Judgement]:
         """Store judgements of a batch and mark their questions as judged, in one transaction."""
         kept: list[Judgement] = []
         with self.store.transaction() as connection:
@@ -138,7 +138,7 @@ class BatchStore:
                 )
         return kept
 
-    def drop(self, batch: Batch) -> None:
+    def drop(self, batch: OpenBatch) -> None:
         """Delete a batch that the server does not have, or refused."""
         with self.store.transaction() as connection:
             connection.execute("DELETE FROM batch_questions WHERE batch = ?", (batch.number,))
@@ -186,7 +186,7 @@ class Courier:
         self._store, self.server, self._texts, self._pauses = store, server, texts, pauses
         self.batches = BatchStore(store)
 
-    def resume(self) -> list[Batch]:
+    def resume(self) -> list[OpenBatch]:
         """The batches that may be at the server; those of earlier starts that were never sent are dropped."""
         for path in self._folder.glob(".*.jsonl"):
             path.unlink(missing_ok=True)
@@ -196,7 +196,7 @@ class Courier:
                 self.batches.drop(batch)
         return [batch for batch in batches if batch.sent is not None]
 
-    def pack(self, pool: deque[Question], most: int, refuse: Callable[[Judgement], None]) -> Batch | None:
+    def pack(self, pool: deque[Question], most: int, refuse: Callable[[Judgement], None]) -> OpenBatch | None:
         """Move up to `most` questions from `pool` to a new batch, or as many as one batch may hold.
 
         Its lines are written to a file. Questions that cannot be asked go to `refuse` as failed judgements; None where
@@ -227,7 +227,7 @@ class Courier:
             return None
         return self.batches.plan(name, asked)
 
-    def send(self, batch: Batch) -> Batch:
+    def send(self, batch: OpenBatch) -> OpenBatch:
         """Upload the lines of a batch and create it; its id is None where the server did not confirm the creation."""
         path = self._path(batch.name)
         try:
@@ -242,7 +242,7 @@ class Courier:
         finally:
             path.unlink(missing_ok=True)
 
-    def look_at(self, batch: Batch) -> tuple[Batch, State] | None:
+    def look_at(self, batch: OpenBatch) -> tuple[OpenBatch, State] | None:
         """The batch and its state at the server; None where the server does not have it: then it is dropped."""
         state = self.server.state(batch.id) if batch.id else self._find(batch)
         if state is None:
@@ -250,7 +250,7 @@ class Courier:
             return None
         return self.batches.seen(batch, state), state
 
-    def _find(self, batch: Batch) -> State | None:
+    def _find(self, batch: OpenBatch) -> State | None:
         """Search for a batch whose creation was not confirmed, until `settle` seconds after it was sent."""
         sent = batch.sent or 0.0
         passed = max(0.0, time.time() - sent)
@@ -261,7 +261,7 @@ class Courier:
             time.sleep(min(left, 1.0))
         return state
 
-    def answers(self, batch: Batch, state: State) -> Iterator[list[Judgement]]:
+    def answers(self, batch: OpenBatch, state: State) -> Iterator[list[Judgement]]:
         """Store and yield the judgements of a finished batch, then close it.
 
         A question without an answer gets a failed judgement, or none if the batch was cancelled. Where the server
@@ -293,13 +293,13 @@ class Courier:
             )
         self.batches.update(batch, closed=now(), status=state.status)
 
-    def _collect(self, batch: Batch, state: State) -> tuple[dict[int, Judgement], int]:
+    def _collect(self, batch: OpenBatch, state: State) -> tuple[dict[int, Judgement], int]:
         """The judgements in the results of a batch by question number, and the number of missing lines.
 
         Lines of other batches, of questions judged in an earlier start, and further lines of one request are left out.
         """
         judged: dict[int, Judgement] = {}
-        waiting: dict[int, dict[int, Line]] = {number: {} for number in batch.questions}
+        waiting: dict[int, dict[int, ResultLine]] = {number: {} for number in batch.questions}
         for line in self.server.results(state):
             found = re.fullmatch(rf"{batch.name}-(\d{{1,9}})-(\d{{1,9}})", line.id)
             number, copy = map(int, found.groups()) if found else (-1, 0)
@@ -318,7 +318,7 @@ class Courier:
             missing += lines - len(parts)
         return judged, missing
 
-    def _read(self, question: Question, answers: list[Line]) -> Judgement:
+    def _read(self, question: Question, answers: list[ResultLine]) -> Judgement:
         judgement = self.server.read(self._texts(question), answers)
         passes = any(one.error is not None or one.status in PASSING or one.status >= 500 for one in answers)
         if judgement.failed and passes:

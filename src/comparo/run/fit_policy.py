@@ -25,13 +25,13 @@ from comparo.model.estimators.poe import Bias
 from comparo.model.linalg.graph import Graph
 from comparo.model.observations import fitted_power
 from comparo.ranking.consensus import check_validity, consensus, expected_by
-from comparo.ranking.grouping import Held, control_of, group_codes
+from comparo.ranking.grouping import ControlNumbers, control_of, group_codes
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.votes import find_voted, rank_votes, votes_about, with_votes
 from comparo.run.linking import Past
 from comparo.types import Array
 
-Scores = Literal["auto", "judge", "consensus"]
+EstimandOrAuto = Literal["auto", "judge", "consensus"]
 GROUPED = (
     "name a column by `group`, such as the system that wrote the texts, or give texts the same ids in several contexts"
 )
@@ -66,7 +66,7 @@ class Fitting:
     bias: Bias = "joint"
     plain: bool = False
     grouped: bool = True
-    estimate: Scores = "judge"
+    estimate: EstimandOrAuto = "judge"
     validity: float | None = None
     control: tuple[str, ...] = ()
     votes: Comparisons | None = None
@@ -136,10 +136,10 @@ class Fitting:
         return dict(zip(self.items.labels, style, strict=True)) if style.shape[1] else None
 
     @cached_property
-    def _held(self) -> Held:
+    def _held(self) -> ControlNumbers:
         return self.items.held(self.control)
 
-    def _control(self, data: Comparisons) -> Held | None:
+    def _control(self, data: Comparisons) -> ControlNumbers | None:
         """The values to control for; None while a term is constant among the compared texts."""
         if not self.control or not control_of(data, self._held).varies(Graph.build(data)).all():
             return None

@@ -138,7 +138,7 @@ def waiting_for(folder: Path) -> str:
 PAGE = 4096  # bytes: SQLite's default, which the databases of runs have
 MOST_ROWS = 400  # of one page: a row takes at least ten bytes
 
-Row = tuple[Any, ...]
+DatabaseRow = tuple[Any, ...]
 
 TYPES: dict[str, tuple[type, ...]] = {"TEXT": (str,), "INTEGER": (int,), "REAL": (int, float)}
 LABELS = {"context", "first", "second", "shared", "id"}
@@ -227,7 +227,7 @@ def _copy_rows(source: Path, connection: sqlite3.Connection) -> None:
                         connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
 
 
-def _rows(damaged: sqlite3.Connection, table: str, most: int) -> Iterator[Row]:
+def _rows(damaged: sqlite3.Connection, table: str, most: int) -> Iterator[DatabaseRow]:
     """The readable rows of a table; rowids above `most` are not tried."""
     with suppress(sqlite3.DatabaseError):
         (last,) = damaged.execute(f"SELECT coalesce(max(rowid), 0) FROM {table}").fetchone()
@@ -237,7 +237,7 @@ def _rows(damaged: sqlite3.Connection, table: str, most: int) -> Iterator[Row]:
             yield from damaged.execute(f"SELECT * FROM {table} WHERE rowid = ?", (rowid,))
 
 
-def _is_readable(table: str, columns: list[Row], row: Row) -> bool:
+def _is_readable(table: str, columns: list[DatabaseRow], row: DatabaseRow) -> bool:
     """Whether the values have the types of their columns, and can be read as labels, objects, times, a judgement."""
     named: dict[str, Any] = {}
     for (_, name, kind, *_), value in zip(columns, row, strict=True):

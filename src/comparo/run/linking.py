@@ -38,7 +38,7 @@ from comparo.data.items import Items
 from comparo.data.run_folder import Key, encode, slot_labels
 from comparo.errors import ComparisonsError
 from comparo.judges import Judgement
-from comparo.model.linalg.graph import Batch, Pattern
+from comparo.model.linalg.graph import ContextBatch, Pattern
 from comparo.model.posterior import Covariance
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.ranks import components
@@ -78,7 +78,7 @@ class Recentred:
                 found[batch.nodes] = np.where(np.isnan(found[batch.nodes]), np.nan, np.sqrt(np.maximum(variance, 0.0)))
         return found
 
-    def block(self, batch: Batch) -> Array:
+    def block(self, batch: ContextBatch) -> Array:
         own = self.around.block(batch)
         component = self.pattern.graph.component[batch.nodes].reshape(len(own), batch.size)
         is_same = component[:, :, None] == component[:, None, :]

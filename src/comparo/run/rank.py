@@ -13,10 +13,10 @@ from comparo.data.prompts import Prompt
 from comparo.methods import Method
 from comparo.ranking.ranking import Ranking
 from comparo.run.audit_card import audited, audited_terms, varying
-from comparo.run.audition import Answers, Audition
+from comparo.run.audition import Audition, AuditionAnswers
 from comparo.run.budget import Budget
 from comparo.run.criteria_run import WEIGHTS, check_criteria
-from comparo.run.fit_policy import Scores
+from comparo.run.fit_policy import EstimandOrAuto
 from comparo.run.pilot import AUTO, LineupPlan
 from comparo.run.plan import Plan, Storage, prepare
 from comparo.run.progress import Watch
@@ -42,7 +42,7 @@ def rank(
     method: Method | str | None = None,
     seed: int = 0,
     plain: bool = False,
-    estimate: Scores | float = "auto",
+    estimate: EstimandOrAuto | float = "auto",
     control: str | Sequence[str] = (),
     least_mass: float = DEFAULT_LEAST_MASS,
     lineup: int | Literal["auto"] = 2,
@@ -187,11 +187,11 @@ def prepare_rank(
     The other parameters are names of columns and fields of `Task`.
     """
     columns = {column: how.pop(column, None) for column in COLUMNS}
-    if (estimate := how.get("estimate", "auto")) not in get_args(Scores):
+    if (estimate := how.get("estimate", "auto")) not in get_args(EstimandOrAuto):
         try:
             how |= {"estimate": "auto", "validity": float(estimate)}
         except (TypeError, ValueError):
-            names = ", ".join(get_args(Scores))
+            names = ", ".join(get_args(EstimandOrAuto))
             raise ValueError(f"`estimate` is one of {names}, or a share from 0 to 1, not {estimate!r}") from None
     lineup = int(lineup) if str(lineup).isdecimal() else lineup
     method, _, bias = (how.get("method") or "").partition("; bias=")
@@ -243,7 +243,7 @@ def prepare_rank(
     if lineup == AUTO:
         return LineupPlan(task, storage)
     if audition is not None:
-        known = audition.answers if isinstance(audition, Audition) else Answers.read(audition)
+        known = audition.answers if isinstance(audition, Audition) else AuditionAnswers.read(audition)
         task = replace(task, given=known.given_to(items, voices))
         storage.notes["audition"] = known.taken(task.given)
     return prepare(task, storage)

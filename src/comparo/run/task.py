@@ -31,7 +31,7 @@ from comparo.methods import Method, quiet_fit
 from comparo.model.estimators.poe import Bias
 from comparo.run.budget import NEEDS_PRICE, TOKENS, Budget, Expense, links_of
 from comparo.run.files import now
-from comparo.run.fit_policy import GROUPED, Fitting, Scores
+from comparo.run.fit_policy import GROUPED, EstimandOrAuto, Fitting
 from comparo.run.linking import Growth
 from comparo.run.voices import Voice
 from comparo.selection.designs import (
@@ -83,7 +83,7 @@ class Task:
     seed: int = 0
     plain: bool = False
     least_mass: float = DEFAULT_LEAST_MASS
-    estimate: Scores = "auto"
+    estimate: EstimandOrAuto = "auto"
     validity: float | None = None
     control: tuple[str, ...] = ()
     panel: tuple[Voice, ...] = ()

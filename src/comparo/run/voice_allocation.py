@@ -48,7 +48,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.judges import Judgement
 from comparo.methods import quiet_fit
 from comparo.model.estimators.panel import Panel
-from comparo.model.estimators.voice import Voice
+from comparo.model.estimators.voice import VoiceModel
 from comparo.model.inference.choices import Choices
 from comparo.ranking.display import BLIND
 from comparo.rounding import first_best
@@ -71,7 +71,7 @@ Ask = tuple[Any, Any, str]
 
 
 class Source(Protocol):
-    """What chooses pairs: a `Selector`, `Pairs` that compare groups, or a `Chorus` where there are several voices."""
+    """What chooses pairs: a `Selector`, `SystemPairs` that compare groups, or with several voices a `Chorus`."""
 
     @property
     def remaining(self) -> int:
@@ -84,7 +84,7 @@ class Source(Protocol):
         """Learn from answers (first, second, p, weight)."""
 
 
-class Shares(dict[str, float]):
+class VoiceShares(dict[str, float]):
     """The part of the next questions that each voice gets; `decided` is False while all are asked the same pairs."""
 
     decided = False
@@ -92,7 +92,7 @@ class Shares(dict[str, float]):
     def choose(self, point: float) -> str:
         """The voice whose interval contains `point`, where the shares divide (0, 1) into intervals.
 
-        >>> shares = Shares(ana=0.75, bo=0.0, cy=0.25)
+        >>> shares = VoiceShares(ana=0.75, bo=0.0, cy=0.25)
         >>> [shares.choose(point) for point in (0.1, 0.7, 0.8)]
         ['ana', 'ana', 'cy']
         """
@@ -112,7 +112,7 @@ class Chorus:
     Before the shares are decided, each pair goes to `alike` voices; None: to all.
 
     >>> from comparo.selection.selector import Selector
-    >>> shares = Shares(ana=0.5, bo=0.5)
+    >>> shares = VoiceShares(ana=0.5, bo=0.5)
     >>> chorus = Chorus(Selector(["x", "y", "z"], orders="one", seed=0), shares)
     >>> first = chorus.next(4)
     >>> len({(first, second) for first, second, _ in first}), chorus.remaining
@@ -125,7 +125,7 @@ class Chorus:
     def __init__(
         self,
         selector: Source,
-        shares: Shares,
+        shares: VoiceShares,
         number: int = 0,
         given: Sequence[Ask] = (),
         alike: int | None = None,
@@ -229,7 +229,7 @@ class Allocation:
     """
 
     def __init__(self, costs: Mapping[str, float], bias: str) -> None:
-        self.shares = Shares(dict.fromkeys(costs, 1.0 / len(costs)))
+        self.shares = VoiceShares(dict.fromkeys(costs, 1.0 / len(costs)))
         is_known = all(cost > 0 for cost in costs.values())
         self._prices = dict(costs) if is_known else dict.fromkeys(costs, 1.0)
         self._bias = bias
@@ -341,7 +341,7 @@ def _divided(panel: Panel, places: Array, prices: Array, calls: Array, money: fl
     return given / np.sum(given)
 
 
-def _known_noise(voice: Voice) -> float:
+def _known_noise(voice: VoiceModel) -> float:
     """The estimated noise φ of a voice divided by its averaged noise φ'; 1 for choices or without pairs in both orders.
 
     φ' = (f·φ + `DOUBT`·w) / (f + `DOUBT`), with f the number of loops of its comparisons and w the variance of half

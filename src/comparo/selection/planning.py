@@ -33,7 +33,7 @@ from comparo.selection.selector import Selector
 from comparo.types import Array, LongIndex, Seed, as_generator
 
 Answers = Literal["soft", "hard"]
-Answer = Callable[[Array, np.random.Generator], Array]  # p of a judge, given true differences (K,)
+AnswerFunction = Callable[[Array, np.random.Generator], Array]  # p of a judge, given true differences (K,)
 
 SPREAD = 1.0  # standard deviation of the logits of random pairs: most p are between 0.2 and 0.8
 
@@ -55,7 +55,7 @@ EFFORT = Effort()
 
 
 @dataclass(frozen=True)
-class Plan:
+class CallPlan:
     """The correlation reached with increasing numbers of calls: columns of shape (R,).
 
     `per_item` is the number of calls per item, `spearman` the mean correlation over all draws. `low` and `high` enclose
@@ -125,7 +125,7 @@ def plan(
     draws: int | None = None,
     seed: Seed = None,
     effort: Effort = EFFORT,
-) -> Plan:
+) -> CallPlan:
     """How many calls rank `items` items with a mean Spearman correlation of `target`.
 
     Calls per item are increased until the target is reached or all pairs were asked; above 20 calls per item the
@@ -146,7 +146,7 @@ def plan(
 
     Returns
     -------
-    A `Plan`: the fewest calls, and the correlation at every number of calls that was tried.
+    A `CallPlan`: the fewest calls, and the correlation at every number of calls that was tried.
 
     Raises
     ------
@@ -188,7 +188,7 @@ def plan(
             found.append((calls / size, later(accuracy, calls / size / last), math.nan, math.nan))
         if found[-1][1] >= target:
             break
-    return Plan(items, target, *np.array(found).T)
+    return CallPlan(items, target, *np.array(found).T)
 
 
 def _tried(numbers: tuple[int, ...], items: int, orders: Orders) -> Iterator[int]:
@@ -217,7 +217,7 @@ class _Run:
     """One simulated run. An adaptive selector chooses in rounds, each before it observes the answers of the last."""
 
     def __init__(
-        self, items: int, answer: Answer, strategy: Strategy | None, orders: Orders, rng: np.random.Generator
+        self, items: int, answer: AnswerFunction, strategy: Strategy | None, orders: Orders, rng: np.random.Generator
     ) -> None:
         self.scores = rng.standard_normal(items)
         self.answer = answer

@@ -80,19 +80,19 @@ def greedy_pairs(items: int, pairs: int, seed: Seed = None, limits: Limits = LIM
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedRows:
     """K rows asked: items (K, 2), the first shown first; p (K,), NaN where there is no answer yet; weight (K,)."""
 
     rows: Pairs
     p: Array
     weight: Array
 
-    def and_also(self, rows: Pairs, p: Array, weight: Array) -> Asked:
+    def and_also(self, rows: Pairs, p: Array, weight: Array) -> AskedRows:
         numbers = (np.concatenate(columns) for columns in ((self.p, p), (self.weight, weight)))
-        return Asked(np.concatenate([self.rows, rows]), *numbers)
+        return AskedRows(np.concatenate([self.rows, rows]), *numbers)
 
-    def where(self, kept: Mask) -> Asked:
-        return Asked(self.rows[kept], self.p[kept], self.weight[kept])
+    def where(self, kept: Mask) -> AskedRows:
+        return AskedRows(self.rows[kept], self.p[kept], self.weight[kept])
 
 
 class Selector:
@@ -162,7 +162,7 @@ class Selector:
             twice = next(item for number, item in enumerate(names) if item in names[:number])
             raise ValueError(f"the item {twice!r} is there more than once; give each item a name of its own")
         self._scores = np.zeros(len(items))
-        self._asked = Asked(np.empty((0, 2), dtype=np.int32), np.empty(0), np.empty(0))
+        self._asked = AskedRows(np.empty((0, 2), dtype=np.int32), np.empty(0), np.empty(0))
         self._connected = False
         self._planned = np.empty((0, 2), dtype=np.int32)
         self._queue: list[tuple[int, int]] = []

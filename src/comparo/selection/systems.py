@@ -77,7 +77,7 @@ class Systems:
 
     def of_context(
         self, context: Any, orders: Orders, rng: np.random.Generator, contrast: Array | None = None, size: int = 2
-    ) -> Pairs:
+    ) -> SystemPairs:
         """The selector of pairs of one context, or of line-ups of `size` texts if `size` > 2.
 
         `contrast` (n, n) is the contrast of its texts, None if all pairs are equally informative.
@@ -86,7 +86,7 @@ class Systems:
         group = np.array([self._code[group] for group in own.values()])
         if size > 2 and self.slots is None:
             self.slots = np.zeros((self.count, size))
-        kind, calls = (Pairs if size == 2 else Lineups), (2 if size == 2 and orders == "both" else 1)
+        kind, calls = (SystemPairs if size == 2 else Lineups), (2 if size == 2 and orders == "both" else 1)
         return kind(self, list(own), group, calls, contrast, rng, size)
 
     def links(self, rows: Iterable[tuple[Any, Any, Any]]) -> bool:
@@ -111,7 +111,7 @@ class Systems:
         self.information = Information(self.information.covariance, weight)
 
 
-class Pairs:
+class SystemPairs:
     """Selects pairs of texts of different groups in one context, for a `Systems`; each pair takes `calls` calls.
 
     `remaining` is the number of calls that can still be asked.
@@ -195,7 +195,7 @@ class Pairs:
         return c if self._contrast is None else c * self._contrast[np.ix_(texts, texts)]
 
 
-class Lineups(Pairs):
+class Lineups(SystemPairs):
     """Selects line-ups of `size` texts in one context, for a `Systems`; none is asked twice.
 
     >>> design = Systems({context: {name: name for name in "abcd"} for context in "xy"}, "systems")

@@ -50,10 +50,10 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Table:
+class ResultTable:
     """A title, the names of the columns, and the rows: a label and an entry for each column but the first.
 
-    >>> table = Table("Spearman × 100", ("method", "48"), (("poe-bt", (Entry(27.93, 0.91),)),))
+    >>> table = ResultTable("Spearman × 100", ("method", "48"), (("poe-bt", (Entry(27.93, 0.91),)),))
     >>> print(table.markdown())
     | method | 48 |
     | --- | ---: |
@@ -65,7 +65,7 @@ class Table:
     rows: tuple[tuple[str, tuple[Entry | None, ...]], ...]
 
     @classmethod
-    def of(cls, title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]], digits: int = 1) -> Table:
+    def of(cls, title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]], digits: int = 1) -> ResultTable:
         """A table of rows that begin with their label; plain numbers become entries with `digits`."""
         entries = (
             (label, tuple(each if isinstance(each, Entry | None) else Entry(each, digits=digits) for each in values))
@@ -96,7 +96,7 @@ class Table:
     def csv(self) -> str:
         """The table as CSV with all digits, the deviations in columns of their own.
 
-        >>> Table("", ("method", "48"), (("poe-bt", (Entry(27.93, 0.91),)), ("bt", (None,)))).csv()
+        >>> ResultTable("", ("method", "48"), (("poe-bt", (Entry(27.93, 0.91),)), ("bt", (None,)))).csv()
         'method,48,48 ±\\npoe-bt,27.93,0.91\\nbt,,\\n'
         """
         columns: dict[str, list[Any]] = {self.columns[0]: [label for label, _ in self.rows]}
@@ -109,7 +109,7 @@ class Table:
         return csv_text(columns)
 
 
-def correlations_table(results: Results, measure: Measure = "spearman") -> Table:
+def correlations_table(results: Results, measure: Measure = "spearman") -> ResultTable:
     """Ways × calls: the mean over contexts and attributes, ± the standard deviation over draws.
 
     >>> from comparo.studies.recorded import example
@@ -122,19 +122,19 @@ def correlations_table(results: Results, measure: Measure = "spearman") -> Table
     return _by_way(results, title, {heading(results, calls): (calls, measure) for calls in results.calls})
 
 
-def attributes_table(results: Results, calls: str) -> Table:
+def attributes_table(results: Results, calls: str) -> ResultTable:
     """Ways × attributes at one number of calls."""
     title = f"Spearman × 100 at {heading(results, calls)} calls per context, {results.draws} draws"
     return _by_way(results, title, {name: (calls, "spearman", name) for name in results.attributes})
 
 
-def _by_way(results: Results, title: str, columns: Mapping[str, tuple[Any, ...]]) -> Table:
+def _by_way(results: Results, title: str, columns: Mapping[str, tuple[Any, ...]]) -> ResultTable:
     """A table with a row per way; `columns` maps a heading to arguments of `Results.values` after the way."""
     rows = ([way.name, *(entry(results.values(way.name, *cell)) for cell in columns.values())] for way in results.ways)
-    return Table.of(title, ("method", *columns), rows)
+    return ResultTable.of(title, ("method", *columns), rows)
 
 
-def retention_table(results: Results) -> Table:
+def retention_table(results: Results) -> ResultTable:
     """Ways × calls: the retention in percent, the correlation from all judgements, and the calls for 95% of it.
 
     >>> from comparo.studies.recorded import example
@@ -152,7 +152,7 @@ def retention_table(results: Results) -> Table:
     at = [f"% at {heading(results, calls)}" for calls in results.calls]
     columns = ("method", *at, "all × 100", f"calls for {KEPT:.0%}")
     title = "Retention: share of the Spearman correlation from all judgements that is kept"
-    return Table.of(title, columns, rows)
+    return ResultTable.of(title, columns, rows)
 
 
 def calls_needed(results: Results, way: Way) -> Entry | None:

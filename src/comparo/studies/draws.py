@@ -21,7 +21,7 @@ from comparo.selection.selector import greedy_pairs
 from comparo.studies.recorded import Recorded
 from comparo.types import Index, LongIndex, Mask
 
-Strategy = Literal["random", "greedy"]
+DrawStrategy = Literal["random", "greedy"]
 
 ENOUGH = 0.95  # share of the requested calls that must be recorded
 TRIES = 100  # rounds in which sets that leave an item out are drawn again
@@ -215,7 +215,7 @@ def draw(
     *,
     rng: np.random.Generator,
     orders: Orders = "both",
-    strategy: Strategy = "random",
+    strategy: DrawStrategy = "random",
 ) -> Draws:
     """S = `draws` sets of `calls` recorded comparisons for every context, every item in at least one.
 

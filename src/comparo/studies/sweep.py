@@ -30,7 +30,7 @@ from comparo.methods import Method, quiet_fit
 from comparo.model.estimators.poe import Bias
 from comparo.ranking.ranking import Ranking
 from comparo.selection.designs import Orders
-from comparo.studies.draws import Draws, Strategy, calls_in, draw, reaches
+from comparo.studies.draws import Draws, DrawStrategy, calls_in, draw, reaches
 from comparo.studies.recorded import Recorded
 from comparo.types import Array
 
@@ -169,10 +169,12 @@ class Way:
     name: str
     scorer: Fit
     orders: Orders = "both"
-    strategy: Strategy = "random"
+    strategy: DrawStrategy = "random"
 
     @classmethod
-    def of(cls, method: Method, bias: Bias = "none", *, orders: Orders = "both", strategy: Strategy = "random") -> Way:
+    def of(
+        cls, method: Method, bias: Bias = "none", *, orders: Orders = "both", strategy: DrawStrategy = "random"
+    ) -> Way:
         """The way of a method of `comparo.fit`; its name lists the settings that are not the default."""
         parts = [
             method,
@@ -271,7 +273,7 @@ def sweep(
     if not recorded or not ways or not calls:
         raise ValueError("a sweep needs recorded judgements, ways and calls, at least one of each")
     wanted = tuple(dict.fromkeys(map(str, calls)))
-    alike: dict[tuple[Orders, Strategy], list[Way]] = {}
+    alike: dict[tuple[Orders, DrawStrategy], list[Way]] = {}
     for way in ways:
         alike.setdefault((way.orders, way.strategy), []).append(way)
     jobs = [

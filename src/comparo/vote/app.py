@@ -259,7 +259,7 @@ def _download(name: str, text: str) -> Response:
 
 
 @dataclass
-class Waiting:
+class WaitingConnections:
     """The connections without a complete request, the one that has waited longest first, and their limits."""
 
     most: int
@@ -283,7 +283,7 @@ class Waiting:
 class Limited(H11Protocol):
     """A connection that is closed if its request takes too long, or if there are too many connections."""
 
-    def __init__(self, waiting: Waiting, **given: Any) -> None:
+    def __init__(self, waiting: WaitingConnections, **given: Any) -> None:
         super().__init__(**given)
         self.waiting = waiting
         self.deadline: asyncio.TimerHandle | None = None
@@ -346,7 +346,7 @@ def serve(
 
     A connection is closed if its request has not arrived after `patience` seconds.
     """
-    waiting = Waiting(most_connections(), patience)
+    waiting = WaitingConnections(most_connections(), patience)
     config = uvicorn.Config(
         app,
         http=partial(Limited, waiting),  # type: ignore[arg-type]  # uvicorn calls it like a protocol class

@@ -55,7 +55,7 @@ TRIES = 20  # most line-ups requested of a selector until one is new
 Vote = Any  # a row of `Comparisons.from_rows`
 SKIPPED = "skipped: "
 
-Pair = tuple[Any, frozenset[Hashable]]  # the context, and two items or those of a line-up
+DealtPair = tuple[Any, frozenset[Hashable]]  # the context, and two items or those of a line-up
 
 
 def choices_of(size: int) -> dict[str, float]:
@@ -93,7 +93,7 @@ class Ballot:
         return Question(self.first, self.second).items
 
     @property
-    def pair(self) -> Pair:
+    def pair(self) -> DealtPair:
         """The context and the set of items, without their slots."""
         return self.context, frozenset(self.items)
 
@@ -282,13 +282,13 @@ class Dealer:
         is_only_first: bool = False,
     ) -> None:
         self.items, self.twice, self.size = items, twice, size
-        self._first: list[Pair] = [(context, frozenset(pair)) for context, *pair in first]
+        self._first: list[DealtPair] = [(context, frozenset(pair)) for context, *pair in first]
         self._only = list(self._first) if is_only_first else None
         self.decks = {name: Deck(ids, [seed, code], size) for code, (name, ids) in enumerate(items.names.items())}
-        self.looks: dict[Pair, dict[int, Ballot]] = {}  # by the number of the ballot
-        self.seen: dict[str, set[Pair]] = {}
-        self._numbers: dict[Pair, int] = {}  # in the order in which pairs were first shown
-        self._wanting: dict[Pair, None] = {}  # pairs with fewer votes than `_wanted`, the oldest first
+        self.looks: dict[DealtPair, dict[int, Ballot]] = {}  # by the number of the ballot
+        self.seen: dict[str, set[DealtPair]] = {}
+        self._numbers: dict[DealtPair, int] = {}  # in the order in which pairs were first shown
+        self._wanting: dict[DealtPair, None] = {}  # pairs with fewer votes than `_wanted`, the oldest first
         self._begun: Counter[Any] = Counter()  # context → number of pairs shown
         self._stay: dict[str, tuple[Any, int]] = {}  # judge → last context, and how often it was shown in a row
         self._slots: Counter[tuple[Any, ...]] = Counter()  # (judge or None for all, context, slot, text) → times shown
@@ -348,12 +348,12 @@ class Dealer:
         first, *rest = self._placed(voter, context, in_order)
         return context, first, rest[0] if self.size == 2 else Rest(rest)
 
-    def _wanted(self, pair: Pair) -> int:
+    def _wanted(self, pair: DealtPair) -> int:
         """The number of votes that a pair should have: 2 for a share `twice` of pairs, evenly spread, else 1."""
         number = self._numbers[pair]
         return 1 + math.floor((number + 1) * self.twice) - math.floor(number * self.twice)
 
-    def _another_look(self, voter: str, contexts: Collection[Any]) -> Pair | None:
+    def _another_look(self, voter: str, contexts: Collection[Any]) -> DealtPair | None:
         """The oldest pair with too few votes, counting recent open ballots as votes, that this judge has not seen."""
         seen, late = self.seen.get(voter, set()), datetime.now(UTC) - LEFT
         for pair in self._wanting:
@@ -364,7 +364,7 @@ class Dealer:
                     return pair
         return None
 
-    def _new(self, voter: str, voters: int, here: Sequence[Any]) -> Pair | None:
+    def _new(self, voter: str, voters: int, here: Sequence[Any]) -> DealtPair | None:
         """A pair that nobody has seen: of `first`, else of the contexts `here`, else of the least shown context."""
         self._first = [pair for pair in self._first if pair not in self.looks]
         if self._first:
@@ -384,7 +384,7 @@ class Dealer:
     def _is_known(self, context: Any, items: tuple[Any, ...]) -> bool:
         return (context, frozenset(items)) in self.looks
 
-    def _any(self, voter: str) -> Pair | None:
+    def _any(self, voter: str) -> DealtPair | None:
         seen = self.seen.get(voter, set())
         unseen = (pair for pair in self.looks if pair not in seen)
         return min(unseen, key=lambda pair: len(self.looks[pair]), default=None)

@@ -25,7 +25,7 @@ from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError, pip_install
 from comparo.judges.chat import Chat, Encoded, digest_of, first_line, gathered, pulls
-from comparo.judges.hf.network import Batch, Batches, Network, split
+from comparo.judges.hf.network import Network, PromptBatch, PromptBatcher, split
 from comparo.judges.hf.tree import DEEPEST
 from comparo.judges.labels import Spellings, TokenPath, common_prefix, likeliest_path
 from comparo.judges.protocol import Judgement
@@ -34,7 +34,7 @@ _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _logger = logging.getLogger(__name__)
 
 # A batch, its result of `Network.log_probabilities` or an error, and its start time or, once done, its seconds.
-_Batch = tuple[Batch, Any, float]
+_Batch = tuple[PromptBatch, Any, float]
 
 
 def load(
@@ -140,7 +140,7 @@ def judge_with(
     # Launching a pass takes 25 ms on a GPU, in which it does 1e13 operations, 1e12 in float32. A token takes two per
     # parameter. 32,768 tokens are enough for all 240 pairs of a context in SummEval's shape, 28,180 tokens as a tree.
     pass_tokens = (1e9 if on_cpu else 6e11 if dtype == "float32" else 5e12) / network.parameters
-    batches = Batches(batch, 2_048 if on_cpu else 32_768, pass_tokens)
+    batches = PromptBatcher(batch, 2_048 if on_cpu else 32_768, pass_tokens)
     trees = (reuse == "tree" or (reuse == "auto" and on_gpu)) and network.reads_trees()
     ahead = 4 * batch if batch else 32 if on_cpu else 256
     return HfJudge(f"hf/{name}", settings, ahead, chat, network, batches, reuse if network.reusable else False, trees)
@@ -155,7 +155,7 @@ class HfJudge:
     ahead: int
     _chat: Chat = field(repr=False)
     _network: Network = field(repr=False)
-    _batches: Batches = field(repr=False)
+    _batches: PromptBatcher = field(repr=False)
     _reuse: Literal["auto", "tree"] | bool = field(repr=False)
     _trees: bool = field(repr=False)
     weights: str | None = None
@@ -184,7 +184,7 @@ class HfJudge:
                 yield from self._judgements(done, labels, prompt)
         yield from self._judgements(_waited(running), labels, prompt)
 
-    def _plan(self, rows: list[Encoded], prompt: Prompt) -> Iterator[Batch]:
+    def _plan(self, rows: list[Encoded], prompt: Prompt) -> Iterator[PromptBatch]:
         is_several = isinstance(prompt, CriteriaPrompt)
         if self._trees:
             yield from self._batches.trees(rows, always=self._reuse == "tree", deepest=DEEPEST + is_several)
@@ -205,7 +205,7 @@ class HfJudge:
                 single += group
         yield from self._batches.of(single)
 
-    def _calls(self, group: Sequence[Encoded], outer: int, single: list[Encoded]) -> Iterator[Batch]:
+    def _calls(self, group: Sequence[Encoded], outer: int, single: list[Encoded]) -> Iterator[PromptBatch]:
         """Yield a batch per call of a context, whose criteria share the texts; add rows to `single` if that is dearer.
 
         All calls of the context share the first `outer` tokens.
@@ -229,7 +229,7 @@ class HfJudge:
         sequences = [row.ids for row in [*group, *bare] if isinstance(row, Encoded)]
         return min(common_prefix(sequences), min(len(row.ids) for row in group) - 1)
 
-    def _start(self, batch: Batch, labels: Spellings) -> Iterator[_Batch]:
+    def _start(self, batch: PromptBatch, labels: Spellings) -> Iterator[_Batch]:
         """Start the batch or, if the device's memory is too small, its halves one after the other.
 
         If the model fails, the batch is halved too: only the question at fault gets the error.

@@ -39,7 +39,7 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class PromptBatch:
     """Questions that run at once, as a tree or as rows whose first `shared` tokens are read once for all.
 
     The first `outer` tokens are shared with other batches too. The rows of a tree are the sorted sequences of the
@@ -59,12 +59,12 @@ class Batch:
 
 
 @dataclass
-class Batches:
+class PromptBatcher:
     """Makes batches of `size` questions or, if that is None, of about `tokens` tokens.
 
     >>> from comparo.data.prompts import Question
     >>> rows = [Encoded(Question(1, 2), [7] * length) for length in (2, 5, 4)]
-    >>> [[len(row.ids) for row in batch.rows] for batch in Batches(None, tokens=10, pass_tokens=0).of(rows)]
+    >>> [[len(row.ids) for row in batch.rows] for batch in PromptBatcher(None, tokens=10, pass_tokens=0).of(rows)]
     [[5, 4], [2]]
     """
 
@@ -72,7 +72,7 @@ class Batches:
     tokens: int
     pass_tokens: float
 
-    def trees(self, rows: Iterable[Encoded], *, always: bool = False, deepest: int = DEEPEST) -> Iterator[Batch]:
+    def trees(self, rows: Iterable[Encoded], *, always: bool = False, deepest: int = DEEPEST) -> Iterator[PromptBatch]:
         """Yield trees of rows with common prefixes; without `always`, batches of rows where these are cheaper."""
         ordered, single = sorted(rows, key=lambda row: row.ids), []
         branches = max((len(row.after) for row in ordered), default=1)
@@ -86,34 +86,34 @@ class Batches:
             tree = _tree(batch.rows, deepest)
             yield tree if self._cheaper(tree, batch.tokens) else batch
 
-    def _cheaper(self, batch: Batch, tokens: int) -> bool:
+    def _cheaper(self, batch: PromptBatch, tokens: int) -> bool:
         depth = len(batch.tree.levels) if batch.tree else 1
         launched = self.pass_tokens * (1 + READING * depth * (depth - 1) / 2)  # each level reads each above it
         return max(launched, DEARER * batch.tokens) < max(self.pass_tokens, tokens)
 
-    def of(self, rows: Iterable[Encoded], shared: int = 0) -> Iterator[Batch]:
+    def of(self, rows: Iterable[Encoded], shared: int = 0) -> Iterator[PromptBatch]:
         """Yield batches of rows of similar length, the longest first."""
         batch: list[Encoded] = []
         for row in sorted(rows, key=lambda row: len(row.ids), reverse=True):
             if batch and len(batch) >= (self.size or self.tokens // batch[0].size):
-                yield Batch(batch, shared)
+                yield PromptBatch(batch, shared)
                 batch = []
             batch.append(row)
         if batch:
-            yield Batch(batch, shared)
+            yield PromptBatch(batch, shared)
 
     def pays(self, questions: int, shared: int, kept: bool) -> bool:
         """Whether reading the shared tokens once is cheaper; unless `kept`, that takes a pass of its own."""
         passes = 1 if kept else 2
         return shared * (questions + 1 - passes) > passes * self.pass_tokens
 
-    def halve(self, batch: Batch) -> tuple[Batch, Batch]:
+    def halve(self, batch: PromptBatch) -> tuple[PromptBatch, PromptBatch]:
         """Split a batch that exceeded the device's memory; later batches have half of its size."""
         self.size, self.tokens = self.size and len(batch.rows) // 2, batch.tokens // 2
         return split(batch)
 
 
-def split(batch: Batch) -> tuple[Batch, Batch]:
+def split(batch: PromptBatch) -> tuple[PromptBatch, PromptBatch]:
     """The two halves of a batch, in the same layout."""
     middle = len(batch.rows) // 2
     first, second = batch.rows[:middle], batch.rows[middle:]
@@ -122,12 +122,12 @@ def split(batch: Batch) -> tuple[Batch, Batch]:
     return replace(batch, rows=first), replace(batch, rows=second)
 
 
-def _tree(rows: list[Encoded], deepest: int) -> Batch:
+def _tree(rows: list[Encoded], deepest: int) -> PromptBatch:
     ordered = sorted(rows, key=lambda row: row.ids)
     sequences = [sequence for row in ordered for sequence in row.sequences]
     ranked = sorted(range(len(sequences)), key=sequences.__getitem__)
     order = sorted(range(len(ranked)), key=ranked.__getitem__)
-    return Batch(ordered, tree=grow([sequences[number] for number in ranked], deepest), order=order)
+    return PromptBatch(ordered, tree=grow([sequences[number] for number in ranked], deepest), order=order)
 
 
 class Network:
@@ -215,7 +215,7 @@ class Network:
         allowed = TREE_ERROR if self._model.dtype == torch.float32 else TREE_ERROR_HALF
         return None if apart < allowed else f"the logits would differ by {apart:.2g} of their size"
 
-    def log_probabilities(self, batch: Batch, labels: Spellings) -> torch.Tensor | None:
+    def log_probabilities(self, batch: PromptBatch, labels: Spellings) -> torch.Tensor | None:
         """log P of the W wanted groups of tokens, then the likeliest token after each node: (R, W + N) on the device.
 
         None if the device is out of memory. A GPU may still be computing the result.

@@ -23,7 +23,7 @@ from scipy.sparse.csgraph import connected_components
 from comparo.data.comparisons import Comparisons
 from comparo.model.inference.newton import Problem
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
-from comparo.model.linalg.graph import Batch, Graph, Pattern
+from comparo.model.linalg.graph import ContextBatch, Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.posterior import Posterior, Scored
 from comparo.model.tuning import LIMITS, WIDE, Limits
@@ -80,7 +80,7 @@ class MeanInverse:
     def pattern(self) -> Pattern:
         return self.laplacian.pattern
 
-    def block(self, batch: Batch) -> Array:
+    def block(self, batch: ContextBatch) -> Array:
         weight = self.laplacian.diagonal[batch.nodes].reshape(-1, batch.size)
         scale = 1.0 / np.where(weight > 0, weight, np.inf)
         matrix = self.laplacian.dense(batch) - self.laplacian.constants(batch)

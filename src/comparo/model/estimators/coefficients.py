@@ -175,7 +175,7 @@ def _with_noise(variances: Variances) -> Variances:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class ReasonEffect:
     """The effect of one standard deviation of a reason in logits, with its 95% interval, p-value and explained share.
 
     `adjusted` is p adjusted for all reasons; `share`, `share_low`, `share_high` are shares of the variance of scores.
@@ -226,7 +226,7 @@ def unexplained(joint: Coefficients, square: Array) -> tuple[float, float, float
     return quantile(0.5), quantile(0.975), quantile(0.025)
 
 
-def estimates(effect: Array, variance: Array, freedom: float, free: Array, total: float) -> list[Estimate]:
+def estimates(effect: Array, variance: Array, freedom: float, free: Array, total: float) -> list[ReasonEffect]:
     """Tests and shares of the effects; `free` (R,) is the variance of each number given the others in its model."""
     error = np.sqrt(variance)
     p = np.asarray(2 * stdtr(freedom, -np.abs(effect) / error), dtype=np.float64)
@@ -239,7 +239,7 @@ def estimates(effect: Array, variance: Array, freedom: float, free: Array, total
     near = np.where(low * high > 0, np.minimum(np.abs(low), np.abs(high)), 0.0)
     shares = share(effect), share(near), share(np.maximum(np.abs(low), np.abs(high)))
     columns = (effect, low, high, p, adjusted(p), *shares)
-    return [Estimate(*map(float, row)) for row in zip(*columns, strict=True)]
+    return [ReasonEffect(*map(float, row)) for row in zip(*columns, strict=True)]
 
 
 def adjusted(p: Array) -> Array:

@@ -27,7 +27,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.model.design import PLAIN, Design, Shared
 from comparo.model.estimators.panel_covariance import PanelGraph, PanelInformation
 from comparo.model.estimators.panel_members import PanelMembers, fit_members
-from comparo.model.estimators.voice import Voice
+from comparo.model.estimators.voice import VoiceModel
 from comparo.model.inference.choices import Choices
 from comparo.model.inference.ep import distance, settle
 from comparo.model.linalg.laplacian import Laplacian
@@ -168,7 +168,7 @@ def _together(heard: PanelMembers, shared: Shared, leans: Array | None, limits: 
     )
 
 
-def _coefficient_errors(voices: list[Voice], loading: Array) -> Array:
+def _coefficient_errors(voices: list[VoiceModel], loading: Array) -> Array:
     """A root of the covariance of all voices' coefficients of the control, (R·D, R·D).
 
     The error of a coefficient is mostly a chance correlation of a voice's view with length. Voices share these errors
@@ -181,7 +181,7 @@ def _coefficient_errors(voices: list[Voice], loading: Array) -> Array:
     return block_diag(*roots) @ wide
 
 
-def _counted_once(voices: list[Voice], family: NDArray[np.intp], turn: Array) -> Array:
+def _counted_once(voices: list[VoiceModel], family: NDArray[np.intp], turn: Array) -> Array:
     """The weight of each voice (R,): 1, or less where its residuals correlate with those of a copy.
 
     The weight of r is 1 / (1 + Σ κ_rs·share_rs) over its copies s, with κ the correlation of the residuals on pairs
@@ -199,8 +199,8 @@ def _counted_once(voices: list[Voice], family: NDArray[np.intp], turn: Array) ->
 
 
 def _settled(
-    star: PanelGraph, voices: list[Voice], alpha: Array, ties: Array, share: Array
-) -> tuple[list[Voice], Array, Laplacian, bool]:
+    star: PanelGraph, voices: list[VoiceModel], alpha: Array, ties: Array, share: Array
+) -> tuple[list[VoiceModel], Array, Laplacian, bool]:
     """The voices with their sites updated from the joint solution, the solution (m,), its precision, and convergence.
 
     The site of a choice depends on what the other voices say about the same difference.
@@ -209,7 +209,7 @@ def _settled(
     edges = np.concatenate([[0], np.cumsum([len(voice.c) for voice in voices])])
     before: Array | float = np.inf
 
-    def solved(voices: list[Voice], _: int) -> tuple[list[Voice], tuple[Array, Laplacian], float]:
+    def solved(voices: list[VoiceModel], _: int) -> tuple[list[VoiceModel], tuple[Array, Laplacian], float]:
         nonlocal before
         c = np.concatenate([share[r] * voice.c for r, voice in enumerate(voices)])
         pull = np.concatenate([share[r] * voice.pull for r, voice in enumerate(voices)])
@@ -217,7 +217,7 @@ def _settled(
         last, before = before, laplacian.solve(star.rhs(pull, alpha), accuracy=ACCURACY)
         return voices, (before, laplacian), distance(before, last) if changing else 0.0
 
-    def learn(voices: list[Voice], found: tuple[Array, Laplacian], _: int) -> list[Voice]:
+    def learn(voices: list[VoiceModel], found: tuple[Array, Laplacian], _: int) -> list[VoiceModel]:
         x, laplacian = found
         difference, variance = x[star.first] - x[star.second], star.observed(difference_variances(laplacian))
         voices = voices.copy()

@@ -26,10 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comparo.model.design import Shared
-from comparo.model.estimators.voice import Voice
+from comparo.model.estimators.voice import VoiceModel
 from comparo.model.inference.random_effects import Predicted
 from comparo.model.inference.reml import estimate
-from comparo.model.linalg.graph import Batch, Graph, Pattern
+from comparo.model.linalg.graph import ContextBatch, Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.linalg.spectrum import Moments, Spectrum
 from comparo.model.posterior import Posterior, root_of
@@ -123,7 +123,7 @@ class PanelInformation:
 
     panel_graph: PanelGraph
     laplacian: Laplacian
-    voices: tuple[Voice, ...]
+    voices: tuple[VoiceModel, ...]
     scale: Array
     ties: Array
     share: Array
@@ -222,7 +222,7 @@ class PanelInformation:
     def posterior(self) -> Posterior:
         return Posterior((self,), scale=self.unit**2, roots=self.spread)
 
-    def block(self, batch: Batch) -> Array:
+    def block(self, batch: ContextBatch) -> Array:
         """(W + 1/σ²)⁻¹ of the consensus in each context of `batch`, (B, size, size)."""
         number = self.pattern.batches.index(batch)
         precision = self.information(number)[0] + np.eye(batch.size) / self.variance

@@ -32,7 +32,7 @@ from scipy.special import ndtri
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.design import PLAIN, Design
-from comparo.model.estimators.voice import Voice
+from comparo.model.estimators.voice import VoiceModel
 from comparo.model.likelihoods.gaussian import censored_moments
 from comparo.model.linalg.graph import Graph
 from comparo.model.tuning import (
@@ -57,14 +57,14 @@ LOADING_ROUNDS, LOADING_CHANGE = 1000, 1e-7  # most rounds of coordinate updates
 
 
 @dataclass(frozen=True)
-class Agreement:
+class ViewCorrelation:
     """The correlation c (R, R) of the views of R voices, and its effective number of candidates tr(A_r A_s), (R, R)."""
 
     correlation: Array
     candidates: Array
 
     @classmethod
-    def of(cls, voices: Sequence[Voice]) -> Agreement:
+    def of(cls, voices: Sequence[VoiceModel]) -> ViewCorrelation:
         """Estimate the agreement of voices on the same candidates."""
         n = voices[0].pattern.graph.nodes
         if n <= EXACT:
@@ -84,7 +84,7 @@ class Agreement:
         np.fill_diagonal(precision, 0.0)
         return precision
 
-    def merged(self, family: NDArray[np.intp], sign: Array) -> Agreement:
+    def merged(self, family: NDArray[np.intp], sign: Array) -> ViewCorrelation:
         """The agreement of families: the precision-weighted mean over their members, times their `sign` (R,)."""
         count = int(family.max()) + 1
         member = np.eye(count)[family]
@@ -93,17 +93,19 @@ class Agreement:
         mean = np.divide(member.T @ (precision * turned) @ member, total, out=np.ones((count, count)), where=total > 0)
         pairs = member.T @ (precision > 0) @ member
         most = np.divide(member.T @ self.candidates @ member, np.maximum(pairs, 1.0))
-        return Agreement(mean, most)
+        return ViewCorrelation(mean, most)
 
 
-def copies(agreement: Agreement) -> NDArray[np.intp]:
+def copies(agreement: ViewCorrelation) -> NDArray[np.intp]:
     """The family of each voice (R,), numbered from 0: voices whose views correlate by `COPY` or more share a family.
 
     A reversed copy counts as a copy. The members of a family are all copies of its first voice.
 
     >>> correlation = np.array([[1, 0.99, 0.5], [0.99, 1, 0.5], [0.5, 0.5, 1]])
-    >>> copies(Agreement(correlation, np.full((3, 3), 200.0))), copies(Agreement(correlation, np.full((3, 3), 20.0)))
-    (array([0, 0, 1]), array([0, 1, 2]))
+    >>> copies(ViewCorrelation(correlation, np.full((3, 3), 200.0)))
+    array([0, 0, 1])
+    >>> copies(ViewCorrelation(correlation, np.full((3, 3), 20.0)))
+    array([0, 1, 2])
     """
     error = 1.0 / np.sqrt(np.maximum(agreement.precision, TINY))
     size = np.abs(agreement.correlation)
@@ -116,7 +118,7 @@ def copies(agreement: Agreement) -> NDArray[np.intp]:
     return family
 
 
-def signs(agreement: Agreement, anchored: Mask) -> Array:
+def signs(agreement: ViewCorrelation, anchored: Mask) -> Array:
     """Return −1 for each reversed voice and +1 for every other, shape (R,).
 
     A voice is reversed if its correlation with the sum of the others is negative by a one-sided test of level
@@ -133,9 +135,9 @@ def signs(agreement: Agreement, anchored: Mask) -> Array:
     are always positive, and decide for their block.
 
     >>> correlation = np.array([[1, 0.5, -0.5], [0.5, 1, -0.4], [-0.5, -0.4, 1]])
-    >>> signs(Agreement(correlation, np.full((3, 3), 100.0)), np.zeros(3, dtype=bool))
+    >>> signs(ViewCorrelation(correlation, np.full((3, 3), 100.0)), np.zeros(3, dtype=bool))
     array([ 1.,  1., -1.])
-    >>> signs(Agreement(correlation, np.full((3, 3), 10.0)), np.zeros(3, dtype=bool))
+    >>> signs(ViewCorrelation(correlation, np.full((3, 3), 10.0)), np.zeros(3, dtype=bool))
     array([1., 1., 1.])
     """
     c, t, level = np.clip(agreement.correlation, -1.0, 1.0), agreement.candidates.copy(), float(ndtri(REVERSED))
@@ -159,13 +161,13 @@ def signs(agreement: Agreement, anchored: Mask) -> Array:
     return sign
 
 
-def loadings(agreement: Agreement, anchored: Mask, content: Array) -> tuple[Array, Array, Array]:
+def loadings(agreement: ViewCorrelation, anchored: Mask, content: Array) -> tuple[Array, Array, Array]:
     """The best ρ of families with aligned signs, the mean of ρ below 1, and its standard error, all (F,).
 
     `content` (F,) is the content of each family. Anchored families, such as people, have ρ = `MOST_LOADING`.
 
     >>> three = np.array([[1, 0.72, 0.45], [0.72, 1, 0.4], [0.45, 0.4, 1]])
-    >>> best, mean, error = loadings(Agreement(three, np.full((3, 3), 1e4)), np.zeros(3, dtype=bool), np.ones(3))
+    >>> best, mean, error = loadings(ViewCorrelation(three, np.full((3, 3), 1e4)), np.zeros(3, dtype=bool), np.ones(3))
     >>> best.round(2), mean.round(2)
     (array([0.9, 0.8, 0.5]), array([0.9, 0.8, 0.5]))
     """
@@ -229,8 +231,8 @@ class PanelMembers:
     graph: Graph
     names: tuple[Any, ...]
     voice: NDArray[np.intp]
-    voices: tuple[Voice, ...]
-    agreement: Agreement
+    voices: tuple[VoiceModel, ...]
+    agreement: ViewCorrelation
     family: NDArray[np.intp]
     loading: Array
     loading_error: Array
@@ -273,7 +275,7 @@ def fit_members(
     for r in range(len(names)):
         own = replace(comparisons.take(code == r), judges=None, judge=None)
         seen = replace(graph, first=graph.first[code == r], second=graph.second[code == r])
-        voices.append(Voice.of(own, seen, design, limits))
+        voices.append(VoiceModel.of(own, seen, design, limits))
     return _agreeing(graph, names, code, tuple(voices), np.array([name in people for name in names]))
 
 
@@ -281,12 +283,12 @@ def _agreeing(
     graph: Graph,
     names: tuple[Any, ...],
     code: NDArray[np.intp],
-    voices: tuple[Voice, ...],
+    voices: tuple[VoiceModel, ...],
     anchored: Mask,
     sign: Array | None = None,
 ) -> PanelMembers:
     """Estimate agreement, families and loadings; `sign` (R,) gives the signs of the voices if they are known."""
-    agreement = Agreement.of(voices)
+    agreement = ViewCorrelation.of(voices)
     family = copies(agreement)
     sign = signs(agreement, anchored) if sign is None else sign
     of_family = np.array([anchored[family == k].any() for k in range(int(family.max()) + 1)])

@@ -40,7 +40,7 @@ ROUNDS, SETTLED = 50, 1e-4  # most updates of the pseudo-votes, and the change o
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
+class GroupAnswers:
     """K answers about groups: the groups shown `first` and `second`, `p`, `weight` and `cluster`, each (K,)."""
 
     first: Index
@@ -52,9 +52,9 @@ class Answers:
     def __len__(self) -> int:
         return len(self.p)
 
-    def take(self, rows: Any) -> Answers:
+    def take(self, rows: Any) -> GroupAnswers:
         """The answers in `rows`."""
-        return Answers(**{name: column[rows] for name, column in vars(self).items()})
+        return GroupAnswers(**{name: column[rows] for name, column in vars(self).items()})
 
     def apart(self, x: Array) -> Array:
         """d of each answer, (K,), for the scores and γ in `x` (G + 1,)."""
@@ -62,14 +62,14 @@ class Answers:
 
 
 @dataclass(frozen=True, eq=False)
-class Fit:
+class GroupFit:
     """Bradley–Terry scores of G groups, and the score contributions (gradients) of each cluster of answers.
 
     `x` (G + 1,) are the scores and γ, `inverse` (G + 1, G + 1) is H⁻¹; `pulls` (C, G + 1) is Σ w·x·(p − σ(d)) over the
     answers of each cluster; `dispersion` is the variance of the answers relative to that of coin flips.
     """
 
-    answers: Answers
+    answers: GroupAnswers
     x: Array
     inverse: Array
     pulls: sparse.csr_array
@@ -138,7 +138,7 @@ class Fit:
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate:
+class PoweredScores:
     """The prediction-powered `scores` (G,), their `covariance` (G, G), and the `weight` λ (J,) of each machine."""
 
     scores: Array
@@ -146,7 +146,7 @@ class Estimate:
     weight: Array
 
 
-def fitted(answers: Answers, groups: int, clusters: int, is_reduced: bool = False) -> Fit:
+def fitted(answers: GroupAnswers, groups: int, clusters: int, is_reduced: bool = False) -> GroupFit:
     """Fit Bradley–Terry to groups by maximum likelihood with a wide prior.
 
     With `is_reduced` the bias of the estimate away from 0 is removed (Firth 1993): each cell of the design gets
@@ -154,7 +154,7 @@ def fitted(answers: Answers, groups: int, clusters: int, is_reduced: bool = Fals
     answers around this fit, so that a group that won all of its votes keeps its extra votes.
 
     >>> first = np.array([0, 1, 0, 1])
-    >>> answers = Answers(first, 1 - first, 1.0 - first, np.ones(4), np.arange(4))
+    >>> answers = GroupAnswers(first, 1 - first, 1.0 - first, np.ones(4), np.arange(4))
     >>> [float(np.round(np.ptp(fitted(answers, 2, 4, is_reduced).scores), 1)) for is_reduced in (False, True)]
     [5.1, 2.4]
     """
@@ -163,10 +163,12 @@ def fitted(answers: Answers, groups: int, clusters: int, is_reduced: bool = Fals
     if is_reduced:
         x, more = cells.reduced(x, float(np.sum(answers.weight**2) / np.sum(answers.weight)))
         x, more = cells.reduced(x, cells.dispersion(answers, x))
-    return Fit(answers, x, cells.inverse(x, more), _pulls(answers, x, groups, clusters), cells.dispersion(answers, x))
+    return GroupFit(
+        answers, x, cells.inverse(x, more), _pulls(answers, x, groups, clusters), cells.dispersion(answers, x)
+    )
 
 
-def powered(people: Fit, machines: Sequence[tuple[Fit, Answers]]) -> Estimate:
+def powered(people: GroupFit, machines: Sequence[tuple[GroupFit, GroupAnswers]]) -> PoweredScores:
     """Combine people's fit with machines: the fit of each to all of its answers, and its answers to the voted pairs.
 
     For each pair, the weights of a machine's answers must sum to the weights of the votes.
@@ -175,7 +177,7 @@ def powered(people: Fit, machines: Sequence[tuple[Fit, Answers]]) -> Estimate:
     >>> rng = np.random.default_rng(0)
     >>> first, second = np.zeros(400, int), np.ones(400, int)
     >>> texts, one = rng.normal(0.5, 2.0, 400), np.ones(400)
-    >>> machine = Answers(first, second, expit(texts - 1.0), one, np.arange(400))
+    >>> machine = GroupAnswers(first, second, expit(texts - 1.0), one, np.arange(400))
     >>> asked = machine.take(slice(40))
     >>> votes = replace(asked, p=(texts[:40] > 0).astype(float))
     >>> people = fitted(votes, 2, 400, is_reduced=True)
@@ -198,26 +200,26 @@ def powered(people: Fit, machines: Sequence[tuple[Fit, Answers]]) -> Estimate:
         weight[used] = -np.linalg.lstsq(parts @ parts.T, parts @ adds[0].ravel())[0]
     total = adds[0] + sum(own * part for own, part in zip(weight.tolist(), adds[1:], strict=True))
     scores = people.scores + sum(own * shift for own, shift in zip(weight.tolist(), shifts, strict=True))
-    return Estimate(scores, people.covariance(total.T @ total), weight)
+    return PoweredScores(scores, people.covariance(total.T @ total), weight)
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
     """The `answers` pooled by (first, second) group, with their mean p and total weight."""
 
-    answers: Answers
+    answers: GroupAnswers
     pattern: Pattern
     ridge: Array
 
     @classmethod
-    def of(cls, answers: Answers, groups: int) -> Cells:
+    def of(cls, answers: GroupAnswers, groups: int) -> Cells:
         cell, which = np.unique(answers.first.astype(np.int64) * groups + answers.second, return_inverse=True)
         first, second = (part.astype(np.int32) for part in np.divmod(cell, groups))
         weight, won = (np.bincount(which, w).astype(np.float64) for w in (answers.weight, answers.weight * answers.p))
         nodes = np.arange(groups, dtype=np.int32)
         graph = Graph(nodes, 0 * nodes, np.array([0, groups]), 0 * nodes, first, second)  # the prior connects all
         pattern = Pattern(graph, np.zeros(len(cell), dtype=np.int32))
-        return cls(Answers(first, second, won / weight, weight, first), pattern, np.full(groups + 1, WIDE**-2))
+        return cls(GroupAnswers(first, second, won / weight, weight, first), pattern, np.full(groups + 1, WIDE**-2))
 
     def maximum(self, start: Array, more: Array) -> tuple[Array, Array]:
         """The most probable x with `more` extra votes in each cell, half of them for each side; and `more`."""
@@ -242,14 +244,14 @@ class Cells:
         squares = _squares(self.answers, information, len(x) - 1)
         return np.asarray(np.linalg.inv(squares + np.diag(self.ridge)), dtype=np.float64)
 
-    def dispersion(self, answers: Answers, x: Array) -> float:
+    def dispersion(self, answers: GroupAnswers, x: Array) -> float:
         """φ: the variance of the answers, relative to that of coin flips; below 1 for ties and probabilities."""
         squares = float(np.sum((answers.weight * (answers.p - expit(answers.apart(x)))) ** 2))
         information = float(np.sum(self.answers.weight * logistic_curvature(self.answers.apart(x))))
         return squares / information * len(answers) / max(len(answers) - len(x) + 1, 1)
 
 
-def _pulls(answers: Answers, x: Array, groups: int, clusters: int) -> sparse.csr_array:
+def _pulls(answers: GroupAnswers, x: Array, groups: int, clusters: int) -> sparse.csr_array:
     """Σ w·x·(p − σ(d)) over the answers of each cluster, (C, G + 1)."""
     left = answers.weight * (answers.p - expit(answers.apart(x)))
     columns = np.concatenate([answers.first, answers.second, np.full(len(answers), groups)])
@@ -257,7 +259,7 @@ def _pulls(answers: Answers, x: Array, groups: int, clusters: int) -> sparse.csr
     return sparse.csr_array(entries, shape=(clusters, groups + 1))
 
 
-def _squares(answers: Answers, c: Array, groups: int) -> Array:
+def _squares(answers: GroupAnswers, c: Array, groups: int) -> Array:
     """Σ c·x xᵀ of the rows x of the design, (G + 1, G + 1)."""
     total = np.zeros((groups + 1, groups + 1))
     ends = ((answers.first, 1.0), (answers.second, -1.0), (np.full(len(c), groups), -1.0))
@@ -266,7 +268,7 @@ def _squares(answers: Answers, c: Array, groups: int) -> Array:
     return total
 
 
-def _forms(matrix: Array, answers: Answers) -> Array:
+def _forms(matrix: Array, answers: GroupAnswers) -> Array:
     """xᵀ·matrix·x for each row x of the design, where `matrix` is symmetric."""
     first, second, own = answers.first, answers.second, np.diagonal(matrix)
     crossed = matrix[first, second] + matrix[first, -1] - matrix[second, -1]

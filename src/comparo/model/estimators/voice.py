@@ -26,7 +26,7 @@ from comparo.types import Array, Index, LongIndex
 
 
 @dataclass(frozen=True)
-class Voice:
+class VoiceModel:
     """The observations of one voice about the n candidates of a panel, and its variances.
 
     `model` holds them with its pattern; `variance` is v, `noise` is φ (1 for choices, whose sites have a precision of
@@ -49,14 +49,14 @@ class Voice:
     offset: Array | float = 0.0
 
     @classmethod
-    def of(cls, comparisons: Comparisons, graph: Graph, design: Design, limits: Limits) -> Voice:
+    def of(cls, comparisons: Comparisons, graph: Graph, design: Design, limits: Limits) -> VoiceModel:
         """Fit the comparisons of one judge; `graph` has the candidates of all voices.
 
         Coefficients of the control are estimated within the groups, if there are groups.
 
         >>> rows = [("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7), ("c", "b", 0.4)]
         >>> data = Comparisons.from_rows(rows)
-        >>> voice = Voice.of(data, Graph.build(data), Design(), Limits())
+        >>> voice = VoiceModel.of(data, Graph.build(data), Design(), Limits())
         >>> voice.scores.round(1), voice.bias.round(2)
         (array([ 0.9, -0.2, -0.8]), array([[-0.25]]))
         """
@@ -160,7 +160,7 @@ class Voice:
         """The mean of x, shape (n,), centred in each component."""
         return self.laplacian.solve(self.laplacian.pattern.gather(self.pull), accuracy=1e-6)
 
-    def learn(self, mean: Array, variance: Array) -> Voice:
+    def learn(self, mean: Array, variance: Array) -> VoiceModel:
         """Update the sites and γ of the voice's choices, given mean and variance of every difference, (M,)."""
         assert isinstance(self.model, Choices)
         model = self.model.learn(mean + self.offset, variance)

@@ -38,8 +38,8 @@ from comparo.model.inference.reml import Variances, estimate
 from comparo.model.inference.soft import Soft
 from comparo.model.likelihoods.bradley_terry import (
     LOGISTIC,
-    Asked,
     BradleyTerry,
+    PairChoices,
     attenuation,
     averaged_moments,
     choice_evidence,
@@ -50,7 +50,7 @@ from comparo.model.likelihoods.bradley_terry import (
 )
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import Spectrum, System
-from comparo.model.observations import Pairs, are_choices, votes_of
+from comparo.model.observations import JudgedPairs, are_choices, votes_of
 from comparo.model.tuning import NARROWEST, PULL, UNSURE, WIDEST, Limits
 from comparo.rounding import TINY
 from comparo.types import Array, Index
@@ -106,7 +106,7 @@ class Choices:
         judges = len(comparisons.slots)
         votes = votes_of(comparisons)
         p, weight = (comparisons.p, comparisons.weights) if votes is None else votes
-        pairs = Pairs.of(comparisons, graph)
+        pairs = JudgedPairs.of(comparisons, graph)
         pattern = Pattern(replace(graph, first=pairs.low, second=pairs.high), limits=limits)
         lead = pairs.row[pattern.order]
         won, weight = (pairs.total(of)[pattern.order].T for of in (weight * p, weight))
@@ -199,10 +199,10 @@ class Choices:
         return replace(state, c=c, pull=pull)
 
     @property
-    def _asked(self) -> Asked:
+    def _asked(self) -> PairChoices:
         """The choices about each pair, with γ and ν."""
         variance = None if self.gamma_variance is None else self.gamma_variance.ravel()[self.family]
-        return Asked(self.p, self.weight, self.gamma.ravel()[self.family], self.nu[self._judge], variance)
+        return PairChoices(self.p, self.weight, self.gamma.ravel()[self.family], self.nu[self._judge], variance)
 
     @property
     def _judge(self) -> Index:

@@ -212,7 +212,7 @@ def next_parameters(nu: Array, tied: Array, chance: Array, weight: Array, judge:
 
 
 @dataclass(frozen=True)
-class Asked:
+class PairChoices:
     """The choices about M pairs.
 
     Row 0 of `p` and `weight` (2, M) is for the first item shown first, with the difference d − γ; row 1 is for the
@@ -228,11 +228,11 @@ class Asked:
     bias_variance: Array | None = None
 
 
-def choice_moments(mean: Array, variance: Array, asked: Asked) -> tuple[Array, Array]:
+def choice_moments(mean: Array, variance: Array, asked: PairChoices) -> tuple[Array, Array]:
     """Posterior mean and variance of d (M,) given the choices in both orders, with the prior d ~ N(mean, variance).
 
     >>> once = np.array([[1.0], [0.0]])
-    >>> mean, variance = choice_moments(np.zeros(1), np.ones(1), Asked(once, once, np.zeros(1)))
+    >>> mean, variance = choice_moments(np.zeros(1), np.ones(1), PairChoices(once, once, np.zeros(1)))
     >>> mean.round(3), variance.round(3)
     (array([0.413]), array([0.829]))
     """
@@ -245,20 +245,20 @@ def choice_moments(mean: Array, variance: Array, asked: Asked) -> tuple[Array, A
     return centre, np.maximum(np.sum(share * (x - centre[:, None]) ** 2, axis=1), least)
 
 
-def choice_evidence(mean: Array, variance: Array, asked: Asked) -> Array:
+def choice_evidence(mean: Array, variance: Array, asked: PairChoices) -> Array:
     """log ∫ N(d; mean, variance)·Π exp w·(p·d − log(1 + e^d)) dd (M,), the product over both orders.
 
     With ν > 0 the likelihood is Davidson's, without the factor ν of each tie.
 
     >>> once = np.array([[1.0], [0.0]])
-    >>> np.exp(choice_evidence(np.zeros(1), np.ones(1), Asked(once, once, np.zeros(1)))).round(3)
+    >>> np.exp(choice_evidence(np.zeros(1), np.ones(1), PairChoices(once, once, np.zeros(1)))).round(3)
     array([0.5])
     """
     _, log_density, width = _points(mean, variance, asked)
     return logsumexp(log_density, b=SHARES, axis=1) + np.log(width / np.sqrt(variance))
 
 
-def _points(mean: Array, variance: Array, asked: Asked) -> tuple[Array, Array, Array]:
+def _points(mean: Array, variance: Array, asked: PairChoices) -> tuple[Array, Array, Array]:
     """Quadrature points d (M, 33) around the posterior mode of d, the log density there, and their scale (M,).
 
     The log density excludes log N(0, 1) of the nodes. A likelihood e^ℓ averaged over γ ~ N(γ̂, v) is

@@ -2,7 +2,7 @@
 
 Nodes are the candidates (an item in a context), edges the comparisons. Nodes of one context are adjacent, contexts of
 equal size are adjacent (small ones first), and so are the nodes of one connected component: arrays of many contexts are
-obtained by a reshape, and H of all contexts of one size (`Batch`) is one array of dense matrices.
+obtained by a reshape, and H of all contexts of one size (`ContextBatch`) is one array of dense matrices.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _components(first: Index, second: Index, nodes: int) -> Index:
 
 
 @dataclass(frozen=True)
-class Batch:
+class ContextBatch:
     """Contexts [begin, end) of `size` items each; their nodes and sorted comparisons are contiguous."""
 
     begin: int
@@ -185,7 +185,7 @@ class Pattern:
         return self.graph.nodes + self.context[self.first].astype(np.int64) * self.judges + self.judge
 
     @cached_property
-    def batches(self) -> tuple[Batch, ...]:
+    def batches(self) -> tuple[ContextBatch, ...]:
         """Runs of contexts of equal size, each of one context or of at most `Limits.batch_entries` matrix entries."""
         sizes = np.diff(self.graph.starts)
         edges = [0, *(np.flatnonzero(np.diff(sizes)) + 1).tolist(), len(sizes)]
@@ -197,7 +197,7 @@ class Pattern:
                 end = min(begin + step, run_end)
                 nodes = slice(int(self.graph.starts[begin]), int(self.graph.starts[end]))
                 rows = slice(int(self.row_starts[nodes.start]), int(self.row_starts[nodes.stop]))
-                batches.append(Batch(begin, end, size, nodes, rows))
+                batches.append(ContextBatch(begin, end, size, nodes, rows))
         return tuple(batches)
 
     @cached_property
@@ -209,7 +209,7 @@ class Pattern:
         row = (context - begin[context]) * width + self.first - starts[context]
         return np.asarray(row * width + self.second - starts[context])
 
-    def is_batched(self, batch: Batch) -> bool:
+    def is_batched(self, batch: ContextBatch) -> bool:
         """Whether the contexts of `batch` are solved as dense matrices."""
         return batch.size + self.judges <= self.limits.batched
 
@@ -245,13 +245,13 @@ class Pattern:
         n = self.graph.nodes
         return np.concatenate([self.graph.centre(x[:n]), x[n:]])
 
-    def centring(self, batch: Batch) -> Array:
+    def centring(self, batch: ContextBatch) -> Array:
         """The matrices (B, size, size) that centre the scores of each context of `batch` in components."""
         component = self.graph.component[batch.nodes].reshape(-1, batch.size)
         same = (component[:, :, None] == component[:, None, :]).astype(float)
         return np.asarray(np.eye(batch.size) - same / np.sum(same, axis=2, keepdims=True))
 
-    def centred(self, batch: Batch, blocks: Array) -> Array:
+    def centred(self, batch: ContextBatch, blocks: Array) -> Array:
         """The covariances (B, size, size) of scores in the contexts of `batch`, for scores centred in components."""
         centre = self.centring(batch)
         return centre @ blocks @ centre

@@ -20,7 +20,7 @@ from scipy import sparse
 from scipy.linalg import lapack
 from scipy.sparse.linalg import SuperLU, splu
 
-from comparo.model.linalg.graph import Batch, Pattern
+from comparo.model.linalg.graph import ContextBatch, Pattern
 from comparo.rounding import TINY
 from comparo.types import Array
 
@@ -106,7 +106,7 @@ class Laplacian:
         batches = self.pattern.batches
         return Tail(self, next(batch.begin for batch in batches if not self.pattern.is_batched(batch)))
 
-    def dense(self, batch: Batch) -> Array:
+    def dense(self, batch: ContextBatch) -> Array:
         """H of the contexts of `batch`, shape (B, m, m) with m = size + J, plus `constants` on its scores.
 
         The constants make H invertible and do not change a centred solution; where the ridge is uneven they are 0.
@@ -125,7 +125,7 @@ class Laplacian:
         matrix[:, :size, :size] += self.constants(batch)
         return matrix
 
-    def constants(self, batch: Batch) -> Array:
+    def constants(self, batch: ContextBatch) -> Array:
         """κ between nodes of one component, 0 elsewhere: (B, 1, 1) where every context of `batch` is connected.
 
         Where the ridge is uneven, H does not map constants to constants, and κ, which would change solutions, is 0.
@@ -138,12 +138,12 @@ class Laplacian:
             return kappa
         return np.asarray(kappa * (component[:, :, None] == component[:, None, :]))
 
-    def kappa(self, batch: Batch) -> Array:
+    def kappa(self, batch: ContextBatch) -> Array:
         """The mean of H's diagonal in each context of `batch`, shape (B,)."""
         mean = np.mean(self.diagonal[batch.nodes].reshape(-1, batch.size), axis=1)
         return np.where(mean > 0, mean, 1.0)
 
-    def block(self, batch: Batch) -> Array:
+    def block(self, batch: ContextBatch) -> Array:
         """The scores' part of H⁻¹, centred in each component, for the contexts of `batch`: shape (B, size, size)."""
         matrix, size = self.dense(batch), batch.size
         if len(matrix) == 1:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.linalg import eigh_tridiagonal
 
-from comparo.model.linalg.graph import Batch, Pattern
+from comparo.model.linalg.graph import ContextBatch, Pattern
 from comparo.model.linalg.laplacian import Laplacian, Tail
 from comparo.rounding import TINY
 from comparo.types import Array
@@ -205,7 +205,7 @@ def _interpolation(x: Array, middle: float) -> tuple[Array, Array]:
 _Part = tuple[Array, Array, Array, Array, Array]
 
 
-def _exact(laplacian: Laplacian, batch: Batch, b: Array, columns: Array, biases: Array, root: Array) -> _Part:
+def _exact(laplacian: Laplacian, batch: ContextBatch, b: Array, columns: Array, biases: Array, root: Array) -> _Part:
     """The part of the spectrum by eigendecomposition of every context of `batch`."""
     size, width = batch.size, laplacian.pattern.judges
     matrix = laplacian.dense(batch)

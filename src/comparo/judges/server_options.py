@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from comparo.data.criteria_prompt import CriteriaPrompt, reply_tokens
 from comparo.data.prompts import Prompt
 from comparo.errors import JudgeError, pip_install
-from comparo.judges.http import Secrets, Waiting
+from comparo.judges.http import Secrets, ServerSilence
 from comparo.judges.prices import Price, find_price, read_price
 from comparo.judges.protocol import Writing
 from comparo.judges.verdicts import ordering
@@ -133,7 +133,7 @@ class Settings:
     max_tokens: int | None = None
     login: str | None = field(default=None, repr=False)
     dialect: Dialect = field(default_factory=Dialect, repr=False, compare=False)
-    waiting: Waiting = field(default_factory=Waiting, repr=False, compare=False)
+    waiting: ServerSilence = field(default_factory=ServerSilence, repr=False, compare=False)
 
     @classmethod
     def checked(cls, **options: Any) -> Self:

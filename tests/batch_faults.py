@@ -14,8 +14,8 @@ from typing import Any
 from batch_runs import CALLS, answers, go
 from batch_server import BatchServer
 from claude_batches import ClaudeBatchServer
-from comparo.data.run_folder import key_of
-from comparo.errors import JudgeError, RunError
+from comparo import JudgeError, RunError
+from inside import key_of
 
 Lines = list[Any]
 

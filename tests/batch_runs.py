@@ -8,17 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import comparo.run.batch_transport as courier
-from comparo.data.items import Items
-from comparo.data.prompts import criterion_prompt
-from comparo.data.run_folder import key_of
-from comparo.data.wordings import DEFAULT_WORDING
-from comparo.judges import Judgement, load_judge
-from comparo.ranking.ranking import Ranking
+from comparo import Items, Judgement, Ranking, load_judge
 from comparo.run.batch import BatchRun, check_batch
 from comparo.run.batch_transport import BatchStore, Pauses
-from comparo.run.budget import Budget
-from comparo.run.store import Store, read_judgements
-from comparo.run.task import Task
+from inside import DEFAULT_WORDING, Budget, Store, Task, criterion_prompt, key_of, read_judgements
 
 QUICK = Pauses(first=0.01, longest=0.02, settle=0.1, full=0.01)
 SIZE, CALLS = 8, 40

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from comparo import load_judge
 from comparo.cli.app import main
-from comparo.judges import load_judge
 
 # A shell's background jobs ignore SIGINT, and so would the commands that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)

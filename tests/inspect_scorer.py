@@ -21,10 +21,10 @@ from inspect_ai.scorer._scorer import scorer_create
 from scipy.special import expit, logit
 
 import comparo
+from comparo import Judgement, Question, load_judge
 from comparo.adapters.inspect import Desk, preferred
-from comparo.data.prompts import Question, criterion_prompt
-from comparo.judges import Judgement, load_judge
 from documented import ROOT, shell_lines
+from inside import criterion_prompt
 from pretenders import providers
 from servers import Api, prefers
 

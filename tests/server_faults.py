@@ -18,11 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import comparo
-from comparo.data.prompts import Question, criterion_prompt
-from comparo.errors import JudgeError
-from comparo.judges import Judgement
+from comparo import JudgeError, Judgement, Question
 from comparo.judges.openai import load
-from comparo.run.store import read_judgements
+from inside import criterion_prompt, read_judgements
 from servers import Api, Reply, Request, choices, refusal, tokens
 
 KEY = "sk-test-0123456789abcdefghijklmnopqrstuvwxyz"

@@ -16,9 +16,7 @@ from typing import Any, Self
 
 import pytest
 
-from comparo.data.prompts import Question
-from comparo.errors import JudgeError
-from comparo.judges import Judgement
+from comparo import JudgeError, Judgement, Question
 
 
 @dataclass(frozen=True)

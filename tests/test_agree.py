@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from scipy.special import expit
 
-from comparo import agree
+from comparo import Comparisons, ComparisonsError, agree
 from comparo.analysis.agree import PEOPLE
 from comparo.analysis.judge_votes import Clusters, share_of
-from comparo.data.comparisons import Comparisons
-from comparo.errors import ComparisonsError
 from comparo.metrics import cohen_kappa
 from comparo.plots import plot_agreement
 from comparo.ranking.self_consistency import wilson

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from comparo.data.comparisons import Comparisons
-from comparo.errors import ComparisonsError
+from comparo import Comparisons, ComparisonsError
 from comparo.metrics import (
     beyond_chance,
     cohen_kappa,

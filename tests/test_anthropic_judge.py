@@ -3,12 +3,10 @@
 import pytest
 
 from claude import claude, message, refused, verdict
-from comparo.data.criteria_prompt import criteria_prompt
-from comparo.data.prompts import Question, criterion_prompt
-from comparo.errors import JudgeError
-from comparo.judges import load_judge
+from comparo import JudgeError, Question, load_judge
+from comparo.judges import Writing
 from comparo.judges.anthropic import load
-from comparo.judges.protocol import Writing
+from inside import criteria_prompt, criterion_prompt
 from servers import Api, Reply, error_of, pairs, stopped_by
 
 KEY = "sk-ant-test-0123456789abcdefghijklmnop"

@@ -12,11 +12,10 @@ from comparo import Items, audit, fit, load_judge, rank, write_report
 from comparo.analysis.judge_biases import moderated, probe_effects
 from comparo.data.covariates import Term
 from comparo.data.probes import OBEYS, ORIGINAL, PROBES, RIVAL, TWIN, bases_of, probes_for
-from comparo.data.prompts import criterion_prompt
 from comparo.run.audit import prepare_audit
 from comparo.run.audit_card import Audit
-from comparo.run.plan import Storage
 from comparo.run.voices import Voice
+from inside import Storage, criterion_prompt
 from servers import Api, tokens
 
 TEXTS = [f"The story of number {k} is short. It has a middle of {k * 7} words. It ends well." for k in range(30)]

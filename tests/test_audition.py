@@ -8,10 +8,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from comparo import Comparisons, audition, load_judge, rank
-from comparo.data.items import Items
+from comparo import Comparisons, Items, audition, load_judge, rank
 from comparo.run.audition import some_items
-from comparo.run.store import read_judgements
+from inside import read_judgements
 from pretenders import Crowded
 from servers import Api, prefers
 

@@ -7,12 +7,9 @@ from collections import Counter
 
 import pytest
 
-from comparo import audition, rank
-from comparo.data.items import Items
-from comparo.errors import StoreError
+from comparo import Items, StoreError, audition, rank
 from comparo.run.audition import AuditionAnswers
-from comparo.run.loop import Run
-from comparo.run.store import Store, read_configuration, read_judgements
+from inside import Run, Store, read_configuration, read_judgements
 from servers import Api, prefers
 from test_voices import TEXTS, asked, calls, coin, run, task, told
 

@@ -11,12 +11,8 @@ import pytest
 from benchmarks.paper.baselines import longer
 from benchmarks.paper.datasets import load_dataset
 from benchmarks.paper.pairs import judge_answers, recorded_answers, sort_contexts
-from comparo import Comparisons
+from comparo import Comparisons, Items, JudgeError, Prompt, load_judge
 from comparo.analysis.correlations import spearman
-from comparo.data.items import Items
-from comparo.data.prompts import Prompt
-from comparo.errors import JudgeError
-from comparo.judges import load_judge
 from comparo.judges.replay import Replay
 
 DATA = Path(__file__).parents[2] / "shared" / "data"

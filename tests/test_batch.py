@@ -15,11 +15,8 @@ import pytest
 import comparo
 from batch_runs import CALLS, QUICK, answers, check_whole, go, task, texts, work
 from batch_server import EXPIRED, BatchServer
-from comparo.data.run_folder import key_of
-from comparo.errors import JudgeError, PendingError, RunError, StoreError
-from comparo.run.folders import repair
-from comparo.run.plan import Storage
-from comparo.run.store import read_judgements
+from comparo import JudgeError, PendingError, RunError, StoreError
+from inside import Storage, key_of, read_judgements, repair
 from processes import CONTEXT, Forked
 from servers import refusal, tokens, words
 from split import one_short

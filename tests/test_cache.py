@@ -17,15 +17,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.faults import DAMAGES, run_with_damaged_caches
-from comparo import load_judge, rank, rejudge
-from comparo.data.prompts import Question, criterion_prompt
-from comparo.data.wordings import DEFAULT_WORDING
-from comparo.errors import StoreError
-from comparo.judges import Judgement
+from comparo import Judgement, Question, StoreError, load_judge, rank, rejudge
 from comparo.judges.chat import digest_of
 from comparo.run.cache import Cache, clear, contents
 from comparo.run.recalling import Recalling, head_of, key_of_answer, remembering
-from comparo.run.store import read_judgements
+from inside import DEFAULT_WORDING, criterion_prompt, read_judgements
 from processes import Forked
 from servers import Api, prefers, refusal, words
 from split import one_short

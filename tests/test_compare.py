@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from comparo import ComparisonsError, Items, compare, write_report
+from comparo import ComparisonsError, Items, StoreError, compare, write_report
 from comparo.analysis.sequential import CAUTION, FIRST, MOST, STEPS, Bets, Bettors
 from comparo.data.pairing import pair_files, pair_groups
-from comparo.errors import StoreError
-from comparo.judges.loading import FunctionJudge
+from comparo.judges import FunctionJudge
 from comparo.run.compare_result import margins, wins
-from comparo.run.store import read_judgements
+from inside import read_judgements
 from servers import Api, tokens
 from split import one_short
 

@@ -20,11 +20,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from comparo.data.comparisons import Comparisons
-from comparo.data.prompts import Question
-from comparo.errors import ComparisonsError
-from comparo.judges import Judgement
-from comparo.run.store import Store
+from comparo import Comparisons, ComparisonsError, Judgement, Question
+from inside import Store
 
 NAN = float("nan")
 ROWS = [("ana", "bo", 0.7), ("bo", "cy", 0.25), ("cy", "ana", 1.0), ("ana", "bo", 0.0)]

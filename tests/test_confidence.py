@@ -11,8 +11,8 @@ from comparo import Comparisons, fit
 from comparo.analysis.confidence import expected_spearman, top_probability
 from comparo.analysis.sequential import log_evidence
 from comparo.model.likelihoods import Gaussian, StudentT
-from comparo.model.tuning import LIMITS, Limits
 from comparo.rounding import mean_ranks
+from inside import LIMITS, Limits
 from oracle import simulate
 from split import one_short
 

@@ -13,20 +13,15 @@ from scipy.special import expit, ndtr
 
 from benchmarks.paper.datasets import load_dataset
 from benchmarks.yardstick import chosen, judged_and_shared
-from comparo import Comparisons, Items, fit, rank
+from comparo import Comparisons, Items, fit, load_judge, rank
 from comparo.analysis.confidence import expected_spearman, top_probability
 from comparo.analysis.correlations import spearman_within
-from comparo.judges import load_judge
-from comparo.methods import quiet_fit
-from comparo.model.linalg.graph import Graph
-from comparo.model.tuning import Limits
-from comparo.ranking.consensus import PEOPLE, consensus, usual_validity
+from comparo.ranking.consensus import PEOPLE, usual_validity
 from comparo.ranking.self_consistency import orders_correlation, text_variance
 from comparo.report.data import View
 from comparo.report.page import HERE, environment
-from comparo.report.record import read_record
-from comparo.run.fit_policy import Fitting
 from comparo.studies.recorded import Recorded
+from inside import Fitting, Graph, Limits, consensus, quiet_fit, read_record
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 LABELS = [(f"c{context}", f"s{system}") for context in range(4) for system in range(5)]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from comparo.data.items import Items
+from comparo import Items
 from comparo.data.text_features import (
     LEAST,
     MOST,
@@ -18,8 +18,8 @@ from comparo.data.text_features import (
     styles,
 )
 from comparo.model.observations import USUAL, power
+from comparo.selection import Selector
 from comparo.selection.greedy import join
-from comparo.selection.selector import Selector
 
 TEXTS = st.lists(st.text(alphabet="abc d.É\n", max_size=20), min_size=2, max_size=7)
 

@@ -8,16 +8,11 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from comparo import Comparisons, fit
-from comparo.data.items import Items
-from comparo.model.design import Control, Design, Shared
-from comparo.model.estimators.mixed import mixed
+from comparo import Comparisons, Items, fit
+from comparo.model.design import Control
 from comparo.model.estimators.panel import panel
-from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.likelihoods.gaussian import Gaussian
-from comparo.model.linalg.graph import Graph
-from comparo.ranking.consensus import consensus
-from comparo.run.fit_policy import Fitting
+from inside import BradleyTerry, Design, Fitting, Graph, Shared, consensus, mixed
 from oracle import incidence, weights
 from split import one_short
 

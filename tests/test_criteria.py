@@ -9,16 +9,13 @@ import numpy as np
 import pytest
 from scipy.special import expit, ndtri
 
-from comparo import Comparisons, JudgeError, rank
-from comparo.data.criteria_prompt import criteria_prompt, shares
-from comparo.data.prompts import Question, criterion_prompt
-from comparo.judges import Judgement, as_judge, load_judge
+from comparo import Comparisons, JudgeError, Judgement, Question, load_judge, rank, write_report
+from comparo.data.criteria_prompt import shares
+from comparo.judges import as_judge
 from comparo.judges.protocol import Several, about
-from comparo.methods import quiet_fit
 from comparo.ranking.criteria_ranking import CriteriaRanking, combine
-from comparo.report import write_report
-from comparo.run.store import read_judgements
-from comparo.selection.selector import greedy_pairs
+from comparo.selection import greedy_pairs
+from inside import criteria_prompt, criterion_prompt, quiet_fit, read_judgements
 from split import one_short
 
 CRITERIA = {"coherence": "more coherent", "fluency": "more fluent"}

@@ -13,13 +13,9 @@ from contextlib import suppress
 
 import pytest
 
-from comparo import rank
-from comparo.data.criteria_prompt import criteria_prompt
-from comparo.data.prompts import Question
-from comparo.data.run_folder import key_of
-from comparo.errors import StoreError
-from comparo.judges import as_judge, load_judge
-from comparo.run.store import read_judgements
+from comparo import Question, StoreError, load_judge, rank
+from comparo.judges import as_judge
+from inside import criteria_prompt, key_of, read_judgements
 from processes import Forked
 from servers import Api, is_probe, refusal, tokens, words
 

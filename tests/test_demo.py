@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from comparo import load_judge
 from comparo.cli import demo
-from comparo.judges import load_judge
 
 
 @pytest.fixture

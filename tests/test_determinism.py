@@ -14,11 +14,8 @@ import pytest
 from scipy.special import expit
 
 import comparo
-from comparo import Comparisons, fit
+from comparo import Comparisons, Items, fit
 from comparo.analysis.confidence import expected_spearman, top_probability
-from comparo.data.items import Items
-from comparo.methods import quiet_fit
-from comparo.model.tuning import LIMITS
 from comparo.rounding import TIES, first_best, merge_ties
 from comparo.selection import Selector
 from comparo.selection import selector as selector_module
@@ -29,6 +26,7 @@ from comparo.studies.display import correlations_table, retention_table
 from comparo.studies.recorded import Recorded
 from comparo.studies.sweep import Way, sweep
 from comparo.vote.dealing import BASE, Deck
+from inside import LIMITS, quiet_fit
 
 SOURCE = Path(comparo.__file__).parent
 NOISE = 1e-13  # relative: some hundred roundings

@@ -9,16 +9,12 @@ from scipy.special import expit
 from benchmarks.simulation import Cell
 from benchmarks.soundness import run_cell
 from comparo import Comparisons
-from comparo.model.design import Design, Shared
-from comparo.model.estimators.mixed import mixed
 from comparo.model.inference.choices import style_inflation
 from comparo.model.inference.random_effects import solve
 from comparo.model.inference.reml import Variances
-from comparo.model.likelihoods.bradley_terry import BradleyTerry
-from comparo.model.linalg.graph import Graph, Pattern
-from comparo.model.linalg.spectrum import Spectrum, System, log_det
-from comparo.model.posterior import Posterior, difference_variances
-from comparo.model.tuning import Limits
+from comparo.model.linalg.spectrum import log_det
+from comparo.model.posterior import difference_variances
+from inside import BradleyTerry, Design, Graph, Limits, Pattern, Posterior, Shared, Spectrum, System, mixed
 
 A = 1.7  # σ²
 RATIO = 0.8  # ω²

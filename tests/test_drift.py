@@ -14,18 +14,10 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from comparo import Comparisons, compare, rank
+from comparo import Comparisons, Judgement, Prompt, Question, RunError, StoreError, compare, rank, rejudge, write_report
 from comparo.analysis.drift import LEANING, NEAR, NEARBY, ODD, TOLERANCE, Drift
-from comparo.data.prompts import Prompt, Question
-from comparo.errors import RunError, StoreError
-from comparo.judges import Judgement
-from comparo.judges.prices import Price
-from comparo.judges.simulated import Simulated
-from comparo.report import write_report
 from comparo.run.check import check
-from comparo.run.rank import prepare_rank
-from comparo.run.rejudge import rejudge
-from comparo.run.store import read_configuration, read_judgements
+from inside import Price, Simulated, prepare_rank, read_configuration, read_judgements
 from servers import Api, prefers
 
 TEXTS = {f"t{number}": f"Story number {number}." for number in range(16)}

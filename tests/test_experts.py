@@ -6,7 +6,7 @@ from scipy.integrate import quad
 
 from comparo.analysis.correlations import Interpolated
 from comparo.model.likelihoods import BradleyTerry, Expert, Gaussian, StudentT, derivatives
-from comparo.model.likelihoods.gaussian import Constant, Linear
+from inside import Constant, Linear
 
 EXPERTS = [
     BradleyTerry(),

@@ -5,20 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from comparo import Comparisons, fit, rank
-from comparo.data.items import Items
-from comparo.data.prompts import criterion_prompt
+from comparo import Comparisons, Items, StoreError, fit, load_judge, rank
 from comparo.data.text_features import contrasts
-from comparo.errors import StoreError
-from comparo.judges import load_judge
-from comparo.methods import METHODS
-from comparo.report.record import read_record
-from comparo.run.budget import Budget
-from comparo.run.fit_policy import Fitting
-from comparo.run.loop import Run
-from comparo.run.store import Store, stored_items
-from comparo.run.task import Task
-from comparo.run.voices import voices_of
+from inside import METHODS, Budget, Fitting, Run, Store, Task, criterion_prompt, read_record, stored_items, voices_of
 from split import one_short
 
 WORDS = "river stone amber willow thunder quiet golden paper morning shadow copper velvet".split()

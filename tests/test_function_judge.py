@@ -7,14 +7,9 @@ import sys
 import numpy as np
 import pytest
 
-from comparo import JudgeError, Question
-from comparo.data.items import Items
-from comparo.data.prompts import criterion_prompt
-from comparo.judges import FunctionJudge, as_judge, load_judge
-from comparo.run.budget import Budget
-from comparo.run.loop import Run
-from comparo.run.store import Store
-from comparo.run.task import Task
+from comparo import Items, JudgeError, Question, load_judge
+from comparo.judges import FunctionJudge, as_judge
+from inside import Budget, Run, Store, Task, criterion_prompt
 
 ASKED = Question("ana", "bo", "c", "A long story.", "Short.", "About cats.")
 

@@ -4,13 +4,11 @@ import time
 
 import pytest
 
-from comparo.data.criteria_prompt import criteria_prompt
-from comparo.data.prompts import criterion_prompt
-from comparo.errors import JudgeError
-from comparo.judges import load_judge
+from comparo import JudgeError, load_judge
+from comparo.judges import Writing
 from comparo.judges.gemini import load
-from comparo.judges.protocol import Writing
 from gemini import gemini, likeliest, refused, replies, verdicts
+from inside import criteria_prompt, criterion_prompt
 from servers import Api, Reply, error_of, pairs, stopped_by
 
 KEY = "AIza-test-0123456789abcdefghijklmnop"

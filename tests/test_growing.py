@@ -12,19 +12,13 @@ from sqlite3 import connect
 import numpy as np
 import pytest
 
-from comparo import Items, load_judge, rank
-from comparo.data.run_folder import key_of
-from comparo.errors import ComparisonsError, JudgeError, WrongFolderError
-from comparo.judges.simulated import Simulated
+from comparo import ComparisonsError, Items, JudgeError, WrongFolderError, load_judge, rank, write_report
 from comparo.ranking.display import growth_sentences
-from comparo.report import write_report
-from comparo.report.record import read_record
 from comparo.run.linking import read_past
-from comparo.run.rank import prepare_rank
 from comparo.run.resume import Change, merged
-from comparo.run.store import read_judgements, stored_items
 from comparo.selection import Selector
 from comparo.selection.growing import Placing
+from inside import Simulated, key_of, prepare_rank, read_judgements, read_record, stored_items
 from processes import Forked
 from split import one_short
 

@@ -16,15 +16,14 @@ import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedTokenizerFast
 
-from comparo.data.criteria_prompt import criteria_prompt
-from comparo.data.prompts import Prompt, Question, criterion_prompt
+from comparo import JudgeError, Prompt, Question, load_judge
 from comparo.data.wordings import LETTERS
-from comparo.errors import JudgeError
-from comparo.judges import hf, load_judge
-from comparo.judges.chat import Chat, Encoded
+from comparo.judges import hf
+from comparo.judges.chat import Encoded
 from comparo.judges.hf import network
 from comparo.judges.hf.network import PromptBatcher
 from comparo.judges.labels import common_prefix
+from inside import Chat, criteria_prompt, criterion_prompt
 from split import one_short
 
 PROMPT = criterion_prompt("more natural", kind="Response", context="Dialogue")

@@ -14,9 +14,8 @@ import pytest
 import claude
 import comparo
 import gemini
-from comparo.data.prompts import Question, Rest, criterion_prompt
-from comparo.errors import JudgeError
-from comparo.judges import load_judge
+from comparo import JudgeError, Question, load_judge
+from inside import Rest, criterion_prompt
 from servers import Api, Reply, in_turn, pairs, prefers, raw_server, refusal, tokens, words
 
 KEY = "secret-test-0123456789abcdefghijklmnop"

@@ -22,12 +22,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.paper.prompts import paper_prompt
-from comparo import ComparisonsError
+from comparo import ComparisonsError, Items, Question
 from comparo.data.documents import MOST
 from comparo.data.formats import write_columns
-from comparo.data.items import Items, read_items
-from comparo.data.prompts import Question
-from comparo.run.store import Store
+from comparo.data.items import read_items
+from inside import Store
 from workbooks import write_workbook
 
 DATA = Path(__file__).parents[2] / "shared" / "data"

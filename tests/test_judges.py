@@ -10,16 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from comparo import Comparisons, rank
+from comparo import Comparisons, Items, JudgeError, Judgement, Prompt, Question, load_judge, rank
 from comparo.cli.demo import WORDS
-from comparo.data.criteria_prompt import criteria_prompt
-from comparo.data.items import Items
 from comparo.data.probes import find_injections
-from comparo.data.prompts import Prompt, Question, Rest, criterion_prompt
-from comparo.errors import JudgeError
-from comparo.judges import Judgement, load_judge
-from comparo.judges.labels import TextSpellings, label_probability, spells
+from comparo.judges.labels import spells
 from comparo.judges.local import LlamaCpp
+from inside import Rest, TextSpellings, criteria_prompt, criterion_prompt, label_probability
 
 PROMPT = criterion_prompt("longer", kind="Text")
 SHORT, LONG = "It rained.", "It rained all day long on the roofs of the small town by the river and on the hills."

@@ -11,13 +11,14 @@ import transformers
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
+from comparo import Prompt, load_judge
 from comparo.data.lineups import soft_rows
-from comparo.data.prompts import DELIMITER, Prompt, Rest, criterion_prompt
-from comparo.judges import hf, load_judge
-from comparo.judges.chat import Chat
-from comparo.judges.labels import TextSpellings, find_spellings, label_probability
+from comparo.data.prompts import DELIMITER
+from comparo.judges import hf
+from comparo.judges.labels import find_spellings
 from comparo.judges.verdicts import read_logprobs
 from comparo.judges.vllm import VllmJudge
+from inside import Chat, Rest, TextSpellings, criterion_prompt, label_probability
 from servers import Api
 from servers import tokens as reply_tokens
 from split import one_short

@@ -9,10 +9,9 @@ from scipy.special import expit, logit
 
 from benchmarks.systems import answers
 from comparo import Comparisons, fit, rank
-from comparo.methods import quiet_fit
-from comparo.model.tuning import Limits
 from comparo.ranking.grouping import CONFOUNDED, group_means
 from comparo.ranking.leaderboard import win_probability
+from inside import Limits, quiet_fit
 from split import one_short
 
 

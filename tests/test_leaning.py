@@ -7,16 +7,11 @@ import pytest
 from scipy.special import expit
 
 from comparo import Comparisons
-from comparo.model.design import Design, Shared
-from comparo.model.estimators.mixed import mixed
-from comparo.model.inference.choices import Choices
 from comparo.model.inference.position import information_share, slot_effects
 from comparo.model.inference.random_effects import solve
 from comparo.model.inference.reml import estimate
-from comparo.model.likelihoods.bradley_terry import BradleyTerry
-from comparo.model.linalg.graph import Graph
-from comparo.model.linalg.spectrum import Spectrum
-from comparo.model.tuning import SLOTS, Limits
+from comparo.model.tuning import SLOTS
+from inside import BradleyTerry, Choices, Design, Graph, Limits, Shared, Spectrum, mixed
 from split import one_short
 
 

@@ -16,21 +16,24 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import logsumexp
 
 import comparo
-from comparo import Comparisons, ComparisonsError, fit
-from comparo.data.prompts import Question, Rest, criterion_prompt
-from comparo.data.run_folder import key_of
-from comparo.data.wordings import LETTERS, WORDINGS
-from comparo.errors import StoreError
-from comparo.judges import Judgement, load_judge
-from comparo.methods import quiet_fit
+from comparo import Comparisons, ComparisonsError, Judgement, Question, StoreError, fit, load_judge
+from comparo.data.wordings import LETTERS
 from comparo.model.inference.soft import Soft
-from comparo.model.likelihoods.bradley_terry import BradleyTerry
-from comparo.model.linalg.graph import Graph
-from comparo.model.tuning import LIMITS
-from comparo.run.folders import repair
 from comparo.run.pilot import rate
-from comparo.run.store import Store, read_judgements
 from comparo.selection.lineups import LineupSelector
+from inside import (
+    LIMITS,
+    WORDINGS,
+    BradleyTerry,
+    Graph,
+    Rest,
+    Store,
+    criterion_prompt,
+    key_of,
+    quiet_fit,
+    read_judgements,
+    repair,
+)
 from pretenders import Crowded
 from split import one_short
 

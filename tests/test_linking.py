@@ -12,16 +12,11 @@ import pytest
 
 import comparo
 from benchmarks import grades as benchmark
-from comparo.data.comparisons import Comparisons
-from comparo.errors import WrongFolderError
-from comparo.judges.simulated import Simulated
-from comparo.methods import quiet_fit
+from comparo import Comparisons, WrongFolderError
 from comparo.ranking.ranks import components
 from comparo.report.making import facts
-from comparo.report.record import read_record
-from comparo.run.folders import list_runs
 from comparo.run.linking import link
-from comparo.run.store import read_judgements
+from inside import Simulated, list_runs, quiet_fit, read_judgements, read_record
 
 SCORE = np.linspace(-15, 15, 30)[np.random.default_rng(3).permutation(30)]
 

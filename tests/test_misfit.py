@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import comparo
+from comparo import Comparisons
 from comparo.analysis.misfit import disagreements, misfit
-from comparo.data.comparisons import Comparisons
-from comparo.methods import quiet_fit
 from comparo.ranking.criteria_ranking import expected
 from comparo.ranking.votes import rank_votes
+from inside import quiet_fit
 
 NAMES = [f"t{k:02}" for k in range(20)]
 

@@ -11,20 +11,17 @@ from scipy.special import expit, log_ndtr, logit
 
 from benchmarks.systems import answers
 from comparo import Comparisons, fit
-from comparo.methods import quiet_fit
-from comparo.model.design import Design, Shared
-from comparo.model.estimators.mixed import mixed
 from comparo.model.inference.ep import sites_from
 from comparo.model.inference.random_effects import random_effects
 from comparo.model.inference.reml import estimate
-from comparo.model.likelihoods.bradley_terry import BradleyTerry, PairChoices, choice_moments
+from comparo.model.likelihoods.bradley_terry import choice_moments
 from comparo.model.likelihoods.gaussian import Gaussian, censored_moments
-from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
-from comparo.model.linalg.spectrum import LEAST, Moments, Spectrum, System
+from comparo.model.linalg.spectrum import LEAST, Moments
 from comparo.model.observations import JudgedPairs, are_choices, logits, observe, votes_of
 from comparo.model.posterior import difference_variances
-from comparo.model.tuning import LEAST_CAP, PULL, QUANTILES, SUREST, UNTIL, Limits
+from comparo.model.tuning import LEAST_CAP, PULL, QUANTILES, SUREST, UNTIL
+from inside import BradleyTerry, Design, Graph, Limits, PairChoices, Pattern, Shared, Spectrum, System, mixed, quiet_fit
 from oracle import comparisons_of, incidence, simulate, weights
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")

@@ -8,10 +8,10 @@ from datetime import date
 
 import pytest
 
-from comparo.data.prompts import Question, criterion_prompt
-from comparo.errors import JudgeError
+from comparo import JudgeError, Question
 from comparo.judges.openai import load, read_usage
-from comparo.judges.prices import Price, Usage, cost, find_price
+from comparo.judges.prices import Usage, cost, find_price
+from inside import Price, criterion_prompt
 from openai_models import ASTRA, LUNA, O3, OLDER
 from servers import Api, Reply, refusal, words
 

@@ -19,10 +19,10 @@ import pytest
 from scipy.stats import spearmanr
 
 import comparo
-from comparo.data.prompts import Prompt, Question, criterion_prompt
-from comparo.errors import JudgeError
+from comparo import JudgeError, Prompt, Question
 from comparo.judges.http import ServerSilence
 from comparo.judges.openai import load
+from inside import criterion_prompt
 from server_faults import FAULTS, defects, meet
 from servers import Api, Reply, error_of, is_probe, raw_server, refusal, tokens, words
 from split import one_short

@@ -13,11 +13,9 @@ import time
 
 import pytest
 
-from comparo.data.prompts import Prompt, Question, criterion_prompt
-from comparo.errors import JudgeError
-from comparo.judges import load_judge
+from comparo import JudgeError, Prompt, Question, load_judge
 from comparo.judges.openai import load
-from comparo.judges.prices import Price
+from inside import Price, criterion_prompt
 from servers import Api, Reply, choices, error_of, llama_server, pairs, refusal, tokens, words
 
 KEY = "sk-test-0123456789abcdefghijklmnopqrstuvwxyz"

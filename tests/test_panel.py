@@ -11,17 +11,14 @@ from scipy.special import expit
 from scipy.stats import truncnorm
 
 from benchmarks.bt_sigma import bt_sigma
-from comparo import fit
+from comparo import Comparisons, fit
 from comparo.analysis.confidence import expected_spearman
-from comparo.data.comparisons import Comparisons
-from comparo.methods import quiet_fit
-from comparo.model.design import Design
 from comparo.model.estimators.panel import panel
 from comparo.model.estimators.panel_members import ViewCorrelation, copies, loadings, signs
 from comparo.model.estimators.voice import VoiceModel
-from comparo.model.linalg.graph import Graph
-from comparo.model.tuning import LIMITS, LOADING_SPREAD, MOST_LOADING, USUAL_LOADING
-from comparo.ranking.consensus import PANEL_STYLE, consensus
+from comparo.model.tuning import LOADING_SPREAD, MOST_LOADING, USUAL_LOADING
+from comparo.ranking.consensus import PANEL_STYLE
+from inside import LIMITS, Design, Graph, consensus, quiet_fit
 from split import one_short
 
 SCALES = np.array([1.0, 1.0, 0.5, -0.7, 1.0, 0.3])

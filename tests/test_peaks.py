@@ -8,15 +8,10 @@ from scipy.integrate import quad
 from scipy.special import expit, log_expit
 
 from comparo import Comparisons, fit
-from comparo.model.design import Design, Shared
-from comparo.model.estimators.mixed import mixed
 from comparo.model.estimators.mixture import split
-from comparo.model.inference.choices import Choices
 from comparo.model.inference.random_effects import differences, solve
-from comparo.model.likelihoods.bradley_terry import BradleyTerry, PairChoices, choice_evidence
-from comparo.model.linalg.graph import Graph
-from comparo.model.linalg.spectrum import Spectrum
-from comparo.model.tuning import LIMITS, Limits
+from comparo.model.likelihoods.bradley_terry import choice_evidence
+from inside import LIMITS, BradleyTerry, Choices, Design, Graph, Limits, PairChoices, Shared, Spectrum, mixed
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 

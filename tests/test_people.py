@@ -10,21 +10,16 @@ import pytest
 from scipy.special import expit
 
 import comparo
-from comparo import Comparisons, Items, fit, with_votes
+from comparo import Comparisons, ComparisonsError, Items, fit, with_votes
 from comparo.analysis.confidence import expected_spearman
-from comparo.data.formats import csv_text
-from comparo.errors import ComparisonsError
 from comparo.model.estimators.votes import Expectation, Voted, _Posterior, _Solved, voted
-from comparo.model.inference.choices import Choices
-from comparo.model.linalg.graph import Graph
-from comparo.model.tuning import LIMITS, SPREAD
+from comparo.model.tuning import SPREAD
 from comparo.ranking.votes import People, expected_of, find_voted, rank_votes
-from comparo.report.page import render
-from comparo.report.record import read_record
 from comparo.selection.lineups import LineupSelector
 from comparo.selection.sharing import telling_pairs
 from comparo.vote.dealing import Ballot, Dealer
 from comparo.vote.session import disputed_pairs, informative_pairs
+from inside import LIMITS, Choices, Graph, csv_text, read_record, render
 from voting import Server
 
 
@@ -308,8 +303,7 @@ def test_rank_with_votes(tmp_path):
     assert ranking.people.votes == 60
     assert ranking.people.voters == 2
     assert ranking.groups().group.tolist() == ["d", "c", "b", "a"]  # people say the opposite of the judge
-    from comparo.report.page import render
-    from comparo.report.record import read_record
+    from inside import read_record, render
 
     again = read_record(tmp_path / "run")
     assert again.ranking.scores == pytest.approx(ranking.scores, abs=1e-6)

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from comparo import plan
 from comparo.cli.app import app
 from comparo.selection import planning
-from comparo.selection.planning import Effort, judge_of, later, plan
+from comparo.selection.planning import Effort, judge_of, later
 from split import one_short
 
 

@@ -10,11 +10,11 @@ from scipy.special import expit
 
 from benchmarks.powered import Setting, drawn, outcome
 from comparo import Comparisons, ComparisonsError
-from comparo.data.formats import csv_text
 from comparo.model.estimators.prediction_powered import Cells, GroupAnswers, fitted
 from comparo.model.estimators.prediction_powered import powered as estimated
 from comparo.model.tuning import WIDE
 from comparo.ranking.powered import powered
+from inside import csv_text
 
 
 def answers(rng, groups=4, count=60, clusters=15, soft=False, weighted=False):

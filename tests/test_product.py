@@ -6,15 +6,11 @@ from hypothesis import given
 
 from comparo import Comparisons, fit
 from comparo.analysis.correlations import Interpolated
-from comparo.model.estimators.poe import multiply
 from comparo.model.inference.newton import Problem
 from comparo.model.likelihoods import BradleyTerry, Gaussian, StudentT
-from comparo.model.likelihoods.gaussian import Constant, Linear
-from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.linalg.spectrum import log_det
-from comparo.model.posterior import Posterior
-from comparo.model.tuning import LIMITS, Limits
+from inside import LIMITS, Constant, Graph, Limits, Linear, Pattern, Posterior, multiply
 from oracle import best_scores, centred_inverse, comparisons_of, incidence, simulate, weights
 
 UNEVEN = Gaussian(Interpolated((0.1, 0.9), (-1.0, 2.0)), Interpolated((0.0, 1.0), (0.5, 2.0)))

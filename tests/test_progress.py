@@ -7,14 +7,12 @@ from itertools import pairwise
 
 import pytest
 
-from comparo import load_judge, rank, rejudge
+from comparo import JudgeError, load_judge, rank, rejudge
 from comparo.cli.printing import Console, watched
 from comparo.cli.runs import watch_runs
-from comparo.errors import JudgeError
-from comparo.judges.simulated import Simulated
 from comparo.run.progress import Bar, Progress
-from comparo.run.rank import prepare_rank
 from comparo.run.scheduling import stop_sentence
+from inside import Simulated, prepare_rank
 from stored import QUALITY, ROWS, one_voice, two_voices
 
 LINE = re.compile(r"\d+/60 calls  [\d,.]+/s")

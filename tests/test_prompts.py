@@ -9,15 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.paper.prompts import PAPER, paper_prompt
-from comparo import rank
-from comparo.data.items import Items
+from comparo import Items, Judgement, Prompt, Question, rank, write_report
 from comparo.data.probes import find_injections, injection_sentence
-from comparo.data.prompts import Prompt, Question, choose_prompt, criterion_prompt, defuse
-from comparo.data.wordings import WORDINGS
-from comparo.judges import Judgement
+from comparo.data.prompts import choose_prompt, defuse
 from comparo.judges.labels import common_prefix
-from comparo.report import write_report
-from comparo.run.store import read_judgements
+from inside import WORDINGS, criterion_prompt, read_judgements
 
 SUMMARY = criterion_prompt("more coherent", kind="Summary", context="Article")
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)

@@ -11,9 +11,7 @@ from types import ModuleType
 import pytest
 
 import comparo
-from comparo.data.prompts import Prompt, Question
-from comparo.errors import JudgeError
-from comparo.judges import load_judge
+from comparo import JudgeError, Prompt, Question, load_judge
 
 PAGE = (Path(__file__).parents[1] / "docs" / "providers.md").read_text(encoding="utf-8")
 PROMPT = Prompt("{first} or {second}?")

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from comparo.cli.printing import progress_line
-from comparo.run.budget import Budget
 from comparo.run.progress import Progress
-from comparo.run.store import read_judgements
+from inside import Budget, read_judgements
 from servers import Api, refusal, tokens
 
 DATA = Path(__file__).parents[2] / "shared" / "data"

@@ -9,10 +9,8 @@ from scipy.stats import norm, rankdata
 
 from comparo import Comparisons, fit
 from comparo.analysis.confidence import top_probability
-from comparo.methods import METHODS
-from comparo.model.posterior import Posterior
-from comparo.model.tuning import Limits
 from comparo.plots import plot_ranking
+from inside import METHODS, Limits, Posterior
 from oracle import simulate
 
 COLUMNS = ["item", "score", "std", "low", "high", "rank", "tier", "comparisons"]

@@ -18,14 +18,10 @@ import pytest
 import ray
 from ray.cluster_utils import Cluster
 
-from comparo import rank
-from comparo.data.criteria_prompt import criteria_prompt
-from comparo.data.items import Items
-from comparo.data.prompts import Prompt, Question
-from comparo.errors import JudgeError
-from comparo.judges import load_judge, ray_judge
+from comparo import Items, JudgeError, Prompt, Question, load_judge, rank
+from comparo.judges import ray_judge
 from comparo.judges.ray import JOIN, LOOK, QuestionBatches, RayJudge
-from comparo.run.store import read_configuration, read_judgements
+from inside import criteria_prompt, read_configuration, read_judgements
 
 # A judge of another package, found by its entry point: a simulated judge that says where it runs, and can be made to
 # fail or to die at the question of one item.

@@ -4,12 +4,9 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from comparo import fit
-from comparo.data.comparisons import Comparisons
+from comparo import Comparisons, fit
 from comparo.model.inference.position import leaked_share
-from comparo.model.linalg.graph import Graph, Pattern
-from comparo.model.linalg.spectrum import System
-from comparo.model.tuning import Limits
+from inside import Graph, Limits, Pattern, System
 
 
 def in_one_order(rng, contexts, n, scores=1.0, noise=0.5, effects=0.7):

@@ -7,10 +7,8 @@ import re
 import numpy as np
 import pytest
 
-from comparo import Comparisons, rank, rejudge
-from comparo.errors import JudgeError, StoreError
-from comparo.judges import Judgement, load_judge
-from comparo.run.store import read_configuration, read_judgements
+from comparo import Comparisons, JudgeError, Judgement, StoreError, load_judge, rank, rejudge
+from inside import read_configuration, read_judgements
 from test_voices import TEXTS, TRUTH, asked, calls, contexts, told
 
 

@@ -23,23 +23,27 @@ import numpy as np
 import pytest
 
 import comparo
-from comparo.data.comparisons import Comparisons
-from comparo.data.items import Items
-from comparo.data.prompts import Question, criterion_prompt
-from comparo.data.run_folder import key_of
-from comparo.errors import JudgeError, RunError, StoreError
-from comparo.judges import Judgement, load_judge
+from comparo import Comparisons, Items, JudgeError, Judgement, Question, RunError, StoreError, load_judge, write_report
 from comparo.judges.replay import Replay
-from comparo.report import write_report
-from comparo.run.budget import RECENT, Budget, Spending
+from comparo.run.budget import RECENT, Spending
 from comparo.run.files import set_aside
-from comparo.run.folders import choose_folder, list_runs, repair
-from comparo.run.loop import Run
-from comparo.run.plan import prepare
-from comparo.run.store import Store, count_judgements, read_configuration, read_judgements
-from comparo.run.task import Task
+from comparo.run.folders import choose_folder
 from comparo.run.voices import model_sentences
 from comparo.run.worker import CHANCE, FAILED, is_excess
+from inside import (
+    Budget,
+    Run,
+    Store,
+    Task,
+    count_judgements,
+    criterion_prompt,
+    key_of,
+    list_runs,
+    prepare,
+    read_configuration,
+    read_judgements,
+    repair,
+)
 from processes import Forked
 from server_faults import spent_of_a_dollar
 from servers import Api, tokens

@@ -9,13 +9,9 @@ from pathlib import Path
 import pytest
 
 import comparo
-from comparo.errors import StoreError
-from comparo.export import export_run
-from comparo.judges import Judgement
-from comparo.report import write_report
-from comparo.run.folders import PAGE, repair
-from comparo.run.plan import Storage
-from comparo.run.store import Store, count_judgements, read_configuration, read_judgements, stored_items
+from comparo import Judgement, StoreError, export_run, write_report
+from comparo.run.folders import PAGE
+from inside import Storage, Store, count_judgements, read_configuration, read_judgements, repair, stored_items
 from split import one_short
 
 TEXTS = {f"item {number}": f"Text number {number}. " * (1 + number % 2 * 300) for number in range(12)}

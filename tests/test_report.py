@@ -21,24 +21,13 @@ from scipy.stats import pearsonr, spearmanr
 from benchmarks.bounds import crossings, simulate
 from benchmarks.size import command as command_size
 from benchmarks.size import finished
-from comparo import Comparisons, fit
+from comparo import Comparisons, Items, Judgement, Question, StoreError, fit, load_judge, write_report
 from comparo.analysis.correlations import agreement, spearman, spearman_within
-from comparo.data.items import Items
-from comparo.data.prompts import Question, criterion_prompt
-from comparo.errors import StoreError
-from comparo.judges import Judgement, load_judge
-from comparo.methods import METHODS
-from comparo.ranking.self_consistency import count_flips
-from comparo.report import cards, write_report
+from comparo.report import cards
 from comparo.report.data import Room
 from comparo.report.embed import common_length, script_json, size
 from comparo.report.measures import agreements, bootstrap, length_correlation, outlook, position_bias
-from comparo.report.page import render
-from comparo.report.record import read_record
-from comparo.run.budget import Budget
-from comparo.run.loop import Run
-from comparo.run.store import Store
-from comparo.run.task import Task
+from inside import METHODS, Budget, Run, Store, Task, count_flips, criterion_prompt, read_record, render
 
 SCRIPT = "<script>alert(1)</script>"
 

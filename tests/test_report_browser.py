@@ -11,17 +11,10 @@ import numpy as np
 import pytest
 
 from browsers import chromium
+from comparo import Items, Judgement, Question, load_judge, write_report
 from comparo.data.documents import guarded
-from comparo.data.items import Items
-from comparo.data.prompts import Question, criterion_prompt
-from comparo.judges import Judgement, load_judge
-from comparo.report import write_report
 from comparo.report.data import Room
-from comparo.report.page import render
-from comparo.report.record import read_record
-from comparo.run.budget import Budget
-from comparo.run.store import Store
-from comparo.run.task import Task
+from inside import Budget, Store, Task, criterion_prompt, read_record, render
 from split import one_short
 from test_report import SCRIPT, folder_of, reconfigure, run_folder
 from test_report_voices import voices_folder

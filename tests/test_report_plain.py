@@ -8,17 +8,12 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from comparo import fit, load_judge
-from comparo.data.items import Items
-from comparo.data.prompts import Question, criterion_prompt
-from comparo.judges import Judgement
-from comparo.methods import quiet_fit
+from comparo import Items, Judgement, Question, fit, load_judge
 from comparo.report.advice import advice, calls_to_tell_apart, with_budget
 from comparo.report.measures import outlook
-from comparo.report.page import render
-from comparo.report.record import Fitted, fitted_record, read_record
-from comparo.run.store import Store
+from comparo.report.record import Fitted, fitted_record
 from comparo.vote.session import Voting
+from inside import Store, criterion_prompt, quiet_fit, read_record, render
 from test_report import SCRIPT, Page, data_of, folder_of, reconfigure, run_folder, shown_in, stories, written
 
 

@@ -10,17 +10,9 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from comparo import Comparisons
-from comparo.analysis.reliability import reliability
-from comparo.data.items import Items
-from comparo.data.prompts import Question
-from comparo.judges import Judgement
-from comparo.methods import quiet_fit
-from comparo.ranking.self_consistency import count_flips
+from comparo import Comparisons, Items, Judgement, Question, reliability
 from comparo.report.measures import who_judged
-from comparo.report.record import read_record
-from comparo.run.loop import Run
-from comparo.run.store import Store
+from inside import Run, Store, count_flips, quiet_fit, read_record
 from test_report import SCRIPT, run_folder, stories, written
 from test_voices import SIZE, TEXTS, told
 from test_voices import task as work_of

@@ -14,19 +14,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from comparo.data.items import Items
-from comparo.data.prompts import Question, criterion_prompt
+from comparo import Items, JudgeError, Judgement, Question, RunError, StoreError, load_judge, rank
 from comparo.data.run_folder import encode
-from comparo.errors import JudgeError, RunError, StoreError
-from comparo.judges import Judgement, load_judge
-from comparo.run.budget import Budget
-from comparo.run.folders import choose_folder, list_runs
-from comparo.run.loop import Run
-from comparo.run.rank import rank
+from comparo.run.folders import choose_folder
 from comparo.run.scheduling import Rounds
-from comparo.run.store import Store, read_judgements, stored_items
-from comparo.run.task import Task
-from comparo.selection.selector import Selector
+from comparo.selection import Selector
+from inside import Budget, Run, Store, Task, criterion_prompt, list_runs, read_judgements, stored_items
 from processes import Forked
 from split import one_short
 

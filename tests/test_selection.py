@@ -12,17 +12,12 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from scipy.stats import norm
 
-from comparo.data.comparisons import Comparisons
-from comparo.errors import ComparisonsError
+from comparo import Comparisons, ComparisonsError, plan
 from comparo.methods import WIDE
-from comparo.model.estimators.poe import Product, multiply
-from comparo.model.likelihoods.bradley_terry import BradleyTerry
-from comparo.model.tuning import Limits
-from comparo.selection import greedy
-from comparo.selection.designs import DEFAULT_ORDERS, default_strategy, in_one_order, random_pairs
-from comparo.selection.planning import plan
-from comparo.selection.selector import Selector, greedy_pairs
-from comparo.selection.sharing import next_pairs
+from comparo.model.estimators.poe import Product
+from comparo.selection import Selector, greedy, greedy_pairs, in_one_order, random_pairs
+from comparo.selection.designs import DEFAULT_ORDERS, default_strategy
+from inside import BradleyTerry, Limits, multiply, next_pairs
 from oracle import design_log_det
 
 Rows = list[tuple[int, int, float]]

@@ -14,11 +14,10 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import chisquare
 
-from comparo.data.comparisons import Comparisons
-from comparo.model.tuning import Limits
-from comparo.selection import designs
-from comparo.selection.designs import Pairs, in_both_orders, in_one_order, random_pairs
-from comparo.selection.selector import Selector, greedy_pairs
+from comparo import Comparisons
+from comparo.selection import Selector, designs, greedy_pairs, in_both_orders, in_one_order, random_pairs
+from comparo.selection.designs import Pairs
+from inside import Limits
 from oracle import design_log_det
 from split import one_short
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from comparo.data.comparisons import Comparisons
-from comparo.model.tuning import Limits
-from comparo.selection.designs import Pairs, random_pairs
+from comparo import Comparisons
+from comparo.selection import Selector, greedy_pairs, random_pairs
+from comparo.selection.designs import Pairs
 from comparo.selection.greedy import Goal, Resistance, inverse, matching
-from comparo.selection.selector import Selector, greedy_pairs
+from inside import Limits
 from oracle import design_log_det
 from split import one_short
 

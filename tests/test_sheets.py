@@ -14,13 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from comparo.data.comparisons import Comparisons
+from comparo import Comparisons, ComparisonsError, Items, fit
 from comparo.data.documents import CELL
-from comparo.data.items import Items
 from comparo.data.sheets import read_several, sheet_columns, write_sheets
-from comparo.errors import ComparisonsError
-from comparo.methods import fit
-from comparo.selection.sharing import next_pairs, share_out
+from comparo.selection.sharing import share_out
+from inside import next_pairs
 from workbooks import cells, fill
 
 NAMES = [f"essay {number}" for number in range(12)]

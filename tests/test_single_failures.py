@@ -14,10 +14,10 @@ import transformers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from comparo.data.prompts import Question, criterion_prompt
-from comparo.errors import JudgeError
-from comparo.judges import hf, load_judge
+from comparo import JudgeError, Question, load_judge
+from comparo.judges import hf
 from comparo.judges.local import LlamaChat, LlamaCpp
+from inside import criterion_prompt
 from test_hf_judge import DECODERS, PROMPT, SMALL, answers, make_tokenizer, some_questions
 
 LOCAL = criterion_prompt("longer", kind="Text", context="Article")

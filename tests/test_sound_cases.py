@@ -9,13 +9,11 @@ import pytest
 from scipy.special import expit
 from scipy.stats import f as f_distribution
 
-from comparo import Comparisons, fit
+from comparo import Comparisons, Items, fit
 from comparo.analysis.confidence import expected_spearman
 from comparo.analysis.correlations import spearman
-from comparo.data.items import Items
 from comparo.model.inference.soft import equality
-from comparo.run.fit_policy import Fitting
-from comparo.selection.sharing import next_pairs
+from inside import Fitting, next_pairs
 from split import one_short
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")

@@ -9,7 +9,7 @@ from scipy.special import expit, log_softmax, logit, ndtr, softmax
 from benchmarks.simulation import Cell, draw_cells, pairs_missing, simulate
 from benchmarks.soundness import Stop, grid, in_lineups, measure, run_cell, run_stop, stops, write
 from benchmarks.verdict import CellResult, StopResult, bars, off, ratio, summary
-from comparo.run.fit_policy import Fitting
+from inside import Fitting
 
 TINY = (
     Cell(),

@@ -8,19 +8,9 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from comparo.data.items import Items
-from comparo.data.prompts import criterion_prompt
-from comparo.errors import JudgeError
-from comparo.judges import load_judge
-from comparo.ranking.leaderboard import Leaderboard
-from comparo.run.budget import Budget
-from comparo.run.loop import Run
-from comparo.run.plan import prepare
-from comparo.run.rank import rank
-from comparo.run.store import Store, read_judgements
-from comparo.run.task import Task
-from comparo.run.voices import voices_of
+from comparo import Items, JudgeError, Leaderboard, load_judge, rank
 from comparo.selection.systems import OWN, Systems, sureness
+from inside import Budget, Run, Store, Task, criterion_prompt, prepare, read_judgements, voices_of
 
 GROUPS = "abcdef"
 MEANS = dict(zip(GROUPS, (1.0, 0.8, 0.0, -0.2, -0.6, -1.0), strict=True))

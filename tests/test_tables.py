@@ -20,10 +20,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from comparo import ComparisonsError
 from comparo.data.columns import Table, frame_from_columns
 from comparo.data.documents import guarded, unguarded
-from comparo.data.formats import CHUNK, columns_from_text, csv_text, read_columns, write_columns
-from comparo.errors import ComparisonsError
+from comparo.data.formats import CHUNK, columns_from_text, read_columns, write_columns
+from inside import csv_text
 from workbooks import write_workbook
 
 ENDINGS = [f".{kind}{gz}" for kind in ("csv", "jsonl", "parquet", "CSV", "Parquet") for gz in ("", ".gz", ".GZ")]

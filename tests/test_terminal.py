@@ -17,7 +17,7 @@ from comparo.cli.app import load_command
 from comparo.cli.printing import Console, print_table
 from comparo.cli.settings import command_line
 from comparo.data.sanitize import visible
-from comparo.run.store import read_configuration
+from inside import read_configuration
 from servers import Api, tokens
 from split import one_short
 

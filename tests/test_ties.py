@@ -12,18 +12,11 @@ from scipy.optimize import minimize
 from scipy.stats import norm
 
 from comparo import Comparisons, fit
-from comparo.model.estimators.mixed import mixed
-from comparo.model.estimators.poe import multiply
 from comparo.model.likelihoods import Davidson, derivatives
-from comparo.model.likelihoods.bradley_terry import (
-    BradleyTerry,
-    PairChoices,
-    answer_moments,
-    averaged_moments,
-    choice_moments,
-)
+from comparo.model.likelihoods.bradley_terry import answer_moments, averaged_moments, choice_moments
 from comparo.model.tuning import TIE_PRIOR
 from comparo.ranking.criteria_ranking import expected
+from inside import BradleyTerry, PairChoices, mixed, multiply
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 

@@ -12,13 +12,13 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from comparo.data.prompts import Prompt, Question
-from comparo.errors import JudgeError
+from comparo import JudgeError, Prompt, Question
 from comparo.judges import hf
-from comparo.judges.chat import Chat, Encoded
+from comparo.judges.chat import Encoded
 from comparo.judges.hf import network, tree
 from comparo.judges.hf.network import PromptBatcher, fuse
 from comparo.judges.hf.tree import Tree, UnreadableError, attend, grow, packs, place
+from inside import Chat
 from test_hf_judge import DECODERS, PROMPT, answers, asked, make_tokenizer, some_questions
 
 some_rows = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=12), min_size=1, max_size=12).map(sorted)

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from comparo.data.prompts import Prompt, criterion_prompt
+from comparo import Prompt
 from comparo.judges.verdicts import LONGEST, ordering, read_order, read_verdict, reply_schema, soften
+from inside import criterion_prompt
 
 PROMPT = Prompt("{first}{second}", answer="Summary")
 NUMBERS = Prompt("{first}{second}", labels=("1", "2"), answer="Essay")

@@ -8,10 +8,8 @@ import pytest
 import torch
 import transformers
 
-from comparo.data.prompts import Prompt, Question
-from comparo.errors import JudgeError
-from comparo.judges import load_judge
-from comparo.judges.labels import TextSpellings, label_probability
+from comparo import JudgeError, Prompt, Question, load_judge
+from inside import TextSpellings, label_probability
 from test_hf_judge import PROMPT, SMALL, answers, make_tokenizer, next_tokens, some_questions
 from test_label_tokens import Engine
 

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from comparo import fit, reliability
-from comparo.data.comparisons import Comparisons
+from comparo import Comparisons, fit, reliability
 from comparo.model.likelihoods.bradley_terry import LOGISTIC
-from comparo.ranking.self_consistency import count_flips
+from inside import count_flips
 from split import one_short
 
 SCALES = np.array([1.0, 1.0, 0.6, -0.8])

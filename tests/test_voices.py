@@ -11,23 +11,23 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from comparo import Comparisons
-from comparo.data.items import Items
-from comparo.data.prompts import Question, criterion_prompt
+from comparo import Comparisons, Items, JudgeError, Judgement, Question, RunError, StoreError, rank
 from comparo.data.run_folder import encode
-from comparo.errors import JudgeError, RunError, StoreError
-from comparo.judges import Judgement
-from comparo.judges.simulated import Simulated
 from comparo.model.estimators.panel_members import fit_members
-from comparo.run.budget import Budget
-from comparo.run.loop import Run
-from comparo.run.plan import prepare
-from comparo.run.rank import rank
-from comparo.run.store import Store, count_judgements, read_judgements
-from comparo.run.task import Task
 from comparo.run.voice_allocation import PILOT, Allocation, Chorus, VoiceShares, _known_noise
-from comparo.run.voices import voices_of
-from comparo.selection.selector import Selector
+from comparo.selection import Selector
+from inside import (
+    Budget,
+    Run,
+    Simulated,
+    Store,
+    Task,
+    count_judgements,
+    criterion_prompt,
+    prepare,
+    read_judgements,
+    voices_of,
+)
 from split import one_short
 
 SIZE = 24

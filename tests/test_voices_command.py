@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from comparo.run.store import read_configuration, read_judgements
+from inside import read_configuration, read_judgements
 from processes import Forked
 from servers import Api, prefers, refusal
 

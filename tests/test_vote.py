@@ -25,24 +25,18 @@ from multiprocessing import get_context
 import pytest
 from scipy.special import expit
 
-from comparo.data.comparisons import Comparisons
-from comparo.data.items import Items
-from comparo.data.prompts import criterion_prompt
-from comparo.errors import StoreError
-from comparo.methods import fit
+from comparo import Comparisons, Items, StoreError, fit
 from comparo.report.embed import are_codes
 from comparo.report.making import facts
 from comparo.report.measures import favours, who_judged
 from comparo.report.page import _making
-from comparo.report.record import read_record
-from comparo.run.folders import list_runs, repair
-from comparo.run.store import Store, read_configuration, read_judgements
 from comparo.vote.app import PATIENCE, serve
 from comparo.vote.booth import Booth
 from comparo.vote.dealing import Ballot, Dealer
 from comparo.vote.pages import MARKDOWN, as_markdown, differences, shown_text
 from comparo.vote.server import HOST, open_socket
 from comparo.vote.session import Links, Voting
+from inside import Store, criterion_prompt, list_runs, read_configuration, read_judgements, read_record, repair
 from split import one_short
 from voting import LOST, Server, Voter, essays
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from browsers import chromium
-from comparo.run.store import read_judgements
+from inside import read_judgements
 from voting import Server
 
 SCRIPT = "<script>document.title = 'broken'</script>"

@@ -9,15 +9,13 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from comparo import Comparisons, Items, fit, load_judge, rank
+from comparo import Comparisons, ComparoError, Items, fit, load_judge, rank
 from comparo.data.covariates import LIBRARY, clustered, computed_reasons, judged_reasons, own_reasons
-from comparo.errors import ComparoError
-from comparo.judges import Probe
-from comparo.judges.loading import FunctionJudge
+from comparo.judges import FunctionJudge, Probe
 from comparo.model.estimators.coefficients import adjusted
 from comparo.report.command_pages import write_why
-from comparo.report.record import read_record
 from comparo.run.why import prepare_why
+from inside import read_record
 from servers import Api, Reply
 
 WORDS = "fox river moon stone bread winter garden silver because please lamp 1999 e.g. you I maybe".split()

@@ -6,11 +6,11 @@ import sqlite3
 
 import pytest
 
-from comparo import load_judge, rank
-from comparo.data.prompts import Question, choose_prompt, criterion_prompt
-from comparo.data.wordings import DEFAULT_WORDING, WORDINGS, wording_named
+from comparo import Question, load_judge, rank
+from comparo.data.prompts import choose_prompt
+from comparo.data.wordings import wording_named
 from comparo.report.making import prompt_of, question
-from comparo.run.store import read_configuration
+from inside import DEFAULT_WORDING, WORDINGS, criterion_prompt, read_configuration
 from servers import Api, tokens
 
 ANSWER = tokens({"A": 0.7, "B": 0.3})

@@ -6,10 +6,10 @@ from scipy.special import expit
 
 from benchmarks.paper.datasets import open_dataset
 from benchmarks.yardstick import ALONE, CONSENSUS, PAPER, SHARED, Curve, chosen, measure, tables
-from comparo.data.items import Items
-from comparo.run.fit_policy import Fitting
+from comparo import Items
 from comparo.studies.recorded import Opened, Recorded
 from comparo.studies.sweep import Fit, evaluate, everything
+from inside import Fitting
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 WORDS = "salt lantern orchard violin glacier thunder meadow copper".split()

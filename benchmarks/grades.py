@@ -38,6 +38,7 @@ from comparo.ranking.ranks import components
 from comparo.ranking.scale import Scaled
 from comparo.ranking.votes import rank_votes
 from comparo.run.linking import link
+from comparo.run.plan import Storage
 from comparo.run.rank import rank
 from comparo.types import Array
 
@@ -233,7 +234,7 @@ def crossed(draws: int) -> None:
             how = {"judge": judge, "budget": f"{calls}n", "seed": seed}
             with TemporaryDirectory() as folder:
                 rank(items[:50], "easier", out=f"{folder}/first", **how)
-                ranking = rank(items[50:], "easier", link=f"{folder}/first", **how)
+                ranking = rank(items[50:], "easier", out=Storage(link=Path(folder, "first")), **how)
             truth, is_new = (score - score[:50].mean())[ranking.items.astype(int)], ranking.grown.new
             held = (ranking.low <= truth) & (truth <= ranking.high)
             data = ranking.comparisons

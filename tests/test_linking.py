@@ -16,7 +16,7 @@ from comparo import Comparisons, WrongFolderError
 from comparo.ranking.ranks import components
 from comparo.report.making import facts
 from comparo.run.linking import link
-from inside import Simulated, list_runs, quiet_fit, read_judgements, read_record
+from inside import Simulated, Storage, list_runs, quiet_fit, read_judgements, read_record
 
 SCORE = np.linspace(-15, 15, 30)[np.random.default_rng(3).permutation(30)]
 
@@ -157,8 +157,8 @@ def first(tmp_path_factory):
     return folder
 
 
-def rank_linked(texts, run, **how):
-    return comparo.rank(texts, "better", **{"judge": JUDGE, "link": run} | how)
+def rank_linked(texts, link, out=None, **how):
+    return comparo.rank(texts, "better", **{"judge": JUDGE, "out": Storage(out, link=link)} | how)
 
 
 def test_a_linked_run_is_the_other_run_grown_in_a_folder_of_its_own(first, tmp_path):
@@ -235,7 +235,7 @@ def test_common_texts_keep_their_answers_and_other_texts_are_refused(first, tmp_
         (SECOND, {"lineup": "auto"}, "`link`"),
     ):
         with pytest.raises((ValueError, WrongFolderError), match=place):
-            rank_linked(texts, first, out=tmp_path / "never", **how)
+            rank_linked(texts, **{"link": first} | how, out=tmp_path / "never")
     assert not (tmp_path / "never").exists()
 
 

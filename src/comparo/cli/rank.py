@@ -127,9 +127,8 @@ def rank_command(
         **asdict(plan) | asdict(how) | {"control": how.control or ()},
         audition=audition,
         votes=read_several(votes) if votes else None,
-        link=link,
         weights=question.weights,
-        out=flags.storage(named(data), batch=batch),
+        out=flags.storage(named(data), batch=batch, link=link),
     )
     ranking = rank_by(prepared, flags)
     if fail_if_judge_unreliable:

@@ -68,9 +68,10 @@ class Storage:
 
     @classmethod
     def of(cls, out: str | Path | Storage | None) -> Storage:
-        """The storage in the folder `out`, with a copy of its notes."""
+        """The storage in the folder `out`, its folders as paths, with a copy of its notes."""
         given = out if isinstance(out, Storage) else cls(None if out is None else Path(out))
-        return replace(given, out=None if given.out is None else Path(given.out), notes=dict(given.notes))
+        own, link = (None if path is None else Path(path) for path in (given.out, given.link))
+        return replace(given, out=own, link=link, notes=dict(given.notes))
 
     def beside(self, suffix: str) -> Storage:
         """The storage of a first part of the run, in a folder beside it."""

@@ -48,7 +48,6 @@ def rank(
     lineup: int | Literal["auto"] = 2,
     audition: str | Path | Audition | None = None,
     votes: Any = None,
-    link: str | Path | None = None,
     out: str | Path | Storage | None = None,
     cache: str | Path | None = None,
     watch: Watch = None,
@@ -111,17 +110,15 @@ def rank(
     votes
         Comparisons by people about some of the texts, in any form that `Comparisons.of` reads, such as the folder of a
         vote. The ranking is then what people would say (`with_votes`); no call depends on them.
-    link
-        The folder of another run by the same judge and criterion, which is only read: all texts of both are ranked on
-        its scale, with the error of the link in every interval. The budget is for the new ones and for pairs with texts
-        of that run, which are chosen as for texts that are added to it (docs/grades.md).
     out
         A folder in which everything asked is stored; a call that was stopped continues there. Items that the run of the
         folder does not have are added to it, and the budget is then for them (docs/runs.md). A `Storage`
         (`comparo.run.plan`) has more: with `fresh`, an existing folder is renamed first; with `batch`, the
         questions go to the server as a batch, which costs half and may take a day (docs/batch.md). "wait" waits for it;
         "submit" raises a PendingError where it is not answered yet, and the same call goes on later; "cancel" ends it
-        early.
+        early. Its `link` is the folder of another run by the same judge and criterion, which is only read: all texts of
+        both are ranked on its scale, with the error of the link in every interval. The budget is for the new ones and
+        for pairs with texts of that run, which are chosen as for texts that are added to it (docs/grades.md).
     cache
         The file of a judgement cache (docs/runs.md): answers that it holds are not asked again, and what is asked is
         kept in it, for every run that names the same file. The ranking is the same as without it. Default:
@@ -177,7 +174,6 @@ def prepare_rank(
     lineup: int | str = 2,
     audition: str | Path | Audition | None = None,
     votes: Any = None,
-    link: str | Path | None = None,
     weights: Mapping[str, float] | None = None,
     out: str | Path | Storage | None = None,
     **how: Any,
@@ -201,7 +197,6 @@ def prepare_rank(
     control = [control] if isinstance(control, str) else list(control)
     held = audited_terms(control)
     storage = Storage.of(out)
-    storage = replace(storage, link=storage.link if link is None else Path(link))
     old = items_before(storage.out, storage.link, storage.fresh)
     items = Items.of(data, **columns, numbers=columns_in(held), old=old)
     goal = how.get("goal", DEFAULT_GOAL)

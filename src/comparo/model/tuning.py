@@ -1,9 +1,9 @@
 """All tuning constants: thresholds and priors of the models, and sizes and tolerances of the solvers.
 
 The constants change estimates. Each has its source: a derivation, a measurement, or simulated judges with seeds other
-than those of the soundness grid (docs/measurements/soundness.md). The effect of half or double the value is not
-measured, unless its comment says so. `Limits` are no part of the model: other values give the same estimates more
-slowly, less accurately or in more memory. A `Pattern` passes the limits to everything that is computed from it.
+than those of the soundness grid (docs/measurements/soundness.md). docs/measurements/tuning.md has the effect of half
+and double of each value. `Limits` are no part of the model: other values give the same estimates more slowly, less
+accurately or in more memory. A `Pattern` passes the limits to everything that is computed from it.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from inspect import isfunction
 from itertools import product
 
 import numpy as np
@@ -172,16 +173,25 @@ def values(name: str) -> tuple[float, float]:
 
 @contextmanager
 def constant(name: str, value: float) -> Iterator[None]:
-    """Another value of a constant wherever it was imported."""
+    """Another value of a constant wherever it was imported, also as the default of a parameter."""
     own = getattr(tuning, name)
     modules = [m for key, m in sys.modules.items() if key.startswith("comparo.") and vars(m).get(name) is own]
+    names = [one for module in modules for one in vars(module).values()]
+    members = [
+        thing for one in names if isfunction(one) or isinstance(one, type) for thing in (one, *vars(one).values())
+    ]
+    given = [(f, f.__defaults__) for f in members if isfunction(f) and any(d is own for d in f.__defaults__ or ())]
     for module in modules:
         setattr(module, name, value)
+    for function, defaults in given:
+        function.__defaults__ = tuple(value if d is own else d for d in defaults)
     try:
         yield
     finally:
         for module in modules:
             setattr(module, name, own)
+        for function, defaults in given:
+            function.__defaults__ = defaults
 
 
 def differences(task: tuple[str, int]) -> dict[tuple[str, int], list[Array]]:

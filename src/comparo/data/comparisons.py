@@ -272,7 +272,7 @@ class Comparisons:
         >>> merged.p, merged.weight
         (array([0.625]), array([2.]))
         """
-        lead, seen, mean, weight = self._orders()
+        lead, seen, mean, weight = self.by_order()
         both = seen.all(axis=1)
         one, other = mean.T
         p = np.where(both, (one + 1 - other) / 2, one)
@@ -284,7 +284,7 @@ class Comparisons:
         >>> Comparisons.from_rows([("a", "b", 0.75), ("b", "a", 0.5), ("a", "c", 0.9)]).both_orders()
         (array([0.75]), array([0.5]))
         """
-        _, seen, mean, _ = self._orders()
+        _, seen, mean, _ = self.by_order()
         first, second = mean[seen.all(axis=1)].T
         return first, second
 
@@ -306,7 +306,7 @@ class Comparisons:
             key[apart] = int(key.max(initial=0)) + 1 + np.arange(np.count_nonzero(apart))
         return key
 
-    def _orders(self) -> tuple[NDArray[np.intp], Mask, Array, Array]:
+    def by_order(self) -> tuple[NDArray[np.intp], Mask, Array, Array]:
         """The first row of each of M pairs (M,), and per order (M, 2): whether compared, mean p, sum of weights.
 
         Column 0 is the order of the first row, column 1 the other. The mean is unweighted where weights sum to 0.

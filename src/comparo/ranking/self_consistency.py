@@ -69,10 +69,11 @@ def count_flips(comparisons: Comparisons) -> Flips:
     >>> count_flips(Comparisons.from_rows([("a", "b", 0.8), ("b", "a", 0.6), ("a", "c", 0.9)]))
     Flips(pairs=1, flipped=1, once=1)
     """
-    one, other = comparisons.both_orders()
+    _, seen, mean, _ = comparisons.by_order()
+    one, other = mean[seen.all(axis=1)].T
     same_position = np.minimum(one, other) > 0.5 + NEAR, np.maximum(one, other) < 0.5 - NEAR
     flipped = int(np.count_nonzero(np.logical_or(*same_position)))
-    return Flips(len(one), flipped, len(np.unique(comparisons.pair_keys())) - len(one))
+    return Flips(len(one), flipped, len(seen) - len(one))
 
 
 def unexplained_flips(comparisons: Comparisons) -> Flips:

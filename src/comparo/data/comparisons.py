@@ -310,6 +310,10 @@ class Comparisons:
         """The first row of each of M pairs (M,), and per order (M, 2): whether compared, mean p, sum of weights.
 
         Column 0 is the order of the first row, column 1 the other. The mean is unweighted where weights sum to 0.
+
+        >>> Comparisons.from_rows([("a", "b", 0.75), ("b", "a", 0.5), ("a", "c", 0.9)]).by_order()[2]
+        array([[0.75, 0.5 ],
+               [0.9 , 0.  ]])
         """
         _, appearance, pair = np.unique(self.pair_keys(), return_index=True, return_inverse=True)
         order = np.argsort(appearance, kind="stable")

@@ -14,7 +14,7 @@ from comparo.model.design import Design, Shared
 from comparo.model.estimators.mixed import mixed
 from comparo.model.estimators.poe import multiply
 from comparo.model.inference.choices import Choices
-from comparo.model.likelihoods.bradley_terry import BradleyTerry, PairChoices
+from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.likelihoods.gaussian import Constant, Linear
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import Spectrum, System
@@ -50,7 +50,6 @@ __all__ = [
     "Graph",
     "Limits",
     "Linear",
-    "PairChoices",
     "Pattern",
     "Posterior",
     "Price",

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from comparo import Comparisons
+from comparo.model.tuning import NARROWEST, SLOTS, SLOTS_ERROR, SPREAD, SPREAD_ERROR, WIDEST
 
 
 def incidence(comparisons: Comparisons) -> np.ndarray:
@@ -81,3 +82,58 @@ def simulate(rng, items, rows, spread=1.0, noise=0.3, gamma=0.0, contexts=None):
     d = truth[context, first] - truth[context, second] - gamma + noise * rng.standard_normal(count * rows)
     p = 1 / (1 + np.exp(-d))
     return Comparisons.from_columns(first, second, p, context=None if contexts is None else context), truth
+
+
+def posterior_draws(log_likelihood, scores, families, steps=360, chains=60, seed=0):
+    """Draws (D, n + G) of scores and position effects, given choices, by elliptical slice sampling (Murray 2010).
+
+    `log_likelihood(x)` is that of the `scores` and effects x (chains, n + G). The standard deviation of the scores is
+    σ, log σ ~ N(log SPREAD, SPREAD_ERROR²), that of the effects of each of the `families` (their numbers) is τ with
+    log τ ~ N(log SLOTS, SLOTS_ERROR²). A third of the steps is left out. Scores of a draw have mean 0.
+    """
+    rng, size = np.random.default_rng(seed), scores + sum(map(len, families))
+    groups = [np.arange(scores), *(scores + np.array(family) for family in families)]
+    usual = np.log([SPREAD] + [SLOTS] * len(families))
+    error = np.array([SPREAD_ERROR] + [SLOTS_ERROR] * len(families))
+    low, high = (np.log([end] + [other] * len(families)) for end, other in ((NARROWEST, 1e-3), (WIDEST, 1e3)))
+    z, logs, drawn = rng.standard_normal((chains, size)), np.tile(usual, (chains, 1)), []
+
+    def likelihood(z, logs):
+        x = z.copy()
+        for number, group in enumerate(groups):
+            x[:, group] *= np.exp(logs[:, [number]])
+        return x, log_likelihood(x)
+
+    now = likelihood(z, logs)[1]
+    for step in range(steps):
+        other, least = rng.standard_normal(z.shape), now + np.log(rng.random(chains))
+        angle = 2 * np.pi * rng.random(chains)
+        begin, end, left = angle - 2 * np.pi, angle.copy(), np.ones(chains, dtype=bool)
+        old = z
+        while left.any():
+            tried = old * np.cos(angle)[:, None] + other * np.sin(angle)[:, None]
+            height = likelihood(tried, logs)[1]
+            taken = left & (height > least)
+            z, now, left = np.where(taken[:, None], tried, z), np.where(taken, height, now), left & ~taken
+            begin, end = np.where(left & (angle < 0), angle, begin), np.where(left & (angle >= 0), angle, end)
+            angle = np.where(left, begin + (end - begin) * rng.random(chains), angle)
+        for number, group in enumerate(groups):
+            for keeps in ("z", "x"):
+                tried, moved = logs.copy(), z.copy()
+                tried[:, number] += 0.6 * rng.standard_normal(chains)
+                change = tried[:, number] - logs[:, number]
+                ratio = 0.5 * ((logs[:, number] - usual[number]) ** 2 - (tried[:, number] - usual[number]) ** 2)
+                ratio /= error[number] ** 2
+                if keeps == "x":
+                    moved[:, group] *= np.exp(-change)[:, None]
+                    ratio += 0.5 * np.sum(z[:, group] ** 2 - moved[:, group] ** 2, axis=1) - len(group) * change
+                height = likelihood(moved, tried)[1]
+                is_inside = (tried[:, number] > low[number]) & (tried[:, number] < high[number])
+                taken = is_inside & (np.log(rng.random(chains)) < ratio + height - now)
+                z, logs = np.where(taken[:, None], moved, z), np.where(taken[:, None], tried, logs)
+                now = np.where(taken, height, now)
+        if step >= steps // 3:
+            x = likelihood(z, logs)[0]
+            x[:, :scores] -= np.mean(x[:, :scores], axis=1, keepdims=True)
+            drawn.append(x)
+    return np.concatenate(drawn)

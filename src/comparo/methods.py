@@ -29,7 +29,7 @@ from comparo.ranking.consensus import check_validity, consensus
 from comparo.ranking.grouping import ControlNumbers, control_of, named_traits
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.scores import Estimand
-from comparo.ranking.votes import check_people, rank_votes, shared_ids
+from comparo.ranking.votes import check_people, shared_ids
 from comparo.types import check_level
 
 Method = Literal["win-ratio", "bt", "avg-prob", "poe-bt", "poe-g", "poe-g-hard", "davidson", "mixed", "panel"]
@@ -92,9 +92,9 @@ def fit(
         A file (CSV, JSONL, Parquet, each also gzipped), a pandas or polars frame, rows (first, second, p), an N × N
         matrix of P(row beats column), or `Comparisons`. With a column `context` every context is ranked on its own.
     method
-        By default people's votes (a folder of `comparo vote`, a column `voter`) are ranked by
-        `comparo.ranking.votes.rank_votes` (docs/vote.md), if no arguments other than groups and level are given; all
-        other comparisons by "poe-bt".
+        By default people's votes (a folder of `comparo vote`, a column `voter`) are ranked by "mixed", with the same
+        item of other contexts as a group, if no arguments other than groups and level are given; all other comparisons
+        by "poe-bt".
 
         - "poe-bt": product of soft Bradley–Terry experts, with a wide Gaussian prior;
         - "poe-g": product of Gaussian experts, μ(p) = p − ½, constant variance; "poe-g-hard": the same on decisions;
@@ -164,10 +164,9 @@ def fit(
     comparisons = Comparisons.of(data)
     if method is None:
         is_plain = not (bias or prior or features or control or people) and (estimate, validity) == ("judge", None)
-        if is_plain and comparisons.voted and comparisons.hard:
-            _check("mixed", "joint", "estimated", prior_pairs, level)
-            return rank_votes(comparisons, groups or shared_ids(comparisons), level, limits)
         method = "poe-bt"
+        if is_plain and comparisons.voted and comparisons.hard:
+            method, groups = "mixed", groups or shared_ids(comparisons)
     if method in ("mixed", "panel"):
         bias, prior = bias or "joint", prior or "estimated"
     bias = "none" if bias is None else bias

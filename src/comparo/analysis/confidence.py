@@ -91,8 +91,11 @@ def expected_spearman(ranking: Ranking, more: float = 0.0) -> Array:
         ordered = np.take_along_axis(np.broadcast_to(rank, drawn.shape), order, axis=2)
         inner = ordered @ (np.arange(size) - (size - 1) / 2)
         found[some.contexts] = np.mean(inner / np.where(norm > 0, norm, 1.0), axis=1)
+    # With equal texts any order is chance.
     if isinstance(ranking.covariance, Voted):
-        found *= 1.0 - ranking.covariance.equal  # with equal texts any order is chance
+        found *= 1.0 - ranking.covariance.equal
+    elif ranking.effects is not None:
+        found *= 1.0 - ranking.effects.equal
     return found[_in_order(ranking)]
 
 

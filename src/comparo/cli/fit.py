@@ -56,7 +56,7 @@ from comparo.ranking.leaderboard import Over
 from comparo.ranking.powered import Powered, powered
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.scale import Scaled
-from comparo.ranking.votes import rank_votes, shared_ids, with_votes
+from comparo.ranking.votes import shared_ids, with_votes
 from comparo.run.audit_card import audited, audited_terms
 from comparo.run.criteria_run import concluded, stored_criteria
 from comparo.run.linking import link
@@ -214,10 +214,13 @@ def fit_command(
     control = [*audited_terms(control or ())]
     texts = texts_of(files, items, control, is_grouped)
     groups = groups_of(texts) if is_grouped and texts is not None else None
+    own = None
+    if are_votes:
+        own = shared_ids(chosen) if folder is None else own_groups(files)
     how: dict[str, Any] = {
         "bias": bias,
         "prior": _prior(prior),
-        "groups": groups if estimates else None,
+        "groups": groups or own if estimates else None,
         "control": held_numbers(texts, control) if control and texts is not None else None,
         "people": names_in(people),
         "level": level,
@@ -226,9 +229,6 @@ def fit_command(
     if folder is not None and criteria and criterion is None:
         _print_criteria(folder, fitted, method, output, top)
         return
-    if are_votes:
-        own = shared_ids(chosen) if folder is None else own_groups(files)
-        fitted = partial(rank_votes, groups=groups or own, level=level)
     if both is not None and there is not None:
         ranking = link(chosen, there, both, fitted, has_groups=estimates)
     else:

@@ -29,9 +29,13 @@ QUANTILES = 9  # of the confidence in σ²/φ over which scores are averaged
 CLEARLY = 0.95  # one minus the level of the tests for position effects of texts, in one order or both
 SURELY = 0.999  # CLEARLY within a test of scores, whose level would be too high if the noise estimate changed often
 TWICE = 2.0  # largest variance ratio of sums that count as noise: errors are then at most √2 times too wide
-LEAST_SHARE = 0.01  # smallest information share about γ: with 0 any γ would be possible
-SLOTS = 2.0  # standard deviation of the effect of two slots on choices: between equal texts a chance of 0.88
-UNSURE = 1.0  # largest variance of a γ over which choices are averaged
+# Standard deviation τ of position effects, and that of log τ. With 1.25 and 0.7, √E τ² is 2: between equal texts a
+# chance of 0.88.
+SLOTS, SLOTS_ERROR = 1.25, 0.7
+POSITION, POSITION_ERROR = 0.5, 1.0  # the same around the mean of a judge's contexts
+# A list of winners and losers: least share of choices for the first text (a position bias of 4 logits makes it 0.95
+# between texts of standard deviation 1), and by how many standard deviations texts are shown first too unevenly.
+NEARLY_ALWAYS, UNEVEN = 0.98, 2.0
 
 # Two peaks (`mixture`).
 CLEAR = 20.0  # least Bayes factor of two peaks against one

@@ -13,8 +13,10 @@ from comparo.data.wordings import LETTERS
 from comparo.model.design import Held
 from comparo.model.estimators.panel import Panel
 from comparo.model.inference.choices import Choices
+from comparo.model.inference.position import winners_first
 from comparo.model.likelihoods import is_logit
 from comparo.model.likelihoods.bradley_terry import Davidson
+from comparo.model.observations import are_choices
 from comparo.ranking.scores import Grown, Scores
 from comparo.ranking.self_consistency import unexplained_flips
 from comparo.ranking.tabular import Columns
@@ -47,6 +49,12 @@ def notes(ranking: Scores) -> tuple[str, ...]:
         found.append(
             "the position bias cannot be estimated from these comparisons: show items in both positions, or use "
             "bias='none'"
+        )
+    names_winners = product is not None and product.effects is not None and product.bias.size > 0
+    if names_winners and are_choices(comparisons) and winners_first(comparisons, comparisons.positions).any():
+        found.append(
+            "the first text wins nearly always, as in a list of winners and losers: the order of texts says nothing "
+            "about position, so no position bias is estimated; ask pairs in both orders to find one"
         )
     found += _judge_notes(comparisons)
     found += _prior_notes(ranking if ranking.controlled is None else ranking.controlled)

@@ -13,7 +13,7 @@ on recorded judges beside people's scores (docs/people.md); votes overrule them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -22,14 +22,8 @@ import numpy as np
 from comparo.data.columns import look_up
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
-from comparo.model.estimators.poe import Product
 from comparo.model.estimators.votes import Expectation, Voted, mixture, voted
-from comparo.model.inference.random_effects import Effects
-from comparo.model.likelihoods.bradley_terry import BradleyTerry, Davidson
-from comparo.model.linalg.graph import Graph
-from comparo.model.tuning import LIMITS, Limits
 from comparo.ranking.consensus import PEOPLE, parts_of
-from comparo.ranking.grouping import group_codes
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.scores import People
 from comparo.types import Array, Index
@@ -123,56 +117,8 @@ def with_votes(ranking: Ranking, votes: Any, usual: Usual = USUAL) -> Ranking:
     )
 
 
-def rank_votes(
-    votes: Comparisons,
-    groups: Mapping[Any, Hashable] | Literal["items"] | None = None,
-    level: float = 0.95,
-    limits: Limits = LIMITS,
-) -> Ranking:
-    """The ranking of texts by people's votes alone; every ranking of votes uses this estimator.
-
-        P(first wins) = σ(t_first − t_second − γ_person),    t ~ N(0, S²),    log S ~ N(log SPREAD, WIDE²)
-
-    (`comparo.model.estimators.votes`). People are pooled: they share the scores t, and each has a
-    position bias γ, shrunk towards the mean of all. With groups, texts of one group share a part of t.
-
-    Parameters
-    ----------
-    votes : K votes, p of shape (K,): 1 for the first text, 0 for the second, ½ for neither.
-    groups : The group of each item, or pair (context, item); "items": the same item in other contexts.
-    level, limits : As for `comparo.fit`.
-
-    Returns
-    -------
-    Ranking
-        Scores of all n texts with votes, in logits, with the posterior covariance over S.
-
-    Examples
-    --------
-    >>> ranking = rank_votes(Comparisons.from_rows([("a", "b", 1.0), ("b", "c", 1.0), ("a", "c", 1.0)] * 4))
-    >>> list(ranking), bool(np.ptp(ranking.scores) < 8)
-    (['a', 'b', 'c'], True)
-    """
-    graph = Graph.build(votes)
-    group = None if groups is None else group_codes(votes, graph, groups)
-    between = 0.0 if group is None else BETWEEN
-    prior = _without_machine(graph.nodes, None if group is None else group[0])
-    found = voted(votes, graph, prior, limits)
-    point = max(found.points, key=lambda each: each.share)
-    choices = point.choices
-    scores = graph.centre(found.scores)
-    own = found.variance * (1.0 - between)
-    of_groups = None if group is None else found.variance * between
-    none = np.zeros((graph.nodes, 0))
-    parts = np.zeros(graph.nodes), none, none, none.T @ none
-    effects = Effects(1.0, own, 1.0, *parts, bias_error=choices.error, groups=of_groups)
-    expert = Davidson(choices.nu[votes.positions]) if choices.nu.any() else BradleyTerry()
-    product = Product(votes, graph, expert, scores, choices.gamma, point.laplacian, True, effects)
-    return Ranking("votes", votes, graph, scores, found, level, product, group=group)
-
-
 def shared_ids(votes: Comparisons) -> Literal["items"] | None:
-    """`groups` for `rank_votes`: "items" if items are in two contexts or more on average, else None.
+    """`groups` for the ranking of votes: "items" if items are in two contexts or more on average, else None.
 
     >>> shared_ids(Comparisons.from_rows([("a", "b", 1.0)]))
     """

@@ -19,7 +19,6 @@ from comparo.data.run_folder import key_of
 from comparo.model.design import Design
 from comparo.model.estimators.panel_members import OTHERS, PanelMembers, fit_members
 from comparo.model.estimators.poe import Product
-from comparo.model.estimators.votes import Voted
 from comparo.model.inference.position import bias_variances
 from comparo.model.tuning import FEW
 from comparo.ranking.criteria_ranking import in_logits
@@ -79,21 +78,21 @@ def position_bias(ranking: Ranking) -> Position:
 def voter_biases(ranking: Ranking) -> dict[str, Position]:
     """The position bias of each person in a ranking of votes, by name; empty for other rankings.
 
-    It is σ(−γ) with the γ that the ranking corrects for. γ of a person with few votes is near the mean of all. For
+    It is σ(−γ) with the γ that the ranking corrects for. People with few votes share one γ. For
     line-ups of k texts, γ is the mean over the first slot against each other slot; if the k slot effects have equal
     errors, its variance is k/(2(k − 1)) times that of one such γ.
     """
     judges = ranking.comparisons.judges
-    if not isinstance(ranking.covariance, Voted) or ranking.people is not None or judges is None:
+    effects, product = ranking.effects, ranking.product
+    if not ranking.comparisons.voted or judges is None or product is None or effects is None:
         return {}
-    choices = max(ranking.covariance.points, key=lambda point: point.share).choices
-    if choices.gamma_variance is None:
+    if effects.bias_variance is None:
         return {}
     slots, asked = ranking.comparisons.slots, np.unique(ranking.comparisons.positions)
     own = asked[slots[asked, 2] == 0]
     judge, size = slots[own, 0], slots[own, 1]
-    variance = choices.gamma_variance[0, own] * size / (2.0 * (size - 1))
-    gamma, variance = (np.bincount(judge, each) / np.bincount(judge) for each in (choices.gamma[0, own], variance))
+    variance = effects.bias_variance[0, own] * size / (2.0 * (size - 1))
+    gamma, variance = (np.bincount(judge, each) / np.bincount(judge) for each in (product.bias[0, own], variance))
     found = zip(judges.tolist(), gamma.tolist(), np.sqrt(variance).tolist(), strict=True)
     return {str(name): _position(gamma, error, True) for name, gamma, error in found}
 

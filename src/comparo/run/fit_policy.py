@@ -27,7 +27,7 @@ from comparo.model.observations import fitted_power
 from comparo.ranking.consensus import check_validity, consensus, expected_by
 from comparo.ranking.grouping import ControlNumbers, control_of, group_codes
 from comparo.ranking.ranking import Ranking
-from comparo.ranking.votes import find_voted, rank_votes, votes_about, with_votes
+from comparo.ranking.votes import find_voted, votes_about, with_votes
 from comparo.run.linking import Past
 from comparo.types import Array
 
@@ -53,7 +53,7 @@ class Fitting:
     `Ranking.controlled`. Without groups, a consensus shrinks scores to those that style predicts. Where the comparisons
     contain no group twice, as those of one context may, the ranking is the judge's. With `votes` of people about some
     of the items, `conclude` ranks as people would. Several voices `together` are people whose votes are pooled
-    (`rank_votes`, docs/vote.md). A run that has grown has a `past`: its ranking is on the scale of the first one.
+    (docs/vote.md). A run that has grown has a `past`: its ranking is on the scale of the first one.
 
     >>> items = Items.of({"ana": "The cat sat.", "bo": "The cat sat!", "cy": "A dog ran."})
     >>> data = Comparisons.from_rows([("ana", "bo", 0.8), ("bo", "cy", 0.7)])
@@ -148,7 +148,7 @@ class Fitting:
     def rank(self, data: Comparisons) -> Ranking:
         """The ranking from comparisons as answered."""
         if self.together:
-            return rank_votes(data, self._groups)
+            return quiet_fit(data, "mixed", groups=self._groups)
         return self.fit(self.weigh(data) if self.pools else data)
 
     def conclude(self, data: Comparisons) -> Ranking:

@@ -14,6 +14,7 @@ the distance of Xβ from 0 (`choices.style_inflation`). The result is one linear
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +27,7 @@ from comparo.model.design import PLAIN, Control, Design, Held, Shared, without
 from comparo.model.estimators.mixture import find_peaks
 from comparo.model.estimators.panel_members import pooled
 from comparo.model.estimators.poe import Product
-from comparo.model.inference.choices import Choices, with_style_inflation
+from comparo.model.inference.choices import Choices, Point, with_style_inflation
 from comparo.model.inference.newton import Solution
 from comparo.model.inference.random_effects import Effects, Predicted, solve
 from comparo.model.inference.reml import Variances
@@ -36,7 +37,7 @@ from comparo.model.likelihoods.bradley_terry import Davidson
 from comparo.model.linalg.graph import Graph
 from comparo.model.linalg.spectrum import Spectrum, System
 from comparo.model.observations import are_choices
-from comparo.model.tuning import LIMITS, Limits
+from comparo.model.tuning import LIMITS, QUANTILES, Limits
 from comparo.types import Array
 
 
@@ -53,7 +54,7 @@ def mixed(
     With a control, `Product.held` has its coefficients. A fit `for_groups` estimates group means, whose scale depends
     on few choices: it has no peaks and no style inflation, and for choices it omits the term that keeps the variance of
     scores from 0, which would stretch the means. Judges with few comparisons are pooled (`pooled`), as in
-    `Product.comparisons`.
+    `Product.comparisons`; people keep their names.
 
     >>> from comparo.model.likelihoods.bradley_terry import BradleyTerry
     >>> rows = [("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7), ("c", "b", 0.4)]
@@ -61,13 +62,13 @@ def mixed(
     >>> bool(product.scores[0] > product.scores[1] > product.scores[2]), product.bias.round(2)
     (True, array([[-0.25]]))
     """
-    comparisons = pooled(comparisons)
+    comparisons = comparisons if comparisons.voted else pooled(comparisons)
     graph, control, is_biased = Graph.build(comparisons), design.control, design.is_biased
     shared = Shared.of(graph, design, limits.shared_entries)
     if is_logit(expert) and are_choices(comparisons):
         choices = Choices.of(comparisons, graph, is_biased, limits)
         is_narrow = for_groups and not choices.determines_scores
-        model: Choices | Soft = replace(choices, strength=0.0, is_narrow=is_narrow) if for_groups else choices
+        model: Choices | Soft = replace(choices, has_prior=False, is_narrow=is_narrow) if for_groups else choices
     else:
         model = Soft.of(comparisons, graph, expert, is_biased, limits)
     model, variances, converged = model.settle(shared)
@@ -81,12 +82,17 @@ def mixed(
         model, variances, settled = with_style_inflation(model, variances, shared)
         converged = converged and settled
     count = float(np.sum(model.observations.freedom)) if isinstance(model, Soft) else None
-    scores, effects, solution, beta = _averaged(model.system, variances, shared, count, control)
+    points, equal = model.explore(variances, shared) if isinstance(model, Choices) else [], 0.0
+    if len(points) > 1 and isinstance(model, Choices):
+        equal = model.equal(points, variances, shared)
+        model, variances, converged = _representative(points, shared)
+    scores, effects, solution, beta = _averaged(model.system, variances, shared, count, control, points)
     if peaks is not None:
         scores, effects = peaks.applied(scores, effects)
     bias, between, error = model.bias(solution)
+    doubt = model.bias_variances(solution) if isinstance(model, Choices) and bias.size else None
     if isinstance(model, Choices) and model.nu.any():
-        expert = Davidson(model.nu[comparisons.positions])
+        expert = Davidson(model.nu[model.effects[comparisons.positions]])
     return Product(
         comparisons=comparisons,
         graph=graph,
@@ -95,13 +101,18 @@ def mixed(
         bias=bias,
         laplacian=solution.laplacian,
         converged=converged,
-        effects=replace(effects, bias=between, bias_error=error),
+        effects=replace(effects, bias=between, bias_error=error, bias_variance=doubt, equal=equal),
         held=None if control is None else Held(control, *beta, np.mean(shared.held**2, axis=0)),
     )
 
 
 def _averaged(
-    system: System, variances: Variances, shared: Shared, count: float | None, control: Control | None
+    system: System,
+    variances: Variances,
+    shared: Shared,
+    count: float | None,
+    control: Control | None,
+    points: Sequence[Point] = (),
 ) -> tuple[Array, Effects, Solution, tuple[Array, Array]]:
     """Scores averaged over the quantiles of σ²/φ, the effects, the solution with the mean covariance, and β.
 
@@ -113,20 +124,24 @@ def _averaged(
     """
     n, held = system.nodes, shared.held
     scores, noises, sizes, coefficients = [], [], [], []
-    spectrum = variances.spectrum
-    for a in variances.quantiles.tolist():
-        _, theta = variances.precision(a)
-        scores.append(system.solve(1.0 / a, shared.columns @ theta)[:n])
+    every = [(one.model.system, one.variances, one.variances.ratio) for one in points]
+    shares = _shares(points) if points else np.full(len(variances.quantiles), 1.0 / len(variances.quantiles))
+    for own, fitted, a in every or [(system, variances, a) for a in variances.quantiles.tolist()]:
+        _, theta = fitted.precision(a)
+        scores.append(own.solve(1.0 / a, shared.columns @ theta)[:n])
         coefficients.append(theta[: held.shape[1]])
         scores[-1] -= held @ coefficients[-1]
-        noises.append(variances.noise(a))
-        sizes.append(noises[-1] * _size(spectrum, a))
-    noise, mean = float(np.mean(noises)), np.mean(scores, axis=0)
-    low, high = np.log(variances.quantiles[0]), np.log(variances.quantiles[-1])
-    for _ in range(50):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if noise * _size(spectrum, np.exp(middle)) < np.mean(sizes) else (low, middle)
-    a = float(np.exp(0.5 * (low + high)))
+        noises.append(fitted.noise(a))
+        sizes.append(noises[-1] * _size(fitted.spectrum, a))
+    noise, mean = float(np.mean(noises)), shares @ np.array(scores)  # choices have φ = 1 at all points
+    a = variances.ratio
+    if not points:
+        low, high = np.log(variances.quantiles[0]), np.log(variances.quantiles[-1])
+        for _ in range(50):
+            middle = 0.5 * (low + high)
+            is_below = noise * _size(variances.spectrum, np.exp(middle)) < np.mean(sizes)
+            low, high = (middle, high) if is_below else (low, middle)
+        a = float(np.exp(0.5 * (low + high)))
     _, theta = variances.precision(a)
     solution, spread, between = solve(system, replace(variances, ratio=a), shared)
     spread = without(spread[:n], held)
@@ -134,10 +149,10 @@ def _averaged(
     heavy, widening = stdtrit(freedoms, 0.975) / ndtri(0.975) if count else (1.0, 1.0)
     dispersion = noise * float(heavy) ** 2
     scatter = (np.array(scores) - mean).T
-    beta = np.mean(coefficients, axis=0)
+    beta = shares @ np.array(coefficients)
     apart = np.array(coefficients) - beta
     covariance, count_held = dispersion * between, len(beta)
-    covariance[:count_held, :count_held] += apart.T @ apart / len(apart)
+    covariance[:count_held, :count_held] += apart.T @ (shares[:, None] * apart)
     if control is not None:
         start = np.concatenate([beta, theta[count_held:]])
         informed, left = control.informed(start, covariance)
@@ -147,8 +162,7 @@ def _averaged(
     errors = covariance[:count_held, :count_held]
     if scatter.shape[1] > 1:
         spread = np.column_stack([spread, scatter])
-        corner = np.eye(scatter.shape[1]) / (scatter.shape[1] * dispersion)
-        between = block_diag(between, corner)
+        between = block_diag(between, np.diag(shares / dispersion))
     inflation = float(np.mean(system.inflation))
     found: dict[str, Any] = dict(zip(shared.kinds, (variances.shared * noise).tolist(), strict=True))
     if shared.kinds:
@@ -158,7 +172,7 @@ def _averaged(
     columns = without(shared.columns, held)
     effects = Effects(
         dispersion,
-        scores=a * noise * inflation,
+        scores=float(shares @ [one.variances.ratio for one in points] if points else a * noise) * inflation,
         noise=noise,
         mean=columns @ theta,
         columns=columns,
@@ -168,6 +182,26 @@ def _averaged(
         **found,
     )
     return mean, effects, solution, (beta, errors)
+
+
+def _shares(points: Sequence[Point]) -> Array:
+    """The posterior probability of each point, (P,)."""
+    heights = np.array([one.height for one in points])
+    share = np.exp(heights - np.max(heights))
+    return np.asarray(share / np.sum(share))
+
+
+def _representative(points: Sequence[Point], shared: Shared) -> tuple[Choices, Variances, bool]:
+    """The model at the σ² where the variance of all scores is its mean over the points, with the quantiles of σ²."""
+    shares, ratios = _shares(points), np.array([one.variances.ratio for one in points])
+    sizes = np.array([_size(one.variances.spectrum, one.variances.ratio) for one in points])
+    a = float(np.exp(np.interp(shares @ sizes, sizes, np.log(ratios))))
+    near = points[int(np.argmin(np.abs(np.log(ratios / a))))]
+    below = np.cumsum(shares) - 0.5 * shares
+    at = (np.arange(QUANTILES) + 0.5) / QUANTILES
+    quantiles = np.exp(np.interp(at, below, np.log(ratios)))
+    model, variances, converged = near.model.settle(shared, replace(near.variances, ratio=a, quantiles=quantiles))
+    return model, variances, converged and all(one.converged for one in points)
 
 
 def _size(spectrum: Spectrum, a: float) -> float:

@@ -67,15 +67,16 @@ class Peaks:
 def find_peaks(model: Choices, variances: Variances, shared: Shared) -> Peaks | None:
     """The two peaks of the scores of a settled model, or None where one peak fits as well."""
     graph, n = model.pattern.graph, model.pattern.graph.nodes
-    theta = variances.precision(variances.ratio)[1]
-    high, _, within = split(graph, model.system.solve(1.0 / variances.ratio, shared.columns @ theta)[:n])
+    solution = solve(model.system, variances, shared)[0]
+    high, _, within = split(graph, solution.x[:n])
     if within > UNIFORM:
         return None
     # Groups and style predict the peak but are not used in `_sorted`: with them, correct only clear errors.
-    high, asked, other = _sorted(model, high, np.log(CLEAR) if shared.kinds else 0.0)
+    bias = solution.x[model.pattern.bias_index] if model.pattern.judges else np.zeros(len(model.p))
+    high, asked, other = _sorted(model, high, bias, np.log(CLEAR) if shared.kinds else 0.0)
     if other > RARE * asked:
         return None
-    plain = model.evidence(variances.evidence, *differences(*solve(model.system, variances, shared)))
+    plain = model.log_evidence(variances, shared)
     first = _settled(model, shared, graph, high, _posterior(asked, other)[0])
     if first is None:
         return None
@@ -98,24 +99,24 @@ def find_peaks(model: Choices, variances: Variances, shared: Shared) -> Peaks | 
     return Peaks(second.model, second.variances, gap, error, base, slope, spread)
 
 
-def _sorted(model: Choices, high: Mask, least: float) -> tuple[Mask, float, float]:
+def _sorted(model: Choices, high: Mask, bias: Array, least: float) -> tuple[Mask, float, float]:
     """Move candidates whose choices are more than e^least times as probable in the other peak; return the peaks (n,).
 
-    Scores within a peak are taken as equal. Also returns the number of choices between the peaks, and the number
-    against the higher peak, which a candidate in the wrong peak would inflate.
+    Scores within a peak are taken as equal, and `bias` (M,) is γ of each set of choices. Also returns the number of
+    choices between the peaks, and the number against the higher peak, which a candidate in the wrong peak would
+    inflate.
     """
     ends = model.pattern.first, model.pattern.second
-    bias, way = model.gamma.ravel()[model.family], np.array([[1.0], [-1.0]])
 
     def log_chance(d: Array) -> Array:
-        shown = way * d - bias
-        return np.asarray(np.sum(model.weight * (model.p * shown + log_expit(-shown)), axis=0))
+        shown = d - bias
+        return np.asarray(model.weight * (model.p * shown + log_expit(-shown)))
 
     for number in range(ROUNDS):
         side = high[ends[0]].astype(float) - high[ends[1]]
         between = side != 0
-        asked = float(np.sum(model.weight[:, between]))
-        other = float(np.sum((model.weight * np.abs(model.p - (way * side > 0)))[:, between]))
+        asked = float(np.sum(model.weight[between]))
+        other = float(np.sum((model.weight * np.abs(model.p - (side > 0)))[between]))
         if other > RARE * asked and number:
             break
         gap = _posterior(asked, other)[0]
@@ -151,10 +152,10 @@ def _settled(model: Choices, shared: Shared, graph: Graph, high: Mask, gap: floa
     if not converged:
         return None
     solution, spread, between = solve(model.system, variances, shared)
-    mean, variance = differences(solution, spread, between)
+    mean, _ = differences(solution, spread, between)
     scores = graph.centre(solution.x[: graph.nodes] + gap * high)
     slope = float(side @ model.gradient(mean))
-    return _Settled(model, variances, gap, scores, model.evidence(variances.evidence, mean, variance), slope)
+    return _Settled(model, variances, gap, scores, model.log_evidence(variances, shared), slope)
 
 
 def split(graph: Graph, scores: Array) -> tuple[Mask, float, float]:

@@ -15,6 +15,7 @@ import numpy as np
 from comparo.data.comparisons import Comparisons
 from comparo.model.design import PLAIN, Design, Held, Shared, without
 from comparo.model.inference.choices import Choices, model_of
+from comparo.model.inference.ep import without_site
 from comparo.model.inference.random_effects import solve
 from comparo.model.inference.soft import Soft
 from comparo.model.likelihoods.bradley_terry import LOGISTIC
@@ -30,9 +31,10 @@ class VoiceModel:
     """The observations of one voice about the n candidates of a panel, and its variances.
 
     `model` holds them with its pattern; `variance` is v, `noise` is φ (1 for choices, whose sites have a precision of
-    their own), `bias` (C, F) is γ of each context and position effect, `positions` the effect of each comparison,
-    `answers` their number, and `bias_error` the standard error of the mean γ. `position` is the variance that position
-    adds to an answer: that of γ between contexts, and that of position effects of single texts. `held` are the voice's
+    their own), `bias` (C, F) is γ of each context and position effect, `bias_variance` its posterior variance for
+    choices (0 for others, whose γ cancels or is well known), `positions` the effect of each comparison, `answers` their
+    number, and `bias_error` the standard error of the mean γ. `position` is the variance that position adds to an
+    answer: that of γ between contexts, and that of position effects of single texts. `held` are the voice's
     coefficients of the control, and `offset` (M,) is their part of each observation.
     """
 
@@ -40,6 +42,7 @@ class VoiceModel:
     variance: float
     noise: float
     bias: Array
+    bias_variance: Array
     positions: Index
     answers: int
     bias_error: float
@@ -69,13 +72,14 @@ class VoiceModel:
         solution, _, errors = solve(model.system, variances, shared)
         bias, between, error = model.bias(solution)
         gamma = bias if bias.size else np.zeros((graph.contexts, len(comparisons.slots)))
+        doubt = model.bias_variances(solution) if isinstance(model, Choices) and bias.size else np.zeros_like(gamma)
         noise = variances.noise(variances.ratio)
         # Half of the sum of both orders has the variance 2·Var e + φ/2, and the weight 2.
         position = (between or 0.0) + (
             max(model.observations.sum_variance - noise, 0.0) / 2.0 if isinstance(model, Soft) else 0.0
         )
         said, variance = comparisons.positions, variances.ratio * noise
-        voice = cls(model, variance, noise, gamma, said, comparisons.answers, error or 0.0, position, converged)
+        voice = cls(model, variance, noise, gamma, doubt, said, comparisons.answers, error or 0.0, position, converged)
         if control is None:
             return voice
         count, pattern = len(control.names), model.pattern
@@ -129,12 +133,14 @@ class VoiceModel:
     @cached_property
     def pull(self) -> Array:
         """The precision times the observed difference of two views, without γ and control, shape (M,)."""
-        pull = self.model.pull / self.noise - self.c * self.offset
-        if isinstance(self.model, Choices):
-            return pull
-        judge = self.model.observations.judge[self.pattern.order]
-        gamma = np.column_stack([self.bias, np.zeros(len(self.bias))])  # the last: where γ cancels
-        return pull + self.c * gamma[self.pattern.graph.position[self.pattern.first], judge]
+        return self.model.pull / self.noise + self.c * (self._gamma(self.bias) - self.offset)
+
+    def _gamma(self, values: Array) -> Array:
+        """The value (C, J) of the position effect of each observation, (M,); 0 where γ cancels."""
+        model = self.model
+        effect = model.slot if isinstance(model, Choices) else model.observations.judge[self.pattern.order]
+        padded = np.column_stack([values, np.zeros(len(values))])
+        return padded[self.pattern.graph.position[self.pattern.first], effect]
 
     @cached_property
     def pairs(self) -> LongIndex:
@@ -161,11 +167,11 @@ class VoiceModel:
         return self.laplacian.solve(self.laplacian.pattern.gather(self.pull), accuracy=1e-6)
 
     def learn(self, mean: Array, variance: Array) -> VoiceModel:
-        """Update the sites and γ of the voice's choices, given mean and variance of every difference, (M,)."""
+        """Update the sites of the voice's choices, given mean and variance of every difference of views, (M,)."""
         assert isinstance(self.model, Choices)
-        model = self.model.learn(mean + self.offset, variance)
-        gamma = model.gamma if model.is_biased else self.bias
-        return replace(self, model=model, bias=gamma)
+        gamma, doubt = self._gamma(self.bias), self._gamma(self.bias_variance)
+        centre, cavity = without_site(mean + self.offset, variance, self.c, self.model.pull + self.c * gamma)
+        return replace(self, model=self.model.sites(centre - gamma, cavity + doubt))
 
     def seen(self, z: Array) -> Array:
         """A·z = (L + 1/v)⁻¹L z for z (n, q): the expected scores of the voice if its view were z."""

@@ -24,7 +24,7 @@ from scipy.special import expit, logit
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.inference.choices import Choices
-from comparo.model.inference.ep import distance, settle
+from comparo.model.inference.ep import settle
 from comparo.model.inference.newton import Solution
 from comparo.model.inference.random_effects import differences
 from comparo.model.linalg.graph import Graph
@@ -101,7 +101,8 @@ class Voted(Posterior):
                 left, own = by @ point.lead, np.mean(apart**2) * by @ by.T
                 found.append(by @ point.mean)
             else:
-                left, own = by @ point.root, by @ point.laplacian.solve(by.T)
+                wide = np.pad(by, ((0, 0), (0, point.laplacian.pattern.unknowns - by.shape[1])))
+                left, own = by @ point.root, wide @ point.laplacian.solve(wide.T)
                 found.append(by @ point.scores)
             covariances.append(left @ left.T + own)
         return mixture_moments(np.array(found), np.array(covariances), np.array(self.shares))
@@ -120,9 +121,9 @@ MOST, NEAR = 50, 0.05  # most evaluations of the search, and its tolerance in lo
 RARE = 1e-3  # an alternative of `Expectation.ways` less probable than this, relative to the other, is left out
 FIRST = 0.7  # first steps of the search
 STEPS, FURTHEST, LEAST = 3, 3.0, 1e-3  # of the line search for a given rise: steps, largest factor, least rise
-# Of expectation propagation: most sweeps, sweeps without damping, the damped share of a step, and the change of a
-# difference, in units of S, that ends them.
-SWEEPS, FREE, DAMPED, SETTLED = 60, 4, 0.5, 1e-3
+# Of expectation propagation: most sweeps, sweeps without damping, the damped share of a step, and the gradient
+# (`Choices.learn`) that ends them.
+SWEEPS, FREE, DAMPED, SETTLED = 60, 4, 0.5, 5e-3
 
 
 @dataclass(frozen=True)
@@ -264,7 +265,7 @@ class _Posterior:
 
     @classmethod
     def of(cls, votes: Comparisons, graph: Graph, expectation: Expectation, limits: Limits) -> _Posterior:
-        choices = Choices.of(votes, graph, False, limits).with_plain_biases()
+        choices = Choices.of(votes, graph, True, limits)
         parts = expectation.columns * np.sqrt(expectation.variance)
         group = np.zeros((graph.nodes, 0))
         if expectation.group is not None:
@@ -286,25 +287,23 @@ class _Posterior:
         expected = graph.centre(spread * usual.columns @ usual.mean)
         pattern = self.choices.pattern
         choices = replace(self.choices, offset=expected[pattern.first] - expected[pattern.second])
-        before: Array | float = np.inf
 
-        def solved(choices: Choices, _: int) -> tuple[Choices, _Solved, float]:
-            nonlocal before
+        def solved(choices: Choices, _: int) -> tuple[Choices, tuple[_Solved, Choices], float]:
             found = _Solved.of(choices, self.columns, within, prior)
-            last, before = before, found.mean
-            return choices, found, distance(before, last)
+            new, moved = choices.learn(found.solution, found.mean, found.variance)
+            return choices, (found, new), moved
 
-        def learn(choices: Choices, found: _Solved, sweep: int) -> Choices:
-            return choices.learn(found.mean, found.variance, 1.0 if sweep < FREE else DAMPED)
+        def learn(choices: Choices, found: tuple[_Solved, Choices], sweep: int) -> Choices:
+            return found[1] if sweep < FREE else choices.towards(found[1], DAMPED)
 
-        choices, found, _ = settle(choices, solved, learn, SETTLED * spread, SWEEPS)
+        choices, (found, _), _ = settle(choices, solved, learn, SETTLED, SWEEPS)
         own = ~self.is_group
         part, half = np.sqrt(usual.variance), np.linalg.cholesky(found.error)
         error = part[:, None] * found.error[np.ix_(own, own)] * part
         return Point(
-            scores=graph.centre(expected + found.scores),
-            laplacian=found.laplacian,
-            root=found.follow @ half,
+            scores=graph.centre(expected + found.solution.x[: graph.nodes]),
+            laplacian=found.solution.laplacian,
+            root=found.follow[: graph.nodes] @ half,
             mean=expected + self.columns @ found.theta,
             lead=self.columns @ half,
             coefficient=spread * usual.mean + part * found.theta[own],
@@ -319,16 +318,16 @@ class _Posterior:
 class _Solved:
     """s = M θ + δ given the sites: δ ~ N(0, σ²), θ ~ N(0, R).
 
-    With H = L + λ, λ = 1/σ², F = λH⁻¹M, C = λMᵀ(M − F) and g = Fᵀb:  Cov θ = (C + R⁻¹)⁻¹, s = H⁻¹b + F θ, and
+    Position effects are further unknowns of H, with their own prior. With H = L + λ, λ = 1/σ², F = λH⁻¹M, C = λMᵀ(M −
+    F) and g = Fᵀb:  Cov θ = (C + R⁻¹)⁻¹, s = H⁻¹b + F θ, and
 
         log ∫ exp(−½ sᵀL s + bᵀs) = ½ [bᵀH⁻¹b + gᵀ Cov(θ) g − log det(H/λ) − log det(I + R C)].
 
-    `rest` is the bracket without log det H. `mean` and `variance` (M,) are those of the difference of every pair, in
-    the pattern's order.
+    `rest` is the bracket without log det H, and with the prior of the position effects. `mean` and `variance` (M,) are
+    those of the difference of every pair, in the pattern's order.
     """
 
-    laplacian: Laplacian
-    scores: Array
+    solution: Solution
     follow: Array
     theta: Array
     error: Array
@@ -339,23 +338,24 @@ class _Solved:
     @property
     def evidence(self) -> float:
         """The logarithm of the integral."""
-        return 0.5 * (self.rest - log_det(self.laplacian))
+        return 0.5 * (self.rest - log_det(self.solution.laplacian))
 
     @classmethod
     def of(cls, choices: Choices, columns: Array, within: float, prior: Array) -> _Solved:
         system, ridge = choices.system, 1.0 / within
-        laplacian, b = system.laplacian(ridge), system.rhs
-        found = laplacian.solve(np.column_stack([b, ridge * columns]), accuracy=1e-9)
+        laplacian, b, n = system.laplacian(ridge), system.rhs, system.nodes
+        wide = np.zeros((len(b), columns.shape[1]))
+        wide[:n] = ridge * columns
+        found = laplacian.solve(np.column_stack([b, wide]), accuracy=1e-9)
         start, follow = found[:, 0], found[:, 1:]
-        known = ridge * columns.T @ (columns - follow)
+        known = ridge * columns.T @ (columns - follow[:n])
         pulled = follow.T @ b
         root = np.sqrt(prior)
         inner = np.eye(len(prior)) + root[:, None] * known * root
         error = root[:, None] * np.linalg.inv(inner) * root
         theta = error @ pulled
-        logdet = np.linalg.slogdet(inner).logabsdet
-        rest = float(b @ start + pulled @ theta + len(b) * np.log(ridge) - logdet)
+        rest = float(b @ start + pulled @ theta + n * np.log(ridge) - np.linalg.slogdet(inner).logabsdet)
+        rest += float(np.sum(np.log(system.ridge) - system.ridge * system.mean**2))
         error = 0.5 * (error + error.T)
         solution = Solution(start + follow @ theta, laplacian, 1, True)
-        apart = differences(solution, follow, error)
-        return cls(laplacian, solution.x, follow, theta, error, rest, *apart)
+        return cls(solution, follow, theta, error, rest, *differences(solution, follow, error))

@@ -1,4 +1,7 @@
-"""Choices in the mixed model: decisions, ties and votes, whose sites are updated in turn with the variances and γ.
+"""Choices in the mixed model: decisions, ties and votes, whose sites are updated in turn with the variances.
+
+Each answer is about d = s_first − s_second − γ. Scores and position effects γ are unknowns of one linear system, so
+that what the design does not separate stays uncertain together: both have priors (`position.Positions`, `reml`).
 
 A judge whose answers are decisions and ties has Davidson's likelihood. Its ν is updated with the sites: at a fixed
 point of expectation propagation, the evidence is stationary in ν where Σ P(tie) is the number of ties. A share of votes
@@ -19,28 +22,26 @@ style (docs/fitting.md).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
+from scipy.special import expit, logit, logsumexp
 
 from comparo.data.comparisons import Comparisons
 from comparo.data.lineups import luce_excess, luce_weights
 from comparo.model.design import Shared
-from comparo.model.inference.ep import distance, settle, sites_from, without_site
+from comparo.model.inference.ep import settle, sites_from, without_site
 from comparo.model.inference.newton import Solution
-from comparo.model.inference.position import information_share, slot_effects
-from comparo.model.inference.random_effects import differences, random_effects, shrunk, solve
+from comparo.model.inference.position import Positions, bias_variances, winners_first
+from comparo.model.inference.random_effects import differences, solve
 from comparo.model.inference.reml import Variances, estimate
 from comparo.model.inference.soft import Soft
 from comparo.model.likelihoods.bradley_terry import (
     LOGISTIC,
     BradleyTerry,
-    PairChoices,
-    attenuation,
     averaged_moments,
     choice_evidence,
     choice_moments,
@@ -51,255 +52,247 @@ from comparo.model.likelihoods.bradley_terry import (
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import Spectrum, System
 from comparo.model.observations import JudgedPairs, are_choices, votes_of
-from comparo.model.tuning import NARROWEST, PULL, UNSURE, WIDEST, Limits
+from comparo.model.tuning import EQUAL, FEW, NARROWEST, SPREAD, SPREAD_ERROR, WIDEST, Limits
 from comparo.rounding import TINY
 from comparo.types import Array, Index
 
 FREE, DAMPED = 20, 0.5  # rounds without damping, and the damped share of a step: slow sites mostly oscillate
-FASTEST = 0.9  # largest ratio of two changes of a variance from which its limit is extrapolated
-FURTHEST = 1.5  # largest extrapolation of the logarithm of a variance
-LONGEST = 4.0  # longest step of a γ: from even odds to 0.98; a context with a dozen choices often needs 2
+# Posterior of log σ: the standard deviation (by the sites at the best σ) below which they serve for all σ, least and
+# most step, half the range of nine quantiles in standard deviations, and the log density below the top that ends it.
+NARROW, STEPS, REACH, FAR = 0.1, (0.2, 0.6), 1.6, 4.0
 
-_Solved = tuple[Variances, tuple[Solution, Array, Array], Array, Array]
+
+@dataclass(frozen=True)
+class Point:
+    """The `model` settled at the σ of its `variances`, and the log posterior density there, up to a constant."""
+
+    height: float
+    model: Choices
+    variances: Variances
+    converged: bool
 
 
 @dataclass(frozen=True)
 class Choices:
-    """The choices about M pairs, their sites `c` and `pull` (M,), and γ.
+    """M sets of choices, each about one pair in one order by one judge, and their sites `c` and `pull` (M,).
 
-    `p` and `weight` (2, M) are the choices about each pair in both orders, in the pattern's order. `family` (M,) is the
-    code of their context and judge. `gamma` (C, J) is γ, shrunk according to its variance `between` contexts, and
-    `gamma_variance` (C, J) its variance, None without γ. `information_share` (C, J) is the Fisher information about γ
-    given unknown scores, relative to known scores. `offset` (M,) is added to the score difference of each pair, 0
-    unless scores have two peaks (`mixture`). `tied` (J,) is the weight of each judge's ties, and `nu` (J,) its ν; both
-    are 0 where no decision is a tie. `strength` is the `pull` of `reml.estimate`, None for line-ups. `is_narrow`
-    fixes the variance of scores around their groups at its smallest, so that group means are logits of win rates.
-    `inflation` is that of the `system`. `slots` (J, 4) are `Comparisons.slots`. For choices among several texts,
-    `lineup` (M,) are `lineups.ROWS`, and `whole` (2, M) the weights if all texts were equal, from which `luce_weights`
-    computes `weight`.
+    `p` and `weight` (M,) are the share and number of choices for the first text, in the pattern's order. `positions`
+    are the priors of γ. `offset` (M,) is added to the difference of each set, 0 unless scores have two peaks
+    (`mixture`). `tied` (J,) is the weight of each judge's ties, and `nu` (J,) its ν; both are 0 where no decision is a
+    tie. `judge` (M,) is an index into these, and so is `effects` for each row of `Comparisons.slots`, −1 where it does
+    not occur: people with fewer than `FEW` votes have one γ and one ν together. Without `has_prior`, the spread of
+    scores has no prior, and `is_narrow` fixes it at its smallest, so that group means are logits of win rates.
+    `inflation` is that of the `system`. For choices among several texts, `lineup` (M,) are `lineups.ROWS`, and `whole`
+    (M,) the weights if all texts were equal, from which `luce_weights` computes `weight`.
     """
 
     pattern: Pattern
     p: Array
     weight: Array
-    family: Index
-    gamma: Array
-    is_biased: bool
+    judge: Index
+    effects: Index
+    positions: Positions | None
     c: Array
     pull: Array
     offset: Array
     tied: Array
     nu: Array
-    between: float | None = None
-    error: float | None = None
-    gamma_variance: Array | None = None
-    information_share: Array | float = 1.0
-    strength: float | None = PULL
+    whole: Array
+    has_prior: bool = True
     is_narrow: bool = False
     inflation: Array | float = 1.0
-    slots: Index = field(default_factory=lambda: np.zeros((0, 4), dtype=np.int32))
     lineup: NDArray[Any] | None = None
-    whole: Array | None = None
 
     @classmethod
     def of(cls, comparisons: Comparisons, graph: Graph, is_biased: bool, limits: Limits) -> Choices:
-        judges = len(comparisons.slots)
         votes = votes_of(comparisons)
         p, weight = (comparisons.p, comparisons.weights) if votes is None else votes
         pairs = JudgedPairs.of(comparisons, graph)
-        pattern = Pattern(replace(graph, first=pairs.low, second=pairs.high), limits=limits)
-        lead = pairs.row[pattern.order]
-        won, weight = (pairs.total(of)[pattern.order].T for of in (weight * p, weight))
+        lead, slot = np.unique(pairs.slot, return_index=True, return_inverse=True)[1:]
+        effect, effects, slots = _joint_effects(comparisons)
+        first, second, judge = graph.first[lead], graph.second[lead], effect[lead]
+        won, weight = (np.bincount(slot, of, len(lead)).astype(float) for of in (weight * p, weight))
+        pattern = Pattern(replace(graph, first=first, second=second), judge if is_biased else None, limits)
+        order = pattern.order
+        lead, judge, won, weight = lead[order], judge[order], won[order], weight[order]
         p = won / np.maximum(weight, TINY)
-        family = (graph.position[pattern.first] * judges + comparisons.positions[lead]).astype(np.int32)
-        asked, zero = np.sum(weight, axis=0), np.zeros(weight.shape[1])
-        lineup = None if comparisons.lineup is None else comparisons.lineup[lead]
-        tied = nu = np.zeros(judges)
+        tied = nu = np.zeros(len(slots))
         if comparisons.hard:
-            tied, answers = tie_totals(comparisons.p, comparisons.weights, comparisons.positions, judges)
+            tied, answers = tie_totals(comparisons.p, comparisons.weights, effect, len(slots))
             nu = first_parameters(tied, answers)
-        found = cls(
+        return cls(
             pattern,
             p,
             weight,
-            family,
-            gamma=np.zeros((graph.contexts, judges)),
-            is_biased=is_biased,
-            c=asked / 4.0,
-            pull=weight[0] * (p[0] - 0.5) - weight[1] * (p[1] - 0.5),
-            offset=zero,
+            judge,
+            effects,
+            Positions.of(pattern, slots, winners_first(comparisons, effect)) if is_biased else None,
+            c=weight / 4.0,
+            pull=weight * (p - 0.5),
+            offset=np.zeros(len(p)),
             tied=tied,
             nu=nu,
-            strength=PULL if lineup is None else None,
-            slots=comparisons.slots,
-            lineup=lineup,
             whole=weight,
+            lineup=None if comparisons.lineup is None else comparisons.lineup[lead],
         )
-        if not is_biased:
-            return found
-        if not found.determines_biases:
-            return found.with_plain_biases()
-        return found._with_biases(zero, zero + 1e-9)
 
     @property
     def system(self) -> System:
-        return System(self.pattern, self.c, self.pull, inflation=self.inflation)
+        none = np.zeros(0)
+        ridge, mean = (none, none) if self.positions is None else (self.positions.ridge, self.positions.mean)
+        return System(self.pattern, self.c, self.pull, ridge, mean, self.inflation)
 
     def settle(self, shared: Shared, fixed: Variances | None = None) -> tuple[Choices, Variances, bool]:
-        """Alternate between sites and variances, or settle the sites alone where the variances are `fixed`.
+        """Alternate between sites, position priors and variances, which stay where they are `fixed`.
 
-        A variance that converges slowly is extrapolated.
+        The rounds end where the moments of every answer agree with those of the solution, and all priors stay.
         """
-        limits, earlier, last = self.pattern.limits, self, 0
-        change = used = np.zeros(1 + len(shared.kinds))
-        mean = np.zeros(len(self.c))
+        limits, before = self.pattern.limits, np.array(np.inf)
 
-        def solved(state: Choices, number: int) -> tuple[Choices, _Solved, float]:
-            nonlocal earlier, last, change, used, mean
+        def solved(state: Choices, _: int) -> tuple[Choices, tuple[Variances, Choices, Choices], float]:
+            nonlocal before
             spectrum = Spectrum.of(state.system, shared.columns)
-            if fixed is None:
-                variances = estimate(spectrum, shared.kind, len(state.c), True, pull=self.strength)
-            else:
+            if fixed is not None:
                 variances = replace(fixed, spectrum=spectrum)
+            else:
+                variances = estimate(spectrum, shared.kind, len(state.c), True, has_prior=state.has_prior)
             if self.is_narrow:
                 variances = replace(variances, ratio=NARROWEST**2, quantiles=np.array([NARROWEST**2]))
-            new = np.log(np.maximum([variances.ratio, *variances.shared], NARROWEST**2))
-            old, change = change, new - used
-            ratio = np.clip(np.divide(change, old, out=np.zeros(len(old)), where=old != 0.0), 0.0, FASTEST)
-            beyond = np.clip(change * ratio / (1.0 - ratio), -FURTHEST, FURTHEST)
-            used = new
-            if number > 2 and number - last > 2:
-                last, used = number, np.clip(new + beyond, *np.log([NARROWEST**2, WIDEST**2]))
-            applied = replace(variances, ratio=float(np.exp(used[0])), shared=np.exp(used[1:]))
-            parts = solve(state.system, applied, shared)
-            before, (mean, variance) = mean, differences(*parts)
-            moved = np.max(np.abs(change) + np.abs(beyond)) + distance(mean, before)
-            moved, earlier = moved + state._tie_change(earlier), state
-            return state, (variances, parts, mean, variance), moved if number > 2 else np.inf
+            logs = np.log(np.maximum([variances.ratio, *variances.shared], NARROWEST**2))
+            moved, before = float(np.max(np.abs(logs - before))), logs
+            solution, spread, between = solve(state.system, variances, shared)
+            new, apart = state.learn(solution, *differences(solution, spread, between))
+            return state, (variances, state, new), max(moved, apart)
 
-        def learn(state: Choices, found: _Solved, number: int) -> Choices:
-            return state._with_information(*found[1]).learn(*found[2:], 1.0 if number < FREE else DAMPED)
+        def learn(_: Choices, found: tuple[Variances, Choices, Choices], number: int) -> Choices:
+            old, new = found[1:]
+            return new if number < FREE else old.towards(new, DAMPED)
 
         state, found, converged = settle(self, solved, learn, limits.mixed_change, limits.mixed_rounds)
         return state, found[0], converged
 
-    def learn(self, mean: Array, variance: Array, share: float = 1.0) -> Choices:
-        """Update sites and γ, given mean and variance of the difference of each pair (M,).
+    def explore(self, variances: Variances, shared: Shared) -> list[Point]:
+        """The posterior of σ at equal steps of log σ, each with sites of its own; one point where it is narrow.
 
-        Sites move by the fraction `share` of the way to their new values.
+        The sites at the best σ understate the uncertainty of σ, because larger scores would make larger sites.
         """
-        shown = mean + self.offset
-        state = self._with_biases(shown, variance) if self.is_biased and self.determines_biases else self
+        low, high = np.log(variances.quantiles[[0, -1]]) / 2.0
+        step = float((high - low) / (2.0 * REACH))
+        if not self.has_prior or self.is_narrow or step < NARROW:
+            return []
+        step = min(max(step, *STEPS[:1]), STEPS[1])
+
+        def point(h: float, start: Choices) -> Point:
+            at = replace(variances, ratio=float(np.exp(2.0 * h)))
+            model, at, converged = start.settle(shared, at)
+            height = model.log_evidence(at, shared) - 0.5 * ((h - np.log(SPREAD)) / SPREAD_ERROR) ** 2
+            return Point(height, model, at, converged)
+
+        found = [point(0.5 * float(np.log(variances.ratio)), self)]
+        for way, end in ((1.0, WIDEST), (-1.0, NARROWEST)):
+            while found[-1].height > max(one.height for one in found) - FAR:
+                h = 0.5 * float(np.log(found[-1].variances.ratio)) + way * step
+                if way * (h - np.log(end)) > 0:
+                    break
+                found.append(point(h, found[-1].model))
+            found.reverse()
+        return found
+
+    def equal(self, points: Sequence[Point], variances: Variances, shared: Shared) -> float:
+        """The probability that all texts are equal, with prior odds of `EQUAL`; scores are given that they differ.
+
+        ∫ Z(σ) p(log σ) d log σ over the points, at equal steps, against Z at the smallest σ.
+        """
+        at = replace(variances, ratio=NARROWEST**2, shared=np.zeros_like(variances.shared))
+        model, at, _ = points[0].model.settle(shared, at)
+        logs = 0.5 * np.log([one.variances.ratio for one in points])
+        density = logsumexp([one.height for one in points]) + np.log(np.mean(np.diff(logs)))
+        differ = density - np.log(SPREAD_ERROR * np.sqrt(2.0 * np.pi))
+        return float(expit(logit(EQUAL) + model.log_evidence(at, shared) - differ))
+
+    def log_evidence(self, variances: Variances, shared: Shared) -> float:
+        """The log marginal likelihood of all choices at settled sites, given the variances."""
+        apart = differences(*solve(self.system, variances, shared))
+        system, spectrum, gaussian = self.system, variances.spectrum, variances.evidence
+        gaussian += 0.5 * (system.square - spectrum.square)
+        if self.positions is not None:
+            biases = system.laplacian(0.0).diagonal[system.nodes :]
+            gaussian -= 0.5 * float(np.sum(np.log(biases / system.ridge)))
+        return self.evidence(gaussian, *apart)
+
+    def learn(self, solution: Solution, mean: Array, variance: Array) -> tuple[Choices, float]:
+        """Update sites and priors, given the solution and mean and variance (M,) of each difference without `offset`.
+
+        Also returns the largest gradient of expectation propagation: the distance of the mean of a difference from that
+        given its answers by their own likelihood, in standard deviations, or of the logarithms of both variances; or
+        the largest change of a prior or of log ν.
+        """
         centre, cavity = without_site(mean, variance, self.c, self.pull)
-        state = state._with_ties(shown, variance)._with_masses(centre + self.offset)
-        asked = np.any(state.weight > 0, axis=0)
-        found, spread = choice_moments(centre + self.offset, cavity, state._asked)
-        c, pull = sites_from(found - self.offset, spread, centre, cavity)
-        c, pull = (old + share * (np.where(asked, new, 0.0) - old) for old, new in ((self.c, c), (self.pull, pull)))
+        new = self._with_ties(mean + self.offset, variance).sites(centre, cavity)
+        spread = 1.0 / (1.0 / cavity + new.c)
+        found = spread * (centre / cavity + new.pull)
+        gradient = np.maximum(np.abs(found - mean) / np.sqrt(variance), np.abs(np.log(spread / variance)))
+        moved = max(float(np.max(gradient[self.weight > 0], initial=0.0)), self._tie_change(new))
+        if self.positions is not None:
+            positions = self.positions.learn(solution)
+            new, moved = replace(new, positions=positions), max(moved, positions.distance(self.positions))
+        return new, moved
+
+    def sites(self, centre: Array, cavity: Array) -> Choices:
+        """Update the sites, given mean and variance (M,) of each difference by all other answers."""
+        state, shown = self._with_masses(centre + self.offset), centre + self.offset
+        found, spread = choice_moments(shown, cavity, state.p, state.weight, state._nu)
+        c, pull = (
+            np.where(state.weight > 0, new, 0.0) for new in sites_from(found - self.offset, spread, centre, cavity)
+        )
         return replace(state, c=c, pull=pull)
 
-    @property
-    def _asked(self) -> PairChoices:
-        """The choices about each pair, with γ and ν."""
-        variance = None if self.gamma_variance is None else self.gamma_variance.ravel()[self.family]
-        return PairChoices(self.p, self.weight, self.gamma.ravel()[self.family], self.nu[self._judge], variance)
+    def towards(self, new: Choices, share: float) -> Choices:
+        """The state `new`, with its sites moved only by `share` of the way."""
+        c, pull = (old + share * (to - old) for old, to in ((self.c, new.c), (self.pull, new.pull)))
+        return replace(new, c=c, pull=pull)
 
     @property
-    def _judge(self) -> Index:
-        """The judge of each pair, (M,)."""
-        return np.asarray(self.family % self.gamma.shape[1])
+    def _nu(self) -> Array:
+        return self.nu[self.judge]
 
-    def _tie_change(self, before: Choices) -> float:
-        """The largest change of log ν."""
+    def _tie_change(self, other: Choices) -> float:
+        """The largest difference of log ν."""
         own = self.nu > 0
-        return float(np.max(np.abs(np.log(self.nu[own] / before.nu[own])), initial=0.0))
+        return float(np.max(np.abs(np.log(self.nu[own] / other.nu[own])), initial=0.0))
 
     def evidence(self, gaussian: float, mean: Array, variance: Array) -> float:
         """The log marginal likelihood of all choices given the variances, by expectation propagation.
 
-        `gaussian` is that of the sites, log ∫ exp(−½ Σ c·d² + Σ pull·d) over all scores; `mean` and `variance` (M,) are
-        those of the difference of each pair. With cavities N(m, v), the choices about a pair have the probability Z
+        `gaussian` is that of the sites, log ∫ exp(−½ Σ c·d² + Σ pull·d) over all scores and position effects; `mean`
+        and `variance` (M,) are those of each difference. With cavities N(m, v), the choices have the probability Z
         given all others, and their site has ∫ N(d; m, v)·e^(pull·d − c·d²/2) dd. The result is `gaussian` plus the sum
         of the logarithms of these ratios.
         """
         m, v = without_site(mean, variance, self.c, self.pull)
         site = 0.5 * ((m / v + self.pull) ** 2 / (1.0 / v + self.c) - m**2 / v - np.log1p(self.c * v))
-        total = float(np.sum(choice_evidence(m + self.offset, v, self._asked) - site))
+        total = float(np.sum(choice_evidence(m + self.offset, v, self.p, self.weight, self._nu) - site))
         total += float(np.sum(self.tied[self.nu > 0] * np.log(self.nu[self.nu > 0])))
         if self.lineup is not None:
-            p, shown = self._as_shown(m + self.offset)
-            total += luce_excess(self.lineup, p, np.sum(self.weight, axis=0), shown)
+            total += luce_excess(self.lineup, self.p, self.weight, m + self.offset)
         return total + gaussian
 
     def gradient(self, mean: Array) -> Array:
         """The derivative of the evidence by `offset` (M,), given the mean of each difference at settled sites."""
         return self.pull - self.c * mean
 
-    def _moments(self, mean: Array, variance: Array) -> tuple[Array, Array, Array]:
-        """E p, the information about γ, and P(tie) in both orders, each (2, M), for differences N(mean, variance)."""
-        shown = np.array([[1.0], [-1.0]]) * mean - self.gamma.ravel()[self.family]
-        if self.nu.any():
-            return averaged_moments(shown, np.tile(variance, (2, 1)), np.tile(self.nu[self._judge], (2, 1)))
-        less = attenuation(variance)
-        chance = expit(shown * less)
-        return chance, chance * (1.0 - chance) * less, np.zeros_like(chance)
-
     def _with_ties(self, mean: Array, variance: Array) -> Choices:
         """Make a Newton step for log ν of each judge."""
         if not self.nu.any():
             return self
-        chance = self._moments(mean, variance)[2]
-        judge = np.tile(self._judge, 2)
-        return replace(self, nu=next_parameters(self.nu, self.tied, chance.ravel(), self.weight.ravel(), judge))
+        chance = averaged_moments(mean, variance, self._nu)[2]
+        return replace(self, nu=next_parameters(self.nu, self.tied, chance, self.weight, self.judge))
 
     def _with_masses(self, mean: Array) -> Choices:
         """Update the weights of line-ups, given the cavity mean of each difference (M,)."""
-        if self.lineup is None or self.whole is None:
+        if self.lineup is None:
             return self
-        p, shown = self._as_shown(mean)
-        return replace(self, weight=luce_weights(self.lineup, p, self.whole, shown))
-
-    def _as_shown(self, mean: Array) -> tuple[Array, Array]:
-        """p and d (M,) of each row of a line-up in the order in which it was shown, given the mean differences (M,)."""
-        is_second = self.weight[1] > 0
-        shown = np.where(is_second, -mean, mean) - self.gamma.ravel()[self.family]
-        return np.where(is_second, self.p[1], self.p[0]), shown
-
-    def _with_information(self, solution: Solution, spread: Array, between: Array) -> Choices:
-        if not self.is_biased:
-            return self
-        share = information_share(solution, spread, between, self.c, self.weight, self.family, self.slots)
-        return replace(self, information_share=share)
-
-    def _with_biases(self, mean: Array, variance: Array) -> Choices:
-        """Make a Newton step for γ of each context and judge, and shrink γ towards the judge's mean."""
-        chance, flips, _ = self._moments(mean, variance)
-        information, total = (
-            np.bincount(self.family, np.sum(self.weight * each, axis=0), self.gamma.size).astype(float)
-            for each in (flips, self.p - chance)
-        )
-        shape = self.gamma.shape
-        information, total = information.reshape(shape) * self.information_share, total.reshape(shape)
-        several = self.slots[:, 1] > 2
-        known = (information > 1e-9) & ~several
-        error = 1.0 / np.where(known, information, 1.0)
-        step = np.clip(total * error, -LONGEST, LONGEST)
-        gamma, between = shrunk(self.gamma - step, error, known)
-        precision = np.sum(known / (error + (between or 0.0)), axis=0)
-        spread = 1.0 / np.maximum(precision, TINY)  # variance of the mean γ of each judge
-        variance = error
-        if between is not None:
-            unknown = error / (error + between)  # the weight of the mean in a shrunk γ
-            variance = (1.0 - unknown) * error + unknown**2 * spread
-        if several.any():
-            found, errors, spreads, mean_variance = slot_effects(self.slots, self.gamma, information, total)
-            found = np.clip(found, self.gamma - LONGEST, self.gamma + LONGEST)
-            gamma, variance = np.where(several, found, gamma), np.where(several, errors, variance)
-            between = float(np.mean(spreads[several]))
-            precision[several] = 2.0 / (self.slots[several, 1] * mean_variance[several])
-        variance = np.minimum(variance, UNSURE)
-        mean_error = float(1.0 / np.sqrt(np.sum(precision))) if np.any(precision) else np.inf
-        return replace(self, gamma=gamma, between=between, error=mean_error, gamma_variance=variance)
+        return replace(self, weight=luce_weights(self.lineup, self.p, self.whole, mean))
 
     @property
     def determines_scores(self) -> bool:
@@ -307,37 +300,44 @@ class Choices:
         graph = self.pattern.graph
         return bool(np.sum(self.weight) > graph.nodes - graph.components)
 
-    @cached_property
-    def determines_biases(self) -> bool:
-        """Whether there are more answers than scores and biases; true for line-ups, whose slot effects have a prior."""
-        graph = self.pattern.graph
-        free = graph.nodes - graph.components + self.gamma.size
-        return self.lineup is not None or bool(np.count_nonzero(self.weight) > free)
-
-    def with_plain_biases(self) -> Choices:
-        """Set one γ per judge for all contexts: −logit of the share of first texts chosen, as if texts were equal."""
-        judge = np.broadcast_to(self._judge, self.weight.shape).ravel()
-        asked, won = (
-            np.bincount(judge, part.ravel(), self.gamma.shape[1]).astype(float)
-            for part in (self.weight, self.weight * self.p)
-        )
-        if self.tied.any():  # ties do not change the odds of a win against a loss
-            asked, won = asked - self.tied + 1.0, won - 0.5 * self.tied + 0.5
-        share = (won + 0.5) / (asked + 1.0)
-        gamma, variance, between = -logit(share), 1.0 / ((asked + 1.0) * share * (1.0 - share)), 0.0
-        if len(gamma) > 1:
-            centre, between = random_effects(gamma, variance)
-        mean_variance = float(1.0 / np.sum(1.0 / (variance + between)))
-        if len(gamma) > 1:  # shrink γ towards the mean of all judges
-            own = between / (between + variance)
-            gamma = centre + own * (gamma - centre)
-            variance = own * variance + (1.0 - own) ** 2 * mean_variance
-        gamma, variance = (np.broadcast_to(x, self.gamma.shape) for x in (gamma, np.minimum(variance, UNSURE)))
-        return replace(self, gamma=gamma, error=float(np.sqrt(mean_variance)), gamma_variance=variance)
-
     def bias(self, solution: Solution) -> tuple[Array, float | None, float | None]:
         """γ (C, J), its variance between contexts, and the standard error of its mean."""
-        return (self.gamma, self.between, self.error) if self.is_biased else (self.gamma[:, :0], None, None)
+        contexts = self.pattern.graph.contexts
+        if self.positions is None:
+            return np.zeros((contexts, 0)), None, None
+        gamma = solution.x[self.pattern.graph.nodes :]
+        return self._of_effects(gamma), self.positions.between, self.positions.error(solution)
+
+    def bias_variances(self, solution: Solution) -> Array:
+        """The posterior variance of each γ, (C, J)."""
+        return self._of_effects(bias_variances(solution.laplacian))
+
+    @property
+    def slot(self) -> Index:
+        """The row of `Comparisons.slots` of each set, (M,); that of one of them for people with one γ together."""
+        effect, row = np.unique(self.effects, return_index=True)
+        return np.asarray(row[effect >= 0][self.judge])
+
+    def _of_effects(self, values: Array) -> Array:
+        """Values of the position effects of the pattern (C·J′,) for each of `Comparisons.slots`, (C, J)."""
+        found = values.reshape(self.pattern.graph.contexts, -1)
+        return np.where(self.effects >= 0, found[:, self.effects], 0.0)
+
+
+def _joint_effects(comparisons: Comparisons) -> tuple[Index, Index, Index]:
+    """The effect of each comparison (K,), that of each row of `Comparisons.slots`, and a row of these for each effect.
+
+    People with fewer than `FEW` votes are one judge here, and effects without comparisons are left out.
+    """
+    slots, said = comparisons.slots.copy(), comparisons.positions
+    if comparisons.voted:
+        few = np.bincount(slots[said, 0], minlength=int(slots[:, 0].max()) + 1) < FEW
+        slots[few[slots[:, 0]], 0] = int(np.argmax(few))
+    asked = np.unique(said)
+    rows, code = np.unique(slots[asked], axis=0, return_inverse=True)
+    effects = np.full(len(slots), -1, dtype=np.int32)
+    effects[asked] = code
+    return effects[said], effects, rows
 
 
 def with_style_inflation(model: Choices, variances: Variances, shared: Shared) -> tuple[Choices, Variances, bool]:

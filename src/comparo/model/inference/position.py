@@ -14,22 +14,13 @@ of its comparisons what it loses in the other. With the residuals r of least squ
 give φ and ω². The residuals have the variance φ + ω²·tr T / f per degree of freedom. The part that reaches the scores,
 given the biases, is φ + ω²·(tr |B|ᵀW|B| − tr T − tr |B|ᵀWP_γ|B|)/(n − components), the mean over all directions, with
 P_γ the projection on the biases.
-
-`information_share`. If a text is chosen and was only shown first, it may be better, or the judge may favour the first.
-For a pair, c is the precision of its choices and l = (n₁ − n₂)/(n₁ + n₂) the imbalance of its n₁ and n₂ choices in the
-two orders; the cross-information of γ and the scores d of a context and judge is Σ c·l·d. With known scores the
-precision of γ is Σ c; with unknown scores it is Σ c − Var(Σ c·l·d), by the posterior variance of d. Pairs asked equally
-often in both orders have l = 0. For the k slots of a line-up, A = Σ c·ffᵀ takes the place of Σ c, with f = −1 and 1 at
-the slots of a row, and Σ c·l·d·f that of Σ c·l·d; the share is the mean over the k − 1 directions of A.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
-import scipy
 from scipy.special import ndtri
 
 from comparo.data.comparisons import Comparisons
@@ -39,12 +30,11 @@ from comparo.model.likelihoods import Expert
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.linalg.spectrum import System
-from comparo.model.tuning import CLEARLY, LEAST_SHARE, SLOTS
+from comparo.model.tuning import CLEARLY, NEARLY_ALWAYS, POSITION, POSITION_ERROR, SLOTS, SLOTS_ERROR, UNEVEN
 from comparo.rounding import TINY
 from comparo.types import Array, Index, LongIndex, Mask
 
 WEAK = 1e-6  # ridge on a bias without a shared prior, relative to a curvature of ¼ per comparison
-LEAST_SPREAD = 1e-4  # variance of slot effects between contexts below which it counts as 0: (0.01 logits)²
 ZERO = 1e9  # ridge on a bias that is known to be 0
 
 
@@ -224,92 +214,113 @@ def _probes(system: System) -> tuple[Array, float]:
     return np.random.default_rng(0).choice([-1.0, 1.0], (system.nodes, count)), 1.0 / count
 
 
-def slot_effects(slots: Index, gamma: Array, information: Array, excess: Array) -> tuple[Array, Array, Array, Array]:
-    """Make a Newton step for the effects e of the slots of line-ups, one e per context.
+@dataclass(frozen=True)
+class Positions:
+    """γ of each context and position effect ~ N(mean, 1/ridge), (C·J,), for choices.
 
-    γ_ab = e_b − e_a for the slots a and b of a line-up of k texts. A context has the information A (k, k) about its e
-    and the right-hand side r = A·e − slope. With e ~ N(ē, τ²·I) over contexts, r ~ N(A·ē, A + τ²·A²), and τ² maximises
-    the restricted likelihood of r; ē has the prior `SLOTS`.
-
-    `slots` (J, 4) are `Comparisons.slots`; `gamma`, the `information` about each, and the `excess` of texts in the
-    lower slot that were chosen are (C, J). Returns γ and its variance (C, J), its variance between contexts (J,), and
-    the variance of its mean (J,); for pairs, γ is unchanged and the variances are 0.
-
-    >>> slots = np.array([[0, 3, 0, 1], [0, 3, 0, 2], [0, 3, 1, 2]], dtype=np.int32)
-    >>> known = np.full((1, 3), 1e6)
-    >>> found, variance, *_ = slot_effects(slots, np.zeros((1, 3)), known, -known * [1.0, 2.0, 4.0])
-    >>> found.round(3), (known * variance).round(3)
-    (array([[0., 3., 3.]]), array([[0.667, 0.667, 0.667]]))
+    In a single context, the γ of one `family` are N(0, τ²): that of a judge's pairs alone, and those of every two slots
+    of its line-ups of one size together. In several contexts, the γ of an effect are N(m, τ²), m ~ N(0, `SLOTS`²); the
+    prior of each is what the other contexts say about m. τ is estimated, with log τ ~ N(log `SLOTS`, `SLOTS_ERROR`²)
+    or, between contexts, N(log `POSITION`, `POSITION_ERROR`²). `known` (C·J,) marks γ that are 0: those without choices
+    or left out.
     """
-    found, (between, error) = gamma.copy(), np.zeros((2, len(slots)))
-    variance, pull = np.zeros_like(gamma), information * gamma - excess
-    for judge, size in np.unique(slots[slots[:, 1] > 2, :2], axis=0).tolist():
-        own = np.flatnonzero((slots[:, 0] == judge) & (slots[:, 1] == size))
-        ends = np.eye(size)[slots[own, 3]] - np.eye(size)[slots[own, 2]]
-        known, said = np.einsum("cj,ja,jb->cab", information[:, own], ends, ends), pull[:, own] @ ends
-        given, spread = partial(_slots_given, known, said, ends.T @ ends / SLOTS**2), 0.0
-        if len(gamma) > 1 and given(LEAST_SPREAD)[-1] > 0.0:
-            spread = SLOTS**2
-            if given(spread)[-1] <= 0.0:
-                spread = float(scipy.optimize.brentq(lambda x, given=given: given(x)[-1], LEAST_SPREAD, spread))
-        shrink, mean, covariance, left, _ = given(spread)
-        found[:, own] = (mean + spread * left) @ ends.T
-        variance[:, own] = np.einsum("ja,cab,jb->cj", ends, spread * shrink + shrink @ covariance @ shrink, ends)
-        between[own], error[own] = 2.0 * spread, np.einsum("ja,ab,jb->j", ends, covariance, ends)
-    return found, variance, between, error
+
+    family: LongIndex
+    known: Mask
+    mean: Array
+    ridge: Array
+    between: float | None = None
+
+    @classmethod
+    def of(cls, pattern: Pattern, slots: Index, left_out: Mask) -> Positions:
+        """The first prior; `slots` (J, 4) are `Comparisons.slots`, and `left_out` (J,) marks effects that are 0."""
+        contexts, width = pattern.graph.contexts, pattern.judges
+        same = np.arange(width) if contexts > 1 else np.unique(slots[:width, :2], axis=0, return_inverse=True)[1]
+        asked = np.bincount(pattern.bias_index, minlength=pattern.unknowns)[pattern.graph.nodes :] > 0
+        known = ~asked | np.tile(left_out[:width], contexts)
+        ridge = np.where(known, ZERO, 1.0 / SLOTS**2)
+        return cls(np.tile(same, contexts).astype(np.int64), known, np.zeros(len(known)), ridge)
+
+    def _messages(self, solution: Solution) -> tuple[Array, Array]:
+        """What the choices alone say about each γ: mean and precision (C·J,)."""
+        variance = bias_variances(solution.laplacian)
+        precision = np.maximum(1.0 / variance - self.ridge, TINY)
+        x = solution.x[solution.laplacian.pattern.graph.nodes :]
+        return (x / variance - self.ridge * self.mean) / precision, precision
+
+    def learn(self, solution: Solution) -> Positions:
+        """The next priors, given the solution with these."""
+        mean, variance, spreads = self.mean.copy(), 1.0 / self.ridge, []
+        found, precision = self._messages(solution)
+        has_mean = solution.laplacian.pattern.graph.contexts > 1
+        shared, usual = (SLOTS**2, (POSITION, POSITION_ERROR)) if has_mean else (0.0, (SLOTS, SLOTS_ERROR))
+        for number in np.unique(self.family[~self.known]):
+            own = np.flatnonzero((self.family == number) & ~self.known)
+            x, v = found[own], 1.0 / precision[own]
+            spread = _spread(x, v, shared, *usual)
+            share = 1.0 / (v + spread)
+            others = shared / (1.0 + shared * (np.sum(share) - share))  # the variance of m by all other contexts
+            mean[own], variance[own] = others * (np.sum(share * x) - share * x), spread + others
+            spreads.append(spread)
+        return replace(self, mean=mean, ridge=1.0 / variance, between=float(np.mean(spreads)) if has_mean else None)
+
+    def distance(self, other: Positions) -> float:
+        """The largest change of a prior: of its mean in standard deviations, or of the logarithm of its variance."""
+        moved = np.abs(self.mean - other.mean) * np.sqrt(self.ridge)
+        return float(np.max(np.maximum(moved, np.abs(np.log(self.ridge / other.ridge)))))
+
+    def error(self, solution: Solution) -> float:
+        """The standard error of the mean of all γ."""
+        precision = self._messages(solution)[1]
+        each = 1.0 / (1.0 / precision + (self.between or 0.0))
+        total = float(np.sum(each[~self.known])) + 1.0 / SLOTS**2
+        return float(1.0 / np.sqrt(total))
 
 
-def _slots_given(known: Array, said: Array, prior: Array, spread: float) -> tuple[Array, Array, Array, Array, float]:
-    """(I + τ²A)⁻¹, ē and its covariance, (I + τ²A)⁻¹(r − A·ē), and the slope of the likelihood in τ²."""
-    shrink = np.linalg.inv(np.eye(len(prior)) + spread * known)
-    weight = shrink @ known
-    covariance = np.linalg.pinv(np.sum(weight, axis=0) + prior, rcond=1e-9, hermitian=True)
-    mean = covariance @ np.einsum("cab,cb->a", shrink, said)
-    left = np.einsum("cab,cb->ca", shrink, said - known @ mean)
-    expected = np.einsum("caa->", weight) - np.einsum("ab,cbd,cda->", covariance, weight, weight)
-    slope = float(np.sum(left**2) - expected)
-    return np.asarray(shrink), np.asarray(mean), np.asarray(covariance), np.asarray(left), slope
+SPREADS = np.exp(np.linspace(np.log(0.01), np.log(10.0), 60))  # grid of τ
 
 
-def information_share(
-    solution: Solution, spread: Array, between: Array, c: Array, weight: Array, family: Index, slots: Index
-) -> Array:
-    """1 − tr[A⁻¹·Cov(Σ c·l·d)]/(k − 1) of every context and position effect, (C, J).
+def _spread(x: Array, v: Array, shared: float, usual: float, error: float) -> float:
+    """The posterior mean of τ² for values x ~ N(m, v + τ²), m ~ N(0, shared), log τ ~ N(log usual, error²).
 
-    `solution`, `spread` and `between` are those of `random_effects.solve`. For each pair, `c` (M,) is its precision,
-    `weight` (2, M) its choices in both orders, and `family` (M,) its context and position effect. `slots` (J, 4) are
-    `Comparisons.slots`. All effects of the slots of a line-up of k texts have the same share; a pair is k = 2.
+    >>> bool(0.9 < _spread(np.array([-1.0, 1.0] * 50), np.full(100, 1e-3), 0.0, 1.0, 1.0) < 1.1)
+    True
     """
-    pattern, judges = solution.laplacian.pattern, len(slots)
-    share = np.ones((pattern.graph.contexts, judges))
-    leaning = c * (weight[0] - weight[1]) / np.maximum(np.sum(weight, axis=0), TINY)
-    if not leaning.any():
-        return share
-    context, effect = np.divmod(family, judges)
-    groups, group = np.unique(slots[:, :2], axis=0, return_inverse=True)
-    begin = np.concatenate([[0], np.cumsum(groups[:, 1] - 1)])
-    ends = np.zeros((judges, begin[-1]))  # without the first slot, whose effect is 0
-    for column, sign in ((2, -1.0), (3, 1.0)):
-        later = np.flatnonzero(slots[:, column] > 0)
-        ends[later, begin[group[later]] + slots[later, column] - 1] = sign
-    columns = leaning[:, None] * ends[effect]
-    sums = np.column_stack([pattern.gather(column) for column in columns.T])
-    follow = apart(pattern, solution.laplacian.solve(sums, accuracy=1e-3))
-    total = np.bincount(family, c, share.size).reshape(share.shape)
+    total = v + SPREADS[:, None] ** 2
+    share = 1.0 / total
+    known, pulled = np.sum(share, axis=1), np.sum(share * x, axis=1)
+    square = np.sum(share * x**2, axis=1) - shared * pulled**2 / (1.0 + shared * known)
+    height = -0.5 * (np.sum(np.log(total), axis=1) + np.log1p(shared * known) + square)
+    height -= 0.5 * (np.log(SPREADS / usual) / error) ** 2
+    chance = np.exp(height - np.max(height))
+    return float(chance @ SPREADS**2 / np.sum(chance))
 
-    def by_context(values: Array) -> Array:
-        return np.column_stack([np.bincount(context, column, len(share)) for column in values.T])
 
-    for number, size in enumerate(groups[:, 1].tolist()):
-        own, mine = group == number, slice(begin[number], begin[number + 1])
-        inside = columns[:, mine]
-        variance = np.stack([by_context(inside * part[:, None]) for part in follow[:, mine].T], axis=2)
-        if spread.shape[1]:
-            moved = apart(pattern, spread)
-            parts = np.stack([by_context(column[:, None] * moved) for column in inside.T], axis=1)
-            variance = variance + parts @ between @ parts.transpose(0, 2, 1)
-        known = np.einsum("cj,ja,jb->cab", total[:, own], ends[own, mine], ends[own, mine])
-        inverse = np.linalg.pinv(known, rcond=1e-9, hermitian=True)
-        lost = np.einsum("cab,cba->c", inverse, variance) / (size - 1)
-        share[:, own] = np.clip(1.0 - lost, LEAST_SHARE, 1.0)[:, None]
-    return share
+def winners_first(comparisons: Comparisons, effect: Index) -> Mask:
+    """The position effects (J,) about which order says nothing, because the winner is nearly always named first.
+
+    `effect` (K,) numbers them.
+
+    They are those where the first wins at least `NEARLY_ALWAYS` of the decisions, and texts are shown first more
+    unevenly than by chance: with f of its m choices shown first, Σ (2f − m)²/m is about n ± √(2n) over n texts.
+
+    >>> rows = [("a", "b", 1.0)] * 20
+    >>> many = [Comparisons.from_rows(rows + more) for more in ([], [("b", "a", 1.0)] * 20)]
+    >>> [winners_first(data, data.positions).tolist() for data in many]
+    [[True], [False]]
+    """
+    weight, effects = comparisons.weights, int(effect.max()) + 1
+    total, won = (np.bincount(effect, of, effects) for of in (weight, weight * (comparisons.p > 0.5)))
+    place = effect.astype(np.int64)
+    if comparisons.contexts is not None and comparisons.context is not None:
+        place = place * len(comparisons.contexts) + comparisons.context
+    place = place * len(comparisons.items)
+    key, text = np.unique(np.append(place + comparisons.first, place + comparisons.second), return_inverse=True)
+    uneven, times = (np.bincount(text, np.append(weight, way * weight)) for way in (-1.0, 1.0))
+    own = np.zeros(len(key), dtype=np.intp)
+    own[text] = np.tile(effect, 2)
+    square = np.bincount(own, uneven**2 / np.maximum(times, TINY), effects)
+    texts = np.bincount(own, minlength=effects)
+    is_pair = np.bincount(effect, comparisons.slots[comparisons.positions, 1] > 2, effects) == 0
+    is_uneven = square > texts + UNEVEN * np.sqrt(2.0 * texts)
+    return np.asarray(is_pair & is_uneven & (won >= NEARLY_ALWAYS * total))

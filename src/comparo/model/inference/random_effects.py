@@ -152,12 +152,13 @@ class Effects:
 
     `scores` is the variance of candidates around their prediction by group and style; `groups` and `style` are the
     variances of the predictions, if any; `bias` is that of γ between contexts, if there are several, and `bias_error`
-    the standard error of the mean γ. `noise` is the variance of one comparison around the difference of its scores.
-    `mean` (n,) is the prediction for each candidate. The uncertainty of the predictions adds spread·between·spreadᵀ to
-    H⁻¹, with `spread` (n, M) and `between` (M, M). `group` (n,) is the number of each candidate's group, and `columns`
-    (n, M′) are the features with which mean = columns·θ; the first M′ of `between` are Cov(θ)/φ. `predicted` computes
-    group means. `gap` is the distance of two peaks of the scores, None where they have one; `scores` includes the
-    variance between the peaks.
+    the standard error of the mean γ. `bias_variance` (C, J) is the posterior variance of each γ of choices, and `equal`
+    the posterior probability that all texts are equal. `noise` is the variance of one comparison around the difference
+    of its scores. `mean` (n,) is the prediction for each candidate. The uncertainty of the predictions adds
+    spread·between·spreadᵀ to H⁻¹, with `spread` (n, M) and `between` (M, M). `group` (n,) is the number of each
+    candidate's group, and `columns` (n, M′) are the features with which mean = columns·θ; the first M′ of `between` are
+    Cov(θ)/φ. `predicted` computes group means. `gap` is the distance of two peaks of the scores, None where they have
+    one; `scores` includes the variance between the peaks.
     """
 
     dispersion: float
@@ -170,6 +171,8 @@ class Effects:
     group: Index | None = None
     bias: float | None = None
     bias_error: float | None = None
+    bias_variance: Array | None = None
+    equal: float = 0.0
     groups: float | None = None
     style: float | None = None
     predicted: Predicted | None = None

@@ -17,9 +17,9 @@ and with d = 1 + aq, C = Σ q·ccᵀ/d, g = Σ β·c/d and R = diag(r)
 is about standard normal at the true a, so Φ(z) is a confidence distribution of a. Scores are averaged over its
 quantiles, so that intervals include the uncertainty of σ². An estimate σ² = 0 would make all intervals empty; it is
 avoided by the term `PULL`·log((1 + aq̄)/(1 + aq̄/`UNTIL`)), which grows until σ² is about the variance of an estimated
-score and was chosen by simulated judges (docs/soundness.md). Choices among several texts are averaged over the
-posterior of a instead (`_Search.posterior`). An estimate φ = 0, which a graph without cycles allows, is avoided by the
-term −log(1 + a/`SUREST`).
+score and was chosen by simulated judges (docs/soundness.md). For choices σ has a prior instead, log σ ~ N(log `SPREAD`,
+`SPREAD_ERROR`²), and scores are averaged over the quantiles of its posterior. An estimate φ = 0, which a graph without
+cycles allows, is avoided by the term −log(1 + a/`SUREST`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,17 @@ from scipy.linalg import lapack
 from scipy.special import ndtr
 
 from comparo.model.linalg.spectrum import LEAST, Spectrum
-from comparo.model.tuning import NARROWEST, PULL, QUANTILES, SHARED_PULL, SUREST, UNTIL, WIDEST
+from comparo.model.tuning import (
+    NARROWEST,
+    PULL,
+    QUANTILES,
+    SHARED_PULL,
+    SPREAD,
+    SPREAD_ERROR,
+    SUREST,
+    UNTIL,
+    WIDEST,
+)
 from comparo.rounding import TINY
 from comparo.types import Array
 
@@ -42,6 +52,7 @@ FLAT = 1e6  # a coefficient of a thousand standard deviations of a score: practi
 SURE = 0.05  # negligible change of the logarithm of a ratio: a third of its standard error for 100 items
 COARSE_STEPS, FINE_STEPS, NEGATIVE_STEPS = 48, 16, 8
 ROUNDS = 4  # of alternating between a and the r
+SPREADS = 97  # points of the grid of σ: 6% from each to the next
 SMALL = 24  # columns up to which one call for all matrices is faster than a call for each
 
 
@@ -127,16 +138,17 @@ def estimate(
     observations: float,
     has_known_noise: bool,
     unit: float = 1.0,
-    pull: float | None = PULL,
+    pull: float = PULL,
     flat: float = FLAT,
     quantiles: int = QUANTILES,
+    has_prior: bool = False,
 ) -> Variances:
     """The variances for columns of these kinds (M,), numbered from 0; scores are in multiples of `unit` logits.
 
     Coefficients of columns of kind −1 have the variance `flat`·(φ + variance of all scores), by default practically no
-    prior. φ is 1 where the noise is known. `pull` is the strength of the term that keeps the variance of scores from 0;
-    with None, a is averaged over its posterior instead (`_Search.posterior`), whose median is the ratio. `quantiles` is
-    the number of quantiles of a.
+    prior. φ is 1 where the noise is known. `pull` is the strength of the term that keeps the variance of scores from 0.
+    With `has_prior`, σ has the prior of people's votes instead, the ratio is the median of its posterior, and the
+    quantiles are those of the posterior. `quantiles` is their number.
 
     >>> rng = np.random.default_rng(0)
     >>> q = np.full(400, 4.0)
@@ -152,7 +164,7 @@ def estimate(
     level = float(np.sum(spectrum.trace_q * weight) / max(np.sum(weight), 1.0))
     level = max(level, TINY)
     kinds = int(kind.max(initial=-1)) + 1
-    search = _Search(spectrum, kind, observations, has_known_noise, level, pull=PULL if pull is None else pull)
+    search = _Search(spectrum, kind, observations, has_known_noise, level, pull=pull, has_prior=has_prior)
     if np.any(kind < 0):
         a, *_ = search.best_ratio(np.zeros(kinds))
         search = replace(search, flat=flat * (1.0 + max(a, 0.0)))
@@ -164,9 +176,6 @@ def estimate(
     noise = best.noise(max(a, 0.0))
     low = (unit * NARROWEST) ** 2 / noise
     high = (unit * WIDEST) ** 2 / noise
-    if pull is None:
-        grid, confidence = search.posterior(shared, high)
-        a = float(np.interp(0.5, confidence, grid))
     place = np.interp((np.arange(quantiles) + 0.5) / quantiles, confidence, np.arange(len(grid)))
     found = np.clip(np.interp(place, np.arange(len(grid)), grid), low, high)
     if np.log(found[-1] / found[0]) < SURE:
@@ -186,6 +195,7 @@ class _Search:
     level: float
     flat: float = 0.0
     pull: float = PULL
+    has_prior: bool = False
 
     @cached_property
     def coarse(self) -> tuple[Array, _Terms]:
@@ -227,7 +237,9 @@ class _Search:
         return np.log(np.maximum([a, *shared], 1e-6 / self.level))
 
     def best_ratio(self, shared: Array) -> tuple[float, Array, Array]:
-        """The best a, and the confidence Φ(z) at the points of a grid."""
+        """The best a, and the confidence Φ(z) at the points of a grid; with a prior, median and posterior."""
+        if self.has_prior:
+            return self._posterior(shared)
         grid, terms = self.coarse
         height = self.likelihood(grid, shared, terms)
         near = np.flatnonzero(height > np.max(height) - 8.0)
@@ -248,22 +260,16 @@ class _Search:
         root = np.sign(fine - a) * np.sqrt(np.maximum(2.0 * (peak - height), 0.0))
         return a, fine, ndtr(np.maximum.accumulate(root))
 
-    def posterior(self, shared: Array, most: float) -> tuple[Array, Array]:
-        """A grid of a up to `most`, and the posterior distribution function there, under a flat prior on σ².
-
-        With so few answers that an estimate of σ² may be near 0, intervals of scores under this prior (Stein's) have
-        their nominal coverage (Morris and Tang 2011); those by the confidence distribution are too narrow.
-        """
-        likely = replace(self, pull=0.0)
-        _, fine, _ = likely.best_ratio(shared)
-        grid = np.unique(np.clip(np.append(fine, 0.0), 0.0, most))
-        if len(grid) == 1:  # the likelihood decreases from a = 0 on
-            return grid, np.ones(1)
-        height = likely.likelihood(grid, shared)
+    def _posterior(self, shared: Array) -> tuple[float, Array, Array]:
+        """The median of a, a grid of a, and the posterior distribution function there, with the prior of log σ."""
+        logs = np.linspace(np.log(NARROWEST), np.log(WIDEST), SPREADS)
+        grid = np.exp(2.0 * logs)
+        height = replace(self, pull=0.0).likelihood(grid, shared)
+        height -= 0.5 * ((logs - np.log(SPREAD)) / SPREAD_ERROR) ** 2
         share = np.exp(height - np.max(height))
-        parts = 0.5 * (share[1:] + share[:-1]) * np.diff(grid)
-        below = np.append(0.0, np.cumsum(parts))
-        return grid, below / below[-1]
+        below = np.append(0.0, np.cumsum(0.5 * (share[1:] + share[:-1])))
+        below /= below[-1]
+        return float(np.exp(np.interp(0.5, below, np.log(grid)))), grid, below
 
     def best_shared(self, a: float, shared: Array) -> Array:
         """Maximise over the r of each kind in turn, with a and the other r fixed."""

@@ -79,11 +79,6 @@ def logistic_curvature(difference: Array) -> Array:
     return loses * (1.0 - loses)
 
 
-def attenuation(variance: Array) -> Array:
-    """κ with E σ(d) ≈ σ(κ·mean) where d has this `variance`."""
-    return 1.0 / np.sqrt(1.0 + np.pi * variance / 8.0)
-
-
 def _uncertain(p: Array) -> Array:
     return np.clip(p, CERTAIN, 1 - CERTAIN)
 
@@ -211,72 +206,51 @@ def next_parameters(nu: Array, tied: Array, chance: Array, weight: Array, judge:
     return np.asarray(nu * np.exp(np.clip(step, -STEP, STEP)))
 
 
-@dataclass(frozen=True)
-class PairChoices:
-    """The choices about M pairs.
+def choice_moments(
+    mean: Array, variance: Array, p: Array, weight: Array, nu: Array | float = 0.0
+) -> tuple[Array, Array]:
+    """Posterior mean and variance of d (M,) given choices about it, with the prior d ~ N(mean, variance).
 
-    Row 0 of `p` and `weight` (2, M) is for the first item shown first, with the difference d − γ; row 1 is for the
-    second item shown first, with p that of the second item and the difference −d − γ. A weight of 0 means not asked.
-    The likelihood is averaged over γ with mean `bias` and variance `bias_variance` (M,), or γ is known (None). `nu`
-    (M,) is Davidson's ν of the judge, 0 without ties.
-    """
+    `p` and `weight` (M,) are share and number of the choices for the first text, and `nu` is Davidson's ν of the judge,
+    0 without ties.
 
-    p: Array
-    weight: Array
-    bias: Array
-    nu: Array | float = 0.0
-    bias_variance: Array | None = None
-
-
-def choice_moments(mean: Array, variance: Array, asked: PairChoices) -> tuple[Array, Array]:
-    """Posterior mean and variance of d (M,) given the choices in both orders, with the prior d ~ N(mean, variance).
-
-    >>> once = np.array([[1.0], [0.0]])
-    >>> mean, variance = choice_moments(np.zeros(1), np.ones(1), PairChoices(once, once, np.zeros(1)))
+    >>> mean, variance = choice_moments(np.zeros(1), np.ones(1), np.ones(1), np.ones(1))
     >>> mean.round(3), variance.round(3)
     (array([0.413]), array([0.829]))
     """
-    x, log_density, _ = _points(mean, variance, asked)
+    x, log_density, _ = _points(mean, variance, p, weight, np.asarray(nu))
     share = SHARES * np.exp(log_density - np.max(log_density, axis=1, keepdims=True))
     share /= np.sum(share, axis=1, keepdims=True)
     centre = np.sum(share * x, axis=1)
     # The largest curvature, ¼ of the weight, bounds the posterior variance from below; the quadrature may violate this.
-    least = 1.0 / (1.0 / variance + 0.25 * np.sum(asked.weight, axis=0))
+    least = 1.0 / (1.0 / variance + 0.25 * weight)
     return centre, np.maximum(np.sum(share * (x - centre[:, None]) ** 2, axis=1), least)
 
 
-def choice_evidence(mean: Array, variance: Array, asked: PairChoices) -> Array:
-    """log ∫ N(d; mean, variance)·Π exp w·(p·d − log(1 + e^d)) dd (M,), the product over both orders.
+def choice_evidence(mean: Array, variance: Array, p: Array, weight: Array, nu: Array | float = 0.0) -> Array:
+    """log ∫ N(d; mean, variance)·exp w·(p·d − log(1 + e^d)) dd (M,), with the arguments of `choice_moments`.
 
     With ν > 0 the likelihood is Davidson's, without the factor ν of each tie.
 
-    >>> once = np.array([[1.0], [0.0]])
-    >>> np.exp(choice_evidence(np.zeros(1), np.ones(1), PairChoices(once, once, np.zeros(1)))).round(3)
+    >>> np.exp(choice_evidence(np.zeros(1), np.ones(1), np.ones(1), np.ones(1))).round(3)
     array([0.5])
     """
-    _, log_density, width = _points(mean, variance, asked)
+    _, log_density, width = _points(mean, variance, p, weight, np.asarray(nu))
     return logsumexp(log_density, b=SHARES, axis=1) + np.log(width / np.sqrt(variance))
 
 
-def _points(mean: Array, variance: Array, asked: PairChoices) -> tuple[Array, Array, Array]:
+def _points(mean: Array, variance: Array, p: Array, weight: Array, nu: Array) -> tuple[Array, Array, Array]:
     """Quadrature points d (M, 33) around the posterior mode of d, the log density there, and their scale (M,).
 
-    The log density excludes log N(0, 1) of the nodes. A likelihood e^ℓ averaged over γ ~ N(γ̂, v) is
-
-        log ∫ e^ℓ(γ) N(γ; γ̂, v) dγ ≈ ℓ(γ̂) + ½·v·ℓ′²/(1 − v·ℓ″) − ½·log(1 − v·ℓ″),
-
-    which is exact for a quadratic ℓ.
+    The log density excludes log N(0, 1) of the nodes.
     """
-    p, weight, bias = asked.p, asked.weight, asked.bias
-    nu = np.asarray(asked.nu)
-    sign = np.array([[1.0], [-1.0]])
-    d, reach = mean.copy(), variance * np.sum(weight, axis=0)
+    d, reach = mean.copy(), variance * weight
     low, high, moved = mean - reach, mean + reach, 2.0 * reach
     for _ in range(NEWTON):
-        chance, flips = _chances(sign * d - bias, nu)
-        slope = np.sum(sign * weight * (p - chance), axis=0) - (d - mean) / variance
+        chance, flips = _chances(d, nu)
+        slope = weight * (p - chance) - (d - mean) / variance
         low, high = np.where(slope > 0, d, low), np.where(slope > 0, high, d)
-        curvature = 1.0 / variance + np.sum(weight * flips, axis=0)
+        curvature = 1.0 / variance + weight * flips
         step = slope / curvature
         is_near = np.abs(step) * np.sqrt(curvature) < NEAR
         # Newton's method oscillates where the curvature is small: bisect the bounds there.
@@ -285,24 +259,12 @@ def _points(mean: Array, variance: Array, asked: PairChoices) -> tuple[Array, Ar
         moved = np.abs(d - before)
         if is_near.all():
             break
-    _, flips = _chances(sign * d - bias, nu)
-    width = WIDER / np.sqrt(1.0 / variance + np.sum(weight * flips, axis=0))
+    width = WIDER / np.sqrt(1.0 / variance + weight * _chances(d, nu)[1])
     x = d[:, None] + width[:, None] * NODES
+    # Without ties, log(1 + e^d) is faster than the same by A(d).
+    total = 0.5 * x + log_partition(x, nu[..., None]) if nu.any() else np.logaddexp(0.0, x)
     log_density = 0.5 * (NODES**2 - (x - mean[:, None]) ** 2 / variance[:, None])
-    slope, curvature = np.zeros((2, *x.shape))  # of the likelihood in γ
-    for way, share, times in zip((1.0, -1.0), p[:, :, None], weight[:, :, None], strict=True):
-        shown = way * x - bias[:, None]
-        # Without ties, log(1 + e^d) is faster than the same by A(d).
-        total = 0.5 * shown + log_partition(shown, nu[..., None]) if nu.any() else np.logaddexp(0.0, shown)
-        log_density += times * (share * shown - total)
-        if asked.bias_variance is not None:
-            chance, flips = _chances(shown, nu[..., None])
-            slope -= times * (share - chance)
-            curvature += times * flips
-    if asked.bias_variance is not None:
-        v = asked.bias_variance[:, None]
-        log_density += 0.5 * (v * slope**2 / (1.0 + v * curvature) - np.log1p(v * curvature))
-    return x, log_density, width
+    return x, log_density + weight[:, None] * (p[:, None] * x - total), width
 
 
 def _chances(d: Array, nu: Array) -> tuple[Array, Array]:

@@ -313,7 +313,8 @@ def log_det(laplacian: Laplacian) -> float:
     for batch in laplacian.pattern.batches:
         if batch.size > limits.exact:
             return total + _estimated(Tail(laplacian, batch.begin))
-        matrices = laplacian.dense(batch) - laplacian.constants(batch)
+        matrices = laplacian.dense(batch)
+        matrices[:, : batch.size, : batch.size] -= laplacian.constants(batch)
         total += float(np.sum(np.linalg.slogdet(matrices).logabsdet))
     return total
 

@@ -3,8 +3,8 @@
     python -m benchmarks.systems [--runs 200] [--data ../shared/data]
 
 Prints the tables of docs/measurements/systems.md:
-coverage of 95% intervals and false splits of equal systems in simulation; power
-and number of inputs of `compare` against a test with a fixed number, and its false alarms where inputs share topics;
+coverage of 95% intervals and false splits of equal systems in simulation; power, number of inputs and printed
+win rate of `compare` against a test with a fixed number; its false alarms and its power where inputs share topics;
 with the recorded answers at hand, the leaderboard of each judge of 26,919 battles against that of people, and
 SummEval's systems.
 """
@@ -25,8 +25,9 @@ from benchmarks.soundness import spread
 from benchmarks.verdict import table
 from comparo import Comparisons, fit
 from comparo.analysis.correlations import spearman
-from comparo.analysis.sequential import Bets
+from comparo.analysis.sequential import BETS, FEW, Bets, Bettors, mean_interval
 from comparo.methods import quiet_fit
+from comparo.run.compare import BEYOND
 
 CELLS = [(6, 5), (3, 20), (8, 20), (16, 50), (4, 200)]  # systems, contexts
 OWN, NOISE, BIAS = 0.7, 1.0, 0.3  # logits: texts of a system, noise of a soft answer, bias towards the first
@@ -91,31 +92,72 @@ def sequential(runs, seed, number=400):
         for apart in (0.0, 0.1, 0.2, 0.4, 0.8):
             rng = np.random.default_rng([seed, int(10 * apart), kind == "soft"])
             true = float(np.mean(inputs(rng, kind, apart, 400_000)))
-            stops, sure, covered = [], [], []
+            stops, sure, covered, means = [], [], [], []
             for _ in range(runs):
                 x = inputs(rng, kind, apart, number)
                 at = Bets(x).stopped
                 stops.append(at or number)
                 sure.append([at is not None, abs(x.mean() - 0.5) > fixed * x.std(ddof=1) / np.sqrt(number)])
-                low, high = Bets(x[: stops[-1]], total=number).interval
+                asked = Bets(x[: min(number, int(BEYOND * stops[-1]))], total=number)
+                low, high = asked.interval
                 covered.append(low <= true <= high)
+                means.append([asked.x.mean() - true, asked.mean - true])
             power = [f"{100 * share:.1f}" for share in np.mean(sure, axis=0)]
-            rows.append([kind, f"{100 * true:.0f}%", *power, f"{np.mean(stops):.0f}", f"{100 * np.mean(covered):.1f}"])
-    header = ["answers", "true win rate", "sure, %", f"sure, fixed {number}, %", "inputs asked", "intervals cover, %"]
+            found = f"{np.mean(stops):.0f}", f"{100 * np.mean(covered):.1f}"
+            error = 100 * np.std(means, axis=0) / np.sqrt(runs)
+            away = [f"{100 * m:+.1f} ± {e:.1f}" for m, e in zip(np.mean(means, axis=0), error, strict=True)]
+            rows.append([kind, f"{100 * true:.0f}%", *power, *found, *away])
+    header = ["answers", "true win rate", "sure, %", f"sure, fixed {number}, %", "inputs needed", "intervals cover, %"]
+    header += ["mean of the inputs, points too high", "printed win rate, points too high"]
     print(*table(header, rows), sep="\n")
 
 
-def clustered(runs, seed, topics=10, each=8):
+def by_input(runs, seed, number=10, each=8):
     """How often equal systems are told apart, where each topic leans to one of them by sd 1."""
-    found, rng = [], np.random.default_rng([seed, topics, each])
+    found, rng = [], np.random.default_rng([seed, number, each])
     for _ in range(runs):
-        x = expit(rng.standard_normal((topics, 1)) + rng.standard_normal((topics, each)))
-        found.append([Bets(x.ravel()).side != 0, Bets(x.mean(axis=1)).side != 0])
+        x = expit(rng.standard_normal((number, 1)) + rng.standard_normal((number, each)))
+        found.append([Bets(x.ravel()).side != 0, Bets(x.mean(axis=1), is_end=True).side != 0])
     shares = [f"{100 * share:.1f}" for share in np.mean(found, axis=0)]
     print(
-        *table(["topics", "inputs", "sure by input, %", "sure by topic, %"], [[topics, topics * each, *shares]]),
+        *table(["topics", "inputs", "sure by input, %", "sure by topic, %"], [[number, number * each, *shares]]),
         sep="\n",
     )
+
+
+def topics(rng, kind, runs, number, each=8):
+    """The mean preference in each topic, of two systems that are equal on the mean over topics, or of a better one."""
+    if kind == "skewed":  # most topics are a little better, some much worse: an exponential distribution
+        return np.clip(0.65 - 0.15 * rng.exponential(size=(runs, number)), 0, 1)
+    if kind in ("one in ten", "one in twenty"):  # worse by 30 or 45 points
+        share, by = (0.1, 0.3) if kind == "one in ten" else (0.05, 0.45)
+        means = np.where(rng.random((runs, number)) < share, 0.5 - by, 0.5 + by * share / (1 - share))
+        return np.clip(means + 0.08 * rng.standard_normal((runs, number)), 0, 1)
+    apart = {"better": 3.5, "much better": 6.0}.get(kind, 0.0) / np.sqrt(number)
+    lean = 0.0 if kind == "alike" else 1.0
+    noise = rng.standard_normal((runs, number, each))
+    return expit(apart + lean * rng.standard_normal((runs, number, 1)) + noise).mean(axis=2)
+
+
+def clustered(runs, seed, error=0.05):
+    """How often systems are told apart by topic: by bets alone, by bets and the test at the end, by Student's test."""
+    rows = []
+    for kind in ("alike", "leaning", "skewed", "one in ten", "one in twenty", "better", "much better"):
+        for number in (6, 8, 12, 20, 40, 100, 200):
+            x = topics(np.random.default_rng([seed, number, len(kind)]), kind, runs, number)
+            share = BETS if number in FEW else 1.0
+            alone, part = (Bettors(np.full(runs, 0.5), each * error, number) for each in (1.0, share))
+            for column in x.T:
+                alone.add(column)
+                part.add(column)
+            ends = np.array([mean_interval(one, (1 - BETS) * error) for one in x])
+            tested = ((ends[:, 0] > 0.5) | (ends[:, 1] < 0.5)) & (number in FEW)
+            t = (x.mean(axis=1) - 0.5) / (x.std(axis=1, ddof=1) / np.sqrt(number))
+            sure = [alone.refuted.any(axis=0), part.refuted.any(axis=0) | tested]
+            shares = [*map(np.mean, sure), np.mean(np.abs(t) > stdtrit(number - 1, 1 - error / 2))]
+            rows.append([kind, number, f"{100 * x.mean():.0f}%", *(f"{100 * share:.1f}" for share in shares)])
+    header = ["topics", "number", "win rate", "sure by bets, %", "sure by compare, %", "sure by Student's test, %"]
+    print(*table(header, rows), sep="\n")
 
 
 def battles(path):
@@ -163,7 +205,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     coverage(given.runs, given.seed)
     sequential(given.runs, given.seed)
-    clustered(given.runs, given.seed)
+    by_input(given.runs, given.seed)
+    clustered(20 * given.runs, given.seed)
     if given.data.is_dir():
         battles(given.data / "panel" / "judges.arena_ppr.csv.gz")
         summeval(given.data / "judgements" / "summeval.relevance.csv.gz")

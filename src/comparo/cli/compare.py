@@ -72,7 +72,7 @@ def compare_command(
     data : One file with the texts of both; who wrote a text says --group, or its id.
     cluster : What inputs have in common, such as their topic: the mean of each is one observation; id: each input is
         one. Default: topic, if there is such a column.
-    budget : Calls at most, two per input: 200, or $2.50. Default: every input.
+    budget : Calls at most, two per input and judge: 200, or $2.50. Default: every input.
     level : How sure the answer must be, however early the calls stop.
     all_inputs : Ask about every input, also when the answer is already sure.
     seed : In which order inputs are asked.
@@ -97,10 +97,7 @@ def compare_command(
     given: dict[str, Any] = {}
     if paired.items is not None:
         prompts = question.make(paired.items, columns, asked.judges)
-        if len(asked.judges) > 1 or len(prompts) > 1:
-            raise ValueError("compare asks one judge in one wording; give one --judge and at most one --wording")
-        (judge,) = asked.make(paired.items)  # which may take long to load
-        given = {"judge": judge, "prompt": prompts[0], "least_mass": least_mass}
+        given = {"judge": asked.make(paired.items), "prompt": prompts, "least_mass": least_mass}
         given["out"] = flags.storage(f"compare-{paired.one}-{paired.other}")
     plan = prepare_compare(paired, budget=budget, level=level, stop=not all_inputs, seed=seed, **given)
     duel = complete(plan, flags)

@@ -1,14 +1,16 @@
 """comparo.compare: is one system better than another? Asked input by input, until the answer is sure.
 
-Both texts about an input are shown in both orders; the mean of the two answers is how much one is preferred, and a
-position bias cancels in it where systems are equal. Inputs are asked in an order drawn by the seed, and count in that
-order, whichever answer comes first; the stopping rule is a test by betting, valid at every stopping time
-(`comparo.analysis.sequential`). Inputs of a topic are asked one after the other, and their mean is one observation. Two
-texts that are the same are not asked about: neither wins. `Duel` is the result.
+Both texts about an input are shown in both orders, to each of the judges; the mean of the answers is how much one is
+preferred, and a position bias cancels in it where systems are equal. Inputs are asked in an order drawn by the seed,
+and count in that order, whichever answer comes first; the stopping rule is a test by betting, valid at every stopping
+time (`comparo.analysis.sequential`). Inputs of a topic are asked one after the other, and their mean is one
+observation; where there are few topics, a part of the error is kept for a test of all of them. Two texts that are the
+same are not asked about: neither wins. `Duel` is the result.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,19 +19,21 @@ from typing import Any
 
 import numpy as np
 
-from comparo.analysis.sequential import Bettors
+from comparo.analysis.sequential import BETS, FEW, Bettors
 from comparo.data.items import Items
 from comparo.data.pairing import Paired, pair_files, pair_groups
 from comparo.errors import RunError
 from comparo.ranking.ranking import Ranking
-from comparo.run.compare_result import NEITHER, Duel
+from comparo.run.compare_result import NEITHER, Duel, too_few
 from comparo.run.files import as_objects
 from comparo.run.loop import Run
 from comparo.run.plan import Plan
 from comparo.run.progress import Watch
 from comparo.run.rank import prepare_rank
-from comparo.run.voices import both_orders, count_cached
+from comparo.run.voices import both_orders, count_cached, listed, make_prompts
 from comparo.types import check_level
+
+logger = logging.getLogger(__name__)
 
 BEYOND = 1.25  # most calls made per call needed: the others are in flight when the comparison stops
 
@@ -67,9 +71,10 @@ def compare(
         independent: the mean of a cluster is one observation. "id" makes every input its own cluster.
     criterion, asked
         What is asked and of whom: judge, kind, heading, wording, prompt, least_mass, out, cache, watch and
-        others, as for `rank`, with one judge and one wording. And: `budget`, a number of calls, two per input, or
-        dollars ("$2"), by default every input; `level`, how sure the answer must be (0.95); `stop` (True), to ask no
-        further input once it is; `seed`, for the order of inputs.
+        others, as for `rank`. Each of several judges is asked about every input, and their mean is one observation.
+        And: `budget`, a number of calls, two per input and judge, or dollars ("$2"), by default every input; `level`,
+        how sure the answer must be (0.95); `stop` (True), to ask no further input once it is; `seed`, for the order of
+        inputs.
 
     Returns
     -------
@@ -113,14 +118,23 @@ def prepare_compare(
 ) -> ComparePlan:
     """Check the parameters of `compare` for paired texts; `asked` are parameters of `rank`. Nothing is asked."""
     check_level(level)
+    if few := too_few(paired.cluster, paired.units, level):
+        logger.warning(few)
     order = _order(paired, seed)
     if paired.items is None:
         return ComparePlan(None, paired, order, level, stop)
-    calls = _calls(budget)
-    items = _reordered(paired.items, order, None if calls is None else calls // 2)
+    judges, how = listed(asked.get("judge", "")), {name: asked[name] for name in ("kind", "context") if name in asked}
+    prompts = make_prompts(paired.items, criterion, asked.get("prompt"), judges, asked.get("wording"), **how)
+    each = 2 * max(1, len(judges)) * len(prompts)
+    calls = _calls(budget, 2 * each)
+    items = _reordered(paired.items, order, None if calls is None else calls // each)
     kept = set(items.contexts.tolist()) | set(paired.same)
-    most = budget if isinstance(budget, str) and budget.startswith("$") else "100%"
+    most = budget if isinstance(budget, str) and budget.startswith("$") else f"{50 * each}%"
     plan = prepare_rank(items, criterion, budget=most, seed=seed, estimate="judge", **asked)
+    if plan.base.task.growth is None and min(plan.base.expense.by_context.values())[0] < each:
+        raise ValueError(
+            f"budget = {budget!r} is less than {each} calls for each input; give more, or a number of calls"
+        )
     plan.base.restarts = items
     return ComparePlan(plan.base, paired, [key for key in order if key in kept], level, stop)
 
@@ -153,6 +167,7 @@ class ComparePlan:
         sure = _Watch(self.paired, self.order, run, self.level).may_begin if self.stop else lambda _: True
         compared = set(self.order)  # the folder may have others
         run.may_begin = lambda key: key in compared and sure(key)
+        run.ask_alike()
 
 
 class _Watch:
@@ -167,7 +182,8 @@ class _Watch:
         self.units = [list(keys) for _, keys in groupby(order, key=paired.unit)]
         asked = [[key for key in keys if key not in self.same] for keys in self.units]
         self.number = {key: number for number, key in enumerate(chain.from_iterable(asked))}
-        self.bettors = Bettors(np.array([0.5]), 1 - level, paired.units)
+        share = 1.0 if paired.cluster is None or paired.units not in FEW else BETS
+        self.bettors = Bettors(np.array([0.5]), share * (1 - level), paired.units)
         self._ends = np.cumsum([len(keys) for keys in asked]).tolist()
         self._done = self._allowed = 0
         self._allow()
@@ -202,11 +218,13 @@ class _Watch:
         return True
 
 
-def _calls(budget: str | int | None) -> int | None:
+def _calls(budget: str | int | None, least: int) -> int | None:
     if budget is None or (isinstance(budget, str) and budget.startswith("$")):
         return None
-    if not str(budget).isdecimal() or int(budget) < 4:
-        raise ValueError(f"budget = {budget!r} is not a number of calls from 4 on (two per input), nor dollars: $2")
+    if not str(budget).isdecimal() or int(budget) < least:
+        raise ValueError(
+            f"budget = {budget!r} is neither {least} calls or more (two per input and judge), nor dollars: $2"
+        )
     return int(budget)
 
 

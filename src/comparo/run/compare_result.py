@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from comparo.analysis.sequential import ROUNDING, Bets, Bettors
+from comparo.analysis.sequential import FEW, Bets, Bettors
 from comparo.data.sanitize import visible
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import CLIPPED, Flips, unexplained_flips
@@ -83,7 +83,13 @@ class Duel:
     @cached_property
     def bets(self) -> Bets:
         """The evidence after each input, or after each cluster with the mean preference of its inputs."""
-        return Bets(cluster_means(self.preference, self.cluster), 1 - self.level, self.observations)
+        is_end = self.is_complete if self.cluster is not None and self.observations in FEW else None
+        return Bets(cluster_means(self.preference, self.cluster), 1 - self.level, self.observations, is_end)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every input was asked."""
+        return len(self.input) + self.failed == self.planned
 
     @property
     def asked(self) -> int:
@@ -94,9 +100,10 @@ class Duel:
     def win_rate(self) -> float:
         """The mean of `preference` over inputs, or clusters: how probable it is that the judge prefers the other.
 
-        Where the judge only decides, it is the share of inputs that the other wins, ties counted by half.
+        Where the judge only decides, it is the share of inputs that the other wins, ties counted by half. Where inputs
+        were left out because the answer was sure, what this adds to the mean is taken off (`Bets.mean`).
         """
-        return float(np.mean(self.bets.x)) if len(self.bets.x) else 0.5
+        return float(np.mean(self.bets.x)) if self.is_complete and len(self.bets.x) else self.bets.mean
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -117,12 +124,8 @@ class Duel:
     def notes(self) -> tuple[str, ...]:
         """What a reader must know before trusting the verdict."""
         found = () if self.ranking is None else self.ranking.notes
-        if self.cluster is None or Bettors(np.array([0.5]), 1 - self.level, 1).needed <= (self.observations or 0):
-            return found
-        few = (
-            f"{self.observations} clusters of inputs are too few to be sure of anything; cluster='id' takes every input"
-        )
-        return (*found, f"{few} as independent of the others")
+        few = too_few(self.cluster, self.observations, self.level)
+        return (*found, few) if few else found
 
     @property
     def flips(self) -> Flips:
@@ -138,10 +141,7 @@ class Duel:
 
     def is_worse(self, sure: float) -> bool:
         """Whether the other is worse; the false positive rate is at most 1 − `sure`."""
-        if not len(self.win):
-            return False
-        capital = float(np.max(self.bets.capital[:, 1]))
-        return capital >= (1 - ROUNDING) / (1 - sure)
+        return self.bets.is_below(1 - sure)
 
     @property
     def verdict(self) -> str:
@@ -244,6 +244,13 @@ class Duel:
 
     def __str__(self) -> str:
         return self.verdict
+
+
+def too_few(cluster: Any, observations: int | None, level: float) -> str:
+    """A sentence where `observations` clusters cannot make anything sure, whatever the judge answers; else ""."""
+    if cluster is None or observations in FEW or Bettors(np.array([0.5]), 1 - level, 1).needed <= (observations or 0):
+        return ""
+    return f"{observations} clusters are too few to be sure of anything; cluster='id' takes every input as independent"
 
 
 def margins(first: Array, second: Array) -> Array:

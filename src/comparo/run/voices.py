@@ -112,13 +112,15 @@ def with_texts(items: Items, asked: Question) -> Question:
 def both_orders(run: Run, context: Any, one: Any, other: Any, which: int = -1) -> list[float]:
     """[P(`one` is preferred) where it is shown first, where it is shown second]; NaN for a failed answer.
 
-    An open question is left out. `which` is −1 for the last answers, 0 for the first: failed ones are asked once more.
+    With several voices it is the mean of those that are not left out. An open question is left out. `which` is −1 for
+    the last answers, 0 for the first: failed ones are asked once more.
     """
-    voice, found = run.task.voices[0].name, []
+    voices, found = [voice.name for voice in run.task.voices if voice.name not in run.left_out], []
     for first, second in ((one, other), (other, one)):
-        if answers := run.known.get(key_of(Question(first, second, context, voice=voice))):
-            p = math.nan if answers[which].failed else answers[which].p
-            found.append(p if first is one else 1.0 - p)
+        known = [run.known.get(key_of(Question(first, second, context, voice=voice))) for voice in voices]
+        if answers := [of_one[which] for of_one in known if of_one]:
+            p = sum(math.nan if answer.failed else answer.p for answer in answers) / len(answers)
+            found += [p if first is one else 1.0 - p] if len(answers) == len(voices) else []
     return found
 
 

@@ -27,7 +27,7 @@ from comparo.data.prompts import Prompt, Question
 from comparo.data.run_folder import key_of
 from comparo.judges import Judge, Judgement
 from comparo.judges.prices import Price
-from comparo.methods import Method, quiet_fit
+from comparo.methods import Method, quiet_fit, usual_bias
 from comparo.model.estimators.poe import Bias
 from comparo.run.budget import NEEDS_PRICE, TOKENS, Budget, Expense, links_of
 from comparo.run.files import now
@@ -97,7 +97,7 @@ class Task:
         if self.strategy is None:
             object.__setattr__(self, "strategy", default_strategy(self.goal))
         if self.bias is None:
-            object.__setattr__(self, "bias", "joint" if self.method in (None, "mixed", "panel") else "none")
+            object.__setattr__(self, "bias", usual_bias(self.method or "mixed"))
         if self.method is None:
             usual = "poe-bt" if self.plain else "panel" if self.is_panel else "mixed"
             object.__setattr__(self, "method", usual)

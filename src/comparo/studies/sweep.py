@@ -27,6 +27,7 @@ import numpy as np
 from comparo.analysis.correlations import pearson, spearman
 from comparo.data.comparisons import Comparisons
 from comparo.methods import ESTIMATES, Method, quiet_fit, usual_bias
+from comparo.model.estimators.baselines import PriorPairs
 from comparo.model.estimators.poe import Bias
 from comparo.ranking.ranking import Ranking
 from comparo.selection.designs import Orders
@@ -65,9 +66,8 @@ class Fit:
         if self.method in DECISIONS and self.independent:
             merged = comparisons.merge_orders()
             comparisons = merged if comparisons.weight is not None else replace(merged, weight=None)
-        if self.method == "bt" and self.independent:
-            return quiet_fit(comparisons, "bt", prior_pairs="compared")
-        return quiet_fit(comparisons, self.method, bias=self.bias)
+        prior_pairs: PriorPairs = "compared" if self.method == "bt" else "none"
+        return quiet_fit(comparisons, self.method, bias=self.bias, prior_pairs=prior_pairs)
 
 
 TIED = 1e-7  # scores closer than this share of their context's range are tied, so that rounding does not rank them

@@ -33,8 +33,8 @@ LONG_PAGES = {"people.md", "panel.md", "plots.md", "planning.md", "systems.md", 
 LONG_EXAMPLES = {
     f"comparo.{name}"
     for name in (
-        "ranking.people.with_votes",
-        "model.voted.voted",
+        "ranking.votes.with_votes",
+        "model.estimators.votes.voted",
         "analysis.reliability.reliability",
         "run.audition.audition",
         "run.rejudge.rejudge",

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -249,6 +250,20 @@ def test_a_budget_in_dollars_is_kept_at_the_price_of_batches(server, tmp_path):
     _, run = go(server.url, tmp_path / "run", budget=f"${11 * one:.7f}", items=texts(12))
     assert run.progress.answered == pytest.approx(21, abs=1)
     assert run.progress.cost <= 11 * one * 1.001
+
+
+def test_a_batch_that_costs_more_than_expected_drops_no_context(server, tmp_path):
+    rows = [
+        {"id": f"t{number}", "context_id": f"c{number // 5}", "text": f"This is number {number}. It has words."}
+        for number in range(40)
+    ]
+    one = task(server.url, 80, items=rows)
+    each = one.expense.cost / one.expense.calls / 2  # of the expected price; the server tells a higher one
+    _, run = go(server.url, tmp_path / "run", budget=f"${200 * each:.7f}", items=rows)
+    calls = Counter(one.question.context for one in answers(tmp_path / "run"))
+    assert sum(calls.values()) < run.task.expense.calls
+    assert len(calls) == 8
+    assert max(calls.values()) - min(calls.values()) <= 2
 
 
 def test_a_prompt_that_does_not_fit_is_failed(server):

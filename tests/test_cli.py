@@ -169,3 +169,26 @@ def test_an_answer_about_an_unknown_item_is_said(comparo, asked):
     run = comparo("plan", items, "--asked", answers, "--next", 2)
     assert run.returncode == 2
     assert re.search("'z', .*5 items", run.stderr)
+
+
+@pytest.mark.parametrize(
+    ("column", "options", "model"),
+    [
+        ("judge", (), "poe-bt"),
+        ("voter", (), "votes"),
+        ("voter", ("--method", "mixed"), "votes"),
+        ("judge", ("--method", "mixed"), None),
+        ("voter", ("--method", "bt"), None),
+    ],
+)
+def test_which_model_was_chosen_for_answers_with_a_judge_or_voter_is_said_once(
+    comparo, tmp_path, column, options, model
+):
+    rows = ["a,b,1,x", "b,c,1,y", "a,c,1,x", "c,a,1,y", "c,d,1,x", "b,d,1,y"]
+    (tmp_path / "answers.csv").write_text("\n".join([f"first,second,p,{column}", *rows]))
+    done = comparo("fit", "answers.csv", *options, "--format", "json")
+    said = [line for line in done.stderr.splitlines() if line.startswith("fitted by")]
+    assert [re.match(r"fitted by ([\w-]+)", line)[1] for line in said] == [model] * (model is not None)
+    assert ("voter" in done.stderr) == (model == "votes")
+    if model:
+        assert json.loads(done.stdout)["method"] == model

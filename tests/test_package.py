@@ -1,6 +1,7 @@
 """What the package promises as a whole."""
 
 import ast
+import pkgutil
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 import comparo
 from comparo.cli.app import COMMANDS, load_command, summary
+from conftest import FILES, LONG_EXAMPLES, LONG_PAGES, TOGETHER
 from split import one_short
 
 ROOT = Path(__file__).parents[1]
@@ -25,6 +27,14 @@ def modules_after(statement):
 
 def installed(modules):
     return {name.split(".")[0] for name in modules if not name.startswith("_")} - set(sys.stdlib_module_names)
+
+
+def test_what_the_tests_name_to_be_long_or_together_is_there():
+    pages = {path.name for path in (ROOT / "docs").rglob("*.md")}
+    assert set(LONG_PAGES) <= pages
+    assert {*FILES, *TOGETHER} <= {path.name for path in Path(__file__).parent.glob("test_*.py")}
+    examples = {name: pkgutil.resolve_name(":".join(name.rsplit(".", 1))).__doc__ for name in LONG_EXAMPLES}
+    assert not [name for name, text in examples.items() if ">>>" not in text]
 
 
 def test_comparo_needs_numpy_scipy_and_narwhals_only():

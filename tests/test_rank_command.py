@@ -88,6 +88,31 @@ def test_a_budget_in_dollars_is_not_overspent(comparo, folder):
     assert spent < 0.30 + 8 * 0.012  # what was in flight when it was reached
 
 
+def test_a_budget_that_cannot_connect_is_refused_with_the_smallest_that_can(comparo, folder):
+    with Api(YES) as api:
+        done = comparo(*ask(api, "--dry-run", "--price", "100,1000", "--budget", "$0.01"), folder=folder)
+        assert done.returncode == 2
+        least = re.search(r"--budget '(\$0\.\d+)'", done.stderr)[1]
+        assert comparo(*ask(api, "--dry-run", "--price", "100,1000", "--budget", least), folder=folder).returncode == 0
+    assert not api.requests
+
+
+def test_what_a_budget_did_not_reach_is_named_at_the_end(comparo, tmp_path):
+    rows = [{"id": f"{c}.{k}", "context_id": f"c{c}", "text": f"Words {c}, {k}."} for c in range(6) for k in range(3)]
+    (tmp_path / "items.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with Api(YES) as api:  # each call costs several times what the lengths let expect
+        done = comparo(
+            *ask(api, "--price", "100,1000", "--budget", "$0.16", "--format", "csv", "-o", "concurrency=1"),
+            folder=tmp_path,
+        )
+    assert done.returncode == 0, done.stderr
+    written = list(csv.DictReader(done.stdout.splitlines()))
+    assert {row["item"] for row in written} == {row["id"] for row in rows}
+    missing = sum(not row["score"] for row in written)
+    assert 0 < missing < 18
+    assert f"{missing} of 18 items have no score" in done.stderr
+
+
 def test_a_dry_run_says_what_it_would_take_and_asks_nothing(comparo, folder):
     with Api(YES) as api:
         done = comparo(*ask(api, "--dry-run", "--price", "1,1"), folder=folder)

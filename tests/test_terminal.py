@@ -303,7 +303,7 @@ def test_a_wrong_folder_or_file_is_a_wrong_command(run, folder, arguments, messa
 @pytest.mark.parametrize(
     ("mistake", "python", "flags"),
     [
-        ({"budget": "2"}, "budget='5n'", "--budget 5n"),
+        ({"budget": "2"}, "budget='10'", "--budget 10"),
         ({"goal": "systems"}, "`group`", "--group"),
         ({"estimate": 0.5}, "`group`", "--group"),
         ({"prompt": "no such.txt"}, "prompt='no such.txt'", "--prompt 'no such.txt'"),

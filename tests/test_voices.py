@@ -334,7 +334,7 @@ def test_small_contexts_use_up_all_pairs_of_all_voices():
 
 
 def test_the_budget_must_connect_the_items_for_all_voices_together():
-    with pytest.raises(ValueError, match=r"24 calls .*24 items.*\b46\b.* budget='5n'"):
+    with pytest.raises(ValueError, match=r"24 calls .*24 items.*\b46\b.* budget='1.9n'"):
         prepare(task([told("ana"), told("bo"), told("cy")], budget="1n"))
 
 

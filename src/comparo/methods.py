@@ -51,6 +51,8 @@ ESTIMATORS: dict[str, tuple[Callable[..., Scored | Product | Panel], tuple[str, 
     "mixed": (mixed, ("expert", "design")),
     "panel": (panel, ("design", "people")),
 }
+ESTIMATES = ("mixed", "panel")  # methods that estimate the variances of scores, biases and noise
+UNBIASED = ("win-ratio", "avg-prob", "bt")  # methods without a bias term
 DECIDED = ("win-ratio", "bt", "poe-g-hard", "davidson")  # methods that use who won, not p
 
 
@@ -167,9 +169,9 @@ def fit(
         method = "poe-bt"
         if is_plain and comparisons.voted and comparisons.hard:
             method, groups = "mixed", groups or shared_ids(comparisons)
-    if method in ("mixed", "panel"):
-        bias, prior = bias or "joint", prior or "estimated"
-    bias = "none" if bias is None else bias
+    if method in ESTIMATES:
+        prior = prior or "estimated"
+    bias = usual_bias(method) if bias is None else bias
     _check(method, bias, prior, prior_pairs, level)
     if people and method != "panel":
         raise ValueError("`people` belong to method='panel'; add that, or leave them out")
@@ -237,6 +239,15 @@ def fit(
     return found if estimate == "judge" else consensus(found, validity)
 
 
+def usual_bias(method: object) -> Bias:
+    """The position bias of `fit` by a method, where none is given.
+
+    >>> usual_bias("mixed"), usual_bias("poe-bt")
+    ('joint', 'none')
+    """
+    return "joint" if method in ESTIMATES else "none"
+
+
 quiet_fit: Callable[..., Ranking] = unwrap(fit)  # for callers that show `Ranking.notes` themselves
 
 
@@ -255,11 +266,11 @@ def _check(method: object, bias: str, prior: Any, prior_pairs: str, level: float
             "prior='estimated' finds the bias with the scores; use bias='joint' or 'none', or method='poe-bt'"
         )
     check_level(level)
-    if method in ("mixed", "panel") and prior != "estimated":
+    if method in ESTIMATES and prior != "estimated":
         raise ValueError(
             f"'{method}' estimates its prior; leave `prior` out, or use method='poe-bt' with `prior={prior!r}`"
         )
-    if method in ("win-ratio", "avg-prob", "bt"):
+    if method in UNBIASED:
         if bias != "none":
             raise ValueError(
                 f"'{method}' has no bias term; use method='poe-bt', 'poe-g' or 'poe-g-hard' with bias={bias!r}"

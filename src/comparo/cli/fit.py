@@ -49,7 +49,7 @@ from comparo.methods import Method, quiet_fit
 from comparo.model.estimators.panel_members import pooled
 from comparo.model.estimators.poe import Bias
 from comparo.model.observations import mixes_kinds
-from comparo.ranking.display import control_sentences, tie_sentences
+from comparo.ranking.display import control_sentences, listed, tie_sentences
 from comparo.ranking.grades import Grading
 from comparo.ranking.grouping import group_codes
 from comparo.ranking.leaderboard import Over
@@ -203,8 +203,14 @@ def fit_command(
     are_votes = (
         is_plain and method in (None, "mixed") and all(one.voted and one.hard for one in (chosen, both or chosen))
     )
-    usual: Method | None = "mixed" if are_votes or linked_to is not None else None
-    method = method or usual or _usual(files, chosen, prior)
+    why = ""
+    if are_votes:
+        method, why = (
+            "mixed",
+            ", because the voices are people; a column judge in place of voter says they are not",
+        )
+    elif method is None:
+        method, why = ("mixed", ", because of --link") if linked_to is not None else _usual(files, chosen, prior)
     estimates = method in ("mixed", "panel") or prior == "estimated"
     if is_grouped and not (estimates or leaderboard):
         raise ValueError("--groups belongs to --method mixed or panel, or to --leaderboard; add one of them")
@@ -251,9 +257,9 @@ def fit_command(
     print_ranking(scaled or ranking, output, top)
     if output == "table" and ranking.grown is not None:
         print_moved(ranking, ranking.grown)
-    if voice or folder is not None:
+    if voice or folder is not None or (why and chosen.judges is not None):
         asked = f" to the criterion {criterion}" if criterion else ""
-        say(_fitted(chosen, files, ranking.method) + asked)
+        say(_fitted(chosen, files, ranking.method) + asked + why)
     print_notes(ranking.notes)
     print_notes(board.notes if leaderboard else ())
     print_notes(scaled.notes if scaled else ())
@@ -345,23 +351,21 @@ def _print_powered(found: Powered, output: Format) -> None:
     say(found.sentence)
 
 
-def _usual(files: list[Path], comparisons: Comparisons, prior: str | None) -> Method:
-    """The default method: poe-bt for one file, one judge or a given prior, else mixed or panel."""
+def _usual(files: list[Path], comparisons: Comparisons, prior: str | None) -> tuple[Method, str]:
+    """The default method: poe-bt for one file, one judge or a given prior, else mixed or panel; and why, in words."""
     judges = len(np.unique(comparisons.judged_by))
     if len(files) == 1 or judges == 1 or prior is not None:
-        return "poe-bt"
+        return "poe-bt", ", the default for one file, one judge or a --prior; --method mixed estimates more"
     if mixes_kinds(pooled(comparisons)):
-        say(f"{judges} judges, of whom some decide and others give probabilities: method panel, which weighs each")
-        return "panel"
-    say(f"{judges} judges: method mixed; --method panel also estimates what each judge is worth")
-    return "mixed"
+        return "panel", ", because some judges decide and others give probabilities"
+    return "mixed", ", the default for several judges; --method panel also estimates what each judge is worth"
 
 
 def _fitted(comparisons: Comparisons, files: list[Path], method: str) -> str:
     """What was fitted, in one line."""
     judges = [] if comparisons.judges is None else comparisons.judges.tolist()
     names = [str(name) for name in judges] or only_voice(files)
-    who = f"{len(names)} voices ({', '.join(names)})" if len(names) > 1 else names[0]
+    who = f"{len(names)} voices ({listed(names).removeprefix(': ')})" if len(names) > 1 else names[0]
     return f"fitted by {method}: {comparisons.answers:,} answers by {who}"
 
 

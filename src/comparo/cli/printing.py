@@ -192,7 +192,8 @@ def print_notes(notes: Iterable[str]) -> None:
 def whose(ranking: Ranking) -> str:
     """A sentence on whose opinion the scores are."""
     if ranking.people is not None:
-        return f"scores: what people would say. {ranking.people.sentence}"
+        by = f"by the model of votes, with the judge's answers by {ranking.judged.method}, because votes are given"
+        return f"scores: what people would say, {by}. {ranking.people.sentence}"
     if ranking.panel is not None:
         return f"scores: the consensus of {len(ranking.panel.names)} voices"
     if ranking.validity is None:

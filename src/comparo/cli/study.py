@@ -8,7 +8,7 @@ import typer
 
 from comparo.cli.flags import ColumnFlags, SeedFlag
 from comparo.cli.printing import print_notes, print_table, print_text, say
-from comparo.methods import METHODS
+from comparo.methods import ESTIMATES, METHODS, UNBIASED
 from comparo.model.estimators.poe import Bias
 from comparo.selection.designs import Orders
 from comparo.studies.display import ResultTable, attributes_table, correlations_table, retention_table
@@ -52,13 +52,16 @@ def study_command(
         one attribute, or a folder with a file SET.ATTRIBUTE.csv for each. Default: the folder judgements beside the
         data.
     attribute : What was judged, by the name of people's scores; may be repeated. Default: all that were.
-    method : How comparisons become scores, see comparo fit; may be repeated. Default: all six.
+    method : How comparisons become scores, as by comparo fit, except that win-ratio, bt and poe-g-hard without a bias
+        have the paper's set-up: both orders of a pair are one decision, and bt has the paper's prior. May be repeated.
+        Default: all.
     calls : How many calls in each context, with commas between: 48 is a number, 3n three per item, all every one that
         was recorded. In both orders a pair takes two calls.
     draws : How many times the calls are drawn from the recorded ones.
     orders : both: each pair is asked in both orders. one: in a random one. May be repeated. Default: both
     strategy : random: any pairs. greedy: the paper's selection. May be repeated. Default: random
-    bias : How the position bias is taken out by methods poe-…, see comparo fit. May be repeated. Default: none
+    bias : How the position bias is taken out by methods that can, see comparo fit. May be repeated. Default: that of
+        comparo fit.
     table : What to print: the Spearman or Pearson correlation with people's scores × 100, mean over contexts and
         attributes ± standard deviation over draws; or retention, the share of the full set's correlation that is kept,
         and the calls needed for 95% of it.
@@ -87,17 +90,17 @@ def study_command(
 def _ways(
     methods: list[str] | None, biases: list[str] | None, orders: list[str] | None, strategies: list[str] | None
 ) -> list[Way]:
-    """All combinations of the flags; a bias is for products of experts only."""
+    """All combinations of the flags; a method without this bias has its own."""
     every = itertools.product(
         _checked("--strategy", strategies, get_args(DrawStrategy), ("random",)),
         _checked("--orders", orders, get_args(Orders), ("both",)),
         _checked("--method", methods, METHODS, METHODS),
-        _checked("--bias", biases, get_args(Bias), ("none",)),
+        _checked("--bias", biases, get_args(Bias), (None,)),
     )
     ways = {}
     for strategy, order, method, bias in every:
-        own_bias: Bias = bias if method.startswith("poe") else "none"
-        way = Way.of(method, own_bias, orders=order, strategy=strategy)
+        is_other = method in UNBIASED or (method in ESTIMATES and bias == "plug-in")
+        way = Way.of(method, None if is_other else bias, orders=order, strategy=strategy)
         ways[way.name] = way
     return list(ways.values())
 

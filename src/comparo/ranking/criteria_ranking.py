@@ -202,6 +202,7 @@ def combine(
         Posterior(tuple(ranking.covariance for ranking in parts), tuple(kappa.tolist())),
         first.level,
         converged=all(ranking.converged for ranking in parts),
+        unreached=first.unreached,
         rankings=dict(rankings if shown is None else shown),
         shares=dict(shares),
         residuals=residuals,

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, ndtri
 
+from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
 from comparo.data.wordings import LETTERS
 from comparo.model.design import Held
@@ -32,6 +33,12 @@ NAMED = 5  # items that a sentence names
 def notes(ranking: Scores) -> tuple[str, ...]:
     """A sentence for each problem of the graph, the solver, the bias, the judge, the panel and the votes."""
     comparisons, graph, product, found = ranking.comparisons, ranking.graph, ranking.product, []
+    if ranking.unreached:
+        names = [*dict.fromkeys(shown(item if context is None else context) for context, item in ranking.unreached)]
+        found.append(
+            f"{len(ranking.unreached):,} of {len(ranking) + len(ranking.unreached):,} items have no score, because no "
+            f"answer is about them; go on asking{'' if ranking.contexts is None else ' in the contexts'}{listed(names)}"
+        )
     split = np.diff(np.append(graph.component[graph.starts[:-1]], graph.components)) > 1
     if split.any():
         place = ""
@@ -339,18 +346,18 @@ def growth_sentences(ranking: Scores, grown: Grown | None) -> list[str]:
     ranks = zip(new["item"].tolist(), new["rank"].tolist(), strict=True)
     names = [f"{item} (rank {rank:,})" for item, rank in ranks]
     is_new = f"{count:,} {'item is' if count == 1 else 'items are'} new"
-    found = [f"{is_new} beside {old:,} that were there before{_listed(names)}"]
+    found = [f"{is_new} beside {old:,} that were there before{listed(names)}"]
     if grown.link is not None:
         found.append(grown.link.sentence)
     steps = [moved[name].tolist() for name in ("item", "score_before", "score")]
     names = [f"{item} ({before:.2f} to {now:.2f})" for item, before, now in zip(*steps, strict=True)]
     found.append(
-        f"of the {old:,}, {len(names) or 'none'} moved beyond the {ranking.level:.0%} interval of before"
-        f"{_listed(names)}"
+        f"of the {old:,}, {len(names) or 'none'} moved beyond the {ranking.level:.0%} interval of before{listed(names)}"
     )
     return found
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """The first names after a colon, and how many more there are; "" where there are none."""
     more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
     return f": {', '.join(names[:NAMED])}{more}" if names else ""

@@ -66,6 +66,8 @@ class Ranking(Scores, Tabular):
         The summary of people's votes, where the scores are people's (`comparo.with_votes`); else None.
     grown
         The scores before items were added to the run (docs/runs.md); None where none were.
+    unreached
+        The context and the name of each item of a run that no answer is about: its rows in tables have no values.
 
     Examples
     --------

@@ -159,6 +159,7 @@ class Scores:
     group: tuple[Index, NDArray[Any]] | None = field(default=None, repr=False)
     people: People | None = None
     grown: Grown | None = field(default=None, repr=False)
+    unreached: tuple[tuple[Any, Any], ...] = ()
 
     def __len__(self) -> int:
         """How many candidates are ranked."""
@@ -264,12 +265,23 @@ class Scores:
         return np.lexsort((-merge_ties(self.scores), self.graph.component, self.graph.context))
 
     def table(self, columns: Columns) -> Columns:
-        """Columns (n,) in the order of `items` as a table: best first, with the context and the component, if any."""
+        """Columns (n,) in the order of `items` as a table: best first, with the context and the component, if any.
+
+        The items that are `unreached` come last, without values.
+        """
         if self.graph.components > self.graph.contexts:
             columns = {"component": self.component} | columns
         if self.context is not None:
             columns = {"context": self.context} | columns
-        return {name: column[self._order] for name, column in columns.items()}
+        table = {name: column[self._order] for name, column in columns.items()}
+        if not self.unreached:
+            return table
+        labels, none = dict(zip(("context", "item"), zip(*self.unreached, strict=True), strict=True)), [np.nan]
+        for name, column in table.items():
+            kind = column.dtype if column.dtype.kind == "f" else np.dtype(object)
+            rest = labels.get(name, none * len(self.unreached))
+            table[name] = np.concatenate([column.astype(kind), np.fromiter(rest, kind)])
+        return table
 
     def probability(self, one: Hashable, other: Hashable, context: Hashable = None) -> float:
         """P(`one` is better than `other`): that its true score is higher, given the comparisons.

@@ -161,6 +161,7 @@ class BatchRun(Run):
         before = [answers[-1] for answers in self.known.values()]
         before += [Judgement(one, error="under way") for one in under_way if key_of(one) not in self.known]
         rows: dict[str, list[Any]] = {}
+        turns = list[tuple[float, Question]]()
         for one in before:
             pair = one.question.first, one.question.second, one.p, one.weight
             row = pair if self.task.prompt.size == 2 else {"items": one.question.items}
@@ -173,7 +174,9 @@ class BatchRun(Run):
             if asked:
                 selector.observe(asked)
             if number := min(calls - len(asked), selector.remaining):
-                self._pool.extend(self.task.items.question(context, *pair) for pair in selector.next(number))
+                chosen = (self.task.items.question(context, *pair[:2]) for pair in selector.next(number))
+                turns += [(self._turn(context, place), one) for place, one in enumerate(chosen, len(asked))]
+        self._pool.extend(question for _, question in sorted(turns, key=lambda turn: turn[0]))
 
     @property
     def _may_send(self) -> bool:

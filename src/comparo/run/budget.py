@@ -20,6 +20,7 @@ _FORM = re.compile(
 _TIMES = {"": 1.0, "k": 1e3, "M": 1e6}
 TOKENS = " tokens"  # the unit
 NEEDS_PRICE = "a budget in dollars needs the judge's price; give it by `price`, or a budget such as 10n"
+MOST = 2**40  # limit of the search for a sufficient budget, in units of its last digit
 _key = attrgetter("context", "first", "second", "voice")
 _cost = attrgetter("cost")
 RECENT = 100  # last calls that set the reserved price: the next is dearer than all of them with probability 1/101
@@ -50,6 +51,10 @@ class Budget:
         if found["tokens"]:
             return cls(float(found["number"]) * _TIMES[found["times"]], TOKENS)
         return cls(float(found["number"]), "$" if found["dollars"] else found["unit"] or "")
+
+    def __str__(self) -> str:
+        number = f"{self.number:.12g}"
+        return f"${number}" if self.unit == "$" else f"{number}{self.unit}"
 
     @property
     def dollars(self) -> float:
@@ -92,6 +97,9 @@ class Budget:
         ({None: (1000, 'one')}, {None: (505, 'one')}, {'x': (30, 'both')})
         >>> Budget.of(100).calls({"x": 4, "y": 12})
         {'x': (12, 'both'), 'y': (75, 'both')}
+        >>> Budget.of("1n").calls({None: 12}, "both")
+        Traceback (most recent call last):
+        ValueError: 12 calls cannot connect the 12 items: at least 22 are needed; allow more: budget='1.8n'
         """
         if self.unit == "$" and cost == 0:
             raise ValueError("the judge costs nothing, so a budget in dollars sets no bound; use one such as 10n")
@@ -99,37 +107,55 @@ class Budget:
             raise ValueError(NEEDS_PRICE)
         added = dict(sizes) if new is None else {context: new.get(context, 0) for context in sizes}
         total = max(1, sum(added.values()))
-        allowed = self.number / cost if self.unit in ("$", TOKENS) else self.number
-        wanted: dict[Any, float] = {}
-        for context, size in sizes.items():
-            wanted[context] = allowed * added[context]
-            if self.unit == "%":
-                wanted[context] = self.number / 100 * (_ordered(size) - _ordered(size - added[context]))
-            elif self.unit != "n":
-                wanted[context] /= total
-        calls: dict[Any, tuple[int, Orders]] = {}
         whole = 2 if groups is not None and orders == "both" and texts == 2 else 1
-        parts = {context: number / whole for context, number in wanted.items()}
-        for context, part in rounded(parts).items():
-            number, before = whole * part, (given or {}).get(context, 0)
-            most = voices * _ordered(sizes[context])
-            chosen: Orders = "both" if before + number > most // 2 else orders
-            if texts > 2:
-                chosen = "one"
-            calls[context] = min(before + number, most), chosen
-            links = links_of(sizes[context], added[context], texts)
-            needed = min(most - before, links * (2 if chosen == "both" else 1))
-            if groups is None and number < needed:
-                place = "" if context is None else f" in context {context!r}"
-                what = f"connect the {sizes[context]}" if new is None else f"place the {added[context]} new"
-                raise ValueError(
-                    f"{number} calls cannot {what} items{place}: at least {needed} are needed; allow more, such as "
-                    f"budget='5n'{'' if new is None else ', which is for each new item'}"
-                )
-        made = sum(number for number, _ in calls.values())
-        if groups is not None and made < (needed := whole * links_of(groups, groups, texts)):
-            raise ValueError(f"{made} calls cannot connect the {groups} groups: at least {needed} are needed")
+
+        def spread(number: float) -> tuple[dict[Any, tuple[int, Orders]], str]:
+            """The calls of each context with this number in the budget, and why they are too few, else ""."""
+            allowed = number / cost if self.unit in ("$", TOKENS) else number
+            parts, calls = dict[Any, float](), dict[Any, tuple[int, Orders]]()
+            for context, size in sizes.items():
+                wanted = allowed * added[context]
+                if self.unit == "%":
+                    wanted = number / 100 * (_ordered(size) - _ordered(size - added[context]))
+                elif self.unit != "n":
+                    wanted /= total
+                parts[context] = wanted / whole
+            for context, part in rounded(parts).items():
+                asked, known = whole * part, (given or {}).get(context, 0)
+                most = voices * _ordered(sizes[context])
+                chosen: Orders = "both" if known + asked > most // 2 else orders
+                if texts > 2:
+                    chosen = "one"
+                calls[context] = min(known + asked, most), chosen
+                needed = min(most - known, links_of(sizes[context], added[context], texts, chosen))
+                if groups is None and asked < needed:
+                    place = "" if context is None else f" in context {context!r}"
+                    what = f"connect the {sizes[context]}" if new is None else f"place the {added[context]} new"
+                    return calls, f"{asked} calls cannot {what} items{place}: at least {needed} are needed"
+            made = sum(asked for asked, _ in calls.values())
+            if groups is not None and made < (needed := whole * links_of(groups, groups, texts)):
+                return calls, f"{made} calls cannot connect the {groups} groups: at least {needed} are needed"
+            return calls, ""
+
+        calls, too_few = spread(self.number)
+        if too_few:
+            raise ValueError(too_few + self.more(lambda number: not spread(number)[1]))
         return calls
+
+    def more(self, is_enough: Callable[[float], bool]) -> str:
+        """How to allow the smallest number that is enough, in whole calls or tokens, else in three digits.
+
+        >>> Budget.of("$0.05").more(lambda number: number > 0.06), Budget.of(5).more(lambda _: False)
+        ("; allow more: budget='$0.0601'", '')
+        """
+        digits = 0 if self.unit in ("", TOKENS) else 2 - math.floor(math.log10(self.number))
+        low, high = 0, max(1, math.floor(self.number * 10.0**digits))
+        while high < MOST and not is_enough(high / 10.0**digits):
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if is_enough(middle / 10.0**digits) else (middle, high)
+        return "" if high >= MOST else f"; allow more: budget={str(Budget(high / 10.0**digits, self.unit))!r}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +175,9 @@ class Expense:
     alike: int = 1
 
 
-def links_of(size: int, new: int, texts: int = 2) -> int:
+def links_of(size: int, new: int, texts: int = 2, orders: Orders = "one") -> int:
     """The number of calls about `texts` texts that connect the `new` items of a context of `size` items."""
-    return new if new < size else -(-(size - 1) // (texts - 1))
+    return (new if new < size else -(-(size - 1) // (texts - 1))) * (2 if orders == "both" else 1)
 
 
 def _ordered(size: int) -> int:
@@ -243,18 +269,18 @@ class Spending:
         self._expect, self._most = expect, most
         self._ratios, self._paid = deque[float](maxlen=RECENT), 0
         self._flying: dict[object, float] = {}
-        self._is_limited = math.isfinite(limit)
+        self.is_limited = math.isfinite(limit)
 
     @property
     def _ratio(self) -> float:
         return max([1.0, *self._ratios])
 
     def expected(self, question: Question) -> float:
-        return self._ratio * self._expect(question) if self._is_limited else 0.0
+        return self._ratio * self._expect(question) if self.is_limited else 0.0
 
     def allows(self, question: Question) -> bool:
         """Whether a question may be asked now."""
-        has_room = not self._is_limited or len(self._flying) < min(self._paid + 1, self._most)
+        has_room = not self.is_limited or len(self._flying) < min(self._paid + 1, self._most)
         return has_room and self.expected(question) <= self.left
 
     @property
@@ -264,7 +290,7 @@ class Spending:
 
     def reserve(self, question: Question, times: float = 1.0) -> None:
         """Reserve `times` the expected cost of a question that is sent."""
-        if self._is_limited:
+        if self.is_limited:
             self._flying[_key(question)] = times * self._expect(question)
 
     def settle(self, judgement: Judgement) -> None:
@@ -272,7 +298,7 @@ class Spending:
         expected = self._flying.pop(_key(judgement.question), 0.0)  # a voice left out was not sent all its questions
         took = self._took(judgement)
         is_known = took >= 0
-        if not self._is_limited or (judgement.failed and not is_known):
+        if not self.is_limited or (judgement.failed and not is_known):
             return
         if is_known and expected > 0:
             self._ratios.append(took / expected)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from typing import Any
 
@@ -154,7 +154,8 @@ class ComparePlan:
         if self.base is None:
             return _duel(self.paired, self.order, None, self.level, None)
         with self.base.started(watch, self._limit) as run:
-            duel = _duel(self.paired, self.order, run, self.level, run.finish())
+            # Once the answer is sure, the other inputs are left out on purpose.
+            duel = _duel(self.paired, self.order, run, self.level, replace(run.finish(), unreached=()))
         if not duel.asked:
             raise RunError(
                 "no input was answered in both orders, so nothing is known; give a larger `budget`, choose another "

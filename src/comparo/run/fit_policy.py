@@ -155,6 +155,8 @@ class Fitting:
         """The ranking of a whole run: that of its comparisons, or people's where they voted."""
         ranking = self.rank(data)
         ranking = ranking if self.votes is None else with_votes(ranking, self.votes)
+        reached = set(ranking.graph.labels(ranking.comparisons))
+        ranking = replace(ranking, unreached=tuple(label for label in self.items.labels if label not in reached))
         if self.past is None or self._before is None:
             return ranking
         added = self.past.added(data)

@@ -2,9 +2,11 @@
 
 import logging
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from heapq import heappop, heappush
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -100,7 +102,8 @@ class Run:
         self._systems = task.systems() if task.compares_groups else None
         self._stops = Stops(task, self.rounds, self._allocation, self._systems) if task.waits else None
         self._moved: dict[Any, None] = {}  # contexts with an answer that was not looked at yet
-        self._pending: deque[Question] = deque()
+        self._pending: list[tuple[float, int, Question]] = []  # a heap, by turn and then in the order of the choice
+        self._chosen, self._places = count(), defaultdict[Any, Iterator[int]](count)
         self._open: dict[Key, Question] = {}
         self.left_out: dict[str | None, str] = {}  # voices that cannot go on, and why
         first = min(ENOUGH, max(1, expense.calls // (2 * len(task.voices))))
@@ -124,7 +127,7 @@ class Run:
                 failed = [answers[-1].question for answers in self.known.values() if answers[-1].failed]
                 again = [one for one in failed if one.voice not in self.left_out]
                 left = max(0, self.progress.total - self.progress.answered)
-                self._pending.extend(map(self._question, again[:left]))
+                self._pending = [(0.0, next(self._chosen), self._question(one)) for one in again[:left]]
                 self._send(asking)
                 self._listen(asking, self._send)
             except (KeyboardInterrupt, JudgeError, RunError):
@@ -234,7 +237,7 @@ class Run:
             moved, self._moved = self._moved, {}
             for context in moved:
                 self._offer(context)
-            while self._waiting and asking.open + len(self._pending) < 2 * self.room:
+            while self._waiting and (self.spending.is_limited or asking.open + len(self._pending) < 2 * self.room):
                 if (verdict := self.may_begin(self._waiting[0][0])) is None:
                     break
                 waiting = self._waiting.popleft()
@@ -267,14 +270,14 @@ class Run:
     def _send(self, asking: Asking) -> None:
         """Send pending questions within the spending limit; when it is reached, stop the run."""
         while self._pending:
-            question = self._pending[0]
+            question = self._pending[0][-1]
             if question.voice in self.left_out:
-                self._pending.popleft()
+                heappop(self._pending)
                 self._fail(question)
                 continue
             if not self.spending.allows(question):
                 break
-            self._pending.popleft()
+            heappop(self._pending)
             self.spending.reserve(question)
             self._open[key_of(question)] = question
             asking.ask(question)
@@ -290,11 +293,19 @@ class Run:
                 first, second, *voice = pair
                 question = self.task.items.question(context, first, second)
                 question = replace(question, voice=voice[0] if voice else self._voice)
+                turn = self._turn(context, next(self._places[context]))
                 if answers := self.known.get(key_of(question)):
                     # Later rounds were chosen from the first answer, even if it failed and was answered later.
                     rounds.answer(pair, answers[0])
                 else:
-                    self._pending.append(question)
+                    heappush(self._pending, (turn, next(self._chosen), question))
+
+    def _turn(self, context: Any, place: int) -> float:
+        """When a context's call number `place` is sent: after as many per item, in pairs, in all other contexts.
+
+        The money may end before the last call, and then no context is left out. A number of calls is made wholly: 0.
+        """
+        return place // 2 / len(self.task.items.names[context]) if self.spending.is_limited else 0.0
 
     def _look(self) -> None:
         """Report the progress."""

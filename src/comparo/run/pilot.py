@@ -15,7 +15,7 @@ with k. The rates of a pilot have errors of a quarter and more, and at equal rat
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +23,7 @@ import numpy as np
 
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
+from comparo.data.prompts import Question
 from comparo.data.run_folder import key_of
 from comparo.judges import Judgement
 from comparo.methods import quiet_fit
@@ -76,12 +77,29 @@ class LineupPlan:
                 "pairs alone; use lineup=2"
             )
         self.base: Plan = self.pilots[2]
-        calls = sum(plan.expense.calls for plan in self.pilots.values())
-        if calls > LARGEST_SHARE * planned.expense.calls:
+        self.tasks = {k: self._resized(k) for k in self.pilots}
+        if not self._is_enough(planned.budget.number):
+            calls = sum(plan.expense.calls for plan in self.pilots.values())
+            if not (more := planned.budget.more(self._is_enough)):
+                planned.expense_of(planned.budget)  # raises where no budget of this unit can be counted
             raise ValueError(
-                f"lineup='auto' asks {calls:,} questions first, more than half of the {planned.expense.calls:,} that "
-                f"the budget allows; allow more, such as budget={2 * calls}, or use lineup=4"
+                f"lineup='auto' asks {calls:,} questions first: more than half of what the budget allows, or so many "
+                f"that the rest cannot connect all texts{more}; or use lineup=4"
             )
+
+    def _is_enough(self, number: float) -> bool:
+        """Whether the pilots are at most half of this budget, and the rest connects all texts, whatever they choose."""
+        budget, expected = replace(self.planned.budget, number=number), dict[int, list[Judgement]]()
+        for k, plan in self.pilots.items():
+            made, cost, tokens = plan.expense.calls, plan.expense.cost, plan.expense.tokens
+            expected[k] = [Judgement(Question("", ""), p=0.5, cost=cost / made, tokens_in=-(-tokens // made))] * made
+        try:
+            whole = self.planned.expense_of(budget).calls
+            for k, task in self.tasks.items():
+                task.expense_of(budget.less(others_of(expected, k), whole))
+        except ValueError:
+            return False
+        return sum(map(len, expected.values())) <= LARGEST_SHARE * whole
 
     def _resized(self, k: int, **changes: Any) -> Task:
         """The planned task about k texts, with other changes."""
@@ -105,13 +123,17 @@ class LineupPlan:
         best = chosen_size(rates)
         shown = ", ".join(f"{k} texts {rates[k] / max(rates.values()):.0%}" for k in rates)
         logger.warning("Calls are about %d texts, by what a token shows of the scores: %s.", best, shown)
-        others = [one for k, some in answers.items() for one in some if k != best]
-        budget = self.planned.budget.less(others, self.planned.expense.calls)
+        budget = self.planned.budget.less(others_of(answers, best), self.planned.expense.calls)
         given = tuple(sorted(answers[best], key=lambda one: repr(key_of(one.question))))
         notes = {"lineup": {"texts": best, "rates": {str(k): rates[k] for k in rates}}}
         storage = replace(self.storage, notes={**self.storage.notes, **notes})
-        self.base = prepare(self._resized(best, budget=budget, given=given), storage)
+        self.base = prepare(replace(self.tasks[best], budget=budget, given=given), storage)
         return self.base.run(watch)
+
+
+def others_of(answers: Mapping[int, Sequence[Judgement]], chosen: int) -> list[Judgement]:
+    """The answers about other numbers of texts than the `chosen` one."""
+    return [one for k, some in answers.items() for one in some if k != chosen]
 
 
 def chosen_size(rates: Mapping[int, float]) -> int:

@@ -27,7 +27,7 @@ from comparo.data.prompts import Prompt, Question
 from comparo.data.run_folder import key_of
 from comparo.judges import Judge, Judgement
 from comparo.judges.prices import Price
-from comparo.methods import Method, quiet_fit
+from comparo.methods import Method, quiet_fit, usual_bias
 from comparo.model.estimators.poe import Bias
 from comparo.run.budget import NEEDS_PRICE, TOKENS, Budget, Expense, links_of
 from comparo.run.files import now
@@ -97,7 +97,7 @@ class Task:
         if self.strategy is None:
             object.__setattr__(self, "strategy", default_strategy(self.goal))
         if self.bias is None:
-            object.__setattr__(self, "bias", "joint" if self.method in (None, "mixed", "panel") else "none")
+            object.__setattr__(self, "bias", usual_bias(self.method or "mixed"))
         if self.method is None:
             usual = "poe-bt" if self.plain else "panel" if self.is_panel else "mixed"
             object.__setattr__(self, "method", usual)
@@ -215,14 +215,13 @@ class Task:
     def configuration(self) -> dict[str, Any]:
         """The other contents of run.json: how and with which versions the run was started."""
         packages = {name: version(name) for name in ("comparo", "numpy", "scipy")}
-        number, unit = self.budget.number, self.budget.unit
         wordings = dict.fromkeys(str(voice.prompt.wording) for voice in self.voices)
         control = {}
         for term in self.control:
             numbers = self.items.numbers.get(Term.of(term).name)
             control[term] = None if numbers is None else numbers.tolist()
         return {
-            "budget": f"${number:g}" if unit == "$" else f"{number:g}{unit}",
+            "budget": str(self.budget),
             "wording": ", ".join(wordings) if self.prompt.wording else None,
             "until": self.until,
             "method": self.method,
@@ -241,7 +240,11 @@ class Task:
 
     @cached_property
     def expense(self) -> Expense:
-        """The maximum number of calls, tokens and dollars, estimated from the mean length of prompts.
+        """The maximum number of calls, tokens and dollars."""
+        return self.expense_of(self.budget)
+
+    def expense_of(self, budget: Budget) -> Expense:
+        """What would be spent with another budget, estimated from the mean length of prompts.
 
         Raises a ValueError where a context has too few items for the goal, or only one.
         """
@@ -263,16 +266,16 @@ class Task:
             new, given = self.growth.new, Counter(one.question.context for one in self.given)
         if (k := self.prompt.size) > 2:
             self.check_lineups(sizes)
-        each = mean_tokens if self.budget.unit == TOKENS else cheapest
-        calls = self.budget.calls(sizes, self.orders, each, len(self.voices), groups, new, given, k)
+        each = mean_tokens if budget.unit == TOKENS else cheapest
+        calls = budget.calls(sizes, self.orders, each, len(self.voices), groups, new, given, k)
         total = sum(number for number, _ in calls.values()) - given.total()
         alike = [len(self.voices)]
         for context, (number, orders) in calls.items():
-            if links := links_of(sizes[context], (new or sizes).get(context, 0), k):
-                alike.append((number - given[context]) // (links * (2 if orders == "both" else 1)))
+            if links := links_of(sizes[context], (new or sizes).get(context, 0), k, orders):
+                alike.append((number - given[context]) // links)
         if groups is not None:
-            alike = [len(self.voices), total // (links_of(groups, groups, k) * (2 if self.orders == "both" else 1))]
-        cost = min(total * dearest, self.budget.dollars) if self.is_panel else total * dearest
+            alike = [len(self.voices), total // links_of(groups, groups, k, self.orders)]
+        cost = min(total * dearest, budget.dollars) if self.is_panel else total * dearest
         return Expense(calls, total, round(total * mean_tokens), cost, costs, min(alike))
 
     def _expense_of_pairs(self, pairs: Mapping[Any, Sequence[Any]], costs: Mapping[str | None, float]) -> Expense:

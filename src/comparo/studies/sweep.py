@@ -26,7 +26,8 @@ import numpy as np
 
 from comparo.analysis.correlations import pearson, spearman
 from comparo.data.comparisons import Comparisons
-from comparo.methods import Method, quiet_fit
+from comparo.methods import ESTIMATES, Method, quiet_fit, usual_bias
+from comparo.model.estimators.baselines import PriorPairs
 from comparo.model.estimators.poe import Bias
 from comparo.ranking.ranking import Ranking
 from comparo.selection.designs import Orders
@@ -35,11 +36,12 @@ from comparo.studies.recorded import Recorded
 from comparo.types import Array
 
 DECISIONS = ("win-ratio", "bt", "poe-g-hard")
+POOLED = ("davidson", *ESTIMATES)  # methods that estimate ties or variances from all contexts together
 
 
 @dataclass(frozen=True)
 class Fit:
-    """`comparo.fit` by a method's name and bias.
+    """`comparo.fit` by a method's name and bias, by default the method's own (`usual_bias`).
 
     For methods that use decisions, a pair asked in both orders is one decision by p̃_ij = ½(p_ij + 1 − p_ji), as in the
     paper's symmetric set-up: else a judge who favours a position would tie items that it can distinguish. "bt" has the
@@ -52,21 +54,20 @@ class Fit:
     """
 
     method: Method
-    bias: Bias = "none"
+    bias: Bias | None = None
 
     @property
     def independent(self) -> bool:
-        """Whether contexts are fitted independently: biases are pooled over contexts."""
-        return self.bias == "none"
+        """Whether contexts are fitted independently: biases, ties and variances are pooled over contexts."""
+        return self.bias in (None, "none") and self.method not in POOLED
 
     def __call__(self, comparisons: Comparisons) -> Ranking:
         """The ranking, without the warnings of `fit`: draws that are not connected are expected here."""
-        if self.method in DECISIONS and self.bias == "none":
+        if self.method in DECISIONS and self.independent:
             merged = comparisons.merge_orders()
             comparisons = merged if comparisons.weight is not None else replace(merged, weight=None)
-        if self.method == "bt" and self.bias == "none":
-            return quiet_fit(comparisons, "bt", prior_pairs="compared")
-        return quiet_fit(comparisons, self.method, bias=self.bias)
+        prior_pairs: PriorPairs = "compared" if self.method == "bt" else "none"
+        return quiet_fit(comparisons, self.method, bias=self.bias, prior_pairs=prior_pairs)
 
 
 TIED = 1e-7  # scores closer than this share of their context's range are tied, so that rounding does not rank them
@@ -102,7 +103,8 @@ def score(draws: Draws, scorer: Fit) -> Array:
     if draws.whole and number > 1:
         once = Draws(recorded, draws.rows[:1], draws.calls, whole=True)
         return np.repeat(score(once, scorer), number, axis=0)
-    if not scorer.independent:
+    hard = np.isin(recorded.p, (0.0, 0.5, 1.0))[draws.rows].all(axis=1)  # draws whose default prior is another
+    if not scorer.independent or hard.any() != hard.all():
         return np.concatenate([placed(recorded, scorer(draws.one(each)), 1) for each in range(number)])
     step = max(1, TOGETHER // draws.rows.shape[1])
     parts = [slice(begin, min(begin + step, number)) for begin in range(0, number, step)]
@@ -173,12 +175,12 @@ class Way:
 
     @classmethod
     def of(
-        cls, method: Method, bias: Bias = "none", *, orders: Orders = "both", strategy: DrawStrategy = "random"
+        cls, method: Method, bias: Bias | None = None, *, orders: Orders = "both", strategy: DrawStrategy = "random"
     ) -> Way:
         """The way of a method of `comparo.fit`; its name lists the settings that are not the default."""
         parts = [
             method,
-            f"bias {bias}" * (bias != "none"),
+            f"bias {bias}" * (bias not in (None, usual_bias(method))),
             "one order" * (orders == "one"),
             "greedy" * (strategy == "greedy"),
         ]

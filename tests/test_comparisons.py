@@ -568,7 +568,7 @@ def test_no_comparisons_merge_to_none() -> None:
 
 def test_decisions() -> None:
     comparisons = Comparisons.from_matrix(
-        [[NAN, 0.5, np.nextafter(0.5, 1)], [0.0, NAN, 1.0], [NAN, np.nextafter(0.5, 0), NAN]]
+        [[NAN, np.nextafter(0.5, 0), 0.5 + 1e-9], [0.0, NAN, 1.0], [NAN, 0.5 - 1e-9, NAN]]
     )
     assert comparisons.decisions().p.tolist() == [0.5, 1.0, 0.0, 1.0, 0.0]
     assert comparisons.decisions().first is comparisons.first

@@ -17,6 +17,7 @@ from scipy.special import logsumexp
 
 import comparo
 from comparo import Comparisons, ComparisonsError, Judgement, Question, StoreError, fit, load_judge
+from comparo.data.lineups import CLEAR
 from comparo.data.wordings import LETTERS
 from comparo.model.inference.soft import Soft
 from comparo.run.pilot import rate
@@ -184,6 +185,27 @@ def test_soft_answers_are_cliques(k):
     a[n:, n:] += 1e-9 * np.eye(k)
     assert graph.centre(found) == pytest.approx(graph.centre(np.linalg.solve(a, b)[:n]), abs=1e-5)
     assert model.count == pytest.approx(len(rows) * (k - 1) - (k - 1), abs=1e-3)
+
+
+@pytest.mark.parametrize("spread", [1.0, 12.0])
+@pytest.mark.parametrize("bias", ["joint", "none"])
+def test_turning_all_slots_changes_no_score(spread, bias):
+    rows, _ = drawn("soft", 4, n=9, calls=24, sigma=spread, slots=np.array([0.9, 0.1, -0.3, -0.7]))
+    turned = [{**row, "items": row["items"][::-1], "logp": row["logp"][::-1]} for row in rows]
+    one, two = (quiet_fit(each, "mixed", bias=bias) for each in (rows, turned))
+    for name in set(one.items.tolist()):
+        assert two[0, name].score == pytest.approx(one[0, name].score, abs=1e-3 if spread > 1 else 1e-6)
+
+
+def test_a_sharp_judge_of_line_ups_is_believed():
+    """Most labels are further apart than a double tells from certainty."""
+    rows, truth = drawn("soft", 4, n=14, calls=30, sigma=20.0, noise=3.0, slots=np.array([3.0, 1.0, -1.0, -3.0]))
+    assert np.mean([np.ptp(row["logp"]) > CLEAR for row in rows]) > 0.7
+    found = quiet_fit(rows, "mixed")
+    known = np.array([truth[label] for label in zip(found.context.tolist(), found.items.tolist(), strict=True)])
+    known -= np.mean(known)
+    assert np.corrcoef(found.scores, known)[0, 1] > 0.99
+    assert np.mean((found.low <= known) & (known <= found.high)) > 0.8
 
 
 @pytest.mark.parametrize(("kind", "error"), [("soft", 0.15), ("order", 0.35), ("best", 0.5)])

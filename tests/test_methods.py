@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from scipy.special import expit
 
-from comparo import Comparisons, fit
+from comparo import Comparisons, ComparisonsError, fit
 from comparo.model.likelihoods import BradleyTerry, Gaussian, StudentT
 from comparo.types import as_generator
 from inside import METHODS, Limits, multiply, quiet_fit
@@ -183,6 +183,83 @@ def test_weights_are_repetitions(method):
     assert np.allclose(
         fit(weighted, method=method).scores, fit(Comparisons.from_columns(*columns), method=method).scores
     )
+
+
+KINDS = {
+    "rounded": lambda p: np.round(p, 1),
+    "soft": lambda p: p,
+    "ties": lambda p: np.round(2 * p) / 2,
+    "won": np.round,
+}
+
+
+def asked(kind):
+    """Sixty weighted answers of two judges in two contexts, some of them 0 or 1 unless they are soft."""
+    rng = np.random.default_rng(9)
+    truth, rows = 2.0 * rng.standard_normal(8), []
+    for k in range(60):
+        i, j = rng.permutation(8)[:2]
+        p = KINDS[kind](expit(truth[i] - truth[j] + 0.5 + 0.7 * rng.standard_normal()))
+        rows.append((f"t{i}", f"t{j}", p, [1.0, 0.5, 2.5][k % 3], f"c{k % 2}", f"j{k // 30}"))
+    return rows, rng.random(60) < 0.5
+
+
+def fitted(rows, method, **options):
+    names = ("first", "second", "p", "weight", "context", "judge")
+    ranking = quiet_fit([dict(zip(names, row, strict=True)) for row in rows], method, **options)
+    found = np.column_stack([ranking.scores, ranking.std])
+    return found[np.lexsort((ranking.items.astype(str), ranking.context.astype(str)))], ranking.bias
+
+
+@each_method
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_order_in_which_two_texts_stand_in_a_row_changes_no_score(method, kind):
+    """All rows turned: γ changes its sign. Any rows turned, without γ: the same answers."""
+    rows, some = asked(kind)
+    has_bias = method not in ("win-ratio", "avg-prob", "bt")
+    for bias, turned in (("none", some), ("joint", np.ones(60, dtype=bool))):
+        options = {"bias": bias} if has_bias else {}
+        other = [
+            (b, a, 1.0 - p, *rest) if turn else (a, b, p, *rest)
+            for (a, b, p, *rest), turn in zip(rows, turned, strict=True)
+        ]
+        (one, gamma), (two, minus) = (fitted(each, method, **options) for each in (rows, other))
+        np.testing.assert_allclose(two, one, rtol=1e-6, atol=1e-6)
+        if has_bias and bias == "joint":
+            np.testing.assert_allclose(minus, -gamma, rtol=1e-6, atol=1e-6)
+
+
+@each_method
+@pytest.mark.parametrize("kind", ["ties", "won"])
+def test_what_is_within_rounding_of_a_decision_is_that_decision(method, kind):
+    rows, some = asked(kind)
+    near = [
+        (a, b, abs(p - (1e-13 if turn or p == 1 else -1e-13)), *rest)
+        for (a, b, p, *rest), turn in zip(rows, some, strict=True)
+    ]
+    np.testing.assert_array_equal(fitted(near, method)[0], fitted(rows, method)[0])
+
+
+@each_method
+@pytest.mark.parametrize("kind", ["soft", "rounded"])
+def test_only_the_ratios_of_weights_below_1_matter_where_the_noise_is_estimated(method, kind):
+    """In "bt" and "davidson" a weight is a number of decisions."""
+    rows, _ = asked(kind)
+    each = [
+        fitted([(a, b, p, weight * scale, *rest) for a, b, p, weight, *rest in rows], method)[0]
+        for scale in (0.75, 0.01, 1 / 78, 1.0, 137.3)  # 0.75: their mean is 1; 1/78: their sum
+    ]
+    if method not in ("bt", "davidson"):
+        for less in each[1:3]:
+            np.testing.assert_allclose(less, each[0], rtol=1e-6, atol=1e-6)
+        for more in each[3:] if kind == "soft" else ():  # a text that always wins has the prior's width
+            np.testing.assert_allclose(more[:, 1], each[0][:, 1], rtol=0.2)
+
+
+@each_method
+def test_no_weight_at_all_is_an_error(method):
+    with pytest.raises(ComparisonsError, match="weight"):
+        fit([("a", "b", 0.8, 0.0), ("b", "c", 0.7, 0.0)], method)
 
 
 @each_method

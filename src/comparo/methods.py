@@ -13,6 +13,7 @@ from typing import Any, Literal, ParamSpec, get_args
 import numpy as np
 
 from comparo.data.comparisons import Comparisons
+from comparo.errors import ComparisonsError
 from comparo.model.design import Design
 from comparo.model.estimators.baselines import PriorPairs, bradley_terry, mean_outcome
 from comparo.model.estimators.mixed import mixed
@@ -164,6 +165,8 @@ def fit(
     ['a', 'b', 'c']
     """
     comparisons = Comparisons.of(data)
+    if not comparisons.weights.any():
+        raise ComparisonsError("every weight is 0, so there is nothing to fit; raise one, or leave the weights out")
     if method is None:
         is_plain = not (bias or prior or features or control or people) and (estimate, validity) == ("judge", None)
         method = "poe-bt"

@@ -14,6 +14,9 @@ from comparo.types import Array
 # A relative tolerance; `merge_ties` uses it as an absolute one too. Rounding errors are 1e-16; those of a covariance
 # that is updated hundreds of times, and of scores from p with errors of 1e-13, are < 1e-11 (tests/test_determinism.py).
 TIES = 1e-9
+# Distance from 0, ½ and 1 within which a probability is that value: 1 − p, means and products round by at most some
+# 1e-16 each, thousands of them by less than this, and no judge means a difference of 4e-12 logits from a tie.
+EXACT = 1e-12
 TINY = float(np.finfo(float).tiny)  # keeps a denominator or the argument of a logarithm above 0
 
 
@@ -24,6 +27,17 @@ def first_best(values: Array, axis: int | None = None) -> NDArray[np.intp]:
     1
     """
     return np.asarray(np.argmax(values >= np.max(values, axis=axis, keepdims=True) * (1 - TIES), axis=axis))
+
+
+def snapped(p: Array) -> Array:
+    """The probabilities, where those within `EXACT` of 0, ½ and 1 are these values.
+
+    >>> snapped(np.array([0.1 + 0.2 + 0.2 + 1e-13, 1e-11, 1 - 1e-13])).tolist()
+    [0.5, 1e-11, 1.0]
+    """
+    near = np.round(2.0 * p) / 2.0
+    is_near = (np.abs(p - near) <= EXACT) & (p != near)
+    return np.where(is_near, near, p) if is_near.any() else p
 
 
 def merge_ties(values: Array) -> Array:

@@ -22,6 +22,7 @@ from comparo.data.layouts import LABELS, WANTED, fields_from_matrix, fields_from
 from comparo.data.lineups import columns_of, ordered, position_effects
 from comparo.data.run_folder import database_of, judged
 from comparo.errors import ComparisonsError
+from comparo.rounding import snapped
 from comparo.types import Array, Index, LongIndex, Mask
 
 
@@ -36,7 +37,7 @@ class Comparisons:
     ----------
     items : The labels of the items, shape (N,).
     first, second : The items shown first and second, as codes into `items`, shape (K,).
-    p : The probability that the first item is better, shape (K,).
+    p : The probability that the first item is better, shape (K,); 0, ½ or 1 where it is that value within rounding.
     weight : The weight of each comparison, shape (K,); None if all have weight 1.
     contexts, context : The labels of the contexts, and the code of each comparison's context, shape (K,).
     judges, judge : The labels of the judges, and the code of each comparison's judge, shape (K,).
@@ -61,6 +62,9 @@ class Comparisons:
     judge: Index | None = None
     voted: bool = False
     lineup: NDArray[Any] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "p", snapped(self.p))
 
     def __len__(self) -> int:
         return len(self.p)
@@ -334,6 +338,21 @@ class Comparisons:
     def weights(self) -> Array:
         """The weight of each comparison, shape (K,); 1 if `weight` is None."""
         return np.ones(len(self)) if self.weight is None else self.weight
+
+    def relative(self) -> Comparisons:
+        """The same comparisons with a mean weight of at least 1 per answer.
+
+        Where the noise is estimated from the answers, only the ratios of weights below 1 matter: there is no answer of
+        less than one. Weights above 1 are repetitions.
+
+        >>> Comparisons.from_rows([("ana", "bo", 0.7, 0.01), ("bo", "cy", 0.6, 0.03)]).relative().weights.round(9)
+        array([0.5, 1.5])
+        """
+        if self.weight is None or not self.weight.any():
+            return self
+        share = self.weight / np.max(self.weight)
+        least = share * (np.sum(self.freedom[share > 0]) / np.sum(share))
+        return replace(self, weight=np.maximum(self.weight, least))
 
     @property
     def judged_by(self) -> Index:

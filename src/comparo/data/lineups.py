@@ -34,7 +34,8 @@ MOST = len(LETTERS)  # texts of a line-up
 ROWS = np.dtype([("answer", "i4"), ("size", "i1"), ("left", "i1"), ("low", "i1"), ("high", "i1")])
 LineupRow = tuple[int, int, int, int, int]
 PAIR: LineupRow = (-1, 2, 2, 0, 1)
-SUREST = 34.0  # the largest logit of log-probabilities: above 36.7 the probability rounds to 1
+SUREST = 34.0  # −log of the smallest probability of a label that is recorded
+CLEAR = 27.0  # the largest logit of a pair of labels: above 27.6 the probability is 1 within rounding (`EXACT`)
 TINY, ROUNDING = 1e-300, 1e-16  # distances of a probability from 0 and 1 whose logit is finite
 SAID = ("logp", "order", "best")
 
@@ -97,7 +98,7 @@ def soft_rows(logp: Sequence[float], answer: int) -> list[tuple[float, LineupRow
     if k == 2:
         return [(float(expit(logp[0] - logp[1])), PAIR)]
     # No p may be 0 or 1: these values mark a choice.
-    p = expit(np.clip(np.subtract.outer(logp, logp), -SUREST, SUREST))
+    p = expit(np.clip(np.subtract.outer(logp, logp), -CLEAR, CLEAR))
     return [(float(p[low, high]), (answer, k, k, low, high)) for low in range(k) for high in range(low + 1, k)]
 
 

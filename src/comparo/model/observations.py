@@ -27,7 +27,7 @@ from comparo.types import Array, Index, Mask
 
 WHOLE = 1e-6  # tolerance for whole numbers: p in files often has six digits
 STEPS = (0.25, 0.2, 0.1, 0.05, 0.025, 0.02, 0.01)  # steps of rounded p; finer ones are left to `LEAST_CAP`
-SATURATED = 1e-12  # distance from 0 or 1 at which p counts as rounded: thousands of ulps of a double near 1
+SATURATED = 2e-12  # distance from 0 or 1 at which p counts as rounded: above that of clear line-ups (`CLEAR`)
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Observations:
     """M observations y of s_first − s_second − γ with relative precisions `weight`, all of shape (M,).
 
     `row` is one comparison of each; `first` and `second` are nodes. `judge` is the code of the judge whose γ is in y,
-    or J where γ cancels. `censored` marks saturated answers: the difference is at least y, which is positive there.
+    or J where γ cancels. `bound` is 1 or −1 for a saturated answer, whose difference is at least or at most y, else 0.
     Pairs asked in both orders also estimate γ: `sums` (C, J), the mean of half the sum of the two answers, estimates −γ
     with the weight `sum_weight` (C, J). `sum_square` is the weighted sum of squares of these halves around their means,
     with `sum_freedom` degrees of freedom. Judges are codes of position effects (`Comparisons.positions`). `freedom`
@@ -48,7 +48,7 @@ class Observations:
     y: Array
     weight: Array
     judge: Index
-    censored: Mask
+    bound: Array
     sums: Array
     sum_weight: Array
     sum_square: float
@@ -109,10 +109,10 @@ def mixes_kinds(comparisons: Comparisons) -> bool:
 
 
 def logits(p: Array) -> tuple[Array, Mask]:
-    """logit p (K,), and which p are saturated: 0 or 1 within rounding.
+    """logit p (K,), and which p are saturated: 0 or 1, or as sure as line-ups can say.
 
-    Saturated answers get the largest |logit p| of the others, at least `LEAST_CAP`; where all p are multiples of a step
-    h, they get ±logit(1 − h/2).
+    0 and 1 get the largest |logit p| of the others, at least `LEAST_CAP`; where all p are multiples of a step h, they
+    get ±logit(1 − h/2).
 
     >>> logits(np.array([0.5, 1.0, 1e-3]))
     (array([ 0.        ,  6.90675478, -6.90675478]), array([False,  True, False]))
@@ -120,11 +120,12 @@ def logits(p: Array) -> tuple[Array, Mask]:
     saturated = np.minimum(p, 1.0 - p) < SATURATED
     if not saturated.any():
         return logit(p), saturated
-    cap = max(np.max(np.abs(logit(p[~saturated])), initial=0.0), LEAST_CAP)
+    is_certain = (p == 0) | (p == 1)
+    cap = max(np.max(np.abs(logit(p[~is_certain])), initial=0.0), LEAST_CAP)
     step = next((step for step in STEPS if np.all(_is_whole(p / step))), None)
     if step is not None:
         cap = float(logit(1.0 - step / 2))
-    return np.where(saturated, np.sign(p - 0.5) * cap, logit(np.where(saturated, 0.5, p))), saturated
+    return np.where(is_certain, np.sign(p - 0.5) * cap, logit(np.where(is_certain, 0.5, p))), saturated
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,8 +147,12 @@ class JudgedPairs:
     slot: NDArray[np.intp]
 
     @classmethod
-    def of(cls, comparisons: Comparisons, graph: Graph) -> JudgedPairs:
-        _, row, pair = np.unique(comparisons.pair_keys(), return_index=True, return_inverse=True)
+    def of(cls, comparisons: Comparisons, graph: Graph, apart: Mask | None = None) -> JudgedPairs:
+        """The pairs of all comparisons; those marked by `apart` (K,) are pairs of their own."""
+        key = comparisons.pair_keys()
+        if apart is not None:
+            key[apart] = -1 - np.arange(np.count_nonzero(apart))
+        _, row, pair = np.unique(key, return_index=True, return_inverse=True)
         low, high = (edge(graph.first, graph.second)[row] for edge in (np.minimum, np.maximum))
         return cls(row, low, high, 2 * pair + (graph.first > graph.second))
 
@@ -160,29 +165,26 @@ def observe(comparisons: Comparisons, graph: Graph, y: Array, saturated: Mask) -
     """Reduce the answers y (K,) to one observation for each pair, context and judge.
 
     Repeated answers are averaged by weight. For pairs asked in both orders, with weights w and w′, the observation is
-    half of the difference, with the weight 4 / (1/w + 1/w′).
+    half of the difference, with the weight 4 / (1/w + 1/w′). A saturated answer is an observation of its own: the bound
+    of a mean would depend on the noise of the other answers.
 
     >>> data = Comparisons.from_rows([("a", "b", 0.8), ("b", "a", 0.4), ("b", "c", 0.7)])
     >>> found = observe(data, Graph.build(data), *logits(data.p))
     >>> found.y.round(2), found.weight, found.judge, found.sums.round(2)
     (array([0.9 , 0.85]), array([2., 1.]), array([1, 0], dtype=int32), array([[0.49]]))
     """
-    judges, pairs = len(comparisons.slots), JudgedPairs.of(comparisons, graph)
+    judges, pairs = len(comparisons.slots), JudgedPairs.of(comparisons, graph, saturated)
     lead, low, high = pairs.row, pairs.low, pairs.high
     judge, context = comparisons.positions[lead], graph.position[low]
     weight = pairs.total(comparisons.weights)
     mean = pairs.total(comparisons.weights * y) / np.where(weight > 0, weight, 1.0)
-    cut = pairs.total(saturated.astype(float)) > 0
     asked = weight > 0
     both = asked.all(axis=1)
     half = 4.0 / np.sum(1.0 / np.where(asked, weight, 1.0), axis=1)
     case = np.where(both, 0, np.where(asked[:, 0], 1, 2 + ~asked[:, 1]))  # 3: without weight, left out
     rows = np.argsort(case, kind="stable")[: np.count_nonzero(asked.any(axis=1))]
     y = np.choose(case, [(mean[:, 0] - mean[:, 1]) / 2, mean[:, 0], mean[:, 1], 0.0])
-    censored = np.asarray(cut.any(axis=1))
-    turned = (case == 2) | (both & censored & (y < 0))  # swapped items, so that a censored y is positive
-    y = np.where(both & turned, -y, y)
-    first, second = np.where(turned, high, low), np.where(turned, low, high)
+    first, second = np.where(case == 2, high, low), np.where(case == 2, low, high)
     weights = np.where(both, half, np.sum(weight, axis=1))
     key, each = context[both] * judges + judge[both], mean[both].mean(axis=1)
     groups = graph.contexts * judges
@@ -195,7 +197,7 @@ def observe(comparisons: Comparisons, graph: Graph, y: Array, saturated: Mask) -
         y[rows],
         weights[rows],
         np.where(both, judges, judge)[rows].astype(np.int32),
-        censored[rows],
+        (np.sign(y) * saturated[lead])[rows],
         sums.reshape(-1, judges),
         sum_weight.reshape(-1, judges),
         float(np.sum(half[both] * (each - sums[key]) ** 2)),

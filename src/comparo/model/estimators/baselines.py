@@ -105,7 +105,7 @@ def mean_outcome(comparisons: Comparisons, limits: Limits = LIMITS) -> Scored:
     array([0.75 , 0.375, 0.5  ])
     """
     graph = Graph.build(comparisons)
-    n, p, weight = graph.nodes, comparisons.p, comparisons.weights
+    n, p, weight = graph.nodes, comparisons.p, comparisons.relative().weights
     pattern = Pattern(graph, limits=limits)
     laplacian = Laplacian(pattern, weight[pattern.order], np.zeros(n))
     total = laplacian.diagonal

@@ -102,6 +102,7 @@ def mixed(
         laplacian=solution.laplacian,
         converged=converged,
         effects=replace(effects, bias=between, bias_error=error, bias_variance=doubt, equal=equal),
+        weight=comparisons.relative().weight if isinstance(model, Soft) else None,
         held=None if control is None else Held(control, *beta, np.mean(shared.held**2, axis=0)),
     )
 

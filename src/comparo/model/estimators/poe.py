@@ -53,7 +53,7 @@ class Product:
     `scores` (n,) are centred in each component of `graph`; `bias` (C, J) is γ of each context and judge, contexts in
     the graph's order (J = 0 without a bias term); `laplacian` is H at the solution.
     `effects` are the variances where the prior is estimated. `held` are the coefficients of a control, whose effect the
-    scores exclude. `weight` (K,) are the weights of the rows of line-ups in their likelihood.
+    scores exclude. `weight` (K,) are the weights in the likelihood where they are not those of the comparisons.
     """
 
     comparisons: Comparisons
@@ -69,7 +69,7 @@ class Product:
 
     @property
     def weights(self) -> Array:
-        """The weight of each comparison in the product, (K,); for line-ups from `luce_weights`."""
+        """The weight of each comparison in the product, (K,): relative where φ is estimated, or `luce_weights`."""
         return self.comparisons.weights if self.weight is None else self.weight
 
     @property
@@ -157,9 +157,11 @@ def multiply(
     >>> multiply(Comparisons.from_rows([("a", "b", 0.9)]), Gaussian()).scores.round(6)
     array([ 0.2, -0.2])
     """
-    if comparisons.lineup is None or not isinstance(expert, BradleyTerry):
-        return _multiply(comparisons, expert, prior, bias, is_scaled, limits)
-    rows, whole = comparisons.lineup, comparisons.weights
+    told = comparisons if is_logit(expert) and comparisons.hard else comparisons.relative()
+    if told.lineup is None or not isinstance(expert, BradleyTerry):
+        product = _multiply(told, expert, prior, bias, is_scaled, limits)
+        return replace(product, comparisons=comparisons, weight=told.weight)
+    rows, whole = told.lineup, told.weights
 
     def solved(state: _Weighed, _: int) -> tuple[_Weighed, tuple[Product, _Weighed], float]:
         weight, scaled = state

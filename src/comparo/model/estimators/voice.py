@@ -76,7 +76,9 @@ class VoiceModel:
         noise = variances.noise(variances.ratio)
         # Half of the sum of both orders has the variance 2·Var e + φ/2, and the weight 2.
         position = (between or 0.0) + (
-            max(model.observations.sum_variance - noise, 0.0) / 2.0 if isinstance(model, Soft) else 0.0
+            max(model.observations.sum_variance - noise, 0.0) / 2.0
+            if isinstance(model, Soft) and model.observations.sum_freedom
+            else 0.0
         )
         said, variance = comparisons.positions, variances.ratio * noise
         voice = cls(model, variance, noise, gamma, doubt, said, comparisons.answers, error or 0.0, position, converged)

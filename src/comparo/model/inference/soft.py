@@ -38,8 +38,8 @@ DAMPING = 0.5  # factor on the step of the noise after a change of its sign, aga
 class Soft:
     """The observations of differences with their precisions `c` and pulls `pull` (M,), and the prior of the biases.
 
-    `noise` is φ. `leaked_share` is the share of the residual variance that reaches the scores
-    (`position.leaked_share`).
+    `noise` is φ. Saturated answers add `known` observations and `excess` squares to its estimate (`_censor`).
+    `leaked_share` is the share of the residual variance that reaches the scores (`position.leaked_share`).
     """
 
     observations: Observations
@@ -50,6 +50,8 @@ class Soft:
     unit: float
     is_biased: bool
     noise: float = 1.0
+    known: float = 0.0
+    excess: float = 0.0
     leaked_share: float = 1.0
 
     @classmethod
@@ -58,7 +60,11 @@ class Soft:
             y, saturated = expert.mean(comparisons.p), np.zeros(len(comparisons), dtype=bool)
         else:
             y, saturated = logits(comparisons.p)
-        found = observe(comparisons, graph, y, saturated)
+        if not is_biased:  # then the order of two texts says nothing
+            y = np.where(graph.first > graph.second, -y, y)
+            low, high = (edge(graph.first, graph.second) for edge in (np.minimum, np.maximum))
+            graph = replace(graph, first=low, second=high)
+        found = observe(comparisons.relative(), graph, y, saturated)
         graph = replace(graph, first=found.first, second=found.second)
         has_bias = is_biased and bool(np.any(found.judge < found.sums.shape[1]))  # else γ cancels
         pattern = Pattern(graph, found.judge if has_bias else None, limits)
@@ -92,7 +98,7 @@ class Soft:
     @cached_property
     def censored(self) -> Mask:
         """Which answers are saturated, in the pattern's order (M,)."""
-        return self.observations.censored[self.pattern.order]
+        return np.asarray(self.observations.bound[self.pattern.order] != 0)
 
     @property
     def count(self) -> float:
@@ -138,14 +144,16 @@ class Soft:
         def solved(state: Soft, number: int) -> tuple[Soft, Variances, float]:
             nonlocal before, change, rate, has_sums
             spectrum, found = Spectrum.of(state.system, shared.columns), self.observations
+            spectrum = replace(spectrum, square=spectrum.square + state.excess)
+            count = state.count + state.known
             if state.leaked_share < 1.0:
                 left = spectrum.square - np.sum(spectrum.beta**2 / spectrum.q)
                 spectrum = replace(spectrum, square=spectrum.square - (1.0 - state.leaked_share) * left)
-            variances = estimate(spectrum, shared.kind, state.count, False, self.unit)
+            variances = estimate(spectrum, shared.kind, count, False, self.unit)
             has_sums = (has_sums or number < FREE) and state.sums_are_noise(variances.noise(variances.ratio))
             if has_sums:
                 spectrum = replace(spectrum, square=spectrum.square + found.sum_variance * found.sum_freedom)
-                variances = estimate(spectrum, shared.kind, state.count + found.sum_freedom, False, self.unit)
+                variances = estimate(spectrum, shared.kind, count + found.sum_freedom, False, self.unit)
             used, new, last = state.noise, variances.noise(variances.ratio), change
             change = float(np.log(new / used))
             # The test of the sums and biases in one order can make the noise oscillate between two values.
@@ -186,14 +194,25 @@ class Soft:
         return bool(1.0 - surely < share < surely and ratio < most)
 
     def _censor(self, mean: Array, variance: Array, rows: NDArray[np.intp]) -> Soft:
-        """Update the sites of the saturated answers `rows`, whose difference is at least y."""
-        order, noise, c, pull = self.pattern.order, self.noise, self.c.copy(), self.pull.copy()
+        """Update the sites of the saturated answers `rows`, whose difference is at least y, or at most y.
+
+        φ is where the derivative of log Z is 0. The residuals and leverages of the sites are no part of that equation,
+        and are counted as observations. With Z = Φ(z), z = (m − y)/√(v + t), m and v of the cavity, and t = φ/w, it
+        adds t·z·n(z)/Φ(z)/(v + t) observations, or where z < 0, as many φ to the squares.
+        """
+        found, order, noise = self.observations, self.pattern.order, self.noise
+        c, pull = self.c.copy(), self.pull.copy()
         centre, cavity = without_site(mean[rows], variance[rows], c[rows], pull[rows])
-        least, scatter = self.observations.y[order][rows], noise / self.observations.weight[order][rows]
-        moments = censored_moments(centre, noise * cavity, least, scatter)
-        precision, pulls = sites_from(*moments, centre, noise * cavity)
-        c[rows], pull[rows] = noise * precision, noise * pulls
-        return replace(self, c=c, pull=pull)
+        side, y, weight = (part[order][rows] for part in (found.bound, found.y, found.weight))
+        centre, cavity, least, scatter = side * centre, noise * cavity, side * y, noise / weight
+        moments = censored_moments(centre, cavity, least, scatter)
+        gain = scatter * (moments[0] - centre) / cavity * (centre - least) / (cavity + scatter)
+        left = (pull - c * mean)[rows] ** 2 / c[rows] / noise
+        known = float(np.sum(c[rows] * variance[rows] + left + np.maximum(gain, 0.0)))
+        excess = noise * float(np.sum(np.maximum(-gain, 0.0)))
+        precision, pulls = sites_from(*moments, centre, cavity)
+        c[rows], pull[rows] = noise * precision, noise * side * pulls
+        return replace(self, c=c, pull=pull, known=known, excess=excess)
 
     def bias(self, solution: Solution) -> tuple[Array, float | None, float | None]:
         """γ (C, J), its variance between contexts, and the standard error of its mean."""

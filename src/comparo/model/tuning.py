@@ -56,7 +56,7 @@ NEARLY = 2 / 3  # least content of a voice that enters the consensus, relative t
 # Votes (`votes`). Standard deviation S of people's scores in logits, and that of its logarithm: 29 sets of recorded
 # votes have a geometric mean of 0.96 and a standard deviation of 0.80 (UKPConvArg1 and LLMFAO; python -m
 # benchmarks.votes --spread).
-SPREAD, SPREAD_ERROR = 1.0, 0.8
+SPREAD, SPREAD_ERROR = 1.2, 1.0
 EQUAL = 0.5  # before any vote, the probability that all texts are equal: even odds of both hypotheses (Jeffreys 1961)
 VARIES = 0.7  # standard deviation of log ω² and log σ² around the usual: a factor of 2 either way
 

@@ -18,6 +18,7 @@ from comparo.model.estimators.panel_members import ViewCorrelation, copies, load
 from comparo.model.estimators.voice import VoiceModel
 from comparo.model.tuning import LOADING_SPREAD, MOST_LOADING, USUAL_LOADING
 from comparo.ranking.consensus import PANEL_STYLE
+from comparo.ranking.votes import with_votes
 from inside import LIMITS, Design, Graph, consensus, quiet_fit
 from split import one_short
 
@@ -634,3 +635,94 @@ def test_all_voices_count_where_the_best_alone_would_not_connect_the_texts():
             p = float(expit(truth[i] - truth[j] + noise * rng.standard_normal()))
             rows.append({"first": i, "second": j, "p": p, "judge": judge})
     assert quiet_fit(rows, "panel").panel.counts.all()
+
+
+def apart(ranking):
+    """P(one candidate beats another) of every two candidates of the first context."""
+    nodes = ranking.nodes_of(0)
+    return np.array(
+        [ranking.probability(i, j, 0) for i in ranking.items[nodes] for j in ranking.items[nodes] if i != j]
+    )
+
+
+@pytest.mark.parametrize("kind", one_short(["soft", "decisions"]))
+def test_two_voices_that_contradict_each_other_decide_nothing(kind):
+    """Both signs of t are equally likely: the posterior has the mean 0 and contains the scores of either sign."""
+    _, data = voices(np.random.default_rng(0), 8, 12, 40, [1.0, -1.0], [0.4, 0.4], kind=kind)
+    found = quiet_fit(data, "panel", groups="items")
+    one, other = found.panel.either
+    assert other.scores == pytest.approx(-one.scores, abs=1e-9)
+    assert one.scores.std() > 0.5
+    assert found.scores == pytest.approx(0.0, abs=1e-9)
+    assert found.std == pytest.approx(np.sqrt(one.posterior.std**2 + one.scores**2))
+    assert apart(found) == pytest.approx(0.5)
+    assert set(found.tier) == set(found.rank) == {1}
+    best = found.top(1)["probability"]
+    assert np.max(best) < 0.6
+    assert expected_spearman(found) == pytest.approx(0.0)
+    assert found.groups().to_columns()["score"] == pytest.approx(0.0, abs=1e-9)
+    assert np.max(found.groups().to_columns()["low"]) < 0
+    assert found.voices["low"] == pytest.approx(-found.voices["high"])
+    assert sum("'0'" in note and "'1'" in note for note in found.notes) == 1
+    for validity in (None, 0.3, 1.0):
+        shared = consensus(found, validity)
+        assert shared.scores == pytest.approx(0.0, abs=1e-9)
+        assert apart(shared) == pytest.approx(0.5)
+    assert shared.std == pytest.approx(found.std)
+
+
+def test_who_agrees_with_one_of_two_that_contradict_each_other_decides():
+    """A third voice, people among the voices, and votes of others do; a second run of one of the two is no one else."""
+    truth, data = voices(np.random.default_rng(0), 8, 12, 40, [1.0, -1.0, 1.0], [0.4, 0.4, 0.4])
+
+    def correlation(ranking):
+        labels = ranking.graph.labels(ranking.comparisons)
+        return np.corrcoef(ranking.scores, ranking.graph.centre(np.array([truth[c, i] for c, i in labels])))[0, 1]
+
+    two = data.take(data.judged_by < 2)
+    assert correlation(quiet_fit(data, "panel")) > 0.8
+    assert correlation(quiet_fit(two, "panel", people=[0])) > 0.8
+    assert correlation(quiet_fit(two, "panel", people=[1])) < -0.8
+    columns = two.to_columns()
+    again = {name: np.concatenate([values, values[columns["judge"] == 1]]) for name, values in columns.items()}
+    again["judge"][len(two) :] = 9
+    copied = quiet_fit(Comparisons.from_columns(**again), "panel")
+    assert copied.voices["copy_of"].tolist() == ["", "", "1"]
+    assert copied.scores == pytest.approx(0.0, abs=1e-6)
+    rng = np.random.default_rng(1)
+    context, i = rng.integers(12, size=150), rng.integers(8, size=150)
+    j = (i + rng.integers(1, 8, size=150)) % 8
+    won = rng.random(150) < expit(2.0 * (truth[context, i] - truth[context, j]))
+    votes = Comparisons.from_columns(first=i, second=j, p=won.astype(float), context=context)
+    assert correlation(with_votes(quiet_fit(two, "panel"), votes)) > 0.7
+
+
+def test_texts_that_others_judge_are_decided():
+    """Two voices contradict each other on the contexts up to 9, two others agree on the rest."""
+    _, data = voices(np.random.default_rng(0), 8, 20, 40, [1.0, -1.0, 1.0, 1.0], [0.4] * 4)
+    kept = (data.context < 10) == (data.judged_by < 2)
+    found = quiet_fit(data.take(kept), "panel")
+    first = np.isin(found.context, np.arange(10))
+    assert found.panel.undecided.tolist() == [True, True, False, False]
+    assert found.scores[first] == pytest.approx(0.0, abs=1e-6)
+    alone = quiet_fit(data.take(kept & (data.judged_by > 1)), "panel")
+    assert np.corrcoef(found.scores[~first], alone.scores)[0, 1] > 0.99
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["soft", "decisions"])
+@pytest.mark.parametrize("scales", [[1.0, -1.0], [1.0, -1.0, 1.0]])
+def test_what_is_said_surely_is_right_though_one_voice_is_reversed(kind, scales):
+    sure = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        truth, data = voices(rng, 12, 1, 90, rng.permutation(scales), [0.5] * len(scales), kind=kind)
+        ranking = quiet_fit(data, "panel")
+        sure += [
+            truth[0, i] > truth[0, j]
+            for i in range(12)
+            for j in range(12)
+            if i != j and ranking.probability(i, j, 0) > 0.95
+        ]
+    assert np.mean(sure or [True]) > 0.93
+    assert len(scales) == 2 or len(sure) > 100

@@ -22,7 +22,7 @@ from comparo.model.estimators.panel import Panel
 from comparo.model.estimators.panel_covariance import PanelInformation
 from comparo.model.estimators.poe import Product
 from comparo.model.inference.random_effects import Effects
-from comparo.model.posterior import Posterior
+from comparo.model.posterior import Posterior, evenly
 from comparo.ranking.grouping import group_means
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import orders_correlation
@@ -119,6 +119,12 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
     check_validity(validity)
     judged = ranking.judged
     equal = None if judged.controlled is None else consensus(judged.controlled, validity)
+    if len(signs := either_sign(judged)) > 1:
+        each = [consensus(replace(one, controlled=None), validity) for one in signs]
+        scores, posterior = evenly([one.scores for one in each], [one.covariance for one in each])
+        return replace(
+            each[0], scores=scores, covariance=posterior, panel=judged.panel, opinion=judged, controlled=equal
+        )
     counted = _of_those_that_count(judged)
     parts = parts_of(counted)
     if parts is None:
@@ -135,6 +141,13 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
     roots = 2.0 * k * (1.0 - k) * parts.joint + (1.0 - k) ** 2 * parts.columns @ parts.spread
     covariance = Posterior((counted.covariance,), (k**2,), roots=roots, others=parts.columns, own=max(own, 0.0))
     return replace(judged, scores=scores, covariance=covariance, validity=k, opinion=judged, controlled=equal)
+
+
+def either_sign(judged: Ranking) -> list[Ranking]:
+    """The ranking; of a panel whose voices are undecided, the two rankings of which it is the mixture."""
+    if judged.panel is None or not judged.panel.either:
+        return [judged]
+    return [replace(judged, scores=one.scores, covariance=one.posterior, panel=one) for one in judged.panel.either]
 
 
 def _of_those_that_count(judged: Ranking) -> Ranking:
@@ -238,7 +251,7 @@ def _of_panel(ranking: Ranking, panel: Panel, group: Index) -> Parts:
     centred = graph.nodes / max(graph.nodes - graph.components, 1)
     within = ranking.scores - columns @ (means @ ranking.scores)
     around = float(np.var(within) + np.nanmean(covariance.std**2))
-    flipped = np.where(panel.reversed[panel.voice], 1.0 - comparisons.p, comparisons.p)
+    flipped = np.where(panel.shrunk_loading[panel.voice] < 0, 1.0 - comparisons.p, comparisons.p)
     ranking = replace(ranking, comparisons=replace(comparisons, p=flipped))
     return _grouped(ranking, group, columns, means, joint, centred * around)
 

@@ -185,7 +185,15 @@ def _member_notes(panel: Panel, for_people: bool) -> list[str]:
             f"'{columns['judge'][r]}' ranks against the others (agreement {rho}, 95% interval {low} to {high}); its "
             "answers are sign-flipped"
         )
-    blind = ~panel.reversed & (columns["agreement"] < BLIND) & (columns["low"] < 0)
+    divided = panel.undecided
+    if divided.any():
+        sides = (divided & (columns["agreement"] > 0), divided & (columns["agreement"] < 0))
+        one, other = (", ".join(f"'{name}'" for name in columns["judge"][side].tolist()) for side in sides)
+        found.append(
+            f"{one} and {other} contradict each other, and nothing says who is right: every order is as likely as its "
+            "reverse; ask another judge, say who are people, or leave one side out"
+        )
+    blind = ~panel.reversed & ~divided & (columns["agreement"] < BLIND) & (columns["low"] < 0)
     unheard = ~panel.counts if for_people else np.zeros(len(blind), dtype=bool)
     for which, verb, rest in (
         (blind, "tell", "next to nothing of what the others agree on"),

@@ -28,7 +28,7 @@ from comparo.model.inference.random_effects import Effects
 from comparo.model.likelihoods.bradley_terry import BradleyTerry, Davidson
 from comparo.model.linalg.graph import Graph
 from comparo.model.tuning import LIMITS, Limits
-from comparo.ranking.consensus import PEOPLE, parts_of
+from comparo.ranking.consensus import PEOPLE, either_sign, parts_of
 from comparo.ranking.grouping import group_codes
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.scores import People
@@ -193,7 +193,10 @@ def expected_of(ranking: Ranking, usual: Usual = USUAL) -> tuple[Expectation, Ar
 
     The validity is the usual one, or the one that the ranking has.
     """
-    judged, parts = ranking.judged, parts_of(ranking.judged)
+    signs = either_sign(ranking.judged)
+    if len(signs) > 1:  # votes tell which of the two signs is right
+        usual = replace(usual, against=1.0)
+    judged, parts = signs[0], parts_of(signs[0])
     scores, group = judged.scores, None if judged.group is None else judged.group[0]
     size = float(np.std(scores)) or 1.0
     if parts is None or np.std(parts.expected) < NONE * size or np.std(scores - parts.expected) < NONE * size:

@@ -118,7 +118,7 @@ def copies(agreement: ViewCorrelation) -> NDArray[np.intp]:
     return family
 
 
-def signs(agreement: ViewCorrelation, anchored: Mask) -> Array:
+def signs(agreement: ViewCorrelation, anchored: Mask, say: Array | float = 1.0) -> Array:
     """Return −1 for each reversed voice and +1 for every other, shape (R,).
 
     A voice is reversed if its correlation with the sum of the others is negative by a one-sided test of level
@@ -131,8 +131,9 @@ def signs(agreement: ViewCorrelation, anchored: Mask) -> Array:
     So voices without common candidates, on which there is no evidence, stay positive.
 
     Voices that significant correlations connect form a block. Only the product of two of its signs is known:
-    most voices of a block are positive; in a tie those whose scores show more, tr(A²), then the first. Anchored voices
-    are always positive, and decide for their block.
+    most voices of a block are positive; in a tie, which decides nothing (`undecided`), those whose scores show more,
+    tr(A²), then the first. Anchored voices are always positive, and decide for their block. `say` (R,) is how much a
+    voice counts for the majority.
 
     >>> correlation = np.array([[1, 0.5, -0.5], [0.5, 1, -0.4], [-0.5, -0.4, 1]])
     >>> signs(ViewCorrelation(correlation, np.full((3, 3), 100.0)), np.zeros(3, dtype=bool))
@@ -145,7 +146,6 @@ def signs(agreement: ViewCorrelation, anchored: Mask) -> Array:
     np.fill_diagonal(c, 1.0)
     np.fill_diagonal(t, 0.0)
     root, sign = np.sqrt(t), np.ones(len(c))
-    linked = np.abs(c) * root > -level
     while True:
         turned = np.outer(sign, sign) * c
         deviation = np.sqrt(np.maximum(np.einsum("rs,st,rt->r", root, turned, root), np.sum(t, axis=1)))
@@ -154,11 +154,35 @@ def signs(agreement: ViewCorrelation, anchored: Mask) -> Array:
         if z[reversed_] >= level:
             break
         sign[reversed_] *= -1.0
-    for block in connected_components(linked, directed=False)[1] == np.arange(len(c))[:, None]:
-        most, more = np.sum(sign[block]), float(np.round(sign[block] @ shown[block], ROUNDED))
-        if block.any() and not (block & anchored).any() and (most or more or sign[block][0]) < 0:
+    for block in _blocks(agreement):
+        most, more = (float(np.round(sign[block] @ by[block], ROUNDED)) for by in (say * np.ones(len(c)), shown))
+        if not (block & anchored).any() and (most or more or sign[block][0]) < 0:
             sign[block] *= -1.0
     return sign
+
+
+def _blocks(agreement: ViewCorrelation) -> list[Mask]:
+    """The voices of each block, (R,): those that significant correlations connect."""
+    linked = np.abs(np.clip(agreement.correlation, -1.0, 1.0)) * np.sqrt(agreement.candidates) > -float(ndtri(REVERSED))
+    number = connected_components(linked, directed=False)[1]
+    return [number == block for block in range(int(number.max()) + 1)]
+
+
+def undecided(agreement: ViewCorrelation, anchored: Mask, signed: Array) -> Mask:
+    """Which voices are in a block that is evenly divided, (R,): with all its signs changed it is as likely.
+
+    `signed` (R,) is the sign of each voice times how much it counts for the majority.
+
+    >>> pair = ViewCorrelation(np.array([[1, -0.5], [-0.5, 1]]), np.full((2, 2), 100.0))
+    >>> undecided(pair, np.zeros(2, dtype=bool), np.array([1.0, -1.0]))
+    array([ True,  True])
+    >>> undecided(pair, np.array([True, False]), np.array([1.0, -1.0]))
+    array([False, False])
+    """
+    found = np.zeros(len(signed), dtype=bool)
+    for block in _blocks(agreement):
+        found |= block & (np.round(np.sum(signed[block]), ROUNDED) == 0 and not (block & anchored).any())
+    return found
 
 
 def loadings(agreement: ViewCorrelation, anchored: Mask, content: Array) -> tuple[Array, Array, Array]:
@@ -226,6 +250,7 @@ class PanelMembers:
     loading, loading_error : The best ρ of each voice, with its sign, and the standard error, (R,).
     shrunk_loading : ρ of each voice in the consensus, (R,): the mean of ρ below 1; negative only for reversed voices.
     anchored : Which voices are people, (R,).
+    undecided : Which voices contradict others without a majority, (R,): all their signs may as well be the other way.
     """
 
     graph: Graph
@@ -238,24 +263,27 @@ class PanelMembers:
     loading_error: Array
     shrunk_loading: Array
     anchored: Mask
+    undecided: Mask
 
     @property
     def reversed(self) -> Mask:
         """Which voices are significantly reversed: their answers are sign-flipped, (R,)."""
-        return self.shrunk_loading < 0
+        return (self.shrunk_loading < 0) & ~self.undecided
 
     def interval(self, level: float) -> tuple[Array, Array]:
         """The lower and upper ends (R,) of the interval of each ρ with coverage `level`."""
         reach = -float(ndtri((1.0 - level) / 2)) * self.loading_error
-        return np.maximum(self.loading - reach, -1.0), np.minimum(self.loading + reach, 1.0)
+        low, high = np.maximum(self.loading - reach, -1.0), np.minimum(self.loading + reach, 1.0)
+        most = np.where(self.undecided, np.maximum(high, -low), -1.0)
+        return np.minimum(low, -most), np.maximum(high, most)
 
     def only(self, kept: Mask) -> PanelMembers:
         """The members in `kept` (R,), with the same signs; their comparisons must connect all candidates."""
         rows = kept[self.voice]
         graph = replace(self.graph, first=self.graph.first[rows], second=self.graph.second[rows])
         names, voices = (tuple(part[r] for r in np.flatnonzero(kept)) for part in (self.names, self.voices))
-        code, sign = (np.cumsum(kept) - 1)[self.voice[rows]], np.where(self.reversed, -1.0, 1.0)
-        return _agreeing(graph, names, code, voices, self.anchored[kept], sign[kept])
+        code, sign = (np.cumsum(kept) - 1)[self.voice[rows]], np.where(self.shrunk_loading < 0, -1.0, 1.0)
+        return _agreeing(graph, names, code, voices, self.anchored[kept], (sign[kept], self.undecided[kept]))
 
 
 def fit_members(
@@ -285,17 +313,23 @@ def _agreeing(
     code: NDArray[np.intp],
     voices: tuple[VoiceModel, ...],
     anchored: Mask,
-    sign: Array | None = None,
+    known: tuple[Array, Mask] | None = None,
 ) -> PanelMembers:
-    """Estimate agreement, families and loadings; `sign` (R,) gives the signs of the voices if they are known."""
+    """Estimate agreement, families and loadings; `known` are the signs of the voices and which are undecided, (R,)."""
     agreement = ViewCorrelation.of(voices)
     family = copies(agreement)
-    sign = signs(agreement, anchored) if sign is None else sign
+    if known is None:
+        say = 1.0 / np.bincount(family)[family]  # copies are one opinion
+        sign = signs(agreement, anchored, say)
+        known = sign, undecided(agreement, anchored, say * sign)
+    sign, divided = known
     of_family = np.array([anchored[family == k].any() for k in range(int(family.max()) + 1)])
     content = np.array([voice.content for voice in voices])
     shown = np.bincount(family, content) / np.bincount(family)
     rho, mean, error = (part[family] for part in loadings(agreement.merged(family, sign), of_family, shown))
-    return PanelMembers(graph, names, code, voices, agreement, family, sign * rho, error, sign * mean, anchored)
+    return PanelMembers(
+        graph, names, code, voices, agreement, family, sign * rho, error, sign * mean, anchored, divided
+    )
 
 
 def _named(comparisons: Comparisons, people: Collection[Any]) -> tuple[tuple[Any, ...], NDArray[np.intp]]:

@@ -162,6 +162,26 @@ def test_two_copies_of_a_voice_are_noticed_and_count_once():
     assert quiet_fit(Comparisons.from_rows(rows), "panel").voices["copy_of"].tolist() == ["", "a", "", ""]
 
 
+@pytest.mark.parametrize(("items", "calls", "noise"), [(16, 40, 0.1), (40, 400, 0.7)])
+def test_a_judge_that_was_asked_twice_about_few_texts_is_a_copy_and_one_like_it_is_not(items, calls, noise):
+    """The true correlation is 1 with new noise in every answer, and 0.8 with another voice."""
+    found, other = [], []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        view, own = rng.standard_normal((2, items))
+        rows = []
+        for judge, seen in (("a", view), ("again", view), ("b", 0.8 * view + 0.6 * own)):
+            i = rng.integers(items, size=calls)
+            j = (i + rng.integers(1, items, size=calls)) % items
+            p = expit(seen[i] - seen[j] + noise * rng.standard_normal(calls))
+            rows += [{"first": x, "second": y, "p": q, "judge": judge} for x, y, q in zip(i, j, p, strict=True)]
+        family = panel(Comparisons.from_rows(rows)).family
+        found.append(family[1] == family[0])
+        other.append(family[2] == family[0])
+    assert np.mean(found) > 0.8
+    assert not any(other)
+
+
 def test_voices_that_tell_nothing_have_no_say():
     rng = np.random.default_rng(3)
     _, data = voices(rng, 16, 20, 48, [1.0, 1.0, 0.0], [0.5, 0.5, 1.0])

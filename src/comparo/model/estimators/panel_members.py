@@ -52,16 +52,21 @@ from comparo.types import Array, Mask
 
 PROBES = 16  # random vectors for traces, which have a relative error of √(2/(16·n)): 2% for 257 candidates
 EXACT = 256  # candidates up to which traces are exact
+SAME = 1.0 - 1e-12  # largest correlation of the scores of two voices: Fisher's z stays finite
 ROUNDED = 9  # digits in which numbers are compared: differences at rounding level are ties
 LOADING_ROUNDS, LOADING_CHANGE = 1000, 1e-7  # most rounds of coordinate updates, and the change that ends them
 
 
 @dataclass(frozen=True)
 class ViewCorrelation:
-    """The correlation c (R, R) of the views of R voices, and its effective number of candidates tr(A_r A_s), (R, R)."""
+    """The correlation c (R, R) of the views of R voices, and its effective number of candidates tr(A_r A_s), (R, R).
+
+    `reliability` (R,) is tr(A²)/tr(A), the share of the variance of a voice's scores that is its view.
+    """
 
     correlation: Array
     candidates: Array
+    reliability: Array | float = 1.0
 
     @classmethod
     def of(cls, voices: Sequence[VoiceModel]) -> ViewCorrelation:
@@ -73,9 +78,9 @@ class ViewCorrelation:
             signs = np.random.default_rng(0).choice([-1.0, 1.0], (n, PROBES))
             z = signs / np.sqrt(PROBES)
         shown = np.array([voice.seen(z).ravel() for voice in voices])
-        seen = np.maximum(shown @ shown.T, 1e-9)
+        seen, trace = np.maximum(shown @ shown.T, 1e-9), np.maximum(shown @ z.ravel(), 1e-9)
         scores = np.array([voice.scores / np.sqrt(voice.variance) for voice in voices])
-        return cls(scores @ scores.T / seen, seen)
+        return cls(scores @ scores.T / seen, seen, np.minimum(np.diag(seen) / trace, 1.0))
 
     @property
     def precision(self) -> Array:
@@ -97,19 +102,27 @@ class ViewCorrelation:
 
 
 def copies(agreement: ViewCorrelation) -> NDArray[np.intp]:
-    """The family of each voice (R,), numbered from 0: voices whose views correlate by `COPY` or more share a family.
+    """The family of each voice (R,), numbered from 0: voices whose views cannot be told apart share a family.
 
-    A reversed copy counts as a copy. The members of a family are all copies of its first voice.
+    They are copies if their views correlate by `COPY` or more, with a 95% interval above `SURE_COPY`: Fisher's interval
+    of the correlation r of x̂_r and x̂_s over √(tr A_r·tr A_s) candidates. r is relative to that of equal views,
+    tr(A_r A_s)/√(tr A_r·tr A_s). Its error vanishes where views are equal and noise is small; that of c is √(2/n)
+    there, since c refers to v in place of the size of the views. A reversed copy counts as a copy. The members of a
+    family are all copies of its first voice.
 
     >>> correlation = np.array([[1, 0.99, 0.5], [0.99, 1, 0.5], [0.5, 0.5, 1]])
-    >>> copies(ViewCorrelation(correlation, np.full((3, 3), 200.0)))
-    array([0, 0, 1])
     >>> copies(ViewCorrelation(correlation, np.full((3, 3), 20.0)))
+    array([0, 0, 1])
+    >>> copies(ViewCorrelation(correlation, np.full((3, 3), 3.0)))
     array([0, 1, 2])
     """
-    error = 1.0 / np.sqrt(np.maximum(agreement.precision, TINY))
-    size = np.abs(agreement.correlation)
-    same = (size >= COPY) & (size - error >= SURE_COPY)
+    texts = np.diag(agreement.candidates) / agreement.reliability
+    most = np.sqrt(np.outer(texts, texts))
+    equal = agreement.candidates / most
+    size = np.sqrt(np.diag(agreement.correlation) * agreement.reliability)
+    z = np.arctanh(np.minimum(np.abs(agreement.correlation) / np.outer(size, size) * equal, SAME))
+    reach = -float(ndtri(REVERSED)) / np.sqrt(np.maximum(most - 2.0, TINY))
+    same = (np.tanh(z) >= COPY * equal) & (np.tanh(z - reach) >= SURE_COPY * equal)
     np.fill_diagonal(same, True)
     family = np.full(len(same), -1)
     for voice in range(len(same)):

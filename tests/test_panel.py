@@ -412,7 +412,7 @@ def test_loadings_of_exact_correlations(seed, count):
     sign = np.where(rng.random(count) < 0.3, -1.0, 1.0)
     sign *= np.sign(np.sum(sign * rho)) or 1.0
     agreement = ViewCorrelation(np.outer(sign * rho, sign * rho), np.full((count, count), 1e7))
-    turned = signs(agreement, np.zeros(count, dtype=bool))
+    turned, _ = signs(agreement, np.zeros(count, dtype=bool))
     assert np.array_equal(turned, sign) or np.array_equal(turned, -sign)
     family = copies(ViewCorrelation(np.where(np.eye(count), 1.0, agreement.correlation), agreement.candidates))
     assert family.tolist() == list(range(count))
@@ -463,16 +463,19 @@ def test_signs_need_significant_evidence_and_do_not_depend_on_rounding():
     """Under ρ = 0 the statistic is normal: 2.5% of uncorrelated pairs of voices are reversed, whichever of the two."""
     none, rng = np.zeros(2, dtype=bool), np.random.default_rng(0)
     pairs = [np.array([[1, c], [c, 1]]) for c in rng.standard_normal(2000) / np.sqrt(50)]
-    found = [signs(ViewCorrelation(pair, np.full((2, 2), 50.0)), none).min() < 0 for pair in pairs]
+    found = [signs(ViewCorrelation(pair, np.full((2, 2), 50.0)), none)[0].min() < 0 for pair in pairs]
     assert np.mean(found) == pytest.approx(0.025, abs=3 * np.sqrt(0.025 * 0.975 / 2000))
     apart = np.array([[1.0, -0.9], [-0.9, 1.0]])
     for shown in (20.0, 20.0 * (1 - 1e-14), 20.0 * (1 + 1e-14)):
         candidates = np.array([[20.0, 15.0], [15.0, shown]])
         for noise in (0.0, 1e-14, -1e-14):
-            assert signs(ViewCorrelation(apart + np.array([[0, noise], [0, 0]]), candidates), none).tolist() == [1, -1]
+            assert signs(ViewCorrelation(apart + np.array([[0, noise], [0, 0]]), candidates), none)[0].tolist() == [
+                1,
+                -1,
+            ]
     more = np.array([[20.0, 15.0], [15.0, 21.0]])
-    assert signs(ViewCorrelation(apart, more), none).tolist() == [-1, 1]
-    assert signs(ViewCorrelation(apart, more), np.array([True, False])).tolist() == [1, -1]
+    assert signs(ViewCorrelation(apart, more), none)[0].tolist() == [-1, 1]
+    assert signs(ViewCorrelation(apart, more), np.array([True, False]))[0].tolist() == [1, -1]
 
 
 def test_what_is_believed_of_a_loading_is_the_mean_of_what_is_open_below_one():
@@ -692,7 +695,7 @@ def test_two_voices_that_contradict_each_other_decide_nothing(kind):
 
 
 def test_who_agrees_with_one_of_two_that_contradict_each_other_decides():
-    """A third voice, people among the voices, and votes of others do; a second run of one of the two is no one else."""
+    """So do a third voice, people among the voices, and votes of others."""
     truth, data = voices(np.random.default_rng(0), 8, 12, 40, [1.0, -1.0, 1.0], [0.4, 0.4, 0.4])
 
     def correlation(ranking):
@@ -703,12 +706,6 @@ def test_who_agrees_with_one_of_two_that_contradict_each_other_decides():
     assert correlation(quiet_fit(data, "panel")) > 0.8
     assert correlation(quiet_fit(two, "panel", people=[0])) > 0.8
     assert correlation(quiet_fit(two, "panel", people=[1])) < -0.8
-    columns = two.to_columns()
-    again = {name: np.concatenate([values, values[columns["judge"] == 1]]) for name, values in columns.items()}
-    again["judge"][len(two) :] = 9
-    copied = quiet_fit(Comparisons.from_columns(**again), "panel")
-    assert copied.voices["copy_of"].tolist() == ["", "", "1"]
-    assert copied.scores == pytest.approx(0.0, abs=1e-6)
     rng = np.random.default_rng(1)
     context, i = rng.integers(12, size=150), rng.integers(8, size=150)
     j = (i + rng.integers(1, 8, size=150)) % 8

@@ -156,10 +156,10 @@ def mixture_moments(means: Array, covariances: Array, shares: Array) -> tuple[Ar
     return mean, 0.5 * (covariance + covariance.T)
 
 
-def evenly(scores: Sequence[Array], covariances: Sequence[Part]) -> tuple[Array, Posterior]:
-    """Mean (n,) and covariance of the scores where two posteriors are equally likely."""
-    one, other = scores
-    return 0.5 * (one + other), Posterior(tuple(covariances), (0.5, 0.5), roots=0.5 * (one - other)[:, None])
+def evenly(either: Sequence[tuple[Array, Part]]) -> tuple[Array, Posterior]:
+    """Mean (n,) and covariance of scores of which two means and covariances are equally likely."""
+    (one, own), (other, its) = either
+    return 0.5 * (one + other), Posterior((own, its), (0.5, 0.5), roots=0.5 * (one - other)[:, None])
 
 
 STEPS = 8  # each reaches items one comparison further away; measured: the eighth changes a variance by under 1%

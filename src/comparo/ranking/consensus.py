@@ -94,7 +94,8 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
         What `fit` returned with prior="estimated" or as a panel, and groups or features.
     validity
         k, from 0 to 1; by default `usual_validity` of the ranking's groups, or, where there is only style, 0.5 of a
-        judge and 0.7 of a panel.
+        judge and 0.7 of a panel. Where that is 1, its bound, as in many small runs, it is not known: k is 1, and the
+        `validity` of the ranking is None.
 
     Returns
     -------
@@ -121,10 +122,9 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
     equal = None if judged.controlled is None else consensus(judged.controlled, validity)
     if len(signs := either_sign(judged)) > 1:
         each = [consensus(replace(one, controlled=None), validity) for one in signs]
-        scores, posterior = evenly([one.scores for one in each], [one.covariance for one in each])
-        return replace(
-            each[0], scores=scores, covariance=posterior, panel=judged.panel, opinion=judged, controlled=equal
-        )
+        scores, posterior = evenly([(one.scores, one.covariance) for one in each])
+        known = replace(judged, validity=each[0].validity, opinion=judged, controlled=equal)
+        return replace(known, scores=scores, covariance=posterior)
     counted = _of_those_that_count(judged)
     parts = parts_of(counted)
     if parts is None:
@@ -134,8 +134,8 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
             needed = f"a panel needs groups or features, and at most {most:,} texts in a context"
         raise ValueError(f"a consensus needs to know what is expected of a text; {needed}")
     k = float(parts.usual if validity is None else validity)
-    if k == 1.0:
-        return replace(judged, validity=k, opinion=judged, controlled=equal)
+    if k == 1.0:  # at its bound the rule tells nothing
+        return replace(judged, validity=validity, opinion=judged, controlled=equal)
     scores = judged.graph.centre(k * counted.scores + (1.0 - k) * parts.expected)
     own = max(PEOPLE * parts.between, k * parts.within) - k**2 * parts.within
     roots = 2.0 * k * (1.0 - k) * parts.joint + (1.0 - k) ** 2 * parts.columns @ parts.spread
@@ -251,7 +251,7 @@ def _of_panel(ranking: Ranking, panel: Panel, group: Index) -> Parts:
     centred = graph.nodes / max(graph.nodes - graph.components, 1)
     within = ranking.scores - columns @ (means @ ranking.scores)
     around = float(np.var(within) + np.nanmean(covariance.std**2))
-    flipped = np.where(panel.shrunk_loading[panel.voice] < 0, 1.0 - comparisons.p, comparisons.p)
+    flipped = np.where(panel.reversed[panel.voice], 1.0 - comparisons.p, comparisons.p)
     ranking = replace(ranking, comparisons=replace(comparisons, p=flipped))
     return _grouped(ranking, group, columns, means, joint, centred * around)
 

@@ -51,7 +51,8 @@ def notes(ranking: Scores) -> tuple[str, ...]:
     found += _judge_notes(comparisons)
     found += _prior_notes(ranking if ranking.controlled is None else ranking.controlled)
     if ranking.panel is not None:
-        found += _member_notes(ranking.panel, for_people=ranking.estimate == "consensus" and ranking.validity != 1.0)
+        is_own = ranking.estimate != "consensus" or ranking.validity in (None, 1.0)
+        found += _member_notes(ranking.panel, for_people=not is_own)
     if ranking.grown is not None and ranking.grown.link is not None:
         found += ranking.grown.link.notes
     return (*found, *(() if ranking.people is None else ranking.people.notes))
@@ -63,6 +64,8 @@ def consensus_sentence(ranking: Scores) -> str:
     is_shared = ranking.group is not None and ranking.context is not None
     first = ", so that one group may be first in every context" if is_shared else ""
     who = "the judge" if ranking.panel is None else "the panel"
+    if ranking.validity is None:
+        return f"How much of what {who} says of single texts people share is not known: the scores are its own."
     return (
         f"This is what people would say, as far as {who} can tell: a text counts by {expected}, and by "
         f"{ranking.validity:.0%} of what {who} says of the text beyond that{first}. judge_rank is the rank by {who} "
@@ -185,15 +188,14 @@ def _member_notes(panel: Panel, for_people: bool) -> list[str]:
             f"'{columns['judge'][r]}' ranks against the others (agreement {rho}, 95% interval {low} to {high}); its "
             "answers are sign-flipped"
         )
-    divided = panel.undecided
-    if divided.any():
-        sides = (divided & (columns["agreement"] > 0), divided & (columns["agreement"] < 0))
+    if panel.undecided.any():
+        sides = (panel.undecided & (sign * columns["agreement"] > 0) for sign in (1, -1))
         one, other = (", ".join(f"'{name}'" for name in columns["judge"][side].tolist()) for side in sides)
         found.append(
             f"{one} and {other} contradict each other, and nothing says who is right: every order is as likely as its "
             "reverse; ask another judge, say who are people, or leave one side out"
         )
-    blind = ~panel.reversed & ~divided & (columns["agreement"] < BLIND) & (columns["low"] < 0)
+    blind = ~panel.reversed & ~panel.undecided & (columns["agreement"] < BLIND) & (columns["low"] < 0)
     unheard = ~panel.counts if for_people else np.zeros(len(blind), dtype=bool)
     for which, verb, rest in (
         (blind, "tell", "next to nothing of what the others agree on"),

@@ -119,8 +119,8 @@ def leaderboard(ranked: Scores, group: Index, names: NDArray[Any], contexts: Ove
         # Without loops in the comparison graph, noise cannot be separated from variation between contexts.
         is_new = contexts == "new" or predicted[0].freedom(is_new=False) <= 0
         each = [one.new(means, group) if is_new else one.these(means) for one in predicted]
-        means_of, errors = (np.array(part) for part in zip(*each, strict=True))
-        score, cov = mixture_moments(means_of, errors, np.full(len(each), 1.0 / len(each)))
+        scored, errors = (np.array(part) for part in zip(*each, strict=True))
+        score, cov = mixture_moments(scored, errors, np.full(len(each), 1.0 / len(each)))
         freedom = predicted[0].freedom(is_new)
     count = len(names)
     centre = np.eye(count) - 1.0 / count

@@ -316,11 +316,10 @@ def _useless(panel: Panel, place: int, is_mute: bool) -> str:
     loading, reach = float(panel.loading[place]), REACH * float(panel.loading_error[place])
     if is_mute:
         return "its answers do not show that the texts differ"
-    if panel.undecided[place]:
-        return ""
     if panel.reversed[place]:
         return "it ranks against the other voices"
-    return "it tells next to nothing of what the other voices agree on" if loading < min(BLIND, reach) else ""
+    is_blind = loading < min(BLIND, reach) and not panel.undecided[place]
+    return "it tells next to nothing of what the other voices agree on" if is_blind else ""
 
 
 def _divided(panel: Panel, places: Array, prices: Array, calls: Array, money: float) -> Array:

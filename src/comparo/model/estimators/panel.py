@@ -85,7 +85,7 @@ class Panel(PanelMembers):
     def posterior(self) -> Posterior:
         if not self.either:
             return self.opinion.posterior
-        return evenly([one.scores for one in self.either], [one.posterior for one in self.either])[1]
+        return evenly([(one.scores, one.posterior) for one in self.either])[1]
 
     @property
     def calls(self) -> LongIndex:
@@ -152,7 +152,7 @@ def _together(heard: PanelMembers, shared: Shared, leans: Array | None, limits: 
         loading, shrunk = turn * heard.loading, turn * heard.shrunk_loading
         one = replace(heard, loading=loading, shrunk_loading=shrunk, undecided=sure)
         either.append(_with_signs(one, shared, leans, limits))
-    scores, _ = evenly([one.scores for one in either], [one.posterior for one in either])
+    scores = 0.5 * (either[0].scores + either[1].scores)
     return replace(either[0], scores=scores, undecided=heard.undecided, either=tuple(either))
 
 

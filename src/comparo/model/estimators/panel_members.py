@@ -131,8 +131,8 @@ def copies(agreement: ViewCorrelation) -> NDArray[np.intp]:
     return family
 
 
-def signs(agreement: ViewCorrelation, anchored: Mask, say: Array | float = 1.0) -> Array:
-    """Return −1 for each reversed voice and +1 for every other, shape (R,).
+def signs(agreement: ViewCorrelation, anchored: Mask) -> tuple[Array, Mask]:
+    """−1 for each reversed voice and +1 for every other, and which voices are undecided, both (R,).
 
     A voice is reversed if its correlation with the sum of the others is negative by a one-sided test of level
     `REVERSED`. With t_rs = tr(A_r A_s) and σ the signs, the statistic is
@@ -144,21 +144,24 @@ def signs(agreement: ViewCorrelation, anchored: Mask, say: Array | float = 1.0) 
     So voices without common candidates, on which there is no evidence, stay positive.
 
     Voices that significant correlations connect form a block. Only the product of two of its signs is known:
-    most voices of a block are positive; in a tie, which decides nothing (`undecided`), those whose scores show more,
-    tr(A²), then the first. Anchored voices are always positive, and decide for their block. `say` (R,) is how much a
-    voice counts for the majority.
+    most voices of a block are positive, and of a tie those whose scores show more, tr(A²), then the first. Anchored
+    voices are always positive, and decide for their block. In a tie all voices of the block are undecided: with all
+    their signs changed they are as likely.
 
     >>> correlation = np.array([[1, 0.5, -0.5], [0.5, 1, -0.4], [-0.5, -0.4, 1]])
     >>> signs(ViewCorrelation(correlation, np.full((3, 3), 100.0)), np.zeros(3, dtype=bool))
-    array([ 1.,  1., -1.])
+    (array([ 1.,  1., -1.]), array([False, False, False]))
     >>> signs(ViewCorrelation(correlation, np.full((3, 3), 10.0)), np.zeros(3, dtype=bool))
-    array([1., 1., 1.])
+    (array([1., 1., 1.]), array([False, False, False]))
+    >>> signs(ViewCorrelation(correlation[1:, 1:], np.full((2, 2), 100.0)), np.zeros(2, dtype=bool))
+    (array([ 1., -1.]), array([ True,  True]))
     """
     c, t, level = np.clip(agreement.correlation, -1.0, 1.0), agreement.candidates.copy(), float(ndtri(REVERSED))
     shown = np.diag(t).copy()
     np.fill_diagonal(c, 1.0)
     np.fill_diagonal(t, 0.0)
-    root, sign = np.sqrt(t), np.ones(len(c))
+    root, sign, undecided = np.sqrt(t), np.ones(len(c)), np.zeros(len(c), dtype=bool)
+    linked = np.abs(c) * root > -level
     while True:
         turned = np.outer(sign, sign) * c
         deviation = np.sqrt(np.maximum(np.einsum("rs,st,rt->r", root, turned, root), np.sum(t, axis=1)))
@@ -167,35 +170,12 @@ def signs(agreement: ViewCorrelation, anchored: Mask, say: Array | float = 1.0) 
         if z[reversed_] >= level:
             break
         sign[reversed_] *= -1.0
-    for block in _blocks(agreement):
-        most, more = (float(np.round(sign[block] @ by[block], ROUNDED)) for by in (say * np.ones(len(c)), shown))
-        if not (block & anchored).any() and (most or more or sign[block][0]) < 0:
-            sign[block] *= -1.0
-    return sign
-
-
-def _blocks(agreement: ViewCorrelation) -> list[Mask]:
-    """The voices of each block, (R,): those that significant correlations connect."""
-    linked = np.abs(np.clip(agreement.correlation, -1.0, 1.0)) * np.sqrt(agreement.candidates) > -float(ndtri(REVERSED))
-    number = connected_components(linked, directed=False)[1]
-    return [number == block for block in range(int(number.max()) + 1)]
-
-
-def undecided(agreement: ViewCorrelation, anchored: Mask, signed: Array) -> Mask:
-    """Which voices are in a block that is evenly divided, (R,): with all its signs changed it is as likely.
-
-    `signed` (R,) is the sign of each voice times how much it counts for the majority.
-
-    >>> pair = ViewCorrelation(np.array([[1, -0.5], [-0.5, 1]]), np.full((2, 2), 100.0))
-    >>> undecided(pair, np.zeros(2, dtype=bool), np.array([1.0, -1.0]))
-    array([ True,  True])
-    >>> undecided(pair, np.array([True, False]), np.array([1.0, -1.0]))
-    array([False, False])
-    """
-    found = np.zeros(len(signed), dtype=bool)
-    for block in _blocks(agreement):
-        found |= block & (np.round(np.sum(signed[block]), ROUNDED) == 0 and not (block & anchored).any())
-    return found
+    for block in connected_components(linked, directed=False)[1] == np.arange(len(c))[:, None]:
+        most, more = np.sum(sign[block]), float(np.round(sign[block] @ shown[block], ROUNDED))
+        if block.any() and not (block & anchored).any():
+            undecided |= block & (most == 0)
+            sign[block] *= np.copysign(1.0, most or more or sign[block][0])
+    return sign, undecided
 
 
 def loadings(agreement: ViewCorrelation, anchored: Mask, content: Array) -> tuple[Array, Array, Array]:
@@ -295,8 +275,8 @@ class PanelMembers:
         rows = kept[self.voice]
         graph = replace(self.graph, first=self.graph.first[rows], second=self.graph.second[rows])
         names, voices = (tuple(part[r] for r in np.flatnonzero(kept)) for part in (self.names, self.voices))
-        code, sign = (np.cumsum(kept) - 1)[self.voice[rows]], np.where(self.shrunk_loading < 0, -1.0, 1.0)
-        return _agreeing(graph, names, code, voices, self.anchored[kept], (sign[kept], self.undecided[kept]))
+        code, sign = (np.cumsum(kept) - 1)[self.voice[rows]], np.where(self.reversed, -1.0, 1.0)
+        return _agreeing(graph, names, code, voices, self.anchored[kept], sign[kept])
 
 
 def fit_members(
@@ -326,23 +306,20 @@ def _agreeing(
     code: NDArray[np.intp],
     voices: tuple[VoiceModel, ...],
     anchored: Mask,
-    known: tuple[Array, Mask] | None = None,
+    sign: Array | None = None,
 ) -> PanelMembers:
-    """Estimate agreement, families and loadings; `known` are the signs of the voices and which are undecided, (R,)."""
+    """Estimate agreement, families and loadings; `sign` (R,) gives the signs of the voices if they are known."""
     agreement = ViewCorrelation.of(voices)
     family = copies(agreement)
-    if known is None:
-        say = 1.0 / np.bincount(family)[family]  # copies are one opinion
-        sign = signs(agreement, anchored, say)
-        known = sign, undecided(agreement, anchored, say * sign)
-    sign, divided = known
+    undecided = np.zeros(len(family), dtype=bool)
+    if sign is None:
+        sign, undecided = signs(agreement, anchored)
     of_family = np.array([anchored[family == k].any() for k in range(int(family.max()) + 1)])
     content = np.array([voice.content for voice in voices])
     shown = np.bincount(family, content) / np.bincount(family)
     rho, mean, error = (part[family] for part in loadings(agreement.merged(family, sign), of_family, shown))
-    return PanelMembers(
-        graph, names, code, voices, agreement, family, sign * rho, error, sign * mean, anchored, divided
-    )
+    rho, mean = sign * rho, sign * mean
+    return PanelMembers(graph, names, code, voices, agreement, family, rho, error, mean, anchored, undecided)
 
 
 def _named(comparisons: Comparisons, people: Collection[Any]) -> tuple[tuple[Any, ...], NDArray[np.intp]]:

@@ -12,6 +12,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.wordings import LETTERS
 from comparo.model.design import Held
 from comparo.model.estimators.panel import Panel
+from comparo.model.estimators.panel_members import PanelMembers
 from comparo.model.inference.choices import Choices
 from comparo.model.likelihoods import is_logit
 from comparo.model.likelihoods.bradley_terry import Davidson
@@ -188,13 +189,7 @@ def _member_notes(panel: Panel, for_people: bool) -> list[str]:
             f"'{columns['judge'][r]}' ranks against the others (agreement {rho}, 95% interval {low} to {high}); its "
             "answers are sign-flipped"
         )
-    if panel.undecided.any():
-        sides = (panel.undecided & (sign * columns["agreement"] > 0) for sign in (1, -1))
-        one, other = (", ".join(f"'{name}'" for name in columns["judge"][side].tolist()) for side in sides)
-        found.append(
-            f"{one} and {other} contradict each other, and nothing says who is right: every order is as likely as its "
-            "reverse; ask another judge, say who are people, or leave one side out"
-        )
+    found += contradictions(panel)
     blind = ~panel.reversed & ~panel.undecided & (columns["agreement"] < BLIND) & (columns["low"] < 0)
     unheard = ~panel.counts if for_people else np.zeros(len(blind), dtype=bool)
     for which, verb, rest in (
@@ -205,6 +200,18 @@ def _member_notes(panel: Panel, for_people: bool) -> list[str]:
         if names:
             found.append(f"{', '.join(names)} {verb}{'s' if len(names) == 1 else ''} {rest}")
     return found
+
+
+def contradictions(members: PanelMembers) -> list[str]:
+    """A sentence about voices that contradict each other without a majority, if there are any."""
+    if not members.undecided.any():
+        return []
+    sides = [np.flatnonzero(members.undecided & (sign * members.loading > 0)).tolist() for sign in (1, -1)]
+    one, other = (", ".join(f"'{members.names[r]}'" for r in side) for side in sides)
+    return [
+        f"{one} and {other} contradict each other, and nothing says who is right: every order is as likely as its "
+        "reverse; ask another judge, say who are people, or leave one side out"
+    ]
 
 
 def bias_columns(ranking: Scores) -> Columns:

@@ -93,7 +93,7 @@ def reliability(data: Any, *, level: float = 0.95, seed: int = 0) -> dict[str, N
     ...     rows += [{"first": a, "second": b, "p": q, "judge": judge} for a, b, q in zip(i, j, p) if a != b]
     >>> table = reliability(rows)
     >>> table["judge"].tolist(), table["signal"].round(1).tolist()
-    (['ana', 'bo', 'coin'], [0.8, 0.7, 0.1])
+    (['ana', 'bo', 'coin'], [0.8, 0.8, 0.1])
     """
     check_level(level)
     comparisons = data.comparisons if isinstance(data, Ranking) else Comparisons.of(data)

@@ -8,7 +8,7 @@ and answers with its own position bias and noise φ_r (`voice`). t is the consen
 voice that ranks the other way round. Voices with the same taste are a family and count as one opinion with several
 answers (`panel_members`). Given the variances, the model is one linear system (`panel_covariance`). The covariance of t
 includes the disagreement of the voices: it stays large with many answers of few voices. Scores are in logits of the
-mean voice: mean |a_r| = 1. Voices that contradict each other without a majority do not tell the sign of t; its
+mean voice: mean |a_r| = 1. Voices that contradict each other without a majority do not identify the sign of t; its
 posterior is the mixture of both signs, with equal shares.
 """
 

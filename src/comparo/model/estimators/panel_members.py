@@ -102,7 +102,7 @@ class ViewCorrelation:
 
 
 def copies(agreement: ViewCorrelation) -> NDArray[np.intp]:
-    """The family of each voice (R,), numbered from 0: voices whose views cannot be told apart share a family.
+    """The family of each voice (R,), numbered from 0: copies share a family.
 
     They are copies if their views correlate by `COPY` or more, with a 95% interval above `SURE_COPY`: Fisher's interval
     of the correlation r of x̂_r and x̂_s over √(tr A_r·tr A_s) candidates. r is relative to that of equal views,

@@ -56,6 +56,16 @@ def test_good_reversed_and_lost_voices_are_told_apart(tmp_path):
     assert Comparisons.read(tmp_path / "run").judges is not None
 
 
+def test_of_two_voices_that_contradict_each_other_none_is_taken_for_the_reversed_one(tmp_path):
+    judges = [voice(seed=1), voice(strength=-1.0, seed=2)]
+    found = audition(TEXTS, "better", judge=judges, out=tmp_path / "run")
+    assert np.isnan(found.table["agreement"]).all()
+    assert (found.table["signal"] > 0.1).all()
+    assert len(found.panel) == 1
+    (note,) = found.notes
+    assert all(f"'simulated/soft {k}'" in note for k in (1, 2))
+
+
 @pytest.mark.long
 def test_voices_of_the_same_worth_are_too_close_to_call_and_a_worse_one_is_not():
     judges = [voice(seed=1, noise=0.7), voice(seed=2, noise=0.7), voice(seed=3, strength=0.1, bias=3.0)]

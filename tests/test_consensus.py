@@ -404,6 +404,37 @@ def test_the_command_says_whose_scores_it_prints_and_changes_it_without_calls(co
     assert record.even == pytest.approx(expit(-np.mean(record.ranking.bias)), abs=0.1)
 
 
+def test_a_share_that_the_rule_cannot_tell_has_no_number(run, tmp_path):
+    """A line-up asks one order, and the systems differ by more than their texts: both bounds of k are at 1."""
+    rows = [row | {"score": 2.0 * int(row["id"][1:]) + 0.1 * k} for k, row in enumerate(texts())]
+    (tmp_path / "texts.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    done = run(
+        tmp_path,
+        (
+            "rank",
+            "texts.jsonl",
+            "--judge",
+            "simulated/soft; scores=score; noise=0.1",
+            "--lineup",
+            4,
+            "--budget",
+            "4n",
+            "--out",
+            "run",
+        ),
+    )
+    assert done.returncode == 0, done.stderr
+    ranking = read_record(tmp_path / "run").ranking
+    assert (ranking.estimate, ranking.validity) == ("consensus", None)
+    assert np.array_equal(ranking.scores, ranking.judged.scores)
+    assert json.loads(ranking.to_json())["validity"] is None
+    page = " ".join((tmp_path / "run" / "report.html").read_text(encoding="utf-8").split())
+    for text in (done.stderr, page, repr(ranking)):
+        assert "validity not known" in text
+        assert "1.00" not in re.findall(r"validity \S+", text)
+    assert "100%" not in done.stdout.splitlines()[0]
+
+
 @pytest.mark.long
 def test_the_page_explains_the_consensus(command, tmp_path):
     done = command("--estimate", 0.3)

@@ -18,6 +18,7 @@ from comparo.model.estimators.panel_members import ViewCorrelation, copies, load
 from comparo.model.estimators.voice import VoiceModel
 from comparo.model.tuning import LOADING_SPREAD, MOST_LOADING, USUAL_LOADING
 from comparo.ranking.consensus import PANEL_STYLE
+from comparo.ranking.votes import with_votes
 from inside import LIMITS, Design, Graph, consensus, quiet_fit
 from split import one_short
 
@@ -159,6 +160,26 @@ def test_two_copies_of_a_voice_are_noticed_and_count_once():
             for a, b, p, k in zip(i, j, expit(y), c, strict=True)
         ]
     assert quiet_fit(Comparisons.from_rows(rows), "panel").voices["copy_of"].tolist() == ["", "a", "", ""]
+
+
+@pytest.mark.parametrize(("items", "calls", "noise"), [(16, 40, 0.1), (40, 400, 0.7)])
+def test_a_judge_that_was_asked_twice_about_few_texts_is_a_copy_and_one_like_it_is_not(items, calls, noise):
+    """The true correlation is 1 with new noise in every answer, and 0.8 with another voice."""
+    found, other = [], []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        view, own = rng.standard_normal((2, items))
+        rows = []
+        for judge, seen in (("a", view), ("again", view), ("b", 0.8 * view + 0.6 * own)):
+            i = rng.integers(items, size=calls)
+            j = (i + rng.integers(1, items, size=calls)) % items
+            p = expit(seen[i] - seen[j] + noise * rng.standard_normal(calls))
+            rows += [{"first": x, "second": y, "p": q, "judge": judge} for x, y, q in zip(i, j, p, strict=True)]
+        family = panel(Comparisons.from_rows(rows)).family
+        found.append(family[1] == family[0])
+        other.append(family[2] == family[0])
+    assert np.mean(found) > 0.8
+    assert not any(other)
 
 
 def test_voices_that_tell_nothing_have_no_say():
@@ -327,12 +348,13 @@ def naive(found):
 @given(st.integers(0, 10**6))
 def test_the_star_is_the_model(seed):
     _, data = voices(np.random.default_rng(seed), 5, 2, 31, [1.0, 0.6, -0.8], [0.4, 0.8, 0.5])
-    found = panel(data)
-    posterior = found.opinion.posterior
-    scores, covariance = naive(found)
-    assert found.scores == pytest.approx(scores, abs=1e-5)
-    assert posterior.std == pytest.approx(np.sqrt(np.diag(covariance)), abs=1e-7)
-    assert posterior.difference(0, 1) == pytest.approx(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])
+    whole = panel(data)
+    for found in whole.either or (whole,):
+        posterior = found.opinion.posterior
+        scores, covariance = naive(found)
+        assert found.scores == pytest.approx(scores, abs=1e-5)
+        assert posterior.std == pytest.approx(np.sqrt(np.diag(covariance)), abs=1e-7)
+        assert posterior.difference(0, 1) == pytest.approx(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])
 
 
 def test_large_contexts_have_the_same_errors():
@@ -391,7 +413,7 @@ def test_loadings_of_exact_correlations(seed, count):
     sign = np.where(rng.random(count) < 0.3, -1.0, 1.0)
     sign *= np.sign(np.sum(sign * rho)) or 1.0
     agreement = ViewCorrelation(np.outer(sign * rho, sign * rho), np.full((count, count), 1e7))
-    turned = signs(agreement, np.zeros(count, dtype=bool))
+    turned, _ = signs(agreement, np.zeros(count, dtype=bool))
     assert np.array_equal(turned, sign) or np.array_equal(turned, -sign)
     family = copies(ViewCorrelation(np.where(np.eye(count), 1.0, agreement.correlation), agreement.candidates))
     assert family.tolist() == list(range(count))
@@ -442,16 +464,19 @@ def test_signs_need_significant_evidence_and_do_not_depend_on_rounding():
     """Under ρ = 0 the statistic is normal: 2.5% of uncorrelated pairs of voices are reversed, whichever of the two."""
     none, rng = np.zeros(2, dtype=bool), np.random.default_rng(0)
     pairs = [np.array([[1, c], [c, 1]]) for c in rng.standard_normal(2000) / np.sqrt(50)]
-    found = [signs(ViewCorrelation(pair, np.full((2, 2), 50.0)), none).min() < 0 for pair in pairs]
+    found = [signs(ViewCorrelation(pair, np.full((2, 2), 50.0)), none)[0].min() < 0 for pair in pairs]
     assert np.mean(found) == pytest.approx(0.025, abs=3 * np.sqrt(0.025 * 0.975 / 2000))
     apart = np.array([[1.0, -0.9], [-0.9, 1.0]])
     for shown in (20.0, 20.0 * (1 - 1e-14), 20.0 * (1 + 1e-14)):
         candidates = np.array([[20.0, 15.0], [15.0, shown]])
         for noise in (0.0, 1e-14, -1e-14):
-            assert signs(ViewCorrelation(apart + np.array([[0, noise], [0, 0]]), candidates), none).tolist() == [1, -1]
+            assert signs(ViewCorrelation(apart + np.array([[0, noise], [0, 0]]), candidates), none)[0].tolist() == [
+                1,
+                -1,
+            ]
     more = np.array([[20.0, 15.0], [15.0, 21.0]])
-    assert signs(ViewCorrelation(apart, more), none).tolist() == [-1, 1]
-    assert signs(ViewCorrelation(apart, more), np.array([True, False])).tolist() == [1, -1]
+    assert signs(ViewCorrelation(apart, more), none)[0].tolist() == [-1, 1]
+    assert signs(ViewCorrelation(apart, more), np.array([True, False]))[0].tolist() == [1, -1]
 
 
 def test_what_is_believed_of_a_loading_is_the_mean_of_what_is_open_below_one():
@@ -634,3 +659,88 @@ def test_all_voices_count_where_the_best_alone_would_not_connect_the_texts():
             p = float(expit(truth[i] - truth[j] + noise * rng.standard_normal()))
             rows.append({"first": i, "second": j, "p": p, "judge": judge})
     assert quiet_fit(rows, "panel").panel.counts.all()
+
+
+def apart(ranking):
+    """P(one candidate beats another) of every two candidates of the first context."""
+    nodes = ranking.nodes_of(0)
+    return np.array(
+        [ranking.probability(i, j, 0) for i in ranking.items[nodes] for j in ranking.items[nodes] if i != j]
+    )
+
+
+@pytest.mark.parametrize("kind", one_short(["soft", "decisions"]))
+def test_two_voices_that_contradict_each_other_decide_nothing(kind):
+    """Both signs of t are equally likely: the posterior has the mean 0 and contains the scores of either sign."""
+    _, data = voices(np.random.default_rng(0), 8, 12, 40, [1.0, -1.0], [0.4, 0.4], kind=kind)
+    found = quiet_fit(data, "panel", groups="items")
+    one, other = found.panel.either
+    assert other.scores == pytest.approx(-one.scores, abs=1e-9)
+    assert one.scores.std() > 0.5
+    assert found.scores == pytest.approx(0.0, abs=1e-9)
+    assert found.std == pytest.approx(np.sqrt(one.posterior.std**2 + one.scores**2))
+    assert apart(found) == pytest.approx(0.5)
+    assert set(found.tier) == set(found.rank) == {1}
+    best = found.top(1)["probability"]
+    assert np.max(best) < 0.6
+    assert expected_spearman(found) == pytest.approx(0.0)
+    assert found.groups().to_columns()["score"] == pytest.approx(0.0, abs=1e-9)
+    assert np.max(found.groups().to_columns()["low"]) < 0
+    assert found.voices["low"] == pytest.approx(-found.voices["high"])
+    assert sum("'0'" in note and "'1'" in note for note in found.notes) == 1
+    for validity in (None, 0.3, 1.0):
+        shared = consensus(found, validity)
+        assert shared.scores == pytest.approx(0.0, abs=1e-9)
+        assert apart(shared) == pytest.approx(0.5)
+    assert shared.std == pytest.approx(found.std)
+
+
+def test_who_agrees_with_one_of_two_that_contradict_each_other_decides():
+    """So do a third voice, people among the voices, and votes of others."""
+    truth, data = voices(np.random.default_rng(0), 8, 12, 40, [1.0, -1.0, 1.0], [0.4, 0.4, 0.4])
+
+    def correlation(ranking):
+        labels = ranking.graph.labels(ranking.comparisons)
+        return np.corrcoef(ranking.scores, ranking.graph.centre(np.array([truth[c, i] for c, i in labels])))[0, 1]
+
+    two = data.take(data.judged_by < 2)
+    assert correlation(quiet_fit(data, "panel")) > 0.8
+    assert correlation(quiet_fit(two, "panel", people=[0])) > 0.8
+    assert correlation(quiet_fit(two, "panel", people=[1])) < -0.8
+    rng = np.random.default_rng(1)
+    context, i = rng.integers(12, size=150), rng.integers(8, size=150)
+    j = (i + rng.integers(1, 8, size=150)) % 8
+    won = rng.random(150) < expit(2.0 * (truth[context, i] - truth[context, j]))
+    votes = Comparisons.from_columns(first=i, second=j, p=won.astype(float), context=context)
+    assert correlation(with_votes(quiet_fit(two, "panel"), votes)) > 0.7
+
+
+def test_texts_that_others_judge_are_decided():
+    """Two voices contradict each other on the contexts up to 9, two others agree on the rest."""
+    _, data = voices(np.random.default_rng(0), 8, 20, 40, [1.0, -1.0, 1.0, 1.0], [0.4] * 4)
+    kept = (data.context < 10) == (data.judged_by < 2)
+    found = quiet_fit(data.take(kept), "panel")
+    first = np.isin(found.context, np.arange(10))
+    assert found.panel.undecided.tolist() == [True, True, False, False]
+    assert found.scores[first] == pytest.approx(0.0, abs=1e-6)
+    alone = quiet_fit(data.take(kept & (data.judged_by > 1)), "panel")
+    assert np.corrcoef(found.scores[~first], alone.scores)[0, 1] > 0.99
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["soft", "decisions"])
+@pytest.mark.parametrize("scales", [[1.0, -1.0], [1.0, -1.0, 1.0]])
+def test_what_is_said_surely_is_right_though_one_voice_is_reversed(kind, scales):
+    sure = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        truth, data = voices(rng, 12, 1, 90, rng.permutation(scales), [0.5] * len(scales), kind=kind)
+        ranking = quiet_fit(data, "panel")
+        sure += [
+            truth[0, i] > truth[0, j]
+            for i in range(12)
+            for j in range(12)
+            if i != j and ranking.probability(i, j, 0) > 0.95
+        ]
+    assert np.mean(sure or [True]) > 0.93
+    assert len(scales) == 2 or len(sure) > 100

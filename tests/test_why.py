@@ -234,7 +234,7 @@ def test_judges_of_a_panel_explain_on_one_scale():
             ends = data.items[data.first].tolist(), data.items[data.second].tolist(), p.tolist()
             rows += [{"first": i, "second": j, "p": p, "judge": f"j{number}"} for i, j, p in zip(*ends, strict=True)]
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "'j3'")  # which is reversed
+            warnings.filterwarnings("ignore", "'j3'|the views")  # j3 is reversed, and all views are the same
             ranking = fit(rows, "panel")
         why = ranking.why(reasons={"x": dict(enumerate(x.tolist()))})
         found.append([why.unexplained, why.unexplained_low, why.unexplained_high, why.reasons[0].beyond.share])

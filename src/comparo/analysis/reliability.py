@@ -72,8 +72,9 @@ def reliability(data: Any, *, level: float = 0.95, seed: int = 0) -> dict[str, N
         - ties: the share of answers p = ½;
         - mass: the mean probability of the labels.
 
-        NaN where the comparisons do not determine a number: signal and agreement of a single voice, flips without pairs
-        in both orders, mass where it was not recorded, intervals of fewer than 10 texts.
+        NaN where the comparisons do not determine a number: signal and agreement of a single voice, agreement of voices
+        that contradict each other without a majority, flips without pairs in both orders, mass where it was not
+        recorded, intervals of fewer than 10 texts.
 
     Raises
     ------
@@ -92,7 +93,7 @@ def reliability(data: Any, *, level: float = 0.95, seed: int = 0) -> dict[str, N
     ...     rows += [{"first": a, "second": b, "p": q, "judge": judge} for a, b, q in zip(i, j, p) if a != b]
     >>> table = reliability(rows)
     >>> table["judge"].tolist(), table["signal"].round(1).tolist()
-    (['ana', 'bo', 'coin'], [0.8, 0.7, 0.1])
+    (['ana', 'bo', 'coin'], [0.8, 0.8, 0.1])
     """
     check_level(level)
     comparisons = data.comparisons if isinstance(data, Ranking) else Comparisons.of(data)
@@ -162,8 +163,9 @@ def measured(comparisons: Comparisons, found: PanelMembers, mass: Array | None) 
     gamma = np.array([np.mean(voice.mean_bias) for voice in found.voices])
     content, position, noise = np.array([voice.parts for voice in found.voices]).T
     total = content + position + noise
-    agreement = found.loading if len(found.names) > 1 else np.full(1, np.nan)
-    model = [agreement**2 * content / total, agreement, content / total, position / total, noise / total, gamma]
+    shared = found.loading if len(found.names) > 1 else np.full(1, np.nan)
+    agreement = np.where(found.undecided, np.nan, shared)
+    model = [shared**2 * content / total, agreement, content / total, position / total, noise / total, gamma]
     counted = []
     for r in range(len(found.names)):
         own = comparisons.take(found.voice == r)

@@ -196,12 +196,14 @@ def whose(ranking: Ranking) -> str:
         return f"scores: what people would say, {by}. {ranking.people.sentence}"
     if ranking.panel is not None:
         return f"scores: the consensus of {len(ranking.panel.names)} voices"
-    if ranking.validity is None:
+    if ranking.opinion is None:
         return "scores: the judge's own opinion"
-    return (
-        f"scores: consensus, validity {ranking.validity:.2f}: what people would say, as far as one judge can tell; "
-        "--estimate judge for the judge's own opinion"
-    )
+    meaning = "what people would say, as far as one judge can tell; --estimate judge for the judge's own opinion"
+    if ranking.validity is None:
+        meaning = (
+            "these are the judge's own; --estimate 0.5, or another share, counts that much of its view of single texts"
+        )
+    return f"scores: {ranking.whose}: {meaning}"
 
 
 class LogLines:

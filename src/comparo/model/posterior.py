@@ -9,6 +9,7 @@ and a consensus, have the same form, with the covariances of other rankings as p
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -153,6 +154,12 @@ def mixture_moments(means: Array, covariances: Array, shares: Array) -> tuple[Ar
     apart = means - mean
     covariance = np.tensordot(shares, covariances, axes=1) + apart.T @ (shares[:, None] * apart)
     return mean, 0.5 * (covariance + covariance.T)
+
+
+def evenly(either: Sequence[tuple[Array, Part]]) -> tuple[Array, Posterior]:
+    """Mean (n,) and covariance of scores of which two means and covariances are equally likely."""
+    (one, own), (other, its) = either
+    return 0.5 * (one + other), Posterior((own, its), (0.5, 0.5), roots=0.5 * (one - other)[:, None])
 
 
 STEPS = 8  # each reaches items one comparison further away; measured: the eighth changes a variance by under 1%

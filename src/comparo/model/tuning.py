@@ -49,7 +49,7 @@ LOADING_SPREAD = 0.3  # prior standard deviation of loadings: that of a uniform 
 USUAL_LOADING = 0.7  # of a voice without evidence: half of its view is shared, ρ² = ½
 MOST_LOADING, LEAST_LOADING = 0.995, 0.05  # no voice equals the consensus, and none is uncorrelated with it
 COPY = 0.97  # least correlation of the views of copies: they differ by 3% of a view
-SURE_COPY = 0.85  # least value of that correlation minus its standard error: few answers do not make copies
+SURE_COPY = 0.85  # least lower end of the 95% interval of that correlation: few answers do not make copies
 REVERSED = 0.025  # level of the one-sided test for a reversed voice: that of a 95% interval below 0
 NEARLY = 2 / 3  # least content of a voice that enters the consensus, relative to the largest
 

@@ -22,7 +22,7 @@ from comparo.model.estimators.panel import Panel
 from comparo.model.estimators.panel_covariance import PanelInformation
 from comparo.model.estimators.poe import Product
 from comparo.model.inference.random_effects import Effects
-from comparo.model.posterior import Posterior
+from comparo.model.posterior import Posterior, evenly
 from comparo.ranking.grouping import group_means
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import orders_correlation
@@ -94,7 +94,8 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
         What `fit` returned with prior="estimated" or as a panel, and groups or features.
     validity
         k, from 0 to 1; by default `usual_validity` of the ranking's groups, or, where there is only style, 0.5 of a
-        judge and 0.7 of a panel.
+        judge and 0.7 of a panel. Where that is 1, its bound, as in many small runs, it is not known: k is 1, and the
+        `validity` of the ranking is None.
 
     Returns
     -------
@@ -119,6 +120,11 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
     check_validity(validity)
     judged = ranking.judged
     equal = None if judged.controlled is None else consensus(judged.controlled, validity)
+    if len(signs := either_sign(judged)) > 1:
+        each = [consensus(replace(one, controlled=None), validity) for one in signs]
+        scores, posterior = evenly([(one.scores, one.covariance) for one in each])
+        known = replace(judged, validity=each[0].validity, opinion=judged, controlled=equal)
+        return replace(known, scores=scores, covariance=posterior)
     counted = _of_those_that_count(judged)
     parts = parts_of(counted)
     if parts is None:
@@ -128,13 +134,20 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
             needed = f"a panel needs groups or features, and at most {most:,} texts in a context"
         raise ValueError(f"a consensus needs to know what is expected of a text; {needed}")
     k = float(parts.usual if validity is None else validity)
-    if k == 1.0:
-        return replace(judged, validity=k, opinion=judged, controlled=equal)
+    if k == 1.0:  # at its bound the rule tells nothing
+        return replace(judged, validity=validity, opinion=judged, controlled=equal)
     scores = judged.graph.centre(k * counted.scores + (1.0 - k) * parts.expected)
     own = max(PEOPLE * parts.between, k * parts.within) - k**2 * parts.within
     roots = 2.0 * k * (1.0 - k) * parts.joint + (1.0 - k) ** 2 * parts.columns @ parts.spread
     covariance = Posterior((counted.covariance,), (k**2,), roots=roots, others=parts.columns, own=max(own, 0.0))
     return replace(judged, scores=scores, covariance=covariance, validity=k, opinion=judged, controlled=equal)
+
+
+def either_sign(judged: Ranking) -> list[Ranking]:
+    """The ranking; of a panel whose voices are undecided, the two rankings of which it is the mixture."""
+    if judged.panel is None or not judged.panel.either:
+        return [judged]
+    return [replace(judged, scores=one.scores, covariance=one.posterior, panel=one) for one in judged.panel.either]
 
 
 def _of_those_that_count(judged: Ranking) -> Ranking:

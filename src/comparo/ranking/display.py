@@ -13,6 +13,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.wordings import LETTERS
 from comparo.model.design import Held
 from comparo.model.estimators.panel import Panel
+from comparo.model.estimators.panel_members import PanelMembers
 from comparo.model.inference.choices import Choices
 from comparo.model.inference.position import winners_first
 from comparo.model.likelihoods import is_logit
@@ -66,7 +67,8 @@ def notes(ranking: Scores) -> tuple[str, ...]:
     found += _judge_notes(comparisons)
     found += _prior_notes(ranking if ranking.controlled is None else ranking.controlled)
     if ranking.panel is not None:
-        found += _member_notes(ranking.panel, for_people=ranking.estimate == "consensus" and ranking.validity != 1.0)
+        is_own = ranking.estimate != "consensus" or ranking.validity in (None, 1.0)
+        found += _member_notes(ranking.panel, for_people=not is_own)
     if ranking.grown is not None and ranking.grown.link is not None:
         found += ranking.grown.link.notes
     return (*found, *(() if ranking.people is None else ranking.people.notes))
@@ -78,6 +80,8 @@ def consensus_sentence(ranking: Scores) -> str:
     is_shared = ranking.group is not None and ranking.context is not None
     first = ", so that one group may be first in every context" if is_shared else ""
     who = "the judge" if ranking.panel is None else "the panel"
+    if ranking.validity is None:
+        return f"How much of what {who} says of single texts people share is not known: the scores are its own."
     return (
         f"This is what people would say, as far as {who} can tell: a text counts by {expected}, and by "
         f"{ranking.validity:.0%} of what {who} says of the text beyond that{first}. judge_rank is the rank by {who} "
@@ -200,7 +204,8 @@ def _member_notes(panel: Panel, for_people: bool) -> list[str]:
             f"'{columns['judge'][r]}' ranks against the others (agreement {rho}, 95% interval {low} to {high}); its "
             "answers are sign-flipped"
         )
-    blind = ~panel.reversed & (columns["agreement"] < BLIND) & (columns["low"] < 0)
+    found += contradictions(panel)
+    blind = ~panel.reversed & ~panel.undecided & (columns["agreement"] < BLIND) & (columns["low"] < 0)
     unheard = ~panel.counts if for_people else np.zeros(len(blind), dtype=bool)
     for which, verb, rest in (
         (blind, "tell", "next to nothing of what the others agree on"),
@@ -210,6 +215,18 @@ def _member_notes(panel: Panel, for_people: bool) -> list[str]:
         if names:
             found.append(f"{', '.join(names)} {verb}{'s' if len(names) == 1 else ''} {rest}")
     return found
+
+
+def contradictions(members: PanelMembers) -> list[str]:
+    """A sentence about voices that contradict each other without a majority, if there are any."""
+    if not members.undecided.any():
+        return []
+    sides = [np.flatnonzero(members.undecided & (sign * members.loading > 0)).tolist() for sign in (1, -1)]
+    one, other = (", ".join(f"'{members.names[r]}'" for r in side) for side in sides)
+    return [
+        f"{one} and {other} contradict each other, and nothing says who is right: every order is as likely as its "
+        "reverse; ask another judge, say who are people, or leave one side out"
+    ]
 
 
 def bias_columns(ranking: Scores) -> Columns:

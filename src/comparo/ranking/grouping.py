@@ -21,7 +21,7 @@ from comparo.model.inference.random_effects import Predicted
 from comparo.model.likelihoods import is_logit
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.linalg.graph import Graph
-from comparo.model.posterior import Covariance
+from comparo.model.posterior import Covariance, mixture_moments
 from comparo.ranking.display import DOUBLING, held_of
 from comparo.ranking.leaderboard import Leaderboard, Over, win_probability
 from comparo.ranking.ranks import places
@@ -108,7 +108,7 @@ def leaderboard(ranked: Scores, group: Index, names: NDArray[Any], contexts: Ove
     else:
         is_confounded = ranked.panel is None and _are_confounded(ranked, group)
         scores, covariance, predicted, converged = _model(ranked, group, is_biased=not is_confounded)
-        if ranked.panel is None and predicted.variances.has_known_noise:
+        if ranked.panel is None and predicted[0].variances.has_known_noise:
             is_single = _are_single(ranked)
         if np.all(is_single):
             notes.append(SINGLE)
@@ -117,9 +117,11 @@ def leaderboard(ranked: Scores, group: Index, names: NDArray[Any], contexts: Ove
         if not converged:
             notes.append(UNSETTLED)
         # Without loops in the comparison graph, noise cannot be separated from variation between contexts.
-        is_new = contexts == "new" or predicted.freedom(is_new=False) <= 0
-        score, cov = predicted.new(means, group) if is_new else predicted.these(means)
-        freedom = predicted.freedom(is_new)
+        is_new = contexts == "new" or predicted[0].freedom(is_new=False) <= 0
+        each = [one.new(means, group) if is_new else one.these(means) for one in predicted]
+        scored, errors = (np.array(part) for part in zip(*each, strict=True))
+        score, cov = mixture_moments(scored, errors, np.full(len(each), 1.0 / len(each)))
+        freedom = predicted[0].freedom(is_new)
     count = len(names)
     centre = np.eye(count) - 1.0 / count
     _, _, best = places(scores, covariance, ranked.level)
@@ -196,8 +198,8 @@ def why_not(graph: Graph, group: Index, names: NDArray[Any]) -> str | None:
     )
 
 
-def _model(judged: Scores, group: Index, is_biased: bool) -> tuple[Array, Covariance, Predicted, bool]:
-    """Scores in logits, their covariance, the prediction by groups, and whether the fit converged.
+def _model(judged: Scores, group: Index, is_biased: bool) -> tuple[Array, Covariance, list[Predicted], bool]:
+    """Scores in logits, their covariance, the prediction by groups (one for each sign), and whether the fit converged.
 
     The fit is the ranking's, or a new one.
     """
@@ -214,7 +216,8 @@ def _model(judged: Scores, group: Index, is_biased: bool) -> tuple[Array, Covari
             several = panel(judged.comparisons, Design(groups=group), people, limits)
         if several.opinion.predicted is None:
             raise ValueError("a context is too large for groups in a panel; rank smaller contexts, or one judge")
-        return several.scores, several.posterior, several.opinion.predicted, several.converged
+        each = [one.opinion.predicted for one in several.either or (several,) if one.opinion.predicted is not None]
+        return several.scores, several.posterior, each, several.converged
     predicted = None if effects is None else effects.predicted
     # Choices are fitted again for the means of groups (`mixed`).
     has_choices = predicted is not None and predicted.variances.has_known_noise and not holds
@@ -229,7 +232,7 @@ def _model(judged: Scores, group: Index, is_biased: bool) -> tuple[Array, Covari
     effects = product.effects
     if effects is None or effects.predicted is None or effects.group is None:
         raise ValueError(f"{int(group.max()) + 1:,} groups are too many for a leaderboard; choose a coarser group")
-    return product.scores, product.posterior, effects.predicted, product.converged
+    return product.scores, product.posterior, [effects.predicted], product.converged
 
 
 def _style(predicted: Predicted | None) -> Array | None:

@@ -55,7 +55,8 @@ class Ranking(Scores, Tabular):
         The solution (bias, dispersion, log-probability) where the method is a product of experts.
     validity, opinion
         Where the scores are the consensus estimate (`comparo.ranking.consensus`): the share of the judge's view of
-        single texts that people share, and the judge's own ranking. None where the scores are the judge's.
+        single texts that people share, None where it is not known, and the judge's own ranking. None where the scores
+        are the judge's.
     panel
         The solution for several voices where the method is "panel" and there is more than one judge.
     controlled
@@ -367,13 +368,13 @@ class Ranking(Scores, Tabular):
         if self.people is not None:
             shared = f", with {self.people.votes:,} votes of people"
         elif self.opinion is not None:
-            shared = f", consensus with validity {self.validity:.2f}"
+            shared = ", " + self.whose.replace(", ", " with ")
         return f"<Ranking of {self.graph.nodes} candidates{contexts} by {self.method}{shared}: {', '.join(best)}>"
 
     @property
     def meaning(self) -> str:
         """The formula of a consensus in words, and how to get the judge's own ranking; "" for other rankings."""
-        return consensus_sentence(self) if self.estimate == "consensus" and self.validity is not None else ""
+        return consensus_sentence(self) if self.estimate == "consensus" else ""
 
     def __str__(self) -> str:
         return (f"{self.meaning}\n" if self.meaning else "") + table_text(self.to_columns(), self.notes)

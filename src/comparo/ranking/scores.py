@@ -233,6 +233,14 @@ class Scores:
         return "judge" if self.opinion is None else "consensus"
 
     @property
+    def whose(self) -> str:
+        """Whose scores they are, in a few words."""
+        if self.people is not None:
+            return f"people's, {self.people.votes:,} votes"
+        validity = "not known" if self.validity is None else f"{self.validity:.2f}"
+        return "the judge's own" if self.opinion is None else f"consensus, validity {validity}"
+
+    @property
     def judged(self) -> Self:
         """The judge's own ranking, from which a consensus is estimated."""
         return self if self.opinion is None else self.opinion

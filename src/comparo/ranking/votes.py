@@ -23,7 +23,7 @@ from comparo.data.columns import look_up
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
 from comparo.model.estimators.votes import Expectation, Voted, mixture, voted
-from comparo.ranking.consensus import PEOPLE, parts_of
+from comparo.ranking.consensus import PEOPLE, either_sign, parts_of
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.scores import People
 from comparo.types import Array, Index
@@ -139,7 +139,10 @@ def expected_of(ranking: Ranking, usual: Usual = USUAL) -> tuple[Expectation, Ar
 
     The validity is the usual one, or the one that the ranking has.
     """
-    judged, parts = ranking.judged, parts_of(ranking.judged)
+    signs = either_sign(ranking.judged)
+    if len(signs) > 1:  # votes tell which of the two signs is right
+        usual = replace(usual, against=1.0)
+    judged, parts = signs[0], parts_of(signs[0])
     scores, group = judged.scores, None if judged.group is None else judged.group[0]
     size = float(np.std(scores)) or 1.0
     if parts is None or np.std(parts.expected) < NONE * size or np.std(scores - parts.expected) < NONE * size:

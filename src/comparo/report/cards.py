@@ -153,7 +153,7 @@ def _more(record: Record, ahead: Sequence[Outlook]) -> Card | None:
 def _whose(record: Record) -> Card | None:
     """Whose scores these are, a consensus or people's; None where they are the judge's own."""
     votes, validity, effects = record.ranking.people, record.ranking.validity, record.ranking.effects
-    if votes is None and (validity is None or effects is None):
+    if votes is None and (record.ranking.estimate == "judge" or effects is None):
         return None
     return Card("whose", {"votes": votes, "validity": validity, "effects": effects})
 

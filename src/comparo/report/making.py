@@ -91,9 +91,9 @@ def _cost(record: Record) -> str:
 
 
 def settings(
-    configuration: Mapping[str, Any], judgements: Sequence[Judgement], validity: float | None = None, votes: int = 0
+    configuration: Mapping[str, Any], judgements: Sequence[Judgement], whose: str = "the judge's own"
 ) -> list[tuple[str, str]]:
-    """The settings, cost and time of a run as names and values; `validity` and `votes` say whose the scores are."""
+    """The settings, cost and time of a run as names and values; `whose` are the scores."""
     identity = configuration["identity"]
     asked = [judgement for judgement in judgements if not judgement.cached]
     seconds = [judgement.seconds for judgement in asked if not math.isnan(judgement.seconds)]
@@ -105,11 +105,6 @@ def settings(
         cost = dollars(spent)
     if sum(seconds):
         time = f"{sum(seconds) / len(seconds):.2f} s per call, {len(seconds):,} calls"
-    whose = "the judge's own"
-    if votes:
-        whose = f"people's, {votes:,} votes"
-    elif validity is not None:
-        whose = f"consensus, validity {validity:.2f}"
     voices = {"judge": identity, **identity.get("voices", {})}
     own: dict[str, Any] = {}
     for voice, who in voices.items():

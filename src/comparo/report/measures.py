@@ -316,7 +316,9 @@ def _members(record: Record, heard: PanelMembers, order: Sequence[int], costs: M
         first = next(s for s in order if heard.family[s] == heard.family[r])
         if first != r:
             remarks.append(f"gives the same ranking as {label(names[first])}: the two count as one opinion")
-        if is_known and heard.reversed[r]:
+        if heard.undecided[r]:
+            remarks.append("contradicts others, and nothing says who is right")
+        elif is_known and heard.reversed[r]:
             remarks.append("ranks against the others: its answers are sign-flipped")
         elif is_known and low[r] <= 0 <= high[r]:
             if heard.loading[r] < BLIND:

@@ -171,10 +171,9 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
 def _making(record: Record) -> dict[str, Any]:
     """The title, the prompt, the command that repeats the run, and its settings."""
     configuration, ranking = presentable(record.configuration), record.ranking
-    votes = 0 if ranking.people is None else ranking.people.votes
     prompt = None if record.is_fitted else prompt_of(configuration)
     made = {**configuration, "method": ranking.method}  # people's votes have an estimator of their own
-    known = settings(made, record.judgements, ranking.validity, votes)
+    known = settings(made, record.judgements, ranking.whose)
     title = f"Ranking of {record.source}" if prompt is None else question(prompt)
     return {
         "title": label(title, SENTENCE),

@@ -25,6 +25,7 @@ from comparo.data.items import Items
 from comparo.data.prompts import Prompt
 from comparo.judges import Judgement
 from comparo.model.tuning import NEARLY
+from comparo.ranking.display import contradictions
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import json_rows
 from comparo.run.budget import Budget, links_of, rounded
@@ -359,7 +360,8 @@ def _judged(run: Run) -> Audition:
             taken.add(view)
             panel.append(name)
     rivals = tuple(str(table["judge"][row]) for row in close)
-    return Audition(table, best, rivals, tuple(panel), _notes(table), ranking, answers)
+    notes = (*_notes(table), *contradictions(jackknife.heard))
+    return Audition(table, best, rivals, tuple(panel), notes, ranking, answers)
 
 
 def _calls(own: Sequence[Sequence[Judgement]], trial: Task) -> dict[str, NDArray[Any]]:

@@ -318,7 +318,8 @@ def _useless(panel: Panel, place: int, is_mute: bool) -> str:
         return "its answers do not show that the texts differ"
     if panel.reversed[place]:
         return "it ranks against the other voices"
-    return "it tells next to nothing of what the other voices agree on" if loading < min(BLIND, reach) else ""
+    is_blind = loading < min(BLIND, reach) and not panel.undecided[place]
+    return "it tells next to nothing of what the other voices agree on" if is_blind else ""
 
 
 def _divided(panel: Panel, places: Array, prices: Array, calls: Array, money: float) -> Array:

@@ -8,7 +8,8 @@ and answers with its own position bias and noise φ_r (`voice`). t is the consen
 voice that ranks the other way round. Voices with the same taste are a family and count as one opinion with several
 answers (`panel_members`). Given the variances, the model is one linear system (`panel_covariance`). The covariance of t
 includes the disagreement of the voices: it stays large with many answers of few voices. Scores are in logits of the
-mean voice: mean |a_r| = 1.
+mean voice: mean |a_r| = 1. Voices that contradict each other without a majority do not identify the sign of t; its
+posterior is the mixture of both signs, with equal shares.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from comparo.model.estimators.voice import VoiceModel
 from comparo.model.inference.choices import Choices
 from comparo.model.inference.ep import distance, settle
 from comparo.model.linalg.laplacian import Laplacian
-from comparo.model.posterior import Posterior, difference_variances
+from comparo.model.posterior import Posterior, difference_variances, evenly
 from comparo.model.tuning import LIMITS, NEARLY, Limits
 from comparo.types import Array, Index, LongIndex, Mask
 
@@ -50,6 +51,7 @@ class Panel(PanelMembers):
     converged : Whether variances and sites settled.
     group : The group of each candidate, (n,), where groups predict t; else None.
     shared, leans : The columns of groups and style, and the values of the control, (n, D), or None.
+    either : Where voices are undecided, the panels with either of their signs, equally likely; `scores` are the mean.
     """
 
     scale: Array
@@ -59,6 +61,7 @@ class Panel(PanelMembers):
     group: Index | None
     shared: Shared
     leans: Array | None
+    either: tuple[Panel, ...] = ()
 
     @cached_property
     def counts(self) -> Mask:
@@ -80,7 +83,9 @@ class Panel(PanelMembers):
 
     @property
     def posterior(self) -> Posterior:
-        return self.opinion.posterior
+        if not self.either:
+            return self.opinion.posterior
+        return evenly([(one.scores, one.posterior) for one in self.either])[1]
 
     @property
     def calls(self) -> LongIndex:
@@ -139,6 +144,19 @@ def panel(
 
 
 def _together(heard: PanelMembers, shared: Shared, leans: Array | None, limits: Limits) -> Panel:
+    """The panel; of voices that are undecided, the mixture of the panels with either of their signs."""
+    if not heard.undecided.any():
+        return _with_signs(heard, shared, leans, limits)
+    sure, either = np.zeros_like(heard.undecided), []
+    for turn in (1.0, np.where(heard.undecided, -1.0, 1.0)):
+        loading, shrunk = turn * heard.loading, turn * heard.shrunk_loading
+        one = replace(heard, loading=loading, shrunk_loading=shrunk, undecided=sure)
+        either.append(_with_signs(one, shared, leans, limits))
+    scores = 0.5 * (either[0].scores + either[1].scores)
+    return replace(either[0], scores=scores, undecided=heard.undecided, either=tuple(either))
+
+
+def _with_signs(heard: PanelMembers, shared: Shared, leans: Array | None, limits: Limits) -> Panel:
     graph, family, anchored, voices = heard.graph, heard.family, heard.anchored, list(heard.voices)
     variance = np.array([voice.variance for voice in voices])
     alpha = heard.shrunk_loading * np.sqrt(variance)

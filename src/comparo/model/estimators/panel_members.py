@@ -52,16 +52,21 @@ from comparo.types import Array, Mask
 
 PROBES = 16  # random vectors for traces, which have a relative error of √(2/(16·n)): 2% for 257 candidates
 EXACT = 256  # candidates up to which traces are exact
+SAME = 1.0 - 1e-12  # largest correlation of the scores of two voices: Fisher's z stays finite
 ROUNDED = 9  # digits in which numbers are compared: differences at rounding level are ties
 LOADING_ROUNDS, LOADING_CHANGE = 1000, 1e-7  # most rounds of coordinate updates, and the change that ends them
 
 
 @dataclass(frozen=True)
 class ViewCorrelation:
-    """The correlation c (R, R) of the views of R voices, and its effective number of candidates tr(A_r A_s), (R, R)."""
+    """The correlation c (R, R) of the views of R voices, and its effective number of candidates tr(A_r A_s), (R, R).
+
+    `reliability` (R,) is tr(A²)/tr(A), the share of the variance of a voice's scores that is its view.
+    """
 
     correlation: Array
     candidates: Array
+    reliability: Array | float = 1.0
 
     @classmethod
     def of(cls, voices: Sequence[VoiceModel]) -> ViewCorrelation:
@@ -73,9 +78,9 @@ class ViewCorrelation:
             signs = np.random.default_rng(0).choice([-1.0, 1.0], (n, PROBES))
             z = signs / np.sqrt(PROBES)
         shown = np.array([voice.seen(z).ravel() for voice in voices])
-        seen = np.maximum(shown @ shown.T, 1e-9)
+        seen, trace = np.maximum(shown @ shown.T, 1e-9), np.maximum(shown @ z.ravel(), 1e-9)
         scores = np.array([voice.scores / np.sqrt(voice.variance) for voice in voices])
-        return cls(scores @ scores.T / seen, seen)
+        return cls(scores @ scores.T / seen, seen, np.minimum(np.diag(seen) / trace, 1.0))
 
     @property
     def precision(self) -> Array:
@@ -97,19 +102,27 @@ class ViewCorrelation:
 
 
 def copies(agreement: ViewCorrelation) -> NDArray[np.intp]:
-    """The family of each voice (R,), numbered from 0: voices whose views correlate by `COPY` or more share a family.
+    """The family of each voice (R,), numbered from 0: copies share a family.
 
-    A reversed copy counts as a copy. The members of a family are all copies of its first voice.
+    They are copies if their views correlate by `COPY` or more, with a 95% interval above `SURE_COPY`: Fisher's interval
+    of the correlation r of x̂_r and x̂_s over √(tr A_r·tr A_s) candidates. r is relative to that of equal views,
+    tr(A_r A_s)/√(tr A_r·tr A_s). Its error vanishes where views are equal and noise is small; that of c is √(2/n)
+    there, since c refers to v in place of the size of the views. A reversed copy counts as a copy. The members of a
+    family are all copies of its first voice.
 
     >>> correlation = np.array([[1, 0.99, 0.5], [0.99, 1, 0.5], [0.5, 0.5, 1]])
-    >>> copies(ViewCorrelation(correlation, np.full((3, 3), 200.0)))
-    array([0, 0, 1])
     >>> copies(ViewCorrelation(correlation, np.full((3, 3), 20.0)))
+    array([0, 0, 1])
+    >>> copies(ViewCorrelation(correlation, np.full((3, 3), 3.0)))
     array([0, 1, 2])
     """
-    error = 1.0 / np.sqrt(np.maximum(agreement.precision, TINY))
-    size = np.abs(agreement.correlation)
-    same = (size >= COPY) & (size - error >= SURE_COPY)
+    texts = np.diag(agreement.candidates) / agreement.reliability
+    most = np.sqrt(np.outer(texts, texts))
+    equal = agreement.candidates / most
+    size = np.sqrt(np.diag(agreement.correlation) * agreement.reliability)
+    z = np.arctanh(np.minimum(np.abs(agreement.correlation) / np.outer(size, size) * equal, SAME))
+    reach = -float(ndtri(REVERSED)) / np.sqrt(np.maximum(most - 2.0, TINY))
+    same = (np.tanh(z) >= COPY * equal) & (np.tanh(z - reach) >= SURE_COPY * equal)
     np.fill_diagonal(same, True)
     family = np.full(len(same), -1)
     for voice in range(len(same)):
@@ -118,8 +131,8 @@ def copies(agreement: ViewCorrelation) -> NDArray[np.intp]:
     return family
 
 
-def signs(agreement: ViewCorrelation, anchored: Mask) -> Array:
-    """Return −1 for each reversed voice and +1 for every other, shape (R,).
+def signs(agreement: ViewCorrelation, anchored: Mask) -> tuple[Array, Mask]:
+    """−1 for each reversed voice and +1 for every other, and which voices are undecided, both (R,).
 
     A voice is reversed if its correlation with the sum of the others is negative by a one-sided test of level
     `REVERSED`. With t_rs = tr(A_r A_s) and σ the signs, the statistic is
@@ -131,20 +144,23 @@ def signs(agreement: ViewCorrelation, anchored: Mask) -> Array:
     So voices without common candidates, on which there is no evidence, stay positive.
 
     Voices that significant correlations connect form a block. Only the product of two of its signs is known:
-    most voices of a block are positive; in a tie those whose scores show more, tr(A²), then the first. Anchored voices
-    are always positive, and decide for their block.
+    most voices of a block are positive, and of a tie those whose scores show more, tr(A²), then the first. Anchored
+    voices are always positive, and decide for their block. In a tie all voices of the block are undecided: with all
+    their signs changed they are as likely.
 
     >>> correlation = np.array([[1, 0.5, -0.5], [0.5, 1, -0.4], [-0.5, -0.4, 1]])
     >>> signs(ViewCorrelation(correlation, np.full((3, 3), 100.0)), np.zeros(3, dtype=bool))
-    array([ 1.,  1., -1.])
+    (array([ 1.,  1., -1.]), array([False, False, False]))
     >>> signs(ViewCorrelation(correlation, np.full((3, 3), 10.0)), np.zeros(3, dtype=bool))
-    array([1., 1., 1.])
+    (array([1., 1., 1.]), array([False, False, False]))
+    >>> signs(ViewCorrelation(correlation[1:, 1:], np.full((2, 2), 100.0)), np.zeros(2, dtype=bool))
+    (array([ 1., -1.]), array([ True,  True]))
     """
     c, t, level = np.clip(agreement.correlation, -1.0, 1.0), agreement.candidates.copy(), float(ndtri(REVERSED))
     shown = np.diag(t).copy()
     np.fill_diagonal(c, 1.0)
     np.fill_diagonal(t, 0.0)
-    root, sign = np.sqrt(t), np.ones(len(c))
+    root, sign, undecided = np.sqrt(t), np.ones(len(c)), np.zeros(len(c), dtype=bool)
     linked = np.abs(c) * root > -level
     while True:
         turned = np.outer(sign, sign) * c
@@ -156,9 +172,10 @@ def signs(agreement: ViewCorrelation, anchored: Mask) -> Array:
         sign[reversed_] *= -1.0
     for block in connected_components(linked, directed=False)[1] == np.arange(len(c))[:, None]:
         most, more = np.sum(sign[block]), float(np.round(sign[block] @ shown[block], ROUNDED))
-        if block.any() and not (block & anchored).any() and (most or more or sign[block][0]) < 0:
-            sign[block] *= -1.0
-    return sign
+        if block.any() and not (block & anchored).any():
+            undecided |= block & (most == 0)
+            sign[block] *= np.copysign(1.0, most or more or sign[block][0])
+    return sign, undecided
 
 
 def loadings(agreement: ViewCorrelation, anchored: Mask, content: Array) -> tuple[Array, Array, Array]:
@@ -226,6 +243,7 @@ class PanelMembers:
     loading, loading_error : The best ρ of each voice, with its sign, and the standard error, (R,).
     shrunk_loading : ρ of each voice in the consensus, (R,): the mean of ρ below 1; negative only for reversed voices.
     anchored : Which voices are people, (R,).
+    undecided : Which voices contradict others without a majority, (R,): all their signs may as well be the other way.
     """
 
     graph: Graph
@@ -238,16 +256,19 @@ class PanelMembers:
     loading_error: Array
     shrunk_loading: Array
     anchored: Mask
+    undecided: Mask
 
     @property
     def reversed(self) -> Mask:
         """Which voices are significantly reversed: their answers are sign-flipped, (R,)."""
-        return self.shrunk_loading < 0
+        return (self.shrunk_loading < 0) & ~self.undecided
 
     def interval(self, level: float) -> tuple[Array, Array]:
         """The lower and upper ends (R,) of the interval of each ρ with coverage `level`."""
         reach = -float(ndtri((1.0 - level) / 2)) * self.loading_error
-        return np.maximum(self.loading - reach, -1.0), np.minimum(self.loading + reach, 1.0)
+        low, high = np.maximum(self.loading - reach, -1.0), np.minimum(self.loading + reach, 1.0)
+        most = np.where(self.undecided, np.maximum(high, -low), -1.0)
+        return np.minimum(low, -most), np.maximum(high, most)
 
     def only(self, kept: Mask) -> PanelMembers:
         """The members in `kept` (R,), with the same signs; their comparisons must connect all candidates."""
@@ -290,12 +311,15 @@ def _agreeing(
     """Estimate agreement, families and loadings; `sign` (R,) gives the signs of the voices if they are known."""
     agreement = ViewCorrelation.of(voices)
     family = copies(agreement)
-    sign = signs(agreement, anchored) if sign is None else sign
+    undecided = np.zeros(len(family), dtype=bool)
+    if sign is None:
+        sign, undecided = signs(agreement, anchored)
     of_family = np.array([anchored[family == k].any() for k in range(int(family.max()) + 1)])
     content = np.array([voice.content for voice in voices])
     shown = np.bincount(family, content) / np.bincount(family)
     rho, mean, error = (part[family] for part in loadings(agreement.merged(family, sign), of_family, shown))
-    return PanelMembers(graph, names, code, voices, agreement, family, sign * rho, error, sign * mean, anchored)
+    rho, mean = sign * rho, sign * mean
+    return PanelMembers(graph, names, code, voices, agreement, family, rho, error, mean, anchored, undecided)
 
 
 def _named(comparisons: Comparisons, people: Collection[Any]) -> tuple[tuple[Any, ...], NDArray[np.intp]]:

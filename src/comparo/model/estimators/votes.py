@@ -149,11 +149,9 @@ class Expectation:
 
     @property
     def ways(self) -> tuple[tuple[float, Expectation], ...]:
-        """The prior if the judge agrees with people and if it does not, each with its probability."""
-        if self.against == 0.0:
-            return ((1.0, self),)
+        """The prior if the judge agrees with people and if it does not, each with its probability, if above 0."""
         other = replace(self, mean=np.zeros_like(self.mean), variance=self.mean**2 + self.variance)
-        return (1.0 - self.against, self), (self.against, other)
+        return tuple((chance, way) for chance, way in ((1.0 - self.against, self), (self.against, other)) if chance > 0)
 
     def of(self, nodes: Index) -> Expectation:
         """The prior of the texts `nodes`."""

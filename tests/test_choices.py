@@ -140,7 +140,7 @@ def test_votes_for_a_text_put_it_first(count):
     ):
         assert list(ranking) == ["a", "b"]
         assert ranking.converged
-        assert ranking.scores[0] - ranking.scores[1] > 0.3
+        assert ranking["a"].score - ranking["b"].score > 0.3
 
 
 def test_a_longer_chain_of_votes_keeps_its_order():

@@ -413,8 +413,8 @@ def test_decisions_of_judges_who_are_not_called_voters_are_no_votes(tmp_path, co
     votes, judges = (
         read_several([tmp_path / f"{name}-{who}.csv" for who in ("one", "two")]) for name in ("voter", "judge")
     )
-    assert (fit(votes).method, fit(judges).method) == ("votes", "poe-bt")
-    assert fit(votes.by_judges(["one"])).method == "votes"
+    assert (fit(votes).method, fit(judges).method) == ("mixed", "poe-bt")
+    assert fit(votes.by_judges(["one"])).method == "mixed"
     assert not read_several([tmp_path / "voter-one.csv", tmp_path / "judge-two.csv"]).voted
     done = comparo("fit", "judge-one.csv", "judge-two.csv", "--format", "csv")
     assert done.stdout.splitlines() == fit(judges, "mixed").to_csv().splitlines()

@@ -188,7 +188,7 @@ def test_sure_judges_are_ranked_as_well_as_by_the_plain_way(spread):
 def test_a_tie_in_both_orders_leaves_two_items_nearly_equal():
     ranking = fit([("a", "b", 1), ("b", "a", 0), ("b", "c", 0.5), ("c", "b", 0.5)], bias="joint", prior="estimated")
     a, b, c = (ranking[item].score for item in "abc")
-    assert abs(b - c) < 0.15 * (a - b)
+    assert abs(b - c) < 0.2 * (a - b)  # b lost twice, c never: that is a little of the distance
     assert 0.4 < ranking.probability("c", "b") < 0.7
 
 

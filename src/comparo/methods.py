@@ -20,7 +20,7 @@ from comparo.model.estimators.mixed import mixed
 from comparo.model.estimators.panel import Panel, panel
 from comparo.model.estimators.panel_members import pooled
 from comparo.model.estimators.poe import Bias, Prior, Product, davidson, multiply
-from comparo.model.likelihoods import Expert
+from comparo.model.likelihoods import Expert, is_logit
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.likelihoods.gaussian import Gaussian
 from comparo.model.observations import mixes_kinds
@@ -215,8 +215,12 @@ def fit(
     def ranked(design: Design) -> Ranking:
         every = options | {"design": design}
         chosen = {name: every[name] for name in wanted}
-        fitted = estimator(comparisons, limits=limits, **chosen)
+        is_relative = estimator is multiply and not (is_logit(expert) and comparisons.hard)
+        told = comparisons.relative() if is_relative else comparisons
+        fitted = estimator(told, limits=limits, **chosen)
         product = fitted if isinstance(fitted, Product) else None
+        if product is not None and is_relative:
+            product = replace(product, comparisons=comparisons, weight=product.weights)
         panel = fitted if isinstance(fitted, Panel) else None
         return Ranking(
             title,

@@ -157,11 +157,9 @@ def multiply(
     >>> multiply(Comparisons.from_rows([("a", "b", 0.9)]), Gaussian()).scores.round(6)
     array([ 0.2, -0.2])
     """
-    told = comparisons if is_logit(expert) and comparisons.hard else comparisons.relative()
-    if told.lineup is None or not isinstance(expert, BradleyTerry):
-        product = _multiply(told, expert, prior, bias, is_scaled, limits)
-        return replace(product, comparisons=comparisons, weight=told.weight)
-    rows, whole = told.lineup, told.weights
+    if comparisons.lineup is None or not isinstance(expert, BradleyTerry):
+        return _multiply(comparisons, expert, prior, bias, is_scaled, limits)
+    rows, whole = comparisons.lineup, comparisons.weights
 
     def solved(state: _Weighed, _: int) -> tuple[_Weighed, tuple[Product, _Weighed], float]:
         weight, scaled = state

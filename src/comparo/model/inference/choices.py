@@ -108,9 +108,16 @@ class Choices:
         votes = votes_of(comparisons)
         p, weight = (comparisons.p, comparisons.weights) if votes is None else votes
         pairs = JudgedPairs.of(comparisons, graph)
-        lead, slot = np.unique(pairs.slot, return_index=True, return_inverse=True)[1:]
+        # Without γ, both orders are one set: the order of two texts says nothing.
+        turned = (pairs.slot % 2 == 1) & (not is_biased and comparisons.lineup is None)
+        p = np.where(turned, 1.0 - p, p)
+        lead, slot = np.unique(pairs.slot - turned, return_index=True, return_inverse=True)[1:]
         effect, effects, slots = _joint_effects(comparisons)
-        first, second, judge = graph.first[lead], graph.second[lead], effect[lead]
+        first, second = (
+            np.where(turned, other, end)[lead]
+            for end, other in ((graph.first, graph.second), (graph.second, graph.first))
+        )
+        judge = effect[lead]
         won, weight = (np.bincount(slot, of, len(lead)).astype(float) for of in (weight * p, weight))
         pattern = Pattern(replace(graph, first=first, second=second), judge if is_biased else None, limits)
         order = pattern.order

@@ -221,7 +221,8 @@ class Positions:
     In a single context, the γ of one `family` are N(0, τ²): that of a judge's pairs alone, and those of every two slots
     of its line-ups of one size together. In several contexts, the γ of an effect are N(m, τ²), m ~ N(0, `SLOTS`²); the
     prior of each is what the other contexts say about m. τ is estimated, with log τ ~ N(log `SLOTS`, `SLOTS_ERROR`²)
-    or, between contexts, N(log `POSITION`, `POSITION_ERROR`²). `known` (C·J,) marks γ that are 0: those without choices
+    or, between contexts, N(log `POSITION`, `POSITION_ERROR`²); where there are no more answers than scores and γ, the
+    contexts are taken not to vary. `known` (C·J,) marks γ that are 0: those without choices
     or left out.
     """
 
@@ -229,6 +230,7 @@ class Positions:
     known: Mask
     mean: Array
     ridge: Array
+    varies: bool = True
     between: float | None = None
 
     @classmethod
@@ -239,7 +241,9 @@ class Positions:
         asked = np.bincount(pattern.bias_index, minlength=pattern.unknowns)[pattern.graph.nodes :] > 0
         known = ~asked | np.tile(left_out[:width], contexts)
         ridge = np.where(known, ZERO, 1.0 / SLOTS**2)
-        return cls(np.tile(same, contexts).astype(np.int64), known, np.zeros(len(known)), ridge)
+        free = pattern.graph.nodes - pattern.graph.components + int(np.count_nonzero(~known))
+        varies = bool(np.max(slots[:, 1]) > 2) or len(pattern.order) > free
+        return cls(np.tile(same, contexts).astype(np.int64), known, np.zeros(len(known)), ridge, varies)
 
     def _messages(self, solution: Solution) -> tuple[Array, Array]:
         """What the choices alone say about each γ: mean and precision (C·J,)."""
@@ -257,7 +261,7 @@ class Positions:
         for number in np.unique(self.family[~self.known]):
             own = np.flatnonzero((self.family == number) & ~self.known)
             x, v = found[own], 1.0 / precision[own]
-            spread = _spread(x, v, shared, *usual)
+            spread = _spread(x, v, shared, *usual) if self.varies or not has_mean else SPREADS[0] ** 2
             share = 1.0 / (v + spread)
             others = shared / (1.0 + shared * (np.sum(share) - share))  # the variance of m by all other contexts
             mean[own], variance[own] = others * (np.sum(share * x) - share * x), spread + others

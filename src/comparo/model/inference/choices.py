@@ -162,7 +162,7 @@ class Choices:
             if fixed is not None:
                 variances = replace(fixed, spectrum=spectrum)
             else:
-                variances = estimate(spectrum, shared.kind, len(state.c), True, has_prior=state.has_prior)
+                variances = estimate(spectrum, shared.kind, len(state.c), True, pull=0.0, has_prior=state.has_prior)
             if self.is_narrow:
                 variances = replace(variances, ratio=NARROWEST**2, quantiles=np.array([NARROWEST**2]))
             logs = np.log(np.maximum([variances.ratio, *variances.shared], NARROWEST**2))

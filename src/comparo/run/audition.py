@@ -285,7 +285,7 @@ class Audition:
     panel : The voices that are nearly as good and have as many texts per call, the best first, without copies of
         another voice and voices whose agreement with the others may be 0 or less.
     ask : How many pairs would probably tell what is not yet known; 0 where nothing is open, or where more than ten
-        times as many pairs are needed.
+        times as many pairs are needed, or all pairs of the texts were asked.
     notes : Sentences about voices that are reversed, read nothing, are not yet known, or answer mostly by position.
     ranking : The consensus of the voices about the compared texts.
     answers : Their answers, for `rank(…, audition=…)`.
@@ -312,7 +312,7 @@ class Audition:
             )
         if self.rivals:
             most = "shows most for its tokens" if self.has_lineups else "has the most content"
-            end = more if self.ask else f"More than {MOST} times the pairs would be needed: take the cheapest of them"
+            end = more if self.ask else "More pairs would hardly tell: take the cheapest of them"
             return (
                 f"Too close to call: {self.best} {most}, but these answers do not show that it has more "
                 f"than {', '.join(self.rivals)}. {end}."
@@ -336,13 +336,15 @@ class Audition:
 def _judged(run: Run) -> Audition:
     """Ask every voice the same pairs, and make the table of the voices."""
     run.ask_alike()
-    ranking, trial, folder = run.finish(), run.task, run.store.folder
+    run.finish()
+    trial, folder = run.task, run.store.folder
     identities = {voice.name: as_json(voice.identity) for voice in trial.voices}
     source = "the audition" if folder is None else str(folder)
     # By question, not by arrival: parts of the jackknife and permutations are drawn in this order.
     log = sorted(run.judgements, key=lambda one: str(key_of(one.question)))
     answers = AuditionAnswers(source, trial.items, identities, log)
-    data = comparisons(log)
+    ranking = trial.fitting.conclude(comparisons(log))
+    data = ranking.comparisons
     jackknife = Jackknife.of(data)
     table, voice = jackknife.table(LEVEL), jackknife.heard.voice
     if data.judges is None:
@@ -382,7 +384,8 @@ def _judged(run: Run) -> Audition:
     # The interval of a difference shrinks with the root of the number of pairs.
     growth[close] = np.maximum(growth, ((high - low) / np.maximum(high + low, TIES)) ** 2)[close]
     asked = float(np.nanmax(table["calls"] * table["texts"] / 4))  # pairs
-    within = growth[(growth > 0) & (growth <= MOST)]
+    has_more = trial.expense.calls >= trial.budget.number  # else all pairs of the texts were asked
+    within = growth[(growth > 0) & (growth <= MOST) & has_more]
     ask = ROUND * math.ceil(asked * max([LEAST, *within]) / ROUND) if len(within) else 0
     voices, copied = ranking.voices, {}
     if voices is not None:

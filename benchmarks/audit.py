@@ -43,10 +43,12 @@ def card(kind: str, seed: int, likes: dict[str, float], calls: int) -> AuditCard
 def simulate(runs: int) -> None:
     """Print power and false discoveries for soft answers and decisions."""
     names = [one.name for one in PROBES if one.right in ("equal", "no better") and one.name not in (TWIN, OBEYS)]
-    print("| answers | calls | planted, logits | found, % | false discoveries, % | false alarms, % | covered, % |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    noise = {one.name: 0.0 for one in PROBES if one.name != RIVAL}
+    shown = "found, % | false discoveries, % | false alarms, % | of noise, % | covered, %"
+    print(f"| answers | calls | planted, logits | {shown} |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     for kind, calls, planted in (("soft", 150, PLANTED), ("hard", 150, 1.5), ("hard", 600, 1.0)):
-        found, false, alarms, covered = [], [], [], []
+        found, false, alarms, of_noise, covered = [], [], [], [], []
         for run in range(runs):
             name = names[run % len(names)]
             seen = card(kind, run, {name: planted}, calls)
@@ -54,10 +56,11 @@ def simulate(runs: int) -> None:
             found.append(name in biases)
             false.append(sum(one != name for one in biases) / max(1, len(biases)))
             alarms.append(bool(card(kind, runs + run, {}, calls).biases))
+            of_noise.append(bool(card(kind, 2 * runs + run, noise, calls).biases))
             for one in seen.findings:
                 truth = planted if one.probe == name else DAMAGE if one.right == "worse" else 0.0
                 covered.append(one.low <= truth <= one.high)
-        shares = " | ".join(f"{100 * np.mean(each):.1f}" for each in (found, false, alarms, covered))
+        shares = " | ".join(f"{100 * np.mean(each):.1f}" for each in (found, false, alarms, of_noise, covered))
         print(f"| {kind} | {calls} | {planted} | {shares} |", flush=True)
 
 

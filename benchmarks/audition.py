@@ -3,10 +3,15 @@
 Of 4n calls in all, n go to all voices alike, on the same random pairs in both orders, and the rest to the voice that
 shows most. No label is used to choose. People's scores say how much of the way from one voice at random to the best one
 in hindsight is gained: Spearman × 100, mean over contexts, draws and sets.
+
+    python -m benchmarks.audition --runs 200
+
+simulates coins and judges that read, and how often an audition tells them apart and recommends the best.
 """
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import replace
 
 import numpy as np
@@ -14,11 +19,14 @@ from scipy.special import expit
 
 from benchmarks.recorded_voices import Set, is_panel
 from benchmarks.verdict import table
+from comparo.analysis.reading import lead, reading
 from comparo.analysis.reliability import measured, reliability
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
 from comparo.model.estimators.panel_members import fit_members
 from comparo.model.likelihoods.bradley_terry import LOGISTIC
+from comparo.run.audition import LEVEL, LOOPS
+from comparo.selection.selector import Selector
 from comparo.types import Array
 
 DRAWS, BUDGET, PILOT = 5, 4, 1  # draws of calls; calls per text in all, and of these for the audition
@@ -32,6 +40,14 @@ SIZES = (  # kind, texts per context, contexts, calls per voice and context, run
     ("decisions", 16, 20, 100, 12),
     ("decisions", 60, 1, 600, 12),
 )
+PANELS = {  # strengths of the judges, in logits per standard deviation of quality; a tenth of the view is their own
+    "four coins": (0.0, 0.0, 0.0, 0.0),
+    "one coin, three that read": (0.0, 1.5, 1.5, 1.5),
+    "four equal ones": (1.5, 1.5, 1.5, 1.5),
+    "two equal ones": (1.5, 1.5),
+    "one alone": (1.5,),
+    "four times as good as two others": (4.0, 1.0, 1.0),
+}
 SHOWN = ("signal", "agreement", "content", "position", "noise", "gamma")
 
 
@@ -147,3 +163,53 @@ def show_calibration() -> None:
         size = f"{kind}, {contexts} × {items} texts, {calls * contexts} calls a voice"
         rows.append([size, runs, *(f"{a:.3f}, {b:.0%}" for a, b in zip(off, cover, strict=True))])
     print("\n".join(table(["answers", "runs", *SHOWN], rows)))
+
+
+def auditioned(rng: np.random.Generator, kind: str, strengths: tuple[float, ...], pairs: int) -> Comparisons:
+    """Answers of judges to the pairs of an audition, in both orders: with a noise of 0.5 logits, or decisions."""
+    texts = int(LOOPS * pairs) + 1
+    chosen = Selector(list(range(texts)), orders="both", seed=rng).next(2 * pairs)
+    first, second = np.array(chosen).T
+    truth, parts = rng.standard_normal(texts), []
+    for strength in strengths:
+        view = strength * (np.sqrt(0.9) * truth + np.sqrt(0.1) * rng.standard_normal(texts))
+        d = view[first] - view[second] + BIAS * rng.standard_normal() + 0.5 * rng.standard_normal(len(first))
+        parts.append(expit(d) if kind == "soft" else 1.0 * (rng.random(len(d)) < expit(d)))
+    count, judge = len(strengths), np.repeat(np.arange(len(strengths)), len(first))
+    return Comparisons.from_columns(np.tile(first, count), np.tile(second, count), np.concatenate(parts), judge=judge)
+
+
+def show_readers(runs: int) -> None:
+    """Print what an audition finds of coins and of judges that read, in % of the first judge of each panel."""
+    rows = []
+    for kind in ("soft", "decisions"):
+        for name, strengths in PANELS.items():
+            for pairs in (20, 40, 60):
+                found = []
+                for run in range(runs):
+                    rng = np.random.default_rng([run, pairs])
+                    data = auditioned(rng, kind, strengths, pairs)
+                    reads, is_open, growth = reading(data, data.judged_by, range(len(strengths)), rng)
+                    ahead = np.array([lead(data, data.judged_by, best, LEVEL)[0] > 0 for best in range(len(strengths))])
+                    leads = reads & np.all(ahead | np.eye(len(reads), dtype=bool) | ~(reads | is_open), axis=1)
+                    found.append([reads[0], is_open[0], ~reads.any(), leads[0], leads[1:].any(), growth[0]])
+                yes, still, none, right, wrong, growth = np.mean(found, axis=0)
+                shares = (f"{100 * share:.1f}" for share in (yes, 1 - yes - still, still, none, right, wrong))
+                rows.append([kind, name, pairs, *shares, f"{10 * np.ceil(growth * pairs / 10):.0f}"])
+    header = [
+        "answers",
+        "judges",
+        "pairs",
+        "reads",
+        "reads nothing",
+        "not yet known",
+        "none reads",
+        "first recommended",
+    ]
+    print("\n".join(table([*header, "another recommended", "pairs suggested"], rows)))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=200)
+    show_readers(parser.parse_args().runs)

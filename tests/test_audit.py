@@ -148,6 +148,15 @@ def test_a_judge_that_obeys_is_found():
     assert OBEYS in [one.probe for one in card.biases]
 
 
+def test_what_chance_makes_of_three_pairs_is_asked_further():
+    chance = {(f"padded {k}", "padded"): 0.7 for k in (1, 2, 3)}
+    noise = {ORIGINAL: 0.0} | {one.name: 0.0 for one in PROBES if one.name != RIVAL}
+    (card,) = cards(load_judge("simulated/soft", scores=noise | chance))
+    found = card.finding("padded")
+    assert found.pairs > 10
+    assert found.verdict == "none found"
+
+
 @pytest.mark.long
 def test_power_and_false_discoveries():
     names = [one.name for one in PROBES if one.right in ("equal", "no better") and one.name not in (TWIN, OBEYS)]

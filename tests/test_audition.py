@@ -10,7 +10,7 @@ import pytest
 
 from comparo import Comparisons, Items, audition, load_judge, rank
 from comparo.run.audition import some_items
-from inside import read_judgements
+from inside import Run, read_judgements
 from pretenders import Crowded
 from servers import Api, prefers
 
@@ -90,6 +90,42 @@ def test_coins_are_noted():
     noted = {name: [note for note in found.notes if f"'{name}'" in note] for name in found.table["judge"].tolist()}
     assert [len(noted[f"simulated/soft {k}"]) for k in (1, 2, 3)] == [0, 1, 1]
     assert "position" in noted["simulated/soft 3"][0]
+
+
+def test_coins_alone_are_seen_by_nobody_and_more_pairs_are_asked_only_for_what_is_open():
+    coins = [load_judge("simulated/hard", scores=QUALITY, strength=0.0, seed=k) for k in range(2)]
+    found = audition(TEXTS, "better", judge=coins)
+    reads = found.table["reads"].tolist()
+    assert "yes" not in reads
+    assert found.advice.startswith("No judge sees these texts")
+    assert found.rivals == ()
+    assert len(found.notes) == 2
+    assert (found.ask > 20) == ("not yet known" in reads)
+    always = load_judge("simulated/hard", scores=QUALITY, strength=0.0, bias=50.0)
+    assert audition(TEXTS, "better", judge=always, pairs=15).table["reads"].tolist() == ["no"]
+
+
+def test_a_judge_that_is_clearly_better_is_recommended_and_pairs_are_suggested_where_it_is_close():
+    better, *others = [voice(seed=k, noise=noise, strength=0.5) for k, noise in enumerate((0.1, 2.0, 2.0))]
+    found = audition(TEXTS, "better", judge=[better, *others])
+    assert (found.best, found.rivals, found.ask) == ("simulated/soft 1", (), 0)
+    assert found.advice.startswith("Use simulated/soft 1")
+    close = audition(TEXTS, "better", judge=[voice(seed=1, noise=0.6), voice(seed=2, noise=1.0)])
+    assert close.rivals
+    assert close.ask == 0 or close.ask % 10 == 0
+    assert f"{close.ask} pairs" in close.advice or close.ask == 0
+
+
+def test_numbers_of_an_audition_do_not_depend_on_the_order_of_its_answers(monkeypatch):
+    judges = [voice(seed=1), voice(seed=2, noise=1.5)]
+    usual = audition(TEXTS, "better", judge=judges, pairs=15)
+    shuffled = property(lambda run: [one for key in sorted(run.known, reverse=True) for one in run.known[key]])
+    monkeypatch.setattr(Run, "judgements", shuffled)
+    found = audition(TEXTS, "better", judge=judges, pairs=15)
+    assert found.table.keys() == usual.table.keys()
+    for name in found.table:
+        assert found.table[name].tolist() == pytest.approx(usual.table[name].tolist(), nan_ok=True), name
+    assert (found.rivals, found.ask) == (usual.rivals, usual.ask)
 
 
 def test_one_voice_alone_has_content_but_nobody_confirms_it():

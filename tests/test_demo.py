@@ -35,8 +35,11 @@ def test_the_demo_ranks_and_auditions_and_names_the_page(shown, tmp_path):
     assert calls["identity"]["judge"] == "simulated/soft"
 
 
-@pytest.mark.parametrize(("high", "words"), [(0.01, "it cannot tell"), (0.4, "it sees something of them")])
-def test_what_the_audition_found_is_told(high, words):
-    table = {"content": 0.0, "content_low": 0.0, "content_high": high, "position": 0.99}
+@pytest.mark.parametrize(
+    ("reads", "words"),
+    [("no", "it cannot tell"), ("yes", "it sees something of them"), ("not yet known", "it may be a coin")],
+)
+def test_what_the_audition_found_is_told(reads, words):
+    table = {"content": 0.0, "content_low": 0.0, "content_high": 0.4, "position": 0.99, "reads": reads}
     found = SimpleNamespace(table={name: np.array([value]) for name, value in table.items()})
     assert words in demo.sentence(found)

@@ -16,7 +16,7 @@ from comparo.cli.finishing import RankingFlags, RunFlags, complete, rank_by
 from comparo.data.items import Items
 from comparo.data.wordings import PAPER_WORDING
 from comparo.judges import load_judge
-from comparo.run.audition import BLIND, FEWEST, Audition, prepare_audition
+from comparo.run.audition import FEWEST, Audition, prepare_audition
 from comparo.run.folders import ROOT
 from comparo.run.plan import Storage
 from comparo.run.rank import prepare_rank
@@ -93,7 +93,8 @@ def sentence(found: Audition) -> str:
     content, low, high, position = (
         float(found.table[name][0]) for name in ("content", "content_low", "content_high", "position")
     )
-    verdict = "it cannot tell" if high < BLIND else "it sees something of them"
+    verdicts = {"no": "it cannot tell", "yes": "it sees something of them"}
+    verdict = verdicts.get(found.table["reads"][0], "it may be a coin")
     return (
         f"{position:.0%} of its answer is about which review it reads first, and {content:.0%} ({100 * low:.0f} to "
         f"{100 * high:.0f}) about the reviews: {verdict}. An audition needs no labels for that."

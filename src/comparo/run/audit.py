@@ -45,7 +45,7 @@ TOP = 2  # probes per round; 1 and 3 find as many biases, 6 fewer (docs/measurem
 ROUNDS = 20  # texts that are varied at most
 FEWEST = 4  # texts that are varied at least
 PLACES = 9  # decimals of p; probes equal up to them are tied, so that rounding chooses nothing
-SETTLED = 0.01  # adjusted p below which a probe needs no further pairs
+SETTLED = 0.001  # adjusted p below which a probe needs no further pairs; at 0.01, 6.5% of audits of noise find a bias
 
 
 def audit(

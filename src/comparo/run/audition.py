@@ -11,6 +11,7 @@ are not asked again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,14 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comparo.analysis.correlations import mean_known
+from comparo.analysis.reading import lead, reading
 from comparo.analysis.reliability import MEASURES, Jackknife
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt
+from comparo.data.run_folder import key_of
 from comparo.judges import Judgement
 from comparo.model.tuning import NEARLY
 from comparo.ranking.display import contradictions
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import json_rows
+from comparo.rounding import TIES
 from comparo.run.budget import Budget, links_of, rounded
 from comparo.run.files import as_json, texts_of
 from comparo.run.loop import Run
@@ -38,7 +42,17 @@ from comparo.run.scheduling import Pair
 from comparo.run.store import differences, read_configuration, read_judgements, stored_items
 from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Task
 from comparo.run.voice_allocation import Source
-from comparo.run.voices import Asked, Voice, check_lineup, listed, make_judges, make_prompts, stored_voices, voices_of
+from comparo.run.voices import (
+    Asked,
+    Voice,
+    check_lineup,
+    comparisons,
+    listed,
+    make_judges,
+    make_prompts,
+    stored_voices,
+    voices_of,
+)
 from comparo.selection.lineups import LineupSelector
 from comparo.selection.selector import Selector
 from comparo.types import Array
@@ -47,9 +61,11 @@ PAIRS = 20  # for each voice; 80% of the gap to the best voice is closed with n 
 FEWEST = 15  # pairs: a voice of fewer than 30 answers has no variances of its own
 EACH = 5  # pairs of a context, where there are many
 LOOPS = 2 / 3  # share of comparisons that connect the texts; the others separate noise from taste
-BLIND = 0.05  # content below which a voice hardly sees the texts; compared with both ends of its interval
 MOSTLY = 0.5  # share of position in an answer above which it outweighs everything else together
 LEVEL = 0.95  # of intervals
+OPEN = "not yet known"  # whether a voice reads
+LEAST, MOST = 1.5, 10  # times the pairs that are suggested: fewer hardly change anything, and more are hardly worth it
+ROUND = 10  # suggested pairs are a multiple of it
 
 
 def audition(
@@ -260,13 +276,18 @@ class Audition:
     ----------
     table : A row per voice, the most content first: the columns of `comparo.reliability`, cost (dollars
         for a call), seconds (of a call), nan where not known, texts (of a call), tokens (of a prompt), per_call (f·v/φ,
-        the information of a call about the scores) and per_token (the same for a thousand tokens).
-    best : The voice of most content, or with line-ups of most per_token, among those that do not contradict the others.
-    rivals : Voices that are not significantly worse than the best: the 95% interval of the difference (with line-ups,
-        of log per_token) contains 0. With any of them, it is too close to call.
+        the information of a call about the scores), per_token (the same for a thousand tokens) and reads: "yes", "no"
+        (it answers like a coin) or "not yet known". At most 5% of coins are taken for readers, and 5% of readers, half
+        of whose answers' variance is about the texts, for coins (`comparo.analysis.reading`).
+    best : The voice of most content, or with line-ups of most per_token, among those that read and do not contradict
+        the others.
+    rivals : Voices that are not significantly worse than the best: the 95% interval of the difference contains 0, of g
+        (`comparo.analysis.reading`) or with line-ups of log per_token. With any of them, it is too close to call.
     panel : The voices that are nearly as good and have as many texts per call, the best first, without copies of
         another voice and voices whose agreement with the others may be 0 or less.
-    notes : Sentences about voices that are reversed, blind, possibly coins, or that answer mostly by position.
+    ask : How many pairs would probably tell what is not yet known; 0 where nothing is open, or where more than ten
+        times as many pairs are needed, or all pairs of the texts were asked.
+    notes : Sentences about voices that are reversed, read nothing, are not yet known, or answer mostly by position.
     ranking : The consensus of the voices about the compared texts.
     answers : Their answers, for `rank(…, audition=…)`.
     """
@@ -275,6 +296,7 @@ class Audition:
     best: str
     rivals: tuple[str, ...]
     panel: tuple[str, ...]
+    ask: int
     notes: tuple[str, ...]
     ranking: Ranking
     answers: AuditionAnswers = field(repr=False)
@@ -282,15 +304,19 @@ class Audition:
     @property
     def advice(self) -> str:
         """Which voice to use, if any."""
-        if not np.any(self.table["content_high"] >= BLIND):
+        more = f"Ask about {self.ask} pairs (`pairs`)"
+        if "yes" not in self.table["reads"]:
+            end = f"{more}, or try" if self.ask else "Try"
             return (
-                "No voice sees these texts: a ranking by them would mean little. Try another judge, or another wording."
+                "No judge sees these texts: the answers of none can be told from a coin's, and a ranking by them would "
+                f"mean little. {end} another judge, or another wording."
             )
         if self.rivals:
             most = "shows most for its tokens" if self.has_lineups else "has the most content"
+            end = more if self.ask else "More pairs would hardly tell: take the cheapest of them"
             return (
                 f"Too close to call: {self.best} {most}, but these answers do not show that it has more "
-                f"than {', '.join(self.rivals)}. Ask more pairs (`pairs`)."
+                f"than {', '.join(self.rivals)}. {end}."
             )
         if self.has_lineups:
             return f"Use {self.best}: of all voices, a token shows most of the scores."
@@ -303,20 +329,26 @@ class Audition:
 
     def to_dict(self) -> dict[str, Any]:
         """All but the ranking and the answers, as a JSON object; the voices are its rows."""
-        names = {"best": self.best, "rivals": list(self.rivals), "panel": list(self.panel)}
-        return names | {"advice": self.advice, "notes": list(self.notes), "voices": json_rows(self.table)}
+        names: dict[str, Any] = {"best": self.best, "rivals": list(self.rivals), "panel": list(self.panel)}
+        names |= {"ask": self.ask, "advice": self.advice, "notes": list(self.notes)}
+        return names | {"voices": json_rows(self.table)}
 
 
 def _judged(run: Run) -> Audition:
     """Ask every voice the same pairs, and make the table of the voices."""
     run.ask_alike()
-    ranking, trial, folder = run.finish(), run.task, run.store.folder
+    run.finish()
+    trial, folder = run.task, run.store.folder
     identities = {voice.name: as_json(voice.identity) for voice in trial.voices}
     source = "the audition" if folder is None else str(folder)
-    answers = AuditionAnswers(source, trial.items, identities, run.judgements)
-    jackknife = Jackknife.of(ranking.comparisons)
-    table = jackknife.table(LEVEL)
-    if ranking.comparisons.judges is None:
+    # By question, not by arrival: parts of the jackknife and permutations are drawn in this order.
+    log = sorted(run.judgements, key=lambda one: str(key_of(one.question)))
+    answers = AuditionAnswers(source, trial.items, identities, log)
+    ranking = trial.fitting.conclude(comparisons(log))
+    data = ranking.comparisons
+    jackknife = Jackknife.of(data)
+    table, voice = jackknife.table(LEVEL), jackknife.heard.voice
+    if data.judges is None:
         table["judge"] = np.array([trial.judge.name], dtype=object)
     names = table["judge"].tolist()
     answered = [one for one in answers.judgements if not one.failed]
@@ -324,7 +356,7 @@ def _judged(run: Run) -> Audition:
     for name in ("mass", "cost", "seconds"):
         values = (np.array([getattr(one, name) for one in some]) for some in own)
         table[name] = np.array([mean_known(each) for each in values])
-    freedom = np.bincount(jackknife.heard.voice, ranking.comparisons.freedom, len(names)) / table["calls"]
+    freedom = np.bincount(voice, data.freedom, len(names)) / table["calls"]
     table |= _calls(own, trial)
     table["per_call"] = freedom * table["content"] / (2.0 * table["noise"])
     table["per_token"] = 1000.0 * table["per_call"] / table["tokens"]
@@ -337,14 +369,25 @@ def _judged(run: Run) -> Audition:
         return np.asarray(found)
 
     order = np.argsort(-table[worth], kind="stable")
+    judges = {one.name: id(one.judge) for one in trial.voices}
+    tests = reading(data, voice, [judges.get(name) for name in names], np.random.default_rng(trial.seed))
+    reads, is_open, growth = tests[0][order], tests[1][order], tests[2][order]
     table = {name: values[order] for name, values in table.items()}
-    contradicts = np.asarray(table["agreement"] < 0)
-    usable = np.flatnonzero(~contradicts)
-    if not len(usable):
-        usable = np.arange(len(names))
-    top = usable[0]
-    low, _ = jackknife.lead(merit, int(order[top]), LEVEL)
-    close = [row for row in usable[1:].tolist() if not low[order[row]] > 0]
+    table["reads"] = np.where(reads, "yes", np.where(is_open, OPEN, "no")).astype(object)
+    agrees = ~np.asarray(table["agreement"] < 0)
+    usable = next(kept for kept in (agrees & reads, reads, agrees, agrees | True) if kept.any())
+    top = int(np.argmax(usable))
+    ends = jackknife.lead(merit, int(order[top]), LEVEL) if trial.largest > 2 else lead(data, voice, order[top], LEVEL)
+    low, high = (end[order] for end in ends)
+    close = (usable | (agrees & is_open)) & ~(low > 0) & reads.any()
+    close[top] = False
+    growth = np.where(is_open, growth, 0.0)
+    # The interval of a difference shrinks with the root of the number of pairs.
+    growth[close] = np.maximum(growth, ((high - low) / np.maximum(high + low, TIES)) ** 2)[close]
+    asked = float(np.nanmax(table["calls"] * table["texts"] / 4))  # pairs
+    has_more = trial.expense.calls >= trial.budget.number  # else all pairs of the texts were asked
+    within = growth[(growth > 0) & (growth <= MOST) & has_more]
+    ask = ROUND * math.ceil(asked * max([LEAST, *within]) / ROUND) if len(within) else 0
     voices, copied = ranking.voices, {}
     if voices is not None:
         copied = dict(zip(voices["judge"].tolist(), voices["copy_of"].tolist(), strict=True))
@@ -353,15 +396,15 @@ def _judged(run: Run) -> Audition:
     best = str(table["judge"][top])
     is_near = table[worth] >= NEARLY * table[worth][top]
     is_near &= table["texts"] == table["texts"][top]
-    for row in usable[is_near[usable]].tolist():
+    for row in np.flatnonzero(usable & is_near).tolist():
         name = str(table["judge"][row])
         view = copied.get(name) or name
         if view not in taken and (not panel or table["agreement_low"][row] > 0):
             taken.add(view)
             panel.append(name)
-    rivals = tuple(str(table["judge"][row]) for row in close)
-    notes = (*_notes(table), *contradictions(jackknife.heard))
-    return Audition(table, best, rivals, tuple(panel), notes, ranking, answers)
+    rivals = tuple(table["judge"][close].tolist())
+    notes = (*_notes(table, asked), *contradictions(jackknife.heard))
+    return Audition(table, best, rivals, tuple(panel), ask, notes, ranking, answers)
 
 
 def _calls(own: Sequence[Sequence[Judgement]], trial: Task) -> dict[str, NDArray[Any]]:
@@ -378,7 +421,7 @@ def _calls(own: Sequence[Sequence[Judgement]], trial: Task) -> dict[str, NDArray
     return {"texts": texts, "tokens": tokens}
 
 
-def _notes(table: Mapping[str, NDArray[Any]]) -> tuple[str, ...]:
+def _notes(table: Mapping[str, NDArray[Any]], pairs: float) -> tuple[str, ...]:
     found = []
     for row, name in enumerate(table["judge"].tolist()):
         if table["agreement_high"][row] < 0:
@@ -386,8 +429,8 @@ def _notes(table: Mapping[str, NDArray[Any]]) -> tuple[str, ...]:
         if table["position"][row] > MOSTLY:
             share = f"{table['position'][row]:.0%}"
             found.append(f"'{name}' answers mostly by position: {share} of an answer is about the order")
-        elif table["content_high"][row] < BLIND:
-            found.append(f"'{name}' hardly sees the texts: at most {BLIND:.0%} of an answer is about them")
-        elif table["content_low"][row] < BLIND:
-            found.append(f"'{name}' may be a coin: these answers do not show that it sees the texts; ask more pairs")
+        elif table["reads"][row] == "no":
+            found.append(f"'{name}' reads nothing: it answers like a coin, and a reader would have shown")
+        elif table["reads"][row] == OPEN:
+            found.append(f"whether '{name}' reads is {OPEN}: {pairs:.0f} pairs do not tell its answers from a coin's")
     return tuple(found)

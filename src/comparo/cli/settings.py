@@ -133,7 +133,7 @@ def read_settings(commands: Mapping[str, TyperCommand], path: Path) -> dict[str,
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror}); check the name given by --config") from error
     except RecursionError:
-        raise ValueError(f"{path} is not TOML: its brackets are nested too deeply") from None
+        raise ValueError(f"{path} cannot be read: its brackets are nested too deeply") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not TOML: {error}") from error
     if isinstance(judge := settings.get("judge"), dict) and "name" in judge:
@@ -338,13 +338,13 @@ def _agree(context: typer.Context) -> None:
         return
     said = visible(", ".join(f"{flag} = {without_login(_written(value))}" for flag, value in chosen.items()))
     if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty():
-        question = f"{path} in this folder decides what is spent or where keys and texts go:\n  {said}\nUse that?"
+        question = f"{path} here decides on money, files elsewhere or where keys and texts go:\n  {said}\nUse that?"
         if typer.confirm(question, default=False, err=True):
             return
         raise ValueError(f"{path} was not agreed to; give --{next(iter(chosen))} yourself, or change the file")
     raise ValueError(
-        f"{path} in this folder decides what is spent or where keys and texts go ({said}), and nobody named it. If "
-        f"that is meant: comparo --config {path} {context.info_name} …; or give --{next(iter(chosen))} yourself"
+        f"{path} here decides on money, files elsewhere or where keys and texts go ({said}), and nobody named it. "
+        f"If that is meant: comparo --config {path} {context.info_name} …; or give --{next(iter(chosen))} yourself"
     )
 
 

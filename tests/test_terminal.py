@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import comparo
-from comparo.cli.app import load_command
+from comparo.cli.app import COMMANDS, load_command
 from comparo.cli.printing import Console, print_table
-from comparo.cli.settings import command_line
+from comparo.cli.settings import GUARDED, SPENT, command_line, name_of, options_of
 from comparo.data.sanitize import visible
 from inside import read_configuration
 from servers import Api, tokens
@@ -134,12 +134,29 @@ def test_a_found_file_that_sends_keys_elsewhere_is_refused_unless_it_is_named(ru
         ('judge = "hf/someone/model"', True),
         ('judge = "vllm/someone/model"', True),
         ('judge = "local/model.GGUF"', True),
+        ('judge = "local/model.gguf "', True),
+        ('judge = " local/smollm2 "', False),
+        ('judge = "replay/../answers.csv"', True),
+        ('judge = "replay/elsewhere/answers.csv"', True),
         ('judge = ["local/smollm2", "hf/model.gguf"]', True),
         ('option = ["base_url=http://evil.example"]', True),
         ('judge = "simulated/soft; engine=ray"', True),
         ('[judge]\nname = "simulated/soft"\naddress = "evil.example:6379"', True),
         ('out = "/srv/elsewhere"', True),
         ('out = "../elsewhere"', True),
+        ('out = "elsewhere"', True),
+        ('out = "elsewhere/run"', True),
+        ('out = "a;b/../../run"', True),
+        ('out = "~/run"', True),
+        ('prompt = "a\\u0000b"', True),
+        ('cache = "here.sqlite"', True),
+        ('cache = "off"', True),
+        ('prompt = "../secret; labels=A,B"', True),
+        ('prompt = "elsewhere/secret"', True),
+        ('votes = ["votes.csv", "/srv/votes.csv"]', True),
+        ('control = ["elsewhere"]', True),
+        ("fresh = true", True),
+        ("fresh = false", False),
         ('out = "here"', False),
         ('judge = "simulated/soft"', False),
         ('budget = "4n"', False),
@@ -148,10 +165,72 @@ def test_a_found_file_that_sends_keys_elsewhere_is_refused_unless_it_is_named(ru
 )
 def test_which_settings_of_a_found_file_are_asked_about(run, folder, setting, asked):
     (folder / "comparo.toml").write_text(f"{setting}\n")
+    (folder / "elsewhere").symlink_to(folder.parent, target_is_directory=True)
     judge = [] if setting.startswith(("judge", "[judge]\nname")) else ["--judge", "simulated/soft"]
     done = run(folder, ["rank", "items.jsonl", "--criterion", "better", "--dry-run", *judge])
     assert ("where keys and texts go" in done.stderr) == asked
     assert done.returncode == (2 if asked else 0), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("setting", "asked"),
+    [
+        ('budget = "4n"', True),
+        ('price = "0.000001,0.000001"', True),
+        ('batch = "submit"', True),
+        ('wording = "all"', True),
+        ("least-mass = 0.0", True),
+        ("lineup = 4", True),
+        ('kind = "Story"', False),
+        ("top = 3", False),
+    ],
+)
+def test_a_found_file_decides_nothing_that_a_judge_of_the_users_own_costs(run, folder, setting, asked):
+    (folder / "comparo.toml").write_text(f"{setting}\n")
+    flags = ["--criterion", "better", "--dry-run", "--judge", "openai/gpt-6-luna"]
+    done = run(folder, ["rank", "items.jsonl", *flags])
+    assert (done.returncode, "nobody named it" in done.stderr) == ((2, True) if asked else (0, False)), done.stderr
+
+
+def test_a_found_file_chooses_no_page_elsewhere_and_no_check(run, folder):
+    (folder / "pairs.csv").write_text("first,second,p\na,b,0.7\nb,c,0.6\n")
+    (folder / "comparo.toml").write_text(f"[fit]\nreport = '{folder.parent / 'page.html'}'\n[runs]\ncheck = true\n")
+    assert "(report = " in run(folder, ["fit", "pairs.csv"]).stderr
+    assert not (folder.parent / "page.html").exists()
+    assert "(check = 'True')" in run(folder, ["runs"]).stderr
+
+
+def test_what_else_a_found_file_decides_is_said_in_one_line(run, folder, monkeypatch):
+    (folder / "comparo.toml").write_text(f'kind = "{"x" * 99}\\n\\u001b"\nquiet = true\ntop = 3\nseed = 4\n')
+    done = run(folder, simulated("--seed", "2"))
+    assert done.returncode == 0, done.stderr
+    line = next(line for line in done.stderr.splitlines() if line.startswith("comparo.toml"))
+    assert all(said in line for said in ("kind = 'xxx", "quiet = 'True'", "top = '3'"))
+    assert len(line) < 200
+    assert "seed" not in line
+    (folder / "comparo.toml").write_text("top = 3\n")
+    assert run(folder, simulated("--quiet", "--fresh")).stderr == ""
+    monkeypatch.setenv("COMPARO_CONFIG", "comparo.toml")
+    done = run(folder, simulated())
+    assert (done.returncode, "comparo.toml" in done.stderr) == (0, False), done.stderr
+
+
+def test_every_flag_is_known_to_be_harmless_in_a_found_file_or_not():
+    """A new flag is added to GUARDED or SPENT of cli/settings.py, or here."""
+    harmless = """accuracy anchors answers asked attribute audition because between bias cached cluster columns context
+        control criterion data dpo-prompt draws dry-run each estimate fail-if fail-if-judge-unreliable family for format
+        goal grades group groups invite item items judgements kind leaderboard link markdown method next
+        no-browser only open orders out people plain port powered prior probe processes prompt quiet reasons report
+        seed sheet strategy table target texts these top twice until voice votes watch""".split()
+    flags = {name_of(option) for name in COMMANDS for option in options_of(load_command(name))}
+    assert flags == {*harmless, *GUARDED, *SPENT, "judge"}
+
+
+def test_a_file_of_brackets_is_one_message(run, folder):
+    (folder / "comparo.toml").write_text("a = " + "[" * 100_000)
+    done = run(folder, simulated())
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "comparo.toml" in done.stderr
 
 
 def test_a_flag_or_a_variable_of_the_users_own_needs_no_agreement(run, folder, monkeypatch):

@@ -235,8 +235,8 @@ def _comparo(
         Path | None,
         typer.Option(
             help='A TOML file with flags, such as judge = "openai/gpt-6-luna". Default: comparo.toml, if there is '
-            "one; what it says of where keys and texts go must then be agreed to. Flags can also come from the "
-            "environment: COMPARO_JUDGE."
+            "one; what it says of costs, judges and files elsewhere must then be agreed to. Flags can also come from "
+            "the environment: COMPARO_JUDGE."
         ),
     ] = None,
     _show: Annotated[

@@ -1,8 +1,8 @@
 """Flags from elsewhere: every one can come from the environment (COMPARO_JUDGE) or from a TOML file.
 
 The command line wins over the environment, the environment over the file. The user must agree to a file that
-was not named if it decides where keys and texts go (`Command`). In the file, keys at the top are for all commands that
-have such a flag, those in a table named after a command for that command:
+was not named if it decides what is spent, who is asked or files elsewhere (`Command`). In the file, keys at the top are
+for all commands that have such a flag, those in a table named after a command for that command:
 
     judge = "openai/gpt-6-luna"
     [rank]
@@ -39,7 +39,12 @@ FILE = Path("comparo.toml")
 _SECRET = re.compile(r"key|token|secret|password|login", re.IGNORECASE)
 EVERY = "comparo.every"  # the key in `Context.meta` that is true for --help-all
 UNNAMED = "comparo.unnamed"  # the key in `Context.meta` of the path of a settings file that was not named
-HERE = ("local", "simulated", "replay")  # providers that load no model but the embedded one
+HERE = ("local/smollm2", "simulated/soft", "simulated/hard")  # judges that load no model but the embedded one
+FREE = ("local", "simulated", "replay")  # providers that cost no money
+# What decides where keys and texts go or which answers are lost or trusted, and what is spent on a judge that costs.
+GUARDED = "base-url option host cache force fresh repair check clear".split()
+SPENT = "budget price batch pairs calls all level fail-if-worse propose lineup wording least-mass".split()
+OF_CHECK = ("judge", "base-url", "option", "price", "calls")  # what `comparo runs` uses with --check only
 ROLES = ("id", "text", "context_id", "scores")  # of --columns
 RUNNING: ContextVar[typer.Context | None] = ContextVar("running", default=None)  # the command that runs
 QUOTES = ("'", '"')
@@ -127,6 +132,8 @@ def read_settings(commands: Mapping[str, TyperCommand], path: Path) -> dict[str,
         settings = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror}); check the name given by --config") from error
+    except RecursionError:
+        raise ValueError(f"{path} cannot be read: its brackets are nested too deeply") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not TOML: {error}") from error
     if isinstance(judge := settings.get("judge"), dict) and "name" in judge:
@@ -226,8 +233,9 @@ class Command(TyperCommand):
 
     comparo.toml in the working folder is read automatically, and may come from elsewhere: a repository, an archive, a
     colleague. The user must agree on a terminal to its servers, judges over the network, models to load by name or
-    from a file, options of a judge, address of a voting page, and output folders elsewhere. Flags, variables and a
-    file named by --config or COMPARO_CONFIG need no agreement.
+    from a file, options of a judge, address of a voting page, files outside the working folder, and, for a judge that
+    costs, what is spent (`decides`); what else it decides is said. Flags, variables and a file named by --config or
+    COMPARO_CONFIG need no agreement.
     """
 
     common: Sequence[str] = ()  # the flags that --help shows; --help-all shows every flag
@@ -276,48 +284,67 @@ def _help_all(context: typer.Context, _: Any, asked: bool) -> None:
         raise typer.Exit
 
 
-def decides(flag: str, value: Any) -> bool:
-    """Whether a setting decides where keys and texts go: to a server, to a folder, or to a model.
+def decides(flag: str, value: Any, spends: bool = False) -> bool:
+    """Whether a setting decides who is asked, what is lost, what lies elsewhere or, if the judge `spends`, the costs.
 
     >>> decides("base-url", "http://localhost"), decides("judge", ["openai/luna"]), decides("judge", "local/smollm2")
     (True, True, False)
-    >>> decides("judge", "hf/some/model"), decides("judge", "local/some.gguf")
-    (True, True)
-    >>> decides("out", "run"), decides("out", "/srv/public"), decides("budget", "20n"), decides("host", "0.0.0.0")
+    >>> decides("judge", "hf/some/model"), decides("judge", "local/some.gguf "), decides("report", "../x.html")
+    (True, True, True)
+    >>> decides("out", "run"), decides("out", "/srv/public"), decides("budget", "20n"), decides("budget", "20n", True)
     (False, True, False, True)
     """
+    values = [str(each) for each in (value if isinstance(value, list | tuple) else [value])]
+    if value is False:  # a switch that is off, as it is by default
+        return False
     if flag == "judge":
-        judges = map(str, value if isinstance(value, list | tuple) else [value])
-        return any(
-            judge.partition("/")[0] not in HERE or ";" in judge or judge.lower().endswith(".gguf") for judge in judges
-        )
-    if flag in ("out", "cache"):
-        return PurePath(value).is_absolute() or ".." in PurePath(value).parts
-    return flag in ("base-url", "option", "host")
+        return not all(map(_is_harmless, values))
+    return flag in GUARDED or (spends and flag in SPENT) or any(map(_is_elsewhere, values))
+
+
+def _is_harmless(judge: str) -> bool:
+    name = judge.strip()
+    provider, _, path = name.partition("/")
+    return ";" not in name and (name in HERE or (provider == "replay" and not _is_elsewhere(path)))
+
+
+def _is_elsewhere(value: str) -> bool:
+    """Whether a value that is a path, also one with options behind, leads out of the working folder, also by links."""
+    try:
+        paths = [os.path.realpath(os.path.expanduser(path)) for path in (value, value.partition(";")[0].strip())]
+    except ValueError:  # a NUL, which no name of a file has
+        return True
+    return not all(PurePath(path).is_relative_to(os.path.realpath(".")) for path in paths)
 
 
 def _agree(context: typer.Context) -> None:
     path: Path | None = context.find_root().meta.get(UNNAMED)
     if path is None:
         return
-    # `comparo runs` asks a judge only with --check.
-    chosen, asks = {}, context.params.get("is_checked", True)
+    given = context.params
+    spends = any(judge.strip().partition("/")[0] not in FREE for judge in given.get("judge") or ())
+    chosen: dict[str, Any] = {}
+    others: dict[str, Any] = {}
     for option in options_of(context.command):
-        source, value = context.get_parameter_source(str(option.name)), context.params.get(str(option.name))
-        used = asks or name_of(option) in ("out", "cache")
-        if used and source is not None and source.name == "DEFAULT_MAP" and decides(name_of(option), value):
-            chosen[name_of(option)] = value
+        flag, source = name_of(option), context.get_parameter_source(str(option.name))
+        is_used = given.get("is_checked", True) or flag not in OF_CHECK
+        if is_used and source is not None and source.name == "DEFAULT_MAP":
+            value = given.get(str(option.name))
+            (chosen if decides(flag, value, spends) else others)[flag] = value
+    if others and ("quiet" in others or not given.get("quiet")):
+        said = ", ".join(f"{flag} = {without_login(_written(value)):.60}" for flag, value in others.items())
+        typer.echo(visible(f"{path} in this folder, which nobody named, decides {said}"), err=True)
     if not chosen:
         return
     said = visible(", ".join(f"{flag} = {without_login(_written(value))}" for flag, value in chosen.items()))
     if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty():
-        question = f"{path} in this folder decides where keys and texts go:\n  {said}\nUse that?"
+        question = f"{path} here decides on money, files elsewhere or where keys and texts go:\n  {said}\nUse that?"
         if typer.confirm(question, default=False, err=True):
             return
         raise ValueError(f"{path} was not agreed to; give --{next(iter(chosen))} yourself, or change the file")
     raise ValueError(
-        f"{path} in this folder decides where keys and texts go ({said}), and nobody named it. If that is meant, name "
-        f"it: comparo --config {path} {context.info_name} …; or give --{next(iter(chosen))} yourself"
+        f"{path} here decides on money, files elsewhere or where keys and texts go ({said}), and nobody named it. "
+        f"If that is meant: comparo --config {path} {context.info_name} …; or give --{next(iter(chosen))} yourself"
     )
 
 

@@ -20,6 +20,7 @@ from benchmarks.faults import DAMAGES, run_with_damaged_caches
 from comparo import Judgement, Question, StoreError, load_judge, rank, rejudge
 from comparo.judges.chat import digest_of
 from comparo.run.cache import Cache, clear, contents
+from comparo.run.files import open_database
 from comparo.run.recalling import Recalling, head_of, key_of_answer, remembering
 from inside import DEFAULT_WORDING, criterion_prompt, read_judgements
 from processes import Forked
@@ -407,7 +408,7 @@ def test_a_damaged_row_of_the_cache_is_none_and_one_that_is_sound_beside_it_is_f
     for number, _ in enumerate(rows):
         cache.add(bytes([number]), "test", Judgement(shown, **ROW))
     cache.close()
-    with closing(sqlite3.connect(tmp_path / "cache", isolation_level=None)) as connection:
+    with closing(open_database(str(tmp_path / "cache"))) as connection, connection:  # with their checksums
         for number, (name, value) in enumerate(rows):
             with suppress(sqlite3.IntegrityError):  # NULL where there must be a value
                 connection.execute(f"UPDATE answers SET {name} = ? WHERE key = ?", (value, bytes([number])))

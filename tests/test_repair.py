@@ -10,6 +10,7 @@ import pytest
 
 import comparo
 from comparo import Judgement, StoreError, export_run, write_report
+from comparo.run.files import open_database
 from comparo.run.folders import PAGE
 from inside import Storage, Store, count_judgements, read_configuration, read_judgements, repair, stored_items
 from split import one_short
@@ -52,7 +53,8 @@ def folder(sound, tmp_path):
 
 
 def change(folder, *statements):
-    with closing(sqlite3.connect(folder / "judgements.db")) as connection, connection:
+    """Change rows together with their checksums."""
+    with closing(open_database(str(folder / "judgements.db"))) as connection, connection:
         for statement in statements:
             connection.execute(statement)
 

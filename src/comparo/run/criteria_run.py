@@ -17,7 +17,7 @@ from comparo.data.prompts import Prompt
 from comparo.data.run_folder import Key
 from comparo.errors import StoreError
 from comparo.judges import Judge, Judgement
-from comparo.judges.protocol import Several
+from comparo.judges.protocol import NOTHING, Several, about
 from comparo.ranking.criteria_ranking import CriteriaRanking, combine
 from comparo.ranking.ranking import Ranking
 from comparo.run.loop import Run
@@ -26,6 +26,7 @@ from comparo.run.voices import comparisons, with_voice
 from comparo.selection.designs import SYSTEM_GOALS
 
 WEIGHTS = "weights"  # of the criteria, in run.json
+LOST = "the answer is lost from the folder"
 
 
 class CriteriaStore(Store):
@@ -48,7 +49,10 @@ class CriteriaStore(Store):
         return kept
 
     def known(self) -> dict[Key, list[Judgement]]:
-        """The calls about each pair, in the order in which they were stored."""
+        """The calls about each pair, in the order in which they were stored.
+
+        A criterion whose rows are lost has failed in the last call, so that it is asked again.
+        """
         tries: dict[Key, list[list[Judgement]]] = {}
         self._answered = {}
         for (*pair, _), answers in super().known().items():
@@ -58,6 +62,13 @@ class CriteriaStore(Store):
                 calls[number] = [*calls[number], answer]
                 if not answer.failed:
                     self._answered.setdefault(_key(answer.question), set()).add(answer.question.voice)
+        prompt = self.configuration["identity"].get("prompt")
+        names = prompt.get("criteria", ()) if isinstance(prompt, Mapping) else ()
+        for *_, last in tries.values():
+            lost = set(names) - self._answered.get(_key(last[0].question), set())
+            if not any(one.failed for one in last):
+                asked = [about(last[0].question, name) for name in names if name in lost]
+                last += [Judgement(one, error=LOST, **NOTHING) for one in asked]
         return {key: [Several.of(each) for each in calls] for key, calls in tries.items()}
 
 

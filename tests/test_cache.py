@@ -14,10 +14,12 @@ import time
 from contextlib import closing, suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks.faults import DAMAGES, run_with_damaged_caches
 from comparo import Judgement, Question, StoreError, load_judge, rank, rejudge
+from comparo.judges import Probe
 from comparo.judges.chat import digest_of
 from comparo.run.cache import Cache, clear, contents
 from comparo.run.files import open_database
@@ -422,6 +424,75 @@ def test_a_damaged_row_of_the_cache_is_none_and_one_that_is_sound_beside_it_is_f
         found = cache.find(bytes(1), shown)
         assert found is None if had else (found.p, found.weight) == (0.25, 1.0)
     cache.close()
+
+
+def filled(path, rows=120):
+    """A cache of answers whose p tells their key, and a probe."""
+    cache = Cache(path)
+    cache.begin()
+    for number in range(rows):
+        cache.add(bytes([number]), "test", Judgement(Question("a", "b"), **ROW | {"p": (number + 1) / 500}))
+    cache.keep(b"probe", "test", Probe("It answers.", {"most": 20}, cost=0.5))
+    cache.close()
+    return cache
+
+
+def wrong(path, rows=120):
+    """The keys whose answer in a damaged cache is another than the one that was stored."""
+    cache, found = Cache(path), []
+    with suppress(StoreError):
+        cache.begin()
+        for number in range(rows):
+            answer = cache.find(bytes([number]), Question("a", "b"))
+            if answer is not None and answer.p != (number + 1) / 500:
+                found.append(number)
+        if (probe := cache.found(b"probe")) is not None and probe.found != {"most": 20}:
+            found.append("probe")
+    cache.close()
+    return found
+
+
+def test_a_cache_that_is_cut_anywhere_or_has_a_flipped_bit_gives_no_false_answer(tmp_path, monkeypatch):
+    monkeypatch.setattr("comparo.run.cache.BUSY", 0.0)
+    path = filled(tmp_path / "cache").path
+    sound = path.read_bytes()
+    assert wrong(path) == []
+    rng = np.random.default_rng(0)
+    for size in range(4096, len(sound), 509):
+        path.write_bytes(sound[:size])
+        assert wrong(path) == [], size
+    for place in rng.integers(4096, len(sound), 60).tolist():
+        path.write_bytes(sound[:place] + bytes([sound[place] ^ 1 << place % 8]) + sound[place + 1 :])
+        assert wrong(path) == [], place
+
+
+def test_a_valid_value_that_nobody_stored_is_no_answer_of_a_cache(tmp_path):
+    path = filled(tmp_path / "cache").path
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE answers SET p = 0.5 WHERE number < 9")
+        connection.execute("""UPDATE probes SET found = '{"most": 5}'""")
+    cache = Cache(path)
+    cache.begin()
+    answers = [cache.find(bytes([number]), Question("a", "b")) for number in range(120)]
+    assert [number for number, answer in enumerate(answers) if answer is None] == [*range(8)]
+    assert cache.found(b"probe") is None
+    cache.close()
+
+
+def test_a_cache_from_before_checksums_keeps_its_answers_and_gets_them(tmp_path):
+    path = filled(tmp_path / "cache").path
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for table in ("answers", "probes"):
+            connection.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
+        connection.execute("PRAGMA user_version = 3")
+    cache = Cache(path)
+    cache.begin()
+    assert all(cache.find(bytes([number]), Question("a", "b")) for number in range(120))
+    assert cache.found(b"probe").found == {"most": 20}
+    cache.close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE answers SET p = 0.5 WHERE number = 1")
+    assert wrong(path) == []
 
 
 @pytest.mark.long

@@ -37,6 +37,7 @@ from comparo.data.run_folder import (
     judgement_rows,
     key_of,
     kind_of,
+    slots_of,
     version_of,
 )
 from comparo.errors import StoreError
@@ -224,6 +225,8 @@ def _judgements(connection: sqlite3.Connection) -> Iterator[tuple[int, Key, Judg
 def judgement_of(row: Sequence[Any]) -> Judgement:
     """A judgement from the values of `COLUMNS[1:]`; a TypeError or ValueError where they are invalid."""
     context, first, second, voice, *values, error, cached = row
+    if first in slots_of(second):
+        raise ValueError(f"{first} is compared with itself")
     question = Question(decode(first), decode(second), decode(context), voice=voice)
     known: list[Any] = [math.nan if value is None else value for value in values]
     known += [error, bool(cached)]

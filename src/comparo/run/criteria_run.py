@@ -26,7 +26,6 @@ from comparo.run.voices import comparisons, with_voice
 from comparo.selection.designs import SYSTEM_GOALS
 
 WEIGHTS = "weights"  # of the criteria, in run.json
-LOST = "the answer is lost from the folder"
 
 
 class CriteriaStore(Store):
@@ -62,13 +61,11 @@ class CriteriaStore(Store):
                 calls[number] = [*calls[number], answer]
                 if not answer.failed:
                     self._answered.setdefault(_key(answer.question), set()).add(answer.question.voice)
-        prompt = self.configuration["identity"].get("prompt")
-        names = prompt.get("criteria", ()) if isinstance(prompt, Mapping) else ()
+        names = _names(self.configuration)
         for *_, last in tries.values():
-            lost = set(names) - self._answered.get(_key(last[0].question), set())
-            if not any(one.failed for one in last):
-                asked = [about(last[0].question, name) for name in names if name in lost]
-                last += [Judgement(one, error=LOST, **NOTHING) for one in asked]
+            asked, is_whole = last[0].question, not any(one.failed for one in last)
+            lost = [about(asked, name) for name in names if is_whole and name not in self._answered[_key(asked)]]
+            last += [Judgement(one, error="the answer is lost from the folder", **NOTHING) for one in lost]
         return {key: [Several.of(each) for each in calls] for key, calls in tries.items()}
 
 
@@ -100,7 +97,11 @@ class CriteriaRun(Run):
 
 def criteria_of(folder: Path) -> list[str]:
     """The names of the criteria of a run folder; an empty list where it has only one."""
-    prompt = read_configuration(folder)["identity"].get("prompt")
+    return _names(read_configuration(folder))
+
+
+def _names(configuration: Mapping[str, Any]) -> list[str]:
+    prompt = configuration["identity"].get("prompt")
     return list(prompt["criteria"]) if isinstance(prompt, dict) and "criteria" in prompt else []
 
 

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from comparo.data.criteria_prompt import shares
 from comparo.judges import as_judge
 from comparo.judges.protocol import Several, about
 from comparo.ranking.criteria_ranking import CriteriaRanking, combine
+from comparo.run.files import open_database
 from comparo.selection import greedy_pairs
 from inside import criteria_prompt, criterion_prompt, quiet_fit, read_judgements
 from split import one_short
@@ -387,3 +389,21 @@ def test_fit_of_other_comparisons_has_no_criterion(run, tmp_path):
     done = run(tmp_path, ["fit", "plain.csv", "--criterion", "wit"])
     assert done.returncode == 2
     assert "plain.csv has no criterion 'wit'" in done.stderr
+
+
+@pytest.mark.parametrize("lost", [CRITERIA, ["fluency"], ["coherence"]])
+def test_the_answer_to_one_criterion_that_a_folder_lost_is_asked_again(tmp_path, lost):
+    first, again = Counting(simulated(), fails=lambda call: ["fluency"] * (call == 5)), Counting(simulated())
+    rank(TEXTS, CRITERIA, judge=first, budget="5n", out=tmp_path / "run")
+    before = sorted(one.question.voice for one in read_judgements(tmp_path / "run") if not one.failed)
+    assert before == ["coherence"] * 60 + ["fluency"] * 60
+    with closing(open_database(str(tmp_path / "run" / "judgements.db"))) as connection, connection:
+        for number, name in enumerate(lost):
+            rows = "SELECT number FROM judgements WHERE voice = ? AND error IS NULL LIMIT 1 OFFSET ?"
+            connection.execute(f"DELETE FROM judgements WHERE number IN ({rows})", (name, 7 + number))
+    for calls in (len(lost), len(lost)):
+        rank(TEXTS, CRITERIA, judge=again, budget="5n", out=tmp_path / "run")
+        assert again.calls == calls
+    found = [one for one in read_judgements(tmp_path / "run") if not one.failed]
+    assert sorted(one.question.voice for one in found) == before
+    assert len({(one.question.first, one.question.second, one.question.voice) for one in found}) == 120

@@ -4,8 +4,8 @@ import itertools
 import json
 import logging
 import math
-import sqlite3
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from scipy.special import expit
 from comparo import Comparisons, Judgement, Prompt, Question, RunError, StoreError, compare, rank, rejudge, write_report
 from comparo.analysis.drift import LEANING, NEAR, NEARBY, ODD, TOLERANCE, Drift
 from comparo.run.check import check
+from comparo.run.files import open_database
 from inside import Price, Simulated, prepare_rank, read_configuration, read_judgements
 from servers import Api, prefers
 
@@ -56,7 +57,7 @@ class Priced(Server):
 
 def age(run: Path) -> None:
     """Let all answers of a run be of last year."""
-    with sqlite3.connect(run / "judgements.db") as connection:
+    with closing(open_database(str(run / "judgements.db"))) as connection, connection:
         connection.execute("UPDATE judgements SET at = '2025-06-01T00:00:00.000+00:00'")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sqlite3
 from contextlib import closing
 from dataclasses import replace
 from itertools import combinations
@@ -20,6 +19,7 @@ from comparo import Comparisons, ComparisonsError, Judgement, Question, StoreErr
 from comparo.data.lineups import CLEAR
 from comparo.data.wordings import LETTERS
 from comparo.model.inference.soft import Soft
+from comparo.run.files import open_database
 from comparo.run.pilot import rate
 from comparo.selection.lineups import LineupSelector
 from inside import (
@@ -528,7 +528,7 @@ def test_a_budget_of_tokens_counts_what_calls_read():
 def test_repair_keeps_line_ups_and_drops_what_cannot_be_read(tmp_path):
     folder = tmp_path / "run"
     comparo.rank(TEXTS, "better", judge=simulated(), lineup=4, budget="1n", out=folder)
-    with closing(sqlite3.connect(folder / "judgements.db")) as database, database:
+    with closing(open_database(str(folder / "judgements.db"))) as database, database:
         database.execute("UPDATE judgements SET lineup = '-1|-2' WHERE number = 3")
         database.execute("""UPDATE judgements SET second = '["t1", "t2", "gone"]' WHERE number = 5""")
     assert repair(folder).kept == 19  # that about an item that is not there is not read

@@ -2,14 +2,15 @@
 
 import shutil
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import comparo
-from comparo import Judgement, StoreError, export_run, write_report
+from comparo import ComparisonsError, Judgement, StoreError, export_run, write_report
+from comparo.run.files import open_database
 from comparo.run.folders import PAGE
 from inside import Storage, Store, count_judgements, read_configuration, read_judgements, repair, stored_items
 from split import one_short
@@ -52,7 +53,8 @@ def folder(sound, tmp_path):
 
 
 def change(folder, *statements):
-    with closing(sqlite3.connect(folder / "judgements.db")) as connection, connection:
+    """Change rows together with their checksums."""
+    with closing(open_database(str(folder / "judgements.db"))) as connection, connection:
         for statement in statements:
             connection.execute(statement)
 
@@ -196,6 +198,84 @@ def test_judgements_in_the_log_of_a_killed_run_are_kept(folder, tmp_path):
     rewrite(tmp_path / "killed", lambda content: bytes(PAGE) + content[PAGE:])
     assert repair(tmp_path / "killed").kept == CALLS + 1
     assert read_judgements(tmp_path / "killed")[-1].error == "late"
+
+
+def flip(folder, *statements):
+    """Change rows but not their checksums, as damage does."""
+    with closing(sqlite3.connect(folder / "judgements.db")) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+@pytest.mark.parametrize("damage", ["p = 0.99896", "withdrawn = 1", "first = second", "checksum = NULL"])
+def test_a_valid_value_that_nobody_stored_is_noticed_dropped_and_asked_again(folder, damage):
+    flip(folder, f"UPDATE judgements SET {damage} WHERE number = 3")
+    with pytest.raises(StoreError, match="judgement 3: "):
+        read_judgements(folder)
+    for read in (comparo.Comparisons.read, comparo.fit):
+        with pytest.raises(ComparisonsError, match=r"judgement 3: .*--repair"):
+            read(folder)
+    with pytest.raises(StoreError, match="--repair"):
+        rank(folder)
+    found = repair(folder)
+    assert (found.kept, found.lost) == (CALLS - 1, 1)
+    assert rank(folder) == 1
+    check_usable(folder)
+
+
+def without_checksums(folder):
+    """Make the database one of the version before."""
+    flip(folder, "ALTER TABLE judgements DROP COLUMN checksum", "PRAGMA user_version = 3")
+
+
+def test_a_folder_from_before_checksums_is_read_goes_on_and_is_repaired(folder, tmp_path):
+    before, old = read_judgements(folder), tmp_path / "old"
+    without_checksums(folder)
+    shutil.copytree(folder, old)
+    assert read_judgements(folder) == before
+    assert len(comparo.Comparisons.read(folder)) == CALLS
+    rewrite(old, lambda content: bytes(PAGE) + content[PAGE:])
+    assert repair(old).kept == CALLS
+    for mended in (folder, old):
+        assert rank(mended) == 0
+        flip(mended, "UPDATE judgements SET p = 0.5 WHERE number = 3")
+        with pytest.raises(StoreError, match="judgement 3: "):
+            read_judgements(mended)
+
+
+@pytest.fixture(scope="module")
+def panel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("panel") / "run"
+    judges = ["simulated/soft", "simulated/hard"]
+    comparo.rank(dict(list(TEXTS.items())[:6]), "better", judge=judges, budget="8n", out=folder)
+    return folder
+
+
+VALUES = {
+    "voice": ["NULL", "'nobody'", "''", "x'00'"],
+    "p": ["NULL", "-0.1", "1.5", "'x'"],
+    "weight": ["0", "1e30", "9e999"],
+    "mass": ["NULL", "0", "7"],
+    "context": ["'1'", "'[]'", "'x'"],
+    "first": ["second", "'null'", "'7'", "'[1]'", "'true'", "'NaN'"],
+    "second": ["first", "'null'", "'[]'", """'["item 1"]'""", """'["item 1", "item 2"]'"""],
+    "lineup": ["'A>B'", "'-1|-2'", "'x'"],
+    "error": ["''", "'late'"],
+    "cached": ["7"],
+}
+
+
+@pytest.mark.parametrize("kind", ["one voice", "panel"])
+def test_a_repair_leaves_only_what_the_reader_of_the_folder_accepts(sound, panel, kind, tmp_path):
+    source = panel if kind == "panel" else sound
+    for number, (column, value) in enumerate((name, value) for name in VALUES for value in VALUES[name]):
+        folder = Path(shutil.copytree(source, tmp_path / str(number)))
+        with suppress(sqlite3.IntegrityError):  # NULL where there must be a value
+            change(folder, f"UPDATE judgements SET {column} = {value} WHERE number = 3")
+        kept = repair(folder).kept
+        found = len(comparo.Comparisons.read(folder))
+        assert 0 <= kept - found <= 1, (column, value)
+        assert len(read_judgements(folder)) >= found
 
 
 @pytest.mark.long

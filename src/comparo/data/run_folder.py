@@ -1,7 +1,8 @@
 """The database of a run folder: its schema, the encoding of labels, and functions that read it.
 
 `judgements.db` holds the configuration, the items and the judgements. Judgements are only added; a retracted one is
-marked as withdrawn. The index `answered` allows one valid answer per question, beside failed and withdrawn ones.
+marked as withdrawn. The index `answered` allows one valid answer per question, beside failed and withdrawn ones. Each
+judgement carries a checksum of its row: damage can leave a row that reads as another answer.
 `comparo.run.store` writes to the database.
 """
 
@@ -10,7 +11,8 @@ import logging
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -26,7 +28,8 @@ from comparo.errors import ComparisonsError, StoreError
 
 DATABASE = "judgements.db"
 ENDINGS = (".db", ".sqlite", ".sqlite3")
-VERSION = 3  # of the schema
+VERSION = 4  # of the schema
+UNSEALED = 3  # the version before: its rows have no checksum, and opening it for writing adds them
 ANCHOR = "=anchor"  # the key of an item's known score among its scores; no column of scores has this name
 SCHEMA = (
     "CREATE TABLE run (number INTEGER PRIMARY KEY CHECK (number = 1), configuration TEXT NOT NULL)",
@@ -48,7 +51,7 @@ SCHEMA = (
         tokens_in INTEGER NOT NULL, tokens_out INTEGER NOT NULL, seconds REAL, cost REAL, cut INTEGER NOT NULL,
         tokens_cached INTEGER NOT NULL, tokens_reasoning INTEGER NOT NULL, model TEXT NOT NULL, lineup TEXT NOT NULL,
         error TEXT,
-        cached INTEGER NOT NULL, withdrawn INTEGER NOT NULL DEFAULT 0
+        cached INTEGER NOT NULL, withdrawn INTEGER NOT NULL DEFAULT 0, checksum INTEGER
     )
     """,
     """
@@ -105,12 +108,30 @@ def database_of(path: str | os.PathLike[str]) -> Path | None:
 
 def check_version(connection: sqlite3.Connection, path: object, version: int = VERSION) -> None:
     """Raise a StoreError where a database has another schema."""
-    (found,) = connection.execute("PRAGMA user_version").fetchone()
-    if found != version:
+    if (found := version_of(connection)) not in (version, UNSEALED):
         raise StoreError(
             f"{path} has the schema {found} in place of {version}: it is of another version of comparo, or damaged; "
             "use that version, mend it by `comparo runs --repair`, or start anew with fresh=True"
         )
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    """The version of a database's schema."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def checksum(*values: Any) -> int:
+    """The CRC-32 of the values of a row; it notices every burst of up to 32 bits, and of others all but 1 in 2³².
+
+    >>> checksum("ana", 0.5) == checksum("ana", 0.50000001)
+    False
+    """
+    return zlib.crc32(ascii(values).encode())
+
+
+def is_sound(row: Sequence[Any]) -> bool:
+    """Whether a whole row, which ends with its checksum, is as it was stored."""
+    return bool(row[-1] == checksum(*row[:-1]))
 
 
 @lru_cache(maxsize=1_000_000, typed=True)
@@ -166,7 +187,7 @@ def judged(database: Path) -> Table:
     The judge is called voter where people voted on ballots. Judgements that failed or were withdrawn are left out.
     """
     with _opened(database) as connection:
-        rows = _answers(connection, "p, weight, lineup", str(database.parent))
+        rows = _answers(connection, ("p", "weight", "lineup"), str(database.parent))
         has_ballots = connection.execute("SELECT 1 FROM ballots LIMIT 1").fetchone()
     if not rows:
         raise ComparisonsError(f"{database.parent} holds no answers yet; run its command again to go on")
@@ -190,17 +211,27 @@ def judged(database: Path) -> Table:
 def masses(database: Path) -> np.ndarray[Any, np.dtype[np.float64]]:
     """The probability of the labels in the answers that `judged` reads, in the same order; NaN where it is unknown."""
     with _opened(database) as connection:
-        rows = _answers(connection, "mass")
+        rows = _answers(connection, ("mass",))
     return np.array([np.nan if mass is None else mass for *_, mass in rows], dtype=np.float64)
 
 
-def _answers(connection: sqlite3.Connection, columns: str, source: str = "") -> list[tuple[Any, ...]]:
+def _answers(connection: sqlite3.Connection, columns: Sequence[str], source: str = "") -> list[tuple[Any, ...]]:
     """Context, first, second, voice and some columns of the valid answers, in the order of their arrival."""
-    rows = connection.execute(
-        f"SELECT context, first, second, voice, {columns} FROM judgements WHERE error IS NULL AND NOT withdrawn "
-        "ORDER BY number"
-    )
-    return list(about_items(connection, ((row[:4], row) for row in rows), source))
+    rows = judgement_rows(connection, ("error", "context", "first", "second", "voice", *columns))
+    return list(about_items(connection, ((row[1:5], row[1:]) for row in rows if row[0] is None), source))
+
+
+def judgement_rows(connection: sqlite3.Connection, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """Some columns of the judgements that are not withdrawn, in the order in which they were stored.
+
+    A DatabaseError where a row is not as it was stored.
+    """
+    end, is_sealed = len(columns), version_of(connection) != UNSEALED
+    for row in connection.execute(f"SELECT {', '.join(columns)}, withdrawn, * FROM judgements ORDER BY number"):
+        if is_sealed and not is_sound(row[end + 1 :]):
+            raise sqlite3.DatabaseError(f"judgement {row[end + 1]}: its checksum is another")
+        if not row[end]:
+            yield row[:end]
 
 
 def about_items(connection: sqlite3.Connection, rows: Iterable[tuple[Any, Row]], source: str) -> Iterator[Row]:
@@ -299,4 +330,5 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
             check_version(connection, path.parent)
             yield connection
     except sqlite3.Error as error:
-        raise ComparisonsError(f"{path} cannot be read as a run's database ({error}); check the name") from error
+        remedy = "check the name, or mend a run by `comparo runs --repair`"
+        raise ComparisonsError(f"{path} cannot be read as a run's database ({error}); {remedy}") from error

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from comparo.data.prompts import Question
-from comparo.data.run_folder import VERSION, clean, kind_of
+from comparo.data.run_folder import UNSEALED, VERSION, clean, is_sound, kind_of, version_of
 from comparo.errors import StoreError
 from comparo.judges import Judgement, Probe
 from comparo.run.files import BUSY, DAMAGED, UNFIT, make_private, now, open_database, plain
@@ -36,18 +36,19 @@ SCHEMA = (
         number INTEGER PRIMARY KEY, key BLOB NOT NULL, judge TEXT NOT NULL, at TEXT NOT NULL,
         p REAL NOT NULL, mass REAL, weight REAL NOT NULL, reply TEXT NOT NULL, tokens_in INTEGER NOT NULL,
         tokens_out INTEGER NOT NULL, seconds REAL, cost REAL, cut INTEGER NOT NULL, model TEXT NOT NULL,
-        lineup TEXT NOT NULL
+        lineup TEXT NOT NULL, checksum INTEGER
     )
     """,
     "CREATE INDEX answers_by_key ON answers (key)",
     """
     CREATE TABLE probes (
-        key BLOB PRIMARY KEY, judge TEXT NOT NULL, sentence TEXT NOT NULL, found TEXT NOT NULL, cost REAL
+        key BLOB PRIMARY KEY, judge TEXT NOT NULL, sentence TEXT NOT NULL, found TEXT NOT NULL, cost REAL,
+        checksum INTEGER
     )
     """,
 )
 KEPT = ("p", "mass", "weight", "reply", "tokens_in", "tokens_out", "seconds", "cost", "cut", "model", "lineup")
-FIND = f"SELECT number, {', '.join(KEPT)} FROM answers WHERE key = ? ORDER BY number"
+FIND = f"SELECT number, {', '.join(KEPT)}, * FROM answers WHERE key = ? ORDER BY number"
 ADD = f"INSERT INTO answers (key, judge, at, {', '.join(KEPT)}) VALUES ({', '.join('?' * (3 + len(KEPT)))})"
 TEXTS = ("reply", "model", "lineup")
 UNKNOWN = ("mass", "seconds", "cost")  # of KEPT, those that may be nan, which is stored as NULL
@@ -91,7 +92,9 @@ class Cache:
         """A stored answer to the question that this run has not had yet; None where there is no undamaged one."""
         with self._turn:
             rows, used = self._select(FIND, key), self._used.setdefault(key, set())
-            sound = [(number, answer) for number, *row in rows if (answer := _answer_of(row)) is not None]
+            end = 1 + len(KEPT)  # of what is asked for; the whole row follows
+            known = [(row[0], _answer_of(row[1:end])) for row in rows if is_sound(row[end:])]
+            sound = [(number, answer) for number, answer in known if answer is not None]
             for number, answer in sound[self._had[key] :]:
                 if number not in used:
                     used.add(number)
@@ -114,10 +117,17 @@ class Cache:
     def found(self, key: bytes) -> Probe | None:
         """The stored probe of a judge, with its original cost and no calls; None where there is none."""
         with self._turn:
-            for sentence, written, cost in self._select("SELECT sentence, found, cost FROM probes WHERE key = ?", key):
+            for sentence, written, cost, *row in self._select(
+                "SELECT sentence, found, cost, * FROM probes WHERE key = ?", key
+            ):
                 with suppress(TypeError, ValueError, RecursionError):
                     found, cost = json.loads(written), math.nan if cost is None else float(cost)
-                    if isinstance(found, dict) and _is_text(sentence) and not (cost < 0 or math.isinf(cost)):
+                    if (
+                        is_sound(row)
+                        and isinstance(found, dict)
+                        and _is_text(sentence)
+                        and not (cost < 0 or math.isinf(cost))
+                    ):
                         return Probe(sentence, found, cost=cost)
                 self._warn("holds a damaged probe", "so the judge is probed again")
         return None
@@ -126,7 +136,9 @@ class Cache:
         """Store the findings of a probe of a judge."""
         row = (key, clean(judge), clean(probe.sentence), json.dumps(dict(probe.found)), plain(probe.cost))
         with self._turn:
-            self._insert("INSERT OR REPLACE INTO probes VALUES (?, ?, ?, ?, ?)", row)
+            self._insert(
+                "INSERT OR REPLACE INTO probes (key, judge, sentence, found, cost) VALUES (?, ?, ?, ?, ?)", row
+            )
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
@@ -206,7 +218,7 @@ def _check(path: Path) -> None:
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         if tables and application != APPLICATION:
             raise StoreError(f"{path} is a database of something else than a cache; give `cache` another file")
-        if tables and connection.execute("PRAGMA user_version").fetchone() != (VERSION,):
+        if tables and version_of(connection) not in (VERSION, UNSEALED):
             raise StoreError(
                 f"the cache {path} is of another version of comparo, or damaged; delete it, or name another by `cache`"
             )

@@ -17,7 +17,7 @@ from comparo.data.prompts import Prompt
 from comparo.data.run_folder import Key
 from comparo.errors import StoreError
 from comparo.judges import Judge, Judgement
-from comparo.judges.protocol import Several
+from comparo.judges.protocol import NOTHING, Several, about
 from comparo.ranking.criteria_ranking import CriteriaRanking, combine
 from comparo.ranking.ranking import Ranking
 from comparo.run.loop import Run
@@ -48,7 +48,10 @@ class CriteriaStore(Store):
         return kept
 
     def known(self) -> dict[Key, list[Judgement]]:
-        """The calls about each pair, in the order in which they were stored."""
+        """The calls about each pair, in the order in which they were stored.
+
+        A criterion whose rows are lost has failed in the last call, so that it is asked again.
+        """
         tries: dict[Key, list[list[Judgement]]] = {}
         self._answered = {}
         for (*pair, _), answers in super().known().items():
@@ -58,6 +61,11 @@ class CriteriaStore(Store):
                 calls[number] = [*calls[number], answer]
                 if not answer.failed:
                     self._answered.setdefault(_key(answer.question), set()).add(answer.question.voice)
+        names = _names(self.configuration)
+        for *_, last in tries.values():
+            asked, is_whole = last[0].question, not any(one.failed for one in last)
+            lost = [about(asked, name) for name in names if is_whole and name not in self._answered[_key(asked)]]
+            last += [Judgement(one, error="the answer is lost from the folder", **NOTHING) for one in lost]
         return {key: [Several.of(each) for each in calls] for key, calls in tries.items()}
 
 
@@ -89,7 +97,11 @@ class CriteriaRun(Run):
 
 def criteria_of(folder: Path) -> list[str]:
     """The names of the criteria of a run folder; an empty list where it has only one."""
-    prompt = read_configuration(folder)["identity"].get("prompt")
+    return _names(read_configuration(folder))
+
+
+def _names(configuration: Mapping[str, Any]) -> list[str]:
+    prompt = configuration["identity"].get("prompt")
     return list(prompt["criteria"]) if isinstance(prompt, dict) and "criteria" in prompt else []
 
 

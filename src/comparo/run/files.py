@@ -25,15 +25,20 @@ from comparo.data.prompts import Question
 from comparo.data.run_folder import (
     ANCHOR,
     SCHEMA,
+    UNSEALED,
     VERSION,
     Key,
     about_items,
     check_version,
+    checksum,
     clean,
     decode,
     encode,
+    judgement_rows,
     key_of,
     kind_of,
+    slots_of,
+    version_of,
 )
 from comparo.errors import StoreError
 from comparo.judges import Judgement
@@ -148,6 +153,7 @@ INSERT = f"""
 # Raised for values that SQLite cannot store: an integer of more than 64 bits, a lone surrogate, a missing text.
 UNFIT = (OverflowError, UnicodeError, sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
 BUSY = 5.0  # seconds to wait for a database that another process holds: the default of Python's sqlite3
+SEALED = ("judgements", "answers", "probes")  # tables of a run or a cache whose rows carry a checksum
 Label = tuple[str, str]  # an item by its context and id, both encoded
 
 
@@ -166,10 +172,35 @@ def open_database(path: str, schema: Sequence[str] = SCHEMA) -> sqlite3.Connecti
                         connection.execute(statement)
                     connection.execute(f"PRAGMA user_version={VERSION}")
         check_version(connection, path)
+        _seal(connection)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _seal(connection: sqlite3.Connection) -> None:
+    """Let every row get its checksum whenever it is written, and add those that the rows of an older version lack."""
+    connection.create_function("checksum_of", -1, checksum, deterministic=True)
+    with connection:
+        connection.execute("BEGIN IMMEDIATE" if (is_old := version_of(connection) == UNSEALED) else "BEGIN")
+        is_old = is_old and version_of(connection) == UNSEALED  # another process may have added them
+        for table in SEALED:
+            names = [name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})") if name != "checksum"]
+            if not names:
+                continue
+            columns = ", ".join(names)
+            seal = f"UPDATE {table} SET checksum = checksum_of({columns})"
+            if is_old:
+                connection.execute(f"ALTER TABLE {table} ADD COLUMN checksum INTEGER")
+                connection.execute(seal)
+            for event in ("INSERT", f"UPDATE OF {columns}"):
+                connection.execute(
+                    f"CREATE TEMP TRIGGER seal_{table}_{event[:6]} AFTER {event} ON {table} "
+                    f"BEGIN {seal} WHERE rowid = new.rowid; END"
+                )
+        if is_old:
+            connection.execute(f"PRAGMA user_version={VERSION}")
 
 
 def stored_judgements(connection: sqlite3.Connection, source: object = "") -> Iterator[tuple[int, Key, Judgement]]:
@@ -182,8 +213,7 @@ def stored_judgements(connection: sqlite3.Connection, source: object = "") -> It
 
 
 def _judgements(connection: sqlite3.Connection) -> Iterator[tuple[int, Key, Judgement]]:
-    columns = ", ".join(("number", *COLUMNS[1:]))
-    for number, *row in connection.execute(f"SELECT {columns} FROM judgements WHERE NOT withdrawn ORDER BY number"):
+    for number, *row in judgement_rows(connection, ("number", *COLUMNS[1:])):
         context, first, second, voice, *_ = row
         try:
             judgement = judgement_of(row)
@@ -195,6 +225,8 @@ def _judgements(connection: sqlite3.Connection) -> Iterator[tuple[int, Key, Judg
 def judgement_of(row: Sequence[Any]) -> Judgement:
     """A judgement from the values of `COLUMNS[1:]`; a TypeError or ValueError where they are invalid."""
     context, first, second, voice, *values, error, cached = row
+    if first in slots_of(second):
+        raise ValueError(f"{first} is compared with itself")
     question = Question(decode(first), decode(second), decode(context), voice=voice)
     known: list[Any] = [math.nan if value is None else value for value in values]
     known += [error, bool(cached)]

@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from comparo.data.run_folder import DATABASE, decode
+from comparo.data.run_folder import DATABASE, decode, is_sound
 from comparo.errors import StoreError, WrongFolderError
 from comparo.run.batch_transport import how_far
 from comparo.run.files import (
@@ -35,6 +35,7 @@ from comparo.run.files import (
     sync,
 )
 from comparo.run.store import (
+    CHANGED,
     CONFIGURATION,
     LINK,
     count_judgements,
@@ -184,7 +185,7 @@ def repair(folder: Path) -> Repaired:
             connection.execute("PRAGMA journal_mode=DELETE")
             with connection:
                 _copy_rows(_with_first_page(path, mended), connection)
-                _mend(connection, _identity(folder, connection))
+                _mend(connection, _configuration(folder, connection))
             kept, last = connection.execute("SELECT count(*), coalesce(max(number), 0) FROM judgements").fetchone()
             (asked,) = connection.execute("SELECT count(*) + (SELECT count(*) FROM ballots) FROM batches").fetchone()
         if not kept + asked:
@@ -221,8 +222,11 @@ def _copy_rows(source: Path, connection: sqlite3.Connection) -> None:
     with closing(sqlite3.connect(source)) as damaged:
         for table in tables:
             columns = connection.execute(f"PRAGMA table_info({table})").fetchall()
-            for row in _rows(damaged, table, MOST_ROWS * (source.stat().st_size // PAGE)):
-                if _is_readable(table, columns, row):
+            rows = [*_rows(damaged, table, MOST_ROWS * (source.stat().st_size // PAGE))]
+            # Rows of an older version have no checksum: none of them.
+            is_sealed = columns[-1][1] == "checksum" and any(row[-1] is not None for row in rows)
+            for row in rows:
+                if _is_readable(table, columns, row) and (not is_sealed or is_sound(row)):
                     with suppress(sqlite3.IntegrityError, OverflowError):  # a value is missing, or its number taken
                         connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
 
@@ -259,22 +263,28 @@ def _is_readable(table: str, columns: list[DatabaseRow], row: DatabaseRow) -> bo
         return False
 
 
-def _identity(folder: Path, connection: sqlite3.Connection) -> Mapping[str, Any]:
-    """Take the configuration of run.json where it can be read, and return the identity of the run."""
+def _configuration(folder: Path, connection: sqlite3.Connection) -> Mapping[str, Any]:
+    """Take the configuration of run.json where it can be read, and return that of the run."""
     with suppress(StoreError):
         write_configuration(connection, written_configuration(folder))
     found = connection.execute("SELECT configuration FROM run").fetchone()
-    identity = json.loads(found[0]).get("identity") if found else None
-    return identity if isinstance(identity, dict) else {}
+    configuration = json.loads(found[0]) if found else {}
+    return configuration if isinstance(configuration.get("identity"), dict) else {"identity": {}}
 
 
-def _mend(connection: sqlite3.Connection, identity: Mapping[str, Any]) -> None:
+def _mend(connection: sqlite3.Connection, configuration: Mapping[str, Any]) -> None:
     """Delete answers of unknown voices and items without their context; ask for lost votes again."""
+    identity = configuration["identity"]
     prompt = identity.get("prompt")
     if identity.get("asked") == "people":
         connection.execute(f"DELETE FROM judgements WHERE error IS NULL AND p NOT IN {VOTES}")
     elif names := identity.get("voices") or (isinstance(prompt, dict) and prompt.get("criteria")):
-        connection.execute(f"DELETE FROM judgements WHERE voice NOT IN ({', '.join('?' * len(names))})", tuple(names))
+        names = (*names, *(configuration.get(CHANGED) or ()))
+        connection.execute(f"DELETE FROM judgements WHERE voice NOT IN ({', '.join('?' * len(names))})", names)
+    # All judgements of a run have a voice, or none has; damage is of the fewer.
+    connection.execute(
+        "DELETE FROM judgements WHERE (voice IS NULL) <> (SELECT 2 * sum(voice IS NULL) > count(*) FROM judgements)"
+    )
     connection.execute("DELETE FROM items WHERE context <> 'null' AND context NOT IN (SELECT context FROM contexts)")
     connection.execute(
         "UPDATE ballots SET judgement = NULL, turn = turn + 1 WHERE judgement NOT IN (SELECT number FROM judgements)"

@@ -326,8 +326,9 @@ def _write(folder: str, growth: Growth, items: Items, connection: sqlite3.Connec
         with reading(growth.linked_to) as other:
             for table in ("contexts", "items", "judgements", "growths"):
                 found = other.execute(f"SELECT * FROM {table}")
-                places = ", ".join("?" * len(found.description))
-                connection.executemany(f"INSERT INTO {table} VALUES ({places})", found)
+                names = [name for name, *_ in found.description]  # an older folder has one fewer
+                places = ", ".join("?" * len(names))
+                connection.executemany(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({places})", found)
     mark = last_judgement(connection)
     (growths,) = connection.execute("SELECT count(*) FROM growths").fetchone()
     if (mark, growths) != (growth.mark, growth.number - 1):

@@ -137,7 +137,8 @@ class Store:
                 connection.execute("BEGIN IMMEDIATE")
                 before = connection.total_changes
                 yield connection
-            self._unsynced += connection.total_changes - before
+            # A judgement is two changes: the row, and its checksum.
+            self._unsynced += -(-(connection.total_changes - before) // 2)
             if self._unsynced >= self.most_unsynced:
                 self._sync()
 

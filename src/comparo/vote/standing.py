@@ -20,7 +20,7 @@ from comparo.analysis.confidence import expected_spearman
 from comparo.analysis.misfit import misfit
 from comparo.data.formats import csv_text
 from comparo.data.prompts import Question
-from comparo.data.run_folder import decode
+from comparo.data.run_folder import decode, judgement_rows
 from comparo.judges import Judgement
 from comparo.metrics import Estimate, krippendorff_alpha
 from comparo.ranking.ranking import Ranking
@@ -199,10 +199,8 @@ def votes_csv(booth: Booth) -> str:
     """
     assert booth.store.folder is not None
     with reading(booth.store.folder) as connection:
-        found = connection.execute(
-            "SELECT first, second, p, lineup, voice, context, reply, seconds, at FROM judgements WHERE error IS NULL "
-            "AND NOT withdrawn ORDER BY number"
-        ).fetchall()
+        wanted = ("error", "first", "second", "p", "lineup", "voice", "context", "reply", "seconds", "at")
+        found = [row for error, *row in judgement_rows(connection, wanted) if error is None]
     is_pair = booth.voting.prompt.size == 2
     rows = []
     for first, second, p, order, voice, context, reply, *times in found:

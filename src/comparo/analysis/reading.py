@@ -113,7 +113,7 @@ class _Answers:
             total = self.totals(scores)
             return np.asarray(np.sum(total**2, axis=0) + (others @ total) ** 2)
 
-        moved = self.v[np.argsort(rng.random((DRAWS, len(self.v))), axis=1)]
+        moved = self.v[rng.permuted(np.tile(np.arange(len(self.v)), (DRAWS, 1)), axis=1)]
         shown = rng.standard_normal((DRAWS, len(others)))[:, self.texts]
         shown -= shown.mean(axis=2, keepdims=True)
         shown *= np.sqrt(READER) * spread / shown.std(axis=(1, 2), keepdims=True)

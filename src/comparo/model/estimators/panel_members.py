@@ -116,11 +116,11 @@ def copies(agreement: ViewCorrelation) -> NDArray[np.intp]:
     >>> copies(ViewCorrelation(correlation, np.full((3, 3), 3.0)))
     array([0, 1, 2])
     """
-    texts = np.diag(agreement.candidates) / agreement.reliability
-    most = np.sqrt(np.outer(texts, texts))
+    texts = np.diag(agreement.candidates) / np.maximum(agreement.reliability, TINY)
+    most = np.maximum(np.sqrt(np.outer(texts, texts)), TINY)
     equal = agreement.candidates / most
     size = np.sqrt(np.diag(agreement.correlation) * agreement.reliability)
-    z = np.arctanh(np.minimum(np.abs(agreement.correlation) / np.outer(size, size) * equal, SAME))
+    z = np.arctanh(np.minimum(np.abs(agreement.correlation) / np.maximum(np.outer(size, size), TINY) * equal, SAME))
     reach = -float(ndtri(REVERSED)) / np.sqrt(np.maximum(most - 2.0, TINY))
     same = (np.tanh(z) >= COPY * equal) & (np.tanh(z - reach) >= SURE_COPY * equal)
     np.fill_diagonal(same, True)

@@ -119,7 +119,7 @@ class Variances:
     def evidence(self) -> float:
         """log ∫ exp(−½ Σ c·d² + Σ c·y·d) of all observations over scores with the best variances, where φ is 1."""
         spectrum = self.spectrum
-        left, logdet = _form(spectrum, self.ratio, self.shared[self.kind])
+        left, logdet = _form(spectrum, self.ratio, self.ratios)
         total = float(np.log1p(self.ratio * spectrum.trace_q) @ spectrum.trace_weight)
         return 0.5 * (spectrum.square - left - total - logdet)
 

@@ -38,7 +38,7 @@ from comparo.types import Array
 Figures = tuple[float, float, float]  # coverage, logarithm of the mean width, ρ
 Case = Callable[[], Figures]
 FIRST = 1000  # seed, so that none is of the soundness grid
-ODDS = {"CLEARLY", "SURELY", "LEAST_SHARE", "UNIFORM", "RARE", "USUAL_LOADING", "MOST_LOADING", "LEAST_LOADING"}
+ODDS = {"CLEARLY", "SURELY", "UNIFORM", "RARE", "USUAL_LOADING", "MOST_LOADING", "LEAST_LOADING"}
 ODDS |= {"COPY", "SURE_COPY", "REVERSED", "NEARLY", "EQUAL"}
 VOICES = {  # scale, taste, noise, and the voice whose taste it shares
     "two good, one coin": ((1.0, 0.5, 0.5, 0), (1.0, 0.5, 0.5, 1), (0.0, 0.0, 1.0, 2)),
@@ -143,11 +143,14 @@ def figures(ranking: Ranking, true: Array) -> Figures:
 ALL = ("soft", "decisions", "votes")
 PARTS: dict[str, tuple[tuple[str, ...], Callable[[int], Iterator[Case]]]] = {
     "all runs": (
-        ("PULL", "UNTIL", "SHARED_PULL", "NARROWEST", "WIDEST", "QUANTILES", "LEAST_SHARE"),
+        ("PULL", "UNTIL", "SHARED_PULL", "NARROWEST", "WIDEST", "QUANTILES"),
         lambda seed: grid(seed, ALL),
     ),
     "soft answers": (("SUREST", "CLEARLY", "SURELY", "TWICE"), lambda seed: grid(seed, ALL[:1])),
-    "decisions and votes": (("SLOTS", "UNSURE", "CLEAR", "UNIFORM", "RARE", "GAP"), lambda seed: grid(seed, ALL[1:])),
+    "decisions and votes": (
+        ("SLOTS", "SLOTS_ERROR", "POSITION", "POSITION_ERROR", "CLEAR", "UNIFORM", "RARE", "GAP"),
+        lambda seed: grid(seed, ALL[1:]),
+    ),
     "panels": (
         (
             *("FEW", "LOADING_SPREAD", "USUAL_LOADING", "MOST_LOADING", "LEAST_LOADING"),

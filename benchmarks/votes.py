@@ -1,7 +1,7 @@
 """Votes of people as `comparo vote` collects them: ranked together, or as a panel that weighs each judge.
 
     python -m benchmarks.votes
-    python -m benchmarks.votes --spread     # of recorded votes, ../shared/data
+    python -m benchmarks.votes --spread     # of recorded votes and decisions, ../shared/data
 
 Texts have scores with standard deviation 1.5, and each judge a taste of their own with standard deviation 0.5; a tenth
 of the votes are ties. Pairs are dealt to judges in random turns, as the page deals them.
@@ -61,7 +61,7 @@ def voted(
 
 
 def spreads() -> None:
-    """The standard deviation of people's scores in logits, one line a set of votes on one question."""
+    """The standard deviation of scores in logits, of people by question, and of machines that decide by judge."""
     sets: dict[str, dict[str, list[tuple[str, str, float]]]] = {"convarg": {}, "llmfao": {}}
     with gzip.open(DATA / "convarg" / "votes.csv.gz", "rt") as file:
         for row in csv.DictReader(file):
@@ -80,6 +80,16 @@ def spreads() -> None:
         found = np.log([fit(rows, "mixed").effects.scores ** 0.5 for rows in votes.values()])
         every.extend(found.tolist())
         print(f"{name}: {len(found)} sets, geometric mean {np.exp(np.mean(found)):.2f}, sd of log {np.std(found):.2f}")
+    machines = []
+    for name in ("mtbench6_en", "arena_ppr", "llmfao"):
+        data = Comparisons.of(DATA / "panel" / f"judges.{name}.csv.gz")
+        for judge in [] if data.judges is None else data.judges.tolist():
+            if judge not in ("human", "human_crowd"):
+                effects = fit(data.by_judges([judge]), "mixed").effects
+                machines.append(0.5 * np.log(effects.scores))
+    every += machines
+    size, spread = np.exp(np.mean(machines)), np.std(machines)
+    print(f"machines: {len(machines)} judges, geometric mean {size:.2f}, sd of log {spread:.2f}")
     print(f"all {len(every)}: geometric mean {np.exp(np.mean(every)):.2f}, sd of log {np.std(every):.2f}")
 
 

@@ -53,9 +53,9 @@ SURE_COPY = 0.85  # least lower end of the 95% interval of that correlation: few
 REVERSED = 0.025  # level of the one-sided test for a reversed voice: that of a 95% interval below 0
 NEARLY = 2 / 3  # least content of a voice that enters the consensus, relative to the largest
 
-# Votes (`votes`). Standard deviation S of people's scores in logits, and that of its logarithm: 29 sets of recorded
-# votes have a geometric mean of 0.96 and a standard deviation of 0.80 (UKPConvArg1 and LLMFAO; python -m
-# benchmarks.votes --spread).
+# Choices (`reml`, `votes`). Standard deviation of scores in logits, and that of its logarithm: 29 recorded sets of
+# people's votes and 11 machines that decide have a geometric mean of 1.19 and a standard deviation of 0.72 (python -m
+# benchmarks.votes --spread), widened because few of the machines are very sure or hardly read.
 SPREAD, SPREAD_ERROR = 1.2, 1.0
 EQUAL = 0.5  # before any vote, the probability that all texts are equal: even odds of both hypotheses (Jeffreys 1961)
 VARIES = 0.7  # standard deviation of log ω² and log σ² around the usual: a factor of 2 either way

@@ -91,8 +91,8 @@ def voter_biases(ranking: Ranking) -> dict[str, Position]:
     slots, asked = ranking.comparisons.slots, np.unique(ranking.comparisons.positions)
     own = asked[slots[asked, 2] == 0]
     judge, size = slots[own, 0], slots[own, 1]
-    variance = effects.bias_variance[0, own] * size / (2.0 * (size - 1))
-    gamma, variance = (np.bincount(judge, each) / np.bincount(judge) for each in (product.bias[0, own], variance))
+    variance = np.mean(effects.bias_variance[:, own], axis=0) * size / (2.0 * (size - 1))
+    gamma, variance = (np.bincount(judge, each) / np.bincount(judge) for each in (np.mean(product.bias[:, own], axis=0), variance))
     found = zip(judges.tolist(), gamma.tolist(), np.sqrt(variance).tolist(), strict=True)
     return {str(name): _position(gamma, error, True) for name, gamma, error in found}
 

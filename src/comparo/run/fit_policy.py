@@ -148,7 +148,7 @@ class Fitting:
     def rank(self, data: Comparisons) -> Ranking:
         """The ranking from comparisons as answered."""
         if self.together:
-            return quiet_fit(data, "mixed", groups=self._groups)
+            return quiet_fit(replace(data, voted=True), "mixed", groups=self._groups)
         return self.fit(self.weigh(data) if self.pools else data)
 
     def conclude(self, data: Comparisons) -> Ranking:

@@ -89,8 +89,8 @@ class Soft:
             # The estimates of γ from pairs asked in both orders enter as part of its prior.
             width, judges = self.pattern.judges, self.observations.sums.shape[1]
             known, sums = np.zeros((2, len(self.observations.sums), width))
-            known[:, :judges] = self.observations.sum_weight * self.noise / self.observations.sum_variance
-            sums[:, :judges] = -self.observations.sums
+            known[:, :judges] = self.observations.sum_weight[:, :width] * self.noise / self.observations.sum_variance
+            sums[:, :judges] = -self.observations.sums[:, :width]
             ridge = self.biases.ridge + known.ravel()
             mean = (self.biases.ridge * self.biases.mean + (known * sums).ravel()) / ridge
         return System(self.pattern, self.c, self.pull, ridge, mean)

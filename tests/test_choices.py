@@ -180,6 +180,11 @@ def test_position_is_left_out_of_a_list_of_winners_and_losers():
     assert np.mean(covered) > 0.9
 
 
+def test_a_list_of_winners_and_losers_has_tiers():
+    ranking = fit(winners(np.random.default_rng(1), np.linspace(-2, 2, 8), 200), "mixed")
+    assert ranking.tier.max() > 2
+
+
 def test_a_judge_that_always_says_first_has_a_position_bias():
     """Random order, or both orders, is no list of winners, however often the first wins."""
     rng = np.random.default_rng(0)

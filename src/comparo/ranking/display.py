@@ -58,13 +58,13 @@ def notes(ranking: Scores) -> tuple[str, ...]:
             "the position bias cannot be estimated from these comparisons: show items in both positions, or use "
             "bias='none'"
         )
-    names_winners = product is not None and product.effects is not None and product.bias.size > 0
-    if names_winners and are_choices(comparisons) and winners_first(comparisons, comparisons.positions).any():
+    lists_winners = are_choices(comparisons) and bool(winners_first(comparisons, comparisons.positions).any())
+    if lists_winners and product is not None and product.effects is not None and product.bias.size:
         found.append(
             "the first text wins nearly always, as in a list of winners and losers: the order of texts says nothing "
             "about position, so no position bias is estimated; ask pairs in both orders to find one"
         )
-    found += _judge_notes(comparisons)
+    found += [] if lists_winners else _judge_notes(comparisons)
     found += _prior_notes(ranking if ranking.controlled is None else ranking.controlled)
     if ranking.panel is not None:
         is_own = ranking.estimate != "consensus" or ranking.validity in (None, 1.0)

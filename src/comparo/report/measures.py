@@ -92,7 +92,8 @@ def voter_biases(ranking: Ranking) -> dict[str, Position]:
     own = asked[slots[asked, 2] == 0]
     judge, size = slots[own, 0], slots[own, 1]
     variance = np.mean(effects.bias_variance[:, own], axis=0) * size / (2.0 * (size - 1))
-    gamma, variance = (np.bincount(judge, each) / np.bincount(judge) for each in (np.mean(product.bias[:, own], axis=0), variance))
+    gamma = np.mean(product.bias[:, own], axis=0)
+    gamma, variance = (np.bincount(judge, each) / np.bincount(judge) for each in (gamma, variance))
     found = zip(judges.tolist(), gamma.tolist(), np.sqrt(variance).tolist(), strict=True)
     return {str(name): _position(gamma, error, True) for name, gamma, error in found}
 

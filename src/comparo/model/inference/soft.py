@@ -17,7 +17,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.model.design import Shared
 from comparo.model.inference.ep import settle, sites_from, without_site
 from comparo.model.inference.newton import Solution
-from comparo.model.inference.position import Biases, leaked_share
+from comparo.model.inference.position import Biases, leaked_share, winners_first
 from comparo.model.inference.random_effects import differences, shrunk, solve
 from comparo.model.inference.reml import LEAST_NOISE, Variances, estimate
 from comparo.model.likelihoods import Expert
@@ -79,8 +79,10 @@ class Soft:
     @classmethod
     def of_any(cls, comparisons: Comparisons, limits: Limits = LIMITS) -> Soft:
         """Observe logits of soft answers, or p − ½ of choices, because logits of 0 and 1 are infinite."""
-        expert = Gaussian() if are_choices(comparisons) else BradleyTerry()
-        return cls.of(comparisons, Graph.build(comparisons), expert, True, limits)
+        decided = are_choices(comparisons)
+        expert = Gaussian() if decided else BradleyTerry()
+        is_biased = not (decided and winners_first(comparisons, comparisons.positions).any())
+        return cls.of(comparisons, Graph.build(comparisons), expert, is_biased, limits)
 
     @property
     def system(self) -> System:

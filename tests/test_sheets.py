@@ -224,7 +224,7 @@ def test_sheets_come_back_filled_in(comparo, tmp_path):
     )
     assert re.search(rf"without a winner.*: {re.escape(told)}$", done.stderr, re.MULTILINE)
     sheets = read_several([tmp_path / "sheets" / f"{name}.xlsx" for name in ("ana", "bo")])
-    assert fit(sheets).method == "votes"
+    assert fit(sheets).method == "mixed"
     assert fit(sheets).to_csv().splitlines() == done.stdout.splitlines()
     assert comparo("fit", "sheets", "--format", "csv").stdout == done.stdout
     order = [row["item"] for row in csv.DictReader(io.StringIO(done.stdout))]

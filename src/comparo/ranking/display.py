@@ -169,7 +169,8 @@ def member_columns(panel: Panel, level: float) -> Columns:
     """The table of `Ranking.voices`; intervals of the agreement have the coverage `level`."""
     low, high = panel.interval(level)
     names = np.array([str(name) for name in panel.names], dtype=object)
-    lead = np.array([int(np.argmax(panel.family == family)) for family in panel.family])
+    # Of copies the first by name, because voices are in the order in which their answers arrived.
+    lead = np.array([min(np.flatnonzero(panel.family == family), key=lambda r: names[r]) for family in panel.family])
     tie = _panel_ties(panel)
     ties = {"tie": tie} if tie.any() else {}
     return {

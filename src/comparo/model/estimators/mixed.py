@@ -83,7 +83,7 @@ def mixed(
         converged = converged and settled
     count = float(np.sum(model.observations.freedom)) if isinstance(model, Soft) else None
     points, equal = model.explore(variances, shared) if isinstance(model, Choices) else [], 0.0
-    if len(points) > 1 and isinstance(model, Choices):
+    if points and isinstance(model, Choices):
         equal = model.equal(points, variances, shared)
         model, variances, converged = _representative(points, shared)
     scores, effects, solution, beta = _averaged(model.system, variances, shared, count, control, points)

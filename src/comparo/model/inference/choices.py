@@ -15,9 +15,9 @@ features saturate: the share p of some kind of word among N words has a logit η
     s_i ~ N(m_i + …, σ²·h_i),    h_i = 1 + m_i²/(v + π²/(3k)),
 
 with v the variance of all scores (σ² plus that of the predictions), k the mean number of choices about a candidate, and
-π²/(3k) the variance of their noise. Where style explains little, h is about 1. σ² is estimated with h = 1 and not
-updated: h only widens priors. Its slope, 1 for each m²/v, was chosen by simulated judges with and without saturating
-style (docs/fitting.md).
+π²/(3k) the variance of their noise. Where style explains little, h is about 1. σ² is estimated with h = 1, so that h
+only widens priors; its posterior (`Choices.explore`) is with h. The slope of h, 1 for each m²/v, was chosen by
+simulated judges with and without saturating style (docs/fitting.md).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from comparo.model.inference.ep import settle, sites_from, without_site
 from comparo.model.inference.newton import Solution
 from comparo.model.inference.position import Positions, bias_variances, winners_first
 from comparo.model.inference.random_effects import differences, solve
-from comparo.model.inference.reml import Variances, estimate
+from comparo.model.inference.reml import Variances, estimate, spread_prior
 from comparo.model.inference.soft import Soft
 from comparo.model.likelihoods.bradley_terry import (
     LOGISTIC,
@@ -52,7 +52,7 @@ from comparo.model.likelihoods.bradley_terry import (
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import Spectrum, System
 from comparo.model.observations import JudgedPairs, are_choices, votes_of
-from comparo.model.tuning import EQUAL, FEW, NARROWEST, SPREAD, SPREAD_ERROR, WIDEST, Limits
+from comparo.model.tuning import EQUAL, FEW, NARROWEST, WIDEST, Limits
 from comparo.rounding import TINY
 from comparo.types import Array, Index
 
@@ -179,7 +179,7 @@ class Choices:
         return state, found[0], converged
 
     def explore(self, variances: Variances, shared: Shared) -> list[Point]:
-        """The posterior of σ at equal steps of log σ, each with sites of its own; one point where it is narrow.
+        """The posterior of σ at equal steps of log σ, each with sites of its own; empty where it is narrow.
 
         The sites at the best σ understate the uncertainty of σ, because larger scores would make larger sites.
         """
@@ -187,12 +187,12 @@ class Choices:
         step = float((high - low) / (2.0 * REACH))
         if not self.has_prior or self.is_narrow or step < NARROW:
             return []
-        step = min(max(step, *STEPS[:1]), STEPS[1])
+        step = float(np.clip(step, *STEPS))
 
         def point(h: float, start: Choices) -> Point:
             at = replace(variances, ratio=float(np.exp(2.0 * h)))
             model, at, converged = start.settle(shared, at)
-            height = model.log_evidence(at, shared) - 0.5 * ((h - np.log(SPREAD)) / SPREAD_ERROR) ** 2
+            height = model.log_evidence(at, shared) + float(spread_prior(np.array(h)))
             return Point(height, model, at, converged)
 
         found = [point(0.5 * float(np.log(variances.ratio)), self)]
@@ -213,8 +213,7 @@ class Choices:
         at = replace(variances, ratio=NARROWEST**2, shared=np.zeros_like(variances.shared))
         model, at, _ = points[0].model.settle(shared, at)
         logs = 0.5 * np.log([one.variances.ratio for one in points])
-        density = logsumexp([one.height for one in points]) + np.log(np.mean(np.diff(logs)))
-        differ = density - np.log(SPREAD_ERROR * np.sqrt(2.0 * np.pi))
+        differ = logsumexp([one.height for one in points]) + np.log(np.mean(np.diff(logs)))
         return float(expit(logit(EQUAL) + model.log_evidence(at, shared) - differ))
 
     def log_evidence(self, variances: Variances, shared: Shared) -> float:

@@ -222,8 +222,7 @@ class Positions:
     of its line-ups of one size together. In several contexts, the γ of an effect are N(m, τ²), m ~ N(0, `SLOTS`²); the
     prior of each is what the other contexts say about m. τ is estimated, with log τ ~ N(log `SLOTS`, `SLOTS_ERROR`²)
     or, between contexts, N(log `POSITION`, `POSITION_ERROR`²); where there are no more answers than scores and γ, the
-    contexts are taken not to vary. `known` (C·J,) marks γ that are 0: those without choices
-    or left out.
+    contexts are taken not to vary. `known` (C·J,) marks γ that are 0: those without choices or left out.
     """
 
     family: LongIndex

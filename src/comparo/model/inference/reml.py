@@ -265,7 +265,7 @@ class _Search:
         logs = np.linspace(np.log(NARROWEST), np.log(WIDEST), SPREADS)
         grid = np.exp(2.0 * logs)
         height = replace(self, pull=0.0).likelihood(grid, shared)
-        height -= 0.5 * ((logs - np.log(SPREAD)) / SPREAD_ERROR) ** 2
+        height += spread_prior(logs)
         share = np.exp(height - np.max(height))
         below = np.append(0.0, np.cumsum(0.5 * (share[1:] + share[:-1])))
         below /= below[-1]
@@ -293,6 +293,16 @@ class _Search:
                 low, high = np.log(grid[max(best - 1, 1)]), np.log(grid[min(best + 1, len(grid) - 1)])
                 grid = np.exp(np.linspace(low, high, 9))
         return shared
+
+
+def spread_prior(logs: Array) -> Array:
+    """The logarithm of the prior density of log σ at `logs`.
+
+    >>> float(np.sum(np.exp(spread_prior(np.linspace(-9.0, 9.0, 1801)))).round(6))
+    100.0
+    """
+    distance = (logs - np.log(SPREAD)) / SPREAD_ERROR
+    return np.asarray(-0.5 * distance**2 - np.log(SPREAD_ERROR * np.sqrt(2.0 * np.pi)))
 
 
 def _of_columns(shared: Array, kind: NDArray[np.intp], flat: float) -> Array:

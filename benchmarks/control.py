@@ -17,6 +17,7 @@ from scipy.special import expit
 from scipy.stats import spearmanr
 
 from comparo import Comparisons, Items, Ranking, fit
+from comparo.data.covariates import control_numbers
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 RUNS = 50
@@ -88,7 +89,7 @@ def row(
         ranking = fit(data, method, groups=groups, control={"length": lengths})
         equal, true, step = ranking.controlled, at(ranking, truth), float(np.sqrt(np.mean(at(ranking, x) ** 2)))
         assert equal is not None
-        table = ranking.control
+        table = ranking.tables["control"]
         assert table is not None
         low, high = table["low"] / step, table["high"] / step
         found.append(
@@ -115,11 +116,11 @@ def recorded() -> None:
         if not path.exists():
             continue
         items, data = Items.of(str(DATA / f"{name}.jsonl")), Comparisons.read(path)
-        ranking = fit(data, "mixed", groups="items", control=items.held(["length"]))
-        table, equal = ranking.control, ranking.controlled
+        ranking = fit(data, "mixed", groups="items", control=control_numbers(items, ["length"]))
+        table, equal = ranking.tables["control"], ranking.controlled
         assert equal is not None
         assert table is not None
-        texts = items.held(["length"])["length"]
+        texts = control_numbers(items, ["length"])["length"]
         people = dict(zip(texts, items.scores[attribute], strict=True))
         lengths = {key: float(len(text)) for key, text in texts.items()}
         raw, controlled = (agreement(ranking, scores, people) for scores in (ranking.scores, equal.scores))

@@ -28,6 +28,7 @@ from scipy.interpolate import PchipInterpolator
 from scipy.optimize import isotonic_regression
 from scipy.special import stdtrit
 
+import comparo
 from comparo.analysis.misfit import misfit
 from comparo.data.comparisons import Comparisons
 from comparo.judges.simulated import Simulated
@@ -109,7 +110,7 @@ def chosen_by_score(draws: int) -> None:
         found, warned = [], 0
         for ranking, truth in rankings:
             nodes = np.argsort(truth)[chosen]
-            scaled = ranking.on_scale({ranking.items[node]: float(truth[node]) for node in nodes})
+            scaled = comparo.on_scale(ranking, {ranking.items[node]: float(truth[node]) for node in nodes})
             found.append((scaled, truth))
             warned += any("weakest" in note for note in scaled.notes)
         held, width, _ = coverage(found)
@@ -127,7 +128,7 @@ def main(draws: int) -> None:
         rankings = [draw(score, texts, votes, method, rng) for _ in range(max(1, round(part * draws)))]
         for ranking, truth in rankings:
             place = np.argsort(np.argsort(-truth))
-            scaled = ranking.on_scale(grades=SHARES)
+            scaled = comparo.on_scale(ranking, grades=SHARES)
             calibration["shares"].append(
                 (scaled.probability, one_hot(np.searchsorted(LAST * texts, place, side="right")))
             )
@@ -137,14 +138,14 @@ def main(draws: int) -> None:
                 given = truth + error * rng.normal(size=len(truth))
                 chosen = rng.choice(len(truth), anchors, replace=False)
                 known = {ranking.items[node]: float(given[node]) for node in chosen}
-                scaled = ranking.on_scale(known, GRADES)
+                scaled = comparo.on_scale(ranking, known, GRADES)
                 found.append((scaled, given))
                 other = np.isnan(scaled.anchor)
                 if anchors >= 10 and error == 0:
                     grade = np.sum(given[:, None] < CUTS, axis=1)
                     calibration[f"{anchors} anchors"].append((scaled.probability[other], one_hot(grade)[other]))
                 wrong = ranking.items[chosen[0]]
-                changed = ranking.on_scale(known | {wrong: known[wrong] + WRONG})
+                changed = comparo.on_scale(ranking, known | {wrong: known[wrong] + WRONG})
                 named += int(changed.is_misfit[chosen[0]])
             held, width, misfit = coverage(found)
             cells = f"{error:g} | {held:.1%} | {width:.1f} | {misfit:.0%} | {named / len(rankings):.0%}"
@@ -257,7 +258,7 @@ def bounded(draws: int) -> None:
                 limits = np.argsort(-truth)[chosen]
                 cuts = ", ".join(f"{g}>='{ranking.items[node]}'" for g, node in zip("ABC", limits, strict=True))
                 try:
-                    scaled = ranking.on_scale(grades=f"{cuts}, D")
+                    scaled = comparo.on_scale(ranking, grades=f"{cuts}, D")
                 except ValueError:  # the ranking contradicts their order
                     continue
                 other = np.isin(np.arange(100), limits, invert=True)

@@ -57,7 +57,7 @@ def simulation() -> None:
                     inside = float(np.mean((ranking.low <= truth) & (truth <= ranking.high)))
                     row += [100 * inside, 100 * float(spearmanr(ranking.scores, truth)[0])]
                     if given is data:
-                        row.append(0.0 if ranking.ties is None else float(ranking.ties["nu"][0]))
+                        row.append(0.0 if "ties" not in ranking.tables else float(ranking.tables["ties"]["nu"][0]))
                 found.append(row)
             ties, covers, rho, _, rounded, other = np.mean(found, axis=0)
             middle = float(np.median([row[3] for row in found]))
@@ -78,7 +78,7 @@ def recorded() -> None:
         if name == "arena_ppr":  # each battle is a context of its own: systems are compared over all of them
             data = replace(data, contexts=None, context=None)
         begin = time.perf_counter()
-        ties = fit(data, "panel").ties
+        ties = fit(data, "panel").tables.get("ties")
         seconds = time.perf_counter() - begin
         for judge, answers, share, nu, equals in zip(*ties.values(), strict=True) if ties else ():
             print(f"| {name} | {judge} | {answers:,} | {100 * share:.1f} | {nu:.2f} | {equals:.2f} |")

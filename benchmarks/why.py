@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from scipy.special import expit
 
+import comparo
 from comparo import Comparisons, Items, Ranking, fit
 from comparo.data.covariates import computed_reasons
 from comparo.data.formats import read_columns
@@ -88,7 +89,7 @@ def judged(
         seen = float(np.mean(standard(score, context, False) ** 2))
         left += PLANTED["polite"] ** 2 * max(1 - seen, 0.0)
         effects["polite"] *= float(np.sqrt(seen))
-    why = fit(data, "mixed").why(reasons=known)
+    why = comparo.why(fit(data, "mixed"), reasons=known)
     true = np.array([effects[one.name] for one in why.reasons])
     low, high = (np.array([getattr(one.beyond, end) for one in why.reasons]) for end in ("low", "high"))
     is_found = np.array([one.verdict == "matters" for one in why.reasons])
@@ -162,13 +163,15 @@ def explained(votes: dict[str, np.ndarray], rows: np.ndarray, items: Items) -> W
     p = np.select([votes["winner"] == "first", votes["winner"] == "second"], [1.0, 0.0], 0.5)
     given = (votes[name][rows] for name in ("first", "second"))
     ranking: Ranking = fit(Comparisons.from_columns(*given, p[rows], context=votes["context"][rows]), "mixed")
-    return ranking.why(items)
+    return comparo.why(ranking, items)
 
 
 def again(why: Why, items: Items, names: list[str]) -> Why:
     """The same ranking by some of the reasons alone."""
     columns = {reason.name: column for reason, column in computed_reasons(items).items()}
-    return why.ranking.why(reasons={name: dict(zip(keys(items), columns[name], strict=True)) for name in names})
+    return comparo.why(
+        why.ranking, reasons={name: dict(zip(keys(items), columns[name], strict=True)) for name in names}
+    )
 
 
 def keys(items: Items) -> list[tuple[str, str]]:

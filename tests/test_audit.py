@@ -10,7 +10,7 @@ from scipy.special import expit, polygamma
 import comparo
 from comparo import Items, audit, fit, load_judge, rank, write_report
 from comparo.analysis.judge_biases import moderated, probe_effects
-from comparo.data.covariates import Term
+from comparo.data.covariates import Term, control_numbers
 from comparo.data.probes import OBEYS, ORIGINAL, PROBES, RIVAL, TWIN, bases_of, probes_for
 from comparo.run.audit import prepare_audit
 from comparo.run.audit_card import Audit
@@ -292,7 +292,7 @@ def judged(seed, beta, noise=0.5, texts=40, calls=300):
 
 def controlled(rows, length, term):
     items = Items.of([{"id": k, "text": text} for k, text in length.items()])
-    (held,) = items.held([term]).values()
+    (held,) = control_numbers(items, [term]).values()
     known = type(held)({label: value for (_, label), value in held.items()})
     known.prior = held.prior
     return fit(rows, "mixed", control={"length": known})
@@ -300,7 +300,7 @@ def controlled(rows, length, term):
 
 def test_a_prior_adds_its_precision_to_that_of_the_answers():
     rows, length = judged(0, 0.4)
-    flat, told = (controlled(rows, length, term).control for term in ("length", "length=1.0±0.1"))
+    flat, told = (controlled(rows, length, term).tables["control"] for term in ("length", "length=1.0±0.1"))
     precision = [1 / table["std"][0] ** 2 for table in (flat, told)]
     assert precision[1] == pytest.approx(precision[0] + 100, rel=1e-9)
     mean = (precision[0] * flat["coefficient"][0] + 100 * 1.0) / precision[1]
@@ -312,7 +312,7 @@ def test_a_prior_adds_its_precision_to_that_of_the_answers():
 def test_a_prior_that_the_answers_contradict_is_named(mean):
     """By as many errors as the estimate without a prior is from the prior's mean."""
     rows, length = judged(0, 0.4)
-    flat = controlled(rows, length, "length").control
+    flat = controlled(rows, length, "length").tables["control"]
     apart = abs(flat["coefficient"][0] - mean) / np.hypot(flat["std"][0], 0.1)
     notes = [note for note in controlled(rows, length, f"length={mean}±0.1").notes if "contradict" in note]
     assert len(notes) == (apart > 3)
@@ -338,7 +338,7 @@ def test_an_audit_is_the_prior_of_a_run(tmp_path):
     assert terms["length"].std < 0.2
     folder = str(tmp_path / "audit")
     ranking = rank(TEXTS, "better", judge=judge, budget="6n", control=[folder], out=tmp_path / "run")
-    table = ranking.control
+    table = ranking.tables["control"]
     assert table["column"].tolist() == ["length"]  # texts do not differ in markup and opening
     assert 0 <= table["explains"][0] <= 1
     assert table["std"][0] < terms["length"].std
@@ -354,7 +354,7 @@ def test_an_audit_is_the_prior_of_a_run(tmp_path):
 def test_markup_and_opening_are_controlled_for():
     texts = {k: ("## Title\n- one\n- two" if k % 2 else "Plain words only, nothing else.") + "." * k for k in range(12)}
     judge = load_judge("simulated/soft", scores={k: 1.0 * (k % 2) for k in texts}, noise=0.3)
-    table = rank(texts, "better", judge=judge, budget="8n", control="markup").control
+    table = rank(texts, "better", judge=judge, budget="8n", control="markup").tables["control"]
     assert table["column"].tolist() == ["markup"]
     assert table["low"][0] > 0
 

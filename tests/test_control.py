@@ -104,7 +104,8 @@ def test_controlled_scores_recover_the_truth_and_cover(soft, is_grouped):
         equal, true = ranking.controlled, of(ranking, truth)
         inside.append((equal.low <= true) & (true <= equal.high))
         step = step_of(ranking, x)
-        beta, error, low, high = (ranking.control[name][0] / step for name in ("coefficient", "std", "low", "high"))
+        table = ranking.tables["control"]
+        beta, error, low, high = (table[name][0] / step for name in ("coefficient", "std", "low", "high"))
         found.append((beta, (beta - BETA) / error, low <= BETA <= high))
         better.append(np.corrcoef(equal.scores, true)[0, 1] - np.corrcoef(ranking.scores, true)[0, 1])
     assert 0.93 <= np.mean(inside) <= 0.97
@@ -123,7 +124,7 @@ def test_without_groups_the_worth_of_long_winded_systems_would_be_length():
         rows, _, x = judged(np.random.default_rng(seed), corr=0.95)
         for groups, values in coefficient.items():
             ranking = fit(rows, "mixed", groups=groups, control={"length": by_label(x)})
-            values.append(ranking.control["coefficient"][0] / step_of(ranking, x))
+            values.append(ranking.tables["control"]["coefficient"][0] / step_of(ranking, x))
     assert np.mean(coefficient["items"]) == pytest.approx(BETA, abs=0.15)
     assert np.mean(coefficient[None]) > BETA + 0.3
 
@@ -137,8 +138,8 @@ def test_the_ranking_itself_is_as_without_control_and_units_do_not_matter(method
     np.testing.assert_array_equal(one.std, plain.std)
     np.testing.assert_allclose(one.controlled.scores, other.controlled.scores, atol=1e-6)
     np.testing.assert_allclose(one.controlled.std, other.controlled.std, rtol=1e-6)
-    np.testing.assert_allclose(one.control["coefficient"], -other.control["coefficient"], rtol=1e-5)
-    assert plain.control is None
+    np.testing.assert_allclose(one.tables["control"]["coefficient"], -other.tables["control"]["coefficient"], rtol=1e-5)
+    assert "control" not in plain.tables
     assert plain.controlled is None
 
 
@@ -147,7 +148,7 @@ def test_style_that_knows_the_length_does_not_swallow_it():
     features = {label: (value, value**2) for label, value in by_label(x).items()}
     control = {"length": by_label(x)}
     alone, styled = (fit(rows, "mixed", features=given, control=control) for given in (None, features))
-    ratio = styled.control["coefficient"][0] / alone.control["coefficient"][0]
+    ratio = styled.tables["control"]["coefficient"][0] / alone.tables["control"]["coefficient"][0]
     assert ratio == pytest.approx(1.0, abs=0.1)
 
 
@@ -160,7 +161,7 @@ def test_several_numbers_are_told_apart():
         row["p"] = float(expit(np.log(row["p"] / (1 - row["p"])) + apart))
     ranking = fit(rows, "mixed", control={"length": by_label(x), "price": by_label(other)})
     steps = np.array([step_of(ranking, values) for values in (x, other)])
-    np.testing.assert_allclose(ranking.control["coefficient"] / steps, [0.0, 0.5], atol=0.2)
+    np.testing.assert_allclose(ranking.tables["control"]["coefficient"] / steps, [0.0, 0.5], atol=0.2)
     assert np.corrcoef(ranking.controlled.scores, of(ranking, truth))[0, 1] > 0.95
     assert "equal_length_price_score" in ranking.to_columns()
 
@@ -172,7 +173,7 @@ def test_every_voice_of_a_panel_has_its_own_taste_for_length(soft):
     for seed in range(8):
         rows, truth, x = judged(np.random.default_rng(seed), contexts=14, betas=betas, soft=soft, is_grouped=False)
         ranking = fit(rows, "panel", control={"length": by_label(x)})
-        step, table, true = step_of(ranking, x), ranking.control, of(ranking, truth)
+        step, table, true = step_of(ranking, x), ranking.tables["control"], of(ranking, truth)
         assert table["judge"].tolist() == ["j0", "j1", "j2"]
         away.append((table["coefficient"] - betas * step) / table["std"])
         gain.append(np.corrcoef(ranking.controlled.scores, true)[0, 1] - np.corrcoef(ranking.scores, true)[0, 1])
@@ -251,7 +252,7 @@ def test_a_consensus_at_equal_length_is_that_of_the_controlled_scores():
     shared = consensus(ranking, 0.5)
     np.testing.assert_allclose(shared.controlled.scores, consensus(ranking.controlled, 0.5).scores)
     assert shared.controlled.estimate == "consensus"
-    assert fit(rows, "mixed", groups="items", control={"length": by_label(x)}, estimate="consensus").control is not None
+    assert "control" in fit(rows, "mixed", groups="items", control={"length": by_label(x)}, estimate="consensus").tables
 
 
 def test_tables_have_the_scores_beside_each_other():
@@ -334,5 +335,5 @@ def test_a_run_is_ranked_while_the_texts_compared_are_alike():
     with pytest.raises(ValueError, match=r"texts .*alike"):
         Fitting(Items.of({"a": "one", "b": "two"}), control=("length",)).check()
     unlike = Comparisons.from_rows([("a", "c", 0.7), ("b", "a", 0.4)])
-    assert fitting.rank(unlike).control["column"].tolist() == ["length"]
+    assert fitting.rank(unlike).tables["control"]["column"].tolist() == ["length"]
     assert isinstance(fitting.rank(unlike).product.expert, BradleyTerry)

@@ -103,7 +103,7 @@ def test_the_scale_is_that_of_the_first_ranking(run_folder, first):
     assert np.allclose(np.diff(joint.scores), np.diff(ranking.scores))
     assert abs(joint.scores[~ranking.grown.new].mean()) > 0.001
     inside = [before[name].low <= ranking[name].score <= before[name].high for name in OLD]
-    moved = ranking.moved["item"].tolist()
+    moved = ranking.tables["moved"]["item"].tolist()
     assert sorted(moved) == sorted(name for name, is_inside in zip(OLD, inside, strict=True) if not is_inside)
     assert np.allclose(ranking.grown.score[~ranking.grown.new], [before[i].score for i in ranking.items if i in OLD])
 

@@ -105,17 +105,10 @@ ROOMS = """types errors rounding data model ranking methods metrics analysis plo
     studies vote cli adapters""".split()
 
 
-def imports(file, *, types=True):
-    """The modules of this package that a file imports, also inside functions, with their lines.
-
-    Without `types`, those under TYPE_CHECKING are left out: they name the type of an argument, and nothing is loaded.
-    """
+def imports(file):
+    """The modules of this package that a file imports, also inside functions and for types only, with their lines."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
-    typing = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
-    unloaded = set() if types else {child for node in typing for child in ast.walk(node)}
     for node in ast.walk(tree):
-        if node in unloaded:
-            continue
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{file}:{node.lineno} imports relatively"
             yield from [(node.module, node.lineno)] if node.module and node.module.startswith("comparo.") else []
@@ -207,7 +200,7 @@ def test_files_import_each_other_in_no_circle():
     }
     names = {name.removesuffix(".__init__"): file for name, file in names.items()}
     graph = {
-        name: {module for module, _ in imports(file, types=False) if module in names} - {name, "comparo"}
+        name: {module for module, _ in imports(file) if module in names} - {name, "comparo"}
         for name, file in names.items()
         if name != "comparo"
     }

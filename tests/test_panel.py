@@ -58,15 +58,15 @@ def known(ranking, truth, scales=SCALES):
 @pytest.mark.parametrize("kind", one_short(["soft", "decisions"]))
 def test_known_voices_are_found_again(kind):
     found = [quiet_fit(voices(np.random.default_rng(seed), 16, 20, 60, kind=kind)[1], "panel") for seed in range(6)]
-    agreement = np.mean([ranking.voices["agreement"] for ranking in found], axis=0)
-    assert agreement == pytest.approx(LOADINGS, abs=0.08)
-    scale = np.mean([ranking.voices["scale"] for ranking in found], axis=0)
-    assert scale == pytest.approx(SCALES / np.mean(np.abs(SCALES)), rel=0.25)
-    assert np.mean([ranking.voices["taste"] for ranking in found], axis=0) == pytest.approx(TASTES, abs=0.2)
-    assert np.mean([ranking.voices["gamma"] for ranking in found], axis=0) == pytest.approx(np.full(6, 0.3), abs=0.1)
+    tables = [ranking.tables["voices"] for ranking in found]
+    mean = {name: np.mean([table[name] for table in tables], axis=0) for name in tables[0] if name != "judge"}
+    assert mean["agreement"] == pytest.approx(LOADINGS, abs=0.08)
+    assert mean["scale"] == pytest.approx(SCALES / np.mean(np.abs(SCALES)), rel=0.25)
+    assert mean["taste"] == pytest.approx(TASTES, abs=0.2)
+    assert mean["gamma"] == pytest.approx(np.full(6, 0.3), abs=0.1)
     if kind == "soft":
-        assert np.mean([ranking.voices["noise"] for ranking in found], axis=0) == pytest.approx(np.ones(6), abs=0.03)
-    inside = [np.mean((r.voices["low"] <= LOADINGS) & (r.voices["high"] >= LOADINGS)) for r in found]
+        assert mean["noise"] == pytest.approx(np.ones(6), abs=0.03)
+    inside = [np.mean((table["low"] <= LOADINGS) & (table["high"] >= LOADINGS)) for table in tables]
     assert np.mean(inside) > 0.85
     for ranking in found:
         assert any("'3' ranks against the others" in note for note in ranking.notes)
@@ -118,8 +118,8 @@ def test_no_one_of_three_equal_voices_is_taken_for_the_consensus(items, contexts
         ranking = quiet_fit(data, "panel")
         t = known(ranking, truth, scales)
         covered.append(np.mean((ranking.low <= t) & (t <= ranking.high)))
-        assert np.min(ranking.voices["taste"]) > 0.2
-        assert np.max(ranking.voices["gamma_error"]) < 0.1
+        assert np.min(ranking.tables["voices"]["taste"]) > 0.2
+        assert np.max(ranking.tables["voices"]["gamma_error"]) < 0.1
     assert min(covered) > 0.8
     assert 0.93 < np.mean(covered) < 0.975
 
@@ -141,7 +141,7 @@ def test_two_copies_of_a_voice_are_noticed_and_count_once():
     again = {name: np.concatenate([values, values[own]]) for name, values in columns.items()}
     again["judge"][len(own) :] = 9
     alone, copied = quiet_fit(data, "panel"), quiet_fit(Comparisons.from_columns(**again), "panel")
-    assert copied.voices["copy_of"].tolist() == ["", "", "", "0"]
+    assert copied.tables["voices"]["copy_of"].tolist() == ["", "", "", "0"]
     assert any("'9' and '0'" in note for note in copied.notes)
     assert not any("told apart" in note for note in alone.notes)
     assert np.corrcoef(copied.scores, alone.scores)[0, 1] > 0.999
@@ -159,7 +159,7 @@ def test_two_copies_of_a_voice_are_noticed_and_count_once():
             {"first": int(a), "second": int(b), "p": p, "context": int(k), "judge": judge}
             for a, b, p, k in zip(i, j, expit(y), c, strict=True)
         ]
-    assert quiet_fit(Comparisons.from_rows(rows), "panel").voices["copy_of"].tolist() == ["", "a", "", ""]
+    assert quiet_fit(Comparisons.from_rows(rows), "panel").tables["voices"]["copy_of"].tolist() == ["", "a", "", ""]
 
 
 @pytest.mark.parametrize(("items", "calls", "noise"), [(16, 40, 0.1), (40, 400, 0.7)])
@@ -186,7 +186,7 @@ def test_voices_that_tell_nothing_have_no_say():
     rng = np.random.default_rng(3)
     _, data = voices(rng, 16, 20, 48, [1.0, 1.0, 0.0], [0.5, 0.5, 1.0])
     ranking = quiet_fit(data, "panel")
-    assert abs(ranking.voices["agreement"][2]) < 0.2
+    assert abs(ranking.tables["voices"]["agreement"][2]) < 0.2
     assert any("'2' tells next to nothing" in note for note in ranking.notes)
     without = quiet_fit(data.take(data.judged_by < 2), "panel")
     assert np.corrcoef(ranking.scores, without.scores)[0, 1] > 0.99
@@ -219,8 +219,8 @@ def test_people_are_what_the_consensus_means():
     true = np.array([truth[c, i] for c, i in shared.graph.labels(data)])
     machines = quiet_fit(data.take(data.judged_by < 2), "panel")
     assert np.corrcoef(people.scores, true)[0, 1] > np.corrcoef(machines.scores, true)[0, 1] + 0.05
-    assert people.voices["agreement"][2] > 0.99
-    assert people.voices["agreement"][0] == pytest.approx(1 / np.hypot(1, 1.2), abs=0.1)
+    assert people.tables["voices"]["agreement"][2] > 0.99
+    assert people.tables["voices"]["agreement"][0] == pytest.approx(1 / np.hypot(1, 1.2), abs=0.1)
 
 
 def test_groups_predict_what_a_panel_says():
@@ -447,14 +447,14 @@ def test_voices_without_a_common_candidate_are_not_reversed(seed):
         return np.corrcoef(ranking.scores, ranking.graph.centre(np.array([truth[c, i] for c, i in labels])))[0, 1]
 
     ranking = quiet_fit(data, "panel")
-    assert np.all(ranking.voices["low"] > 0.5)
+    assert np.all(ranking.tables["voices"]["low"] > 0.5)
     assert not ranking.notes
     assert correlation(ranking) > correlation(quiet_fit(replace(data, judges=None, judge=None), "mixed")) - 0.01
 
 
 def test_a_reversed_voice_of_a_block_is_found_and_named_with_its_interval():
     ranking = quiet_fit(in_blocks(0, reversed_voice=3)[1], "panel")
-    table = ranking.voices
+    table = ranking.tables["voices"]
     assert np.sign(table["agreement"]).tolist() == [1, 1, 1, -1, 1, 1]
     (note,) = [note for note in ranking.notes if "'v3'" in note]
     assert all(f"{table[name][3]:.2f}" in note for name in ("agreement", "low", "high"))
@@ -502,8 +502,8 @@ def test_single_answers_in_many_contexts():
         for judge, share in (("even", 0.5), ("first", 0.9))
     ]
     ranking = quiet_fit(rows, "panel")
-    assert ranking.voices["gamma"] == pytest.approx([0.0, -np.log(9)], abs=0.3)
-    assert np.all(ranking.voices["high"] - ranking.voices["low"] > 0.3)
+    assert ranking.tables["voices"]["gamma"] == pytest.approx([0.0, -np.log(9)], abs=0.3)
+    assert np.all(ranking.tables["voices"]["high"] - ranking.tables["voices"]["low"] > 0.3)
     assert np.all(np.abs(ranking.scores) < 2 * ranking.std)
 
 
@@ -519,8 +519,8 @@ def test_many_voices_with_few_answers_are_one():
             for a, b, w in zip(i, j, won, strict=True)
         ]
     ranking = quiet_fit(rows, "panel")
-    assert ranking.voices["judge"].tolist() == ["gpt", "others"]
-    assert ranking.voices["calls"].tolist() == [200, 240]
+    assert ranking.tables["voices"]["judge"].tolist() == ["gpt", "others"]
+    assert ranking.tables["voices"]["calls"].tolist() == [200, 240]
     assert np.corrcoef(ranking.scores, truth[ranking.items.astype(int)])[0, 1] > 0.85
 
 
@@ -542,7 +542,7 @@ def test_what_a_panel_tells():
     _, data = voices(np.random.default_rng(0), 10, 3, 40)
     ranking = quiet_fit(data, "panel")
     assert ranking.bias.shape == (3, 6)
-    assert list(ranking.views) == ["context", "item", "0", "1", "2", "3", "4", "5"]
+    assert list(ranking.tables["views"]) == ["context", "item", "0", "1", "2", "3", "4", "5"]
     assert np.all(np.isfinite(expected_spearman(ranking)))
     document = ranking.to_json()
     assert '"voices": [{"judge": "0", "calls": 120' in document
@@ -621,9 +621,9 @@ def test_biases_are_named_after_the_voices():
             strict=True,
         )
     ]
-    frame = quiet_fit(rows + many, "panel").bias_frame("polars")
-    assert frame["judge"].to_list() == ["0", "1", "others"]
-    assert frame.columns == ["judge", "gamma", "first_wins"]
+    table = quiet_fit(rows + many, "panel").tables["bias"]
+    assert table["judge"].tolist() == ["0", "1", "others"]
+    assert list(table) == ["judge", "gamma", "first_wins"]
 
 
 def test_a_consensus_of_people_is_that_of_the_voices_which_say_enough_about_the_texts():
@@ -645,7 +645,7 @@ def test_a_consensus_of_people_is_that_of_the_voices_which_say_enough_about_the_
     alone = quiet_fit([row for row in rows if row["judge"] != "dee"], "panel", **options)
     np.testing.assert_allclose(found.scores, alone.scores, atol=1e-6)
     np.testing.assert_allclose(found.std, alone.std, rtol=1e-6)
-    assert found.voices["judge"].tolist() == ["ana", "bo", "cy", "dee"]
+    assert found.tables["voices"]["judge"].tolist() == ["ana", "bo", "cy", "dee"]
     assert len(found.comparisons) == len(found.judged.comparisons) == len(rows)
     assert np.corrcoef(found.scores, (truth + style)[found.context, found.items])[0, 1] > 0.8
     assert not any("too little" in note for note in found.judged.notes)
@@ -686,7 +686,7 @@ def test_two_voices_that_contradict_each_other_decide_nothing(kind):
     assert expected_spearman(found) == pytest.approx(0.0)
     assert found.groups().to_columns()["score"] == pytest.approx(0.0, abs=1e-9)
     assert np.max(found.groups().to_columns()["low"]) < 0
-    assert found.voices["low"] == pytest.approx(-found.voices["high"])
+    assert found.tables["voices"]["low"] == pytest.approx(-found.tables["voices"]["high"])
     assert sum("'0'" in note and "'1'" in note for note in found.notes) == 1
     for validity in (None, 0.3, 1.0):
         shared = consensus(found, validity)

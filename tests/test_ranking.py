@@ -112,8 +112,8 @@ def test_tables_of_a_ranking_join_by_label_and_by_row():
     assert frame["rank"].where(frame.assign(top=ranking.top(1)["probability"])["top"] > 0.5).dropna().unique() == [1]
     best = ranking.rank_intervals()
     assert np.all((best["best_rank"] <= frame["rank"]) & (frame["rank"] <= best["worst_rank"]))
-    assert ranking.contexts.tolist() == frame["context"].unique().tolist() == ["big", "small", "split"]
-    surely = dict(zip(ranking.contexts.tolist(), top_probability(ranking, 1), strict=True))
+    assert ranking.comparisons.contexts.tolist() == frame["context"].unique().tolist() == ["big", "small", "split"]
+    surely = dict(zip(ranking.comparisons.contexts.tolist(), top_probability(ranking, 1), strict=True))
     assert surely["split"] < surely["small"]
 
 
@@ -271,13 +271,14 @@ def test_the_bias_is_had_by_label():
         for a, b in ("ab", "bc", "ca", *(["ad", "db"] if c == "x" else []))
     ]
     ranking = fit(rows, bias="joint")
-    frame = ranking.bias_frame("pandas")
-    assert list(frame.columns) == ["context", "judge", "gamma", "first_wins"]
-    assert frame.to_dict("records") == json.loads(ranking.to_json())["bias"]
-    for row in frame.itertuples():
-        place = ranking.contexts.tolist().index(row.context), ranking.comparisons.judges.tolist().index(row.judge)
-        assert row.gamma == ranking.bias[place]
-    assert len(fit(rows).bias_frame("pandas")) == 0
+    table = ranking.tables["bias"]
+    assert list(table) == ["context", "judge", "gamma", "first_wins"]
+    rows_of_table = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
+    assert rows_of_table == json.loads(ranking.to_json())["bias"]
+    contexts, judges = ranking.comparisons.contexts.tolist(), ranking.comparisons.judges.tolist()
+    for row in rows_of_table:
+        assert row["gamma"] == ranking.bias[contexts.index(row["context"]), judges.index(row["judge"])]
+    assert "bias" not in fit(rows).tables
 
 
 def test_the_picture_shows_the_best(ranking):

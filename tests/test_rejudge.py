@@ -34,7 +34,7 @@ def test_the_same_pairs_are_put_to_another_voice_and_both_are_a_panel(first):
     both = read_judgements(folder)
     assert calls(both) == {"told/ana": 240, "told/bo": 240}
     assert pairs(both, "told/ana") == pairs(both, "told/bo")
-    assert set(found.ranking.voices["judge"]) == {"told/ana", "told/bo"}
+    assert set(found.ranking.tables["voices"]["judge"]) == {"told/ana", "told/bo"}
     assert found.questions == 240
     assert asked(read_judgements(first)) == answers
     assert before == {name: (first / name).read_bytes() for name in before}

@@ -93,7 +93,7 @@ def test_more_calls_than_ordered_pairs_are_possible(folder, record):
 
 @pytest.mark.long
 def test_figures_are_those_of_the_ranking_and_of_reliability(record):
-    found, voices, table = who_judged(record), record.ranking.voices, reliability(record.ranking)
+    found, voices, table = who_judged(record), record.ranking.tables["voices"], reliability(record.ranking)
     order = np.argsort(voices["judge"])
     voices, table = ({name: column[order] for name, column in one.items()} for one in (voices, table))
     assert [member["name"] for member in found["members"]] == voices["judge"].tolist() == table["judge"].tolist()
@@ -106,7 +106,7 @@ def test_figures_are_those_of_the_ranking_and_of_reliability(record):
 
 @pytest.mark.long
 def test_cells_hold_the_agreement_of_two_voices(record):
-    rows, order = who_judged(record)["crossed"], np.argsort(record.ranking.voices["judge"])
+    rows, order = who_judged(record)["crossed"], np.argsort(record.ranking.tables["voices"]["judge"])
     correlation = record.ranking.panel.agreement.correlation[np.ix_(order, order)]
     for r, row in enumerate(rows):
         assert row["cells"][r] is None
@@ -194,7 +194,7 @@ def test_one_voice_has_none_of_it(tmp_path):
 def test_the_run_writes_the_scores_of_each_voice(folder, record):
     header, *rows = csv.reader(io.StringIO((folder / "voices.csv").read_text(encoding="utf-8")))
     assert header == ["item", "told/ana", "told/bo", "told/cy"]
-    views = record.ranking.views
+    views = record.ranking.tables["views"]
     assert [row[0] for row in rows] == views["item"].tolist()
     assert [float(row[3]) for row in rows] == pytest.approx(views["told/cy"])
     ranking = next(csv.reader(io.StringIO((folder / "ranking.csv").read_text(encoding="utf-8"))))

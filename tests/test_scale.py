@@ -85,8 +85,8 @@ def test_shared_errors_are_those_of_a_conditional_normal_distribution():
 
 def test_another_unit_of_the_anchors_changes_nothing_else(ranking):
     given = known(range(0, 12, 2))
-    one = ranking.on_scale(given, "A>=60, B>=50, C")
-    other = ranking.on_scale({name: 3 * value - 1000 for name, value in given.items()}, "A>=-820, B>=-850, C")
+    one = comparo.on_scale(ranking, given, "A>=60, B>=50, C")
+    other = comparo.on_scale(ranking, {name: 3 * value - 1000 for name, value in given.items()}, "A>=-820, B>=-850, C")
     assert other.score == pytest.approx(3 * one.score - 1000)
     assert other.low == pytest.approx(3 * one.low - 1000)
     assert other.probability == pytest.approx(one.probability)
@@ -94,7 +94,7 @@ def test_another_unit_of_the_anchors_changes_nothing_else(ranking):
 
 
 def test_few_anchors_say_so(ranking):
-    two, three, many = (ranking.on_scale(known(places)) for places in ([1, 9], [1, 5, 9], range(12)))
+    two, three, many = (comparo.on_scale(ranking, known(places)) for places in ([1, 9], [1, 5, 9], range(12)))
     assert np.isnan(two.low).all()
     assert any("two anchors" in note for note in two.notes)
     nodes = np.isnan(three.anchor)
@@ -109,7 +109,7 @@ def test_few_anchors_say_so(ranking):
 
 def test_exact_anchors_leave_no_width_and_no_misfit(ranking):
     exact = {name: 50 + 10 * ranking[name].score for name in list(ranking)[::2]}
-    found = ranking.on_scale(exact, "A>=50, B")
+    found = comparo.on_scale(ranking, exact, "A>=50, B")
     assert found.score == pytest.approx(50 + 10 * ranking.scores)
     assert found.high - found.low == pytest.approx(np.zeros(12), abs=1e-4)
     assert not found.is_misfit.any()
@@ -117,17 +117,17 @@ def test_exact_anchors_leave_no_width_and_no_misfit(ranking):
 
 def test_an_anchor_that_does_not_fit_is_named(ranking):
     given = known(range(10))
-    assert not ranking.on_scale(given).is_misfit.any()
-    found = ranking.on_scale(given | {"t04": given["t04"] + 40})
+    assert not comparo.on_scale(ranking, given).is_misfit.any()
+    found = comparo.on_scale(ranking, given | {"t04": given["t04"] + 40})
     assert ranking.items[found.is_misfit].tolist() == ["t04"]
     assert any("'t04'" in note for note in found.notes)
     assert [row["item"] for row in json.loads(found.to_json())["scale"]["misfits"]] == ["t04"]
 
 
 def test_texts_beyond_the_anchors_are_counted(ranking):
-    notes = ranking.on_scale(known(range(4, 8))).notes
+    notes = comparo.on_scale(ranking, known(range(4, 8))).notes
     assert any("8 of 12 texts" in note for note in notes)
-    assert not any("texts" in note for note in ranking.on_scale(known(range(1, 11))).notes)
+    assert not any("texts" in note for note in comparo.on_scale(ranking, known(range(1, 11))).notes)
 
 
 def test_a_bend_is_followed_where_enough_anchors_show_it():
@@ -178,7 +178,7 @@ def test_contexts_have_maps_of_their_own():
     ]
     ranking = comparo.fit(rows)
     given = {("x", f"t{k}"): 10.0 * k for k in range(4)} | {("y", f"t{k}"): 500 - 3.0 * k**1.1 for k in range(4)}
-    found = ranking.on_scale(given)
+    found = comparo.on_scale(ranking, given)
     assert found.maps["context"].tolist() == ["x", "y"]
     assert found.maps["slope"][0] < 0 < found.maps["slope"][1]
     assert np.isnan(found.score[ranking.nodes_of("z")]).all()
@@ -195,14 +195,14 @@ def test_a_large_context_has_a_scale_from_its_standard_errors():
     p = 1 / (1 + np.exp(scores[second] - scores[first]))
     ranking = comparo.fit(comparo.Comparisons.from_columns(first, second, p))
     given = {k: 50 + 10 * scores[k] for k in range(20)}
-    found = ranking.on_scale(given, "A>=60, B>=50, C")
+    found = comparo.on_scale(ranking, given, "A>=60, B>=50, C")
     assert np.corrcoef(found.score, scores[ranking.items])[0, 1] > 0.99
     assert found.probability.sum(axis=1) == pytest.approx(np.ones(n))
 
 
 def test_probabilities_of_grades_follow_from_the_predictive_distribution(ranking):
     given = known(range(0, 12, 2))
-    found = ranking.on_scale(given, "A>=70, B>=55, C>=45, D")
+    found = comparo.on_scale(ranking, given, "A>=70, B>=55, C>=45, D")
     assert found.grades == ("A", "B", "C", "D")
     assert found.probability.sum(axis=1) == pytest.approx(np.ones(12))
     other = np.isnan(found.anchor)
@@ -218,13 +218,13 @@ def test_probabilities_of_grades_follow_from_the_predictive_distribution(ranking
 
 
 def test_shares_are_those_of_the_ranks(ranking):
-    found = ranking.on_scale(grades="A:25%, B:50%, C")
+    found = comparo.on_scale(ranking, grades="A:25%, B:50%, C")
     table = found.to_columns()
     assert table["grade"].tolist() == ["A"] * 3 + ["B"] * 6 + ["C"] * 3
     assert table["p_A"] == pytest.approx(ranking.top(3)["probability"])
     assert table["p_A"] + table["p_B"] == pytest.approx(ranking.top(9)["probability"])
     assert "scaled" not in table
-    assert set(ranking.on_scale(grades="A:100%").grade) == {"A"}
+    assert set(comparo.on_scale(ranking, grades="A:100%").grade) == {"A"}
 
 
 @pytest.mark.parametrize(
@@ -241,13 +241,13 @@ def test_grades_that_cannot_be_read_are_refused(text, place):
 def test_anchors_that_make_no_scale_are_refused(ranking):
     for given in ({}, {"t01": 5.0}, {"t01": 5.0, "t02": 5.0}):
         with pytest.raises(ValueError, match="anchors"):
-            ranking.on_scale(given)
+            comparo.on_scale(ranking, given)
     with pytest.raises(ValueError, match="anchors"):
-        ranking.on_scale(grades="A>=3")
+        comparo.on_scale(ranking, grades="A>=3")
     with pytest.raises(ValueError, match="'t01'"):
-        ranking.on_scale({"t01": float("nan"), "t02": 4.0})
+        comparo.on_scale(ranking, {"t01": float("nan"), "t02": 4.0})
     with pytest.raises(KeyError, match="nobody"):
-        ranking.on_scale({"nobody": 3.0, "t01": 4.0})
+        comparo.on_scale(ranking, {"nobody": 3.0, "t01": 4.0})
 
 
 def written(folder):
@@ -261,7 +261,7 @@ def test_the_command_prints_scores_and_grades(run, tmp_path):
     written(tmp_path)
     asked = ["fit", "pairs.csv", "--anchors", "anchors.csv", "--grades", "A>=60, B>=50, C"]
     rows = list(csv.DictReader(io.StringIO(run(tmp_path, [*asked, "--format", "csv"]).stdout)))
-    found = comparo.fit(str(tmp_path / "pairs.csv")).on_scale(known(range(0, 12, 2)), "A>=60, B>=50, C")
+    found = comparo.on_scale(comparo.fit(str(tmp_path / "pairs.csv")), known(range(0, 12, 2)), "A>=60, B>=50, C")
     assert [float(row["scaled"]) for row in rows] == pytest.approx(found.to_columns()["scaled"])
     assert [row["grade"] for row in rows] == found.to_columns()["grade"].tolist()
     document = json.loads(run(tmp_path, [*asked, "--format", "json", "--top", "2"]).stdout)
@@ -314,7 +314,7 @@ def test_rank_takes_anchors_from_a_column(run, tmp_path):
 
 
 def test_a_boundary_text_sets_a_grade(ranking):
-    found = ranking.on_scale(grades="A>='t03', B>=t08, C")
+    found = comparo.on_scale(ranking, grades="A>='t03', B>=t08, C")
     upper, lower = ranking["t03"].score, ranking["t08"].score
     assert found.grade.tolist() == ["A" if s >= upper else "B" if s >= lower else "C" for s in ranking.scores]
     assert found.probability.sum(axis=1) == pytest.approx(np.ones(12))
@@ -323,14 +323,14 @@ def test_a_boundary_text_sets_a_grade(ranking):
     assert found.probability[ranking.items == "t03", 0] == pytest.approx(0.5)
     assert "scaled" not in found.to_columns()
     with pytest.raises(ValueError, match="'nobody'"):
-        ranking.on_scale(grades="A>=nobody, B")
+        comparo.on_scale(ranking, grades="A>=nobody, B")
     with pytest.raises(ValueError, match="'t08' and 't03'"):
-        ranking.on_scale(grades="A>=t08, B>=t03, C")
+        comparo.on_scale(ranking, grades="A>=t08, B>=t03, C")
 
 
 def test_estimates_without_a_prior_are_shrunk_beside_a_boundary():
     plain = comparo.fit([(i, j, float(p > 0.5)) for i, j, p in COMPARED[::3]], "poe-bt")
-    probability = plain.on_scale(grades="A>='5', B").probability[:, 0]
+    probability = comparo.on_scale(plain, grades="A>='5', B").probability[:, 0]
     raw = np.array([plain.probability(item, 5) for item in plain.items])
     assert np.all(np.abs(probability - 0.5) <= np.abs(raw - 0.5) + 0.05)
     assert np.abs(probability - 0.5).mean() < np.abs(raw - 0.5).mean()
@@ -339,7 +339,7 @@ def test_estimates_without_a_prior_are_shrunk_beside_a_boundary():
 def test_grades_by_boundary_texts_do_not_depend_on_where_the_scale_has_its_zero():
     plain = comparo.fit([(i, j, float(p > 0.5)) for i, j, p in COMPARED[::3]], "poe-bt")
     found, moved = (
-        each.on_scale(grades="A>='5', B>='8', C") for each in (plain, replace(plain, scores=plain.scores + 3))
+        comparo.on_scale(each, grades="A>='5', B>='8', C") for each in (plain, replace(plain, scores=plain.scores + 3))
     )
     assert moved.grade.tolist() == found.grade.tolist()
     assert moved.probability == pytest.approx(found.probability, abs=1e-9)
@@ -348,7 +348,7 @@ def test_grades_by_boundary_texts_do_not_depend_on_where_the_scale_has_its_zero(
 def test_feedback_is_that_of_the_text_in_its_context():
     rows = [{"context": c, "first": "a", "second": "b", "p": 0.8} for c in (1, 2)]
     remarks = {("1", "a"): "Clear.", ("2", "a"): "Too long.", ("1", "b"): "Short."}
-    listed = comparo.fit(rows).on_scale(grades="A:50%, B").class_list(remarks)
+    listed = comparo.on_scale(comparo.fit(rows), grades="A:50%, B").class_list(remarks)
     told = dict(zip(zip(listed["context"], listed["text"], strict=True), listed["feedback"], strict=True))
     assert told == {(1, "a"): "Clear.", (2, "a"): "Too long.", (1, "b"): "Short.", (2, "b"): ""}
 
@@ -357,7 +357,7 @@ def test_each_context_needs_its_own_boundary_text():
     rows = [
         {"context": c, "first": f"{c}{i}", "second": f"{c}{j}", "p": 0.8} for c in "xy" for i in (1, 2) for j in (3,)
     ]
-    found = comparo.fit(rows).on_scale(grades="A>=x3, B")
+    found = comparo.on_scale(comparo.fit(rows), grades="A>=x3, B")
     assert found.grade[found.ranking.context == "y"].tolist() == [""] * 3
     assert np.isnan(found.probability[found.ranking.context == "y"]).all()
     assert "" not in found.grade[found.ranking.context == "x"]
@@ -369,7 +369,7 @@ def test_a_class_list_is_written_as_a_workbook_and_never_over_its_input(run, tmp
     asked = ["fit", "pairs.csv", "--anchors", "anchors.csv", "--grades", "A>=60, B>=50, C", "--report"]
     assert run(tmp_path, [*asked, "list.xlsx"]).returncode == 0
     table = read_columns(tmp_path / "list.xlsx").columns
-    scaled = comparo.fit(str(tmp_path / "pairs.csv")).on_scale(known(range(0, 12, 2)), "A>=60, B>=50, C")
+    scaled = comparo.on_scale(comparo.fit(str(tmp_path / "pairs.csv")), known(range(0, 12, 2)), "A>=60, B>=50, C")
     listed = scaled.class_list()
     assert list(table) == list(listed)
     assert list(table["grade"]) == listed["grade"].tolist()
@@ -408,7 +408,7 @@ def test_intervals_cover_the_easiness_of_excerpts(anchors):
     for _ in range(100):
         ranking, truth = benchmark.draw(score, 100, 20, "mixed", rng)
         chosen = rng.choice(100, anchors, replace=False)
-        found.append((ranking.on_scale({ranking.items[node]: truth[node] for node in chosen}), truth))
+        found.append((comparo.on_scale(ranking, {ranking.items[node]: truth[node] for node in chosen}), truth))
     covered, _, misfit = benchmark.coverage(found)
     assert 0.93 <= covered <= 0.97
     assert misfit <= 0.12

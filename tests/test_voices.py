@@ -143,7 +143,7 @@ def test_every_voice_is_first_asked_the_same_pairs_then_the_useless_one_no_more(
     }
     assert by_voice["coin"] <= by_voice["ana"] & by_voice["bo"]
     assert len(by_voice["ana"] ^ by_voice["bo"]) > 200  # after the pilot, each pair goes to one voice
-    assert set(ranking.voices["judge"]) == {"told/ana", "told/bo", "told/coin"}
+    assert set(ranking.tables["voices"]["judge"]) == {"told/ana", "told/bo", "told/coin"}
     assert ranking.comparisons.judges is not None
     both = sum(np.array([judge.scores[item] for item in TEXTS]) for judge in (told("ana"), told("bo")))
     assert spearman(ranking) > rank_correlation(both) - 0.03  # what the two agree on, if they were asked everything
@@ -253,7 +253,7 @@ def test_a_voice_that_dies_is_left_out_its_answers_count_and_its_calls_go_to_the
     assert lost
     assert {one.question.voice for one in lost} == {"told/bo"}
     assert all(re.search("left out.*the key was withdrawn", one.error) and math.isnan(one.p) for one in lost)
-    assert 60 in ranking.voices["calls"]
+    assert 60 in ranking.tables["voices"]["calls"]
     # The same command again: the voice is back, but all calls are made.
     back = told("bo")
     _, again = run(task([told("ana"), back, told("cy")]), tmp_path / "run")
@@ -344,7 +344,7 @@ def test_few_calls_share_the_voices_out_over_small_contexts():
     ranking, judgements = run(task(voices, budget="4n", items=contexts(4, 6)))
     assert len(judgements) == 4 * SIZE
     assert (len(ranking.scores), ranking.graph.components) == (SIZE, 4)
-    calls = ranking.voices["calls"]
+    calls = ranking.tables["voices"]["calls"]
     assert len(calls) == 1 or np.max(calls) <= 1.5 * np.min(calls)
     pairs = {}
     for one in judgements:
@@ -358,9 +358,9 @@ def test_few_calls_share_the_voices_out_over_small_contexts():
 def test_a_larger_budget_goes_on_with_the_same_teams(tmp_path):
     voices = [told(name) for name in ("ana", "bo", "cy", "dee")]
     first = rank(TEXTS, "better", judge=voices, budget="4n", out=tmp_path / "run")
-    assert first.voices["calls"].sum() == 4 * SIZE
+    assert first.tables["voices"]["calls"].sum() == 4 * SIZE
     more = rank(TEXTS, "better", judge=voices, budget="20n", out=tmp_path / "run")
-    assert more.voices["calls"].sum() == 20 * SIZE
+    assert more.tables["voices"]["calls"].sum() == 20 * SIZE
 
 
 def test_shares_decide_for_each_voice_and_re_ask_when_pairs_are_used_up():

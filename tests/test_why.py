@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+import comparo
 from comparo import Comparisons, ComparoError, Items, fit, load_judge, rank
 from comparo.data.covariates import LIBRARY, clustered, computed_reasons, judged_reasons, own_reasons
 from comparo.judges import FunctionJudge, Probe
@@ -53,7 +54,7 @@ def found_in(why):
 
 def test_planted_reasons_are_found_and_what_goes_with_them_is_told_apart():
     ranking, reasons, _, _ = planted()
-    found = found_in(ranking.why(reasons=reasons))
+    found = found_in(comparo.why(ranking, reasons=reasons))
     assert found["one"].verdict == found["two"].verdict == "matters"
     assert found["like-one"].verdict == "goes with others"
     assert found["nothing"].verdict == found["none"].verdict == "not shown"
@@ -63,7 +64,7 @@ def test_planted_reasons_are_found_and_what_goes_with_them_is_told_apart():
 
 def test_effects_without_noise_are_those_of_least_squares():
     ranking, reasons, x, truth = planted(calls=3000, noise=0.0)
-    why = ranking.why(reasons=reasons)
+    why = comparo.why(ranking, reasons=reasons)
     scaled = (x - x.mean(0)) / x.std(0)
     expected = dict(zip(reasons, np.linalg.lstsq(scaled, truth - truth.mean(), rcond=None)[0], strict=True))
     for one in why.reasons:
@@ -75,7 +76,7 @@ def test_effects_without_noise_are_those_of_least_squares():
 def test_effects_depend_neither_on_units_nor_on_the_order_of_reasons():
     ranking, reasons, _, _ = planted()
     other = {name: {item: 3.0 - 40.0 * value for item, value in of.items()} for name, of in reversed(reasons.items())}
-    one, two = found_in(ranking.why(reasons=reasons)), found_in(ranking.why(reasons=other))
+    one, two = found_in(comparo.why(ranking, reasons=reasons)), found_in(comparo.why(ranking, reasons=other))
     for name in reasons:
         assert two[name].beyond.effect == pytest.approx(-one[name].beyond.effect, abs=1e-6)
         assert two[name].alone.share == pytest.approx(one[name].alone.share, abs=1e-6)
@@ -83,14 +84,14 @@ def test_effects_depend_neither_on_units_nor_on_the_order_of_reasons():
 
 def test_intervals_do_not_depend_on_the_signs_of_eigenvectors(monkeypatch):
     ranking, reasons, _, _ = planted()
-    before, eigh = ranking.why(reasons=reasons), np.linalg.eigh
+    before, eigh = comparo.why(ranking, reasons=reasons), np.linalg.eigh
 
     def flipped(matrix):
         values, vectors = eigh(matrix)
         return values, vectors * (-1.0) ** np.arange(len(values))
 
     monkeypatch.setattr(np.linalg, "eigh", flipped)
-    after = ranking.why(reasons=reasons)
+    after = comparo.why(ranking, reasons=reasons)
     assert after.unexplained_low == pytest.approx(before.unexplained_low, abs=1e-9)
 
 
@@ -99,7 +100,7 @@ def test_reasons_may_be_more_than_texts_and_the_same_twice():
     x = rng.standard_normal((12, 20))
     x[:, 19] = x[:, 0]
     ranking = fit(answers(x[:, 0], 120), "mixed")
-    why = ranking.why(reasons={f"r{k}": dict(enumerate(x[:, k].tolist())) for k in range(20)})
+    why = comparo.why(ranking, reasons={f"r{k}": dict(enumerate(x[:, k].tolist())) for k in range(20)})
     assert all(np.isfinite([one.beyond.low, one.beyond.high]).all() for one in why.reasons)
     assert not any(one.beyond.is_found for one in why.reasons)
     assert {one.name for one in why.reasons[:2]} == {"r0", "r19"}
@@ -112,7 +113,7 @@ def test_intervals_cover_and_false_discoveries_are_rare(hard):
     truth = {"one": 0.8, "two": -0.5}
     for seed in range(60):
         ranking, reasons, x, _ = planted(80, seed, 1200, hard=hard)
-        why, spread = ranking.why(reasons=reasons), x.std(0)
+        why, spread = comparo.why(ranking, reasons=reasons), x.std(0)
         sizes = {name: truth.get(name, 0.0) * spread[k] for k, name in enumerate(reasons)}
         found = [one for one in why.reasons if one.verdict == "matters"]
         covered += [one.beyond.low <= sizes[one.name] <= one.beyond.high for one in why.reasons]
@@ -126,7 +127,7 @@ def test_intervals_cover_and_false_discoveries_are_rare(hard):
 
 def test_feedback_names_what_a_text_has_and_lacks():
     ranking, reasons, x, _ = planted()
-    why = ranking.why(reasons=reasons)
+    why = comparo.why(ranking, reasons=reasons)
     table = why.feedback()
     rows = dict(zip(table["item"].tolist(), zip(table["strongest"], table["weakest"], strict=True), strict=True))
     most, least = int(np.argmax(x[:, 0])), int(np.argmin(x[:, 0]))
@@ -153,7 +154,7 @@ def test_parts_between_groups_add_up_to_the_difference():
                     rows.append({"context": context, "first": a, "second": b, "p": float(p)})
     ranking = fit(rows, "mixed", groups="items")
     number = {(context, item): float(length[context, item]) for context in range(15) for item in range(4)}
-    why = ranking.why(reasons={"length": number})
+    why = comparo.why(ranking, reasons={"length": number})
     table = why.between(0, 3)
     means = [ranking.scores[ranking.items == item].mean() for item in (0, 3)]
     assert table["reason"].tolist() == ["length", "rest"]
@@ -173,8 +174,8 @@ def test_people_and_judge_side_by_side():
     rng = np.random.default_rng(1)
     x = rng.standard_normal((60, 2))
     reasons = {name: dict(enumerate(column.tolist())) for name, column in zip(["long", "kind"], x.T, strict=True)}
-    judge = fit(answers(1.0 * x[:, 0], 900), "mixed").why(reasons=reasons)
-    people = fit(answers(1.0 * x[:, 1], 900, 5), "mixed").why(reasons=reasons)
+    judge = comparo.why(fit(answers(1.0 * x[:, 0], 900), "mixed"), reasons=reasons)
+    people = comparo.why(fit(answers(1.0 * x[:, 1], 900, 5), "mixed"), reasons=reasons)
     table = judge.beside(people)
     row = dict(zip(table["reason"].tolist(), range(2), strict=True))
     assert table["apart"][row["long"]] > 0.5
@@ -187,7 +188,7 @@ def test_the_variance_of_scores_is_that_of_the_truth_where_reasons_explain_littl
     rng = np.random.default_rng(4)
     truth, x = rng.standard_normal(60), rng.standard_normal((60, 12))
     reasons = {f"r{k}": dict(enumerate(x[:, k].tolist())) for k in range(12)}
-    why = fit(answers(truth, 1500), "mixed").why(reasons=reasons)
+    why = comparo.why(fit(answers(truth, 1500), "mixed"), reasons=reasons)
     assert why.unexplained > 0.8
     assert why.variance == pytest.approx(np.var(truth), rel=0.25)
     assert np.isfinite(why.beside(why)["judge_high"]).all()
@@ -199,7 +200,9 @@ def test_feedback_agrees_with_words_where_no_reason_matters_beyond_its_twin():
         one = rng.standard_normal(30)
         twin = one + 0.02 * rng.standard_normal(30)
         ranking = fit(answers(one, 400, seed), "mixed")
-        why = ranking.why(reasons={"one": dict(enumerate(one.tolist())), "twin": dict(enumerate(twin.tolist()))})
+        why = comparo.why(
+            ranking, reasons={"one": dict(enumerate(one.tolist())), "twin": dict(enumerate(twin.tolist()))}
+        )
         if not why.matters:
             best = int(np.argmax(why.ranking.scores))
             assert (why.parts[best] > 0).all()
@@ -214,7 +217,7 @@ def test_judges_that_decide_and_judges_that_say_how_sure_they_are_explain_togeth
         data = answers(truth, 400, hard=hard)
         ends = data.items[data.first].tolist(), data.items[data.second].tolist(), data.p.tolist()
         rows += [{"first": i, "second": j, "p": p, "judge": name} for i, j, p in zip(*ends, strict=True)]
-    why = fit(rows, "panel").why(reasons={"x": dict(enumerate(x.tolist()))})
+    why = comparo.why(fit(rows, "panel"), reasons={"x": dict(enumerate(x.tolist()))})
     (found,) = why.reasons
     assert found.verdict == "matters"
     assert why.unexplained_low <= 0.25 / (0.25 + x.var()) <= why.unexplained_high
@@ -236,7 +239,7 @@ def test_judges_of_a_panel_explain_on_one_scale():
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "'j3'|the views")  # j3 is reversed, and all views are the same
             ranking = fit(rows, "panel")
-        why = ranking.why(reasons={"x": dict(enumerate(x.tolist()))})
+        why = comparo.why(ranking, reasons={"x": dict(enumerate(x.tolist()))})
         found.append([why.unexplained, why.unexplained_low, why.unexplained_high, why.reasons[0].beyond.share])
     assert found[1] == pytest.approx(found[0], abs=0.02)
 
@@ -253,7 +256,7 @@ def test_judges_of_a_panel_explain_on_one_scale():
 def test_bad_reasons_are_named(reasons, place):
     ranking = planted(calls=300)[0]
     with pytest.raises(ValueError, match=place):
-        ranking.why(reasons=reasons)
+        comparo.why(ranking, reasons=reasons)
 
 
 # Reasons

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from comparo.methods import fit as fit
     from comparo.ranking.leaderboard import Leaderboard as Leaderboard
     from comparo.ranking.ranking import Ranking as Ranking
+    from comparo.ranking.scale import on_scale as on_scale
     from comparo.ranking.votes import with_votes as with_votes
+    from comparo.ranking.why import why as why
     from comparo.report import write_report as write_report
     from comparo.run.audit import audit as audit
     from comparo.run.audition import audition as audition
@@ -51,7 +53,9 @@ _NAMES = {
     "methods": "fit",
     "ranking.leaderboard": "Leaderboard",
     "ranking.ranking": "Ranking",
+    "ranking.scale": "on_scale",
     "ranking.votes": "with_votes",
+    "ranking.why": "why",
     "report": "write_report",
     "run.audit": "audit",
     "run.audition": "audition",

@@ -33,8 +33,8 @@ from comparo.errors import PendingError
 from comparo.judges import Judge
 from comparo.judges.prices import Price
 from comparo.ranking.criteria_ranking import CriteriaRanking
-from comparo.ranking.display import control_sentences, tie_sentences
-from comparo.ranking.ranking import Ranking
+from comparo.ranking.display import consensus_sentence, taste_sentences
+from comparo.ranking.ranking import Ranking, all_notes
 from comparo.ranking.scale import Scaled
 from comparo.ranking.self_consistency import unexplained_flips
 from comparo.run.budget import dollars, price_words
@@ -283,7 +283,7 @@ def print_result(ranking: Ranking, run: Run, flags: RankingFlags, is_finished: b
         sentences = _print_scores(ranking, record.scaled, run, flags, done)
         if run.task.until is not None and is_finished:
             sentences.append(_stop_sentence(run, ranking))
-        sentences += [whose(ranking), *tie_sentences(ranking.ties), *control_sentences(ranking.control)]
+        sentences += [whose(ranking), *taste_sentences(ranking)]
         for name, found in agreement(ranking, run.task.items).items():
             contexts = f", mean of {np.count_nonzero(~np.isnan(found))} contexts" if len(found) > 1 else ""
             if not np.isnan(found).all():
@@ -299,15 +299,15 @@ def _stop_sentence(run: Run, ranking: Ranking) -> str:
 def _print_scores(ranking: Ranking, scaled: Scaled | None, run: Run, flags: RankingFlags, done: str) -> list[str]:
     """Print a ranking, and return sentences about calls, tokens and prices."""
     is_table = flags.output == "table"
-    if is_table and ranking.meaning:
-        print_text(f"{in_flags(ranking.meaning)}\n\n")
+    if is_table and ranking.estimate == "consensus":
+        print_text(f"{in_flags(consensus_sentence(ranking))}\n\n")
     if is_table and ranking.leaderboard is not None:
         print_board(ranking.leaderboard)
     print_ranking(scaled or ranking, flags.output, flags.top, {"calls": calls_of(run)})
     if is_table and ranking.grown is not None:
         print_moved(ranking, ranking.grown)
     if not flags.quiet:
-        print_notes((*ranking.notes, *ranking.board_notes))
+        print_notes(all_notes(ranking))
         print_notes(scaled.notes if scaled else ())
     sentences = [how_it_went(run, f"{done} comparisons{given_words(run.task)}")]
     if any(one.tokens_cached or one.tokens_reasoning for one in run.judgements):

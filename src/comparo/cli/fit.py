@@ -49,13 +49,13 @@ from comparo.methods import Method, quiet_fit
 from comparo.model.estimators.panel_members import pooled
 from comparo.model.estimators.poe import Bias
 from comparo.model.observations import mixes_kinds
-from comparo.ranking.display import control_sentences, listed, tie_sentences
+from comparo.ranking.display import listed, taste_sentences
 from comparo.ranking.grades import Grading
 from comparo.ranking.grouping import group_codes
 from comparo.ranking.leaderboard import Over
 from comparo.ranking.powered import Powered, powered
 from comparo.ranking.ranking import Ranking
-from comparo.ranking.scale import Scaled
+from comparo.ranking.scale import Scaled, on_scale
 from comparo.ranking.votes import shared_ids, with_votes
 from comparo.run.audit_card import audited, audited_terms
 from comparo.run.criteria_run import concluded, stored_criteria
@@ -253,7 +253,7 @@ def fit_command(
     known = {key: held[str(key)] for key in ranking if str(key) in held}
     known = known if anchors is None else read_anchors(anchors, ranking)
     if known or grades is not None:
-        scaled = ranking.on_scale(known, grades)
+        scaled = on_scale(ranking, known, grades)
     print_ranking(scaled or ranking, output, top)
     if output == "table" and ranking.grown is not None:
         print_moved(ranking, ranking.grown)
@@ -277,7 +277,7 @@ def fit_command(
         else:
             save_page(report, render(record))
         say(f"Report: {report}")
-    for sentence in (*told, *tie_sentences(ranking.ties), *control_sentences(ranking.control)):
+    for sentence in (*told, *taste_sentences(ranking)):
         say(sentence)
 
 

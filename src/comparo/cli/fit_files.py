@@ -10,7 +10,7 @@ import numpy as np
 from comparo.analysis.judge_biases import families_of
 from comparo.data.columns import as_number, shown
 from comparo.data.comparisons import Comparisons
-from comparo.data.covariates import Numbers, columns_in
+from comparo.data.covariates import Numbers, columns_in, control_numbers
 from comparo.data.formats import read_columns
 from comparo.data.items import Items
 from comparo.data.run_folder import database_of
@@ -150,7 +150,7 @@ def texts_of(files: list[Path], items: Path | None, control: Sequence[str], is_g
 
 def held_numbers(texts: Items, control: Sequence[str]) -> dict[str, Numbers]:
     """The numbers to control for, by the labels of the comparisons."""
-    found = texts.held(control)
+    found = control_numbers(texts, control)
     for name, of_item in found.items():
         found[name] = Numbers(_spelt(texts, of_item))
         found[name].prior = of_item.prior

@@ -23,7 +23,7 @@ from comparo.cli.settings import flags_now, in_flags
 from comparo.data.formats import csv_text
 from comparo.data.sanitize import visible
 from comparo.ranking.criteria_ranking import CriteriaRanking
-from comparo.ranking.display import growth_sentences, moved_columns
+from comparo.ranking.display import growth_sentences
 from comparo.ranking.leaderboard import Leaderboard
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.scale import Scaled
@@ -115,9 +115,9 @@ def print_ranking(
     if print_as(output, columns, document):
         return
     print_columns(columns)
-    if ranking.voices is not None:
+    if (voices := ranking.tables.get("voices")) is not None:
         print_text("\n")
-        print_columns(ranking.voices)
+        print_columns(voices)
 
 
 def print_board(board: Leaderboard) -> None:
@@ -132,7 +132,7 @@ def print_moved(ranking: Ranking, grown: Grown) -> None:
     """Print on stdout the new items of a ranking that has grown, and a table of the items that moved."""
     for sentence in growth_sentences(ranking, grown):
         print_text(f"\n{sentence[0].upper()}{sentence[1:]}.\n")
-    moved = moved_columns(ranking, grown)
+    moved = ranking.tables["moved"]
     if len(moved["item"]):
         print_text("\n")
         print_columns(moved)
@@ -203,7 +203,7 @@ def whose(ranking: Ranking) -> str:
         meaning = (
             "these are the judge's own; --estimate 0.5, or another share, counts that much of its view of single texts"
         )
-    return f"scores: {ranking.whose}: {meaning}"
+    return f"scores: {whose(ranking)}: {meaning}"
 
 
 class LogLines:

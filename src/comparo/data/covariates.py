@@ -15,16 +15,15 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from comparo.data.criteria_prompt import LONGEST, check_names
+from comparo.data.items import Items
 from comparo.data.wordings import is_attribute
+from comparo.errors import ComparisonsError
 from comparo.types import Array
-
-if TYPE_CHECKING:
-    from comparo.data.items import Items
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 _SENTENCE = re.compile(r"[.!?]+(?:\s|$)")
@@ -108,6 +107,26 @@ def columns_in(control: Iterable[str]) -> list[str]:
     ['price']
     """
     return [name for name in (Term.of(text).name for text in control) if name not in COMPUTED]
+
+
+def control_numbers(items: Items, names: Sequence[str]) -> dict[str, Numbers]:
+    """The covariates of control terms, by context and id: texts for "length", else numbers.
+
+    >>> control_numbers(Items.of({"ana": "A story.", "bo": "Another."}), ["length"])
+    {'length': {(None, 'ana'): 'A story.', (None, 'bo'): 'Another.'}}
+    """
+    if missing := [name for name in columns_in(names) if name not in items.numbers]:
+        raise ComparisonsError(f"the items have no numbers {missing[0]!r}; name such a column of their file")
+    found = {}
+    for term in map(Term.of, names):
+        values: Sequence[Any] = items.texts
+        if term.name in items.numbers:
+            values = items.numbers[term.name].tolist()
+        elif term.name != "length":
+            values = list(map(COMPUTED[term.name], items.texts))
+        found[term.name] = Numbers(zip(items.labels, values, strict=True))
+        found[term.name].prior = term.mean, term.std
+    return found
 
 
 def combined(effects: Array, errors: Array, steps: Array) -> tuple[float, float]:
@@ -225,7 +244,6 @@ LIBRARY: tuple[Reason, ...] = (
 def computed_reasons(items: Items) -> dict[Reason, Array]:
     """The values (n,) of the texts for every computed reason that differs within some context.
 
-    >>> from comparo.data.items import Items
     >>> items = Items.of({"ana": "A dog.", "bo": "A dog barks, because it is glad."})
     >>> [reason.name for reason in computed_reasons(items)][:2]
     ['length', 'sentences']

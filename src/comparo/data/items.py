@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comparo.data.columns import Table, factorise, shown
-from comparo.data.covariates import COMPUTED, Numbers, Term, columns_in
 from comparo.data.documents import is_image
 from comparo.data.prompts import Question
 from comparo.data.sources import (
@@ -150,25 +149,6 @@ class Items:
             numbers={name: numbers[rows] for name, numbers in self.numbers.items()},
             anchor=None if self.anchor is None else self.anchor[rows],
         )
-
-    def held(self, names: Sequence[str]) -> dict[str, Numbers]:
-        """The covariates of control terms, by context and id: texts for "length", else numbers.
-
-        >>> Items.of({"ana": "A story.", "bo": "Another."}).held(["length"])
-        {'length': {(None, 'ana'): 'A story.', (None, 'bo'): 'Another.'}}
-        """
-        if missing := [name for name in columns_in(names) if name not in self.numbers]:
-            raise ComparisonsError(f"the items have no numbers {missing[0]!r}; name such a column of their file")
-        found = {}
-        for term in map(Term.of, names):
-            values: Sequence[Any] = self.texts
-            if term.name in self.numbers:
-                values = self.numbers[term.name].tolist()
-            elif term.name != "length":
-                values = list(map(COMPUTED[term.name], self.texts))
-            found[term.name] = Numbers(zip(self.labels, values, strict=True))
-            found[term.name].prior = term.mean, term.std
-        return found
 
     @cached_property
     def groups(self) -> dict[Any, LongIndex]:

@@ -22,15 +22,13 @@ and the score of a text with few comparisons is then estimated also from texts o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from comparo.data.items import Items
 from comparo.types import Array, LongIndex
-
-if TYPE_CHECKING:
-    from comparo.data.items import Items
 
 BITS = 21  # of a code point
 
@@ -78,7 +76,6 @@ MOST = 512  # items of a context; above, nearly equal texts are a small share of
 def contrasts(items: Items) -> dict[Any, Array | None]:
     """The contrast matrix (n, n) of each context, in the order of `Items.names`; None for large contexts.
 
-    >>> from comparo.data.items import Items
     >>> texts = {"ana": "The cat sat.", "bo": "The cat sat!", "cy": "A dog ran."}
     >>> contrasts(Items.of(texts))[None].round(2).tolist()[0]
     [0.05, 0.29, 1.0]
@@ -115,7 +112,6 @@ ITERATIONS = 6  # iterations of the power method, after which the components hav
 def styles(items: Items) -> Array:
     """The style of each text, shape (N, D): D is 8, or less where there are few texts; the mean square of a row is 1.
 
-    >>> from comparo.data.items import Items
     >>> words = ["Thou knowest that I went to {} yesterday", "well i mean like we were in {} sort of"]
     >>> places = "Rome Oslo Lima Kyoto Delhi Paris Perth Cairo Turin Quito".split()
     >>> style = styles(Items.of([word.format(place) for place in places for word in words]))

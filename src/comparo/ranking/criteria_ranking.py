@@ -37,7 +37,7 @@ from comparo.model.likelihoods import is_logit
 from comparo.model.likelihoods.bradley_terry import answer_moments
 from comparo.model.posterior import Posterior
 from comparo.ranking.display import comparison_ties
-from comparo.ranking.ranking import Ranking
+from comparo.ranking.ranking import Ranking, all_notes
 from comparo.ranking.tabular import json_rows, json_text
 from comparo.rounding import mean_ranks
 from comparo.types import Array
@@ -136,7 +136,7 @@ class CriteriaRanking(Ranking):
         """Problems that a reader must know of, with the criterion that has them."""
         found: dict[str, list[str]] = {}
         for name, ranking in self.rankings.items():
-            for note in (*ranking.notes, *ranking.board_notes):
+            for note in all_notes(ranking):
                 found.setdefault(note, []).append(name)
         return tuple(f"{', '.join(names)}: {note}" for note, names in found.items())
 

@@ -38,7 +38,7 @@ def notes(ranking: Scores) -> tuple[str, ...]:
         names = [*dict.fromkeys(shown(item if context is None else context) for context, item in ranking.unreached)]
         found.append(
             f"{len(ranking.unreached):,} of {len(ranking) + len(ranking.unreached):,} items have no score, because no "
-            f"answer is about them; go on asking{'' if ranking.contexts is None else ' in the contexts'}{listed(names)}"
+            f"answer is about them; go on asking{'' if ranking.context is None else ' in the contexts'}{listed(names)}"
         )
     split = np.diff(np.append(graph.component[graph.starts[:-1]], graph.components)) > 1
     if split.any():
@@ -74,6 +74,33 @@ def notes(ranking: Scores) -> tuple[str, ...]:
     return (*found, *(() if ranking.people is None else ranking.people.notes))
 
 
+def tables(ranking: Scores) -> dict[str, Columns]:
+    """The tables of `Ranking.tables`."""
+    panel, grown = ranking.panel, ranking.grown
+    found = {
+        "bias": None if ranking.bias is None else bias_columns(ranking),
+        "voices": None if panel is None else member_columns(panel, ranking.level),
+        "views": None if panel is None else ranking.table({"item": ranking.items} | _views(panel)),
+        "ties": tie_columns(ranking),
+        "control": control_columns(ranking if ranking.controlled is None else ranking.controlled, ranking.level),
+        "new": None if grown is None else new_columns(ranking, grown),
+        "moved": None if grown is None else moved_columns(ranking, grown),
+    }
+    return {name: table for name, table in found.items() if table is not None}
+
+
+def _views(panel: Panel) -> Columns:
+    return {str(name): voice.scores for name, voice in zip(panel.names, panel.voices, strict=True)}
+
+
+def whose(ranking: Scores) -> str:
+    """Whose scores they are, in a few words."""
+    if ranking.people is not None:
+        return f"people's, {ranking.people.votes:,} votes"
+    validity = "not known" if ranking.validity is None else f"{ranking.validity:.2f}"
+    return "the judge's own" if ranking.opinion is None else f"consensus, validity {validity}"
+
+
 def consensus_sentence(ranking: Scores) -> str:
     """The text above the table of a consensus: its formula, and how to get the judge's own ranking."""
     expected = "what its style predicts" if ranking.group is None else "the mean score of its group in all contexts"
@@ -101,7 +128,7 @@ def _judge_notes(comparisons: Comparisons) -> list[str]:
 
 
 def tie_columns(ranking: Scores) -> Columns | None:
-    """The table of `Ranking.ties`, a row for each judge with a tie parameter; None where ties are not modelled."""
+    """A row for each judge with a tie parameter; None where ties are not modelled."""
     each, panel, p = comparison_ties(ranking), ranking.panel, ranking.comparisons.p
     if each is None:
         return None
@@ -166,7 +193,7 @@ def tie_sentences(columns: Columns | None) -> list[str]:
 
 
 def member_columns(panel: Panel, level: float) -> Columns:
-    """The table of `Ranking.voices`; intervals of the agreement have the coverage `level`."""
+    """A row for each voice; intervals of the agreement have the coverage `level`."""
     low, high = panel.interval(level)
     names = np.array([str(name) for name in panel.names], dtype=object)
     # Of copies the first by name, because voices are in the order in which their answers arrived.
@@ -237,8 +264,8 @@ def bias_columns(ranking: Scores) -> Columns:
     if ranking.panel is not None:
         names, slots = np.array(ranking.panel.names, dtype=object), slots[:0]
     columns: Columns = {}
-    if ranking.contexts is not None:
-        columns["context"] = np.repeat(ranking.contexts[: len(bias)], bias.shape[1])
+    if (contexts := ranking.comparisons.contexts) is not None:
+        columns["context"] = np.repeat(contexts[: len(bias)], bias.shape[1])
     if names is not None:
         codes = slots[:, 0] if len(slots) else np.arange(len(names))
         columns["judge"] = np.tile(names[codes[: bias.shape[1]]], len(bias))
@@ -251,7 +278,7 @@ def bias_columns(ranking: Scores) -> Columns:
 
 
 def control_columns(ranking: Scores, level: float) -> Columns | None:
-    """The table of `Ranking.control`: a row per judge and controlled number; None where nothing is controlled."""
+    """A row per judge and controlled number; None where nothing is controlled."""
     reach = -float(ndtri((1.0 - level) / 2))
     spread = float(np.mean(ranking.graph.centre(ranking.scores) ** 2))
     rows = []
@@ -296,7 +323,7 @@ def _prior_notes(ranking: Scores) -> list[str]:
 
 
 def control_name(table: Columns) -> str:
-    """The controlled numbers as a prefix of column names, from the table of `Ranking.control`.
+    """The controlled numbers as a prefix of column names, from the table "control".
 
     >>> control_name({"column": np.array(["length", "price"])})
     'equal_length_price'
@@ -305,7 +332,7 @@ def control_name(table: Columns) -> str:
 
 
 def control_sentences(table: Columns | None) -> list[str]:
-    """A sentence per row of `Ranking.control`.
+    """A sentence per row of the table "control".
 
     >>> names = ("judge", "column", "step", "coefficient", "std", "low", "high", "explains")
     >>> row = ("ana", "length", "twice", 0.4, 0.1, 0.2, 0.6, 0.12)
@@ -329,6 +356,12 @@ def control_sentences(table: Columns | None) -> list[str]:
         size = f"{beta:.2f} logits ({low:.2f} to {high:.2f}), {share:.0%} of the variance of its scores"
         found.append(f"{_named(judge)} {taste}: {worth} worth {size}")
     return found
+
+
+def taste_sentences(ranking: Scores) -> list[str]:
+    """Sentences about the ties and the controlled tastes of the judges."""
+    found = tables(ranking)
+    return [*tie_sentences(found.get("ties")), *control_sentences(found.get("control"))]
 
 
 def new_columns(ranking: Scores, grown: Grown) -> Columns:

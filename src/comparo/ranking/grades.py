@@ -11,19 +11,17 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, stdtr
 
 from comparo.data.columns import as_number
+from comparo.ranking.ranking import Ranking
 from comparo.ranking.ranks import components, places
 from comparo.rounding import TINY
 from comparo.types import Array, LongIndex
-
-if TYPE_CHECKING:
-    from comparo.ranking.ranking import Ranking
 
 DRAWS = 2000  # of boundary texts: probabilities have a Monte Carlo error of 0.01
 ORDERED = 0.01  # the least share of draws in which boundary texts are in their order

@@ -18,21 +18,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
-from comparo.data.columns import shown
+from comparo.data.columns import as_number, shown
 from comparo.ranking.grades import Grading
+from comparo.ranking.ranking import Ranking
 from comparo.ranking.ranks import components
 from comparo.ranking.tabular import Columns, Tabular, json_rows, json_text
 from comparo.rounding import TIES, merge_ties
 from comparo.types import Array, LongIndex, Mask
-
-if TYPE_CHECKING:
-    from comparo.ranking.ranking import Ranking
 
 MISFIT = 0.05  # P(any anchor of a map is named although all fit), by Bonferroni
 # Share of texts beyond the anchors that is noted: by anchors of the best 40%, 69% of intervals cover (docs/grades.md).
@@ -173,9 +171,9 @@ class Scaled(Tabular):
     notes: tuple[str, ...]
 
     @property
-    def voices(self) -> Columns | None:
-        """`voices` of the ranking."""
-        return self.ranking.voices
+    def tables(self) -> dict[str, Columns]:
+        """`tables` of the ranking."""
+        return self.ranking.tables
 
     def to_columns(self) -> Columns:
         """The table of the ranking with columns scaled, scaled_low, scaled_high, anchor, grade, near, p_A, p_B, …"""
@@ -193,7 +191,7 @@ class Scaled(Tabular):
         `feedback` maps the context and id of a text, both as str, "" for no context, to a remark.
 
         >>> from comparo import fit
-        >>> found = fit([("a", "b", 0.8), ("b", "c", 0.7)], "mixed").on_scale(grades="good:50%, fair")
+        >>> found = on_scale(fit([("a", "b", 0.8), ("b", "c", 0.7)], "mixed"), grades="good:50%, fair")
         >>> listed = found.class_list({("", "a"): "Well argued."})
         >>> [(name, listed[name][0]) for name in ("text", "grade", "near", "feedback")]
         [('text', 'a'), ('grade', 'good'), ('near', ''), ('feedback', 'Well argued.')]
@@ -224,8 +222,46 @@ class Scaled(Tabular):
         return json_text(document)
 
 
-def scaled(ranking: Ranking, anchor: Array, grades: str | None) -> Scaled:
-    """The ranking on the scale of `anchor` (n,), NaN for others, with the `grades` that `Grading.of` reads."""
+def on_scale(ranking: Ranking, anchors: Mapping[Any, float] | None = None, grades: str | None = None) -> Scaled:
+    """A ranking on the scale of anchors, which are texts with known scores, and grades.
+
+    Parameters
+    ----------
+    ranking
+        The ranking.
+    anchors
+        The known scores by item, or by pair (context, item); at least two in each context, and three for intervals. May
+        be left out where `grades` are shares.
+    grades
+        Cut points on the scale of the anchors, "A>=85, B>=70", or shares of the texts of each context, "A:10%, B:25%";
+        a last name may stand alone, for the texts below.
+
+    Returns
+    -------
+    Scaled
+        Scores with intervals that include the errors of the ranking and of the map (`comparo.ranking.scale`), the map,
+        the anchors that do not fit, and the grade of each text with the probability of each.
+
+    Raises
+    ------
+    ValueError
+        If the anchors are no numbers or do not differ, or the grades cannot be read.
+    KeyError
+        If an anchor is not in the ranking.
+
+    Examples
+    --------
+    >>> from comparo import fit
+    >>> ranking = fit([("a", "b", 0.8), ("b", "c", 0.7), ("c", "d", 0.6), ("d", "a", 0.1)])
+    >>> found = on_scale(ranking, {"a": 90, "d": 60}, "A>=80, B>=65")
+    >>> found.ranking.items.tolist(), found.grade.tolist()
+    (['a', 'b', 'c', 'd'], ['A', 'B', 'below B', 'below B'])
+    """
+    anchor = np.full(len(ranking), np.nan)
+    for label, value in (anchors or {}).items():
+        if not np.isfinite(as_number(value)):
+            raise ValueError(f"the score of the anchor {shown(label)} is {shown(value)}, which is not a number")
+        anchor[ranking.node(label)] = as_number(value)
     grading, is_known = None if grades is None else Grading.of(grades), ~np.isnan(anchor)
     needs_anchors = grading is None or grading.needs_anchors or is_known.any()
     if needs_anchors and len(np.unique(anchor[is_known])) < 2:

@@ -177,11 +177,6 @@ class Scores:
         return None if contexts is None else np.asarray(contexts[self.graph.context])
 
     @property
-    def contexts(self) -> NDArray[Any] | None:
-        """The label of each context, shape (C,), as `bias`, `expected_spearman` and `top_probability` have them."""
-        return self.comparisons.contexts
-
-    @property
     def std(self) -> Array:
         """Standard error of each score; NaN for an item that was never compared."""
         return self.covariance.std
@@ -233,21 +228,13 @@ class Scores:
         return "judge" if self.opinion is None else "consensus"
 
     @property
-    def whose(self) -> str:
-        """Whose scores they are, in a few words."""
-        if self.people is not None:
-            return f"people's, {self.people.votes:,} votes"
-        validity = "not known" if self.validity is None else f"{self.validity:.2f}"
-        return "the judge's own" if self.opinion is None else f"consensus, validity {validity}"
-
-    @property
     def judged(self) -> Self:
         """The judge's own ranking, from which a consensus is estimated."""
         return self if self.opinion is None else self.opinion
 
     @property
     def bias(self) -> Array | None:
-        """γ by context and judge, or voice of a panel, (C, J), in the order of `contexts`; None without a bias term."""
+        """γ by context and judge, or voice of a panel, (C, J), contexts as in `comparisons`; None without bias."""
         bias = np.empty((0, 0)) if self.product is None else self.product.bias
         if self.panel is not None:
             bias = self.panel.bias
@@ -334,8 +321,8 @@ class Scores:
     def _numbers(self) -> dict[tuple[Any, Any], int]:
         return {label: node for node, label in enumerate(self.graph.labels(self.comparisons))}
 
-    def _keyed(self, key: Hashable) -> int:
-        """The node of an item, or of a pair (context, item)."""
+    def node(self, key: Hashable) -> int:
+        """The number of an item, or of a pair (context, item)."""
         context = None
         if self.comparisons.contexts is not None and isinstance(key, tuple) and len(key) == 2:
             context, key = key

@@ -16,11 +16,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
+from comparo.data.columns import look_up
+from comparo.data.covariates import LIBRARY, computed_reasons
+from comparo.data.items import Items
 from comparo.model.estimators.coefficients import (
     LEVELS,
     Evidence,
@@ -30,12 +33,10 @@ from comparo.model.estimators.coefficients import (
     on_one_scale,
     unexplained,
 )
-from comparo.ranking.grouping import group_means
+from comparo.ranking.grouping import group_means, numbers_by_label
+from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import Columns, Tabular, json_rows, json_text, plain
 from comparo.types import Array, Index
-
-if TYPE_CHECKING:
-    from comparo.ranking.ranking import Ranking
 
 SINGULAR = 1e-9  # ridge relative to the variance of a reason: collinear reasons have a finite inverse
 FEWEST = 4  # texts beyond one per component that an estimate of variances needs
@@ -86,7 +87,7 @@ def found_reasons(rows: Sequence[Mapping[str, Any]]) -> tuple[Found, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Why(Tabular):
-    """Why texts win, made by `Ranking.why`.
+    """Why texts win, made by `why`.
 
     Parameters
     ----------
@@ -104,7 +105,7 @@ class Why(Tabular):
     >>> length, taste = rng.standard_normal((2, 30))
     >>> pairs = rng.integers(30, size=(300, 2)).tolist()
     >>> rows = [(i, j, 1 / (1 + np.exp(length[j] - length[i]))) for i, j in pairs if i != j]
-    >>> found = fit(rows, "mixed").why(reasons={"length": dict(enumerate(length)), "taste": dict(enumerate(taste))})
+    >>> found = why(fit(rows, "mixed"), reasons={"length": dict(enumerate(length)), "taste": dict(enumerate(taste))})
     >>> [(one.name, one.verdict) for one in found.reasons]
     [('length', 'matters'), ('taste', 'not shown')]
     """
@@ -288,8 +289,63 @@ class Why(Tabular):
         return columns | {"adjusted": adjusted(2 * stdtr(freedom, -t))}
 
 
+def why(
+    ranking: Ranking,
+    data: Any = None,
+    reasons: Mapping[str, Mapping[Any, float] | Ranking] | None = None,
+    **columns: Any,
+) -> Why:
+    """Why texts win: how much of a ranking each reason explains, on its own and beyond the others.
+
+    Parameters
+    ----------
+    ranking
+        The ranking.
+    data, columns
+        The texts, anything that `Items.of` reads with its arguments, from which numbers of texts are computed (length,
+        long words, markup, …); None: only `reasons` are used.
+    reasons
+        Further reasons by name: a number by item, or by pair (context, item); or the `Ranking` of the same texts by a
+        criterion, whose scores they are.
+
+    Returns
+    -------
+    Why
+        Effects with intervals, in logits for one standard deviation of a reason within contexts; shares of the
+        ranking; what no reason explains; feedback for each text (docs/why.md).
+
+    Raises
+    ------
+    ValueError
+        If a text is not given or has no number, or there are fewer than five texts.
+
+    Examples
+    --------
+    >>> from comparo import fit
+    >>> texts = {k: "word " * k for k in range(1, 9)}
+    >>> rows = [(i, j, 0.9 if i > j else 0.2) for i in texts for j in texts if i != j]
+    >>> found = why(fit(rows, "mixed"), texts)
+    >>> found.reasons[0].words, found.reasons[0].alone.is_found
+    ('longer', True)
+    """
+    labels, numbers = ranking.graph.labels(ranking.comparisons), dict[str, Any]()
+    if data is not None:
+        items = Items.of(data, **columns)
+        row = look_up(labels, items.labels)
+        if np.any(row < 0):
+            raise ValueError(f"there is no text of {labels[int(np.argmax(row < 0))]!r}; give the texts of all items")
+        numbers |= {reason.name: column[row] for reason, column in computed_reasons(items).items()}
+    for name, given in (reasons or {}).items():
+        if isinstance(given, Ranking):
+            given = dict(zip(given.graph.labels(given.comparisons), given.scores.tolist(), strict=True))
+        numbers[name] = numbers_by_label(f"the reason {name!r}", given, labels)
+    if not numbers:
+        raise ValueError("there is no reason; give the texts, or `reasons` by name")
+    return explain(ranking, numbers, {reason.name: (reason.words, reason.against) for reason in LIBRARY})
+
+
 def explain(ranking: Ranking, numbers: Mapping[str, Array], words: Mapping[str, tuple[str, str]] | None = None) -> Why:
-    """Why texts win, from the `numbers` (n,) of each reason in the order of the candidates; see `Ranking.why`.
+    """Why texts win, from the `numbers` (n,) of each reason in the order of the candidates; see `why`.
 
     `words` maps a reason to its words and those of its opposite.
     """

@@ -210,7 +210,7 @@ def _flipping(record: Record) -> Step | None:
 
 
 def _longer(record: Record) -> Step | None:
-    if not _is_of(record, "rank") or record.ranking.control is not None:
+    if not _is_of(record, "rank") or "control" in record.ranking.tables:
         return None
     found = length_correlation(record, record.ranking.scores)
     if math.isnan(found) or LENGTH.verdict(abs(found)) != "poor":

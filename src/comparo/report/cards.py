@@ -200,7 +200,7 @@ def _length(record: Record) -> Card | None:
 
 def _equal(record: Record) -> list[Card]:
     """The coefficient of each controlled feature per judge."""
-    table = record.ranking.control
+    table = record.ranking.tables.get("control")
     if table is None:
         return []
     found = zip(control_sentences(table), rows_of(table), strict=True)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jinja2 import TemplateError
@@ -29,9 +29,7 @@ from comparo.report.page import filled, render, save_page, shortened
 from comparo.report.record import Record
 from comparo.run.audit_card import Audit, AuditCard
 from comparo.run.voices import model_sentences
-
-if TYPE_CHECKING:
-    from comparo.run.why import Explanation
+from comparo.run.why import Explanation
 
 RESULT = "compare.json"  # the result of a comparison, in its run folder
 INPUTS = 50  # of each side, with both texts: at most 2 MB

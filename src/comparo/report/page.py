@@ -21,8 +21,8 @@ from comparo.analysis.misfit import MOST as DISPUTED
 from comparo.analysis.misfit import disagreements, misfit
 from comparo.data.items import Items
 from comparo.errors import StoreError
-from comparo.ranking.display import growth_sentences, moved_columns
-from comparo.ranking.ranking import Ranking
+from comparo.ranking.display import growth_sentences, whose
+from comparo.ranking.ranking import Ranking, all_notes
 from comparo.ranking.tabular import rows_of
 from comparo.report.advice import advice
 from comparo.report.cards import cards, pairs_in_order
@@ -132,7 +132,7 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
     ends = dict.fromkeys((int(sizes.min()), int(sizes.max())))
     agreeing = agreements(record, tables.board is not None)
     surprises = np.argsort(-np.abs(record.p - record.expected), kind="stable")[:SURPRISES]
-    notes = *ranking.notes, *ranking.board_notes, *model_sentences(record.judgements)
+    notes = *all_notes(ranking), *model_sentences(record.judgements)
     notes += injection_notes(record.configuration, record.items)
     return {
         "record": record,
@@ -173,7 +173,7 @@ def _making(record: Record) -> dict[str, Any]:
     configuration, ranking = presentable(record.configuration), record.ranking
     prompt = None if record.is_fitted else prompt_of(configuration)
     made = {**configuration, "method": ranking.method}  # people's votes have an estimator of their own
-    known = settings(made, record.judgements, ranking.whose)
+    known = settings(made, record.judgements, whose(ranking))
     title = f"Ranking of {record.source}" if prompt is None else question(prompt)
     return {
         "title": label(title, SENTENCE),
@@ -296,11 +296,9 @@ def _graded(record: Record) -> dict[str, Any] | None:
 
 def _growth(ranking: Ranking) -> dict[str, Any] | None:
     """Sentences about what is new, and a table of what moved; None for a ranking that has not grown."""
-    grown = ranking.grown
-    if grown is None:
+    if ranking.grown is None:
         return None
-    moved = moved_columns(ranking, grown)
     return {
-        "sentences": shortened(growth_sentences(ranking, grown)),
-        "moved": {name: column.tolist() for name, column in moved.items()},
+        "sentences": shortened(growth_sentences(ranking, ranking.grown)),
+        "moved": {name: column.tolist() for name, column in ranking.tables["moved"].items()},
     }

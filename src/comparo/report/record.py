@@ -23,7 +23,7 @@ from comparo.model.estimators.poe import Bias
 from comparo.ranking.criteria_ranking import expected
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.ranks import places
-from comparo.ranking.scale import Scaled
+from comparo.ranking.scale import Scaled, on_scale
 from comparo.ranking.why import found_reasons
 from comparo.report.embed import are_codes, label, snippet
 from comparo.rounding import merge_ties
@@ -98,7 +98,7 @@ class Record:
         there = {key: value for key, value in self.items.anchors.items() if key in ranked}
         if self.graded is not None or len({*there.values()}) < 2:
             return self.graded
-        return self.ranking.on_scale(there)
+        return on_scale(self.ranking, there)
 
     @property
     def identity(self) -> Mapping[str, Any]:
@@ -390,6 +390,6 @@ def fitted_record(ranking: Ranking, fitting: Fitted, source: str, command: str, 
 def _items(ranking: Ranking) -> Items:
     """The candidates as items without texts, in the ranking's order."""
     graph, contexts = ranking.graph, np.array([None], dtype=object)
-    if ranking.contexts is not None:
-        contexts = ranking.contexts[graph.context[graph.starts[:-1]]].astype(object)
+    if ranking.comparisons.contexts is not None:
+        contexts = ranking.comparisons.contexts[graph.context[graph.starts[:-1]]].astype(object)
     return Items(ranking.items, ("",) * graph.nodes, contexts, graph.position, (None,) * graph.contexts)

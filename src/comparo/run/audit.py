@@ -35,7 +35,7 @@ from comparo.run.loop import Run
 from comparo.run.plan import IN_MEMORY, Plan, Storage, prepare
 from comparo.run.progress import Watch
 from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Task
-from comparo.run.voices import Asked, Voice, both_orders, count_cached, make_judges, make_prompts, voices_of
+from comparo.run.voices import Asked, Voice, count_cached, make_judges, make_prompts, voices_of
 from comparo.types import Array
 
 CALLS = 150
@@ -261,7 +261,7 @@ class _Rounds:
         found: dict[str, list[list[float]]] = {probe.name: [] for probe in self.probes}
         for context, (turn, number) in self.place.items():
             name = self.probes[number].name
-            both = both_orders(self.run, context, name, ORIGINAL, which) if turn < turns else []
+            both = self.run.both_orders(context, name, ORIGINAL, which) if turn < turns else []
             if len(both) == 2 and not math.isnan(sum(both)):
                 found[name].append(both)
         return {name: np.array(rows, dtype=np.float64).reshape(-1, 2) for name, rows in found.items()}

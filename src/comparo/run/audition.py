@@ -388,7 +388,7 @@ def _judged(run: Run) -> Audition:
     has_more = trial.expense.calls >= trial.budget.number  # else all pairs of the texts were asked
     within = growth[(growth > 0) & (growth <= MOST) & has_more]
     ask = ROUND * math.ceil(asked * max([LEAST, *within]) / ROUND) if len(within) else 0
-    voices, copied = ranking.voices, {}
+    voices, copied = ranking.tables.get("voices"), {}
     if voices is not None:
         copied = dict(zip(voices["judge"].tolist(), voices["copy_of"].tolist(), strict=True))
     panel: list[str] = []

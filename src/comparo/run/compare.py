@@ -30,7 +30,7 @@ from comparo.run.loop import Run
 from comparo.run.plan import Plan
 from comparo.run.progress import Watch
 from comparo.run.rank import prepare_rank
-from comparo.run.voices import both_orders, count_cached, listed, make_prompts
+from comparo.run.voices import count_cached, listed, make_prompts
 from comparo.types import check_level
 
 logger = logging.getLogger(__name__)
@@ -209,7 +209,7 @@ class _Watch:
         """Bet on the next input, or cluster of inputs; False where it is not answered yet."""
         found = []
         for key in self.units[self._done]:
-            both = [0.5, 0.5] if key in self.same else both_orders(self.run, key, self.paired.other, self.paired.one)
+            both = [0.5, 0.5] if key in self.same else self.run.both_orders(key, self.paired.other, self.paired.one)
             if len(both) < 2:
                 return False
             found.append(0.5 * sum(both))
@@ -258,7 +258,7 @@ def _duel(paired: Paired, order: Sequence[Any], run: Run | None, level: float, r
         if key in same:
             found[key] = NEITHER
             continue
-        both = [] if run is None else both_orders(run, key, paired.other, paired.one)
+        both = [] if run is None else run.both_orders(key, paired.other, paired.one)
         if len(both) == 2 and not math.isnan(sum(both)):
             found[key] = both
         elif both:

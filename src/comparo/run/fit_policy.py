@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from comparo.data.comparisons import Comparisons
-from comparo.data.covariates import Term
+from comparo.data.covariates import Term, control_numbers
 from comparo.data.items import Items
 from comparo.data.text_features import contrasts, styles
 from comparo.methods import Method, quiet_fit
@@ -39,7 +39,7 @@ GROUPED = (
 
 def varies(items: Items, term: str) -> bool:
     """Whether texts of a context differ in a term of a control."""
-    (numbers,) = items.held([term]).values()
+    (numbers,) = control_numbers(items, [term]).values()
     values = np.array([len(one) if isinstance(one, str) else one for one in numbers.values()])
     return any(np.ptp(values[rows]) > 0 for rows in items.groups.values())
 
@@ -137,7 +137,7 @@ class Fitting:
 
     @cached_property
     def _held(self) -> ControlNumbers:
-        return self.items.held(self.control)
+        return control_numbers(self.items, self.control)
 
     def _control(self, data: Comparisons) -> ControlNumbers | None:
         """The values to control for; None while a term is constant among the compared texts."""

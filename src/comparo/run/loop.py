@@ -1,6 +1,7 @@
 """The loop: choose pairs, judge them, store the answers, fit, until the budget is spent or the goal is reached."""
 
 import logging
+import math
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
@@ -151,7 +152,7 @@ class Run:
         self.store.write("ranking.csv", ranking.to_csv())
         if ranking.leaderboard is not None:
             self.store.write("leaderboard.csv", ranking.leaderboard.to_csv())
-        if (views := ranking.views) is not None:
+        if (views := ranking.tables.get("views")) is not None:
             place = {str(voice.name): number for number, voice in enumerate(self.task.voices, 1)}
             names = sorted(views, key=lambda name: place.get(name, 0))  # not in the order of the first answers
             self.store.write("voices.csv", csv_text({name: views[name] for name in names}))
@@ -171,6 +172,20 @@ class Run:
     def judgements(self) -> list[Judgement]:
         """All judgements so far, grouped by question."""
         return [judgement for judgements in self.known.values() for judgement in judgements]
+
+    def both_orders(self, context: Any, one: Any, other: Any, which: int = -1) -> list[float]:
+        """[P(`one` is preferred) where it is shown first, where it is shown second]; NaN for a failed answer.
+
+        With several voices it is the mean of those that are not left out. An open question is left out. `which` is −1
+        for the last answers, 0 for the first: failed ones are asked once more.
+        """
+        voices, found = [voice.name for voice in self.task.voices if voice.name not in self.left_out], []
+        for first, second in ((one, other), (other, one)):
+            known = [self.known.get(key_of(Question(first, second, context, voice=voice))) for voice in voices]
+            if answers := [of_one[which] for of_one in known if of_one]:
+                p = sum(math.nan if answer.failed else answer.p for answer in answers) / len(answers)
+                found += [p if first is one else 1.0 - p] if len(answers) == len(voices) else []
+        return found
 
     def _listen(self, asking: Asking, after: Callable[[Asking], None]) -> None:
         """Process answers as they arrive, until no question is open."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,15 +18,11 @@ from comparo.data.items import Items
 from comparo.data.layouts import fields_from_table
 from comparo.data.lineups import MOST, lineup_columns
 from comparo.data.prompts import Prompt, Question, choose_prompt
-from comparo.data.run_folder import key_of
 from comparo.data.wordings import AUDITIONED, DEFAULT_WORDING
 from comparo.judges import Judge, Judgement, as_judge, load_judge, parse_judge
 from comparo.judges.protocol import Several
 from comparo.run.cache import CACHE
 from comparo.run.recalling import remembering
-
-if TYPE_CHECKING:
-    from comparo.run.loop import Run
 
 
 @dataclass(frozen=True)
@@ -107,21 +102,6 @@ def comparisons(judgements: Iterable[Judgement]) -> Comparisons:
 def with_texts(items: Items, asked: Question) -> Question:
     """A question of a run folder with its texts."""
     return replace(items.question(asked.context, asked.first, asked.second), voice=asked.voice)
-
-
-def both_orders(run: Run, context: Any, one: Any, other: Any, which: int = -1) -> list[float]:
-    """[P(`one` is preferred) where it is shown first, where it is shown second]; NaN for a failed answer.
-
-    With several voices it is the mean of those that are not left out. An open question is left out. `which` is −1 for
-    the last answers, 0 for the first: failed ones are asked once more.
-    """
-    voices, found = [voice.name for voice in run.task.voices if voice.name not in run.left_out], []
-    for first, second in ((one, other), (other, one)):
-        known = [run.known.get(key_of(Question(first, second, context, voice=voice))) for voice in voices]
-        if answers := [of_one[which] for of_one in known if of_one]:
-            p = sum(math.nan if answer.failed else answer.p for answer in answers) / len(answers)
-            found += [p if first is one else 1.0 - p] if len(answers) == len(voices) else []
-    return found
 
 
 def with_voice(answer: Judgement, voice: str | None = None) -> Judgement:

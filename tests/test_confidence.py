@@ -23,10 +23,10 @@ def decisions(comparisons, rng):
     return Comparisons.from_columns(comparisons.first, comparisons.second, p, context=comparisons.context)
 
 
-def ranked(data, **how):
+def ranked(data, method="poe-bt", **how):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a few contexts are not connected
-        return fit(data, **how)
+        return fit(data, method, **how)
 
 
 def correlation(one, other):
@@ -164,7 +164,7 @@ def test_contexts_come_in_the_comparisons_order():
     vague = [("z", int(a), int(a + 1) % 5, p) for a, p in zip(range(5), rng.random(5), strict=True)]
     sure = [("y", a, b, 1 / (1 + np.exp(a - b))) for a in range(4) for b in range(4) if a != b]
     context, first, second, p = zip(*vague, *sure, strict=True)
-    ranking = fit(Comparisons.from_columns(first, second, p, context=context))
+    ranking = ranked(Comparisons.from_columns(first, second, p, context=context))
     assert ranking.comparisons.contexts.tolist() == ["z", "y"]
     assert np.diff(ranking.graph.starts).tolist() == [4, 5]
     assert expected_spearman(ranking)[1] > 0.99 > expected_spearman(ranking)[0] + 0.1
@@ -192,7 +192,7 @@ def test_any_method_and_bias_can_be_judged(how):
 
 
 def test_two_items_and_never_compared_ones():
-    assert expected_spearman(fit([("a", "b", 0.9)])).shape == (1,)
+    assert expected_spearman(ranked([("a", "b", 0.9)])).shape == (1,)
     matrix = np.full((4, 4), np.nan)
     matrix[0, 1], matrix[1, 0], matrix[1, 2], matrix[2, 1] = 0.8, 0.2, 0.7, 0.3
     ranking = ranked(matrix)
@@ -201,7 +201,7 @@ def test_two_items_and_never_compared_ones():
 
 
 def test_mistakes_are_told():
-    ranking = fit([("a", "b", 0.9)])
+    ranking = ranked([("a", "b", 0.9)])
     with pytest.raises(ValueError, match=r"\bk .*1 .*not 0"):
         top_probability(ranking, 0)
     with pytest.raises(ValueError, match=r"\bmore .*0 .*not -1"):

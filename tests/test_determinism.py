@@ -177,7 +177,7 @@ def test_the_pairs_that_people_see():
         return rows, telling_pairs(fit(judged), 25, 0)
 
     on_all_cpus(made)
-    judged = fit([(x, (x + 1) % 6, 0.5) for x in range(6)])  # of equals all pairs tell the same
+    judged = fit([(x, (x + 1) % 6, 0.5) for x in range(6)], "poe-bt")  # of equals all pairs tell the same
     assert telling_pairs(judged, 3, 0) != telling_pairs(judged, 3, 1)
 
 

@@ -104,7 +104,8 @@ def _style(items):
 
 
 @pytest.mark.parametrize(
-    "options", [{"plain": True}, {"method": "bt", "bias": "none"}, {"method": "poe-bt", "bias": "plug-in"}]
+    "options",
+    [{"plain": True, "method": "mixed"}, {"method": "bt", "bias": "none"}, {"method": "poe-bt", "bias": "plug-in"}],
 )
 def test_what_estimates_nothing_is_the_bare_fit(options):
     items = Items.of(rows_of())
@@ -140,8 +141,8 @@ def test_a_method_of_rank_is_that_method_of_fit(tmp_path, method, plain):
 @pytest.mark.parametrize(
     ("judges", "options", "expected"),
     [
-        (1, {}, ("mixed", "joint")),
-        (2, {}, ("panel", "joint")),
+        (1, {}, (None, "joint")),
+        (2, {}, (None, "joint")),
         (1, {"plain": True}, ("poe-bt", "joint")),
         (1, {"method": "poe-bt"}, ("poe-bt", "none")),
         (2, {"method": "mixed"}, ("mixed", "joint")),
@@ -237,8 +238,8 @@ def test_a_plain_task_chooses_and_fits_as_the_paper_does(tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"groups": {"a": 1}}, "`groups` belongs to prior='estimated'"),
-        ({"features": {"a": [1.0]}}, "`features` belongs to prior='estimated'"),
+        ({"method": "poe-bt", "groups": {"a": 1}}, "`groups` belongs to prior='estimated'"),
+        ({"method": "poe-bt", "features": {"a": [1.0]}}, "`features` belongs to prior='estimated'"),
         ({"prior": "estimated", "groups": {"a": 1}}, "groups have no entry for item 'b'"),
         ({"prior": "estimated", "features": {"a": [1.0]}}, "features have no entry for item 'b'"),
         ({"prior": "estimated", "features": {"a": [1.0], "b": [1.0, 2.0]}}, "features are of different lengths"),

@@ -121,14 +121,14 @@ def test_disagreements_that_differ_by_rounding_are_in_the_order_of_the_votes():
     votes += [{"context": "y", "first": "b", "second": "a", "p": 1.0}]
     for shift in (0.0, 1e-15, -1e-15):
         rows[0]["p"] = 0.9 + shift
-        found = disagreements(comparo.fit(rows), Comparisons.from_rows(votes))
+        found = disagreements(comparo.fit(rows, "poe-bt"), Comparisons.from_rows(votes))
         assert found["context"].tolist() == ["y", "z", "x"]  # more votes first
 
 
 def test_disagreements_in_a_context_name_it():
     rows = [{"context": c, "first": "a", "second": "b", "p": 0.9} for c in "xy"]
     votes = [{"context": "y", "first": "b", "second": "a", "p": 1.0}]
-    found = disagreements(comparo.fit(rows), Comparisons.from_rows(votes))
+    found = disagreements(comparo.fit(rows, "poe-bt"), Comparisons.from_rows(votes))
     assert (found["context"].tolist(), found["chosen"].tolist()) == (["y"], ["b"])
 
 

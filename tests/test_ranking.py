@@ -101,7 +101,7 @@ def test_tables_of_a_ranking_join_by_label_and_by_row():
     rows += [("split", first, second, 0.2) for first, second in (("a", "b"), ("c", "d"))]
     data = Comparisons.from_columns(*zip(*(row[1:] for row in rows), strict=True), context=[row[0] for row in rows])
     with pytest.warns(UserWarning, match="not connected"):
-        ranking = fit(data)
+        ranking = fit(data, "poe-bt")
     assert ranking.context.tolist() != ranking.to_columns()["context"].tolist()
     frame, names = ranking.to_frame("pandas"), ["context", "component", "item"]
     for table in (ranking.top(1), ranking.rank_intervals()):
@@ -130,7 +130,7 @@ def test_a_tier_ends_where_its_best_item_surely_wins(ranking):
 def test_groups_that_are_not_connected_are_ranked_apart():
     rows = [("a", "b", 0.9), ("b", "c", 0.8), ("x", "y", 0.3), ("y", "z", 0.6)]
     with pytest.warns(UserWarning, match="scores do not compare across groups"):
-        ranking = fit(rows)
+        ranking = fit(rows, "poe-bt")
     frame = ranking.to_frame("pandas")
     assert list(frame.columns) == ["component", *COLUMNS]
     assert frame.groupby("component")["rank"].apply(list).tolist() == [[1, 2, 3], [1, 2, 3]]
@@ -141,7 +141,7 @@ def test_groups_that_are_not_connected_are_ranked_apart():
     assert places["best_rank"].min() == 1
     assert places["worst_rank"].max() == 3
     assert ranking.top(1)["probability"].sum() == pytest.approx(2)
-    alone = fit(rows[:2])
+    alone = fit(rows[:2], "poe-bt")
     assert np.allclose(ranking.scores[:3], alone.scores)
     assert "do not compare" in ranking._repr_html_()
 
@@ -150,7 +150,7 @@ def test_one_context_out_of_many_may_be_split():
     rows = [{"context": "fine", "first": "a", "second": "b", "p": 0.7}]
     rows += [{"context": "split", "first": i, "second": j, "p": 0.7} for i, j in (("a", "b"), ("c", "d"))]
     with pytest.warns(UserWarning, match="in context 'split' fall into"):
-        ranking = fit(rows)
+        ranking = fit(rows, "poe-bt")
     assert ranking.component.tolist() == [1, 1, 1, 1, 2, 2]
 
 
@@ -215,7 +215,7 @@ def test_json_and_html_carry_the_table_and_escape_it():
     page = ranking._repr_html_()
     assert nasty not in page
     assert "&lt;script&gt;" in page
-    assert "Ranking of 2 candidates by poe-bt" in repr(ranking)
+    assert "Ranking of 2 candidates by mixed" in repr(ranking)
 
 
 def test_a_ranking_behaves_like_a_mapping_of_its_items(ranking, tmp_path):
@@ -240,14 +240,14 @@ def test_a_ranking_behaves_like_a_mapping_of_its_items(ranking, tmp_path):
 
 def test_with_contexts_the_keys_are_pairs():
     rows = [{"context": c, "first": "a", "second": "b", "p": p} for c, p in (("x", 0.7), ("y", 0.2))]
-    ranking = fit(rows)
+    ranking = fit(rows, "poe-bt")
     assert list(ranking) == [("x", "a"), ("x", "b"), ("y", "b"), ("y", "a")]
     assert ranking["y", "b"].rank == 1
     assert ranking["y", "b"].context == "y"
     assert ranking["x", "a"].score == pytest.approx(-ranking["x", "b"].score)
     with pytest.raises(KeyError, match="say which of the 2 contexts"):
         ranking["a"]
-    assert fit(rows[:1])["a"] == fit(rows[:1])["x", "a"]
+    assert fit(rows[:1], "poe-bt")["a"] == fit(rows[:1], "poe-bt")["x", "a"]
 
 
 def test_a_ranking_prints_as_a_table():
@@ -270,7 +270,7 @@ def test_the_bias_is_had_by_label():
         for j, p in (("one", 0.6), ("two", 0.9))
         for a, b in ("ab", "bc", "ca", *(["ad", "db"] if c == "x" else []))
     ]
-    ranking = fit(rows, bias="joint")
+    ranking = fit(rows, "poe-bt", bias="joint")
     table = ranking.tables["bias"]
     assert list(table) == ["context", "judge", "gamma", "first_wins"]
     rows_of_table = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
@@ -278,7 +278,7 @@ def test_the_bias_is_had_by_label():
     contexts, judges = ranking.comparisons.contexts.tolist(), ranking.comparisons.judges.tolist()
     for row in rows_of_table:
         assert row["gamma"] == ranking.bias[contexts.index(row["context"]), judges.index(row["judge"])]
-    assert "bias" not in fit(rows).tables
+    assert "bias" not in fit(rows, "poe-bt").tables
 
 
 def test_the_picture_shows_the_best(ranking):
@@ -296,21 +296,21 @@ def test_names_that_do_not_exist_are_said(ranking):
         ranking.probability(0, 1, context="c")
     rows = [{"context": c, "first": "a", "second": "b", "p": 0.7} for c in "xy"]
     with pytest.raises(KeyError, match="say which of the 2 contexts"):
-        fit(rows).probability("a", "b")
+        fit(rows, "poe-bt").probability("a", "b")
     with pytest.raises(KeyError, match=r"no context 'z'.* 'x', 'y'"):
-        fit(rows).probability("a", "b", context="z")
-    assert fit(rows).probability("a", "b", context="x") > 0.5
+        fit(rows, "poe-bt").probability("a", "b", context="z")
+    assert fit(rows, "poe-bt").probability("a", "b", context="x") > 0.5
     with pytest.raises(ValueError, match=r"\bk .*1 .*not 0"):
         ranking.top(0)
 
 
 def test_labels_may_be_anything_hashable():
-    ranking = fit([(("a", 1), ("b", 2), 0.8), (("b", 2), ("c", 3), 0.7)])
+    ranking = fit([(("a", 1), ("b", 2), 0.8), (("b", 2), ("c", 3), 0.7)], "poe-bt")
     assert ranking.probability(("a", 1), ("b", 2)) > 0.5
     rows = [{"context": ("x", c), "first": "a", "second": "b", "p": 0.7} for c in range(2)]
-    assert fit(rows).probability("a", "b", context=("x", 1)) > 0.5
+    assert fit(rows, "poe-bt").probability("a", "b", context=("x", 1)) > 0.5
     with pytest.raises(ValueError, match="use backend='pandas'"):
-        fit([("a", 1, 0.8), (1, 2.5, 0.7)]).to_frame("pyarrow")
+        fit([("a", 1, 0.8), (1, 2.5, 0.7)], "poe-bt").to_frame("pyarrow")
 
 
 def test_json_has_no_infinity():
@@ -319,5 +319,5 @@ def test_json_has_no_infinity():
 
 
 def test_a_label_is_text_in_the_picture():
-    plot_ranking(fit([("$x_$", "b$\\frac", 0.6)])).figure.canvas.draw()
+    plot_ranking(fit([("$x_$", "b$\\frac", 0.6)], "poe-bt")).figure.canvas.draw()
     pyplot.close("all")

@@ -37,7 +37,7 @@ def test_a_run_is_fitted_by_one_of_its_voices_and_says_so(comparo, folder):
     both = comparo("fit", "two", "--voice", "simulated/hard", "--voice", "simulated/soft", "--method", "panel")
     assert re.search(r"panel: 120 answers .*2 voices \(simulated/", both.stderr)
     one = comparo("fit", "one", "--voice", "simulated/soft")
-    assert re.search("poe-bt: 60 answers .*simulated/soft", one.stderr)
+    assert re.search("mixed: 60 answers .*simulated/soft", one.stderr)
 
 
 def _rows(path):
@@ -47,7 +47,10 @@ def _rows(path):
 
 def test_voices_are_chosen_in_files_too(comparo, folder):
     Comparisons.read(folder / "two").write(folder / "two.csv")
-    files = [comparo("fit", name, "--voice", "simulated/soft", "--format", "csv").stdout for name in ("two", "two.csv")]
+    files = [
+        comparo("fit", name, "--voice", "simulated/soft", "--method", "mixed", "--format", "csv").stdout
+        for name in ("two", "two.csv")
+    ]
     assert files[0] == files[1]
 
 
@@ -57,7 +60,7 @@ def test_voices_are_chosen_in_files_too(comparo, folder):
         ("two", ["--voice", "nobody"], "two has no voice 'nobody'; .*simulated/"),
         ("one", ["--voice", "nobody"], "one has no voice 'nobody'; .*simulated/soft"),
         ("plain.csv", ["--voice", "x"], "plain.csv .*column judge,.* --voice"),
-        ("two", ["--groups"], "--groups .*--method mixed or panel.* --leaderboard"),
+        ("two", ["--groups", "--method", "bt"], "--groups .*--method mixed or panel.* --leaderboard"),
         ("plain.csv", ["--groups", "--leaderboard"], "--groups .*--items"),
         ("two", ["--items", "two"], "--items belongs to --control and --groups"),
         ("two", ["--control", "weight", "--method", "mixed"], "the items have no numbers 'weight'"),

@@ -348,7 +348,7 @@ def test_grades_by_boundary_texts_do_not_depend_on_where_the_scale_has_its_zero(
 def test_feedback_is_that_of_the_text_in_its_context():
     rows = [{"context": c, "first": "a", "second": "b", "p": 0.8} for c in (1, 2)]
     remarks = {("1", "a"): "Clear.", ("2", "a"): "Too long.", ("1", "b"): "Short."}
-    listed = comparo.on_scale(comparo.fit(rows), grades="A:50%, B").class_list(remarks)
+    listed = comparo.on_scale(comparo.fit(rows, "poe-bt"), grades="A:50%, B").class_list(remarks)
     told = dict(zip(zip(listed["context"], listed["text"], strict=True), listed["feedback"], strict=True))
     assert told == {(1, "a"): "Clear.", (2, "a"): "Too long.", (1, "b"): "Short.", (2, "b"): ""}
 

@@ -404,7 +404,7 @@ def test_a_folder_of_sheets_is_read_as_its_files(tmp_path):
     assert found.p.tolist() == [1.0, 0.0]
 
 
-def test_decisions_of_judges_who_are_not_called_voters_are_no_votes(tmp_path, comparo):
+def test_the_name_of_a_column_does_not_choose_the_model(tmp_path, comparo):
     rows = [("x", "y", "A"), ("y", "z", "A"), ("x", "z", "B"), ("z", "y", "B")]
     for name in ("judge", "voter"):
         for who in ("one", "two"):
@@ -413,7 +413,7 @@ def test_decisions_of_judges_who_are_not_called_voters_are_no_votes(tmp_path, co
     votes, judges = (
         read_several([tmp_path / f"{name}-{who}.csv" for who in ("one", "two")]) for name in ("voter", "judge")
     )
-    assert (fit(votes).method, fit(judges).method) == ("mixed", "poe-bt")
+    assert (fit(votes).method, fit(judges).method) == ("mixed", "mixed")
     assert fit(votes.by_judges(["one"])).method == "mixed"
     assert not read_several([tmp_path / "voter-one.csv", tmp_path / "judge-two.csv"]).voted
     done = comparo("fit", "judge-one.csv", "judge-two.csv", "--format", "csv")

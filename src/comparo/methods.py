@@ -23,9 +23,10 @@ from comparo.model.estimators.poe import Bias, Prior, Product, davidson, multipl
 from comparo.model.likelihoods import Expert, is_logit
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.likelihoods.gaussian import Gaussian
-from comparo.model.observations import mixes_kinds
+from comparo.model.linalg.graph import Graph
+from comparo.model.observations import are_choices, mixes_kinds
 from comparo.model.posterior import Scored
-from comparo.model.tuning import LIMITS, WIDE, WIDER, Limits
+from comparo.model.tuning import ENOUGH, FEW, LIMITS, WIDE, WIDER, Limits
 from comparo.ranking.consensus import check_validity, consensus
 from comparo.ranking.grouping import ControlNumbers, control_of, named_traits
 from comparo.ranking.ranking import Ranking
@@ -95,18 +96,18 @@ def fit(
         A file (CSV, JSONL, Parquet, each also gzipped), a pandas or polars frame, rows (first, second, p), an N × N
         matrix of P(row beats column), or `Comparisons`. With a column `context` every context is ranked on its own.
     method
-        By default people's votes (a folder of `comparo vote`, a column `voter`) are ranked by "mixed", with the same
-        item of other contexts as a group, if no arguments other than groups and level are given; all other comparisons
-        by "poe-bt".
+        By default that of the answers (`usual_method`), as in `comparo rank`: "panel" where two judges or people gave
+        enough of them, or some give probabilities and others decide, else "mixed"; the same item of other contexts is a
+        group, if no `groups` are given. A `prior`, or bias "plug-in", belongs to "poe-bt".
 
         - "poe-bt": product of soft Bradley–Terry experts, with a wide Gaussian prior;
         - "poe-g": product of Gaussian experts, μ(p) = p − ½, constant variance; "poe-g-hard": the same on decisions;
         - "avg-prob": an item's mean probability; "win-ratio": its mean decision;
         - "davidson": Bradley–Terry on decisions with ties, and a tie parameter ν for each judge (docs/fitting.md);
         - "bt": Bradley–Terry on decisions by maximum likelihood, Σ w·[y·d − log(1 + e^d)];
-        - "mixed": scores, position biases and noise with variances estimated from the answers (docs/fitting.md), the
-          default of `comparo rank`: "poe-bt" with prior "estimated" and bias "joint"; the same as "panel" where some
-          judges decide and others give probabilities, because one noise variance does not fit both;
+        - "mixed": scores, position biases and noise with variances estimated from the answers (docs/fitting.md):
+          "poe-bt" with prior "estimated" and bias "joint"; the same as "panel" where some judges decide and others give
+          probabilities, because one noise variance does not fit both;
         - "panel": the consensus of several judges, each with a scale, a taste, a position bias and noise of its own
           (docs/panel.md); with one judge the same as "mixed";
         - an expert of your own: any object with log_density, slope and curvature.
@@ -168,10 +169,8 @@ def fit(
     if not comparisons.weights.any():
         raise ComparisonsError("every weight is 0, so there is nothing to fit; raise one, or leave the weights out")
     if method is None:
-        is_plain = not (bias or prior or features or control or people) and (estimate, validity) == ("judge", None)
-        method = "poe-bt"
-        if is_plain and comparisons.voted and comparisons.hard:
-            method, groups = "mixed", groups or shared_ids(comparisons)
+        method = usual_method(comparisons) if prior is None and bias != "plug-in" else "poe-bt"
+        groups = groups or shared_ids(comparisons) if method in ESTIMATES else groups
     if method in ESTIMATES:
         prior = prior or "estimated"
     bias = usual_bias(method) if bias is None else bias
@@ -244,6 +243,24 @@ def fit(
             raise ValueError(f"control={name!r}: all texts of a context are alike in it; leave it out")
         found = replace(found, controlled=ranked(replace(design, control=numbers)))
     return found if estimate == "judge" else consensus(found, validity)
+
+
+def usual_method(comparisons: Comparisons) -> Method:
+    """The method for answers, where none is given; it depends on the answers and their number, not on who gave them.
+
+    | answers | method |
+    | --- | --- |
+    | probabilities of two or more judges with `FEW` answers each, or probabilities beside decisions | panel |
+    | decisions of two or more judges or people with `FEW` answers each, `ENOUGH` per text together | panel |
+    | all others, in one order or both | mixed |
+
+    >>> usual_method(Comparisons.from_rows([("a", "b", 1.0)]))
+    'mixed'
+    """
+    has_enough = np.count_nonzero(np.bincount(comparisons.judged_by) >= FEW) > 1
+    if has_enough and are_choices(comparisons):
+        has_enough = np.sum(comparisons.freedom) >= ENOUGH * Graph.build(comparisons).nodes
+    return "panel" if has_enough or mixes_kinds(pooled(comparisons)) else "mixed"
 
 
 def usual_bias(method: object) -> Bias:

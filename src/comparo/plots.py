@@ -156,7 +156,7 @@ def plot_position_bias(data: Any, *, ax: Axes | None = None) -> Axes:
     mean = float(np.average(comparisons.p, weights=weight))
     ax.axvline(0.5, color="#999999", linewidth=0.8)
     ax.axvline(mean, color=VERMILION, linewidth=1.5, label=f"mean p = {mean:.2f}")
-    ranking = quiet_fit(comparisons, bias="joint")
+    ranking = quiet_fit(comparisons, "mixed")
     if ranking.bias is not None and ranking.product is not None and ranking.product.is_bias_determined:
         context = 0 if comparisons.context is None else comparisons.context
         gamma = ranking.bias[context, comparisons.positions]

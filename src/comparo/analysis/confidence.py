@@ -123,7 +123,7 @@ def top_probability(ranking: Ranking, k: int) -> Array:
     Examples
     --------
     >>> from comparo import fit
-    >>> bool(top_probability(fit([("a", "b", 0.99), ("b", "a", 0.01), ("a", "b", 0.98)]), 1)[0] > 0.9)
+    >>> bool(top_probability(fit([("a", "b", 0.99), ("b", "a", 0.01), ("a", "b", 0.98)], "poe-bt"), 1)[0] > 0.9)
     True
     """
     if not isinstance(k, int) or k < 1:

@@ -22,6 +22,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from comparo.data.comparisons import Comparisons
+from comparo.methods import quiet_fit
 from comparo.ranking.criteria_ranking import expected_answers, in_logits
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import Columns
@@ -62,12 +63,14 @@ def misfit(ranking: Ranking, by: Literal["judge", "item"], rng: np.random.Genera
     >>> pairs = [{"first": a, "second": b} for a in "abcdef" for b in "abcdef" if a != b]
     >>> rows = [pair | {"p": float(pair["first"] < pair["second"]), "judge": "good"} for pair in pairs]
     >>> careless = [pair | {"p": 1.0, "judge": "careless"} for pair in pairs]
-    >>> found = misfit(fit(rows * 2 + careless), "judge")
+    >>> found = misfit(fit(rows * 2 + careless, "poe-bt"), "judge")
     >>> found["judge"].tolist(), found["misfit"].tolist()
     (['careless', 'good'], [True, False])
     """
     rng = np.random.default_rng(0) if rng is None else rng
     ranking = ranking.judged
+    if ranking.panel is not None and ranking.comparisons.hard:  # a panel's scale for each judge hides what does not fit
+        ranking = quiet_fit(ranking.comparisons, "mixed")
     data, graph = ranking.comparisons, ranking.graph
     judge, rows = data.judged_by, np.arange(len(data))
     decides = np.bincount(judge, ~np.isin(data.p, (0.0, 0.5, 1.0)))[judge] == 0

@@ -290,7 +290,7 @@ def log_evidence(comparisons: Comparisons) -> float:
     >>> chain = [("a", "b", 0.8), ("b", "c", 0.7), ("c", "d", 0.75), ("a", "d", 0.97)]
     >>> order, ring = [("a", "c", 0.92), ("b", "d", 0.9)], [("c", "a", 0.92), ("d", "b", 0.9)]
     >>> [round(log_evidence(Comparisons.from_rows(chain + rows)), 1) for rows in (order, ring)]
-    [1.6, -1.2]
+    [2.4, -1.2]
     """
     model = Soft.of_any(comparisons)
     spectrum = Spectrum.of(model.system, np.zeros((model.system.nodes, 0)))

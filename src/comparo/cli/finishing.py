@@ -23,8 +23,8 @@ from comparo.cli.printing import (
     print_ranking,
     print_text,
     say_interrupted,
+    scores_sentence,
     watched,
-    whose,
 )
 from comparo.cli.settings import command_line, in_flags
 from comparo.data.criteria_prompt import CriteriaPrompt
@@ -283,7 +283,7 @@ def print_result(ranking: Ranking, run: Run, flags: RankingFlags, is_finished: b
         sentences = _print_scores(ranking, record.scaled, run, flags, done)
         if run.task.until is not None and is_finished:
             sentences.append(_stop_sentence(run, ranking))
-        sentences += [whose(ranking), *taste_sentences(ranking)]
+        sentences += [scores_sentence(ranking), *taste_sentences(ranking)]
         for name, found in agreement(ranking, run.task.items).items():
             contexts = f", mean of {np.count_nonzero(~np.isnan(found))} contexts" if len(found) > 1 else ""
             if not np.isnan(found).all():

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from comparo.analysis.judge_biases import OwnFamily, own_family
@@ -45,10 +44,8 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.documents import workbook
 from comparo.data.formats import csv_text
 from comparo.data.sheets import read_several
-from comparo.methods import Method, quiet_fit
-from comparo.model.estimators.panel_members import pooled
+from comparo.methods import ESTIMATES, Method, quiet_fit
 from comparo.model.estimators.poe import Bias
-from comparo.model.observations import mixes_kinds
 from comparo.ranking.display import listed, taste_sentences
 from comparo.ranking.grades import Grading
 from comparo.ranking.grouping import group_codes
@@ -56,13 +53,18 @@ from comparo.ranking.leaderboard import Over
 from comparo.ranking.powered import Powered, powered
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.scale import Scaled, on_scale
-from comparo.ranking.votes import shared_ids, with_votes
+from comparo.ranking.votes import with_votes
 from comparo.run.audit_card import audited, audited_terms
 from comparo.run.criteria_run import concluded, stored_criteria
+from comparo.run.fit_policy import fitting_of
 from comparo.run.linking import link
-from comparo.run.store import read_configuration
+from comparo.run.store import read_configuration, stored_items
 
 LISTS = (".csv", ".xlsx")  # endings of a class list
+WHY = {
+    "mixed": ", the usual method for one voice, or few answers of each",
+    "panel": ", the usual method for several voices with enough answers each, or of which only some decide",
+}
 
 
 def fit_command(
@@ -103,13 +105,14 @@ def fit_command(
         winner; or left, right, winner. Rows without a winner were not judged: left out.
     method : How comparisons become scores. poe-bt and poe-g combine the judge's probabilities; bt, poe-g-hard and
         win-ratio use only who won, davidson also who tied; avg-prob is the mean probability. mixed estimates all
-        variances from the comparisons, as comparo rank does. panel is the consensus of several judges (column judge),
-        and estimates the worth of each. Default: poe-bt, and mixed for several files with several judges; people's
-        votes (a folder of comparo vote, decisions in several sheets) are ranked as on the organiser's page.
+        variances from the comparisons. panel is the consensus of several judges or people, and estimates the worth of
+        each. Default: that of the report of a run folder; for other files panel, where two judges gave enough answers
+        or some give probabilities and others decide, else mixed.
     bias : A judge may favour what it sees first. joint: estimate by how much, along with the scores, for each context
-        and judge. plug-in: from the mean probability. Default: joint for mixed and panel, else none.
-    prior : Standard deviation of a Gaussian prior on the scores, or 'first' to fix only the first item, as the paper
-        does. Default: first for poe-g and poe-g-hard; for poe-bt 100, or 10 if all answers are decisions.
+        and judge. plug-in: from the mean probability, for poe-bt. Default: joint for mixed and panel, else none.
+    prior : For poe-bt and poe-g: standard deviation of a Gaussian prior on the scores, or 'first' to fix only the first
+        item, as the paper does. Default: first for poe-g and poe-g-hard; for poe-bt 100, or 10 if all answers are
+        decisions.
     voice : Fit the answers of this judge alone: a voice of a run folder, or a name in the column judge. May be
         repeated.
     criterion : Of a run by several criteria: fit the answers to this one. Default: each alone, and the overall.
@@ -199,19 +202,8 @@ def fit_command(
         chosen, there, both = joined_files(files, linked_to)
     if family and (is_grouped or not leaderboard):
         raise ValueError("--family belongs to --leaderboard, where the items are systems: without --groups")
-    is_plain = not (prior or bias or people or control)
-    are_votes = (
-        is_plain and method in (None, "mixed") and all(one.voted and one.hard for one in (chosen, both or chosen))
-    )
-    why = ""
-    if are_votes:
-        method, why = (
-            "mixed",
-            ", because the voices are people; a column judge in place of voter says they are not",
-        )
-    elif method is None:
-        method, why = ("mixed", ", because of --link") if linked_to is not None else _usual(files, chosen, prior)
-    estimates = method in ("mixed", "panel") or prior == "estimated"
+    is_usual = method is None and prior is None and bias != "plug-in"
+    estimates = is_usual or method in ESTIMATES or prior == "estimated"
     if is_grouped and not (estimates or leaderboard):
         raise ValueError("--groups belongs to --method mixed or panel, or to --leaderboard; add one of them")
     if control and folder is not None:
@@ -220,20 +212,21 @@ def fit_command(
     control = [*audited_terms(control or ())]
     texts = texts_of(files, items, control, is_grouped)
     groups = groups_of(texts) if is_grouped and texts is not None else None
-    own = None
-    if are_votes:
-        own = shared_ids(chosen) if folder is None else own_groups(files)
     how: dict[str, Any] = {
         "bias": bias,
         "prior": _prior(prior),
-        "groups": groups or own if estimates else None,
+        "groups": groups if estimates else None,
         "control": held_numbers(texts, control) if control and texts is not None else None,
         "people": names_in(people),
         "level": level,
     }
     fitted: Callable[[Comparisons], Ranking] = partial(quiet_fit, method=method, **how)
+    if folder is not None and is_usual and not (bias or people or linked_to):
+        stored = fitting_of(read_configuration(folder), texts or stored_items(folder), folder)
+        stored = replace(stored, control=tuple(control) or stored.control, level=level)
+        fitted = replace(stored, votes=None if votes else stored.votes, past=None if voice else stored.past).conclude
     if folder is not None and criteria and criterion is None:
-        _print_criteria(folder, fitted, method, output, top)
+        _print_criteria(folder, fitted, output, top)
         return
     if both is not None and there is not None:
         ranking = link(chosen, there, both, fitted, has_groups=estimates)
@@ -257,9 +250,9 @@ def fit_command(
     print_ranking(scaled or ranking, output, top)
     if output == "table" and ranking.grown is not None:
         print_moved(ranking, ranking.grown)
-    if voice or folder is not None or (why and chosen.judges is not None):
+    if voice or folder is not None or (method is None and chosen.judges is not None):
         asked = f" to the criterion {criterion}" if criterion else ""
-        say(_fitted(chosen, files, ranking.method) + asked + why)
+        say(_fitted(chosen, files, ranking.method) + asked + (WHY.get(ranking.method, "") if is_usual else ""))
     print_notes(ranking.notes)
     print_notes(board.notes if leaderboard else ())
     print_notes(scaled.notes if scaled else ())
@@ -281,17 +274,16 @@ def fit_command(
         say(sentence)
 
 
-def _print_criteria(
-    folder: Path, fit: Callable[[Comparisons], Ranking], method: str, output: Format, top: int | None
-) -> None:
+def _print_criteria(folder: Path, fit: Callable[[Comparisons], Ranking], output: Format, top: int | None) -> None:
     """Fit each criterion of a run folder, and print the overall ranking with the scores by each, as the run does."""
     judgements, weights = stored_criteria(folder)
     found = concluded(fit, judgements, weights)
     told = print_criteria(found, output, top)
     answers = sum(not one.failed for one in judgements)
+    first, *_ = found.rankings.values()
     say(
-        f"fitted by {method}: {answers:,} answers to {len(weights)} criteria, each by itself; overall: their weighted "
-        f"mean ({told}); --criterion NAME is for one alone"
+        f"fitted by {first.method}: {answers:,} answers to {len(weights)} criteria, each by itself; overall: their "
+        f"weighted mean ({told}); --criterion NAME is for one alone"
     )
     print_notes(found.notes)
 
@@ -349,16 +341,6 @@ def _print_powered(found: Powered, output: Format) -> None:
     if not print_as(output, found.board.to_columns(), document):
         print_board(found.board)
     say(found.sentence)
-
-
-def _usual(files: list[Path], comparisons: Comparisons, prior: str | None) -> tuple[Method, str]:
-    """The default method: poe-bt for one file, one judge or a given prior, else mixed or panel; and why, in words."""
-    judges = len(np.unique(comparisons.judged_by))
-    if len(files) == 1 or judges == 1 or prior is not None:
-        return "poe-bt", ", the default for one file, one judge or a --prior; --method mixed estimates more"
-    if mixes_kinds(pooled(comparisons)):
-        return "panel", ", because some judges decide and others give probabilities"
-    return "mixed", ", the default for several judges; --method panel also estimates what each judge is worth"
 
 
 def _fitted(comparisons: Comparisons, files: list[Path], method: str) -> str:

@@ -23,7 +23,7 @@ from comparo.cli.settings import flags_now, in_flags
 from comparo.data.formats import csv_text
 from comparo.data.sanitize import visible
 from comparo.ranking.criteria_ranking import CriteriaRanking
-from comparo.ranking.display import growth_sentences
+from comparo.ranking.display import growth_sentences, whose
 from comparo.ranking.leaderboard import Leaderboard
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.scale import Scaled
@@ -189,7 +189,7 @@ def print_notes(notes: Iterable[str]) -> None:
         say(f"Note: {note}", "yellow")
 
 
-def whose(ranking: Ranking) -> str:
+def scores_sentence(ranking: Ranking) -> str:
     """A sentence on whose opinion the scores are."""
     if ranking.people is not None:
         by = f"by the model of votes, with the judge's answers by {ranking.judged.method}, because votes are given"

@@ -52,9 +52,9 @@ def study_command(
         one attribute, or a folder with a file SET.ATTRIBUTE.csv for each. Default: the folder judgements beside the
         data.
     attribute : What was judged, by the name of people's scores; may be repeated. Default: all that were.
-    method : How comparisons become scores, as by comparo fit, except that win-ratio, bt and poe-g-hard without a bias
-        have the paper's set-up: both orders of a pair are one decision, and bt has the paper's prior. May be repeated.
-        Default: all.
+    method : How comparisons become scores: rank, as comparo rank does without texts; or as by comparo fit, except that
+        win-ratio, bt and poe-g-hard without a bias have the paper's set-up: both orders of a pair are one decision, and
+        bt has the paper's prior. May be repeated. Default: all.
     calls : How many calls in each context, with commas between: 48 is a number, 3n three per item, all every one that
         was recorded. In both orders a pair takes two calls.
     draws : How many times the calls are drawn from the recorded ones.
@@ -94,12 +94,12 @@ def _ways(
     every = itertools.product(
         _checked("--strategy", strategies, get_args(DrawStrategy), ("random",)),
         _checked("--orders", orders, get_args(Orders), ("both",)),
-        _checked("--method", methods, METHODS, METHODS),
+        _checked("--method", methods, ("rank", *METHODS), ("rank", *METHODS)),
         _checked("--bias", biases, get_args(Bias), (None,)),
     )
     ways = {}
     for strategy, order, method, bias in every:
-        is_other = method in UNBIASED or (method in ESTIMATES and bias == "plug-in")
+        is_other = method in UNBIASED or (method in ("rank", *ESTIMATES) and bias == "plug-in")
         way = Way.of(method, None if is_other else bias, orders=order, strategy=strategy)
         ways[way.name] = way
     return list(ways.values())

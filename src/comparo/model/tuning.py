@@ -45,6 +45,9 @@ GAP = WIDEST / 2  # prior standard deviation of a gap: WIDEST is two of them
 
 # Panels (`panel_members`, `panel`): the threshold of content was chosen on the panel sets (docs/panel.md).
 FEW = 30  # comparisons below which a voice has no variances of its own: their logarithms would have errors above ¼
+# Decisions of several voices together, per text, below which a panel has intervals that are too narrow: those of 2 to 4
+# voices cover 74 to 90% at 2 to 6, 93 to 96% from 12 on (tests/test_doors.py).
+ENOUGH = 12
 LOADING_SPREAD = 0.3  # prior standard deviation of loadings: that of a uniform distribution on (0, 1)
 USUAL_LOADING = 0.7  # of a voice without evidence: half of its view is shared, ρ² = ½
 MOST_LOADING, LEAST_LOADING = 0.995, 0.05  # no voice equals the consensus, and none is uncorrelated with it

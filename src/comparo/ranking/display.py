@@ -18,7 +18,6 @@ from comparo.model.inference.choices import Choices
 from comparo.model.inference.position import winners_first
 from comparo.model.likelihoods import is_logit
 from comparo.model.likelihoods.bradley_terry import Davidson
-from comparo.model.observations import are_choices
 from comparo.ranking.scores import Grown, Scores
 from comparo.ranking.self_consistency import unexplained_flips
 from comparo.ranking.tabular import Columns
@@ -58,7 +57,7 @@ def notes(ranking: Scores) -> tuple[str, ...]:
             "the position bias cannot be estimated from these comparisons: show items in both positions, or use "
             "bias='none'"
         )
-    lists_winners = are_choices(comparisons) and bool(winners_first(comparisons, comparisons.positions).any())
+    lists_winners = bool(winners_first(comparisons, comparisons.positions).any())
     if lists_winners and product is not None and product.effects is not None and product.bias.size:
         found.append(
             "the first text wins nearly always, as in a list of winners and losers: the order of texts says nothing "

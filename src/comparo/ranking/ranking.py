@@ -168,7 +168,7 @@ class Ranking(Scores, Tabular):
         next score).
 
         >>> from comparo import fit
-        >>> top = fit([("a", "b", 0.01), ("b", "a", 0.99), ("a", "b", 0.02)]).top(1)
+        >>> top = fit([("a", "b", 0.01), ("b", "a", 0.99), ("a", "b", 0.02)], "poe-bt").top(1)
         >>> top["item"].tolist(), top["probability"].round(2).tolist()
         (['b', 'a'], [0.99, 0.01])
         """

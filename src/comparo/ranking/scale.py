@@ -191,7 +191,7 @@ class Scaled(Tabular):
         `feedback` maps the context and id of a text, both as str, "" for no context, to a remark.
 
         >>> from comparo import fit
-        >>> found = on_scale(fit([("a", "b", 0.8), ("b", "c", 0.7)], "mixed"), grades="good:50%, fair")
+        >>> found = on_scale(fit([("a", "b", 0.8), ("b", "c", 0.7)], "bt"), grades="good:50%, fair")
         >>> listed = found.class_list({("", "a"): "Well argued."})
         >>> [(name, listed[name][0]) for name in ("text", "grade", "near", "feedback")]
         [('text', 'a'), ('grade', 'good'), ('near', ''), ('feedback', 'Well argued.')]

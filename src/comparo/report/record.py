@@ -28,10 +28,9 @@ from comparo.ranking.why import found_reasons
 from comparo.report.embed import are_codes, label, snippet
 from comparo.rounding import merge_ties
 from comparo.run.criteria_run import CriteriaRun, concluded, criteria_of, stored_criteria
-from comparo.run.fit_policy import Fitting
-from comparo.run.linking import read_past
+from comparo.run.fit_policy import Fitting, fitting_of
 from comparo.run.loop import Run
-from comparo.run.store import CHANGED, VOTES, read_configuration, read_judgements, stored_items
+from comparo.run.store import CHANGED, read_configuration, read_judgements, stored_items
 from comparo.run.voices import comparisons
 from comparo.types import Array, LongIndex, Mask
 
@@ -320,20 +319,6 @@ def read_why(folder: Path) -> dict[str, Any] | None:
         return {"summary": str(found["summary"]), "reasons": found_reasons(found["reasons"]), "feedback": feedback}
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{path} is damaged ({error!r}); remove it, and run comparo why again") from error
-
-
-def fitting_of(configuration: Mapping[str, Any], items: Items, folder: Path) -> Fitting:
-    """How the answers of a run folder become a ranking."""
-    given = configuration.get
-    return Fitting(
-        items,
-        **{name: configuration[name] for name in ("method", "bias", "plain", "estimate")},
-        validity=given("validity"),
-        control=tuple(given("control") or {}),
-        votes=Comparisons.read(folder / VOTES) if given("votes") else None,
-        together=given("together", False),
-        past=read_past(folder),
-    )
 
 
 def run_record(run: Run, ranking: Ranking) -> Record:

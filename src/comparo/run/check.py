@@ -28,7 +28,7 @@ from comparo.data.prompts import Prompt
 from comparo.data.run_folder import DATABASE, encode, key_of
 from comparo.errors import RunError, StoreError
 from comparo.judges import Judge, Judgement
-from comparo.methods import quiet_fit
+from comparo.methods import ESTIMATES, quiet_fit
 from comparo.model.observations import are_choices
 from comparo.run.files import as_json
 from comparo.run.recalling import Recalling
@@ -306,7 +306,7 @@ def task_after(task: Task, configuration: Mapping[str, Any]) -> Task:
     names = {one["voice"] for one in changed.values()}
     panel = task.panel or (replace(task.voices[0], name=task.judge.name),)
     panel = tuple(replace(voice, judge=_alone(voice.judge)) if voice.name in names else voice for voice in panel)
-    method = "panel" if task.method == "mixed" else task.method
+    method = None if task.method in ESTIMATES else task.method
     return replace(task, judge=panel[0].judge, panel=panel, method=method)
 
 

@@ -1,10 +1,10 @@
 """How the answers of a run become a ranking: the method, and its use of the texts.
 
-A method is that of `comparo.fit`. "mixed" and "panel" also use the texts, unless the run is plain: comparisons are
-weighted by the contrast of their texts, and items of the same group or of similar style inform each other. The groups
-are those of the items, if they have any; otherwise items with the same id in several contexts form a group, as the
-outputs of one system do. The scores may be a consensus: an estimate of what people would say
-(`comparo.ranking.consensus`).
+A method is that of `comparo.fit`, by default the usual one of the answers. "mixed" and "panel" also use the texts,
+unless the run is plain: comparisons are weighted by the contrast of their texts, and items of the same group or of
+similar style inform each other. The groups are those of the items, if they have any; otherwise items with the same id
+in several contexts form a group, as the outputs of one system do. The scores may be a consensus: an estimate of what
+people would say (`comparo.ranking.consensus`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -20,7 +21,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.covariates import Term, control_numbers
 from comparo.data.items import Items
 from comparo.data.text_features import contrasts, styles
-from comparo.methods import Method, quiet_fit
+from comparo.methods import ESTIMATES, Method, quiet_fit, usual_method
 from comparo.model.estimators.poe import Bias
 from comparo.model.linalg.graph import Graph
 from comparo.model.observations import fitted_power
@@ -28,7 +29,8 @@ from comparo.ranking.consensus import check_validity, consensus, expected_by
 from comparo.ranking.grouping import ControlNumbers, control_of, group_codes
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.votes import find_voted, votes_about, with_votes
-from comparo.run.linking import Past
+from comparo.run.linking import Past, read_past
+from comparo.run.store import VOTES
 from comparo.types import Array
 
 EstimandOrAuto = Literal["auto", "judge", "consensus"]
@@ -62,7 +64,7 @@ class Fitting:
     """
 
     items: Items
-    method: Method = "mixed"
+    method: Method | None = None
     bias: Bias = "joint"
     plain: bool = False
     grouped: bool = True
@@ -72,6 +74,7 @@ class Fitting:
     votes: Comparisons | None = None
     together: bool = False
     past: Past | None = None
+    level: float = 0.95
 
     def check(self) -> None:
         """Raise a ValueError if the estimate cannot be made from these items by this method."""
@@ -113,7 +116,7 @@ class Fitting:
     @property
     def pools(self) -> bool:
         """Whether the method also uses the texts and estimates variances: "mixed" or "panel", unless plain."""
-        return not self.plain and self.method in ("mixed", "panel")
+        return not self.plain and self.method in (None, *ESTIMATES)
 
     @cached_property
     def contrast(self) -> Mapping[Any, Array | None]:
@@ -148,7 +151,8 @@ class Fitting:
     def rank(self, data: Comparisons) -> Ranking:
         """The ranking from comparisons as answered."""
         if self.together:
-            return quiet_fit(replace(data, voted=True), "mixed", groups=self._groups)
+            data = replace(data, voted=True)
+            return quiet_fit(data, usual_method(data), groups=self._groups, level=self.level)
         return self.fit(self.weigh(data) if self.pools else data)
 
     def conclude(self, data: Comparisons) -> Ranking:
@@ -215,16 +219,31 @@ class Fitting:
 
     def fit(self, data: Comparisons) -> Ranking:
         """The ranking from comparisons whose weights are final."""
+        method = self.method or usual_method(data)
         if not self.pools:
-            ranking = quiet_fit(data, self.method, bias=self.bias)
+            ranking = quiet_fit(data, method, bias=self.bias, level=self.level)
             named = None if self._groups is None else group_codes(data, ranking.graph, self._groups)
             return replace(ranking, group=named)
         came = self._came(data)
         groups = self._groups if came is None else came
         shared: dict[str, Any] = {"groups": groups, "features": self._features, "control": self._control(data)}
-        ranking = quiet_fit(data, self.method, bias=self.bias, **shared)
+        ranking = quiet_fit(data, method, bias=self.bias, level=self.level, **shared)
         if came is not None:
             return replace(ranking, group=None)
         by = expected_by(ranking)
         is_shared = self.shares and (by == "groups" or (by == "style" and self._groups is None))
         return consensus(ranking, self.validity) if is_shared else ranking
+
+
+def fitting_of(configuration: Mapping[str, Any], items: Items, folder: Path) -> Fitting:
+    """How the answers of a run folder become a ranking."""
+    given = configuration.get
+    return Fitting(
+        items,
+        **{name: configuration[name] for name in ("method", "bias", "plain", "estimate")},
+        validity=given("validity"),
+        control=tuple(given("control") or {}),
+        votes=Comparisons.read(folder / VOTES) if given("votes") else None,
+        together=given("together", False),
+        past=read_past(folder),
+    )

@@ -85,8 +85,8 @@ def rank(
         How pairs are chosen. A plain run follows the paper: the choice of pairs and the scores ignore the texts, and
         the default method is "poe-bt; bias=joint".
     method
-        How comparisons become scores. Default: "mixed", or "panel" where there are several voices, with the bias
-        "joint"; another bias (`fit`) is named as in "mixed; bias=none". Both also use the texts: comparisons of similar
+        How comparisons become scores. Default: that of `fit`, "panel" where several voices gave enough answers, else
+        "mixed"; another bias (`fit`) is named as in "mixed; bias=none". Both also use the texts: comparisons of similar
         texts count less, and texts of the same group or of similar style inform each other. Every other method is that
         of `fit`, with its default bias: the scores are those of `fit(out, method)`. In a plain run "mixed" and "panel"
         are those of `fit` too.

@@ -22,6 +22,7 @@ from comparo.data.run_folder import key_of
 from comparo.data.wordings import WORDINGS
 from comparo.errors import StoreError
 from comparo.judges import Judge, Judgement
+from comparo.methods import ESTIMATES
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import count_flips
 from comparo.run.budget import Budget
@@ -169,7 +170,7 @@ def _task(folder: Path, judge: Judge, budget: Budget) -> tuple[Repeated, list[Ju
         judge,
         budget,
         orders=identity["orders"],
-        method="panel" if method == "mixed" else method,
+        method=None if method in ESTIMATES else method,
         bias=configuration["bias"],
         plain=configuration.get("plain", True),
         least_mass=DEFAULT_LEAST_MASS,

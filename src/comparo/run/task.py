@@ -98,9 +98,8 @@ class Task:
             object.__setattr__(self, "strategy", default_strategy(self.goal))
         if self.bias is None:
             object.__setattr__(self, "bias", usual_bias(self.method or "mixed"))
-        if self.method is None:
-            usual = "poe-bt" if self.plain else "panel" if self.is_panel else "mixed"
-            object.__setattr__(self, "method", usual)
+        if self.method is None and self.plain:
+            object.__setattr__(self, "method", "poe-bt")
         if self.until is not None and not (isinstance(self.until, Real) and 0 < self.until < 1):
             raise ValueError(f"until = {self.until!r} is not between 0 and 1; 0.95 is a usual choice")
         if not (isinstance(self.least_mass, Real) and 0 <= self.least_mass < 1):
@@ -209,7 +208,7 @@ class Task:
         """How the answers become a ranking."""
         whose = self.estimate, self.validity, self.control, self.votes
         past = None if self.growth is None else self.growth.past
-        return Fitting(self.items, self.method or "mixed", self.bias or "none", self.plain, True, *whose, past=past)
+        return Fitting(self.items, self.method, self.bias or "none", self.plain, True, *whose, past=past)
 
     @property
     def configuration(self) -> dict[str, Any]:

@@ -207,7 +207,7 @@ def _reached(runs: list[_Run], calls: int) -> Array:
     parts = [run.until(calls) for run in runs]
     first, second, p = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     data = Comparisons.from_columns(first, second, p, context=np.repeat(np.arange(len(runs)), calls))
-    ranking = quiet_fit(data, bias="joint")
+    ranking = quiet_fit(data, "mixed")
     context = ranking.graph.context
     true = np.array([run.scores for run in runs])[context, ranking.items]
     return spearman_within(ranking.scores, true, context, len(runs))

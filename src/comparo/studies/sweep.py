@@ -36,12 +36,12 @@ from comparo.studies.recorded import Recorded
 from comparo.types import Array
 
 DECISIONS = ("win-ratio", "bt", "poe-g-hard")
-POOLED = ("davidson", *ESTIMATES)  # methods that estimate ties or variances from all contexts together
+POOLED = ("davidson", "rank", *ESTIMATES)  # methods that estimate ties or variances from all contexts together
 
 
 @dataclass(frozen=True)
 class Fit:
-    """`comparo.fit` by a method's name and bias, by default the method's own (`usual_bias`).
+    """`comparo.fit` by a method's name and bias, by default the method's own; "rank" is the usual method.
 
     For methods that use decisions, a pair asked in both orders is one decision by p̃_ij = ½(p_ij + 1 − p_ji), as in the
     paper's symmetric set-up: else a judge who favours a position would tie items that it can distinguish. "bt" has the
@@ -53,7 +53,7 @@ class Fit:
     array([1., 0.])
     """
 
-    method: Method
+    method: Method | Literal["rank"]
     bias: Bias | None = None
 
     @property
@@ -67,7 +67,8 @@ class Fit:
             merged = comparisons.merge_orders()
             comparisons = merged if comparisons.weight is not None else replace(merged, weight=None)
         prior_pairs: PriorPairs = "compared" if self.method == "bt" else "none"
-        return quiet_fit(comparisons, self.method, bias=self.bias, prior_pairs=prior_pairs)
+        method = None if self.method == "rank" else self.method
+        return quiet_fit(comparisons, method, bias=self.bias, prior_pairs=prior_pairs)
 
 
 TIED = 1e-7  # scores closer than this share of their context's range are tied, so that rounding does not rank them
@@ -175,12 +176,17 @@ class Way:
 
     @classmethod
     def of(
-        cls, method: Method, bias: Bias | None = None, *, orders: Orders = "both", strategy: DrawStrategy = "random"
+        cls,
+        method: Method | Literal["rank"],
+        bias: Bias | None = None,
+        *,
+        orders: Orders = "both",
+        strategy: DrawStrategy = "random",
     ) -> Way:
         """The way of a method of `comparo.fit`; its name lists the settings that are not the default."""
         parts = [
             method,
-            f"bias {bias}" * (bias not in (None, usual_bias(method))),
+            f"bias {bias}" * (bias not in (None, usual_bias("mixed" if method == "rank" else method))),
             "one order" * (orders == "one"),
             "greedy" * (strategy == "greedy"),
         ]

@@ -249,7 +249,6 @@ class Voting:
             until=self.until,
             strategy="adaptive",
             orders="one",
-            method="mixed",
             seed=self.seed,
             panel=people if len(people) > 1 else (),
         )

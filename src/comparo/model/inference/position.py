@@ -71,7 +71,9 @@ class Biases:
     numbers the biases with the same m and τ²; `asked` (C·J,) marks biases with comparisons, `shared` (C·J,) those in a
     family with more than one such bias. For γ̂ with variance v, estimated with the ridge φ/τ² towards m, the estimate
     without the ridge is m + (γ̂ − m)·τ²/(τ² − v), with variance vτ²/(τ² − v). These give the next m and τ²
-    (`random_effects`). The ridge of the first round keeps the estimate of a judge with few comparisons finite.
+    (`random_effects`). The ridge of the first round keeps the estimate of a judge with few comparisons finite. `usual`
+    is the prior variance of m, and of a bias that shares none: where order follows the scores, nothing else tells the
+    two apart.
     """
 
     family: LongIndex
@@ -79,9 +81,10 @@ class Biases:
     shared: Mask
     mean: Array
     ridge: Array
+    usual: float = np.inf
 
     @classmethod
-    def of(cls, pattern: Pattern, common: Array, is_zero: Mask | None = None) -> Biases:
+    def of(cls, pattern: Pattern, common: Array, is_zero: Mask | None = None, usual: float = np.inf) -> Biases:
         """The first prior: each judge's `common` γ over all contexts (J,) as m.
 
         `is_zero` (J,) marks γ that are known to be 0; where it is given, the prior of all others is flat at first.
@@ -94,7 +97,12 @@ class Biases:
         shared = (np.bincount(family[asked], minlength=int(family.max()) + 1) > 1)[family] & ~zero
         start = np.where(shared & (is_zero is None), 1.0, WEAK)
         mean = np.where(shared, np.tile(common, contexts), 0.0)
-        return cls(family, asked, shared, mean, np.where(zero, ZERO, start))
+        return cls(family, asked, shared, mean, np.where(zero, ZERO, start), usual)
+
+    def at(self, dispersion: float) -> Biases:
+        """The prior with `usual` as the variance of the biases that share none."""
+        own = ~self.shared & (self.ridge < ZERO)
+        return replace(self, ridge=np.where(own, np.maximum(dispersion / self.usual, WEAK), self.ridge))
 
     def spread(self, dispersion: float) -> float | None:
         """The mean τ² over the biases that share one; None if no biases do."""
@@ -125,7 +133,9 @@ class Biases:
             members = self.family == number
             known = members & self.asked
             members &= self.shared
-            mean[members], between[members] = random_effects(estimate[known], variance[known])
+            centre, between[members] = random_effects(estimate[known], variance[known])
+            error = 1.0 / np.sum(1.0 / (variance[known] + between[members][0]))
+            mean[members] = centre / (1.0 + error / self.usual)
         return replace(self, mean=mean, ridge=np.where(self.shared, dispersion / between, self.ridge))
 
 

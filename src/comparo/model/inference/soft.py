@@ -26,7 +26,7 @@ from comparo.model.likelihoods.gaussian import Gaussian, Linear, censored_moment
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import Spectrum, System
 from comparo.model.observations import Observations, are_choices, logits, observe
-from comparo.model.tuning import CLEARLY, LIMITS, SURELY, TWICE, Limits
+from comparo.model.tuning import CLEARLY, LIMITS, SLOTS, SURELY, TWICE, Limits
 from comparo.rounding import TINY
 from comparo.types import Array, Mask
 
@@ -56,6 +56,8 @@ class Soft:
 
     @classmethod
     def of(cls, comparisons: Comparisons, graph: Graph, expert: Expert, is_biased: bool, limits: Limits) -> Soft:
+        left_out = winners_first(comparisons, comparisons.positions)
+        is_biased = is_biased and not left_out.all()
         if isinstance(expert, Gaussian):
             y, saturated = expert.mean(comparisons.p), np.zeros(len(comparisons), dtype=bool)
         else:
@@ -70,8 +72,9 @@ class Soft:
         pattern = Pattern(graph, found.judge if has_bias else None, limits)
         order = pattern.order
         codes = np.arange(pattern.judges)  # the last: observations in which γ cancels
-        biases = Biases.of(pattern, np.zeros(len(codes)), codes == found.sums.shape[1]) if has_bias else None
         unit = expert.mean.alpha / 4.0 if isinstance(expert, Gaussian) and isinstance(expert.mean, Linear) else 1.0
+        is_zero, usual = np.append(left_out, True)[codes], (SLOTS * unit) ** 2
+        biases = Biases.of(pattern, np.zeros(len(codes)), is_zero, usual) if has_bias else None
         c = found.weight[order]
         noise = found.sum_variance if np.any(found.sum_weight) else 1.0
         return cls(found, pattern, biases, c, c * found.y[order], abs(unit), is_biased, noise)
@@ -81,8 +84,7 @@ class Soft:
         """Observe logits of soft answers, or p − ½ of choices, because logits of 0 and 1 are infinite."""
         decided = are_choices(comparisons)
         expert = Gaussian() if decided else BradleyTerry()
-        is_biased = not (decided and winners_first(comparisons, comparisons.positions).any())
-        return cls.of(comparisons, Graph.build(comparisons), expert, is_biased, limits)
+        return cls.of(comparisons, Graph.build(comparisons), expert, True, limits)
 
     @property
     def system(self) -> System:
@@ -93,8 +95,9 @@ class Soft:
             known, sums = np.zeros((2, len(self.observations.sums), width))
             known[:, :judges] = self.observations.sum_weight[:, :width] * self.noise / self.observations.sum_variance
             sums[:, :judges] = -self.observations.sums[:, :width]
-            ridge = self.biases.ridge + known.ravel()
-            mean = (self.biases.ridge * self.biases.mean + (known * sums).ravel()) / ridge
+            biases = self.biases.at(self.noise)
+            ridge = biases.ridge + known.ravel()
+            mean = (biases.ridge * biases.mean + (known * sums).ravel()) / ridge
         return System(self.pattern, self.c, self.pull, ridge, mean)
 
     @cached_property
@@ -132,7 +135,7 @@ class Soft:
             return 1.0
         width, judges = self.pattern.judges, self.observations.sums.shape[1]
         alone = np.bincount(self.pattern.bias_index, self.c, self.pattern.unknowns)[self.pattern.graph.nodes :]
-        both = self.observations.sum_weight
+        both = self.observations.sum_weight + self.noise / self.biases.usual
         return float(np.max(both / np.maximum(both + alone.reshape(-1, width)[:, :judges], TINY)))
 
     def settle(self, shared: Shared) -> tuple[Soft, Variances, bool]:

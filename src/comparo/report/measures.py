@@ -17,9 +17,10 @@ from comparo.analysis.misfit import misfit
 from comparo.analysis.reliability import MEASURES, measured
 from comparo.data.run_folder import key_of
 from comparo.model.design import Design
-from comparo.model.estimators.panel_members import OTHERS, PanelMembers, fit_members
+from comparo.model.estimators.panel_members import PanelMembers, fit_members
 from comparo.model.estimators.poe import Product
 from comparo.model.inference.position import bias_variances
+from comparo.model.observations import OTHERS
 from comparo.model.tuning import FEW
 from comparo.ranking.criteria_ranking import in_logits
 from comparo.ranking.display import BLIND

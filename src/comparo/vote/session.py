@@ -27,7 +27,7 @@ from comparo.data.run_folder import DATABASE, database_of
 from comparo.data.sanitize import skeleton, visible
 from comparo.errors import JudgeError, StoreError, WrongFolderError
 from comparo.judges import Judgement
-from comparo.model.estimators.panel_members import OTHERS
+from comparo.model.observations import OTHERS
 from comparo.ranking.tabular import rows_of
 from comparo.report.record import read_record
 from comparo.rounding import merge_ties

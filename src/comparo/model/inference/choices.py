@@ -35,7 +35,7 @@ from comparo.data.lineups import luce_excess, luce_weights
 from comparo.model.design import Shared
 from comparo.model.inference.ep import settle, sites_from, without_site
 from comparo.model.inference.newton import Solution
-from comparo.model.inference.position import Positions, bias_variances, winners_first
+from comparo.model.inference.position import Positions, winners_first
 from comparo.model.inference.random_effects import differences, solve
 from comparo.model.inference.reml import Variances, estimate, spread_prior
 from comparo.model.inference.soft import Soft
@@ -316,7 +316,7 @@ class Choices:
 
     def bias_variances(self, solution: Solution) -> Array:
         """The posterior variance of each γ, (C, J)."""
-        return self._of_effects(bias_variances(solution.laplacian))
+        return self._of_effects(solution.laplacian.bias_variances)
 
     @property
     def slot(self) -> Index:

@@ -315,10 +315,10 @@ def _pattern(prompt: Prompt) -> tuple[re.Pattern[str], set[str]]:
     before = {name: template.partition(f"{{{name}}}") for name in TEXTS}
     above = {name: _words_above(words) for name, (words, place, _) in before.items() if place}
     labels = f"(?:{'|'.join(map(_spaced, prompt.labels))})(?![^\\W_])"
-    keys = [*_KEYS, *(prompt.parts if isinstance(prompt, CriteriaPrompt) else ())]
+    keys = [*filter(None, [prompt.answer]), *_KEYS, *(prompt.parts if isinstance(prompt, CriteriaPrompt) else ())]
     kind = _spaced(prompt.answer or above["first"].removesuffix(prompt.labels[0]))
     found = [rf"(?im:{_LINE}{_spaced(heading)}[\W_]{{0,9}}:)" for heading in above.values() if heading]
-    answer = rf"(?i:(?<![^\W_])(?:{'|'.join(map(_spaced, keys))})(?:\s+only)?(?:\s+with|\s+is|[\W_]{{0,3}}[:=]))"
+    answer = rf"(?i:(?<![^\W_])(?:{'|'.join(map(_spaced, keys))})(?:\s+only)?(?:\s+with|\s+is|[\W_]{{0,3}}[:=>]))"
     found.append(rf"{answer}[\W_]{{0,9}}{labels}(?![^\S\n]+\w)")
     if kind:
         name = rf"(?<![^\W_]){kind}{_GAP}{labels}"

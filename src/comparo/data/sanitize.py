@@ -23,9 +23,9 @@ import unicodedata
 # separators, and halves of surrogate pairs, which cannot be printed at all.
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 _LOGIN = re.compile(r"(?<=://)[^/?#\s]*@")
-# Unicode's Default_Ignorable_Code_Point, with marks of annotations and the blank of Braille.
+# Unicode's Default_Ignorable_Code_Point, with lines through letters, marks of annotations and the blank of Braille.
 _INVISIBLE = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800"
+    "[\u00ad\u0332-\u0338\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800"
     "\ufe00-\ufe0f\ufeff\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 # Cyrillic, Greek, Armenian and small capital letters, each with the Latin letter that it or its capital looks like.

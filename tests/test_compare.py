@@ -286,6 +286,14 @@ def clustered(seed, topics=10, each=8):
     return *sides, judge
 
 
+def test_a_text_that_addresses_the_judge_is_named_with_its_input(caplog):
+    old = {f"q{k}": f"answer {k}" for k in range(3)}
+    new = {f"q{k}": f"Text A: answer {k}" if k == 1 else f"other {k}" for k in range(3)}
+    compare(old, new, "better", judge=lambda *_: 0.6)
+    (sentence,) = [each for each in caplog.messages if "address the judge" in each]
+    assert "'B in q1' holds 'Text A:'" in sentence
+
+
 @pytest.mark.long
 def test_inputs_of_a_topic_are_one_observation(caplog):
     old, new, judge = clustered(3)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from comparo.data.sanitize import defuse
+from comparo.data.sanitize import defuse, skeleton
 from comparo.data.wordings import (
     ANSWERS,
     CLOSE,
@@ -357,13 +357,24 @@ def _delimiter(texts: Sequence[str]) -> str:
     """Hexadecimal digits that no text holds: `DELIMITER` or, where a text holds it, digits of the texts' SHA-256.
 
     A constant lets different prompts share their beginning. All texts of a prompt have the same digits, because digits
-    sway small models.
+    sway small models. What looks like the digits counts as them (`look_alike`).
     """
-    held, digits = [text.casefold() for text in texts], DELIMITER
-    while any(digits in text for text in held):
+    # Not drawn from the seed: answers are cached by their prompts, which must be the same in runs of another seed.
+    held, digits = [skeleton(text) for text in texts], DELIMITER
+    while any(map(look_alike(digits).search, held)):
         source = "\0".join([digits, *texts])
         digits = hashlib.sha256(source.encode("utf-8", "replace")).hexdigest()[: len(DELIMITER)]
     return digits
+
+
+def look_alike(digits: str) -> re.Pattern[str]:
+    """The pattern of hexadecimal digits, and of characters that look like them, in a `skeleton`.
+
+    >>> look_alike("7e01").findall("7e01 7E0l 7-e-0-1 7 eO1 7e-+-01")
+    ['7e01', '7E0l', '7-e-0-1', '7 eO1']
+    """
+    alike = {"0": "[0o]", "1": "[1il|]"}
+    return re.compile(r"[\W_]{0,2}".join(alike.get(digit, digit) for digit in digits), re.IGNORECASE)
 
 
 def escape(text: str) -> str:

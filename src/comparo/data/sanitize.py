@@ -11,14 +11,27 @@ all others they are recognised by their form. Some forms have no ordinary meanin
 
 Names in single brackets are also HTML (`<b>`), code (`List<String>`) and notes (`[1]`), so only the names that are
 control tokens of a model count: `<eos>`, `<end_of_turn>`, `[INST]`.
+
+Words may be hidden from a comparison, though not from a reader, by look-alikes of letters and by characters that are
+not seen: `skeleton` undoes both.
 """
 
 import re
+import unicodedata
 
 # What a terminal executes instead of printing it: control characters, marks that change the direction of the text, line
 # separators, and halves of surrogate pairs, which cannot be printed at all.
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 _LOGIN = re.compile(r"(?<=://)[^/?#\s]*@")
+# Unicode's Default_Ignorable_Code_Point, with lines through letters, marks of annotations and the blank of Braille.
+_INVISIBLE = re.compile(
+    "[\u00ad\u0332-\u0338\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800"
+    "\ufe00-\ufe0f\ufeff\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+# Cyrillic, Greek, Armenian and small capital letters, each with the Latin letter that it or its capital looks like.
+_FOREIGN = "авегкмнопрстухіјѕѵԁһԛԝαβεζηικμνορτυχհոօսıᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡʏᴢ"
+_LATIN = "aberkmhonpctyxijsvdhqwabezhikmnoptyxhnouiabcdefghijklmnoprstuvwyz"
+_ALIKE = str.maketrans(f"{_FOREIGN}{_FOREIGN.upper()}İ", f"{_LATIN}{_LATIN.upper()}I")
 # Line by line: of Llama 2, Gemma, T5 and many others; turns and sentences; spare tokens; Gemma, Command R; InternVL,
 # StepFun; Idefics, SmolVLM; InternLM, GLM; gaps to fill, of Code Llama and StarCoder; thoughts and tools; Seed,
 # MiniMax, LongCat; SmolLM.
@@ -78,6 +91,15 @@ def without_login(text: str) -> str:
     'base_url=http://localhost:8000/v1'
     """
     return _LOGIN.sub("", text)
+
+
+def skeleton(text: str) -> str:
+    """The text as it looks: NFKC, without invisible characters, and with Latin letters in place of look-alikes.
+
+    >>> skeleton("\uff21n\u200b\u0430"), skeleton("Jos\u00e9")
+    ('Ana', 'José')
+    """
+    return text if text.isascii() else _INVISIBLE.sub("", unicodedata.normalize("NFKC", text)).translate(_ALIKE)
 
 
 def defuse(text: str) -> str:

@@ -12,7 +12,9 @@ depend on the contrast of the two texts (`fitted_power`).
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +23,7 @@ from scipy.special import logit
 from comparo.data.comparisons import Comparisons
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import System
-from comparo.model.tuning import LEAST_CAP
+from comparo.model.tuning import FEW, LEAST_CAP
 from comparo.rounding import TINY
 from comparo.types import Array, Index, Mask
 
@@ -205,6 +207,35 @@ def observe(comparisons: Comparisons, graph: Graph, y: Array, saturated: Mask) -
         comparisons.freedom[lead[rows]],
         comparisons.position_freedom,
     )
+
+
+OTHERS = "others"  # the name of the pooled voices
+
+
+def named_voices(comparisons: Comparisons, people: Collection[Any] = ()) -> tuple[tuple[Any, ...], NDArray[np.intp]]:
+    """The names of the voices (R,) and the voice of each comparison (K,); `people` are never pooled."""
+    if comparisons.judges is None:
+        return ("judge",), np.zeros(len(comparisons), dtype=np.intp)
+    labels = comparisons.judges.tolist()
+    calls = np.bincount(comparisons.judged_by, minlength=len(labels))
+    own = (calls >= FEW) | (np.array([label in people for label in labels]) & (calls > 0))
+    number = np.where(own, np.cumsum(own) - 1, np.count_nonzero(own))
+    names = comparisons.judges[own].tolist()
+    code = number[comparisons.judged_by]
+    return tuple(names if int(code.max()) < len(names) else [*names, OTHERS]), code
+
+
+def pooled(comparisons: Comparisons) -> Comparisons:
+    """Pool judges with fewer than `FEW` comparisons as "others": so few do not determine a bias per judge.
+
+    >>> rows = [{"first": "a", "second": "b", "p": 1, "judge": person} for person in range(100)]
+    >>> pooled(Comparisons.from_rows(rows)).judges.tolist()
+    ['others']
+    """
+    names, code = named_voices(comparisons)
+    if comparisons.judges is None or len(names) == len(np.unique(comparisons.judged_by)):
+        return comparisons
+    return replace(comparisons, judges=np.array(names, dtype=object), judge=code.astype(np.int32))
 
 
 WEAK_RIDGE = 1e-6  # ridge of least squares, relative to the weight of an observation

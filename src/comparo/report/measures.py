@@ -17,9 +17,9 @@ from comparo.analysis.misfit import misfit
 from comparo.analysis.reliability import MEASURES, measured
 from comparo.data.run_folder import key_of
 from comparo.model.design import Design
-from comparo.model.estimators.panel_members import OTHERS, PanelMembers, fit_members
+from comparo.model.estimators.panel_members import PanelMembers, fit_members
 from comparo.model.estimators.poe import Product
-from comparo.model.inference.position import bias_variances
+from comparo.model.observations import OTHERS
 from comparo.model.tuning import FEW
 from comparo.ranking.criteria_ranking import in_logits
 from comparo.ranking.display import BLIND
@@ -111,7 +111,7 @@ def _joint_error(product: Product) -> float:
     One context: √v with v = φ·H⁻¹ at γ. Several: γ ~ N(m, τ²) with τ² = φ/ridge, and the estimate of one context, whose
     posterior variance is v, adds (τ² − v)/τ⁴ to the precision of m.
     """
-    variance = product.dispersion * bias_variances(product.laplacian)
+    variance = product.dispersion * product.laplacian.bias_variances
     if len(variance) == 1:
         return float(np.sqrt(variance[0]))
     between = product.dispersion / product.laplacian.ridge[product.graph.nodes :]

@@ -24,10 +24,10 @@ from comparo.analysis.misfit import disagreements
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt, Question
 from comparo.data.run_folder import DATABASE, database_of
-from comparo.data.sanitize import visible
+from comparo.data.sanitize import skeleton, visible
 from comparo.errors import JudgeError, StoreError, WrongFolderError
 from comparo.judges import Judgement
-from comparo.model.estimators.panel_members import OTHERS
+from comparo.model.observations import OTHERS
 from comparo.ranking.tabular import rows_of
 from comparo.report.record import read_record
 from comparo.rounding import merge_ties
@@ -48,8 +48,6 @@ from comparo.selection.designs import DEFAULT_BUDGET
 from comparo.selection.sharing import telling_pairs
 
 LONGEST = 40  # most characters of a name: the width of a row in the organiser's table
-ALIKE = str.maketrans("авекмнорстухіјѕԁһԛԝαβεζηικμνορτυχ", "abekmhopctyxijsdhqwabezhikmnoptyx")  # in small letters
-UNSEEN = "\u034f\u115f\u1160\u2800" + "".join(map(chr, range(0xFE00, 0xFE10)))  # invisible, but not of category Cf
 MAY_DIFFER = ("judge", "voices")  # people may join a run that has begun
 FIRST = 50  # votes that give the validity of a judge to a factor of about three (docs/people.md)
 FILE = "links.json"
@@ -98,13 +96,12 @@ def checked_name(name: str, taken: Iterable[str] = ()) -> str:
 
 
 def _look(name: str) -> str:
-    """A name without invisible characters, and with Latin letters in place of lookalikes.
+    """The looks of a name, whatever its case.
 
     >>> _look("\u0410n\u200ba") == _look("ana")
     True
     """
-    plain = unicodedata.normalize("NFKC", name).casefold().translate(ALIKE)
-    return "".join(sign for sign in plain if unicodedata.category(sign) != "Cf" and sign not in UNSEEN)
+    return skeleton(name).casefold()
 
 
 def parse_names(text: str) -> list[str]:

@@ -24,12 +24,11 @@ from scipy.special import chndtr, expit, logit, stdtr, stdtrit
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.design import Design, Shared
-from comparo.model.estimators.panel_members import pooled
 from comparo.model.inference.choices import Choices, model_of
 from comparo.model.inference.reml import Variances, estimate
 from comparo.model.linalg.graph import Graph
 from comparo.model.linalg.spectrum import Moments
-from comparo.model.observations import are_choices, mixes_kinds
+from comparo.model.observations import are_choices, mixes_kinds, pooled
 from comparo.model.posterior import mixture_moments
 from comparo.model.tuning import LIMITS, QUANTILES, SUREST, Limits
 from comparo.rounding import TINY
@@ -243,15 +242,9 @@ def estimates(effect: Array, variance: Array, freedom: float, free: Array, total
 
 
 def adjusted(p: Array) -> Array:
-    """The p-values (m,) adjusted for the false discovery rate (Benjamini and Hochberg 1995).
+    """The p-values (m,) adjusted for the false discovery rate (Benjamini and Hochberg 1995); unknown ones count as 1.
 
-    The adjusted p is the minimum of m·p_(j)/j over all p_(j) ≥ p, with p_(j) the j-th smallest.
-
-    >>> adjusted(np.array([0.01, 0.5, 0.03])).round(3)
-    array([0.03 , 0.5  , 0.045])
+    >>> adjusted(np.array([0.01, 0.5, np.nan])).round(3)
+    array([0.03, 0.75, 1.  ])
     """
-    order = np.argsort(-p, kind="stable")
-    ranked = p[order] * len(p) / np.arange(len(p), 0, -1)
-    found = np.empty(len(p))
-    found[order] = np.minimum.accumulate(np.minimum(ranked, 1.0))
-    return found
+    return scipy.stats.false_discovery_control(np.nan_to_num(p, nan=1.0))

@@ -25,7 +25,6 @@ from scipy.special import ndtri, stdtrit
 from comparo.data.comparisons import Comparisons
 from comparo.model.design import PLAIN, Control, Design, Held, Shared, without
 from comparo.model.estimators.mixture import find_peaks
-from comparo.model.estimators.panel_members import pooled
 from comparo.model.estimators.poe import Product
 from comparo.model.inference.choices import Choices, Point, with_style_inflation
 from comparo.model.inference.newton import Solution
@@ -36,7 +35,7 @@ from comparo.model.likelihoods import Expert, is_logit
 from comparo.model.likelihoods.bradley_terry import Davidson
 from comparo.model.linalg.graph import Graph
 from comparo.model.linalg.spectrum import Spectrum, System
-from comparo.model.observations import are_choices
+from comparo.model.observations import are_choices, pooled
 from comparo.model.tuning import LIMITS, QUANTILES, Limits
 from comparo.types import Array
 

@@ -35,9 +35,10 @@ from comparo.model.design import PLAIN, Design
 from comparo.model.estimators.voice import VoiceModel
 from comparo.model.likelihoods.gaussian import censored_moments
 from comparo.model.linalg.graph import Graph
+from comparo.model.observations import named_voices
+from comparo.model.observations import pooled as pooled
 from comparo.model.tuning import (
     COPY,
-    FEW,
     LEAST_LOADING,
     LIMITS,
     LOADING_SPREAD,
@@ -226,9 +227,6 @@ def _mean_below(mean: float, error: float) -> float:
     return float(-censored_moments(turned, variance, least, none)[0])
 
 
-OTHERS = "others"  # the name of the pooled voices
-
-
 @dataclass(frozen=True)
 class PanelMembers:
     """R voices, each with a fit of its own, and their loadings on the consensus.
@@ -291,7 +289,7 @@ def fit_members(
     ('judge',)
     """
     graph = Graph.build(comparisons)
-    names, code = _named(comparisons, people)
+    names, code = named_voices(comparisons, people)
     voices = []
     for r in range(len(names)):
         own = replace(comparisons.take(code == r), judges=None, judge=None)
@@ -320,29 +318,3 @@ def _agreeing(
     rho, mean, error = (part[family] for part in loadings(agreement.merged(family, sign), of_family, shown))
     rho, mean = sign * rho, sign * mean
     return PanelMembers(graph, names, code, voices, agreement, family, rho, error, mean, anchored, undecided)
-
-
-def _named(comparisons: Comparisons, people: Collection[Any]) -> tuple[tuple[Any, ...], NDArray[np.intp]]:
-    """The names of the voices (R,) and the voice of each comparison (K,); people are never pooled."""
-    if comparisons.judges is None:
-        return ("judge",), np.zeros(len(comparisons), dtype=np.intp)
-    labels = comparisons.judges.tolist()
-    calls = np.bincount(comparisons.judged_by, minlength=len(labels))
-    own = (calls >= FEW) | (np.array([label in people for label in labels]) & (calls > 0))
-    number = np.where(own, np.cumsum(own) - 1, np.count_nonzero(own))
-    names = [label for label, is_own in zip(labels, own.tolist(), strict=True) if is_own]
-    code = number[comparisons.judged_by]
-    return tuple(names if int(code.max()) < len(names) else [*names, OTHERS]), code
-
-
-def pooled(comparisons: Comparisons) -> Comparisons:
-    """Pool judges with fewer than `FEW` comparisons as "others": so few do not determine a bias per judge.
-
-    >>> rows = [{"first": "a", "second": "b", "p": 1, "judge": person} for person in range(100)]
-    >>> pooled(Comparisons.from_rows(rows)).judges.tolist()
-    ['others']
-    """
-    names, code = _named(comparisons, ())
-    if comparisons.judges is None or len(names) == len(np.unique(comparisons.judged_by)):
-        return comparisons
-    return replace(comparisons, judges=np.array(names, dtype=object), judge=code.astype(np.int32))

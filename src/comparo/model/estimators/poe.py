@@ -24,7 +24,7 @@ from comparo.data.lineups import luce_weights
 from comparo.model.design import Held
 from comparo.model.inference.ep import settle
 from comparo.model.inference.newton import Problem, Solution
-from comparo.model.inference.position import Biases, bias_variances, plug_in
+from comparo.model.inference.position import Biases, plug_in
 from comparo.model.inference.random_effects import Effects
 from comparo.model.likelihoods import Expert, derivatives, is_logit
 from comparo.model.likelihoods.bradley_terry import (
@@ -123,14 +123,14 @@ class Product:
         if not pattern.judges:
             return True
         known = self.laplacian.diagonal[pattern.graph.nodes :]
-        return bool(np.all(bias_variances(self.laplacian) * known <= 100.0))
+        return bool(np.all(self.laplacian.bias_variances * known <= 100.0))
 
     def _free_biases(self) -> float:
         """Σ (1 − ridge·variance) over the biases: their effective number of parameters."""
         pattern = self.laplacian.pattern
         if not pattern.judges:
             return float(np.sum(self.comparisons.position_freedom)) if self.bias.size else 0.0
-        free = 1.0 - self.laplacian.ridge[pattern.graph.nodes :] * bias_variances(self.laplacian)
+        free = 1.0 - self.laplacian.ridge[pattern.graph.nodes :] * self.laplacian.bias_variances
         return float(np.sum(free * np.tile(self.comparisons.position_freedom, pattern.graph.contexts)))
 
 

@@ -341,11 +341,8 @@ class _Solved:
     @classmethod
     def of(cls, choices: Choices, columns: Array, within: float, prior: Array) -> _Solved:
         system, ridge = choices.system, 1.0 / within
-        laplacian, b, n = system.laplacian(ridge), system.rhs, system.nodes
-        wide = np.zeros((len(b), columns.shape[1]))
-        wide[:n] = ridge * columns
-        found = laplacian.solve(np.column_stack([b, wide]), accuracy=1e-9)
-        start, follow = found[:, 0], found[:, 1:]
+        b, n = system.rhs, system.nodes
+        laplacian, start, follow = system.solved(ridge, ridge * columns)
         known = ridge * columns.T @ (columns - follow[:n])
         pulled = follow.T @ b
         root = np.sqrt(prior)

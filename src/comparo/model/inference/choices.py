@@ -35,7 +35,7 @@ from comparo.data.lineups import luce_excess, luce_weights
 from comparo.model.design import Shared
 from comparo.model.inference.ep import settle, sites_from, without_site
 from comparo.model.inference.newton import Solution
-from comparo.model.inference.position import Positions, bias_variances, winners_first
+from comparo.model.inference.position import Positions, winners_first
 from comparo.model.inference.random_effects import differences, solve
 from comparo.model.inference.reml import Variances, estimate, spread_prior
 from comparo.model.inference.soft import Soft
@@ -51,8 +51,8 @@ from comparo.model.likelihoods.bradley_terry import (
 )
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import Spectrum, System
-from comparo.model.observations import JudgedPairs, are_choices, votes_of
-from comparo.model.tuning import EQUAL, FEW, NARROWEST, WIDEST, Limits
+from comparo.model.observations import JudgedPairs, are_choices, pooled, votes_of
+from comparo.model.tuning import EQUAL, NARROWEST, WIDEST, Limits
 from comparo.rounding import TINY
 from comparo.types import Array, Index
 
@@ -316,7 +316,7 @@ class Choices:
 
     def bias_variances(self, solution: Solution) -> Array:
         """The posterior variance of each γ, (C, J)."""
-        return self._of_effects(bias_variances(solution.laplacian))
+        return self._of_effects(solution.laplacian.bias_variances)
 
     @property
     def slot(self) -> Index:
@@ -333,17 +333,13 @@ class Choices:
 def _joint_effects(comparisons: Comparisons) -> tuple[Index, Index, Index]:
     """The effect of each comparison (K,), that of each row of `Comparisons.slots`, and a row of these for each effect.
 
-    People with fewer than `FEW` votes are one judge here, and effects without comparisons are left out.
+    People with few votes are one judge here (`pooled`), and effects without comparisons are left out.
     """
-    slots, said = comparisons.slots.copy(), comparisons.positions
-    if comparisons.voted:
-        few = np.bincount(slots[said, 0], minlength=int(slots[:, 0].max()) + 1) < FEW
-        slots[few[slots[:, 0]], 0] = int(np.argmax(few))
-    asked = np.unique(said)
-    rows, code = np.unique(slots[asked], axis=0, return_inverse=True)
-    effects = np.full(len(slots), -1, dtype=np.int32)
-    effects[asked] = code
-    return effects[said], effects, rows
+    joint = pooled(comparisons) if comparisons.voted else comparisons
+    asked, code = np.unique(joint.positions, return_inverse=True)
+    effects = np.full(len(comparisons.slots), -1, dtype=np.int32)
+    effects[comparisons.positions] = code
+    return effects[comparisons.positions], effects, joint.slots[asked]
 
 
 def with_style_inflation(model: Choices, variances: Variances, shared: Shared) -> tuple[Choices, Variances, bool]:

@@ -34,13 +34,8 @@ def solve(system: System, variances: Variances, shared: Shared) -> tuple[Solutio
     """Scores and biases at the best variances, with F = λ·H⁻¹QM (n + C·J, M) and Cov(θ)/φ (M, M)."""
     ridge = 1.0 / variances.ratio
     between, theta = variances.precision(variances.ratio)
-    laplacian = system.laplacian(ridge)
-    columns = np.zeros((system.pattern.unknowns, shared.columns.shape[1]))
-    columns[: system.nodes] = system.towards(ridge, shared.columns)
-    rhs = np.column_stack([system.rhs, columns])
-    found = laplacian.solve(rhs, accuracy=1e-9)
-    spread = found[:, 1:]
-    return Solution(found[:, 0] + spread @ theta, laplacian, 1, True), spread, between
+    laplacian, start, spread = system.solved(ridge, system.towards(ridge, shared.columns))
+    return Solution(start + spread @ theta, laplacian, 1, True), spread, between
 
 
 def differences(solution: Solution, spread: Array, between: Array) -> tuple[Array, Array]:

@@ -191,6 +191,15 @@ class Laplacian:
         share = 1.0 - 2.0 / items + ridge[nodes] ** 2 / (np.where(total > 0, total, 1.0) * own)
         return np.asarray(share / own + spread[nodes])
 
+    @cached_property
+    def bias_variances(self) -> Array:
+        """The diagonal of H⁻¹ at the biases, shape (C·J,), by J solutions, because H is block-diagonal by context."""
+        pattern = self.pattern
+        biases = np.arange(pattern.unknowns - pattern.graph.nodes)
+        rhs = np.zeros((pattern.unknowns, pattern.judges))
+        rhs[pattern.graph.nodes + biases, biases % pattern.judges] = 1.0
+        return self.solve(rhs, accuracy=1e-4)[pattern.graph.nodes + biases, biases % pattern.judges]
+
     def difference(self, one: int, other: int) -> float:
         """The variance of the difference of two nodes by H⁻¹, from one solution."""
         rhs = np.zeros(self.pattern.unknowns)

@@ -79,11 +79,15 @@ class System:
 
         The columns are the changes of scores by a prior mean in `expected` (n, M), and H⁻¹·right for `right` (n, q).
         """
-        columns = np.column_stack([self.towards(1.0 / a, expected), right])
-        padded = np.zeros((self.pattern.unknowns, columns.shape[1]))
-        padded[: self.nodes] = columns
-        found = self.laplacian(1.0 / a).solve(np.column_stack([self.rhs, padded]))[: self.nodes]
-        return found[:, 0], found[:, 1:]
+        _, start, found = self.solved(1.0 / a, np.column_stack([self.towards(1.0 / a, expected), right]), 1e-12)
+        return start[: self.nodes], found[: self.nodes]
+
+    def solved(self, ridge: float, columns: Array, accuracy: float = 1e-9) -> tuple[Laplacian, Array, Array]:
+        """H with the `ridge`, H⁻¹b (n + C·J,), and H⁻¹·columns (n + C·J, q) for `columns` (n, q) of the scores."""
+        laplacian, rhs = self.laplacian(ridge), np.zeros((self.pattern.unknowns, 1 + columns.shape[1]))
+        rhs[:, 0], rhs[: self.nodes, 1:] = self.rhs, columns
+        found = laplacian.solve(rhs, accuracy)
+        return laplacian, found[:, 0], found[:, 1:]
 
 
 @dataclass(frozen=True)

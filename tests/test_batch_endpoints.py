@@ -232,7 +232,9 @@ def test_a_creation_that_never_came_is_repeated(server, begin, tmp_path, mode):
     check_whole(server, tmp_path / "run")
 
 
-def test_the_answer_to_the_creation_may_be_lost(server, begin, tmp_path):
+@pytest.mark.parametrize("behind", [-7200.0, 0.0, 600.0, 7200.0])
+def test_the_answer_to_the_creation_may_be_lost_whatever_the_clocks_say(server, begin, tmp_path, behind):
+    server.does.behind = behind
     lost = once(server, "after POST batches")
     begin()
     assert lost

@@ -1,7 +1,7 @@
 """Batches of questions, in a run folder and at a server: each step is stored before the request that depends on it.
 
     planned     the questions of the batch and its name are stored; nothing was requested
-    uploaded    the server's id of the file is stored; nothing can have been created
+    uploaded    the server's id of the file, or of the newest batch, is stored; nothing can have been created
     sent        the time is stored, then the creation is requested: from here on a batch may exist
     created     the server's id of the batch is stored
     closed      the judgements of all its questions are stored
@@ -251,11 +251,9 @@ class Courier:
         return self.batches.seen(batch, state), state
 
     def _find(self, batch: OpenBatch) -> State | None:
-        """Search for a batch whose creation was not confirmed, until `settle` seconds after it was sent."""
-        sent = batch.sent or 0.0
-        passed = max(0.0, time.time() - sent)
-        end = time.monotonic() + self._pauses.settle - passed
-        while (state := self.server.find(batch.name, batch.file, sent, batch.lines)) is None:
+        """Search for a batch whose creation was not confirmed, for `settle` seconds."""
+        end = time.monotonic() + self._pauses.settle
+        while (state := self.server.find(batch.name, batch.file, batch.lines)) is None:
             if (left := end - time.monotonic()) <= 0:
                 return None
             time.sleep(min(left, 1.0))

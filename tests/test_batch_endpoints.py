@@ -4,6 +4,7 @@ import os
 import signal
 import sqlite3
 import threading
+from contextlib import closing
 
 import pytest
 
@@ -221,6 +222,22 @@ def test_a_cancelled_batch_keeps_what_was_answered(server, begin, tmp_path):
         begin(mode="cancel")
     server.does.looks = 0
     begin()
+    check_whole(server, tmp_path / "run")
+
+
+@pytest.mark.parametrize("mode", ["wait", "submit"])
+def test_a_batch_that_somebody_else_cancelled_is_an_error_that_says_so(endpoint, server, begin, tmp_path, mode):
+    server.does.looks = -1
+    with pytest.raises(PendingError):
+        begin(mode="submit")
+    judge = check_batch(task(server.url, **endpoint.options), has_folder=True)
+    with closing(judge.judge.batches(judge.prompt)) as elsewhere:
+        elsewhere.cancel(server.made[0]["id"])
+    with pytest.raises(RunError, match=r"cancelled.* 2[01] answers are kept") as caught:
+        begin(mode=mode)
+    assert not isinstance(caught.value, PendingError)
+    server.does.looks = 0
+    begin(mode=mode)
     check_whole(server, tmp_path / "run")
 
 

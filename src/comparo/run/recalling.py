@@ -184,8 +184,8 @@ class Recalling:
         return self._heads[1]
 
 
-def remembering(judges: Sequence[Judge], cache: str | Path | None) -> list[Judge]:
-    """The judges, the cacheable ones with a cache in the file `cache`; unchanged where it is None or "off".
+def remembering(judges: Sequence[Judge], cache: str | Path | Cache | None) -> list[Judge]:
+    """The judges, the cacheable ones with a `cache`, or one in the file `cache`; unchanged where it is None or "off".
 
     >>> from comparo.judges import load_judge
     >>> judges = load_judge("openai/any"), load_judge("simulated/soft")
@@ -194,7 +194,7 @@ def remembering(judges: Sequence[Judge], cache: str | Path | None) -> list[Judge
     """
     if cache is None or cache == OFF:
         return list(judges)
-    shared = Cache(cache)
+    shared = cache if isinstance(cache, Cache) else Cache(cache)
     made: list[Judge] = []
     for judge in judges:
         is_bare = not isinstance(judge, Recalling) and getattr(judge, "cacheable", True)

@@ -34,6 +34,7 @@ from comparo.run.folders import ROOT
 
 CACHE = ROOT / "cache.sqlite"  # of all runs that name no other file
 APPLICATION = 0x636D7072  # "cmpr": SQLite's place for a number that says whose file it is
+CLAIMS = "CREATE TABLE IF NOT EXISTS claims (key BLOB PRIMARY KEY, pid INTEGER NOT NULL, at REAL NOT NULL)"
 SCHEMA = (
     f"PRAGMA application_id={APPLICATION}",
     """
@@ -51,9 +52,9 @@ SCHEMA = (
         checksum INTEGER
     )
     """,
+    CLAIMS,
 )
 LONGEST_CLAIM = 120.0  # seconds for which others wait for the answer of a process
-CLAIMS = "CREATE TABLE IF NOT EXISTS claims (key BLOB PRIMARY KEY, pid INTEGER NOT NULL, at REAL NOT NULL)"
 CLAIM = f"""
     INSERT INTO claims VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE SET pid = excluded.pid, at = excluded.at
     WHERE pid = excluded.pid OR NOT is_alive(pid) OR abs(excluded.at - at) > {LONGEST_CLAIM}
@@ -242,18 +243,17 @@ def _is_alive(pid: int) -> bool:
     try:
         if sys.platform != "win32":
             os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # it is another user's
-        pass
+    except OSError as error:
+        return not isinstance(error, ProcessLookupError)  # else it is another user's
     return True
 
 
 def _check(path: Path) -> None:
     """Raise a StoreError where the file is a database of something else, or of another version."""
     with closing(sqlite3.connect(path)) as connection:
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        # The tables first: another process may be making both, in one transaction.
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
         if tables and application != APPLICATION:
             raise StoreError(f"{path} is a database of something else than a cache; give `cache` another file")
         if tables and version_of(connection) not in (VERSION, UNSEALED):

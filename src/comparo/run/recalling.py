@@ -118,13 +118,11 @@ class Recalling:
         A model on this machine takes several questions before it answers one, so two could wait for each other: its
         answers are not waited for.
         """
-        while (found := look()) is None:
-            if getattr(self.asked, "weights", None) or self.cache.claim(key):
-                if (found := look()) is not None:  # it came just before the claim
-                    self.cache.release(key)
-                break
-            if stopped.wait(STEP):
-                break
+        is_ours = False
+        while (found := look()) is None and not is_ours:
+            is_ours = bool(getattr(self.asked, "weights", None)) or self.cache.claim(key) or stopped.wait(STEP)
+        if found is not None and is_ours:  # it came just before the claim
+            self.cache.release(key)
         return found
 
     def remember(self) -> None:

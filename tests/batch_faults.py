@@ -60,6 +60,13 @@ def _renamed(line: Any, name: str) -> Any:
     return {**line, "custom_id": name}
 
 
+def _failed(line: Any) -> Any:
+    """The line with an error of the server in place of its answer."""
+    error = {"code": "server_error", "message": "oops", "type": "api_error"}
+    result = {"type": "errored", "error": {"type": "error", "error": error}}
+    return {"custom_id": line["custom_id"], "response": None, "error": error, "result": result}
+
+
 def _next(lines: Lines) -> Lines:
     """Each line with the answer to another one."""
     ids = [line["custom_id"] for line in lines]
@@ -78,6 +85,8 @@ def _uncounted(counts: Any) -> Any:
 KINDS = {
     "in order": Kind(lambda lines: lines[::-1]),
     "every line twice": Kind(lambda lines: lines + lines),
+    "an error before every answer": Kind(lambda lines: [each for line in lines for each in (_failed(line), line)]),
+    "an error after every answer": Kind(lambda lines: lines + [_failed(line) for line in lines]),
     "empty lines between": Kind(lambda lines: [each for line in lines for each in (b"", line)]),
     "lines of another batch among them": Kind(lambda lines: [_renamed(lines[0], "0" * 16 + "-1-0"), *lines]),
     "ids that were never sent": Kind(lambda lines: [*lines, _renamed(lines[0], "7"), _renamed(lines[0], "")]),

@@ -28,7 +28,7 @@ class Behaviour:
     `looks` is how often a batch is looked at before it is over; -1: never. `outcome` says what becomes of a line, by
     the number of the batch and of the line. `lines` and `counts` change the results of a batch and the counts of its
     requests before they are told, by its number. `refuse` gives the errors for which a whole batch fails, by its lines.
-    `at` is called with the name of a moment, in the server's thread.
+    `at` is called with the name of a moment, in the server's thread. `behind` is how many seconds its clock is behind.
     """
 
     looks: int = 0
@@ -41,6 +41,7 @@ class Behaviour:
     key: str | None = None
     has_metadata: bool = True
     has_batches: bool = True
+    behind: float = 0.0
 
 
 class BatchServer(Listening):
@@ -156,7 +157,7 @@ class BatchServer(Listening):
         errors = self.does.refuse(lines)
         self.batches[id_] = {
             **{"id": id_, "object": "batch", "endpoint": asked["endpoint"], "input_file_id": asked["input_file_id"]},
-            **{"status": "validating", "created_at": int(time.time()), "completion_window": "24h"},
+            **{"status": "validating", "created_at": int(time.time() - self.does.behind), "completion_window": "24h"},
             **{"metadata": asked.get("metadata") if self.does.has_metadata else None},
             **{"request_counts": {"total": len(lines), "completed": 0, "failed": 0}, "looks": 0, "lines": lines},
             **{"output_file_id": None, "error_file_id": None, "errors": None, "refused": errors},

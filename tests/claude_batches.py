@@ -51,7 +51,7 @@ class ClaudeBatchServer(BatchServer):
         if batch is None:
             return 404, refused(404, "not_found_error", "no such batch").body
         if steps[-1] == "cancel":
-            batch |= {"processing_status": "canceling", "cancel_initiated_at": _now()}
+            batch |= {"processing_status": "canceling", "cancel_initiated_at": self.now()}
         elif steps[-1] == "results":
             return 200, jsonl(batch["results"])
         else:
@@ -63,7 +63,7 @@ class ClaudeBatchServer(BatchServer):
         assert all(set(one) == {"custom_id", "params"} for one in requests)
         id_ = f"msgbatch_{len(self.batches) + 1}"
         self.batches[id_] = {
-            **{"id": id_, "type": "message_batch", "processing_status": "in_progress", "created_at": _now()},
+            **{"id": id_, "type": "message_batch", "processing_status": "in_progress", "created_at": self.now()},
             **{"request_counts": dict.fromkeys(COUNTS, 0) | {"processing": len(requests)}, "looks": 0},
             **{"lines": requests, "results_url": None, "cancel_initiated_at": None, "results": []},
         }
@@ -96,6 +96,5 @@ class ClaudeBatchServer(BatchServer):
         batch |= {"processing_status": "ended", "request_counts": self.does.counts(number, counts)}
         batch |= {"results": self.does.lines(number, results[::-1]), "results_url": f"{self.url}/elsewhere"}
 
-
-def _now() -> str:
-    return datetime.fromtimestamp(time.time(), UTC).isoformat().replace("+00:00", "Z")
+    def now(self) -> str:
+        return datetime.fromtimestamp(time.time() - self.does.behind, UTC).isoformat().replace("+00:00", "Z")

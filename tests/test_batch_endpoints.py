@@ -4,6 +4,7 @@ import os
 import signal
 import sqlite3
 import threading
+from contextlib import closing
 
 import pytest
 
@@ -225,6 +226,22 @@ def test_a_cancelled_batch_keeps_what_was_answered(server, begin, tmp_path):
 
 
 @pytest.mark.parametrize("mode", ["wait", "submit"])
+def test_a_batch_that_somebody_else_cancelled_is_an_error_that_says_so(endpoint, server, begin, tmp_path, mode):
+    server.does.looks = -1
+    with pytest.raises(PendingError):
+        begin(mode="submit")
+    judge = check_batch(task(server.url, **endpoint.options), has_folder=True)
+    with closing(judge.judge.batches(judge.prompt)) as elsewhere:
+        elsewhere.cancel(server.made[0]["id"])
+    with pytest.raises(RunError, match=r"cancelled.* 2[01] answers are kept") as caught:
+        begin(mode=mode)
+    assert not isinstance(caught.value, PendingError)
+    server.does.looks = 0
+    begin(mode=mode)
+    check_whole(server, tmp_path / "run")
+
+
+@pytest.mark.parametrize("mode", ["wait", "submit"])
 def test_a_creation_that_never_came_is_repeated(server, begin, tmp_path, mode):
     assert once(server, "before POST batches") == []
     begin(mode=mode)
@@ -232,7 +249,9 @@ def test_a_creation_that_never_came_is_repeated(server, begin, tmp_path, mode):
     check_whole(server, tmp_path / "run")
 
 
-def test_the_answer_to_the_creation_may_be_lost(server, begin, tmp_path):
+@pytest.mark.parametrize("behind", [-7200.0, 0.0, 600.0, 7200.0])
+def test_the_answer_to_the_creation_may_be_lost_whatever_the_clocks_say(server, begin, tmp_path, behind):
+    server.does.behind = behind
     lost = once(server, "after POST batches")
     begin()
     assert lost

@@ -21,7 +21,7 @@ from benchmarks.faults import DAMAGES, run_with_damaged_caches
 from comparo import Judgement, Question, StoreError, load_judge, rank, rejudge
 from comparo.judges import Probe
 from comparo.judges.chat import digest_of
-from comparo.run.cache import Cache, clear, contents
+from comparo.run.cache import LONGEST_CLAIM, Cache, clear, contents
 from comparo.run.files import open_database
 from comparo.run.recalling import Recalling, head_of, key_of_answer, remembering
 from inside import DEFAULT_WORDING, criterion_prompt, read_judgements
@@ -288,19 +288,92 @@ def start(folder, api, *more):
     return Forked(command, env=dict(os.environ), cwd=folder, stderr=subprocess.PIPE)
 
 
-@pytest.mark.long
-def test_two_processes_share_one_cache(folder):
+def test_four_processes_that_share_a_cache_ask_every_question_once(folder):
     with Api(prefers(0.3, after=0.01)) as api:
-        both = [start(folder, api, "--budget", "100%", "--seed", seed, "--out", f"run{seed}") for seed in (1, 2)]
-        for process in both:
-            assert "Traceback" not in process.communicate()[1]
-            assert process.returncode == 0
-        asked = len(prompts(api))
-        assert 132 <= asked < 264
-        last = start(folder, api, "--budget", "100%", "--seed", "3")
-        assert re.search("132 of 132 answers .*cache", last.communicate()[1])
-        assert len(prompts(api)) == asked
-    assert contents(folder / CACHE)[0].answers == asked
+        more = ("--budget", "100%", "--seed")
+        every = [start(folder, api, *more, seed, "--out", f"run{k}") for k, seed in enumerate((1, 1, 2, 3))]
+        said = [process.communicate()[1] for process in every]
+        assert [process.returncode for process in every] == [0] * 4, said
+        assert len(prompts(api)) == 132
+        assert len(api.requests) == 132 + 1
+    assert contents(folder / CACHE)[0].answers == 132
+    assert not open_claims(folder / CACHE)
+
+
+def open_claims(path):
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute("SELECT key, pid FROM claims").fetchall()
+
+
+def test_what_a_process_that_is_killed_was_asking_another_one_asks(folder):
+    at_once = 4
+    with Api(prefers(0.3, after=0.02)) as api:
+        more = ("--budget", "100%", "-o", f"concurrency={at_once}")
+        killed, other = (start(folder, api, *more, "--out", name) for name in ("killed", "other"))
+        while len(prompts(api)) < 30:
+            time.sleep(0.002)
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+        begun = time.monotonic()
+        said = other.communicate()[1]
+        assert other.returncode == 0, said
+        assert time.monotonic() - begun < LONGEST_CLAIM / 2
+        assert len(prompts(api)) <= 132 + at_once
+    assert not open_claims(folder / CACHE)
+
+
+def test_a_claim_ends_by_the_answer_by_a_failure_with_its_process_and_after_a_while(tmp_path):
+    one, other = Cache(tmp_path / "cache.sqlite"), Cache(tmp_path / "cache.sqlite")
+    begin, gone = os.getppid(), 2**22 + 1  # larger than any process number
+
+    def of(pid, at):
+        with closing(sqlite3.connect(one.path)) as connection, connection:
+            connection.execute("REPLACE INTO claims VALUES (?, ?, ?)", (b"key", pid, at))
+
+    assert one.claim(b"key")
+    assert other.claim(b"key")  # of the same process
+    for pid, at, is_free in [
+        (begin, time.time(), False),
+        (begin, time.time() - 2 * LONGEST_CLAIM, True),
+        (begin, time.time() + 2 * LONGEST_CLAIM, True),  # the clock was set back
+        (gone, time.time(), True),
+    ]:
+        of(pid, at)
+        assert one.claim(b"key") is is_free
+    of(begin, time.time())
+    one.release(b"key")
+    assert open_claims(one.path) == [(b"key", begin)]  # only its own
+    (answer,) = Recalling(Stuck(fails=True), one).judge([question(1)], PROMPT)
+    assert answer.failed
+    with pytest.raises(ZeroDivisionError):
+        list(Recalling(Stuck(), one).judge([question(1), question(2)], PROMPT))
+    assert open_claims(one.path) == [(b"key", begin)]
+
+
+class Stuck:
+    """A judge that takes all questions; then it fails to answer them, or ends."""
+
+    name, settings, ahead = "stuck/any", {}, 1
+
+    def __init__(self, fails=False):
+        self.fails = fails
+
+    def judge(self, questions, prompt):
+        for one in list(questions):
+            if not self.fails:
+                raise ZeroDivisionError
+            yield Judgement(one, error="no")
+
+
+def test_a_cache_from_before_claims_has_them(tmp_path):
+    path = tmp_path / "cache.sqlite"
+    filled(path, 3)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DROP TABLE claims")
+    cache = Cache(path)
+    assert cache.claim(b"key")
+    assert contents(path)[0].answers == 3
+    assert open_claims(path) == [(b"key", os.getpid())]
 
 
 @pytest.mark.long

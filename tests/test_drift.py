@@ -4,6 +4,7 @@ import itertools
 import json
 import logging
 import math
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from scipy.special import expit
 
 from comparo import Comparisons, Judgement, Prompt, Question, RunError, StoreError, compare, rank, rejudge, write_report
 from comparo.analysis.drift import LEANING, NEAR, NEARBY, ODD, TOLERANCE, Drift
-from comparo.run.check import check
+from comparo.run.check import UNFINISHED, check
 from comparo.run.files import open_database
 from inside import Price, Simulated, prepare_rank, read_configuration, read_judgements
 from servers import Api, prefers
@@ -177,6 +178,61 @@ def test_a_check_finds_a_change_and_nothing_else(tmp_path: Path) -> None:
     renamed = check(tmp_path / "run", replace(judge, now=Simulated(), model="model-2"))
     assert renamed.is_changed
     assert renamed.models == (("model-1",), ("model-2",))
+
+
+@dataclass
+class Stopped(Server):
+    """A judge that ends the process, as it were, before it answers another question."""
+
+    most: int = 10**9
+
+    def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
+        for one in super().judge(questions, prompt):
+            if len(self.asked) > self.most:
+                self.asked.pop()
+                raise KeyboardInterrupt
+            yield one
+
+
+def test_a_check_that_was_stopped_asks_only_what_is_missing(tmp_path: Path) -> None:
+    judge = Stopped(Simulated(noise=0.3))
+    rank(TEXTS, "better", judge=judge, out=tmp_path / "run")
+    files, before = sorted(path.name for path in (tmp_path / "run").iterdir()), len(judge.asked)
+    for asked in (3, 13, 21):
+        judge.most = before + asked
+        with pytest.raises(KeyboardInterrupt):
+            check(tmp_path / "run", judge)
+    judge.most = 10**9
+    found = check(tmp_path / "run", judge)
+    assert (found.is_changed, found.calls, len(judge.asked) - before) == (False, 40, 40)
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == files
+    assert check(tmp_path / "run", judge).calls == 40
+    assert len(judge.asked) - before == 80  # a check that has ended says nothing about the judge now
+
+
+def test_answers_of_a_check_that_was_stopped_hours_ago_do_not_count(tmp_path: Path) -> None:
+    judge = Stopped(Simulated())
+    rank(TEXTS, "better", judge=judge, out=tmp_path / "run")
+    judge.most = len(judge.asked) + 13
+    with pytest.raises(KeyboardInterrupt):
+        check(tmp_path / "run", judge)
+    os.utime(tmp_path / "run" / UNFINISHED, (0, 0))
+    before, judge.most = len(judge.asked), 10**9
+    check(tmp_path / "run", judge)
+    assert len(judge.asked) - before == 40
+
+
+def test_a_run_that_is_stopped_while_it_checks_asks_only_what_is_missing(tmp_path: Path) -> None:
+    judge = Stopped(Simulated())
+    rank(TEXTS, "better", judge=judge, budget=60, out=tmp_path / "run")
+    age(tmp_path / "run")
+    judge.most = len(judge.asked) + 9
+    with pytest.raises(KeyboardInterrupt):
+        rank(TEXTS, "better", judge=judge, budget=160, out=tmp_path / "run")
+    judge.most = 10**9
+    rank(TEXTS, "better", judge=judge, budget=160, out=tmp_path / "run")
+    assert len(judge.asked) == 160 + 16
+    assert not (tmp_path / "run" / UNFINISHED).exists()
 
 
 def test_questions_whose_answers_are_at_the_limit_are_seldom_asked_again(tmp_path: Path) -> None:

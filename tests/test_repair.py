@@ -12,7 +12,16 @@ import comparo
 from comparo import ComparisonsError, Judgement, StoreError, export_run, write_report
 from comparo.run.files import open_database
 from comparo.run.folders import PAGE
-from inside import Storage, Store, count_judgements, read_configuration, read_judgements, repair, stored_items
+from inside import (
+    Storage,
+    Store,
+    count_judgements,
+    list_runs,
+    read_configuration,
+    read_judgements,
+    repair,
+    stored_items,
+)
 from split import one_short
 
 TEXTS = {f"item {number}": f"Text number {number}. " * (1 + number % 2 * 300) for number in range(12)}
@@ -178,13 +187,33 @@ def test_items_that_cannot_be_read_are_named_as_damage(folder, column):
     assert len(stored_items(folder)) == 11
 
 
-def test_the_configuration_of_run_json_mends_that_of_the_database(folder):
-    identity = read_configuration(folder)["identity"]
-    change(folder, """UPDATE run SET configuration = replace(configuration, '"seed": 0', '"seed": 1')""")
-    with pytest.raises(StoreError, match="seed was 1 and is 0"):
-        rank(folder)
+@pytest.mark.parametrize(
+    "damage",
+    [
+        """replace(configuration, '"seed": 0', '"seed": 1')""",
+        "substr(configuration, 1, 99)",
+        "CAST(x'ff' || substr(configuration, 2) AS TEXT)",
+        "'[1, 2]'",
+        "'{}'",
+        "7",
+    ],
+)
+def test_a_damaged_configuration_in_the_database_is_that_of_run_json(folder, damage):
+    configuration = read_configuration(folder)
+    change(folder, f"UPDATE run SET configuration = {damage}")
+    assert read_configuration(folder) == configuration
+    assert list_runs(folder.parent)[0].answered == CALLS
+    assert rank(folder) == 0
+    (folder / "run.json").unlink()
+    assert rank(folder) == 0  # the run has mended the database too
+    change(folder, f"UPDATE run SET configuration = {damage}")
     repair(folder)
-    assert read_configuration(folder)["identity"] == identity
+    assert read_configuration(folder)["identity"] == configuration["identity"]
+
+
+def test_a_configuration_of_an_older_version_has_no_checksum(folder):
+    change(folder, """UPDATE run SET configuration = json_remove(configuration, '$.checksum')""")
+    (folder / "run.json").unlink()
     assert rank(folder) == 0
 
 

@@ -367,6 +367,25 @@ def test_a_judge_that_proposes_reads_both_texts_and_their_context(tmp_path):
     assert all("Why {rivers} freeze" in text and sum(item["text"] in text for item in items) == 2 for text in asked)
 
 
+def test_proposals_of_a_judge_without_a_cache_are_asked_once_also_after_a_stop(tmp_path):
+    folder, asked = tmp_path / "run", []
+    ranking, about, _ = judged_run(folder, 8)
+
+    def write(text, _):
+        if len(asked) == 2:
+            asked.append("stop")
+            raise KeyboardInterrupt
+        asked.append(text)
+        return Probe("It cites sources.", {}, calls=1, cost=0.01)
+
+    judge = SimpleNamespace(name="writing/any", settings={}, ahead=8, several=True, judge=about.judge, write=write)
+    with pytest.raises(KeyboardInterrupt):
+        prepare_why(folder, ranking, judge, propose=4).run()
+    for _ in range(2):
+        prepare_why(folder, ranking, judge, propose=4).run()
+    assert len(asked) == len(set(asked)) == 5  # with the stop
+
+
 def test_what_cannot_be_asked_is_refused_before_anything_is(tmp_path):
     folder = tmp_path / "run"
     ranking, judge, calls = judged_run(folder, 8)

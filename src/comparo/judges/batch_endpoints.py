@@ -3,8 +3,9 @@
 OpenAI: a file of lines {custom_id, method, url, body} is uploaded with the purpose "batch", and a batch is created from
 it, which is answered within 24 hours or expires; results are a file of answers and one of errors. Anthropic: all
 requests are sent when the batch is created; results are one file of lines, after the whole batch has ended. Anthropic's
-batches have no name. One whose creation was not confirmed is searched by its time and number of requests, and
-identified by the `custom_id` of its results.
+batches have no name. One whose creation was not confirmed is searched among those that are newer than the newest one
+before it, by its number of requests, and identified by the `custom_id` of its results. No clock is asked: those of this
+machine and of the server may differ by hours.
 
 The `Caller` of single questions also writes the requests and reads the answers: its client is replaced by one that
 returns the answers of the batch.
@@ -16,7 +17,6 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -52,7 +52,6 @@ class Batches(ABC):
     most_bytes: int
     route: str  # of the batches
     after: str  # the query parameter for the next page of a list
-    skew: float  # most seconds by which the server's clock may be behind this machine's
 
     def __init__(self, judge: Settings, caller: Caller) -> None:
         headers, secrets = judge.access()
@@ -65,17 +64,17 @@ class Batches(ABC):
 
     @abstractmethod
     def upload(self, name: str, path: Path) -> str:
-        """Upload a file of lines under a name; return its id, or "" if `create` sends the lines."""
+        """Upload a file of lines under a name; return its id, or if `create` sends them, that of the newest batch."""
 
     @abstractmethod
     def create(self, name: str, file: str, path: Path) -> State:
         """Create the batch; a ConnectionError if it is unknown whether the server created it."""
 
     @abstractmethod
-    def find(self, name: str, file: str, created: float, lines: int) -> State | None:
-        """Search the batch of this name whose creation was not confirmed; None if there is none.
+    def find(self, name: str, file: str, lines: int) -> State | None:
+        """Search the batch of this name and of `lines` lines whose creation was not confirmed; None if there is none.
 
-        It was created after `created` (in seconds since 1970), with `lines` lines, from the file with the id `file`.
+        `file` is what `upload` returned.
         """
 
     @abstractmethod
@@ -150,7 +149,7 @@ class OpenAIBatches(Batches):
     """Batches of OpenAI's API."""
 
     most_lines, most_bytes = 50_000, 200_000_000  # of a file, by OpenAI's reference of the Batch API
-    route, after, skew = "/batches", "after", 3600.0
+    route, after = "/batches", "after"
 
     def __init__(self, judge: Settings, caller: Caller, endpoint: str) -> None:
         super().__init__(judge, caller)
@@ -169,13 +168,11 @@ class OpenAIBatches(Batches):
         body = {"input_file_id": file, "endpoint": self._endpoint, "completion_window": f"{WINDOW}h"}
         return self._created(json=body | {"metadata": {NAME: name}})
 
-    def find(self, name: str, file: str, created: float, lines: int) -> State | None:
+    def find(self, name: str, file: str, lines: int) -> State | None:
         for batch in self._listed(self.route):
             known = _inner(batch, "metadata").get(NAME)
             if known == name or (known is None and file and batch.get("input_file_id") == file):
                 return self._state(batch)
-            if (count(batch, "created_at", math.inf) or 0) < created - self.skew:
-                return None
         return None
 
     def results(self, state: State) -> Iterator[ResultLine]:
@@ -208,7 +205,7 @@ class AnthropicBatches(Batches):
     """Message Batches of Anthropic's API."""
 
     most_lines, most_bytes = 100_000, 255_000_000  # Anthropic accepts 256 MB, including the JSON around the lines
-    route, after, skew = "/v1/messages/batches", "after_id", 300.0
+    route, after = "/v1/messages/batches", "after_id"
 
     def line(self, name: str, request: Any) -> bytes:
         # Requests of a batch are answered in any order, so paying to cache a prompt would be in vain.
@@ -216,18 +213,18 @@ class AnthropicBatches(Batches):
         return as_json({"custom_id": name, "params": params}) + b"\n"
 
     def upload(self, name: str, path: Path) -> str:
-        return ""
+        return next((self._id(batch) for batch in self._listed(self.route)), "")
 
     def create(self, name: str, file: str, path: Path) -> State:
         content = b'{"requests":[' + b",".join(path.read_bytes().rstrip(b"\n").split(b"\n")) + b"]}"
         return self._created(content=content, headers={"Content-Type": "application/json"})
 
-    def find(self, name: str, file: str, created: float, lines: int) -> State | None:
+    def find(self, name: str, file: str, lines: int) -> State | None:
         likely = None
         for batch in self._listed(self.route):
-            if _seconds(batch.get("created_at")) < created - self.skew:
-                break
             state = self._state(batch)
+            if state.id == file:  # this one and the rest of the list were there before
+                break
             if state.total != lines:
                 continue
             if not state.is_over:
@@ -318,14 +315,6 @@ def _fault(fault: Object) -> str:
     place = f" (line {fault['line']})" if fault.get("line") is not None else ""
     parts = (str(fault[part]) for part in ("code", "message") if fault.get(part))
     return ": ".join(parts)[:500] + place
-
-
-def _seconds(value: Any) -> float:
-    """An RFC 3339 time in seconds since 1970; 0 for any other value."""
-    try:
-        return datetime.fromisoformat(str(value)).timestamp()
-    except ValueError:
-        return 0.0
 
 
 def safe_id(id: str) -> str:  # noqa: A002

@@ -64,6 +64,10 @@ class ResultLine:
     body: Any = None
     error: str | None = None
 
+    @property
+    def is_good(self) -> bool:
+        return self.error is None and self.status < 300
+
 
 class _Refused(Exception):  # noqa: N818
     """An answer with a status of 300 or more, in the server's words; status 500 if there is no answer.

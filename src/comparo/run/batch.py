@@ -116,10 +116,10 @@ class BatchRun(Run):
         if self._lost is not None:
             raise self._lost
         if self._is_cancelled:
-            raise PendingError(
-                f"Cancelled: {self.progress.answered:,} answers are kept. The same command (without cancel) asks the "
-                "rest in another batch"
-            )
+            kept = f"{self.progress.answered:,} answers are kept. The same command"
+            if self.mode == "cancel":
+                raise PendingError(f"Cancelled: {kept} (without cancel) asks the rest in another batch")
+            raise RunError(f"the batch was cancelled at the server: {kept} asks the rest in another batch")
         return self._conclude()
 
     def _resume(self) -> None:

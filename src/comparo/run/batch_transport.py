@@ -1,7 +1,7 @@
 """Batches of questions, in a run folder and at a server: each step is stored before the request that depends on it.
 
     planned     the questions of the batch and its name are stored; nothing was requested
-    uploaded    the server's id of the file is stored; nothing can have been created
+    uploaded    the server's id of the file, or of the newest batch, is stored; nothing can have been created
     sent        the time is stored, then the creation is requested: from here on a batch may exist
     created     the server's id of the batch is stored
     closed      the judgements of all its questions are stored
@@ -251,11 +251,9 @@ class Courier:
         return self.batches.seen(batch, state), state
 
     def _find(self, batch: OpenBatch) -> State | None:
-        """Search for a batch whose creation was not confirmed, until `settle` seconds after it was sent."""
-        sent = batch.sent or 0.0
-        passed = max(0.0, time.time() - sent)
-        end = time.monotonic() + self._pauses.settle - passed
-        while (state := self.server.find(batch.name, batch.file, sent, batch.lines)) is None:
+        """Search for a batch whose creation was not confirmed, for `settle` seconds."""
+        end = time.monotonic() + self._pauses.settle
+        while (state := self.server.find(batch.name, batch.file, batch.lines)) is None:
             if (left := end - time.monotonic()) <= 0:
                 return None
             time.sleep(min(left, 1.0))
@@ -296,7 +294,8 @@ class Courier:
     def _collect(self, batch: OpenBatch, state: State) -> tuple[dict[int, Judgement], int]:
         """The judgements in the results of a batch by question number, and the number of missing lines.
 
-        Lines of other batches, of questions judged in an earlier start, and further lines of one request are left out.
+        Lines of other batches and of questions judged in an earlier start are left out. Of several lines of one request
+        the first good one counts, wherever it stands, else the first.
         """
         judged: dict[int, Judgement] = {}
         waiting: dict[int, dict[int, ResultLine]] = {number: {} for number in batch.questions}
@@ -308,17 +307,20 @@ class Courier:
             question, lines = batch.questions[number]
             if copy >= lines:
                 continue
-            waiting[number].setdefault(copy, line)
-            if len(waiting[number]) == lines:
-                answers = waiting.pop(number)
-                judged[number] = self._read(question, [answers[each] for each in range(lines)])
+            parts = waiting[number]
+            parts[copy] = max(parts.get(copy, line), line, key=lambda one: one.is_good)
+            if len(parts) == lines and all(one.is_good for one in parts.values()):
+                judged[number] = self._read(question, waiting.pop(number))
         missing = 0
         for number, parts in waiting.items():
-            _, lines = batch.questions[number]
+            question, lines = batch.questions[number]
             missing += lines - len(parts)
+            if len(parts) == lines:
+                judged[number] = self._read(question, parts)
         return judged, missing
 
-    def _read(self, question: Question, answers: list[ResultLine]) -> Judgement:
+    def _read(self, question: Question, parts: Mapping[int, ResultLine]) -> Judgement:
+        answers = [parts[copy] for copy in sorted(parts)]
         judgement = self.server.read(self._texts(question), answers)
         passes = any(one.error is not None or one.status in PASSING or one.status >= 500 for one in answers)
         if judgement.failed and passes:

@@ -3,6 +3,9 @@
 Texts are in the key only (`recalling.key_of_answer`): none can be read from the file; the reply of the judge is stored.
 An answer is in the file before a run counts it, so a killed process loses only the calls in flight. A key may have
 several rows: each is a separate answer, and no run gets one row twice.
+
+Of processes that need the same answer at the same time, one asks: it has a row in `claims` until the answer is there.
+The others wait, unless that process has ended or has taken too long.
 """
 
 from __future__ import annotations
@@ -10,7 +13,9 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 import sqlite3
+import sys
 import threading
 import time
 from collections import Counter
@@ -29,6 +34,7 @@ from comparo.run.folders import ROOT
 
 CACHE = ROOT / "cache.sqlite"  # of all runs that name no other file
 APPLICATION = 0x636D7072  # "cmpr": SQLite's place for a number that says whose file it is
+CLAIMS = "CREATE TABLE IF NOT EXISTS claims (key BLOB PRIMARY KEY, pid INTEGER NOT NULL, at REAL NOT NULL)"
 SCHEMA = (
     f"PRAGMA application_id={APPLICATION}",
     """
@@ -46,7 +52,13 @@ SCHEMA = (
         checksum INTEGER
     )
     """,
+    CLAIMS,
 )
+LONGEST_CLAIM = 120.0  # seconds for which others wait for the answer of a process
+CLAIM = f"""
+    INSERT INTO claims VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE SET pid = excluded.pid, at = excluded.at
+    WHERE pid = excluded.pid OR NOT is_alive(pid) OR abs(excluded.at - at) > {LONGEST_CLAIM}
+"""
 KEPT = ("p", "mass", "weight", "reply", "tokens_in", "tokens_out", "seconds", "cost", "cut", "model", "lineup")
 FIND = f"SELECT number, {', '.join(KEPT)}, * FROM answers WHERE key = ? ORDER BY number"
 ADD = f"INSERT INTO answers (key, judge, at, {', '.join(KEPT)}) VALUES ({', '.join('?' * (3 + len(KEPT)))})"
@@ -54,7 +66,7 @@ TEXTS = ("reply", "model", "lineup")
 UNKNOWN = ("mass", "seconds", "cost")  # of KEPT, those that may be nan, which is stored as NULL
 COUNTS = ("tokens_in", "tokens_out", "cut")  # of KEPT, whole numbers
 LARGEST = {"p": 1.0, "mass": 1.01, "weight": 1e6, "seconds": 1e9, "cost": 100.0} | dict.fromkeys(COUNTS, 1e12)
-STEP = 0.02  # seconds between two tries to open a file that another process is making
+STEP = 0.02  # seconds between two looks at what another process is doing: making the file, or asking
 
 logger = logging.getLogger(__name__)
 
@@ -111,8 +123,8 @@ class Cache:
         for name in TEXTS:
             values[KEPT.index(name)] = clean(str(getattr(judgement, name)))
         with self._turn:
-            if (number := self._insert(ADD, (key, clean(judge), now(), *values))) is not None:
-                self._used.setdefault(key, set()).add(number)
+            if (row := self._write(ADD, (key, clean(judge), now(), *values))) is not None:
+                self._used.setdefault(key, set()).add(row.lastrowid or 0)
 
     def found(self, key: bytes) -> Probe | None:
         """The stored probe of a judge, with its original cost and no calls; None where there is none."""
@@ -136,9 +148,21 @@ class Cache:
         """Store the findings of a probe of a judge."""
         row = (key, clean(judge), clean(probe.sentence), json.dumps(dict(probe.found)), plain(probe.cost))
         with self._turn:
-            self._insert(
-                "INSERT OR REPLACE INTO probes (key, judge, sentence, found, cost) VALUES (?, ?, ?, ?, ?)", row
-            )
+            self._write("INSERT OR REPLACE INTO probes (key, judge, sentence, found, cost) VALUES (?, ?, ?, ?, ?)", row)
+
+    def claim(self, key: bytes) -> bool:
+        """Whether this process is to ask for an answer: no other one that is alive has claimed it a moment ago.
+
+        Without a file that can be written, every process asks.
+        """
+        with self._turn:
+            row = self._write(CLAIM, (key, os.getpid(), time.time()))
+        return row is None or row.rowcount > 0
+
+    def release(self, key: bytes) -> None:
+        """End the claim of this process: the answer is stored, or there is none."""
+        with self._turn:
+            self._write("DELETE FROM claims WHERE key = ? AND pid = ?", (key, os.getpid()))
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
@@ -163,14 +187,14 @@ class Cache:
                 )
         return self._connection
 
-    def _insert(self, statement: str, row: tuple[Any, ...]) -> int | None:
-        """Write a row and return its number; None where its values do not fit or, with a warning, writing fails."""
+    def _write(self, statement: str, row: tuple[Any, ...]) -> sqlite3.Cursor | None:
+        """Write a row and return the cursor; None where its values do not fit or, with a warning, writing fails."""
         connection = self._open()
         if connection is None or not self._writes:
             return None
         try:
             with connection:
-                return connection.execute(statement, row).lastrowid
+                return connection.execute(statement, row)
         except UNFIT:
             return None
         except sqlite3.Error as error:
@@ -204,6 +228,9 @@ def _opened(path: Path) -> sqlite3.Connection:
             connection = open_database(str(path), SCHEMA)
             # A text that is not UTF-8 would hide all rows.
             connection.text_factory = lambda data: data.decode(errors="surrogateescape")
+            connection.create_function("is_alive", 1, _is_alive)
+            with suppress(sqlite3.OperationalError), connection:  # a file that can only be read
+                connection.execute(CLAIMS)  # which an older version has not made
             return connection
         except sqlite3.OperationalError as error:  # two processes that turn to WAL at once do not wait for each other
             if kind_of(error) != sqlite3.SQLITE_BUSY or time.monotonic() > end:
@@ -211,11 +238,22 @@ def _opened(path: Path) -> sqlite3.Connection:
             time.sleep(STEP)
 
 
+def _is_alive(pid: int) -> bool:
+    """Whether there is a process of this number; on Windows, where this cannot be asked without harm, always."""
+    try:
+        if sys.platform != "win32":
+            os.kill(pid, 0)
+    except OSError as error:
+        return not isinstance(error, ProcessLookupError)  # else it is another user's
+    return True
+
+
 def _check(path: Path) -> None:
     """Raise a StoreError where the file is a database of something else, or of another version."""
     with closing(sqlite3.connect(path)) as connection:
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        # The tables first: another process may be making both, in one transaction.
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
         if tables and application != APPLICATION:
             raise StoreError(f"{path} is a database of something else than a cache; give `cache` another file")
         if tables and version_of(connection) not in (VERSION, UNSEALED):

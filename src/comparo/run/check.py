@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -30,8 +32,9 @@ from comparo.errors import RunError, StoreError
 from comparo.judges import Judge, Judgement
 from comparo.methods import ESTIMATES, quiet_fit
 from comparo.model.observations import are_choices
+from comparo.run.cache import Cache, clear
 from comparo.run.files import as_json
-from comparo.run.recalling import Recalling
+from comparo.run.recalling import Recalling, remembering
 from comparo.run.store import CHANGED, Store, differences, read_configuration, read_judgements, reading, stored_items
 from comparo.run.task import Task
 from comparo.run.voices import Voice, comparisons, stored_voices, with_texts, with_voice
@@ -43,6 +46,7 @@ CALLS = 40  # of `check` by default
 BEFORE = {False: 16, True: CALLS}
 SHARE = 0.25  # largest share of the calls of a run that `check_before` takes
 AGE = timedelta(hours=6)  # of the last old answer; a run interrupted more recently is not checked
+UNFINISHED = "check.sqlite"  # in the run folder: the answers of a check until it ends
 FEWEST = 20  # old answers to draw from
 FITTED = 20_000  # old answers that predict the others, at most: a fit of a second
 AT_ONCE = 8  # calls between two tests
@@ -57,13 +61,15 @@ logger = logging.getLogger(__name__)
 class Check:
     """Asks one judge some questions of its `old` answers again, in at most `calls` calls.
 
-    After `ask`, `answers` has the first new answer to each question, and `paid` all calls.
+    After `ask`, `answers` has the first new answer to each question, and `paid` all calls. Each answer is in `cache`
+    as soon as it arrives, and those of a check that was stopped come from there.
     """
 
     voices: Sequence[Voice]
     old: Sequence[Judgement]
     calls: int
     rng: np.random.Generator
+    cache: Cache | None = None
     answers: list[Judgement] = field(default_factory=list)
     paid: list[Judgement] = field(default_factory=list)
 
@@ -108,12 +114,13 @@ class Check:
         return [pool[place] for place in drawn.tolist()], np.asarray(f[drawn]), leaning
 
     def _answers(self, part: Sequence[Judgement]) -> dict[Any, Judgement]:
-        """New answers to the questions of `part` by key, without failures; the cache is not used."""
+        """New answers to the questions of `part` by key, without failures; the judge's own cache is not used."""
         found: dict[Any, Judgement] = {}
         for voice in self.voices:
             own = [one.question for one in part if one.question.voice == voice.name]
             if own:
-                answers = list(_alone(voice.judge).judge(own, voice.prompt))
+                (judge,) = remembering([_alone(voice.judge)], self.cache)
+                answers = [replace(one, cached=False) for one in judge.judge(own, voice.prompt)]
                 self.paid += answers
                 found |= {key_of(one.question): one for one in answers if not one.failed}
         return found
@@ -146,7 +153,7 @@ def check(run: str | Path, judge: Judge, *, calls: int = CALLS, seed: int = 0) -
     Parameters
     ----------
     run
-        The folder of a run; it is read only.
+        The folder of a run. Until the check ends its answers are in a file there, from which the same check goes on.
     judge
         The judge of the run, or one of its judges, with the same options. A cache is not asked.
     calls
@@ -188,7 +195,20 @@ def check(run: str | Path, judge: Judge, *, calls: int = CALLS, seed: int = 0) -
     if calls < 4:
         raise ValueError(f"calls = {calls} are too few for a check; {CALLS} is the usual number")
     old = [replace(one, question=with_texts(items, one.question)) for one in asked]
-    return Check(voices, old, calls, np.random.default_rng(seed)).ask()
+    with _unfinished(folder) as cache:
+        return Check(voices, old, calls, np.random.default_rng(seed), cache).ask()
+
+
+@contextmanager
+def _unfinished(folder: Path) -> Iterator[Cache]:
+    """The answers of a check that goes on, stored until it ends; those of hours ago say nothing about the judge now."""
+    path = folder / UNFINISHED
+    if path.is_file() and time.time() - path.stat().st_mtime > AGE.total_seconds():
+        clear(path)
+    with closing(Cache(path)) as cache:
+        yield cache
+    with suppress(OSError):  # another check of the same run goes on
+        path.unlink()
 
 
 def _voices(configuration: Mapping[str, Any], judge: Judge, folder: Path) -> list[Voice]:
@@ -252,27 +272,30 @@ def check_before(task: Task, store: Store) -> tuple[Task, list[Judgement]]:
     -------
     The task, with voices of their own for judges that changed, and the calls that are not among the run's answers.
     """
-    due, paid = calls_before(task, store.folder), list[Judgement]()
-    for judge in [judge for judge in task.judges if id(judge) in due]:
-        voices = [voice for voice in task.voices if voice.judge is judge]
-        names = {voice.name for voice in voices}
-        last = (answers[-1] for key, answers in store.known().items() if key[-1] in names)
-        old = [replace(one, question=with_texts(task.items, one.question)) for one in last if not one.failed]
-        found = Check(voices, old, due[id(judge)], np.random.default_rng([task.seed, len(old)]))
-        drift = found.ask()
-        if not drift.is_changed:
-            logger.info("%s: %s", judge.name, drift.sentence)
-            paid += found.paid
-            continue
-        logger.warning(
-            f"{judge.name}: {drift.sentence}. Its old answers count as those of another judge, and the cache is not "
-            f"asked: comparo runs --cached --clear {judge.name} removes the old answers there"
-        )
-        former = _set_aside(store, judge.name, sorted(names, key=str), drift)
-        given = [with_voice(one, former.get(one.question.voice, one.question.voice)) for one in task.given]
-        task = task_after(replace(task, given=tuple(given)), store.configuration)
-        paid += [one for one in found.paid if not any(one is kept for kept in found.answers)]
-        store.add(with_voice(one, one.question.voice or judge.name) for one in found.answers)
+    if store.folder is None or not (due := calls_before(task, store.folder)):
+        return task, []
+    paid: list[Judgement] = []
+    with _unfinished(store.folder) as cache:
+        for judge in [judge for judge in task.judges if id(judge) in due]:
+            voices = [voice for voice in task.voices if voice.judge is judge]
+            names = {voice.name for voice in voices}
+            last = (answers[-1] for key, answers in store.known().items() if key[-1] in names)
+            old = [replace(one, question=with_texts(task.items, one.question)) for one in last if not one.failed]
+            found = Check(voices, old, due[id(judge)], np.random.default_rng([task.seed, len(old)]), cache)
+            drift = found.ask()
+            if not drift.is_changed:
+                logger.info("%s: %s", judge.name, drift.sentence)
+                paid += found.paid
+                continue
+            logger.warning(
+                f"{judge.name}: {drift.sentence}. Its old answers count as those of another judge, and the cache is "
+                f"not asked: comparo runs --cached --clear {judge.name} removes the old answers there"
+            )
+            former = _set_aside(store, judge.name, sorted(names, key=str), drift)
+            given = [with_voice(one, former.get(one.question.voice, one.question.voice)) for one in task.given]
+            task = task_after(replace(task, given=tuple(given)), store.configuration)
+            paid += [one for one in found.paid if not any(one is kept for kept in found.answers)]
+            store.add(with_voice(one, one.question.voice or judge.name) for one in found.answers)
     return task, paid
 
 

@@ -18,7 +18,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
@@ -26,13 +26,14 @@ from comparo.errors import JudgeError, StoreError
 from comparo.judges import Judge, Judgement, Probe
 from comparo.judges.protocol import Several, about
 from comparo.run.budget import PROBES, dollars
-from comparo.run.cache import Cache
+from comparo.run.cache import STEP, Cache
 from comparo.run.files import as_json, now
 from comparo.run.store import count_judgements, read_configuration
 
 logger = logging.getLogger(__name__)
 
 OFF = "off"
+Found = TypeVar("Found")
 Outcome = Judgement | BaseException | None  # an answer, what ended the judge, or the end
 
 
@@ -100,12 +101,28 @@ class Recalling:
         """The probe, or the reply to `written`, from the cache; else `ask` makes it and it is stored."""
         about = (getattr(self.asked, "weights", None), *written) if written else ()
         key = key_of_probe(self.asked, *about)
-        found = self.cache.found(key)
+        found = self._awaited(key, lambda: self.cache.found(key), threading.Event())
         if found is None:
-            found = ask(*written)
-            self.cache.keep(key, self.name, found)
+            try:
+                found = ask(*written)
+                self.cache.keep(key, self.name, found)
+            finally:
+                self.cache.release(key)
         elif not written:
             self.asked.learn(found.found)  # type: ignore[attr-defined]  # a judge with a probe has it
+        return found
+
+    def _awaited(self, key: bytes, look: Callable[[], Found | None], stopped: threading.Event) -> Found | None:
+        """What `look` finds in the cache, also what another process is asking for; None: this process is to ask.
+
+        A model on this machine takes several questions before it answers one, so two could wait for each other: its
+        answers are not waited for.
+        """
+        is_ours = False
+        while (found := look()) is None and not is_ours:
+            is_ours = bool(getattr(self.asked, "weights", None)) or self.cache.claim(key) or stopped.wait(STEP)
+        if found is not None and is_ours:  # it came just before the claim
+            self.cache.release(key)
         return found
 
     def remember(self) -> None:
@@ -118,16 +135,23 @@ class Recalling:
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
         """The answers from the cache and those of the judge, as they come."""
         outcomes: SimpleQueue[Outcome] = SimpleQueue()
-        stopped = threading.Event()
+        stopped, claimed, head = threading.Event(), set[bytes](), self._head(prompt)
 
         def missing() -> Iterator[Question]:
             for question in questions:
+                key = key_of_answer(head, question)
+                found = self._awaited(key, partial(self.find, question, prompt), stopped)
+                if found is not None:
+                    outcomes.put(found)
+                    continue
+                claimed.add(key)
                 if stopped.is_set():
                     return
-                if (found := self.find(question, prompt)) is None:
-                    yield question
-                else:
-                    outcomes.put(found)
+                yield question
+
+        def release(key: bytes) -> None:
+            claimed.discard(key)
+            self.cache.release(key)
 
         def work() -> None:
             """Cache and queue every answer, then the error, if any, and None; a stop allows one more answer."""
@@ -138,6 +162,7 @@ class Recalling:
                     try:
                         for judgement in answers:
                             self.keep(judgement, prompt)
+                            release(key_of_answer(head, judgement.question))
                             outcomes.put(judgement)
                             if stopped.is_set():
                                 break
@@ -145,6 +170,8 @@ class Recalling:
                         getattr(answers, "close", lambda: None)()
             except BaseException as error:  # raised again below
                 outcomes.put(error)
+            for key in [*claimed]:
+                release(key)
             outcomes.put(None)
 
         threading.Thread(target=work, name=f"{self.name} behind a cache", daemon=True).start()
@@ -184,8 +211,8 @@ class Recalling:
         return self._heads[1]
 
 
-def remembering(judges: Sequence[Judge], cache: str | Path | None) -> list[Judge]:
-    """The judges, the cacheable ones with a cache in the file `cache`; unchanged where it is None or "off".
+def remembering(judges: Sequence[Judge], cache: str | Path | Cache | None) -> list[Judge]:
+    """The judges, the cacheable ones with a `cache`, or one in the file `cache`; unchanged where it is None or "off".
 
     >>> from comparo.judges import load_judge
     >>> judges = load_judge("openai/any"), load_judge("simulated/soft")
@@ -194,7 +221,7 @@ def remembering(judges: Sequence[Judge], cache: str | Path | None) -> list[Judge
     """
     if cache is None or cache == OFF:
         return list(judges)
-    shared = Cache(cache)
+    shared = cache if isinstance(cache, Cache) else Cache(cache)
     made: list[Judge] = []
     for judge in judges:
         is_bare = not isinstance(judge, Recalling) and getattr(judge, "cacheable", True)

@@ -28,6 +28,7 @@ from comparo.data.run_folder import (
     DATABASE,
     Key,
     check_version,
+    checksum,
     clean,
     read_only,
     table_of_items,
@@ -50,6 +51,7 @@ from comparo.run.files import (
 CONFIGURATION = "run.json"
 VOTES = "votes.csv"
 CHANGED = "changed"  # in run.json: the voices of a judge before it changed (`comparo.run.check`)
+CHECKSUM = "checksum"  # in the configuration in the database only, of all other entries
 LINK = "link"  # in run.json: the run to whose scale this one is linked, and the growth that copied it
 # Entries of run.json that later starts keep: the questions depend on them.
 KEPT = ("started", "ahead", "alike", "versions", "probes", CHANGED, LINK)
@@ -260,8 +262,9 @@ def _check_not_emptied(folder: Path) -> None:
 
 
 def write_configuration(connection: sqlite3.Connection, configuration: Mapping[str, Any]) -> None:
-    """Write the configuration of a run into its database."""
-    connection.execute("INSERT OR REPLACE INTO run VALUES (1, ?)", (_written(configuration),))
+    """Write the configuration of a run into its database, with its checksum."""
+    sealed = {**configuration, CHECKSUM: checksum(_written(configuration))}
+    connection.execute("INSERT OR REPLACE INTO run VALUES (1, ?)", (_written(sealed),))
 
 
 def _written(configuration: Mapping[str, Any]) -> str:
@@ -307,23 +310,31 @@ def stored_items(folder: Path) -> Items:
 
 
 def _stored_configuration(connection: sqlite3.Connection) -> dict[str, Any] | None:
-    row = connection.execute("SELECT configuration FROM run").fetchone()
-    try:
-        return None if row is None else dict(json.loads(row[0]))
-    except ValueError as error:
-        raise sqlite3.DatabaseError(f"the configuration: {error}") from error
+    """The configuration in the database; None where there is none, or a damaged one: then run.json has it."""
+    row = connection.execute("SELECT CAST(configuration AS BLOB) FROM run").fetchone()
+    with suppress(TypeError, ValueError):
+        found = _parsed(row[0])
+        # A row of an older version has no checksum.
+        return found if found.pop(CHECKSUM, None) in (None, checksum(_written(found))) else None
+    return None
 
 
 def written_configuration(folder: Path) -> dict[str, Any]:
     """The configuration in run.json; a StoreError where there is none."""
     path = folder / CONFIGURATION
-    remedy = "so nothing says what the judgements beside it are of; put it back, or choose another `out`"
     try:
-        configuration = json.loads(path.read_text(encoding="utf-8"))
+        return _parsed(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise StoreError(f"{path} cannot be read ({error}), {remedy}") from error
+        raise StoreError(
+            f"{path} cannot be read ({error}), so nothing says what the judgements beside it are of; put it back, or "
+            "choose another `out`"
+        ) from error
+
+
+def _parsed(text: bytes) -> dict[str, Any]:
+    configuration = json.loads(text)
     if not isinstance(configuration, dict) or not isinstance(configuration.get("identity"), dict):
-        raise StoreError(f"{path} is not the configuration of a run, {remedy}")
+        raise ValueError("it is not the configuration of a run")
     return configuration
 
 

@@ -40,6 +40,7 @@ from comparo.run.budget import Budget, price_words
 from comparo.run.files import write_text
 from comparo.run.plan import Plan, Storage, prepare
 from comparo.run.progress import Watch
+from comparo.run.recalling import remembering
 from comparo.run.rejudge import pairs_within, read_template
 from comparo.run.store import read_configuration, read_judgements, stored_items
 from comparo.run.task import CHARACTERS, DEFAULT_LEAST_MASS, Task
@@ -49,6 +50,7 @@ from comparo.types import Array, Index
 WRITTEN = 60  # tokens of a reply that names a reason
 TRIES = 2  # most pairs asked about per wanted reason: some replies name none
 FEEDBACK = "why.csv"  # in the run folder
+REPLIES = "why.sqlite"  # in the run folder: what a judge without a cache has proposed
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +76,11 @@ class Proposals:
 
     @classmethod
     def of(cls, judge: Judge, folder: Path, items: Items, kind: str, heading: str | None, count: int) -> Proposals:
-        """Choose the pairs; nothing is asked. A ValueError where the judge writes no words of its own."""
+        """Choose the pairs; nothing is asked. A ValueError where the judge writes no words of its own.
+
+        Replies are in its cache as soon as they arrive; those of a judge without one are in a file of the run folder.
+        """
+        (judge,) = remembering([judge], folder / REPLIES)
         write = getattr(judge, "write", None)
         if write is None:
             raise ValueError(f"{judge.name} writes no words of its own; leave `propose` out, or use `because`")

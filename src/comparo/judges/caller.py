@@ -24,7 +24,7 @@ from comparo.judges.server_options import Settings
 
 FORMS = 13  # most requests for a question: the first, five changes of `Dialect`, five smaller limits, two cuts
 TEMPLATE = 64  # tokens that a chat template may add to a prompt: SmolLM2's adds 30, with its system prompt
-ANSWER = 2**24  # bytes of an answer that are read
+ANSWER = 2**21  # bytes of an answer that are read for each reply in it: 25,000 tokens of reasoning have some 200,000
 TOKEN = 2**14  # further bytes per token of the reply: with 20 alternatives in indented JSON a token takes 3,600
 NAME = 200  # characters of a model's name that are kept
 ONLY = ""  # the criterion of a prompt that has one
@@ -94,7 +94,7 @@ class Caller(ABC):
         self.added, self.begun = judge.adds(prompt), judge.begins(prompt)
         self.words_asked: int | None = None  # tokens of a reply in the model's own words; None: a verdict is asked for
         self.was_cut = False  # whether the token limit ended all replies before a verdict
-        size = ANSWER + (0 if judge.votes else TOKEN * (judge.limit(prompt) or 0))
+        size = ANSWER * judge.samples(prompt) + (0 if judge.votes else TOKEN * (judge.limit(prompt) or 0))
         self.client = HttpClient(
             judge.base_url, headers, judge.patience, size, judge.retries, judge.waiting, self.annotate
         )

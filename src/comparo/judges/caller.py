@@ -190,7 +190,7 @@ class Caller(ABC):
                     found[name] = p, mass, 1.0
         except ValueError as problem:
             raise AnswerError(f"{problem}, of the reply {self.secrets.short(said.text)}") from None
-        if not positions and said.text and not self.dialect.gives_logprobs:
+        if not positions and said.text:
             raise self.without_logprobs()
         self.dialect.gives_logprobs |= bool(positions)
         return found

@@ -23,7 +23,19 @@ import numpy as np
 import pytest
 
 import comparo
-from comparo import Comparisons, Items, JudgeError, Judgement, Question, RunError, StoreError, load_judge, write_report
+from comparo import (
+    Comparisons,
+    ComparisonsError,
+    Items,
+    JudgeError,
+    Judgement,
+    Question,
+    RunError,
+    StoreError,
+    load_judge,
+    write_report,
+)
+from comparo.data.formats import whole
 from comparo.judges.protocol import GRACE
 from comparo.judges.replay import Replay
 from comparo.run.budget import RECENT, Spending
@@ -540,6 +552,27 @@ def test_a_killed_run_on_read_only_storage_is_read_with_its_log(read_only, tmp_p
         shutil.copytree(tmp_path / "run", tmp_path / "source" / "run")
     assert (tmp_path / "source" / "run" / "judgements.db-wal").exists()
     check_read_only(read_only, tmp_path / "source" / "run")
+
+
+@pytest.mark.long
+def test_a_folder_that_cannot_be_written_is_named(read_only, tmp_path):
+    folder = tmp_path / "source" / "run"
+    texts = [f"{'word ' * k}." for k in range(12)]
+    comparo.rank(texts, "better", judge=load_judge("simulated/soft"), budget="4n", out=folder)
+    code, printed = read_only(["why", str(folder)])[0]
+    assert code == 1
+    assert "on its own" in printed
+
+
+def test_a_file_in_a_read_only_folder_is_named(tmp_path, monkeypatch):
+    def refused(*_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(Path, "open", refused)
+    monkeypatch.setattr(Path, "unlink", refused)
+    path = tmp_path / "run.csv"
+    with pytest.raises(ComparisonsError, match=re.escape(str(path))), whole(path):
+        pass
 
 
 def check_read_only(commands, folder):

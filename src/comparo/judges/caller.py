@@ -19,7 +19,7 @@ from comparo.errors import JudgeError
 from comparo.judges.http import Answer, HttpClient, NoAnswerError, whole_characters
 from comparo.judges.prices import Usage
 from comparo.judges.protocol import Judgement, Probe, shared_call
-from comparo.judges.refusals import FILTERED, Complaint, bad_key, no_credit, read_complaint, spoken
+from comparo.judges.refusals import FILTERED, NEEDS_TLS, Complaint, bad_key, no_credit, read_complaint, spoken
 from comparo.judges.server_options import Settings
 
 FORMS = 13  # most requests for a question: the first, five changes of `Dialect`, five smaller limits, two cuts
@@ -295,6 +295,8 @@ class Caller(ABC):
             raise self.bad_key(status)
         texts = (*case.question.texts, case.question.context_text or "")
         complaint = read_complaint(answer.text, case.text, texts)
+        if not self.dialect.serves and any(words in complaint.words for words in NEEDS_TLS):
+            raise JudgeError(f"{url} takes no questions without TLS {said}; begin base_url with https://")
         if complaint.is_unpaid(status):
             raise self.no_credit(answer)
         if complaint.is_filter:

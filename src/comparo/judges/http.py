@@ -148,7 +148,7 @@ class Answer:
 
 
 class NoAnswerError(Exception):
-    """Why there is no answer; `refused`: no connection was made, `lasting`: a retry cannot help."""
+    """Why there is no answer; `refused`: no connection, or no HTTP, `lasting`: a retry cannot help."""
 
     def __init__(self, reason: str, *, refused: bool = False, lasting: bool = False) -> None:
         super().__init__(reason)
@@ -156,8 +156,8 @@ class NoAnswerError(Exception):
 
     def no_server(self, address: str) -> JudgeError:
         """Return the error that there is no server at `address`."""
-        or_http = " (a server without TLS has http://)" if address.startswith("https:") else ""
-        return JudgeError(f"there is no server at {address} ({self}); check base_url{or_http}")
+        has = "out TLS has http" if address.startswith("https:") else " TLS has https"
+        return JudgeError(f"there is no server at {address} ({self}); check base_url (a server with{has}://)")
 
 
 @dataclass
@@ -244,15 +244,17 @@ class HttpClient:
     async def _try(self, method: str, url: str, sent: bytes | None) -> Answer:
         import httpx2
 
+        is_http = False
         try:
             async with asyncio.timeout(self.timeout), self._http.stream(method, url, content=sent) as response:
+                is_http = True
                 body = await self._read(response)
         except TimeoutError:
             raise NoAnswerError("TimeoutError") from None
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.InvalidURL) as error:
             raise NoAnswerError(f"{type(error).__name__}: {error}", refused=True) from None
         except (httpx2.HTTPError, httpx2.StreamError, OSError, zlib.error) as error:
-            raise NoAnswerError(type(error).__name__) from None
+            raise NoAnswerError(type(error).__name__, refused=not is_http) from None
         return Answer(response.status_code, response.headers, body.decode("utf-8-sig", "replace"))
 
     async def _read(self, response: Response) -> bytearray:
@@ -340,6 +342,8 @@ def make_client(
             transport=transport(verify=verify, limits=limits) if here else None,
             follow_redirects=False,
         )
+    except OSError as error:
+        raise JudgeError(f"the certificates cannot be read ({error}); check SSL_CERT_FILE and SSL_CERT_DIR") from None
     except (ImportError, ValueError) as error:  # a message may hold the proxy's password
         why = type(error).__name__
         raise JudgeError(

@@ -17,6 +17,7 @@ ECHO = 24  # characters, about four words: a run of that length in question and 
 CODES = ("code", "type", "status", "reason")  # of OpenAI's and Anthropic's API, and of Google's
 LONGEST = 10_000  # characters of a complaint that are read: a hostile one takes some 10 ms
 
+NEEDS_TLS = ("http request was sent to https", "http request to an https", "plain http to an ssl")  # nginx, Go, Apache
 FILTERED = "a content filter of the server refused"
 _FILTERS = {"content_filter", "content_policy_violation", "responsibleaipolicyviolation", "invalid_prompt"}
 _TOO_LONG = re.compile(

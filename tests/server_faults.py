@@ -85,7 +85,7 @@ FAULTS = {
     "one log-probability NaN": Fault(_logprobs(-0.1, math.nan), None),
     "log-probabilities above 0": Fault(_logprobs(3.0, 2.0), "no log-probabilities"),
     "log-probabilities of text": Fault(_logprobs("x", "y"), "not in the form of the API"),
-    "no log-probabilities": Fault(_content(logprobs=None), "does not name"),
+    "no log-probabilities": Fault(_content(logprobs=None), "gives no log-probabilities"),
     "a reply without a label": Fault(tokens({"The": 0.9, "Hm": 0.1}), "does not name"),
     "no body": Fault(Reply(b""), "not JSON"),
     "HTML": Fault(Reply(b"<html>Welcome to the proxy"), "not JSON"),

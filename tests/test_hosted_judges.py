@@ -2,8 +2,10 @@
 
 import math
 import re
+import ssl
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -195,9 +197,49 @@ def test_a_slow_server_and_one_that_breaks_off_are_given_up(provider):
         error = provider.failure(api, timeout=0.2)
     assert "1 tries of 0.2 s" in error
     assert "TimeoutError" in error
-    with raw_server(lambda connection: connection.recv(10)) as url:
-        [judgement] = provider.load(url, timeout=5.0).judge(iter(pairs(1)), PROMPT)
-    assert "1 tries" in judgement.error
+
+
+def test_a_server_with_tls_that_is_asked_without_ends_the_run(provider):
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+
+    def shake_hands(connection):
+        with suppress(OSError):
+            tls.wrap_socket(connection, server_side=True)
+
+    with raw_server(shake_hands) as url, pytest.raises(JudgeError, match=r"check base_url .*https://"):
+        provider.ask(SimpleNamespace(url=url))
+    with (
+        provider.server(Reply(b"Client sent an HTTP request to an HTTPS server.", status=400)) as api,
+        pytest.raises(JudgeError, match="https://"),
+    ):
+        provider.ask(api)
+
+
+@pytest.mark.parametrize("text", [None, "no certificate"])
+def test_certificates_that_cannot_be_read_are_named(provider, text, tmp_path, monkeypatch):
+    path = tmp_path / "certificates.pem"
+    if text is not None:
+        path.write_text(text)
+    monkeypatch.setenv("SSL_CERT_FILE", str(path))
+    with pytest.raises(JudgeError, match="SSL_CERT_FILE"):
+        provider.ask(SimpleNamespace(url="https://127.0.0.1:9/v1"))
+
+
+@pytest.mark.parametrize(
+    ("url", "key", "count"),
+    [
+        ("http://example.org/v1", KEY, 1),
+        ("http://example.org/v1", "", 0),
+        ("http://localhost:9/v1", KEY, 0),
+        ("https://example.org/v1", KEY, 0),
+    ],
+)
+def test_a_key_without_tls_is_warned_of_once(provider, url, key, count, monkeypatch, caplog):
+    monkeypatch.setenv(provider.variable, key)
+    monkeypatch.delenv("GOOGLE_API_KEY", raising=False)
+    provider.load(url).ready()
+    assert sum("unencrypted" in record.getMessage() for record in caplog.records) == count
+    assert KEY not in caplog.text
 
 
 def test_no_server_at_all_ends_the_run(provider):

@@ -194,7 +194,9 @@ def test_a_server_without_log_probabilities_is_noticed_on_the_first_call(reply):
 
 def test_one_answer_without_log_probabilities_is_no_reason_to_end():
     with Api(SURE, words("A"), SURE) as api:
-        assert [judgement.failed for judgement in ask(api, 3, concurrency=1)] == [False, True, False]
+        judgements = ask(api, 3, concurrency=1)
+    assert [judgement.failed for judgement in judgements] == [False, True, False]
+    assert "no log-probabilities" in judgements[1].error
 
 
 # When the server fails

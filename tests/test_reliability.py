@@ -23,7 +23,20 @@ import numpy as np
 import pytest
 
 import comparo
-from comparo import Comparisons, Items, JudgeError, Judgement, Question, RunError, StoreError, load_judge, write_report
+from comparo import (
+    Comparisons,
+    ComparisonsError,
+    Items,
+    JudgeError,
+    Judgement,
+    Question,
+    RunError,
+    StoreError,
+    load_judge,
+    write_report,
+)
+from comparo.data.formats import whole
+from comparo.judges.protocol import GRACE
 from comparo.judges.replay import Replay
 from comparo.run.budget import RECENT, Spending
 from comparo.run.files import set_aside
@@ -541,6 +554,27 @@ def test_a_killed_run_on_read_only_storage_is_read_with_its_log(read_only, tmp_p
     check_read_only(read_only, tmp_path / "source" / "run")
 
 
+@pytest.mark.long
+def test_a_folder_that_cannot_be_written_is_named(read_only, tmp_path):
+    folder = tmp_path / "source" / "run"
+    texts = [f"{'word ' * k}." for k in range(12)]
+    comparo.rank(texts, "better", judge=load_judge("simulated/soft"), budget="4n", out=folder)
+    code, printed = read_only(["why", str(folder)])[0]
+    assert code == 1
+    assert "on its own" in printed
+
+
+def test_a_file_in_a_read_only_folder_is_named(tmp_path, monkeypatch):
+    def refused(*_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(Path, "open", refused)
+    monkeypatch.setattr(Path, "unlink", refused)
+    path = tmp_path / "run.csv"
+    with pytest.raises(ComparisonsError, match=re.escape(str(path))), whole(path):
+        pass
+
+
 def check_read_only(commands, folder):
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     runs = ["runs", str(folder.parent), "--format", "csv"]
@@ -675,7 +709,7 @@ def test_a_run_that_is_stopped_pays_again_for_no_more_than_the_calls_in_flight(w
     else:
         assert found.paid_twice == 0
         name = {signal.SIGINT: "Interrupted", signal.SIGTERM: "Stopped by SIGTERM"}[which]
-        assert all(re.search(r"\b10 s .*in flight", words) for words in found.words)
+        assert all(re.search(rf"\b{GRACE:g} s .*in flight", words) for words in found.words)
         assert all(f"{name}: " in words and "same command" in words for words in found.words)
 
 
@@ -683,8 +717,8 @@ def test_a_run_that_is_stopped_pays_again_for_no_more_than_the_calls_in_flight(w
 def test_interrupted_twice_a_run_leaves_at_once(tmp_path):
     texts = "\n".join(json.dumps({"id": f"item {k}", "text": f"Text {k}."}) for k in range(20))
     (tmp_path / "items.jsonl").write_text(texts)
-    # Whoever waits gets all answers: they come well within the ten seconds.
-    quick, slow = (tokens({"A": 0.7, "B": 0.3}, after=after) for after in (0.0, 8.0))
+    # Whoever waits gets all answers: they come well within those seconds.
+    quick, slow = (tokens({"A": 0.7, "B": 0.3}, after=after) for after in (0.0, GRACE - 2.0))
     with Api(quick, quick, slow) as api:
         command = [sys.executable, "-m", "comparo.cli", "rank", "items.jsonl", "--criterion", "better", "--out", "run"]
         command += ["--judge", "openai/any", "--base-url", api.url]
@@ -696,7 +730,7 @@ def test_interrupted_twice_a_run_leaves_at_once(tmp_path):
                 time.sleep(0.01)
             process.send_signal(signal.SIGINT)
             told = ("a probe of", "calls at most")
-            assert "Waiting up to 10 s" in next(
+            assert f"Waiting up to {GRACE:g} s" in next(
                 line for line in process.stderr if not any(word in line for word in told)
             )
             process.send_signal(signal.SIGINT)
@@ -704,3 +738,25 @@ def test_interrupted_twice_a_run_leaves_at_once(tmp_path):
     assert process.returncode == 130
     assert "Traceback" not in words
     assert re.search(r"Interrupted: .*kept \(1\)", words)
+
+
+@pytest.mark.long
+def test_a_run_of_slow_calls_ends_within_ten_seconds_of_an_interrupt(tmp_path):
+    texts = "\n".join(json.dumps({"id": f"item {k}", "text": f"Text {k}."}) for k in range(20))
+    (tmp_path / "items.jsonl").write_text(texts)
+    quick, slow = (tokens({"A": 0.7, "B": 0.3}, after=after) for after in (0.0, 60.0))
+    with Api(quick, quick, slow) as api:
+        command = [sys.executable, "-m", "comparo.cli", "rank", "items.jsonl", "--criterion", "better", "--out", "run"]
+        command += ["--judge", "openai/any", "--base-url", api.url]
+        environment = os.environ | {"OPENAI_API_KEY": "none"}
+        process = Forked(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        while len(api.requests) < 10:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        start = time.monotonic()
+        out, words = process.communicate()
+        assert time.monotonic() - start < 10
+    assert process.returncode == 130
+    assert "Traceback" not in words
+    assert out.startswith("item")

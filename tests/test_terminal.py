@@ -422,3 +422,30 @@ def test_the_page_of_a_run_is_made_by_its_database_too(run, folder):
     run(folder, simulated("--quiet", "--budget", "4n"))
     done = run(folder, ["runs", "--report", "run/judgements.db"])
     assert Path(folder, done.stdout.strip()).is_file(), done.stderr
+
+
+# Results that cannot be written
+
+FULL = Path("/dev/full")
+ENDED = {"full": (1, 1), "broken": (1, 0), "closed": (0, 0)}  # exit code, and lines of an error on stderr
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not FULL.exists(), reason="only Linux has a device that is always full")
+@pytest.mark.parametrize("form", ["table", "csv"])
+@pytest.mark.parametrize("which", ENDED)
+def test_a_run_whose_result_cannot_be_printed_is_stored(folder, which, form):
+    command = [sys.executable, "-m", "comparo.cli", *simulated("--budget", "10n", "--format", form)]
+    closed = {"preexec_fn": lambda: os.close(1)} if which == "closed" else {}
+    read, write = os.pipe()
+    os.close(read)
+    with FULL.open("w") as full, os.fdopen(write, "w") as broken:
+        where = full if which == "full" else broken
+        done = subprocess.run(command, cwd=folder, stdout=where, stderr=subprocess.PIPE, text=True, **closed)
+    code, errors = ENDED[which]
+    assert done.returncode == code
+    lines = [line for line in done.stderr.splitlines() if line.startswith("comparo: ")]
+    assert len(lines) == errors
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+    assert {"ranking.csv", "judgements.db"} <= {path.name for path in (folder / "run").iterdir()}

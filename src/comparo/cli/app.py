@@ -271,6 +271,8 @@ def main() -> None:
         _fail(error, 2)
     except ComparoError as error:
         _fail(error, 1)
+    except OSError as error:  # of a broken pipe typer ends the command quietly, with exit code 1
+        _fail(f"cannot read or write {error.filename or 'the output'}: {error.strerror or error}", 1)
     except KeyboardInterrupt as stop:
         _fail(str(stop) or "interrupted", getattr(stop, "code", 130))
 

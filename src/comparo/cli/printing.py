@@ -7,8 +7,8 @@ Names, contexts, notes and errors hold text from elsewhere. Its control characte
 import json
 import logging
 import math
+import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -65,7 +65,7 @@ def say(message: str, style: str | None = None) -> None:
 
 def print_text(text: str) -> None:
     """Print a result on stdout, escaped on a terminal."""
-    print(visible(text) if sys.stdout.isatty() else text, end="", flush=True)
+    print(visible(text) if os.isatty(1) else text, end="", flush=True)  # sys.stdout is None where it is closed
 
 
 def with_interval(value: float, low: float, high: float, form: str) -> str:
@@ -226,7 +226,7 @@ def watched(console: Console, pace: float = MINUTE) -> Iterator[Watcher | None]:
             yield None
         elif console.is_terminal:
             # Results on the same terminal go above the line; those in a file must not be redirected.
-            with Live(Text("starting"), console=console, transient=True, redirect_stdout=sys.stdout.isatty()) as live:
+            with Live(Text("starting"), console=console, transient=True, redirect_stdout=os.isatty(1)) as live:
                 yield lambda progress: live.update(progress_line(progress))
         else:
             yield LogLines(console, pace)

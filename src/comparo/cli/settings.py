@@ -49,7 +49,7 @@ ROLES = ("id", "text", "context_id", "scores")  # of --columns
 RUNNING: ContextVar[typer.Context | None] = ContextVar("running", default=None)  # the command that runs
 QUOTES = ("'", '"')
 _PARAMETER = re.compile(
-    r"--[\w-]+ \S+"  # a flag of a command to copy, whose value stays as it is
+    r"(?<![\w-])--[\w-]+ \S+"  # a flag of a command to copy, whose value stays as it is
     r"|`(\w+)(?:=([^`]+))?`"
     r"|(?<![^\s(])(\w+)=('[^']*'|\"[^\"]*\"|True\b|…)"
     r"|(?<![^\s(])(?<![;,] )(\w+)=(\d+(?:\.\d+)?)\b"  # not an option of a judge, 'openai/m; price=2'

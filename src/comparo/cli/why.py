@@ -82,8 +82,8 @@ def why_command(
             print_text(in_flags(f"before these, for reasons of its own: {plan.proposals.words}\n"))
         return
     console, found = flags.console, complete(plan, flags)
-    found.write(run)
     _print(found, flags.output)
+    found.write(run)
     console.print(visible(found.why.summary))
     if found.judge is None:
         console.print("Computed from the texts; --judge NAME asks about more reasons, and --dry-run says the price")

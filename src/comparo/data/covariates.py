@@ -26,7 +26,7 @@ from comparo.errors import ComparisonsError
 from comparo.types import Array
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
-_SENTENCE = re.compile(r"[.!?]+(?:\s|$)")
+_SENTENCE = re.compile(r"[.!?](?:\s|$)")
 _CONTENT = 4  # least letters of a content word; shorter words are mostly function words
 ALIKE = 0.5  # least Jaccard similarity of two wordings of one reason
 MOST = 8  # proposed reasons that are kept

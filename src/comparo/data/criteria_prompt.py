@@ -30,7 +30,7 @@ LINE = 12  # tokens of a line or of a key and its value, besides the name and th
 LONGEST = 40  # characters of a name, which is a column and part of the names of files
 TAKEN = "a b context component item overall std low high rank tier comparisons criterion".split()  # texts, columns
 _NAME = re.compile(r"[^\W_][\w-]*")
-_WEIGHT = re.compile(r"\s*;\s*weight\s*=\s*(.*)$")
+_WEIGHT = re.compile(r"(?<!\s)\s*;\s*weight\s*=\s*(.*)$")
 _NAMED = re.compile(rf"\s*({_NAME.pattern})\s*=(.*)", re.DOTALL)
 
 

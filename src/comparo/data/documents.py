@@ -27,7 +27,7 @@ from comparo.errors import ComparisonsError, pip_install
 # A spreadsheet executes a cell that begins with one of these as a formula (OWASP, "CSV Injection"). A quote before it
 # makes it text; a cell that already has quotes before such a beginning gets one more, so that it can be restored.
 _FORMULA = re.compile("'*[=+\\-@\t\r\n＝＋－＠]")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_NUMBER = re.compile(r"[+-]?(\d+(?:\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 CELL = 32_767  # characters in a cell of .xlsx, at most (Excel's specifications and limits)
 CUT = " … [cut: a cell holds no more; the .csv file has the whole text]"
 

@@ -16,7 +16,7 @@ import sys
 import zlib
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
@@ -305,7 +305,8 @@ def whole(path: Path) -> Iterator[BinaryIO]:
     except OSError as error:
         raise ComparisonsError(f"{path} cannot be written ({error.strerror})") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # of a file that is not there, and of read-only storage
+            temporary.unlink()
 
 
 def csv_text(columns: Mapping[str, Column]) -> str:

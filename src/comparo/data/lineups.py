@@ -15,7 +15,6 @@ against each other text b with the weight π_a + π_b, which is 2/m where all ar
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -152,7 +151,7 @@ def _logs(table: Table, row: int, size: int) -> list[float]:
 def _order(table: Table, row: int, column: str, items: list[Any]) -> list[int]:
     """The slots that the column `order` lists, or the one that `best` names."""
     cell = table.columns[column][row]
-    words = cell if isinstance(cell, (list, tuple)) else re.split(r"\s*>\s*", str(cell).strip())
+    words = cell if isinstance(cell, (list, tuple)) else [word.strip() for word in str(cell).split(">")]
     if column == "best":
         words = [cell]
     names = [str(item) for item in items]

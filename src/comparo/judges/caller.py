@@ -19,12 +19,12 @@ from comparo.errors import JudgeError
 from comparo.judges.http import Answer, HttpClient, NoAnswerError, whole_characters
 from comparo.judges.prices import Usage
 from comparo.judges.protocol import Judgement, Probe, shared_call
-from comparo.judges.refusals import FILTERED, Complaint, bad_key, no_credit, read_complaint, spoken
+from comparo.judges.refusals import FILTERED, NEEDS_TLS, Complaint, bad_key, no_credit, read_complaint, spoken
 from comparo.judges.server_options import Settings
 
 FORMS = 13  # most requests for a question: the first, five changes of `Dialect`, five smaller limits, two cuts
 TEMPLATE = 64  # tokens that a chat template may add to a prompt: SmolLM2's adds 30, with its system prompt
-ANSWER = 2**24  # bytes of an answer that are read
+ANSWER = 2**21  # bytes of an answer that are read for each reply in it: 25,000 tokens of reasoning have some 200,000
 TOKEN = 2**14  # further bytes per token of the reply: with 20 alternatives in indented JSON a token takes 3,600
 NAME = 200  # characters of a model's name that are kept
 ONLY = ""  # the criterion of a prompt that has one
@@ -94,7 +94,7 @@ class Caller(ABC):
         self.added, self.begun = judge.adds(prompt), judge.begins(prompt)
         self.words_asked: int | None = None  # tokens of a reply in the model's own words; None: a verdict is asked for
         self.was_cut = False  # whether the token limit ended all replies before a verdict
-        size = ANSWER + (0 if judge.votes else TOKEN * (judge.limit(prompt) or 0))
+        size = ANSWER * judge.samples(prompt) + (0 if judge.votes else TOKEN * (judge.limit(prompt) or 0))
         self.client = HttpClient(
             judge.base_url, headers, judge.patience, size, judge.retries, judge.waiting, self.annotate
         )
@@ -190,7 +190,7 @@ class Caller(ABC):
                     found[name] = p, mass, 1.0
         except ValueError as problem:
             raise AnswerError(f"{problem}, of the reply {self.secrets.short(said.text)}") from None
-        if not positions and said.text and not self.dialect.gives_logprobs:
+        if not positions and said.text:
             raise self.without_logprobs()
         self.dialect.gives_logprobs |= bool(positions)
         return found
@@ -295,6 +295,8 @@ class Caller(ABC):
             raise self.bad_key(status)
         texts = (*case.question.texts, case.question.context_text or "")
         complaint = read_complaint(answer.text, case.text, texts)
+        if not self.dialect.serves and any(words in complaint.words for words in NEEDS_TLS):
+            raise JudgeError(f"{url} takes no questions without TLS {said}; begin base_url with https://")
         if complaint.is_unpaid(status):
             raise self.no_credit(answer)
         if complaint.is_filter:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 PAUSE, LONGEST_PAUSE = 0.5, 8.0  # seconds before the second try, doubled for each later one: as OpenAI's own library
 LONGEST_WAIT = 600.0  # seconds that a server may ask to wait for; OpenAI's limits per minute end long before
 PART = 6  # characters; 4 would match ordinary words, such as the key "none" for servers that need none
+REFUSAL = 2**20  # bytes of an error body that are read: some servers repeat the question in it
 SHORTEST = 4  # characters of the shortest password that is hidden; shorter ones occur in any text
 HIDDEN = "***"
 
@@ -121,7 +122,7 @@ def _small(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A server's answer; the text of an error is cut at the client's `limit`."""
+    """A server's answer; the text of an error is cut at `REFUSAL` bytes."""
 
     status: int
     headers: Mapping[str, str]
@@ -147,7 +148,7 @@ class Answer:
 
 
 class NoAnswerError(Exception):
-    """Why there is no answer; `refused`: no connection was made, `lasting`: a retry cannot help."""
+    """Why there is no answer; `refused`: no connection, or no HTTP, `lasting`: a retry cannot help."""
 
     def __init__(self, reason: str, *, refused: bool = False, lasting: bool = False) -> None:
         super().__init__(reason)
@@ -155,8 +156,8 @@ class NoAnswerError(Exception):
 
     def no_server(self, address: str) -> JudgeError:
         """Return the error that there is no server at `address`."""
-        or_http = " (a server without TLS has http://)" if address.startswith("https:") else ""
-        return JudgeError(f"there is no server at {address} ({self}); check base_url{or_http}")
+        has = "out TLS has http" if address.startswith("https:") else " TLS has https"
+        return JudgeError(f"there is no server at {address} ({self}); check base_url (a server with{has}://)")
 
 
 @dataclass
@@ -243,34 +244,40 @@ class HttpClient:
     async def _try(self, method: str, url: str, sent: bytes | None) -> Answer:
         import httpx2
 
+        is_http = False
         try:
             async with asyncio.timeout(self.timeout), self._http.stream(method, url, content=sent) as response:
+                is_http = True
                 body = await self._read(response)
         except TimeoutError:
             raise NoAnswerError("TimeoutError") from None
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.InvalidURL) as error:
             raise NoAnswerError(f"{type(error).__name__}: {error}", refused=True) from None
         except (httpx2.HTTPError, httpx2.StreamError, OSError, zlib.error) as error:
-            raise NoAnswerError(type(error).__name__) from None
+            raise NoAnswerError(type(error).__name__, refused=not is_http) from None
         return Answer(response.status_code, response.headers, body.decode("utf-8-sig", "replace"))
 
-    async def _read(self, response: Response) -> bytes:
-        """Return the decompressed body, up to `limit` bytes; raise NoAnswerError for an encoding other than gzip."""
+    async def _read(self, response: Response) -> bytearray:
+        """Return the decompressed body, up to `limit` bytes, of an error up to `REFUSAL`.
+
+        Raise NoAnswerError for an encoding other than gzip.
+        """
         encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
         if encoding not in ("identity", "", "gzip"):
             raise NoAnswerError(f"the answer is packed as {encoding[:20]!r}, which nobody asked for", lasting=True)
         unpack = zlib.decompressobj(16 + zlib.MAX_WBITS) if encoding == "gzip" else None
+        limit = self.limit if response.status_code < 300 else min(self.limit, REFUSAL)
         body, read = bytearray(), 0
         async for chunk in response.aiter_raw():
             read += len(chunk)
-            body += unpack.decompress(chunk, self.limit + 1 - len(body)) if unpack else chunk
-            if max(read, len(body)) > self.limit:
+            body += unpack.decompress(chunk, limit + 1 - len(body)) if unpack else chunk
+            if max(read, len(body)) > limit:
                 if response.status_code < 300:
-                    raise NoAnswerError(f"the answer is longer than {self.limit / 1e6:.0f} MB", lasting=True)
-                return bytes(body[: self.limit])
+                    raise NoAnswerError(f"the answer is longer than {limit / 1e6:.0f} MB", lasting=True)
+                return body[:limit]
         if unpack and read and not unpack.eof:
             raise zlib.error("the answer ends halfway")
-        return bytes(body)
+        return body
 
 
 def as_json(value: Any) -> bytes:
@@ -335,6 +342,8 @@ def make_client(
             transport=transport(verify=verify, limits=limits) if here else None,
             follow_redirects=False,
         )
+    except OSError as error:
+        raise JudgeError(f"the certificates cannot be read ({error}); check SSL_CERT_FILE and SSL_CERT_DIR") from None
     except (ImportError, ValueError) as error:  # a message may hold the proxy's password
         why = type(error).__name__
         raise JudgeError(

@@ -25,7 +25,7 @@ MEANT = (
     "a judge is provider/model, an object with name, settings, ahead and judge, or a function of the two texts that "
     "returns the probability that the first is better"
 )
-_SEPARATOR = re.compile(r"\s*(?:;|,(?=\s*[\w-]+\s*=))\s*")
+_SEPARATOR = re.compile(r";|,(?=\s*[\w-]+\s*=)")
 
 
 def load_judge(name: str, **options: Any) -> Judge:

@@ -14,6 +14,9 @@ from typing import Any, Protocol
 from comparo.data.lineups import is_answer
 from comparo.data.prompts import Prompt, Question
 
+# Seconds that calls in flight have to return when no more are sent; with the ranking so far, a command ends within 10.
+GRACE = 7.0
+
 
 @dataclass(frozen=True, slots=True)
 class Judgement:

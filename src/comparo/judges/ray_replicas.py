@@ -236,5 +236,5 @@ def reason(problem: Exception) -> str:
     >>> reason(RuntimeError("The actor died. class_name: Replica ip: 10.0.0.1 Out of memory. Some common causes"))
     'The actor died. Out of memory.'
     """
-    text = re.sub(r" class_name: .*? ip: \S+", "", " ".join(str(problem).split()))
+    text = re.sub(r" class_name: (?:(?! class_name: ).)*? ip: \S+", "", " ".join(str(problem).split()))
     return re.split(r" (?:Some common causes|The task may or may not)", text)[0][:400]

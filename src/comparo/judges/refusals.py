@@ -15,14 +15,17 @@ from comparo.judges.http import parts, replace_parts
 
 ECHO = 24  # characters, about four words: a run of that length in question and complaint is a repetition
 CODES = ("code", "type", "status", "reason")  # of OpenAI's and Anthropic's API, and of Google's
-LONGEST = 50_000  # characters of a complaint that are read: searching them takes some 10 ms
+LONGEST = 10_000  # characters of a complaint that are read: a hostile one takes some 10 ms
 
+NEEDS_TLS = ("http request was sent to https", "http request to an https", "plain http to an ssl")  # nginx, Go, Apache
 FILTERED = "a content filter of the server refused"
 _FILTERS = {"content_filter", "content_policy_violation", "responsibleaipolicyviolation", "invalid_prompt"}
 _TOO_LONG = re.compile(
     r"context[ _](?:length|size|window)|max_model_len|(?:prompt|input|request) is too long|input token count"
 )
-_TOO_MANY = re.compile(r"max_(?:completion_|output_|new_)?tokens\W.*(?:too large|at most|exceed|less than|maximum)")
+_TOO_MANY = re.compile(  # the first mention in a line only: a search from each of many would be quadratic
+    r"^(?>.*?max_(?:completion_|output_|new_)?tokens\W).*?(?:too large|at most|exceed|less than|maximum)", re.MULTILINE
+)
 _WISHES: dict[str, tuple[re.Pattern[str], object]] = {  # request parameter → pattern of its mention, and new value
     "max_tokens": (re.compile(r"max_completion_tokens"), "max_completion_tokens"),
     "temperature": (re.compile(r"temperature"), False),

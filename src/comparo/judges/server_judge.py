@@ -20,11 +20,10 @@ from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.errors import JudgeError
 from comparo.judges.batches import SHARE
 from comparo.judges.caller import Caller
-from comparo.judges.protocol import Judgement, Probe
+from comparo.judges.protocol import GRACE, Judgement, Probe
 from comparo.judges.server_options import Settings
 
 SHARED = 8  # calls in flight per client: every call searches all connections of its client
-GRACE = 10.0  # seconds for calls in flight after an error, as in a stopped run (run/loop.py)
 QUESTION = Question("7", "3", None, "This is number 7.", "This is number 3.")
 PROMPT = criterion_prompt("larger", kind="Number")
 # A model that continues the beginning says "four"; one that does not see it says "One".

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from comparo.data.criteria_prompt import CriteriaPrompt, reply_tokens
 from comparo.data.prompts import Prompt
 from comparo.errors import JudgeError, pip_install
-from comparo.judges.http import Secrets, ServerSilence
+from comparo.judges.http import Secrets, ServerSilence, is_loopback
 from comparo.judges.prices import Price, find_price, read_price
 from comparo.judges.protocol import Writing
 from comparo.judges.verdicts import ordering
@@ -246,8 +246,15 @@ class Settings:
         self.dialect.learn(found)
 
     def ready(self) -> None:
-        """Raise an error if no question can be sent: without the HTTP library, or without a key."""
+        """Raise an error if no question can be sent: without the HTTP library, or without a key.
+
+        A key that goes to another machine without TLS is warned of.
+        """
         self.access()
+        where = urlsplit(self.base_url)
+        has_key = self.login or any(map(read_variable, self.keys))
+        if has_key and where.scheme == "http" and not is_loopback(where.hostname or ""):
+            logger.warning("%s gets the key unencrypted; begin base_url with https:// if it can", self.base_url)
 
     @property
     def is_official(self) -> bool:

@@ -15,7 +15,7 @@ import json
 import math
 import re
 from collections.abc import Collection, Iterable, Sequence
-from itertools import accumulate, pairwise, permutations
+from itertools import accumulate, islice, permutations
 from typing import Any
 
 from comparo.data.criteria_prompt import CriteriaPrompt
@@ -66,7 +66,7 @@ def token_positions(rows: Iterable[TokenLogprobs]) -> Positions:
     """
     positions = []
     try:
-        for token, logprob, top in rows:
+        for token, logprob, top in islice(rows, LONGEST):
             own = [] if any(other == token for other, _ in top) else [(token, logprob)]
             if top:
                 known = [(_text(other), math.nan if value is None else float(value)) for other, value in top + own]
@@ -85,8 +85,9 @@ def read_logprobs(positions: Positions, prompt: Prompt, *, begun: bool = False) 
     >>> read_logprobs([("B", [("B", -0.5), ("A", -1.5), ("C", -2.5)])], prompt)  # doctest: +ELLIPSIS
     (0.244..., 0.911..., '-1.407...|-0.407...|-2.407...')
     """
+    tokens = [token for token, _ in positions]
     for number in range(len(positions)):
-        if begun or _begins_label(positions, number, prompt):
+        if begun or _begins_label(tokens, number, prompt):
             return label_probability(*reply_paths(positions[number:], prompt.labels), len(prompt.labels))
     return None
 
@@ -241,14 +242,14 @@ def _mention(label: str, kind: str) -> re.Pattern[str]:
     return re.compile(rf"{prefix}{name}(?!\w)|(?<![\w'-]){name}(?![\w'-]|\s+(?!(?:{_AFTER})\b)[a-z])")
 
 
-def _begins_label(positions: Positions, start: int, prompt: Prompt) -> bool:
+def _begins_label(tokens: Sequence[str], start: int, prompt: Prompt) -> bool:
     """Whether the reply names a label from the token at `start` on."""
-    before, *tokens = ["", *(token for token, _ in positions), ""][start:]
-    if not tokens[0].strip(AROUND) or _one_number(before, tokens[0]):
+    if not tokens[start].strip(AROUND) or (start and _one_number(tokens[start - 1], tokens[start])):
         return False
     words, text = TextSpellings(prompt.labels), ""
-    for token, after in pairwise(tokens):
-        text += token
+    for number in range(start, len(tokens)):
+        text += tokens[number]
+        after = tokens[number + 1] if number + 1 < len(tokens) else ""
         if any(_is_label(text, label, start) for label in prompt.labels):
             if not _one_number(text, after):
                 return True

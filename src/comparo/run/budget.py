@@ -15,9 +15,9 @@ from comparo.judges import Judgement
 from comparo.selection.designs import Orders
 
 _FORM = re.compile(
-    r"(?P<dollars>\$)?(?P<number>\d+(?:\.\d*)?|\.\d+)(?:(?P<unit>[n%])|\s*(?P<times>[kM]?)\s*(?P<tokens>tokens))?"
+    r"(?P<dollars>\$)?(?P<number>\d+(?:\.\d*)?|\.\d+)(?:(?P<unit>[n%])|\s*(?:(?P<times>[kM])\s*)?(?P<tokens>tokens))?"
 )
-_TIMES = {"": 1.0, "k": 1e3, "M": 1e6}
+_TIMES = {None: 1.0, "k": 1e3, "M": 1e6}
 TOKENS = " tokens"  # the unit
 NEEDS_PRICE = "a budget in dollars needs the judge's price; give it by `price`, or a budget such as 10n"
 MOST = 2**40  # limit of the search for a sufficient budget, in units of its last digit

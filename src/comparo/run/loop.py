@@ -17,6 +17,7 @@ from comparo.data.prompts import Question
 from comparo.data.run_folder import Key, encode, key_of
 from comparo.errors import JudgeError, RunError
 from comparo.judges import Judgement
+from comparo.judges.protocol import GRACE
 from comparo.ranking.ranking import Ranking
 from comparo.run.batch_transport import had_batches
 from comparo.run.budget import TOKENS, Spending, paid_and_spent, tokens_of
@@ -29,7 +30,6 @@ from comparo.run.voices import comparisons, model_sentences, with_texts
 from comparo.run.worker import ENOUGH, Asking, Health, is_excess, too_many
 
 LOOK = 0.5  # seconds between two looks at the clock, and between two reports of the progress
-GRACE = 10.0  # seconds that calls in flight have to come back when a run is stopped
 
 logger = logging.getLogger(__name__)
 

@@ -37,7 +37,7 @@ from comparo.ranking.tabular import json_rows, json_text
 from comparo.ranking.votes import find_voted
 from comparo.ranking.why import Why, check_enough, explain, numbers_of_groups
 from comparo.run.budget import Budget, price_words
-from comparo.run.files import write_text
+from comparo.run.files import explained, write_text
 from comparo.run.plan import Plan, Storage, prepare
 from comparo.run.progress import Watch
 from comparo.run.recalling import remembering
@@ -218,8 +218,9 @@ class Explanation:
 
     def write(self, folder: Path) -> None:
         """Write why.json and why.csv to a run folder."""
-        write_text(folder / "why.json", json_text(self.to_dict()) + "\n")
-        write_text(folder / FEEDBACK, csv_text(self.why.feedback()))
+        with explained(folder):
+            write_text(folder / "why.json", json_text(self.to_dict()) + "\n")
+            write_text(folder / FEEDBACK, csv_text(self.why.feedback()))
 
 
 @dataclass

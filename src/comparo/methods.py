@@ -18,13 +18,12 @@ from comparo.model.design import Design
 from comparo.model.estimators.baselines import PriorPairs, bradley_terry, mean_outcome
 from comparo.model.estimators.mixed import mixed
 from comparo.model.estimators.panel import Panel, panel
-from comparo.model.estimators.panel_members import pooled
 from comparo.model.estimators.poe import Bias, Prior, Product, davidson, multiply
 from comparo.model.likelihoods import Expert, is_logit
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.likelihoods.gaussian import Gaussian
 from comparo.model.linalg.graph import Graph
-from comparo.model.observations import are_choices, mixes_kinds
+from comparo.model.observations import are_choices, mixes_kinds, pooled
 from comparo.model.posterior import Scored
 from comparo.model.tuning import ENOUGH, FEW, LIMITS, WIDE, WIDER, Limits
 from comparo.ranking.consensus import check_validity, consensus

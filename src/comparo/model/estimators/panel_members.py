@@ -36,7 +36,6 @@ from comparo.model.estimators.voice import VoiceModel
 from comparo.model.likelihoods.gaussian import censored_moments
 from comparo.model.linalg.graph import Graph
 from comparo.model.observations import named_voices
-from comparo.model.observations import pooled as pooled
 from comparo.model.tuning import (
     COPY,
     LEAST_LOADING,

@@ -28,7 +28,6 @@ from comparo.model.inference.newton import Problem, Solution
 from comparo.model.inference.random_effects import apart, random_effects
 from comparo.model.likelihoods import Expert
 from comparo.model.linalg.graph import Graph, Pattern
-from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.linalg.spectrum import System
 from comparo.model.tuning import CLEARLY, NEARLY_ALWAYS, POSITION, POSITION_ERROR, SLOTS, SLOTS_ERROR, UNEVEN
 from comparo.rounding import TINY
@@ -52,15 +51,6 @@ def plug_in(expert: Expert, comparisons: Comparisons) -> Array:
     problem = Problem.of(Pattern(graph), expert, comparisons, np.full(len(nodes), 1e-9))
     x = problem.maximise(np.zeros(len(nodes))).x
     return x[1::2] - x[::2]
-
-
-def bias_variances(laplacian: Laplacian) -> Array:
-    """The diagonal of H⁻¹ at the biases, shape (C·J,), by J solutions, because H is block-diagonal by context."""
-    pattern = laplacian.pattern
-    biases = np.arange(pattern.unknowns - pattern.graph.nodes)
-    rhs = np.zeros((pattern.unknowns, pattern.judges))
-    rhs[pattern.graph.nodes + biases, biases % pattern.judges] = 1.0
-    return laplacian.solve(rhs, accuracy=1e-4)[pattern.graph.nodes + biases, biases % pattern.judges]
 
 
 @dataclass(frozen=True)
@@ -115,7 +105,7 @@ class Biases:
     def _unshrunk(self, solution: Solution, dispersion: float) -> tuple[Array, Array]:
         """The estimates without the ridge, and their variance, both (C·J,)."""
         between, n = dispersion / self.ridge, solution.laplacian.pattern.graph.nodes
-        variance = np.minimum(dispersion * bias_variances(solution.laplacian), 0.999 * between)
+        variance = np.minimum(dispersion * solution.laplacian.bias_variances, 0.999 * between)
         open_share = 1.0 - variance / between
         return self.mean + (solution.x[n:] - self.mean) / open_share, variance / open_share
 
@@ -256,7 +246,7 @@ class Positions:
 
     def _messages(self, solution: Solution) -> tuple[Array, Array]:
         """What the choices alone say about each γ: mean and precision (C·J,)."""
-        variance = bias_variances(solution.laplacian)
+        variance = solution.laplacian.bias_variances
         precision = np.maximum(1.0 / variance - self.ridge, TINY)
         x = solution.x[solution.laplacian.pattern.graph.nodes :]
         return (x / variance - self.ridge * self.mean) / precision, precision

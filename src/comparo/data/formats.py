@@ -13,7 +13,6 @@ import json
 import os
 import re
 import sys
-import zlib
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -29,11 +28,11 @@ import numpy as np
 
 from comparo.data.columns import INSTALL, Column, Library, Table, columns_from_frame, installed
 from comparo.data.documents import csv_lines, rows_of_workbook, unguarded
+from comparo.data.opening import VALUE, check_regular, check_size, unpacked
 from comparo.errors import ComparisonsError
 
 WRITTEN = (".csv", ".jsonl", ".parquet")
 READ = (*WRITTEN, ".tsv", ".ndjson", ".json", ".xlsx")
-Binary = gzip.GzipFile | io.BufferedReader | io.BytesIO
 
 CHUNK = 512  # rows at a time: few enough to be freed before the garbage collector runs
 
@@ -54,13 +53,15 @@ def read_columns(
     {'first': ['ana'], 'p': ['0.7']}
     """
     path = Path(path)
-    if os.path.isdir(path):
-        raise ComparisonsError(f"{path} is a folder; name a file in it")
-    if not os.path.exists(path):
-        raise ComparisonsError(f"{path} does not exist; check the name (the working folder is {Path.cwd()})")
+    check_regular(path)
     ending, _ = split_ending(path, READ)
-    with _opened(path) as file:
-        table = _READERS[ending](file, str(path), wanted)
+    content = unpacked(path)
+    if not content.getbuffer():
+        raise ComparisonsError(f"{path} is empty; write its rows first")
+    try:
+        table = _READERS[ending](content, str(path), wanted)
+    except UnicodeDecodeError as error:
+        raise ComparisonsError(f"{path} is not UTF-8 text ({error.reason}); save it again as UTF-8") from error
     if ending != ".csv" or not labels:
         return table
     columns = dict(table.columns)
@@ -68,22 +69,6 @@ def read_columns(
         if name in labels:
             columns[name] = [unguarded(cell) if cell[:1] == "'" else cell for cell in column]
     return replace(table, columns=columns)
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Binary]:
-    """A file that is not empty, open for reading; a failure to read it is a ComparisonsError."""
-    try:
-        with gzip.open(path, "rb") if path.name.lower().endswith(".gz") else path.open("rb") as file:
-            if not file.peek(1):
-                raise ComparisonsError(f"{path} is empty; write its rows first")
-            yield file
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ComparisonsError(f"{path} is not a whole gzip file ({error}); copy it again or drop the .gz") from error
-    except UnicodeDecodeError as error:
-        raise ComparisonsError(f"{path} is not UTF-8 text ({error.reason}); save it again as UTF-8") from error
-    except OSError as error:
-        raise ComparisonsError(f"{path} cannot be read ({error.strerror}); check its permissions") from error
 
 
 def columns_from_text(text: str, source: str) -> Table:
@@ -117,7 +102,7 @@ def parquet_library(source: str) -> Library:
     return library
 
 
-def _read_csv(file: Binary, source: str, wanted: Collection[str] | None, delimiters: str = ",\t;") -> Table:
+def _read_csv(file: io.BytesIO, source: str, wanted: Collection[str] | None, delimiters: str = ",\t;") -> Table:
     text = _lines_of_text(file, source)
     top = next(text)
     delimiter = max(delimiters, key=top.count)
@@ -134,8 +119,8 @@ def _read_csv(file: Binary, source: str, wanted: Collection[str] | None, delimit
         ) from error
 
 
-def _read_workbook(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
-    return _table(*rows_of_workbook(file.read(), source), source, wanted)
+def _read_workbook(file: io.BytesIO, source: str, wanted: Collection[str] | None) -> Table:
+    return _table(*rows_of_workbook(file, source), source, wanted)
 
 
 def _table(
@@ -149,10 +134,11 @@ def _table(
         for name, cells in zip(header, zip(*chunk, strict=True), strict=True):
             if name in columns:
                 columns[name].extend(map(_stored_once, cells))
+        check_size(VALUE * len(lines) * len(columns), source)
     return Table(dict(columns), source, lines, tuple(name for name in header if name not in columns))
 
 
-def _lines_of_text(file: Binary, source: str) -> Iterator[str]:
+def _lines_of_text(file: io.BytesIO, source: str) -> Iterator[str]:
     with io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
         for number, line in enumerate(text, 1):
             if "\0" in line:
@@ -172,9 +158,9 @@ def _rows_of_csv(reader: Any, width: int, source: str, lines: array[int]) -> Ite
             )
 
 
-def _read_json_lines(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
+def _read_json_lines(file: io.BytesIO, source: str, wanted: Collection[str] | None) -> Table:
     lines = array("q")
-    columns, others = columns_from_objects(_objects_of_lines(file, source, lines), wanted)
+    columns, others = columns_from_objects(_objects_of_lines(file, source, lines), wanted, source)
     return _not_empty(Table(columns, source, lines, others))
 
 
@@ -184,7 +170,7 @@ def _not_empty(table: Table) -> Table:
     return table
 
 
-def _read_json(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
+def _read_json(file: io.BytesIO, source: str, wanted: Collection[str] | None) -> Table:
     """A list of objects, one object, or one object per line."""
     content = file.read()
     text = content.decode("utf-8-sig")
@@ -198,20 +184,58 @@ def _read_json(file: Binary, source: str, wanted: Collection[str] | None) -> Tab
     for number, row in enumerate(rows, 1):
         if not isinstance(row, dict):
             raise ComparisonsError(f"{source}, row {number}: {row!r:.60} is not an object; each row must be one")
-    columns, others = columns_from_objects(rows, wanted)
+    columns, others = columns_from_objects(rows, wanted, source)
     return _not_empty(Table(columns, source, others=others))
 
 
-def _read_parquet(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
-    library, data = parquet_library(source), io.BytesIO(file.read())
+def _read_parquet(file: io.BytesIO, source: str, wanted: Collection[str] | None) -> Table:
+    library = parquet_library(source)
     try:
-        frame = nw.read_parquet(data, backend=library)
+        _check_parquet(file, library, source)
+        file.seek(0)
+        frame = nw.read_parquet(file, backend=library)
+    except ComparisonsError:
+        raise
     except Exception as error:  # two libraries, whose errors have no common base class
+        reason = str(error).partition("\n")[0]
         raise ComparisonsError(
-            f"{source} is not a whole Parquet file; write it again, or correct its ending"
+            f"{source} cannot be read as Parquet ({reason}); write it again, each column by a name of its own, or "
+            "correct its ending"
         ) from error
     columns, others = columns_from_frame(frame, wanted)
     return Table(columns, source, others=others)
+
+
+def _check_parquet(file: io.BytesIO, library: Library, source: str) -> None:
+    """Raise a ComparisonsError where a file of few bytes holds too many values, or a long text in too many rows."""
+    if library == "polars":
+        import polars
+
+        frame = polars.scan_parquet(file)
+        check_size(VALUE * frame.select(polars.len()).collect().item() * len(frame.collect_schema()), source)
+        return
+    from pyarrow import parquet
+
+    known = parquet.read_metadata(file)
+    groups, leaves = [*map(known.row_group, range(known.num_row_groups))], range(known.num_columns)
+    check_size(sum(group.total_byte_size for group in groups), source)
+    size = sum(VALUE * group.column(leaf).num_values for group in groups for leaf in leaves)
+    check_size(size, source)
+    names = [known.schema.column(leaf).path for leaf in leaves]
+    for batch in parquet.ParquetFile(file, read_dictionary=names).iter_batches():
+        size += sum(map(_bytes_of_texts, batch.columns))
+        check_size(size, source)
+
+
+def _bytes_of_texts(column: Any) -> int:
+    """The bytes of the texts in an Arrow array that holds equal ones once."""
+    from pyarrow import compute, types
+
+    if types.is_dictionary(column.type):
+        lengths = compute.binary_length(column.dictionary).take(column.indices)
+        return compute.sum(lengths).as_py() or 0
+    inner = column.flatten() if types.is_nested(column.type) else []
+    return sum(map(_bytes_of_texts, inner if isinstance(inner, list) else [inner]))
 
 
 _JSON = re.compile(r"\s*(?:\{|\[\s*\{)")
@@ -227,7 +251,7 @@ _READERS: dict[str, Callable[..., Table]] = {
 
 
 def columns_from_objects(
-    objects: Iterable[Mapping[str, Any]], wanted: Collection[str] | None = None
+    objects: Iterable[Mapping[str, Any]], wanted: Collection[str] | None = None, source: str = "the rows"
 ) -> tuple[dict[str, Column], tuple[str, ...]]:
     """The wanted columns of an iterable of mappings, None where a key is missing, and the names of the others.
 
@@ -246,6 +270,7 @@ def columns_from_objects(
         for name, column in columns.items():
             column.extend(_stored_once(row.get(name)) for row in chunk)
         rows += len(chunk)
+        check_size(VALUE * rows * len(columns), source)  # each row may have a key of its own
     return dict(columns), tuple(others)
 
 
@@ -254,7 +279,7 @@ def _stored_once(value: Any) -> Any:
     return sys.intern(value) if type(value) is str else value
 
 
-def _objects_of_lines(file: Binary, source: str, lines: array[int]) -> Iterator[Mapping[str, Any]]:
+def _objects_of_lines(file: io.BytesIO, source: str, lines: array[int]) -> Iterator[Mapping[str, Any]]:
     """The object on each line that is not blank; the number of the line is appended to `lines`."""
     with io.TextIOWrapper(file, encoding="utf-8-sig") as text:
         for number, line in enumerate(text, 1):

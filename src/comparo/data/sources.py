@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from comparo.data.columns import Column, Table, as_number, columns_from_frame, factorise, is_blank, shown
 from comparo.data.documents import docx_text, image_text, pdf_text
 from comparo.data.formats import columns_from_objects, columns_from_text, read_columns
+from comparo.data.opening import bounded, unpacked
 from comparo.data.run_folder import database_of, items_of_run
 from comparo.data.sanitize import visible
 from comparo.errors import ComparisonsError
@@ -85,7 +86,7 @@ def table_of(data: Any, header: bool, has_images: bool = False) -> Table:
 def _standard_input(header: bool) -> Table:
     if sys.stdin is None:  # the caller closed it
         raise ComparisonsError(f"{STANDARD_INPUT} is closed; pipe the texts into it, or name a file")
-    text = _decoded(sys.stdin.buffer.read(), STANDARD_INPUT)
+    text = _decoded(bounded(sys.stdin.buffer, STANDARD_INPUT).getvalue(), STANDARD_INPUT)
     names = {name.strip(' "') for name in re.split("[,;\t]", text.split("\n", 1)[0])}
     if header or text.lstrip().startswith(("{", "[{")) or names & {"id", "text"}:
         return columns_from_text(text, STANDARD_INPUT)
@@ -140,12 +141,7 @@ def _lines(text: str, source: str) -> Table:
 
 
 def _content(path: Path) -> str:
-    try:
-        return _decoded(path.read_bytes(), str(path))
-    except OSError as error:
-        raise ComparisonsError(
-            f"{path} cannot be read ({error.strerror}); check the name (the working folder is {Path.cwd()})"
-        ) from error
+    return _decoded(unpacked(path).getvalue(), str(path))
 
 
 def _decoded(content: bytes, source: str) -> str:

@@ -1,5 +1,6 @@
 """Files that unpack to gigabytes, never end or wait for ever: each is one sentence, with little memory and time."""
 
+import csv
 import gzip
 import os
 import subprocess
@@ -80,6 +81,10 @@ def long_text(path):
     parquet.write_table(pyarrow.table({"text": texts}), path)
 
 
+def own_keys(path):
+    path.write_text("".join(f'{{"{number}": 1}}\n' for number in range(100_000)))
+
+
 def repeated(line, compressed):
     """A gzip file of three gigabytes, in few bytes."""
     block = gzip.compress(line * ((10 << 20) // len(line)))
@@ -99,6 +104,11 @@ HOSTILE = {
     "many rows": ("a.parquet", many_rows),
     "a text in many rows": ("a.parquet", long_text),
     "JSON lines": ("a.jsonl.gz", repeated(b'{"text": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}\n', True)),
+    "empty objects": (
+        "a.json.gz",
+        lambda path: path.write_bytes(gzip.compress(b"[" + b"{}," * 20_000_000 + b"{}]", 1)),
+    ),
+    "a key of its own in each row": ("a.jsonl", own_keys),
     "CSV": ("a.csv.gz", repeated(b"id,text\n", True)),
     "zeros": ("a.csv", lambda path: path.symlink_to("/dev/zero")),
     "a pipe": ("a.txt", os.mkfifo),
@@ -112,7 +122,8 @@ def test_a_file_that_would_fill_the_memory_is_refused_by_its_name(tmp_path, name
     write(tmp_path / name)
     said, taken = refused(tmp_path / name)
     assert said.startswith(str(tmp_path / name))
-    assert VARIABLE in said or "device or a pipe" in said
+    assert f"MB; split it, drop what is not needed, or set {VARIABLE}" in said or "device or a pipe" in said
+    assert "not" not in said.partition(";")[0].removeprefix(str(tmp_path))  # neither a cut file nor the wrong format
     assert taken < GIB
 
 
@@ -157,3 +168,34 @@ def test_parquet_files_of_few_bytes_and_many_values_are_refused_by_both_librarie
         else:
             with pytest.raises(ComparisonsError, match=VARIABLE):
                 read_columns(path)
+
+
+def test_a_cell_of_a_million_characters_is_read_and_the_limit_of_csv_stays(tmp_path):
+    before = csv.field_size_limit()
+    path = tmp_path / "a.csv"
+    path.write_text("id,text\nana," + "a" * 1_000_000 + "\n")
+    assert len(read_columns(path).columns["text"][0]) == 1_000_000
+    assert csv.field_size_limit() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "place"),
+    [
+        ("a.jsonl", '{"p": 1}\n{"p": 0, "q": 1, "p": 1}\n', "line 2: .*'p'"),
+        ("a.json", '[{"id": "ana", "scores": {"q": 1,\n"q": 2}}]', "'q'"),
+        ("a.json", '{"id": "ana",\n"id": "bo"}', "'id'"),
+    ],
+)
+def test_a_key_that_an_object_has_twice_is_named(tmp_path, name, content, place):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ComparisonsError, match=rf"{name}.* {place} twice"):
+        read_columns(tmp_path / name)
+
+
+@pytest.mark.parametrize(("library", "reason"), [("pyarrow", r"Multiple matches .*\(p\)"), ("polars", "name 'p'")])
+def test_a_doubled_column_of_parquet_is_no_damaged_file(tmp_path, monkeypatch, library, reason):
+    monkeypatch.setattr("comparo.data.formats.installed", lambda *_: library)
+    table = pyarrow.Table.from_arrays([pyarrow.array([1]), pyarrow.array([0])], names=["p", "p"])
+    parquet.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(ComparisonsError, match=rf"a\.parquet .*{reason}.*a name of its own"):
+        read_columns(tmp_path / "a.parquet")

@@ -14,6 +14,7 @@ import os
 import re
 import sys
 from array import array
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -28,7 +29,7 @@ import numpy as np
 
 from comparo.data.columns import INSTALL, Column, Library, Table, columns_from_frame, installed
 from comparo.data.documents import csv_lines, rows_of_workbook, unguarded
-from comparo.data.opening import VALUE, check_regular, check_size, unpacked
+from comparo.data.opening import VALUE, check_regular, check_size, most_bytes, unpacked
 from comparo.errors import ComparisonsError
 
 WRITTEN = (".csv", ".jsonl", ".parquet")
@@ -108,6 +109,7 @@ def _read_csv(file: io.BytesIO, source: str, wanted: Collection[str] | None, del
     delimiter = max(delimiters, key=top.count)
     reader = csv.reader(chain([top], text), delimiter=delimiter, skipinitialspace=f"{delimiter} " in top, strict=True)
     lines = array("q")
+    longest = csv.field_size_limit(min(most_bytes(), 2**31 - 1))
     try:
         header = [name.strip() for name in next(reader)]
         if not header:
@@ -117,6 +119,8 @@ def _read_csv(file: io.BytesIO, source: str, wanted: Collection[str] | None, del
         raise ComparisonsError(
             f"{source}, line {reader.line_num}: this is not CSV ({error}); correct or drop the line"
         ) from error
+    finally:
+        csv.field_size_limit(longest)
 
 
 def _read_workbook(file: io.BytesIO, source: str, wanted: Collection[str] | None) -> Table:
@@ -174,10 +178,11 @@ def _read_json(file: io.BytesIO, source: str, wanted: Collection[str] | None) ->
     """A list of objects, one object, or one object per line."""
     content = file.read()
     text = content.decode("utf-8-sig")
+    _check_objects(text, source)
     try:
-        rows = json.loads(text)
+        rows = json.loads(text, object_pairs_hook=_object)
     except (ValueError, RecursionError) as error:
-        if not text.lstrip().startswith("["):
+        if isinstance(error, json.JSONDecodeError) and not text.lstrip().startswith("["):
             return _read_json_lines(io.BytesIO(content), source, wanted)
         raise ComparisonsError(f"{source} is not JSON ({error}); write it again") from error
     rows = rows if isinstance(rows, list) else [rows]
@@ -285,8 +290,9 @@ def _objects_of_lines(file: io.BytesIO, source: str, lines: array[int]) -> Itera
         for number, line in enumerate(text, 1):
             if line.isspace():
                 continue
+            _check_objects(line, source)
             try:
-                value = json.loads(line)
+                value = json.loads(line, object_pairs_hook=_object)
             except (ValueError, RecursionError) as error:
                 raise ComparisonsError(
                     f"{source}, line {number}: this is not JSON ({error}); correct the line"
@@ -297,6 +303,19 @@ def _objects_of_lines(file: io.BytesIO, source: str, lines: array[int]) -> Itera
                 )
             lines.append(number)
             yield value
+
+
+def _check_objects(text: str, source: str) -> None:
+    """Raise a ComparisonsError where a JSON text holds too many objects and lists, which take 56 bytes or more."""
+    check_size(4 * VALUE * (text.count("{") + text.count("[")), source)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; a ValueError where it has a key twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(f"an object has the key {Counter(name for name, _ in pairs).most_common(1)[0][0]!r} twice")
+    return found
 
 
 def write_columns(path: str | os.PathLike[str], columns: Mapping[str, Column]) -> None:

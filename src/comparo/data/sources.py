@@ -57,7 +57,7 @@ def table_of(data: Any, header: bool, has_images: bool = False) -> Table:
             remedy = "put each text into a .txt, .md, .docx or .pdf file of its own, and name their folder"
             raise ComparisonsError(f"{path}: this is one document; {remedy}")
         if path.suffix.lower() == ".txt":
-            return _lines(_content(path), str(path))
+            return _lines(text_of(path), str(path))
         return read_columns(path)
     if hasattr(data, "with_format"):
         if isinstance(data, Mapping) or not hasattr(data, "num_rows"):
@@ -131,7 +131,7 @@ def _text(path: Path) -> str:
         return docx_text(path)
     if kind == ".pdf":
         return pdf_text(path)
-    return _content(path)
+    return text_of(path)
 
 
 def _lines(text: str, source: str) -> Table:
@@ -140,7 +140,8 @@ def _lines(text: str, source: str) -> Table:
     return Table({"id": list(lines.values()), "text": list(lines.values())}, source, list(lines))
 
 
-def _content(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """The text of a file of UTF-8, without a byte order mark and with lines that end with newlines."""
     return _decoded(unpacked(path).getvalue(), str(path))
 
 

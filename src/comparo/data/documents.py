@@ -245,7 +245,9 @@ def docx_text(path: Path) -> str:
     """The paragraphs of a .docx file, one per line; a ComparisonsError where it is not one, or too large."""
     try:
         with zipfile.ZipFile(unpacked(path)) as archive, archive.open(PART) as part:
-            return _paragraphs(bounded(part, str(path)).getvalue())
+            content = bounded(part, str(path)).getvalue()
+        check_size(VALUE * content.count(b"<"), str(path))
+        return _paragraphs(content)
     except ComparisonsError:
         raise
     except NOT_WHOLE as error:

@@ -79,7 +79,7 @@ def columns_from_text(text: str, source: str) -> Table:
     """
     if not text.strip():
         raise ComparisonsError(f"{source} is empty; write its rows first")
-    read = _read_json if _JSON.match(text) else _read_csv
+    read = _read_json if _BEGINS.match(text) else _read_csv
     return read(io.BytesIO(text.encode()), source, None)
 
 
@@ -180,7 +180,7 @@ def _read_json(file: io.BytesIO, source: str, wanted: Collection[str] | None) ->
     text = content.decode("utf-8-sig")
     _check_objects(text, source)
     try:
-        rows = json.loads(text, object_pairs_hook=_object)
+        rows = _JSON.decode(text)
     except (ValueError, RecursionError) as error:
         if isinstance(error, json.JSONDecodeError) and not text.lstrip().startswith("["):
             return _read_json_lines(io.BytesIO(content), source, wanted)
@@ -243,7 +243,7 @@ def _bytes_of_texts(column: Any) -> int:
     return sum(map(_bytes_of_texts, inner if isinstance(inner, list) else [inner]))
 
 
-_JSON = re.compile(r"\s*(?:\{|\[\s*\{)")
+_BEGINS = re.compile(r"\s*(?:\{|\[\s*\{)")
 _READERS: dict[str, Callable[..., Table]] = {
     ".csv": _read_csv,
     ".tsv": partial(_read_csv, delimiters="\t"),
@@ -292,7 +292,7 @@ def _objects_of_lines(file: io.BytesIO, source: str, lines: array[int]) -> Itera
                 continue
             _check_objects(line, source)
             try:
-                value = json.loads(line, object_pairs_hook=_object)
+                value = _JSON.decode(line)
             except (ValueError, RecursionError) as error:
                 raise ComparisonsError(
                     f"{source}, line {number}: this is not JSON ({error}); correct the line"
@@ -316,6 +316,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         raise ValueError(f"an object has the key {Counter(name for name, _ in pairs).most_common(1)[0][0]!r} twice")
     return found
+
+
+_JSON = json.JSONDecoder(object_pairs_hook=_object)
 
 
 def write_columns(path: str | os.PathLike[str], columns: Mapping[str, Column]) -> None:

@@ -3,7 +3,10 @@
 import itertools
 import json
 import math
+import os
 import re
+import shutil
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -435,6 +438,20 @@ def test_a_model_that_is_nowhere_is_named(tmp_path, monkeypatch):
         hf.load(str(tmp_path), dtype="double precision")
     with pytest.raises(ValueError, match=r"reuse = 'roots' .*auto, tree, true or false"):
         hf.load(str(tmp_path), reuse="roots")
+
+
+def test_weights_that_are_cut_are_one_sentence_before_anything_is_asked(folder, tmp_path):
+    path = tmp_path / "cut.gguf"
+    written = struct.pack("<4sIQQ", b"GGUF", 3, 1, 2) + struct.pack("<Q", 20) + b"general.architecture"
+    for end in (0, 8, len(written) - 4, len(written)):
+        path.write_bytes(written[:end])
+        with pytest.raises(JudgeError, match=r"cut\.gguf could not be loaded: \S.*download it again"):
+            hf.load(str(path))
+    copy = tmp_path / "model"
+    shutil.copytree(folder("llama"), copy)
+    os.truncate(copy / "model.safetensors", 1000)
+    with pytest.raises(JudgeError, match=r"model could not be loaded: \S.*download them again"):
+        hf.load(str(copy))
 
 
 def test_loading_shows_no_progress_bars_and_leaves_those_of_others(folder, capfd):

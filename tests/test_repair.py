@@ -1,7 +1,9 @@
 """Damaged run folders: what a repair keeps, drops and says, and that the folder can be used again."""
 
+import os
 import shutil
 import sqlite3
+import tempfile
 from contextlib import closing, suppress
 from importlib import import_module
 from pathlib import Path
@@ -10,6 +12,8 @@ import pytest
 
 import comparo
 from comparo import ComparisonsError, Judgement, StoreError, export_run, write_report
+from comparo.data.run_folder import DATABASE
+from comparo.run.cache import Cache, contents
 from comparo.run.files import open_database
 from comparo.run.folders import PAGE
 from inside import (
@@ -314,3 +318,25 @@ def test_random_damage_ends_in_a_folder_that_can_be_used(damages, seed, monkeypa
     found = import_module("benchmarks.faults").damage_again_and_again(damages, seed, items=8, budget="4n")
     assert (found.damages, found.tracebacks) == (damages, [])
     assert found.kept > found.lost
+
+
+def test_a_database_that_may_not_be_read_is_neither_damaged_nor_on_a_full_disk():
+    """Root may read everything, and is somebody else for a while."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, cache, user = Path(name, "run"), Path(name, "cache.sqlite"), os.geteuid()
+        Store(folder, {"judge": "x"}).close()
+        opened = Cache(cache)
+        opened.begin()
+        opened.close()
+        for path in (Path(name), folder):
+            path.chmod(0o755)
+        for path in (folder / DATABASE, cache):
+            path.chmod(0o600 if user == 0 else 0)
+        try:
+            os.seteuid(65534 if user == 0 else user)
+            for read, path in ((read_judgements, folder), (contents, cache)):
+                with pytest.raises(StoreError, match=f"{path} cannot be .*unable to open.*permissions") as raised:
+                    read(path)
+                assert not any(word in str(raised.value) for word in ("room", "delete", "damaged"))
+        finally:
+            os.seteuid(user)

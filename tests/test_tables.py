@@ -156,8 +156,8 @@ BROKEN = {
     "cut gzip": ("a.csv.gz", gzip.compress(os.urandom(9999).hex().encode())[:-99], "a.csv.gz is not a whole gzip file"),
     "cut parquet.gz": ("a.parquet.gz", gzip.compress(os.urandom(9999))[:-99], "a.parquet.gz is not a whole gzip file"),
     "damaged gzip": ("a.csv.gz", gzip.compress(b"x")[:10] + b"\xff" * 20, "a.csv.gz is not a whole gzip file"),
-    "not parquet": ("a.parquet", b"first,second,p\n", "a.parquet is not a whole Parquet file"),
-    "cut parquet": ("a.parquet", b"PAR1" + b"\0" * 50, "a.parquet is not a whole Parquet file"),
+    "not parquet": ("a.parquet", b"first,second,p\n", "a.parquet cannot be read as Parquet"),
+    "cut parquet": ("a.parquet", b"PAR1" + b"\0" * 50, "a.parquet cannot be read as Parquet"),
     "not json": ("a.jsonl", b'{"p": 1}\n{"p": \n', "a.jsonl, line 2: this is not JSON"),
     "not an object": ("a.jsonl", b'{"p": 1}\n\n[1, 2]\n', "a.jsonl, line 3: a list is not a JSON object"),
     "deep json": ("a.jsonl", b"[" * 100_000, "a.jsonl, line 1: this is not JSON"),
@@ -171,7 +171,6 @@ BROKEN = {
     "fewer fields": ("a.csv", b"first,p\n\na\n", "a.csv, line 3: 1 fields where the header has 2"),
     "open quote": ("a.csv", b'first,p\na,1\n"b,1\n', "a.csv, line 3: this is not CSV .unexpected end of data"),
     "text behind a quote": ("a.csv", b'first,p\n"a"b,1\n', "a.csv, line 2: this is not CSV"),
-    "long field": ("a.csv", b"first,p\n" + b"a" * 200_000 + b",1\n", "a.csv, line 2: this is not CSV .field larger"),
     "blank header": ("a.csv", b"\nfirst,p\n", "a.csv, line 1: the line is blank"),
     "same name twice": ("a.csv", b"p,first,p\n1,a,2\n", "a.csv, line 1: there are two columns 'p'"),
 }

@@ -369,7 +369,7 @@ def test_pairs_are_chosen_by_columns_of_any_name(run, tmp_path):
         (["rank", "nowhere", "--criterion", "x"], "does not exist"),
         (["rank", ".", "--criterion", "x"], "has no .txt, .md, .docx or .pdf files"),
         (["plan", "nowhere", "--next", "2"], "does not exist"),
-        (["--config", "nowhere.toml", "rank", "items.jsonl"], "nowhere.toml cannot be read"),
+        (["--config", "nowhere.toml", "rank", "items.jsonl"], "nowhere.toml does not exist"),
     ],
 )
 def test_a_wrong_folder_or_file_is_a_wrong_command(run, folder, arguments, message):

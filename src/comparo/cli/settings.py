@@ -33,6 +33,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperOption
 
+from comparo.data.opening import unpacked
 from comparo.data.sanitize import visible, without_login
 
 FILE = Path("comparo.toml")
@@ -129,9 +130,7 @@ def _from_variable(option: TyperOption, context: Any) -> list[str] | None:
 def read_settings(commands: Mapping[str, TyperCommand], path: Path) -> dict[str, dict[str, Any]]:
     """The defaults that a TOML file gives to the flags of each command; a key that no command has is an error."""
     try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read ({error.strerror}); check the name given by --config") from error
+        settings = tomllib.loads(unpacked(path).getvalue().decode())
     except RecursionError:
         raise ValueError(f"{path} cannot be read: its brackets are nested too deeply") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -2,7 +2,7 @@
 
 Workbooks are read as if they had been saved as CSV. .docx needs only the standard library, a .pdf with a text layer
 needs pypdf (the extra `documents`). Documents are untrusted: a document type declaration, the way to entities that
-expand without end, is refused, and so is a part that unpacks to more than `MOST` bytes.
+expand without end, is refused, and so is what unpacks to more than the limit of `comparo.data.opening`.
 """
 
 import base64
@@ -16,11 +16,13 @@ import zipfile
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, time
+from functools import lru_cache, reduce
 from pathlib import Path
 from typing import Any
 from xml.parsers import expat
 
 from comparo.data.columns import INSTALL
+from comparo.data.opening import VALUE, bounded, check_size, unpacked
 from comparo.data.wordings import listed
 from comparo.errors import ComparisonsError, pip_install
 
@@ -74,7 +76,7 @@ class _Lines(list[str]):
     write = list.append
 
 
-def rows_of_workbook(content: bytes, source: str) -> tuple[list[str], list[list[str]], list[int]]:
+def rows_of_workbook(content: io.BytesIO, source: str) -> tuple[list[str], list[list[str]], list[int]]:
     """The header of an .xlsx file's first sheet, the rows below it that are not blank, and their numbers there.
 
     Cells are strings, as if the sheet had been saved as CSV.
@@ -84,9 +86,11 @@ def rows_of_workbook(content: bytes, source: str) -> tuple[list[str], list[list[
     from python_calamine import CalamineError, load_workbook
 
     try:
-        book = load_workbook(io.BytesIO(content))
+        book = load_workbook(_checked(content, source))
         sheets = {name: book.get_sheet_by_name(name).to_python(skip_empty_area=False) for name in book.sheet_names}
-    except (CalamineError, OSError) as error:
+    except ComparisonsError:
+        raise
+    except (CalamineError, OSError, expat.ExpatError, ValueError, *NOT_WHOLE) as error:
         raise ComparisonsError(f"{source} is not a whole .xlsx file ({error}); save it again, or as .csv") from error
     every = {name: _filled(rows) for name, rows in sheets.items()}
     filled = [name for name, rows in every.items() if rows]
@@ -100,6 +104,67 @@ def rows_of_workbook(content: bytes, source: str) -> tuple[list[str], list[list[
     named = [place for place, name in enumerate(header) if name.strip()]
     cells = [[row[place] for place in named] for _, row in below]
     return [header[place].strip() for place in named], cells, [number for number, _ in below]
+
+
+def _checked(content: io.BytesIO, source: str) -> io.BytesIO:
+    """The XML parts of a workbook, packed anew; a ComparisonsError where they, or their cells, are too large."""
+    checked, strings, size = io.BytesIO(), list[int](), 0
+    with zipfile.ZipFile(content) as archive, zipfile.ZipFile(checked, "w") as copy:
+        names = [name for name in archive.namelist() if name.lower().endswith((".xml", ".rels"))]
+        for name in sorted(names, key=lambda name: "sharedstrings" not in name.lower()):  # which others refer to
+            part = bounded(archive.open(name), source).getvalue()
+            check_size(size := size + max(len(part), VALUE * part.count(b"<")), source)
+            check_size(size := size + _extent(part, strings), source)
+            copy.writestr(name, part)
+    checked.seek(0)
+    return checked
+
+
+def _extent(part: bytes, strings: list[int]) -> int:
+    """The bytes that the cells of a sheet take once read; the lengths of shared `strings` are added to the list.
+
+    The Rust reader, which ends the process where memory is short, makes room for every cell up to the last row and the
+    last column that have a value, and copies a shared string into every cell that refers to it.
+    """
+    row = column = bottom = right = size = 0
+    is_shared = False
+
+    def start(name: str, attributes: dict[str, str]) -> None:
+        nonlocal row, column, bottom, right, is_shared
+        kind, place = name.rpartition(":")[2], attributes.get("r", "")
+        if kind == "c":
+            letters = place.rstrip("0123456789")
+            row, column = int(place[len(letters) :] or row), _number(letters) or column + 1
+            is_shared = attributes.get("t") == "s"
+        elif kind in ("v", "is"):
+            bottom, right = max(bottom, row), max(right, column)
+        elif kind == "row":
+            row, column = int(place or row + 1), 0
+        elif kind == "si":
+            strings.append(0)
+
+    def text(data: str) -> None:
+        nonlocal size
+        if is_shared and data.isdecimal():
+            size += strings[int(data)]
+        elif strings and not row:
+            strings[-1] += len(data)
+
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+    parser.StartElementHandler, parser.CharacterDataHandler = start, text
+    parser.Parse(part, True)
+    return VALUE * bottom * right + size
+
+
+@lru_cache(maxsize=20_000)
+def _number(letters: str) -> int:
+    """The number of a column.
+
+    >>> _number("A"), _number("XFD")
+    (1, 16384)
+    """
+    return reduce(lambda number, letter: 26 * number + ord(letter) - 64, letters.upper(), 0)
 
 
 def _filled(rows: list[list[Any]]) -> list[tuple[int, list[str]]]:
@@ -167,8 +232,9 @@ def _fitted(cell: Any) -> Any:
 IMAGE_BEGINS = {"png": b"\x89PNG\r\n\x1a\n", "jpeg": b"\xff\xd8\xff"}
 LARGEST_IMAGE = 5 << 20  # bytes: a page of handwriting at 200 dots per inch has about 1 MB
 _IMAGE = re.compile("data:image/(png|jpeg);base64,[A-Za-z0-9+/]+=*")
-MOST = 64 << 20  # bytes of a document's text with its markup: a limit on memory
 PART = "word/document.xml"
+# Raised by zipfile for what is no archive, is cut or changed, encrypted, or lacks a part.
+NOT_WHOLE = (zipfile.BadZipFile, zlib.error, KeyError, NotImplementedError, RuntimeError, EOFError)
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 # Elements to skip: paragraph properties with tab stops, and second copies for old programs.
 HIDDEN = {f"{WORD} pPr", "http://schemas.openxmlformats.org/markup-compatibility/2006 Fallback"}
@@ -178,12 +244,13 @@ BREAKS = {f"{WORD} tab": "\t", f"{WORD} br": "\n", f"{WORD} cr": "\n", f"{WORD} 
 def docx_text(path: Path) -> str:
     """The paragraphs of a .docx file, one per line; a ComparisonsError where it is not one, or too large."""
     try:
-        with zipfile.ZipFile(path) as archive, archive.open(PART) as part:
-            content = part.read(MOST + 1)
-        if len(content) > MOST:
-            raise ComparisonsError(f"{path} unpacks to more than {MOST >> 20} MB; save its text as .txt")
+        with zipfile.ZipFile(unpacked(path)) as archive, archive.open(PART) as part:
+            content = bounded(part, str(path)).getvalue()
+        check_size(VALUE * content.count(b"<"), str(path))
         return _paragraphs(content)
-    except (zipfile.BadZipFile, zlib.error, KeyError, NotImplementedError, RuntimeError, EOFError) as error:
+    except ComparisonsError:
+        raise
+    except NOT_WHOLE as error:
         raise ComparisonsError(f"{path} is not a whole .docx file ({error}); save it again, or as .txt") from error
     except (expat.ExpatError, ValueError) as error:
         raise ComparisonsError(f"{path} has text that cannot be read ({error}); save it as .txt") from error
@@ -225,7 +292,7 @@ def _paragraphs(content: bytes) -> str:
 
 def image_text(path: Path) -> str:
     """A .png or .jpg file as a data URL, the text of an item that only people can read."""
-    content = path.read_bytes()
+    content = unpacked(path).getvalue()
     kind = next((kind for kind, begin in IMAGE_BEGINS.items() if content.startswith(begin)), None)
     if kind is None:
         raise ComparisonsError(f"{path} is not a whole .png or .jpg file; save it again")
@@ -247,9 +314,9 @@ def pdf_text(path: Path) -> str:
     """The text layer of a .pdf file, page after page; a ComparisonsError where it has none, or pypdf is missing."""
     if importlib.util.find_spec("pypdf") is None:
         raise ComparisonsError(f"{path}: .pdf needs pypdf: {pip_install('documents')}; or save the text as .txt")
-    pypdf = importlib.import_module("pypdf")
+    pypdf, content = importlib.import_module("pypdf"), unpacked(path)
     try:
-        found = "\n".join(page.extract_text() for page in pypdf.PdfReader(path).pages).strip()
+        found = "\n".join(page.extract_text() for page in pypdf.PdfReader(content).pages).strip()
     except (pypdf.errors.PyPdfError, pypdf.errors.DependencyError, ValueError, KeyError) as error:
         raise ComparisonsError(f"{path} cannot be read ({error}); save its text as .txt") from error
     if not found:

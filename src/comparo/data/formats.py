@@ -13,8 +13,8 @@ import json
 import os
 import re
 import sys
-import zlib
 from array import array
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
@@ -29,11 +29,11 @@ import numpy as np
 
 from comparo.data.columns import INSTALL, Column, Library, Table, columns_from_frame, installed
 from comparo.data.documents import csv_lines, rows_of_workbook, unguarded
+from comparo.data.opening import VALUE, check_regular, check_size, most_bytes, unpacked
 from comparo.errors import ComparisonsError
 
 WRITTEN = (".csv", ".jsonl", ".parquet")
 READ = (*WRITTEN, ".tsv", ".ndjson", ".json", ".xlsx")
-Binary = gzip.GzipFile | io.BufferedReader | io.BytesIO
 
 CHUNK = 512  # rows at a time: few enough to be freed before the garbage collector runs
 
@@ -54,13 +54,15 @@ def read_columns(
     {'first': ['ana'], 'p': ['0.7']}
     """
     path = Path(path)
-    if os.path.isdir(path):
-        raise ComparisonsError(f"{path} is a folder; name a file in it")
-    if not os.path.exists(path):
-        raise ComparisonsError(f"{path} does not exist; check the name (the working folder is {Path.cwd()})")
+    check_regular(path)
     ending, _ = split_ending(path, READ)
-    with _opened(path) as file:
-        table = _READERS[ending](file, str(path), wanted)
+    content = unpacked(path)
+    if not content.getbuffer():
+        raise ComparisonsError(f"{path} is empty; write its rows first")
+    try:
+        table = _READERS[ending](content, str(path), wanted)
+    except UnicodeDecodeError as error:
+        raise ComparisonsError(f"{path} is not UTF-8 text ({error.reason}); save it again as UTF-8") from error
     if ending != ".csv" or not labels:
         return table
     columns = dict(table.columns)
@@ -70,22 +72,6 @@ def read_columns(
     return replace(table, columns=columns)
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[Binary]:
-    """A file that is not empty, open for reading; a failure to read it is a ComparisonsError."""
-    try:
-        with gzip.open(path, "rb") if path.name.lower().endswith(".gz") else path.open("rb") as file:
-            if not file.peek(1):
-                raise ComparisonsError(f"{path} is empty; write its rows first")
-            yield file
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ComparisonsError(f"{path} is not a whole gzip file ({error}); copy it again or drop the .gz") from error
-    except UnicodeDecodeError as error:
-        raise ComparisonsError(f"{path} is not UTF-8 text ({error.reason}); save it again as UTF-8") from error
-    except OSError as error:
-        raise ComparisonsError(f"{path} cannot be read ({error.strerror}); check its permissions") from error
-
-
 def columns_from_text(text: str, source: str) -> Table:
     """The columns of a text: JSON if it begins with a brace or a list of objects, else CSV.
 
@@ -93,7 +79,7 @@ def columns_from_text(text: str, source: str) -> Table:
     """
     if not text.strip():
         raise ComparisonsError(f"{source} is empty; write its rows first")
-    read = _read_json if _JSON.match(text) else _read_csv
+    read = _read_json if _BEGINS.match(text) else _read_csv
     return read(io.BytesIO(text.encode()), source, None)
 
 
@@ -117,12 +103,13 @@ def parquet_library(source: str) -> Library:
     return library
 
 
-def _read_csv(file: Binary, source: str, wanted: Collection[str] | None, delimiters: str = ",\t;") -> Table:
+def _read_csv(file: io.BytesIO, source: str, wanted: Collection[str] | None, delimiters: str = ",\t;") -> Table:
     text = _lines_of_text(file, source)
     top = next(text)
     delimiter = max(delimiters, key=top.count)
     reader = csv.reader(chain([top], text), delimiter=delimiter, skipinitialspace=f"{delimiter} " in top, strict=True)
     lines = array("q")
+    longest = csv.field_size_limit(min(most_bytes(), 2**31 - 1))
     try:
         header = [name.strip() for name in next(reader)]
         if not header:
@@ -132,10 +119,12 @@ def _read_csv(file: Binary, source: str, wanted: Collection[str] | None, delimit
         raise ComparisonsError(
             f"{source}, line {reader.line_num}: this is not CSV ({error}); correct or drop the line"
         ) from error
+    finally:
+        csv.field_size_limit(longest)
 
 
-def _read_workbook(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
-    return _table(*rows_of_workbook(file.read(), source), source, wanted)
+def _read_workbook(file: io.BytesIO, source: str, wanted: Collection[str] | None) -> Table:
+    return _table(*rows_of_workbook(file, source), source, wanted)
 
 
 def _table(
@@ -149,10 +138,11 @@ def _table(
         for name, cells in zip(header, zip(*chunk, strict=True), strict=True):
             if name in columns:
                 columns[name].extend(map(_stored_once, cells))
+        check_size(VALUE * len(lines) * len(columns), source)
     return Table(dict(columns), source, lines, tuple(name for name in header if name not in columns))
 
 
-def _lines_of_text(file: Binary, source: str) -> Iterator[str]:
+def _lines_of_text(file: io.BytesIO, source: str) -> Iterator[str]:
     with io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
         for number, line in enumerate(text, 1):
             if "\0" in line:
@@ -172,9 +162,9 @@ def _rows_of_csv(reader: Any, width: int, source: str, lines: array[int]) -> Ite
             )
 
 
-def _read_json_lines(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
+def _read_json_lines(file: io.BytesIO, source: str, wanted: Collection[str] | None) -> Table:
     lines = array("q")
-    columns, others = columns_from_objects(_objects_of_lines(file, source, lines), wanted)
+    columns, others = columns_from_objects(_objects_of_lines(file, source, lines), wanted, source)
     return _not_empty(Table(columns, source, lines, others))
 
 
@@ -184,37 +174,76 @@ def _not_empty(table: Table) -> Table:
     return table
 
 
-def _read_json(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
+def _read_json(file: io.BytesIO, source: str, wanted: Collection[str] | None) -> Table:
     """A list of objects, one object, or one object per line."""
     content = file.read()
     text = content.decode("utf-8-sig")
+    _check_objects(text, source)
     try:
-        rows = json.loads(text)
+        rows = _JSON.decode(text)
     except (ValueError, RecursionError) as error:
-        if not text.lstrip().startswith("["):
+        if isinstance(error, json.JSONDecodeError) and not text.lstrip().startswith("["):
             return _read_json_lines(io.BytesIO(content), source, wanted)
         raise ComparisonsError(f"{source} is not JSON ({error}); write it again") from error
     rows = rows if isinstance(rows, list) else [rows]
     for number, row in enumerate(rows, 1):
         if not isinstance(row, dict):
             raise ComparisonsError(f"{source}, row {number}: {row!r:.60} is not an object; each row must be one")
-    columns, others = columns_from_objects(rows, wanted)
+    columns, others = columns_from_objects(rows, wanted, source)
     return _not_empty(Table(columns, source, others=others))
 
 
-def _read_parquet(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
-    library, data = parquet_library(source), io.BytesIO(file.read())
+def _read_parquet(file: io.BytesIO, source: str, wanted: Collection[str] | None) -> Table:
+    library = parquet_library(source)
     try:
-        frame = nw.read_parquet(data, backend=library)
+        _check_parquet(file, library, source)
+        file.seek(0)
+        frame = nw.read_parquet(file, backend=library)
+    except ComparisonsError:
+        raise
     except Exception as error:  # two libraries, whose errors have no common base class
+        reason = str(error).partition("\n")[0]
         raise ComparisonsError(
-            f"{source} is not a whole Parquet file; write it again, or correct its ending"
+            f"{source} cannot be read as Parquet ({reason}); write it again, each column by a name of its own, or "
+            "correct its ending"
         ) from error
     columns, others = columns_from_frame(frame, wanted)
     return Table(columns, source, others=others)
 
 
-_JSON = re.compile(r"\s*(?:\{|\[\s*\{)")
+def _check_parquet(file: io.BytesIO, library: Library, source: str) -> None:
+    """Raise a ComparisonsError where a file of few bytes holds too many values, or a long text in too many rows."""
+    if library == "polars":
+        import polars
+
+        frame = polars.scan_parquet(file)
+        check_size(VALUE * frame.select(polars.len()).collect().item() * len(frame.collect_schema()), source)
+        return
+    from pyarrow import parquet
+
+    known = parquet.read_metadata(file)
+    groups, leaves = [*map(known.row_group, range(known.num_row_groups))], range(known.num_columns)
+    check_size(sum(group.total_byte_size for group in groups), source)
+    size = sum(VALUE * group.column(leaf).num_values for group in groups for leaf in leaves)
+    check_size(size, source)
+    names = [known.schema.column(leaf).path for leaf in leaves]
+    for batch in parquet.ParquetFile(file, read_dictionary=names).iter_batches():
+        size += sum(map(_bytes_of_texts, batch.columns))
+        check_size(size, source)
+
+
+def _bytes_of_texts(column: Any) -> int:
+    """The bytes of the texts in an Arrow array that holds equal ones once."""
+    from pyarrow import compute, types
+
+    if types.is_dictionary(column.type):
+        lengths = compute.binary_length(column.dictionary).take(column.indices)
+        return compute.sum(lengths).as_py() or 0
+    inner = column.flatten() if types.is_nested(column.type) else []
+    return sum(map(_bytes_of_texts, inner if isinstance(inner, list) else [inner]))
+
+
+_BEGINS = re.compile(r"\s*(?:\{|\[\s*\{)")
 _READERS: dict[str, Callable[..., Table]] = {
     ".csv": _read_csv,
     ".tsv": partial(_read_csv, delimiters="\t"),
@@ -227,7 +256,7 @@ _READERS: dict[str, Callable[..., Table]] = {
 
 
 def columns_from_objects(
-    objects: Iterable[Mapping[str, Any]], wanted: Collection[str] | None = None
+    objects: Iterable[Mapping[str, Any]], wanted: Collection[str] | None = None, source: str = "the rows"
 ) -> tuple[dict[str, Column], tuple[str, ...]]:
     """The wanted columns of an iterable of mappings, None where a key is missing, and the names of the others.
 
@@ -246,6 +275,7 @@ def columns_from_objects(
         for name, column in columns.items():
             column.extend(_stored_once(row.get(name)) for row in chunk)
         rows += len(chunk)
+        check_size(VALUE * rows * len(columns), source)  # each row may have a key of its own
     return dict(columns), tuple(others)
 
 
@@ -254,14 +284,15 @@ def _stored_once(value: Any) -> Any:
     return sys.intern(value) if type(value) is str else value
 
 
-def _objects_of_lines(file: Binary, source: str, lines: array[int]) -> Iterator[Mapping[str, Any]]:
+def _objects_of_lines(file: io.BytesIO, source: str, lines: array[int]) -> Iterator[Mapping[str, Any]]:
     """The object on each line that is not blank; the number of the line is appended to `lines`."""
     with io.TextIOWrapper(file, encoding="utf-8-sig") as text:
         for number, line in enumerate(text, 1):
             if line.isspace():
                 continue
+            _check_objects(line, source)
             try:
-                value = json.loads(line)
+                value = _JSON.decode(line)
             except (ValueError, RecursionError) as error:
                 raise ComparisonsError(
                     f"{source}, line {number}: this is not JSON ({error}); correct the line"
@@ -272,6 +303,22 @@ def _objects_of_lines(file: Binary, source: str, lines: array[int]) -> Iterator[
                 )
             lines.append(number)
             yield value
+
+
+def _check_objects(text: str, source: str) -> None:
+    """Raise a ComparisonsError where a JSON text holds too many objects and lists, which take 56 bytes or more."""
+    check_size(4 * VALUE * (text.count("{") + text.count("[")), source)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; a ValueError where it has a key twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(f"an object has the key {Counter(name for name, _ in pairs).most_common(1)[0][0]!r} twice")
+    return found
+
+
+_JSON = json.JSONDecoder(object_pairs_hook=_object)
 
 
 def write_columns(path: str | os.PathLike[str], columns: Mapping[str, Column]) -> None:

@@ -330,5 +330,5 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
             check_version(connection, path.parent)
             yield connection
     except sqlite3.Error as error:
-        remedy = "check the name, or mend a run by `comparo runs --repair`"
+        remedy = "check its name and permissions, or mend a run by `comparo runs --repair`"
         raise ComparisonsError(f"{path} cannot be read as a run's database ({error}); {remedy}") from error

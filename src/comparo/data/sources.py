@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from comparo.data.columns import Column, Table, as_number, columns_from_frame, factorise, is_blank, shown
 from comparo.data.documents import docx_text, image_text, pdf_text
 from comparo.data.formats import columns_from_objects, columns_from_text, read_columns
+from comparo.data.opening import bounded, unpacked
 from comparo.data.run_folder import database_of, items_of_run
 from comparo.data.sanitize import visible
 from comparo.errors import ComparisonsError
@@ -56,7 +57,7 @@ def table_of(data: Any, header: bool, has_images: bool = False) -> Table:
             remedy = "put each text into a .txt, .md, .docx or .pdf file of its own, and name their folder"
             raise ComparisonsError(f"{path}: this is one document; {remedy}")
         if path.suffix.lower() == ".txt":
-            return _lines(_content(path), str(path))
+            return _lines(text_of(path), str(path))
         return read_columns(path)
     if hasattr(data, "with_format"):
         if isinstance(data, Mapping) or not hasattr(data, "num_rows"):
@@ -85,7 +86,7 @@ def table_of(data: Any, header: bool, has_images: bool = False) -> Table:
 def _standard_input(header: bool) -> Table:
     if sys.stdin is None:  # the caller closed it
         raise ComparisonsError(f"{STANDARD_INPUT} is closed; pipe the texts into it, or name a file")
-    text = _decoded(sys.stdin.buffer.read(), STANDARD_INPUT)
+    text = _decoded(bounded(sys.stdin.buffer, STANDARD_INPUT).getvalue(), STANDARD_INPUT)
     names = {name.strip(' "') for name in re.split("[,;\t]", text.split("\n", 1)[0])}
     if header or text.lstrip().startswith(("{", "[{")) or names & {"id", "text"}:
         return columns_from_text(text, STANDARD_INPUT)
@@ -130,7 +131,7 @@ def _text(path: Path) -> str:
         return docx_text(path)
     if kind == ".pdf":
         return pdf_text(path)
-    return _content(path)
+    return text_of(path)
 
 
 def _lines(text: str, source: str) -> Table:
@@ -139,13 +140,9 @@ def _lines(text: str, source: str) -> Table:
     return Table({"id": list(lines.values()), "text": list(lines.values())}, source, list(lines))
 
 
-def _content(path: Path) -> str:
-    try:
-        return _decoded(path.read_bytes(), str(path))
-    except OSError as error:
-        raise ComparisonsError(
-            f"{path} cannot be read ({error.strerror}); check the name (the working folder is {Path.cwd()})"
-        ) from error
+def text_of(path: Path) -> str:
+    """The text of a file of UTF-8, without a byte order mark and with lines that end with newlines."""
+    return _decoded(unpacked(path).getvalue(), str(path))
 
 
 def _decoded(content: bytes, source: str) -> str:

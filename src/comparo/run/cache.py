@@ -180,7 +180,7 @@ class Cache:
                 self._connection = _opened(self.path)
             except (OSError, sqlite3.Error) as error:
                 if isinstance(error, sqlite3.DatabaseError) and kind_of(error) in DAMAGED:
-                    raise StoreError(_damaged(self.path, error)) from error
+                    raise StoreError(_unusable(self.path, error)) from error
                 self._reads = self._writes = False
                 self._warn(
                     f"cannot be opened ({getattr(error, 'strerror', None) or error})", "so this run asks without it"
@@ -286,7 +286,11 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and clean(value) == value
 
 
-def _damaged(path: Path, error: sqlite3.Error) -> str:
+def _unusable(path: Path, error: sqlite3.Error) -> str:
+    if kind_of(error) not in (*DAMAGED, sqlite3.SQLITE_ERROR, 0):
+        return (
+            f"the cache {path} cannot be used ({error}); check its permissions, or end the program that holds it open"
+        )
     return (
         f"the cache {path} is damaged or no cache ({error}); delete it to start a new one, or go on without it by "
         "cache='off'. Run folders do not need it"
@@ -336,4 +340,4 @@ def _existing(path: Path) -> Iterator[sqlite3.Connection]:
         with closing(_opened(path)) as connection:
             yield connection
     except sqlite3.DatabaseError as error:
-        raise StoreError(_damaged(path, error)) from error
+        raise StoreError(_unusable(path, error)) from error

@@ -108,25 +108,26 @@ def make_private(path: Path) -> None:
 
 
 @contextmanager
-def explained(folder: Path | None) -> Iterator[None]:
-    """Turn errors of the disk and the database into a StoreError that says what is wrong and what to do."""
+def explained(folder: Path | None, *, is_read: bool = False) -> Iterator[None]:
+    """Turn errors of the disk and the database into a StoreError that says what is wrong and what to do.
+
+    With `is_read` nothing is written, so that a full disk is not the reason.
+    """
     try:
         yield
-    except OSError as error:
-        raise StoreError(
-            f"{folder} cannot be written to ({error.strerror}); make room, check its permissions, or choose another "
-            f"`out`. {GOES_ON}"
-        ) from error
-    except sqlite3.Error as error:
+    except (OSError, sqlite3.Error) as error:
         # The queries are right, so an error in one is of a table or a text that is damaged.
-        if kind_of(error) in (*DAMAGED, sqlite3.SQLITE_ERROR, 0):
+        if isinstance(error, sqlite3.Error) and kind_of(error) in (*DAMAGED, sqlite3.SQLITE_ERROR, 0):
             raise StoreError(
                 f"{folder}: judgements.db is damaged ({error}). `comparo runs --repair {folder}` keeps every judgement "
                 "that can still be read; then the same command goes on from there"
             ) from error
+        reason, remedy = getattr(error, "strerror", error), "end the program that holds judgements.db open"
+        if is_read:
+            raise StoreError(f"{folder} cannot be read ({reason}); check its permissions, or {remedy}") from error
         raise StoreError(
-            f"{folder}: the judgements cannot be stored ({error}); make room on the disk, end the program that holds "
-            f"judgements.db open, or check the folder's permissions. {GOES_ON}"
+            f"{folder} cannot be written to ({reason}); make room on the disk, check its permissions, {remedy}, or "
+            f"choose another `out`. {GOES_ON}"
         ) from error
 
 

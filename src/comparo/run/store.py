@@ -162,13 +162,13 @@ class Store:
 
     def judgements(self) -> Iterator[Judgement]:
         """All judgements, in the order in which they were stored; questions hold labels but no texts."""
-        with explained(self.folder):
+        with explained(self.folder, is_read=True):
             yield from (judgement for *_, judgement in stored_judgements(self._connection))
 
     def known(self) -> dict[Key, list[Judgement]]:
         """The judgements of each question, in the order in which they were stored."""
         found: dict[Key, list[Judgement]] = {}
-        with explained(self.folder):
+        with explained(self.folder, is_read=True):
             for _, key, judgement in stored_judgements(self._connection, self.folder):
                 found.setdefault(key, []).append(judgement)
         return found
@@ -249,7 +249,7 @@ def reading(folder: Path) -> Iterator[sqlite3.Connection]:
     path = folder / DATABASE
     if not path.is_file():
         raise WrongFolderError(f"{folder} is not a run folder: it has no {DATABASE}")
-    with explained(folder), read_only(path) as connection:
+    with explained(folder, is_read=True), read_only(path) as connection:
         check_version(connection, folder)
         yield connection
 

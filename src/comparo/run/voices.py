@@ -18,6 +18,7 @@ from comparo.data.items import Items
 from comparo.data.layouts import fields_from_table
 from comparo.data.lineups import MOST, lineup_columns
 from comparo.data.prompts import Prompt, Question, choose_prompt
+from comparo.data.sources import text_of
 from comparo.data.wordings import AUDITIONED, DEFAULT_WORDING
 from comparo.judges import Judge, Judgement, as_judge, load_judge, parse_judge
 from comparo.judges.protocol import Several
@@ -209,7 +210,7 @@ def make_prompt(
             labels = first, second
         if not Path(prompt).is_file():
             raise ValueError(f"prompt={prompt!r}: no such file; give one, or a template with {{first}} and {{second}}")
-        prompt = Path(prompt).read_text(encoding="utf-8")
+        prompt = text_of(Path(prompt))
     return choose_prompt(criterion, prompt, kind=kind, heading=above, wording=wording, labels=labels, answer=answer)
 
 

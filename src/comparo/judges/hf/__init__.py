@@ -313,14 +313,15 @@ def _open(transformers: Any, model: str, revision: str | None, **options: Any) -
             tokenizer = transformers.AutoTokenizer.from_pretrained(source, **place)
             kind = auto[bool(config.is_encoder_decoder)]
             return tokenizer, kind.from_pretrained(source, config=config, **place, **options)
-    except (OSError, ValueError) as problem:  # transformers raises either for what it does not find or know
-        reason = first_line(problem)
-        remedy = (
-            "check that the folder holds config.json, the tokenizer and the weights"
-            if known
-            else "check its name and the network, and for a gated model set HF_TOKEN"
-        )
-        raise JudgeError(f"the model {model} could not be loaded: {reason} ({remedy})") from problem
+    except ImportError:
+        raise
+    except Exception as problem:  # transformers and the readers of weights have no common base class of errors
+        remedy = "check its name and the network, and for a gated model set HF_TOKEN"
+        if known:
+            remedy = "check that the folder holds config.json, the tokenizer and the weights, or download them again"
+        if model.endswith(".gguf"):
+            remedy = "the file is cut, damaged or no GGUF file: download it again"
+        raise JudgeError(f"the model {model} could not be loaded: {first_line(problem)} ({remedy})") from problem
 
 
 @contextmanager

@@ -30,15 +30,15 @@ from comparo.report.embed import are_codes
 from comparo.report.making import facts
 from comparo.report.measures import favours, who_judged
 from comparo.report.page import _making
-from comparo.vote.app import PATIENCE, serve
+from comparo.vote.app import JOINS, PATIENCE, serve
 from comparo.vote.booth import Booth
 from comparo.vote.dealing import Ballot, Dealer
 from comparo.vote.pages import MARKDOWN, as_markdown, differences, shown_text
-from comparo.vote.server import HOST, open_socket
+from comparo.vote.server import HOST, open_socket, public_url
 from comparo.vote.session import Links, Voting
 from inside import Store, criterion_prompt, list_runs, read_configuration, read_judgements, read_record, repair
 from split import one_short
-from voting import LOST, Server, Voter, essays
+from voting import LOST, Proxy, Server, Voter, essays
 
 JUDGES = ("--for", "ana,bo,cy")
 
@@ -513,6 +513,88 @@ def test_a_judge_who_leaves_within_a_request_is_one_line(server):
     assert len(read_judgements(server.out)) == 1
 
 
+# Behind a proxy
+
+
+PUBLIC = "https://votes.example/class"
+OWN = {"Origin": "https://votes.example", "Sec-Fetch-Site": "same-origin"}
+
+
+@pytest.fixture
+def proxied(texts, tmp_path):
+    with (
+        Server(texts, tmp_path / "run", *JUDGES, "--invite", "--behind", f"{PUBLIC}/") as server,
+        Proxy(server.port, "/class") as proxy,
+    ):
+        yield server, proxy
+
+
+def test_pages_and_votes_pass_through_a_proxy_with_a_prefix_and_another_host(proxied):
+    server, proxy = proxied
+    links = server.links()
+    bases = [f"vote/{links['judges']['ana']}", f"organiser/{links['organiser']}", f"join/{links['invitation']}"]
+    for base in bases:
+        status, _, page = proxy.request("GET", f"/class/{base}/")
+        own = re.findall(r'(?:href|src|data-base)="(/[^"]*)"', page)
+        assert (status, len(own) >= 3) == (200, True)
+        assert all(path.startswith(f"/class/{base}") for path in own)
+        assert {proxy.request("GET", f"{path}")[0] for path in own if "." in path} == {200}
+        status, headers, _ = proxy.request("GET", f"/class/{base}")
+        assert (status, headers["location"]) == (307, f"{PUBLIC}/{base}/")
+    copied = re.findall(r'data-link="([^"]*)"', proxy.request("GET", f"/class/{bases[1]}/")[2])
+    assert sorted(copied) == sorted(
+        [*(f"/class/vote/{token}/" for token in links["judges"].values()), f"/class/{bases[2]}/"]
+    )
+    voter = Voter(proxy, f"/class/{bases[0]}")
+    vote = {"ballot": voter.ballot, "turn": voter.turn, "choice": "A", "seconds": 1.0}
+    for other in ("https://evil.example", f"http://127.0.0.1:{server.port}", "null"):
+        assert proxy.request("POST", f"{voter.base}/vote", vote, OWN | {"Origin": other})[0] == 403, other
+    assert read_judgements(server.out) == []
+    assert proxy.request("POST", f"{voter.base}/vote", vote, OWN)[0] == 200
+    assert len(read_judgements(server.out)) == 1
+    _, _, text = proxy.request("POST", f"/class/{bases[2]}/name", {"name": "Di"}, OWN)
+    assert "Essay" in Voter(proxy, json.loads(text)["path"].rstrip("/")).html
+    out, said = server.stop()
+    assert f"{PUBLIC}/vote/{links['judges']['ana']}/" in out
+    assert "http://" not in out
+    assert str(server.port) in said
+
+
+def test_joins_are_limited_for_each_address_which_only_the_proxy_tells(proxied):
+    server, proxy = proxied
+    path = f"/join/{server.links()['invitation']}/name"
+
+    def joined(ask, names, headers):
+        return [ask("POST", path, {"name": name}, headers)[0] for name in names]
+
+    def through(method, path, message, headers):
+        return proxy.request(method, f"/class{path}", message, headers)
+
+    invented = [joined(through, [f"Judge {k}"], OWN | {"X-Forwarded-For": f"198.51.100.{k}"})[0] for k in range(JOINS)]
+    assert invented == [200] * JOINS
+    assert joined(through, ["One more"], OWN) == [429]
+    assert json.loads(through("POST", path, {"name": "One more"}, OWN)[2])["error"]
+    proxy.client = "203.0.113.8"
+    assert joined(through, ["One more"], OWN) == [200]
+    assert len(server.links()["judges"]) == 3 + JOINS + 1
+
+
+def test_without_a_proxy_nobody_chooses_an_address(texts, tmp_path):
+    with Server(texts, tmp_path / "run", "--invite") as server:
+        path = f"/join/{server.links()['invitation']}/name"
+        given = [
+            server.request("POST", path, {"name": f"Judge {k}"}, {"X-Forwarded-For": f"198.51.100.{k}"})[0]
+            for k in range(JOINS + 2)
+        ]
+        assert given == [200] * JOINS + [429] * 2
+
+
+@pytest.mark.parametrize("url", ["votes.example", "ftp://votes.example", "https://votes.example/a?b", "https:///a", ""])
+def test_a_public_address_that_is_none_is_refused(url):
+    with pytest.raises(ValueError, match="behind="):
+        public_url(url)
+
+
 # What survives
 
 
@@ -535,6 +617,28 @@ def test_the_same_command_goes_on_with_the_same_links(texts, tmp_path):
         assert (ana.texts(), ana.ballot, ana.votes) == (shown, ballot, 1)
         ana.undo()
         assert ana.votes == 0
+
+
+def test_whoever_is_left_out_at_a_later_start_has_no_link(texts, tmp_path):
+    out = tmp_path / "run"
+    with Server(texts, out, "--for", "ana,bo", "--invite") as server:
+        server.voter("ana").vote("A")
+        path = f"/join/{server.links()['invitation']}/name"
+        server.request("POST", path, {"name": "Cy"})
+        before = server.links()["judges"]
+    with Server(texts, out, "--for", "Bo") as again:
+        status, _, said = again.request("GET", f"/vote/{before['ana']}/")
+        assert (status, "ana" in said, said.count(".")) == (403, True, 1)
+        status, _, said = again.request("POST", f"/vote/{before['ana']}/vote", {"ballot": 1, "turn": 1, "choice": "A"})
+        assert (status, list(json.loads(said))) == (403, ["error"])
+        assert [again.voter(name).votes for name in ("bo", "Cy")] == [0, 0]
+        page = again.request("GET", f"{again.organiser}/live")[2]
+        assert [before[name] in page for name in before] == [False, True, True]
+        assert before["ana"] not in again.stop()[0]
+    with Server(texts, out, "--invite") as again:
+        assert again.request("GET", f"/vote/{before['ana']}/")[0] == 403
+    with Server(texts, out, *JUDGES) as again:
+        assert (again.voter("ana").votes, again.links()["judges"]) == (1, {**again.links()["judges"], **before})
 
 
 @pytest.mark.long
@@ -755,6 +859,7 @@ def test_other_commands_read_the_run_folder(texts, tmp_path, run, judges, votes)
         (["--until", "7"], "until = 7.0 .*0 and 1"),
         (["--host", "no.such.host.invalid"], "--host no.such.host.invalid: .*address"),
         (["--host", "192.0.2.1"], "--host 192.0.2.1 .*address"),
+        (["--behind", "example.org"], "--behind example.org .*https://"),
         (["--criterion", " "], "the criterion is empty"),
     ],
 )

@@ -16,6 +16,7 @@ import stat
 import sys
 import threading
 import time
+import zlib
 from collections import Counter
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
@@ -25,7 +26,8 @@ from multiprocessing import get_context
 import pytest
 from scipy.special import expit
 
-from comparo import Comparisons, Items, StoreError, fit
+from comparo import Comparisons, ComparisonsError, Items, StoreError, fit
+from comparo.data.images import LARGEST, image_url
 from comparo.report.embed import are_codes
 from comparo.report.making import facts
 from comparo.report.measures import favours, who_judged
@@ -254,6 +256,91 @@ def test_images_are_shown_to_people_as_they_are_and_refused_elsewhere(tmp_path, 
     said = run(tmp_path, ["vote", "scans", "--criterion", "better", "--no-browser"])
     assert "bo.PNG" in said.stderr
     assert said.returncode
+
+
+SECRET = b"Ana Lima, 52.5 N 13.4 E"
+
+
+def chunk(name, data):
+    return len(data).to_bytes(4) + name + data + zlib.crc32(name + data).to_bytes(4)
+
+
+def segment(code, data):
+    return bytes([0xFF, code]) + (len(data) + 2).to_bytes(2) + data
+
+
+def exif(order, tag=0x112, value=6):
+    """EXIF data with two entries, the second an orientation, and a place after them."""
+    begin = b"II*\0" if order == "little" else b"MM\0*"
+    other, turned = (
+        number.to_bytes(2, order) + (3).to_bytes(2, order) + (1).to_bytes(4, order) + what.to_bytes(2, order) + b"\0\0"
+        for number, what in ((0x8825, 1), (tag, value))
+    )
+    return begin + (8).to_bytes(4, order) + (2).to_bytes(2, order) + other + turned + bytes(4) + SECRET
+
+
+FRAME = segment(0xC0, b"\x08\x00\x02\x00\x03\x01\x01\x11\x00")  # 3 × 2 pixels
+SCANS = segment(0xDA, b"\x01\x01\x00\x00\x3f\x00") + b"\x12\xff\x00\x34\xff\xd0\x56"
+JFIF = b"JFIF\0\x01\x02\x01\x00\x48\x00\x48"
+
+
+def photo(*parts, frame=FRAME):
+    return b"".join([b"\xff\xd8", *parts, segment(0xDB, bytes(65)), frame, SCANS, b"\xff\xd9"])
+
+
+def shown(content):
+    """The bytes of an image as a voter's browser gets them."""
+    return base64.b64decode(image_url(content, "ana.jpg").partition(",")[2])
+
+
+def test_of_a_photograph_only_pixels_colours_and_a_turn_are_shown():
+    colours = [segment(0xE2, b"ICC_PROFILE\0\x01\x01profile"), segment(0xEE, b"Adobe\0\x64\0\0\0\0\x01")]
+    names = [segment(code, SECRET) for code in (*range(0xE1, 0xF0), 0xFE)]
+    thumbnail = segment(0xE0, JFIF + b"\x01\x01" + SECRET)
+    for order in ("little", "big"):
+        given = photo(thumbnail, segment(0xE1, b"Exif\0\0" + exif(order)), *colours, *names) + photo() + SECRET
+        turned = segment(0xE1, b"Exif\0\0" + exif("big")[:8] + b"\0\x01" + exif("big")[22:34] + bytes(4))
+        assert shown(given) == photo(segment(0xE0, JFIF + b"\0\0"), turned, *colours)
+    for upright in (exif("big", value=1), exif("big", value=9), exif("little", tag=1), exif("big")[:9], b"MM" * 40):
+        assert shown(photo(segment(0xE1, b"Exif\0\0" + upright))) == photo()
+    several = photo().replace(b"\xff\xd9", segment(0xFE, SECRET) + segment(0xC4, b"\0") + SCANS + b"\xff\xd9")
+    assert shown(several) == several.replace(segment(0xFE, SECRET), b"")
+    assert shown(photo()[:-1]) == photo()[:-1]  # a download that was cut off
+
+
+def test_of_a_png_only_pixels_and_colours_are_shown():
+    header, body = PIXEL[:33], PIXEL[33:]
+    colours = b"".join(chunk(name, b"1234") for name in (b"gAMA", b"cHRM", b"sRGB", b"iCCP", b"sBIT", b"pHYs"))
+    names = b"".join(chunk(name, SECRET) for name in (b"tEXt", b"zTXt", b"iTXt", b"eXIf", b"tIME", b"caBX", b"prVt"))
+    assert shown(PIXEL) == PIXEL
+    assert shown(header + colours + names + body + SECRET) == header + colours + body
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"no image", b"\xff\xd8\xff", photo(frame=b""), PIXEL[:-12], PIXEL[:20], b"\xff\xd8\xff\xe0\0\0" * 9),
+        b"\xff\xd8" + b"\xff" * (LARGEST - 2),
+        photo(frame=segment(0xC2, b"\x08" + (50_000).to_bytes(2) * 2 + b"\x01\x01\x11\x00")),
+        PIXEL[:16] + (50_000).to_bytes(4) * 2 + PIXEL[24:],
+        PIXEL + bytes(LARGEST),
+    ],
+)
+def test_an_image_that_is_broken_or_too_large_is_named_before_a_page_opens(content, tmp_path):
+    (tmp_path / "ana.jpg").write_bytes(content)
+    (tmp_path / "bo.txt").write_text("A typed essay.")
+    with pytest.raises(ComparisonsError, match=r"ana\.jpg"):
+        Items.of(tmp_path, has_images=True)
+
+
+def test_an_image_in_a_table_is_cleaned_too():
+    given = photo(segment(0xFE, SECRET))
+    rows = [{"id": k, "text": f"data:image/jpeg;base64,{base64.b64encode(given).decode()}"} for k in range(2)]
+    items = Items.of(rows, has_images=True)
+    assert items.texts == (image_url(photo(), ""),) * 2
+    rows[1]["text"] = "data:image/png;base64,AAAAA"
+    with pytest.raises(ComparisonsError, match="row 2"):
+        Items.of(rows, has_images=True)
 
 
 # Who sees which pair

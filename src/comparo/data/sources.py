@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comparo.data.columns import Column, Table, as_number, columns_from_frame, factorise, is_blank, shown
-from comparo.data.documents import docx_text, image_text, pdf_text
+from comparo.data.documents import docx_text, pdf_text
 from comparo.data.formats import columns_from_objects, columns_from_text, read_columns
+from comparo.data.images import image_url
 from comparo.data.run_folder import database_of, items_of_run
 from comparo.data.sanitize import visible
 from comparo.errors import ComparisonsError
@@ -125,7 +126,7 @@ def _folder(path: Path, endings: Sequence[str]) -> Table:
 def _text(path: Path) -> str:
     kind = path.suffix.lower()
     if kind in IMAGES:
-        return image_text(path)
+        return image_url(path.read_bytes(), str(path))
     if kind == ".docx":
         return docx_text(path)
     if kind == ".pdf":

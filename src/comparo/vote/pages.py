@@ -18,7 +18,7 @@ from markdown_it import MarkdownIt
 from markdown_it.common.utils import escapeHtml
 from markupsafe import Markup, escape
 
-from comparo.data.documents import is_image
+from comparo.data.images import is_image
 from comparo.data.prompts import Question
 from comparo.data.wordings import LETTERS
 from comparo.ranking.tabular import rows_of

@@ -26,6 +26,7 @@ from scipy.special import ndtri
 
 from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
+from comparo.data.wordings import few
 from comparo.errors import ComparisonsError
 from comparo.ranking.self_consistency import NEAR
 from comparo.types import Array, Mask, Seed, as_generator, check_level
@@ -328,5 +329,5 @@ def judge_code(comparisons: Comparisons, name: Any) -> int:
         if name in known:
             return known.index(name)
     raise ComparisonsError(
-        f"{shown(name)} is not a judge of the comparisons; they are {', '.join(map(shown, labels[:20]))}"
+        f"{shown(name)} is not a judge of the comparisons; they are {few(map(shown, labels), like=shown(name))}"
     )

@@ -27,6 +27,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -179,7 +180,15 @@ def make_app(pages: Pages, hosts: Collection[str] | None = None, behind: str | N
 
     routes = [route(path, answer, False) for path, answer in gets.items()]
     routes += [route(path, change, True) for path, change in posts.items()]
-    handlers: dict[Any, Any] = {HTTPException: _explain, StoreError: _not_saved, ClientDisconnect: _left}
+    lost = count(1)
+
+    async def left(_request: Request, _error: Exception) -> Response:
+        number = next(lost)
+        if number == 10 ** (len(str(number)) - 1):  # the first, the tenth, the hundredth, …
+            logger.warning("Votes that do not count, because a page was closed before all was sent: %d so far.", number)
+        return Response(status_code=400)  # nobody reads it
+
+    handlers: dict[Any, Any] = {HTTPException: _explain, StoreError: _not_saved, ClientDisconnect: left}
     return _guarded(Starlette(routes=routes, exception_handlers=handlers), hosts, behind)
 
 
@@ -283,11 +292,6 @@ async def _explain(request: Request, error: Exception) -> Response:
     if error.status_code == 403 and request.method == "GET":
         return PlainTextResponse(error.detail, 403)
     return JSONResponse({"error": error.detail}, error.status_code)
-
-
-async def _left(_request: Request, _error: Exception) -> Response:
-    logger.warning("A judge's page was closed before it had sent all of a vote, which does not count.")
-    return Response(status_code=400)  # nobody reads it
 
 
 async def _not_saved(request: Request, error: Exception) -> Response:

@@ -75,10 +75,19 @@ def test_a_line_that_is_missing_fails_that_criterion_alone():
     assert call.failed
     with Api(tokens({"Neither": 1.0})) as api:
         lost = one(api)
-    assert all("coherence: or fluency:" in each.error for each in lost.each)
+    assert all("coherence, fluency" in each.error for each in lost.each)
     with Api(refusal(400, "the texts are not allowed")) as api:
         refused = one(api)
     assert all("not allowed" in each.error for each in refused.each)
+
+
+def test_a_reply_about_none_of_many_criteria_is_one_short_message():
+    prompt = criteria_prompt({f"quality-{number}": "better" for number in range(30)}, "Summary")
+    with Api(tokens({"qualities-17": 1.0}, {": A": 1.0})) as api:
+        [call] = load_judge("openai/m", base_url=api.url).judge(ASKED, prompt)
+    assert len(call.error) < 300
+    assert call.error.count("and 25 more") == 2  # those that failed, and those that are most like the reply's
+    assert call.error.count("quality-17") == 1
 
 
 def test_without_log_probabilities_structured_output_has_a_key_per_criterion():

@@ -1,6 +1,7 @@
 """Several voices in one model: known scales, tastes, noise and biases are found again, and intervals cover."""
 
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -450,6 +451,22 @@ def test_voices_without_a_common_candidate_are_not_reversed(seed):
     assert np.all(ranking.tables["voices"]["low"] > 0.5)
     assert not ranking.notes
     assert correlation(ranking) > correlation(quiet_fit(replace(data, judges=None, judge=None), "mixed")) - 0.01
+
+
+def test_notes_of_a_kind_are_a_handful():
+    rng = np.random.default_rng(0)
+    score = 2.0 * rng.standard_normal(12)
+    rows = [
+        {"first": i, "second": j, "p": expit(sign * (score[i] - score[j]) + rng.normal(0, 0.4)), "judge": f"v{judge}"}
+        for judge, sign in enumerate([-1] * 9 + [1] * 21)
+        for i, j in combinations(range(12), 2)
+    ]
+    ranking = quiet_fit(rows, "panel")
+    assert sum(ranking.panel.reversed) == 9
+    copies, *against = ranking.notes
+    assert (copies.count("' and 'v0'"), "24 more" in copies) == (5, True)
+    assert [f"'v{k}'" in note for k, note in enumerate(against)] == [True] * 5 + [False]
+    assert "4 more" in against[-1]
 
 
 def test_a_reversed_voice_of_a_block_is_found_and_named_with_its_interval():

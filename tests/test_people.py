@@ -199,6 +199,26 @@ def test_votes_and_the_judge_are_better_than_either(example):
     assert ranking.people.low < ranking.people.validity == ranking.validity < ranking.people.high
 
 
+def test_who_gives_few_votes_does_not_matter(example):
+    rng = np.random.default_rng(5)
+    _, machine, votes = example
+    pairs = rng.integers(len(votes), size=300)
+    several = votes.take(pairs)
+    names = np.array([f"v{k}" for k in range(100)], dtype=object)
+    several, number = replace(several, judges=names, voted=True), np.arange(300)
+    found = [with_votes(machine, replace(several, judge=number % people)) for people in (100, 20)]
+    assert [one.people.voters for one in found] == [100, 20]
+    np.testing.assert_allclose(found[0].scores, found[1].scores, atol=1e-9)
+
+
+@pytest.mark.parametrize("fewer", [0, 1])
+def test_a_fit_of_thousands_of_voices_says_so_before_it_begins(tmp_path, run, fewer):
+    lines = [f"t{k % 3},t{(k + 1) % 3},first,v{k}\n" for k in range(1000 - fewer)]
+    (tmp_path / "votes.csv").write_text(f"first,second,winner,voter\n{''.join(lines)}")
+    done = run(tmp_path, ["fit", "votes.csv"])
+    assert ("1,000 voices" in done.stderr.splitlines()[0]) == (not fewer)
+
+
 @pytest.mark.long
 def test_votes_that_never_meet_a_text_again_are_noted(example):
     """As in Chatbot Arena: nothing tells how much the texts of one system vary."""

@@ -16,6 +16,7 @@ import stat
 import sys
 import threading
 import time
+import zlib
 from collections import Counter
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
@@ -25,20 +26,21 @@ from multiprocessing import get_context
 import pytest
 from scipy.special import expit
 
-from comparo import Comparisons, Items, StoreError, fit
+from comparo import Comparisons, ComparisonsError, Items, StoreError, fit
+from comparo.data.images import LARGEST, image_url
 from comparo.report.embed import are_codes
 from comparo.report.making import facts
 from comparo.report.measures import favours, who_judged
 from comparo.report.page import _making
-from comparo.vote.app import PATIENCE, serve
+from comparo.vote.app import JOINS, PATIENCE, serve
 from comparo.vote.booth import Booth
 from comparo.vote.dealing import Ballot, Dealer
 from comparo.vote.pages import MARKDOWN, as_markdown, differences, shown_text
-from comparo.vote.server import HOST, open_socket
+from comparo.vote.server import HOST, open_socket, public_url
 from comparo.vote.session import Links, Voting
 from inside import Store, criterion_prompt, list_runs, read_configuration, read_judgements, read_record, repair
 from split import one_short
-from voting import LOST, Server, Voter, essays
+from voting import LOST, Proxy, Server, Voter, essays
 
 JUDGES = ("--for", "ana,bo,cy")
 
@@ -254,6 +256,91 @@ def test_images_are_shown_to_people_as_they_are_and_refused_elsewhere(tmp_path, 
     said = run(tmp_path, ["vote", "scans", "--criterion", "better", "--no-browser"])
     assert "bo.PNG" in said.stderr
     assert said.returncode
+
+
+SECRET = b"Ana Lima, 52.5 N 13.4 E"
+
+
+def chunk(name, data):
+    return len(data).to_bytes(4) + name + data + zlib.crc32(name + data).to_bytes(4)
+
+
+def segment(code, data):
+    return bytes([0xFF, code]) + (len(data) + 2).to_bytes(2) + data
+
+
+def exif(order, tag=0x112, value=6):
+    """EXIF data with two entries, the second an orientation, and a place after them."""
+    begin = b"II*\0" if order == "little" else b"MM\0*"
+    other, turned = (
+        number.to_bytes(2, order) + (3).to_bytes(2, order) + (1).to_bytes(4, order) + what.to_bytes(2, order) + b"\0\0"
+        for number, what in ((0x8825, 1), (tag, value))
+    )
+    return begin + (8).to_bytes(4, order) + (2).to_bytes(2, order) + other + turned + bytes(4) + SECRET
+
+
+FRAME = segment(0xC0, b"\x08\x00\x02\x00\x03\x01\x01\x11\x00")  # 3 × 2 pixels
+SCANS = segment(0xDA, b"\x01\x01\x00\x00\x3f\x00") + b"\x12\xff\x00\x34\xff\xd0\x56"
+JFIF = b"JFIF\0\x01\x02\x01\x00\x48\x00\x48"
+
+
+def photo(*parts, frame=FRAME):
+    return b"".join([b"\xff\xd8", *parts, segment(0xDB, bytes(65)), frame, SCANS, b"\xff\xd9"])
+
+
+def shown(content):
+    """The bytes of an image as a voter's browser gets them."""
+    return base64.b64decode(image_url(content, "ana.jpg").partition(",")[2])
+
+
+def test_of_a_photograph_only_pixels_colours_and_a_turn_are_shown():
+    colours = [segment(0xE2, b"ICC_PROFILE\0\x01\x01profile"), segment(0xEE, b"Adobe\0\x64\0\0\0\0\x01")]
+    names = [segment(code, SECRET) for code in (*range(0xE1, 0xF0), 0xFE)]
+    thumbnail = segment(0xE0, JFIF + b"\x01\x01" + SECRET)
+    for order in ("little", "big"):
+        given = photo(thumbnail, segment(0xE1, b"Exif\0\0" + exif(order)), *colours, *names) + photo() + SECRET
+        turned = segment(0xE1, b"Exif\0\0" + exif("big")[:8] + b"\0\x01" + exif("big")[22:34] + bytes(4))
+        assert shown(given) == photo(segment(0xE0, JFIF + b"\0\0"), turned, *colours)
+    for upright in (exif("big", value=1), exif("big", value=9), exif("little", tag=1), exif("big")[:9], b"MM" * 40):
+        assert shown(photo(segment(0xE1, b"Exif\0\0" + upright))) == photo()
+    several = photo().replace(b"\xff\xd9", segment(0xFE, SECRET) + segment(0xC4, b"\0") + SCANS + b"\xff\xd9")
+    assert shown(several) == several.replace(segment(0xFE, SECRET), b"")
+    assert shown(photo()[:-1]) == photo()[:-1]  # a download that was cut off
+
+
+def test_of_a_png_only_pixels_and_colours_are_shown():
+    header, body = PIXEL[:33], PIXEL[33:]
+    colours = b"".join(chunk(name, b"1234") for name in (b"gAMA", b"cHRM", b"sRGB", b"iCCP", b"sBIT", b"pHYs"))
+    names = b"".join(chunk(name, SECRET) for name in (b"tEXt", b"zTXt", b"iTXt", b"eXIf", b"tIME", b"caBX", b"prVt"))
+    assert shown(PIXEL) == PIXEL
+    assert shown(header + colours + names + body + SECRET) == header + colours + body
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"no image", b"\xff\xd8\xff", photo(frame=b""), PIXEL[:-12], PIXEL[:20], b"\xff\xd8\xff\xe0\0\0" * 9),
+        b"\xff\xd8" + b"\xff" * (LARGEST - 2),
+        photo(frame=segment(0xC2, b"\x08" + (50_000).to_bytes(2) * 2 + b"\x01\x01\x11\x00")),
+        PIXEL[:16] + (50_000).to_bytes(4) * 2 + PIXEL[24:],
+        PIXEL + bytes(LARGEST),
+    ],
+)
+def test_an_image_that_is_broken_or_too_large_is_named_before_a_page_opens(content, tmp_path):
+    (tmp_path / "ana.jpg").write_bytes(content)
+    (tmp_path / "bo.txt").write_text("A typed essay.")
+    with pytest.raises(ComparisonsError, match=r"ana\.jpg"):
+        Items.of(tmp_path, has_images=True)
+
+
+def test_an_image_in_a_table_is_cleaned_too():
+    given = photo(segment(0xFE, SECRET))
+    rows = [{"id": k, "text": f"data:image/jpeg;base64,{base64.b64encode(given).decode()}"} for k in range(2)]
+    items = Items.of(rows, has_images=True)
+    assert items.texts == (image_url(photo(), ""),) * 2
+    rows[1]["text"] = "data:image/png;base64,AAAAA"
+    with pytest.raises(ComparisonsError, match="row 2"):
+        Items.of(rows, has_images=True)
 
 
 # Who sees which pair
@@ -500,17 +587,99 @@ def test_an_invitation_gives_a_link_of_ones_own(texts, tmp_path):
     assert len(read_judgements(server.out)) == 2
 
 
-def test_a_judge_who_leaves_within_a_request_is_one_line(server):
+def test_judges_who_leave_within_a_request_are_a_line_for_each_power_of_ten(server):
     voter = server.voter("ana")
     head = f"POST {voter.base}/vote HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-    for _ in range(3):
+    for _ in range(110):
         with socket.create_connection(("127.0.0.1", server.port)) as connection:
             connection.sendall(f"{head}Content-Length: 500\r\n\r\n{{".encode())
     voter.vote("A")
     _, said = server.stop()
     assert "Traceback" not in said
-    assert said.count("was closed before") == 3
+    assert [int(number) for number in re.findall(r"was closed before .* (\d+) so far", said)] == [1, 10, 100]
     assert len(read_judgements(server.out)) == 1
+
+
+# Behind a proxy
+
+
+PUBLIC = "https://votes.example/class"
+OWN = {"Origin": "https://votes.example", "Sec-Fetch-Site": "same-origin"}
+
+
+@pytest.fixture
+def proxied(texts, tmp_path):
+    with (
+        Server(texts, tmp_path / "run", *JUDGES, "--invite", "--behind", f"{PUBLIC}/") as server,
+        Proxy(server.port, "/class") as proxy,
+    ):
+        yield server, proxy
+
+
+def test_pages_and_votes_pass_through_a_proxy_with_a_prefix_and_another_host(proxied):
+    server, proxy = proxied
+    links = server.links()
+    bases = [f"vote/{links['judges']['ana']}", f"organiser/{links['organiser']}", f"join/{links['invitation']}"]
+    for base in bases:
+        status, _, page = proxy.request("GET", f"/class/{base}/")
+        own = re.findall(r'(?:href|src|data-base)="(/[^"]*)"', page)
+        assert (status, len(own) >= 3) == (200, True)
+        assert all(path.startswith(f"/class/{base}") for path in own)
+        assert {proxy.request("GET", f"{path}")[0] for path in own if "." in path} == {200}
+        status, headers, _ = proxy.request("GET", f"/class/{base}")
+        assert (status, headers["location"]) == (307, f"{PUBLIC}/{base}/")
+    copied = re.findall(r'data-link="([^"]*)"', proxy.request("GET", f"/class/{bases[1]}/")[2])
+    assert sorted(copied) == sorted(
+        [*(f"/class/vote/{token}/" for token in links["judges"].values()), f"/class/{bases[2]}/"]
+    )
+    voter = Voter(proxy, f"/class/{bases[0]}")
+    vote = {"ballot": voter.ballot, "turn": voter.turn, "choice": "A", "seconds": 1.0}
+    for other in ("https://evil.example", f"http://127.0.0.1:{server.port}", "null"):
+        assert proxy.request("POST", f"{voter.base}/vote", vote, OWN | {"Origin": other})[0] == 403, other
+    assert read_judgements(server.out) == []
+    assert proxy.request("POST", f"{voter.base}/vote", vote, OWN)[0] == 200
+    assert len(read_judgements(server.out)) == 1
+    _, _, text = proxy.request("POST", f"/class/{bases[2]}/name", {"name": "Di"}, OWN)
+    assert "Essay" in Voter(proxy, json.loads(text)["path"].rstrip("/")).html
+    out, said = server.stop()
+    assert f"{PUBLIC}/vote/{links['judges']['ana']}/" in out
+    assert "http://" not in out
+    assert str(server.port) in said
+
+
+def test_joins_are_limited_for_each_address_which_only_the_proxy_tells(proxied):
+    server, proxy = proxied
+    path = f"/join/{server.links()['invitation']}/name"
+
+    def joined(ask, names, headers):
+        return [ask("POST", path, {"name": name}, headers)[0] for name in names]
+
+    def through(method, path, message, headers):
+        return proxy.request(method, f"/class{path}", message, headers)
+
+    invented = [joined(through, [f"Judge {k}"], OWN | {"X-Forwarded-For": f"198.51.100.{k}"})[0] for k in range(JOINS)]
+    assert invented == [200] * JOINS
+    assert joined(through, ["One more"], OWN) == [429]
+    assert json.loads(through("POST", path, {"name": "One more"}, OWN)[2])["error"]
+    proxy.client = "203.0.113.8"
+    assert joined(through, ["One more"], OWN) == [200]
+    assert len(server.links()["judges"]) == 3 + JOINS + 1
+
+
+def test_without_a_proxy_nobody_chooses_an_address(texts, tmp_path):
+    with Server(texts, tmp_path / "run", "--invite") as server:
+        path = f"/join/{server.links()['invitation']}/name"
+        given = [
+            server.request("POST", path, {"name": f"Judge {k}"}, {"X-Forwarded-For": f"198.51.100.{k}"})[0]
+            for k in range(JOINS + 2)
+        ]
+        assert given == [200] * JOINS + [429] * 2
+
+
+@pytest.mark.parametrize("url", ["votes.example", "ftp://votes.example", "https://votes.example/a?b", "https:///a", ""])
+def test_a_public_address_that_is_none_is_refused(url):
+    with pytest.raises(ValueError, match="behind="):
+        public_url(url)
 
 
 # What survives
@@ -535,6 +704,28 @@ def test_the_same_command_goes_on_with_the_same_links(texts, tmp_path):
         assert (ana.texts(), ana.ballot, ana.votes) == (shown, ballot, 1)
         ana.undo()
         assert ana.votes == 0
+
+
+def test_whoever_is_left_out_at_a_later_start_has_no_link(texts, tmp_path):
+    out = tmp_path / "run"
+    with Server(texts, out, "--for", "ana,bo", "--invite") as server:
+        server.voter("ana").vote("A")
+        path = f"/join/{server.links()['invitation']}/name"
+        server.request("POST", path, {"name": "Cy"})
+        before = server.links()["judges"]
+    with Server(texts, out, "--for", "Bo") as again:
+        status, _, said = again.request("GET", f"/vote/{before['ana']}/")
+        assert (status, "ana" in said, said.count(".")) == (403, True, 1)
+        status, _, said = again.request("POST", f"/vote/{before['ana']}/vote", {"ballot": 1, "turn": 1, "choice": "A"})
+        assert (status, list(json.loads(said))) == (403, ["error"])
+        assert [again.voter(name).votes for name in ("bo", "Cy")] == [0, 0]
+        page = again.request("GET", f"{again.organiser}/live")[2]
+        assert [before[name] in page for name in before] == [False, True, True]
+        assert before["ana"] not in again.stop()[0]
+    with Server(texts, out, "--invite") as again:
+        assert again.request("GET", f"/vote/{before['ana']}/")[0] == 403
+    with Server(texts, out, *JUDGES) as again:
+        assert (again.voter("ana").votes, again.links()["judges"]) == (1, {**again.links()["judges"], **before})
 
 
 @pytest.mark.long
@@ -755,6 +946,7 @@ def test_other_commands_read_the_run_folder(texts, tmp_path, run, judges, votes)
         (["--until", "7"], "until = 7.0 .*0 and 1"),
         (["--host", "no.such.host.invalid"], "--host no.such.host.invalid: .*address"),
         (["--host", "192.0.2.1"], "--host 192.0.2.1 .*address"),
+        (["--behind", "example.org"], "--behind example.org .*https://"),
         (["--criterion", " "], "the criterion is empty"),
     ],
 )

@@ -10,7 +10,9 @@ import signal
 import subprocess
 import sys
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 from processes import Forked
 
@@ -25,6 +27,67 @@ def essays(folder, size=12):
     for number in range(size):
         (folder / f"e{number:02}.txt").write_text(f"Essay number {number}.\nIt argues {'well ' * number}.")
     return folder
+
+
+def ask(port, method, path, message=None, headers=None):
+    """The status, headers and text of an answer; `message` is sent as JSON unless it is bytes."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    try:
+        sent = {"Content-Type": "application/json"} if message is not None else {}
+        body = message if isinstance(message, bytes) else None if message is None else json.dumps(message)
+        connection.request(method, path, body, {**sent, **(headers or {})})
+        answer = connection.getresponse()
+        return answer.status, dict(answer.headers), answer.read().decode()
+    finally:
+        connection.close()
+
+
+class Proxy:
+    """A reverse proxy that takes a prefix off the path, rewrites Host, and appends to X-Forwarded-For."""
+
+    def __init__(self, port, prefix):
+        proxy = self
+
+        class Passing(BaseHTTPRequestHandler):
+            def do_GET(self):
+                if not self.path.startswith(f"{prefix}/"):
+                    self.send_error(404)
+                    return
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                headers = {name: value for name, value in self.headers.items() if name.lower() != "content-length"}
+                before = [headers.pop("X-Forwarded-For")] if "X-Forwarded-For" in headers else []
+                headers |= {"Host": "backend", "X-Forwarded-For": ", ".join([*before, proxy.client])}
+                found, given, text = ask(port, self.command, self.path.removeprefix(prefix), body or None, headers)
+                self.send_response(found)
+                for name, value in given.items():
+                    if name.lower() in ("content-type", "location"):
+                        self.send_header(name, value)
+                self.send_header("Content-Length", str(len(text.encode())))
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            do_POST = do_GET  # noqa: N815
+
+            def log_message(self, *_):
+                pass
+
+        self.client = "203.0.113.7"
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Passing)
+        self.port = self.server.server_port
+        self.thread = Thread(target=self.server.serve_forever)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+    def request(self, method, path, message=None, headers=None):
+        """The status, headers and text of an answer to a browser that was given the public address."""
+        return ask(self.port, method, path, message, {"Host": "votes.example", **(headers or {})})
 
 
 class Server:
@@ -71,15 +134,7 @@ class Server:
 
     def request(self, method, path, message=None, headers=None):
         """The status, headers and text of an answer; `message` is sent as JSON unless it is bytes."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
-        try:
-            sent = {"Content-Type": "application/json"} if message is not None else {}
-            body = message if isinstance(message, bytes) else None if message is None else json.dumps(message)
-            connection.request(method, path, body, {**sent, **(headers or {})})
-            answer = connection.getresponse()
-            return answer.status, dict(answer.headers), answer.read().decode()
-        finally:
-            connection.close()
+        return ask(self.port, method, path, message, headers)
 
     def voter(self, name):
         return Voter(self, f"/vote/{self.links()['judges'][name]}")

@@ -26,6 +26,7 @@ from scipy.special import ndtri
 
 from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
+from comparo.data.wordings import few
 from comparo.errors import ComparisonsError
 from comparo.ranking.self_consistency import NEAR
 from comparo.types import Array, Mask, Seed, as_generator, check_level
@@ -323,10 +324,11 @@ def judge_code(comparisons: Comparisons, name: Any) -> int:
     """
     if comparisons.judges is None:
         raise ComparisonsError("the comparisons name no judges; add a column judge that says who gave each answer")
-    labels = comparisons.judges.tolist()
-    for known in (labels, [str(label) for label in labels]):
-        if name in known:
-            return known.index(name)
+    labels: list[Any] = comparisons.judges.tolist()
+    if name not in labels:
+        labels = [str(label) for label in labels]
+    if name in labels:
+        return labels.index(name)
     raise ComparisonsError(
-        f"{shown(name)} is not a judge of the comparisons; they are {', '.join(map(shown, labels[:20]))}"
+        f"{shown(name)} is not a judge of the comparisons; they are {few(map(shown, labels), like=shown(name))}"
     )

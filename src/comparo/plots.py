@@ -14,6 +14,7 @@ from scipy.special import expit, stdtrit
 
 from comparo.analysis.agree import PEOPLE, Agreement
 from comparo.data.comparisons import Comparisons
+from comparo.data.wordings import few
 from comparo.errors import pip_install
 from comparo.methods import quiet_fit
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
@@ -224,7 +225,7 @@ def plot_agreement(found: Agreement, judge: Any = None, ax: Axes | None = None) 
         raise ValueError(f"name one of the judges: {', '.join(judges)}")
     name = judges[0] if judge is None else str(judge)
     if name not in judges:
-        raise ValueError(f"there is no judge {name!r}; there are {', '.join(judges)}")
+        raise ValueError(f"there is no judge {name!r}; there are {few(judges, like=name)}")
     ax = _axes(ax, COLUMN)
     ax.plot([0, 1], [0, 1], color="0.7", linewidth=0.8, zorder=0)
     curves: dict[str, list[list[float]]] = {}

@@ -40,6 +40,7 @@ from comparo.analysis.confidence import expected_spearman
 from comparo.analysis.correlations import mean_known, spearman_within
 from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
+from comparo.data.wordings import few
 from comparo.errors import ComparisonsError
 from comparo.methods import quiet_fit
 from comparo.metrics import CONTEXTS, Verdicts, judge_code
@@ -172,9 +173,7 @@ class JudgesAndPeople:
             raise TypeError(f"people is a list of judges, such as [{people!r}], not a single name")
         if not people:
             known = [] if comparisons.judges is None else comparisons.judges.tolist()
-            raise ComparisonsError(
-                f"name the `people` among the judges {', '.join(map(shown, known[:20])) or '(none)'}"
-            )
+            raise ComparisonsError(f"name the `people` among the judges {few(map(shown, known)) or '(none)'}")
         codes = np.unique([judge_code(comparisons, name) for name in people])
         judges = np.setdiff1d(np.unique(comparisons.judged_by), codes)
         if not len(judges):

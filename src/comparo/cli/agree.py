@@ -17,6 +17,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.formats import read_columns
 from comparo.data.run_folder import database_of
 from comparo.data.sheets import join, read_parts
+from comparo.data.wordings import few
 from comparo.errors import ComparisonsError
 
 
@@ -97,7 +98,7 @@ def _print_judges(found: Agreement) -> None:
         f"Accuracy: the share of votes with the judge's verdict, where both decided; intervals of {found.level:.0%}. "
         + (f"The row '{PEOPLE}' is the ceiling." if rows[-1][0] == PEOPLE else ceiling)
     )
-    _print(f"Judges against {', '.join(found.people)}", header, rows, note)
+    _print(f"Judges against {few(found.people)}", header, rows, note)
 
 
 def _print_confidence(found: Agreement) -> None:

@@ -60,6 +60,7 @@ from comparo.run.fit_policy import fitting_of
 from comparo.run.linking import link
 from comparo.run.store import read_configuration, stored_items
 
+MANY = 1000  # voices: each may have a position bias of its own, and time grows with the cube of their number
 LISTS = (".csv", ".xlsx")  # endings of a class list
 WHY = {
     "mixed": ", the usual method for one voice, or few answers of each",
@@ -228,6 +229,8 @@ def fit_command(
     if folder is not None and criteria and criterion is None:
         _print_criteria(folder, fitted, output, top)
         return
+    if chosen.judges is not None and len(chosen.judges) >= MANY:
+        say(f"Fits {len(chosen):,} answers by {len(chosen.judges):,} voices; so many may take minutes.")
     if both is not None and there is not None:
         ranking = link(chosen, there, both, fitted, has_groups=estimates)
     else:

@@ -15,6 +15,7 @@ from comparo.data.formats import read_columns
 from comparo.data.items import Items
 from comparo.data.run_folder import database_of
 from comparo.data.sheets import join, read_parts, read_several
+from comparo.data.wordings import few
 from comparo.ranking.ranking import Ranking
 from comparo.run.criteria_run import by_criterion, criteria_of, stored_criteria
 from comparo.run.fit_policy import Fitting
@@ -123,7 +124,7 @@ def chosen_answers(files: list[Path], voices: list[str] | None) -> Comparisons:
     if not known:
         raise ValueError(f"{files[0]} has no column judge, so there is no --voice to choose; leave it out")
     if missing := [name for name in voices if name not in known]:
-        raise ValueError(f"{files[0]} has no voice {missing[0]!r}; its voices are {', '.join(known)}")
+        raise ValueError(f"{files[0]} has no voice {missing[0]!r}; its voices are {few(known, like=missing[0])}")
     if not by_text:
         return comparisons
     return comparisons.by_judges(by_text[name] for name in voices)
@@ -198,7 +199,9 @@ def check_criterion(
 ) -> None:
     """Raise a ValueError if flags do not fit a file's criteria; `single` are the given flags about one ranking."""
     if criterion is not None and criterion not in names:
-        known = f"its criteria are {', '.join(names)}" if names else "it is not a run folder of several criteria"
+        known = (
+            f"its criteria are {few(names, like=criterion)}" if names else "it is not a run folder of several criteria"
+        )
         raise ValueError(f"{file} has no criterion {criterion!r}: {known}")
     if names and voices:
         raise ValueError(f"{file} is of several criteria by one judge; choose one by --criterion in place of --voice")

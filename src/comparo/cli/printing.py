@@ -23,7 +23,7 @@ from comparo.cli.settings import flags_now, in_flags
 from comparo.data.formats import csv_text
 from comparo.data.sanitize import visible
 from comparo.ranking.criteria_ranking import CriteriaRanking
-from comparo.ranking.display import growth_sentences, whose
+from comparo.ranking.display import few_of_a_kind, growth_sentences, whose
 from comparo.ranking.leaderboard import Leaderboard
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.scale import Scaled
@@ -185,7 +185,7 @@ def _cell(value: Any) -> str:
 
 def print_notes(notes: Iterable[str]) -> None:
     """Print notes on stderr."""
-    for note in notes:
+    for note in few_of_a_kind(notes):
         say(f"Note: {note}", "yellow")
 
 

@@ -43,7 +43,7 @@ UNNAMED = "comparo.unnamed"  # the key in `Context.meta` of the path of a settin
 HERE = ("local/smollm2", "simulated/soft", "simulated/hard")  # judges that load no model but the embedded one
 FREE = ("local", "simulated", "replay")  # providers that cost no money
 # What decides where keys and texts go or which answers are lost or trusted, and what is spent on a judge that costs.
-GUARDED = "base-url option host cache force fresh repair check clear".split()
+GUARDED = "base-url option host behind cache force fresh repair check clear".split()
 SPENT = "budget price batch pairs calls all level fail-if-worse propose lineup wording least-mass".split()
 OF_CHECK = ("judge", "base-url", "option", "price", "calls")  # what `comparo runs` uses with --check only
 ROLES = ("id", "text", "context_id", "scores")  # of --columns

@@ -18,7 +18,7 @@ from comparo.cli.settings import command_line
 from comparo.data.wordings import PAPER_WORDING
 from comparo.run.voices import make_prompt, split_kind
 from comparo.vote.booth import Booth, opened
-from comparo.vote.server import HOST, LOCAL, check_installed, is_local, open_socket, origin_of
+from comparo.vote.server import HOST, LOCAL, check_installed, is_local, open_socket, origin_of, public_url
 from comparo.vote.session import Links, Voting, disputed_pairs, informative_pairs, parse_names, split_reasons
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ class PeopleFlags:
 
     Parameters
     ----------
-    judges : Who votes, such as ana,bo; each gets a link. May be repeated. More may be added later by the same command.
-        Default: you.
+    judges : Who votes, such as ana,bo; each gets a link. May be repeated. At a later start more may be named, and the
+        link of who is left out is revoked. Default: you.
     invite : Also an invitation: whoever opens it gives a name and gets a link.
     lineup : How many texts a judge sees at once: 2, or 3 or 4 to put in order, the best first.
     reasons : Reasons that a judge may tick beside a vote, such as 'clearer,better evidence', or write in a line of
@@ -82,12 +82,14 @@ class PageFlags:
         are.
     host : The address to serve at. The default is for this machine only; 0.0.0.0 is for its network.
     port : The port. Default: that of the last start, the usual one, or a free one.
+    behind : The public address of a proxy, https://HOST/PREFIX, which passes requests on without the prefix.
     no_browser : Print the links only, and open no page.
     """
 
     markdown: bool = False
     host: str = HOST
     port: Annotated[int | None, typer.Option(min=1, max=65535)] = None
+    behind: str | None = None
     no_browser: bool = False
 
 
@@ -130,6 +132,7 @@ def vote_command(
     if people.only is not None and people.lineup > 2:
         raise ValueError("--only disagreements is about pairs; leave --lineup out")
     people.ticked()
+    public = None if page.behind is None else public_url(page.behind)
     items = columns.read(data, has_images=True)
     prompt = make_prompt(items, criterion, None, kind=kind, context=columns.context_column, wording=PAPER_WORDING)
     prompt = prompt.resized(people.lineup)
@@ -145,11 +148,11 @@ def vote_command(
         voting = replace(voting, first=disputed_pairs(data, folder), is_only_first=True)
         say(f"Only the {len(voting.first)} pairs on which votes contradict the judge of {data} most.")
     is_new = fresh and out is not None
-    links = (Links.new() if is_new else Links.read(folder)).with_judges(voting.names)
+    links = (Links.new() if is_new else Links.read(folder)).with_judges(voting.names, bool(people.judges))
     with closing(open_socket(page.host, page.port, links.port)) as listening:
         served = replace(links, port=listening.getsockname()[1])
         with opened(voting, folder, served, {"command": command_line()}, fresh=is_new) as booth:
-            origin = origin_of(listening, page.host)
+            origin = public or origin_of(listening, page.host)
             pages = _pages(booth, people, page, origin, *split_kind(kind, columns.context_column))
             _serve(pages, page, listening, links.port)
 
@@ -157,7 +160,7 @@ def vote_command(
 def _pages(booth: Booth, people: PeopleFlags, page: PageFlags, origin: str, kind: str, heading: str) -> "Pages":
     from comparo.vote.pages import Pages
 
-    each = None if people.invite else booth.voting.each(len(booth.links.judges))
+    each = None if people.invite else booth.voting.each(len(booth.links.active))
     if people.each is not None:
         each = min(people.each, booth.voting.pairs)
     return Pages(booth, kind, heading, each, page.markdown, origin, people.invite, people.ticked())
@@ -168,7 +171,8 @@ def _serve(pages: "Pages", page: PageFlags, listening: socket, before: int | Non
     from comparo.vote.app import make_app, serve
 
     booth, code = pages.booth, 0
-    app = make_app(pages, (*LOCAL, page.host) if is_local(page.host) else None)
+    behind = None if page.behind is None else pages.origin
+    app = make_app(pages, (*LOCAL, page.host) if is_local(page.host) and behind is None else None, behind)
     try:
         with stoppable():
             serve(app, listening, lambda: _begin(pages, page, before))
@@ -186,14 +190,20 @@ def _begin(pages: "Pages", page: PageFlags, before: int | None) -> None:
     links, origin = pages.booth.links, pages.origin
     organiser = f"{origin}/organiser/{links.organiser}/"
     rows = [("organiser", organiser)]
-    rows += [(name, f"{origin}/vote/{token}/") for name, token in links.judges.items()]
+    rows += [(name, f"{origin}/vote/{token}/") for name, token in links.active.items()]
     if pages.has_invitation:
         rows.append(("invitation", f"{origin}/join/{links.invitation}/"))
     width = max(len(name) for name, _ in rows)
     print_text("".join(f"{name:<{width}}  {link}\n" for name, link in rows))
     if before not in (None, links.port):
         say(f"The links have changed: they were at port {before}, and are at {links.port} now.", "yellow")
-    if not is_local(page.host):
+    if page.behind is not None:
+        say(
+            f"WARNING: everybody who can reach {origin} and has a link can vote and read the texts. Its proxy must "
+            f"pass requests to port {links.port} of {page.host}, without the prefix.",
+            "bold red",
+        )
+    elif not is_local(page.host):
         say(
             f"WARNING: everybody who can reach {origin} and has a link can vote and read the texts, and what is sent "
             "is not encrypted. Use a network that you trust.",
@@ -201,7 +211,7 @@ def _begin(pages: "Pages", page: PageFlags, before: int | None) -> None:
         )
     say(f"Votes are stored in {pages.booth.store.folder}. Stop with Ctrl-C.")
     if not page.no_browser:
-        _open(rows[1][1] if len(links.judges) == 1 and not pages.has_invitation else organiser)
+        _open(rows[1][1] if len(links.active) == 1 and not pages.has_invitation else organiser)
 
 
 def _open(link: str) -> None:

@@ -21,6 +21,7 @@ from comparo.data.formats import columns_from_objects, read_columns, write_colum
 from comparo.data.layouts import LABELS, WANTED, fields_from_matrix, fields_from_table
 from comparo.data.lineups import columns_of, ordered, position_effects
 from comparo.data.run_folder import database_of, judged
+from comparo.data.wordings import few
 from comparo.errors import ComparisonsError
 from comparo.rounding import snapped
 from comparo.types import Array, Index, LongIndex, Mask
@@ -251,7 +252,7 @@ class Comparisons:
         known = [] if self.judges is None else self.judges.tolist()
         wanted = list(names)
         if missing := [name for name in wanted if name not in known]:
-            there = f"the judges are {', '.join(map(str, known))}" if known else "they have no column judge"
+            there = f"the judges are {few(known, like=str(missing[0]))}" if known else "they have no column judge"
             raise ComparisonsError(f"the comparisons have no judge {shown(missing[0])}; {there}")
         return self.take(np.isin(self.judged_by, look_up(wanted, known))).trimmed()
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from comparo.data.prompts import Prompt, criterion_prompt, escape
-from comparo.data.wordings import DEFAULT_WORDING, LABELS, wording_named
+from comparo.data.wordings import DEFAULT_WORDING, LABELS, few, wording_named
 
 LINE = 12  # tokens of a line or of a key and its value, besides the name and the kind: signs, a label, a line break
 LONGEST = 40  # characters of a name, which is a column and part of the names of files
@@ -180,7 +180,9 @@ def shares(names: Iterable[str], weights: Mapping[str, float] | None = None) -> 
     """
     known, given = list(names), dict(weights or {})
     if unknown := [name for name in given if name not in known]:
-        raise ValueError(f"there is a weight for {unknown[0]!r}, which is no criterion; there are {', '.join(known)}")
+        raise ValueError(
+            f"there is a weight for {unknown[0]!r}, which is no criterion; there are {few(known, like=unknown[0])}"
+        )
     found = {name: given.get(name, 1.0) for name in known}
     for name, weight in found.items():
         if not isinstance(weight, int | float) or not 0 <= weight < math.inf:

@@ -1,11 +1,10 @@
-"""Office documents: CSV cells that no spreadsheet executes, workbooks, the text of .docx and .pdf files, and images.
+"""Office documents: CSV cells that no spreadsheet executes, workbooks, and the text of .docx and .pdf files.
 
 Workbooks are read as if they had been saved as CSV. .docx needs only the standard library, a .pdf with a text layer
 needs pypdf (the extra `documents`). Documents are untrusted: a document type declaration, the way to entities that
 expand without end, is refused, and so is what unpacks to more than the limit of `comparo.data.opening`.
 """
 
-import base64
 import csv
 import importlib
 import importlib.util
@@ -229,9 +228,6 @@ def _fitted(cell: Any) -> Any:
     return units[: 2 * (CELL - len(CUT))].decode("utf-16-le", "ignore") + CUT
 
 
-IMAGE_BEGINS = {"png": b"\x89PNG\r\n\x1a\n", "jpeg": b"\xff\xd8\xff"}
-LARGEST_IMAGE = 5 << 20  # bytes: a page of handwriting at 200 dots per inch has about 1 MB
-_IMAGE = re.compile("data:image/(png|jpeg);base64,[A-Za-z0-9+/]+=*")
 PART = "word/document.xml"
 # Raised by zipfile for what is no archive, is cut or changed, encrypted, or lacks a part.
 NOT_WHOLE = (zipfile.BadZipFile, zlib.error, KeyError, NotImplementedError, RuntimeError, EOFError)
@@ -288,26 +284,6 @@ def _paragraphs(content: bytes) -> str:
     parser.StartDoctypeDeclHandler = refuse
     parser.Parse(content, True)
     return "".join(pieces).strip()
-
-
-def image_text(path: Path) -> str:
-    """A .png or .jpg file as a data URL, the text of an item that only people can read."""
-    content = unpacked(path).getvalue()
-    kind = next((kind for kind, begin in IMAGE_BEGINS.items() if content.startswith(begin)), None)
-    if kind is None:
-        raise ComparisonsError(f"{path} is not a whole .png or .jpg file; save it again")
-    if len(content) > LARGEST_IMAGE:
-        raise ComparisonsError(f"{path} has more than {LARGEST_IMAGE >> 20} MB; save it with a lower resolution")
-    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
-
-
-def is_image(text: str) -> bool:
-    """Whether a text is a data URL that `image_text` returned.
-
-    >>> is_image("data:image/png;base64,iVBORw0KGgo="), is_image("data:image/svg+xml;base64,PHN2Zz4=")
-    (True, False)
-    """
-    return text.startswith("data:image/") and _IMAGE.fullmatch(text) is not None
 
 
 def pdf_text(path: Path) -> str:

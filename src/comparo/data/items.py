@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comparo.data.columns import Table, factorise, shown
-from comparo.data.documents import is_image
+from comparo.data.images import cleaned_image, is_image
 from comparo.data.prompts import Question
 from comparo.data.sources import (
     check_characters,
@@ -114,9 +114,11 @@ class Items:
         table = table_of(data, scores is not None or any(named.values()), has_images)
         column = {role: column_of_role(table, role, name) for role, name in named.items()}
         texts = checked_texts(table, column["text"])
-        if not has_images and (bad := [row for row, text in enumerate(texts) if is_image(text)]):
+        images = [row for row, text in enumerate(texts) if is_image(text)]
+        if images and not has_images:
             problem = "this is an image, which only people can read: comparo vote shows it; or recognise its text (OCR)"
-            raise table.error(bad, column["id"], problem)
+            raise table.error(images, column["id"], problem)
+        cleaned = {row: cleaned_image(texts[row], table.place(row, column["text"])) for row in images}
         shared = None
         if column["group"] is not None:
             labels, (codes,) = factorise(table, column["group"])
@@ -124,7 +126,7 @@ class Items:
         known = table.columns.get("anchor")
         return replace(
             _joined(table, column, old),
-            texts=texts,
+            texts=tuple(cleaned.get(row, text) for row, text in enumerate(texts)),
             scores=checked_scores(table, scores),
             numbers=checked_numbers(table, numbers),
             anchor=None if known is None else column_of_numbers(table, "anchor", known, "anchors"),

@@ -20,11 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comparo.data.columns import Column, Table, as_number, columns_from_frame, factorise, is_blank, shown
-from comparo.data.documents import docx_text, image_text, pdf_text
+from comparo.data.documents import docx_text, pdf_text
 from comparo.data.formats import columns_from_objects, columns_from_text, read_columns
+from comparo.data.images import image_url
 from comparo.data.opening import bounded, unpacked
 from comparo.data.run_folder import database_of, items_of_run
 from comparo.data.sanitize import visible
+from comparo.data.wordings import few
 from comparo.errors import ComparisonsError
 from comparo.types import Array, Index
 
@@ -33,7 +35,6 @@ TEXTS = (".txt", ".md", ".docx", ".pdf")  # files of a folder that are one text 
 DOCUMENTS = (*TEXTS[1:], ".doc", ".odt", ".rtf")  # files that hold one text; a .txt file may also hold one per line
 IMAGES = (".png", ".jpg", ".jpeg")  # also one item each, which only people can read
 LONGEST_LABEL = 60  # characters; a context that is longer gets a label made from it
-NAMED = 5  # unread files that a message names
 
 logger = logging.getLogger(__name__)
 
@@ -105,9 +106,7 @@ def _folder(path: Path, endings: Sequence[str]) -> Table:
     there = sorted(file for file in there if file.stem.lower() != "readme")  # which is about the folder
     files = [file for file in there if file.suffix.lower() in endings]
     unread = [file.name for file in there if file not in files]
-    names = ", ".join(map(visible, unread[:NAMED]))
-    if len(unread) > NAMED:
-        names += f" and {len(unread) - NAMED} more"
+    names = few(map(visible, unread))
     if not files:
         *some, last = endings
         only = f", only {names}" if unread else ""
@@ -126,7 +125,7 @@ def _folder(path: Path, endings: Sequence[str]) -> Table:
 def _text(path: Path) -> str:
     kind = path.suffix.lower()
     if kind in IMAGES:
-        return image_text(path)
+        return image_url(unpacked(path).getvalue(), str(path))
     if kind == ".docx":
         return docx_text(path)
     if kind == ".pdf":

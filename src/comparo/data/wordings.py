@@ -16,11 +16,13 @@ Everything here works on templates: words of the user come with their braces alr
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 LABELS = ("A", "B")
 LETTERS = tuple("ABCDEFGH")  # labels of a line-up: with more texts the letters of a judge crowd (docs/lineups.md)
+FEW = 5  # names that a sentence lists
 PLACES = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")  # of texts in a template
 OPEN, CLOSE = "\n{delimiter}\n", "\n{delimiter}"  # other forms: docs/measurements/wordings.md
 ANSWERS = " Answer with "  # begins the sentence of a wording that says how to answer
@@ -122,6 +124,18 @@ def listed(names: Sequence[str], word: str = "or") -> str:
     ('A or B', 'A, B and C')
     """
     return f"{', '.join(names[:-1])} {word} {names[-1]}"
+
+
+def few(names: Iterable[object], like: str | None = None) -> str:
+    """The first of some names, or those that are most like another one, and how many more there are.
+
+    >>> few("ABCDEFG"), few(["ana", "bo", "cy", "di", "eve", "flo"], like="dy")
+    ('A, B, C, D, E and 2 more', 'bo, cy, di, eve, flo and 1 more')
+    """
+    known = list(map(str, names))
+    near = known[:FEW] if like is None else get_close_matches(like, known, FEW, cutoff=0.0)
+    more = f" and {len(known) - FEW:,} more" if len(known) > FEW else ""
+    return ", ".join([name for name in known if name in near][:FEW]) + more
 
 
 def predicate(criterion: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from comparo.data.lineups import is_answer
 from comparo.data.prompts import Prompt, Question
+from comparo.data.wordings import few
 
 # Seconds that calls in flight have to return when no more are sent; with the ranking so far, a command ends within 10.
 GRACE = 7.0
@@ -170,7 +171,10 @@ class Several(Judgement):
     @classmethod
     def of(cls, each: Sequence[Judgement]) -> Several:
         """The call with these answers, at least one, about the same pair."""
-        failed = [f"{one.question.voice}: {one.error}" for one in each if one.failed]
+        failed: dict[str | None, list[Any]] = {}
+        for one in each:
+            if one.failed:
+                failed.setdefault(one.error, []).append(one.question.voice)
         p = mass = math.nan
         if not failed:
             p = sum(one.p for one in each) / len(each)
@@ -184,7 +188,7 @@ class Several(Judgement):
             **{name: sum(getattr(one, name) for one in each) for name in NOTHING},
             cut=max(one.cut for one in each),
             model=each[0].model,
-            error="; ".join(dict.fromkeys(failed)) or None,
+            error="; ".join(f"{few(names)}: {error}" for error, names in failed.items()) or None,
             cached=all(one.cached for one in each),
             each=tuple(each),
         )

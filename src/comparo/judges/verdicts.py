@@ -20,7 +20,7 @@ from typing import Any
 
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt
-from comparo.data.wordings import LETTERS
+from comparo.data.wordings import LETTERS, few
 from comparo.judges.labels import AROUND, TextSpellings, label_probability, reply_paths, spells
 
 # A token, its log-probability, and the likeliest tokens with theirs.
@@ -285,7 +285,7 @@ def part_positions(positions: Positions, names: Collection[str]) -> dict[str, Po
             if begin < stop and start < end:
                 found[name].append(position)
     if positions and not found:
-        raise ValueError(f"no line begins with {' or '.join(f'{name}:' for name in names)}")
+        raise ValueError(f"no line begins with one of the names {few(names, like=text.partition(':')[0])}")
     return found
 
 

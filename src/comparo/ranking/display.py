@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,7 @@ from scipy.special import expit, ndtri
 
 from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
-from comparo.data.wordings import LETTERS
+from comparo.data.wordings import FEW, LETTERS, few
 from comparo.model.design import Held
 from comparo.model.estimators.panel import Panel
 from comparo.model.estimators.panel_members import PanelMembers
@@ -27,7 +28,7 @@ from comparo.types import Array
 BLIND = 0.2  # correlation with the consensus below which a voice is noted: they share 4% of the variance
 DOUBLING = "twice"  # the step of a length: its numbers are logarithms to the base 2
 CONTRADICTED = 3.0  # standard deviations: 1 in 370 by chance
-NAMED = 5  # items that a sentence names
+_VARIES = re.compile(r"'[^']*'|\"[^\"]*\"|[-−]?\d[\d.,]*")  # within a kind of note
 
 
 def notes(ranking: Scores) -> tuple[str, ...]:
@@ -70,7 +71,24 @@ def notes(ranking: Scores) -> tuple[str, ...]:
         found += _member_notes(ranking.panel, for_people=not is_own)
     if ranking.grown is not None and ranking.grown.link is not None:
         found += ranking.grown.link.notes
-    return (*found, *(() if ranking.people is None else ranking.people.notes))
+    return (*few_of_a_kind(found), *(() if ranking.people is None else ranking.people.notes))
+
+
+def few_of_a_kind(notes: Iterable[str]) -> list[str]:
+    """The first notes of each kind, which differ in names and numbers only, and how many more of it there are.
+
+    >>> few_of_a_kind([f"'voter {k}' ranks against the others" for k in range(683)])[-2:]
+    ["'voter 4' ranks against the others", 'and 678 more notes like the one before']
+    """
+    kinds: dict[str, list[str]] = {}
+    for note in notes:
+        kinds.setdefault(_VARIES.sub("", note), []).append(note)
+    found = []
+    for kind in kinds.values():
+        found += kind[:FEW]
+        if len(kind) > FEW:
+            found.append(f"and {len(kind) - FEW:,} more notes like the one before")
+    return found
 
 
 def tables(ranking: Scores) -> dict[str, Columns]:
@@ -224,7 +242,7 @@ def _member_notes(panel: Panel, for_people: bool) -> list[str]:
     found = []
     copies = [f"'{one}' and '{of}'" for one, of in zip(columns["judge"], columns["copy_of"], strict=True) if of]
     if copies:
-        found.append(f"the views of these judges cannot be told apart: {', '.join(copies)}; they count as one opinion")
+        found.append(f"the views of these judges cannot be told apart: {few(copies)}; they count as one opinion")
     for r in np.flatnonzero(panel.reversed).tolist():
         rho, low, high = (f"{columns[name][r]:.2f}" for name in ("agreement", "low", "high"))
         found.append(
@@ -240,7 +258,7 @@ def _member_notes(panel: Panel, for_people: bool) -> list[str]:
     ):
         names = [f"'{name}'" for name in columns["judge"][which].tolist()]
         if names:
-            found.append(f"{', '.join(names)} {verb}{'s' if len(names) == 1 else ''} {rest}")
+            found.append(f"{few(names)} {verb}{'s' if len(names) == 1 else ''} {rest}")
     return found
 
 
@@ -249,7 +267,7 @@ def contradictions(members: PanelMembers) -> list[str]:
     if not members.undecided.any():
         return []
     sides = [np.flatnonzero(members.undecided & (sign * members.loading > 0)).tolist() for sign in (1, -1)]
-    one, other = (", ".join(f"'{members.names[r]}'" for r in side) for side in sides)
+    one, other = (few([f"'{members.names[r]}'" for r in side]) for side in sides)
     return [
         f"{one} and {other} contradict each other, and nothing says who is right: every order is as likely as its "
         "reverse; ask another judge, say who are people, or leave one side out"
@@ -409,5 +427,4 @@ def growth_sentences(ranking: Scores, grown: Grown | None) -> list[str]:
 
 def listed(names: Sequence[str]) -> str:
     """The first names after a colon, and how many more there are; "" where there are none."""
-    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    return f": {', '.join(names[:NAMED])}{more}" if names else ""
+    return f": {few(names)}" if names else ""

@@ -24,6 +24,7 @@ from scipy.special import stdtr, stdtrit
 from comparo.data.columns import look_up
 from comparo.data.covariates import LIBRARY, computed_reasons
 from comparo.data.items import Items
+from comparo.data.wordings import few
 from comparo.model.estimators.coefficients import (
     LEVELS,
     Evidence,
@@ -403,5 +404,5 @@ def numbers_of_groups(ranking: Ranking, names: Sequence[Hashable]) -> tuple[Inde
     group, known = ranking.group[0], [str(name) for name in ranking.group[1]]
     for name in names:
         if str(name) not in known:
-            raise ValueError(f"there is no group {name!r}; there are {', '.join(known[:10])}")
+            raise ValueError(f"there is no group {name!r}; there are {few(known, like=str(name))}")
     return group, [known.index(str(name)) for name in names]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from comparo.analysis.confidence import expected_spearman
 from comparo.data.comparisons import Comparisons
-from comparo.data.documents import is_image
+from comparo.data.images import is_image
 from comparo.data.items import Items
 from comparo.data.prompts import Question
 from comparo.data.wordings import LABELS

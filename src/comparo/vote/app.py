@@ -5,6 +5,9 @@ from a page of this server. Other sites cannot send it, because browsers send th
 Sec-Fetch-Site) and ask before they send JSON to another origin. If only this machine can reach the server, the Host
 must be one of its names, against DNS rebinding: no other site can pass for this server.
 
+Behind a proxy, the public URL takes the place of what the proxy may have rewritten: scheme, Host and the beginning of
+the path. X-Forwarded-For is then the client's address; without a proxy it is ignored, because anybody can send it.
+
 Anybody who reaches the port can open connections and send nothing, without a token. So a request, with its body, must
 arrive within `patience` seconds, and above the limit of connections the one that has waited longest for a request is
 closed. A browser sends its request as soon as it is connected, and reconnects if it was closed.
@@ -18,10 +21,13 @@ import logging
 import math
 import socket
 import sys
+import time
+from collections import deque
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -29,6 +35,7 @@ import h11
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
@@ -40,13 +47,15 @@ from comparo.data.sanitize import visible
 from comparo.errors import StoreError
 from comparo.vote.dealing import choices_of
 from comparo.vote.pages import FILES, HERE, REASON, Pages
-from comparo.vote.session import is_same
+from comparo.vote.session import Links, is_same
 from comparo.vote.standing import ranking_csv, votes_csv
 
 MOST = 256  # most connections: enough for several classes, each browser with a few for a moment
 PATIENCE = 10.0  # seconds for a request to arrive: any network carries its few kilobytes in less
 GRACE = 3  # seconds for requests in flight when the server is stopped
 LARGEST = 10_000  # most bytes of a request's body: the longest reason takes 800, as UTF-8
+JOINS = 40  # most attempts to join from an address within a minute: a class behind one address has fewer
+MINUTE = 60.0  # seconds
 LONGEST_REASON = 600  # characters: nine ticked reasons and a written one
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
@@ -69,14 +78,18 @@ Sent = dict[str, Any]  # the JSON object that a page sends
 logger = logging.getLogger(__name__)
 
 
-def make_app(pages: Pages, hosts: Collection[str] | None = None) -> ASGIApp:
-    """The ASGI application; `hosts` are the allowed names in a request's Host header, None: any."""
+def make_app(pages: Pages, hosts: Collection[str] | None = None, behind: str | None = None) -> ASGIApp:
+    """The ASGI application; `hosts` are the allowed names in a request's Host header, None: any.
+
+    `behind` is the public URL of a proxy through which requests come.
+    """
     booth = pages.booth
     choices = choices_of(booth.voting.prompt.size)
+    attempts: deque[tuple[float, str]] = deque()  # to join: when, and from which address
 
     # page → function of a token: the judge's name, or whether it is the token of that page
     owners: dict[str, Callable[[str], Any]] = {
-        "vote": lambda token: booth.links.judge(token),
+        "vote": lambda token: _not_revoked(booth.links, token),
         "join": lambda token: pages.has_invitation and is_same(booth.links.invitation, token),
         "organiser": lambda token: is_same(booth.links.organiser, token),
     }
@@ -128,7 +141,15 @@ def make_app(pages: Pages, hosts: Collection[str] | None = None) -> ASGIApp:
         except ValueError as error:
             said = str(error)
             raise HTTPException(409, f"{said[:1].upper()}{said[1:]}.") from error
-        return JSONResponse({"path": f"/vote/{token}/"})
+        return JSONResponse({"path": pages.path("vote", token)})
+
+    def limit(address: str) -> None:
+        now = time.monotonic()
+        while attempts and attempts[0][0] < now - MINUTE:
+            attempts.popleft()
+        if sum(address == each for _, each in attempts) >= JOINS:
+            raise HTTPException(429, "Too many people join from your address at once. Try again in a minute.")
+        attempts.append((now, address))
 
     gets: dict[str, Callable[[str, Request], Response]] = {
         "vote/": lambda name, request: HTMLResponse(pages.judge(_base(request), name)),
@@ -150,6 +171,8 @@ def make_app(pages: Pages, hosts: Collection[str] | None = None) -> ASGIApp:
             who = owners[page](request.path_params["token"])
             if not who:
                 raise HTTPException(404)
+            if path == "join/name":
+                limit(request.client.host if request.client else "")
             given = await _sent(request) if is_post else request
             return await run_in_threadpool(answer, who, given)
 
@@ -157,8 +180,23 @@ def make_app(pages: Pages, hosts: Collection[str] | None = None) -> ASGIApp:
 
     routes = [route(path, answer, False) for path, answer in gets.items()]
     routes += [route(path, change, True) for path, change in posts.items()]
-    handlers: dict[Any, Any] = {HTTPException: _explain, StoreError: _not_saved, ClientDisconnect: _left}
-    return _guarded(Starlette(routes=routes, exception_handlers=handlers), hosts)
+    lost = count(1)
+
+    async def left(_request: Request, _error: Exception) -> Response:
+        number = next(lost)
+        if number == 10 ** (len(str(number)) - 1):  # the first, the tenth, the hundredth, …
+            logger.warning("Votes that do not count, because a page was closed before all was sent: %d so far.", number)
+        return Response(status_code=400)  # nobody reads it
+
+    handlers: dict[Any, Any] = {HTTPException: _explain, StoreError: _not_saved, ClientDisconnect: left}
+    return _guarded(Starlette(routes=routes, exception_handlers=handlers), hosts, behind)
+
+
+def _not_revoked(links: Links, token: str) -> str | None:
+    name = links.judge(token)
+    if name in links.revoked:
+        raise HTTPException(403, f"The organiser has revoked the link of {name}, so it no longer works.")
+    return name
 
 
 def _file(_: str, request: Request) -> Response:
@@ -168,16 +206,28 @@ def _file(_: str, request: Request) -> Response:
     return Response((HERE / name).read_bytes(), media_type=f"{FILES[name]}; charset=utf-8")
 
 
-def _guarded(app: ASGIApp, hosts: Collection[str] | None) -> ASGIApp:
+def _guarded(app: ASGIApp, hosts: Collection[str] | None, behind: str | None) -> ASGIApp:
     """The application with a check of the headers of every request."""
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
+            if behind is not None:
+                _publish(scope, behind)
             request = Request(scope)
             is_fine = _is_of_host(request, hosts) and (request.method in ("GET", "HEAD") or _is_own(request))
             await (app if is_fine else HTMLResponse(REFUSED, 403))(scope, receive, send)
 
     return guarded
+
+
+def _publish(scope: Scope, url: str) -> None:
+    """Change a request that came through the proxy at `url` to what it would be without the proxy."""
+    public, headers = urlsplit(url), MutableHeaders(scope=scope)
+    forwarded = ",".join(headers.getlist("x-forwarded-for"))
+    if client := forwarded.rpartition(",")[2].strip():  # the proxy's own entry; anybody can send those before it
+        scope["client"] = (client, 0)
+    headers["host"] = public.netloc
+    scope.update(scheme=public.scheme, root_path=public.path, path=public.path + scope["path"])
 
 
 def _is_of_host(request: Request, hosts: Collection[str] | None) -> bool:
@@ -234,17 +284,14 @@ def _base(request: Request) -> str:
     return request.url.path.rstrip("/")
 
 
-async def _explain(_request: Request, error: Exception) -> Response:
+async def _explain(request: Request, error: Exception) -> Response:
     """The answer to a faulty request; an unknown URL gets the same refusal as an invalid token."""
     assert isinstance(error, HTTPException)
     if error.status_code in (404, 405):
         return HTMLResponse(REFUSED, 403)
+    if error.status_code == 403 and request.method == "GET":
+        return PlainTextResponse(error.detail, 403)
     return JSONResponse({"error": error.detail}, error.status_code)
-
-
-async def _left(_request: Request, _error: Exception) -> Response:
-    logger.warning("A judge's page was closed before it had sent all of a vote, which does not count.")
-    return Response(status_code=400)  # nobody reads it
 
 
 async def _not_saved(request: Request, error: Exception) -> Response:
@@ -354,6 +401,7 @@ def serve(
         log_level="error",
         access_log=False,
         lifespan="off",
+        proxy_headers=False,  # see `_publish`
         server_header=False,
         headers=list(HEADERS.items()),
         backlog=waiting.most // 2,  # also how many connections are accepted before one is closed

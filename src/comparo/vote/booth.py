@@ -142,7 +142,7 @@ class Booth:
             self._dealer.know(ballot)
 
     def _deal(self, voter: str) -> Ballot | None:
-        dealt = self._dealer.deal(voter, max(1, len(self.links.judges)))
+        dealt = self._dealer.deal(voter, max(1, len(self.links.active)))
         if dealt is None:
             return None
         ballot = dealing.show(self.store, voter, *dealt)

@@ -12,12 +12,13 @@ from difflib import SequenceMatcher
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from markdown_it import MarkdownIt
 from markdown_it.common.utils import escapeHtml
 from markupsafe import Markup, escape
 
-from comparo.data.documents import is_image
+from comparo.data.images import is_image
 from comparo.data.prompts import Question
 from comparo.data.wordings import LETTERS
 from comparo.ranking.tabular import rows_of
@@ -42,8 +43,8 @@ class Pages:
     """The pages of a booth.
 
     `kind` and `heading` are the names of the texts and of their context, `each` the votes asked of each judge. `origin`
-    begins the links for others. `reasons` can be ticked beside a vote, and a judge can write another one; None: votes
-    have no reasons.
+    begins the links for others, with the prefix of a proxy if there is one. `reasons` can be ticked beside a vote, and
+    a judge can write another one; None: votes have no reasons.
     """
 
     booth: Booth
@@ -58,6 +59,10 @@ class Pages:
     @cached_property
     def live(self) -> Live:
         return Live(self.booth)
+
+    def path(self, page: str, token: str) -> str:
+        """The path of a page as a browser asks for it."""
+        return f"{urlsplit(self.origin).path}/{page}/{token}/"
 
     def _filled(self, template: str, **values: Any) -> str:
         prompt = self.booth.voting.prompt
@@ -119,8 +124,8 @@ class Pages:
             "pairs": f"{len(pairs):,}",
             "skipped": sum(ballot.is_skip for ballot in shown),
             "members": members_of([], list(links.judges)) if standing is None else standing.members,
-            "links": {name: f"/vote/{token}/" for name, token in links.judges.items()},
-            "invitation": f"/join/{links.invitation}/" if self.has_invitation else None,
+            "links": {name: self.path("vote", token) for name, token in links.active.items()},
+            "invitation": self.path("join", links.invitation) if self.has_invitation else None,
             "each": self.each,
             "until": self.booth.voting.until,
             "rows": rows,

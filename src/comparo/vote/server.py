@@ -2,6 +2,7 @@
 
 import errno
 import ipaddress
+import re
 import socket
 from contextlib import suppress
 
@@ -10,6 +11,7 @@ from comparo.errors import pip_install
 HOST = "127.0.0.1"
 PORT = 8377  # the default: any port that is rarely used would do
 LOCAL = ("localhost", "127.0.0.1", "::1")
+_PUBLIC = re.compile(r"(https?://(?:[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::\d+)?)((?:/[\w.~-]+)*)/?", re.ASCII | re.IGNORECASE)
 
 
 def check_installed() -> None:
@@ -52,6 +54,19 @@ def open_socket(host: str, port: int | None, last: int | None = None) -> socket.
                 why = "is taken" if error.errno == errno.EADDRINUSE else f"cannot be opened ({error.strerror})"
                 raise ValueError(f"`port={number}` {why}; choose another, or leave it out") from error
     raise AssertionError("a free port is tried last")
+
+
+def public_url(behind: str) -> str:
+    """The public URL of a proxy as browsers write its origin, without a last slash; a ValueError if it is invalid.
+
+    >>> public_url("https://Votes.example:443/class/")
+    'https://votes.example/class'
+    """
+    found = _PUBLIC.fullmatch(behind)
+    if found is None:
+        raise ValueError(f"behind={behind!r} is not the public address of a proxy; give it as https://HOST/PREFIX")
+    origin = found[1].lower()
+    return origin.removesuffix(":443" if origin.startswith("https") else ":80") + found[2]
 
 
 def origin_of(listening: socket.socket, host: str) -> str:

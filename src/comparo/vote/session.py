@@ -138,6 +138,8 @@ def split_reasons(text: str) -> tuple[str, ...]:
 class Links:
     """The tokens of a run, and the port at which its pages were last served.
 
+    `named` are the judges whom a start has named, `revoked` those of them whose links no longer work.
+
     >>> links = Links.new().joined("ana")
     >>> links.judge(links.judges["ana"]), links.judge("guess"), links.judge("")
     ('ana', None, None)
@@ -147,6 +149,8 @@ class Links:
     invitation: str
     judges: Mapping[str, str]
     port: int | None = None
+    named: Sequence[str] = ()
+    revoked: Sequence[str] = ()
 
     @classmethod
     def new(cls) -> Links:
@@ -159,8 +163,9 @@ class Links:
         path = folder / FILE
         try:
             links = cls(**json.loads(path.read_text(encoding="utf-8")))
-            if not all(isinstance(each, str) for each in (links.organiser, links.invitation, *links.judges.values())):
-                raise TypeError("a token is not text")
+            texts = (links.organiser, links.invitation, *links.judges.values(), *links.named, *links.revoked)
+            if not all(isinstance(each, str) for each in texts):
+                raise TypeError("a token or a name is not text")
         except FileNotFoundError:
             return cls.new()
         except (OSError, ValueError, TypeError, AttributeError) as error:
@@ -181,16 +186,31 @@ class Links:
             raise ValueError(f"there are {MOST} judges, and no more can join; tell the organiser")
         return replace(self, judges={**self.judges, name: secrets.token_urlsafe(BYTES)})
 
-    def with_judges(self, names: Iterable[str]) -> Links:
-        """The links with these judges added, except those that are already there."""
-        links = self
+    def with_judges(self, names: Sequence[str], are_all: bool = False) -> Links:
+        """The links with these judges added, except those that are already there.
+
+        If these `are_all`, the links of other judges whom a start has named are revoked; those of judges who joined by
+        the invitation are not.
+
+        >>> links = Links.new().with_judges(["ana", "bo"]).joined("cy").with_judges(["bo"], are_all=True)
+        >>> list(links.judges), links.revoked
+        (['ana', 'bo', 'cy'], ['ana'])
+        """
+        links, given = self, [name.casefold() for name in names]
         for name in names:
             if name.casefold() not in map(str.casefold, links.judges):
                 links = links.joined(name)
-        return links
+        named = [name for name in links.judges if name in self.named or name.casefold() in given]
+        others = named if are_all else self.revoked
+        return replace(links, named=named, revoked=[name for name in others if name.casefold() not in given])
+
+    @property
+    def active(self) -> dict[str, str]:
+        """The judges whose links work, with their tokens."""
+        return {name: token for name, token in self.judges.items() if name not in self.revoked}
 
     def judge(self, token: str) -> str | None:
-        """The judge with this token, or None; the time does not depend on which token matches."""
+        """The judge with this token, also a revoked one, or None; the time does not depend on which token matches."""
         found = [name for name, own in self.judges.items() if is_same(own, token)]
         return found[0] if found else None
 

@@ -23,7 +23,7 @@ import scipy
 from scipy.special import expit, logit
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.inference.choices import Choices
+from comparo.model.inference.choices import Choices, joint_effects
 from comparo.model.inference.ep import settle
 from comparo.model.inference.newton import Solution
 from comparo.model.inference.random_effects import differences
@@ -177,6 +177,9 @@ def voted(votes: Comparisons, graph: Graph, expectation: Expectation, limits: Li
     >>> bool(np.corrcoef(found.scores, truth[graph.item])[0, 1] > np.corrcoef(machine, truth)[0, 1])
     True
     """
+    effect, _, slots = joint_effects(votes)
+    # People who share their effects are one judge, so that thousands of voters have no more sites than there are pairs.
+    votes = replace(votes, judge=slots[effect, 0])
     ways = [(chance, way, *_explored(votes, graph, way, limits)) for chance, way in expectation.ways]
     log = np.array([np.log(chance) + size for chance, _, _, size in ways])
     at = _about_voted(votes, graph, expectation, limits)

@@ -112,7 +112,7 @@ class Choices:
         turned = (pairs.slot % 2 == 1) & (not is_biased and comparisons.lineup is None)
         p = np.where(turned, 1.0 - p, p)
         lead, slot = np.unique(pairs.slot - turned, return_index=True, return_inverse=True)[1:]
-        effect, effects, slots = _joint_effects(comparisons)
+        effect, effects, slots = joint_effects(comparisons)
         first, second = (
             np.where(turned, other, end)[lead]
             for end, other in ((graph.first, graph.second), (graph.second, graph.first))
@@ -330,7 +330,7 @@ class Choices:
         return np.where(self.effects >= 0, found[:, self.effects], 0.0)
 
 
-def _joint_effects(comparisons: Comparisons) -> tuple[Index, Index, Index]:
+def joint_effects(comparisons: Comparisons) -> tuple[Index, Index, Index]:
     """The effect of each comparison (K,), that of each row of `Comparisons.slots`, and a row of these for each effect.
 
     People with few votes are one judge here (`pooled`), and effects without comparisons are left out.

@@ -5,7 +5,7 @@ import inspect
 import logging
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, wraps
@@ -102,7 +102,7 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
         made = {}
         for name, group in groups.items():
             values = {field.name: given.pop(field.name) for field in fields(group)}
-            made[name] = group(**values)
+            made[name] = group(**{field: value for field, value in values.items() if value not in (None, [])})
         command(**given, **made)
 
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -112,14 +112,38 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _flags_of_group(group: type[Any], by_command: dict[str, str]) -> list[inspect.Parameter]:
-    """The flags of a group; descriptions in `by_command` replace those in the group's docstring."""
+    """The flags of a group, its own first; descriptions in `by_command` replace those in the group's docstring."""
     hints = get_type_hints(group, include_extras=True)
     said: dict[str, str] = {}
-    for part in reversed(group.__mro__):
-        said |= Described.of(part.__doc__).parameters
-    said |= by_command
+    known = {field.name: field for field in fields(group)}
+    names: list[str] = []
+    for part in group.__mro__:
+        said = Described.of(part.__doc__).parameters | said
+        names += [name for name in inspect.get_annotations(part) if name in known and name not in names]
     panel = Described.of(group.__doc__).text.rstrip(".")
-    return [_flag(field.name, hints[field.name], field.default, said.get(field.name), panel) for field in fields(group)]
+    flags = []
+    for name in names:
+        hint, default = _as_flag(hints[name], known[name].default)
+        text = (said | by_command).get(name)
+        listed = known[name].metadata.get("choices", ())
+        text = f"{text} One of {', '.join(listed)}." if listed else text
+        flags.append(_flag(name, hint, default, text, panel))
+    return flags
+
+
+def _as_flag(hint: Any, default: Any) -> tuple[Any, Any]:
+    """The type and default of a flag for an option of several types: a list where there may be several values.
+
+    >>> _as_flag(str | Sequence[str] | None, None), _as_flag(int | Literal["auto"], 2)
+    ((list[str] | None, None), (<class 'str'>, '2'))
+    """
+    kinds = [kind for kind in get_args(hint) if kind is not NoneType]
+    if hint is Any or any(get_origin(kind) in (Sequence, Mapping) for kind in (hint, *kinds)):
+        return list[str] | None, None
+    if get_origin(hint) in (Annotated, Literal) or len(kinds) < 2:
+        return hint, default
+    kind = Path if Path in kinds else str
+    return (kind | None, None) if default is None else (kind, str(default))
 
 
 def _flag(name: str, hint: Any, default: Any, said: str | None, panel: str | None = None) -> inspect.Parameter:

@@ -2,33 +2,31 @@
 
 import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from comparo.cli.finishing import RunFlags, complete, print_plan
-from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, SeedFlag, named
+from comparo.cli.flags import ColumnFlags, JudgeFlags, named
 from comparo.cli.printing import Console, Format, cost_words, print_as, print_table, print_text, with_interval
 from comparo.data.sanitize import visible
+from comparo.options import CriterionOptions, ProbeOptions
 from comparo.report import write_report
-from comparo.run.audit import CALLS, prepare_audit
+from comparo.run.audit import prepare_audit
 from comparo.run.audit_card import Audit, check_limits
-from comparo.run.task import DEFAULT_LEAST_MASS
-from comparo.run.voices import voices_of
+from comparo.run.voices import make_prompts, voices_of
 
 BIASED = 3  # the exit code of --fail-if
 
 
 def audit_command(
     data: str,
-    question: QuestionFlags,
+    question: CriterionOptions,
     asked: JudgeFlags,
     columns: ColumnFlags,
-    calls: Annotated[int, typer.Option(min=1)] = CALLS,
     fail_if: list[str] | None = None,
-    seed: SeedFlag = 0,
-    least_mass: float = DEFAULT_LEAST_MASS,
     *,
+    probes: ProbeOptions,
     flags: RunFlags,
 ) -> None:
     """What a judge is biased by: length, style, position, words to the judge; and what it does not see.
@@ -39,11 +37,8 @@ def audit_command(
     Parameters
     ----------
     data : The texts, as for comparo rank; some of them are varied.
-    calls : Questions to each judge at most.
     fail_if : Exit with code 3 if a judge has this bias, and of so many logits or more: padded=0.5; any=0.5 for all
         others. May be repeated.
-    seed : Which texts are varied, and how.
-    least_mass : Stop early if the judge puts less than this share of its probability on the labels.
     out : The run folder, with a folder in it for each of several judges. Default: comparo-runs/TIME-NAME-audit.
 
     Examples
@@ -52,9 +47,9 @@ def audit_command(
     """
     limits = _limits(fail_if or [])
     items = columns.read(data)
-    voices = voices_of(asked.make(items), question.make(items, columns, asked.judges))
+    voices = voices_of(asked.make(items), make_prompts(items, question, asked.judges, columns.context_column))
     storage = flags.storage(f"{Path(named(data)).stem}-audit")
-    plan = prepare_audit(items, voices, calls, storage, seed=seed, least_mass=least_mass)
+    plan = prepare_audit(items, voices, probes, storage)
     if flags.dry_run:
         for each in plan.plans:
             print_plan(each)

@@ -7,17 +7,18 @@ import typer
 
 from comparo.cli import flags as groups
 from comparo.cli.finishing import RunFlags, complete, fail_if_unreliable
-from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, SeedFlag
+from comparo.cli.flags import ColumnFlags, JudgeFlags, SeedFlag
 from comparo.cli.printing import Console, cost_words, print_notes, print_table, print_text
 from comparo.data.pairing import pair_files, pair_groups
 from comparo.data.sanitize import visible
+from comparo.options import CriterionOptions, MassOptions
 from comparo.report import write_report
 from comparo.report.command_pages import RESULT
 from comparo.report.record import run_record
 from comparo.run.compare import prepare_compare
 from comparo.run.compare_result import Duel
 from comparo.run.files import write_text
-from comparo.run.task import DEFAULT_LEAST_MASS
+from comparo.run.voices import make_prompts
 
 WORSE = 3  # the exit code of --fail-if-worse
 SHOWN = 3  # inputs that are shown on which each side wins most
@@ -38,7 +39,7 @@ class AnswerFlags(RunFlags):
 def compare_command(
     one: Annotated[str, typer.Argument(metavar="A")],
     other: Annotated[str, typer.Argument(metavar="B")],
-    question: QuestionFlags,
+    question: CriterionOptions,
     asked: JudgeFlags,
     columns: ColumnFlags,
     data: str | None = None,
@@ -56,7 +57,7 @@ def compare_command(
     ] = None,
     fail_if_judge_unreliable: groups.FailIfJudgeUnreliable = False,
     seed: SeedFlag = 0,
-    least_mass: float = DEFAULT_LEAST_MASS,
+    least_mass: float = MassOptions.least_mass,
     *,
     flags: AnswerFlags,
 ) -> None:
@@ -96,7 +97,7 @@ def compare_command(
     )
     given: dict[str, Any] = {}
     if paired.items is not None:
-        prompts = question.make(paired.items, columns, asked.judges)
+        prompts = make_prompts(paired.items, question, asked.judges, columns.context_column)
         given = {"judge": asked.make(paired.items), "prompt": prompts, "least_mass": least_mass}
         given["out"] = flags.storage(f"compare-{paired.one}-{paired.other}")
     plan = prepare_compare(paired, budget=budget, level=level, stop=not all_inputs, seed=seed, **given)

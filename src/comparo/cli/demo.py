@@ -16,11 +16,10 @@ from comparo.cli.finishing import RankingFlags, RunFlags, complete, rank_by
 from comparo.data.items import Items
 from comparo.data.wordings import PAPER_WORDING
 from comparo.judges import load_judge
+from comparo.options import DEFAULT_JUDGE, Storage, TrialOptions
 from comparo.run.audition import FEWEST, Audition, prepare_audition
 from comparo.run.folders import ROOT
-from comparo.run.plan import Storage
 from comparo.run.rank import prepare_rank
-from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS
 from comparo.run.voices import make_prompt, voices_of
 
 WORDS = (
@@ -63,9 +62,7 @@ def demo_command(
     reviews = Items.of(str(files("comparo.cli") / "reviews.jsonl"))
     prompt = make_prompt(reviews, "more positive", None, kind="Review", wording=PAPER_WORDING)
     storage = Storage(out / "reviews")
-    plan = prepare_audition(
-        reviews, voices_of([judge], [prompt]), FEWEST, storage, seed=0, least_mass=DEFAULT_LEAST_MASS
-    )
+    plan = prepare_audition(reviews, voices_of([judge], [prompt]), TrialOptions(pairs=FEWEST), storage)
     found = complete(plan, RunFlags())
     say(sentence(found))
     page = out / "sentences" / "report.html"

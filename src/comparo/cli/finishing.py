@@ -32,6 +32,7 @@ from comparo.data.prompts import Prompt, Question
 from comparo.errors import PendingError
 from comparo.judges import Judge
 from comparo.judges.prices import Price
+from comparo.options import Storage
 from comparo.ranking.criteria_ranking import CriteriaRanking
 from comparo.ranking.display import consensus_sentence, taste_sentences
 from comparo.ranking.ranking import Ranking, all_notes
@@ -39,7 +40,7 @@ from comparo.ranking.scale import Scaled
 from comparo.ranking.self_consistency import unexplained_flips
 from comparo.run.budget import dollars, price_words
 from comparo.run.loop import Run
-from comparo.run.plan import Plan, Storage, first_question, given_words, longest_prompt_words
+from comparo.run.plan import Plan, first_question, given_words, longest_prompt_words
 from comparo.run.progress import Watch
 from comparo.run.recalling import remember_probes
 from comparo.run.resume import growth_sentence

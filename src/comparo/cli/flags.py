@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,18 +11,13 @@ from typing import Annotated, Any
 import typer
 
 from comparo.cli.settings import ROLES, running
-from comparo.data.criteria_prompt import read_criteria, split_weights
 from comparo.data.items import Items
-from comparo.data.prompts import Prompt
 from comparo.data.run_folder import DATABASE, database_of
-from comparo.data.wordings import DEFAULT_WORDING, WORDINGS
 from comparo.judges import Judge, accepted_options, load_judge, parse_judge, parse_options
 from comparo.judges.batches import WINDOW
-from comparo.run.batch import Mode
+from comparo.options import DEFAULT_JUDGE, CacheOptions, JudgeOptions, Mode
 from comparo.run.cache import CACHE
 from comparo.run.recalling import Recalling, remembering
-from comparo.run.task import DEFAULT_JUDGE
-from comparo.run.voices import make_prompts
 
 TEXTS = "What is compared: columns of the texts, and votes"  # where --help shows these flags
 SeedFlag = Annotated[int, typer.Option(min=0)]
@@ -56,46 +51,6 @@ FailIfJudgeUnreliable = Annotated[
         rich_help_panel="Output",
     ),
 ]
-
-
-@dataclass(frozen=True)
-class QuestionFlags:
-    """What the judge is asked.
-
-    Parameters
-    ----------
-    criterion : What makes a text better, to end "Which Text is …": "more coherent"; or "continues the story better".
-    kind : What the texts are, in the judge's question: Story, Answer; also with what stands above the context:
-        'Summary; heading=Article'.
-    """
-
-    criterion: str | None = None
-    kind: str = "Text"
-    wording: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=f"How it is put (docs/judges.md): {', '.join(WORDINGS)}; all. May be "
-            f"repeated. Default: {DEFAULT_WORDING}"
-        ),
-    ] = None
-    prompt: Annotated[
-        str | None,
-        typer.Option(
-            "--prompt",
-            help="In place of --criterion: a file with {first}, {second} and, if wanted, {context}, with its labels "
-            "and how the answer begins: 'FILE; labels=A,B, answer=Text'.",
-        ),
-    ] = None
-
-    @property
-    def words(self) -> str | dict[str, str] | None:
-        """The criterion."""
-        return self.criterion
-
-    def make(self, items: Items, columns: ColumnFlags, judges: str | list[str]) -> list[Prompt]:
-        """The prompt of each wording for these items and judges."""
-        put = {"kind": self.kind, "context": columns.context_column}
-        return make_prompts(items, self.words, self.prompt, judges, self.wording, **put)
 
 
 @dataclass(frozen=True)
@@ -158,32 +113,7 @@ def run_folder(path: Path) -> Path:
 
 
 @dataclass(frozen=True)
-class CriteriaFlags(QuestionFlags):
-    """What the judge is asked.
-
-    Parameters
-    ----------
-    criterion : What makes a text better, to end "Which Text is …": "more coherent". Several, in one call:
-        NAME='funnier', also with its weight: NAME='funnier; weight=2' (docs/criteria.md).
-    """
-
-    criterion: list[str] | None = None  # type: ignore[assignment]
-
-    @property
-    def words(self) -> str | dict[str, str] | None:
-        """The criterion, or several by name."""
-        given = read_criteria(self.criterion or ())
-        return split_weights(given)[0] if isinstance(given, dict) else given
-
-    @property
-    def weights(self) -> dict[str, float] | None:
-        """The weights that are given."""
-        given = read_criteria(self.criterion or ())
-        return split_weights(given)[1] if isinstance(given, dict) else None
-
-
-@dataclass(frozen=True)
-class UncachedJudgeFlags:
+class UncachedJudgeFlags(JudgeOptions):
     """Who is asked.
 
     Parameters
@@ -193,16 +123,7 @@ class UncachedJudgeFlags:
     price : Dollars for a million tokens in and out: 0.15,0.60
     """
 
-    judge: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--judge",
-            help="provider/model: local/smollm2 (embedded), local/PATH.gguf, hf/NAME-OR-FOLDER, openai/MODEL (any "
-            "such server by --base-url), anthropic/MODEL, gemini/MODEL, vllm/MODEL, replay/FILE, simulated/soft. May "
-            f"be repeated, each with options: 'openai/MODEL; effort=low, price=0.15,0.60'. Default: {DEFAULT_JUDGE}",
-            show_default=False,
-        ),
-    ] = None
+    judge: Sequence[str] = ()
     option: Annotated[list[str] | None, typer.Option("--option", "-o")] = None
     base_url: str | None = None
     price: str | None = None
@@ -210,7 +131,7 @@ class UncachedJudgeFlags:
     @property
     def judges(self) -> list[str]:
         """The judges as they are written, with their own options."""
-        return self.judge or [DEFAULT_JUDGE]
+        return list(self.judge) or [DEFAULT_JUDGE]
 
     def load(self, items: Items | None) -> list[Judge]:
         """The judges without a cache, each with its own and the common options; closed when the command ends."""
@@ -240,16 +161,8 @@ class UncachedJudgeFlags:
 
 
 @dataclass(frozen=True)
-class JudgeFlags(UncachedJudgeFlags):
+class JudgeFlags(UncachedJudgeFlags, CacheOptions):
     """Who is asked."""
-
-    cache: Annotated[
-        str | None,
-        typer.Option(
-            help=f"The file of answers that need not be asked again (docs/runs.md), or off. Default: {CACHE}",
-            show_default=False,
-        ),
-    ] = None
 
     def make(self, items: Items) -> list[Judge]:
         """The judges with their cache; the command closes them when it ends."""

@@ -23,6 +23,7 @@ from comparo.analysis.sequential import BETS, FEW, Bettors
 from comparo.data.items import Items
 from comparo.data.pairing import Paired, pair_files, pair_groups
 from comparo.errors import RunError
+from comparo.options import CriterionOptions
 from comparo.ranking.ranking import Ranking
 from comparo.run.compare_result import NEITHER, Duel, too_few
 from comparo.run.files import as_objects
@@ -123,8 +124,9 @@ def prepare_compare(
     order = _order(paired, seed)
     if paired.items is None:
         return ComparePlan(None, paired, order, level, stop)
-    judges, how = listed(asked.get("judge", "")), {name: asked[name] for name in ("kind", "context") if name in asked}
-    prompts = make_prompts(paired.items, criterion, asked.get("prompt"), judges, asked.get("wording"), **how)
+    how = {name: asked[name] for name in ("kind", "prompt", "wording") if name in asked}
+    judges = listed(asked.get("judge", ""))
+    prompts = make_prompts(paired.items, CriterionOptions(criterion, **how), judges, asked.get("context"))
     each = 2 * max(1, len(judges)) * len(prompts)
     calls = _calls(budget, 2 * each)
     items = _reordered(paired.items, order, None if calls is None else calls // each)

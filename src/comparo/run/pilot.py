@@ -29,9 +29,10 @@ from comparo.judges import Judgement
 from comparo.methods import quiet_fit
 from comparo.model.likelihoods.bradley_terry import LOGISTIC
 from comparo.model.observations import are_choices
+from comparo.options import Storage
 from comparo.ranking.ranking import Ranking
 from comparo.run.budget import Budget
-from comparo.run.plan import Plan, Storage, prepare
+from comparo.run.plan import Plan, prepare
 from comparo.run.progress import Watch
 from comparo.run.task import Task
 from comparo.run.voices import comparisons

@@ -226,13 +226,19 @@ class JudgeOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ColumnOptions(Options):
-    """The columns of the texts, by their roles: the names that `Items.of` takes."""
+class TextOptions(Options):
+    """The columns of the texts, by their roles."""
 
     id: str | None = None
     text: str | None = None
     context: str | None = None
     context_id: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnOptions(TextOptions):
+    """The columns that `Items.of` knows."""
+
     group: str | None = None
     scores: str | Sequence[str] | None = None
 
@@ -481,3 +487,36 @@ class ProbeOptions(MassOptions, SeedOptions):
 @dataclass(frozen=True, kw_only=True)
 class AuditOptions(RunOptions, ProbeOptions, JudgeOptions, CriterionOptions):
     """The options of `comparo.audit`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DuelOptions(MassOptions, SeedOptions):
+    """How much a comparison of two systems asks.
+
+    Parameters
+    ----------
+    budget : Calls at most, two per input and judge: 200, or $2.50. Default: every input.
+    level : How sure the answer must be, however early the calls stop.
+    seed : In which order inputs are asked.
+    """
+
+    budget: str | int | None = None
+    level: float = 0.95
+
+
+@dataclass(frozen=True)
+class OtherOptions(Options):
+    """The other system."""
+
+    other: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions(TextOptions, RunOptions, DuelOptions, JudgeOptions, CriterionOptions, OtherOptions):
+    """The options of `comparo.compare`."""
+
+    data: Any = None
+    group: str | None = None
+    names: tuple[str, str] | None = None
+    cluster: str | None = None
+    stop: bool = True

@@ -17,6 +17,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, get_
 
 from comparo.data.comparisons import Comparisons
 from comparo.data.criteria_prompt import read_criteria
+from comparo.data.grammar import with_settings
 from comparo.data.lineups import MOST
 from comparo.data.prompts import Prompt
 from comparo.data.sheets import read_several
@@ -365,9 +366,9 @@ class FitOptions(ScoreOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        method, _, bias = (self.method or "").partition("; bias=")
+        method, own = with_settings(self.method or "", "bias")
         found: dict[str, Any] = {"method": method or ("poe-bt" if self.plain else None)}
-        found["bias"] = bias or self.bias or usual_bias(method or "mixed")
+        found["bias"] = own.get("bias") or self.bias or usual_bias(method or "mixed")
         if not isinstance(self.estimate, str):
             found |= {"estimate": AUTO, "validity": self.estimate}
         for name, value in found.items():

@@ -9,6 +9,8 @@ import typer
 from comparo.cli.finishing import RunFlags, complete, print_plan
 from comparo.cli.flags import ColumnFlags, JudgeFlags, named
 from comparo.cli.printing import Console, Format, cost_words, print_as, print_table, print_text, with_interval
+from comparo.data.columns import as_number
+from comparo.data.grammar import read_settings
 from comparo.data.sanitize import visible
 from comparo.options import CriterionOptions, ProbeOptions
 from comparo.report import write_report
@@ -45,7 +47,8 @@ def audit_command(
     --------
     `comparo audit answers.jsonl --criterion 'more helpful' --kind Answer --judge openai/gpt-6-luna --fail-if any=0.5`
     """
-    limits = _limits(fail_if or [])
+    limits = {name: as_number(value) for text in fail_if or () for name, value in read_settings(text)}
+    check_limits(limits)
     items = columns.read(data)
     voices = voices_of(asked.make(items), make_prompts(items, question, asked.judges, columns.context_column))
     storage = flags.storage(f"{Path(named(data)).stem}-audit")
@@ -63,18 +66,6 @@ def audit_command(
         for sentence in failures:
             console.print(f"{visible(sentence)}: exit code {BIASED}", style="red")
         raise typer.Exit(BIASED)
-
-
-def _limits(given: list[str]) -> dict[str, float]:
-    limits = {}
-    for text in given:
-        name, _, value = text.rpartition("=")
-        try:
-            limits[name.strip()] = float(value)
-        except ValueError:
-            raise ValueError(f"--fail-if {text!r} is not PROBE=LOGITS, such as padded=0.5") from None
-    check_limits(limits)
-    return limits
 
 
 def _print(found: Audit, output: Format, console: Console) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from comparo.cli.settings import ROLES, running
+from comparo.data.grammar import read_settings
 from comparo.data.items import Items
 from comparo.data.run_folder import DATABASE, database_of
 from comparo.judges import Judge, accepted_options, load_judge, parse_judge, parse_options
@@ -72,11 +72,8 @@ class ColumnFlags:
         """The columns by their roles."""
         roles: dict[str, Any] = dict.fromkeys(ROLES) | {"scores": []}
         for text in self.columns or ():
-            for role, name in (part.partition("=")[::2] for part in re.split(r",(?=\s*\w+\s*=)", text)):
-                role = role.strip().replace("-", "_")
-                if role not in roles or not name.strip():
-                    raise ValueError(f"--columns {text!r} is not ROLE=NAME; the roles are {', '.join(roles)}")
-                roles[role] = [*roles[role], name.strip()] if role == "scores" else name.strip()
+            for role, name in read_settings(text, *roles):
+                roles[role] = [*roles[role], name] if role == "scores" else name
         return roles | {"context": self.context_column, "scores": roles["scores"] or None}
 
     @property

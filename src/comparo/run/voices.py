@@ -14,13 +14,14 @@ import numpy as np
 from comparo.data.columns import Table
 from comparo.data.comparisons import Comparisons
 from comparo.data.criteria_prompt import criteria_prompt, split_weights
+from comparo.data.grammar import with_settings
 from comparo.data.items import Items
 from comparo.data.layouts import fields_from_table
 from comparo.data.lineups import lineup_columns
 from comparo.data.prompts import Prompt, Question, choose_prompt
 from comparo.data.sources import text_of
 from comparo.data.wordings import AUDITIONED, DEFAULT_WORDING
-from comparo.judges import Judge, Judgement, as_judge, load_judge, parse_judge
+from comparo.judges import Judge, Judgement, as_judge, load_judge
 from comparo.judges.protocol import Several
 from comparo.options import Asked, QuestionOptions
 from comparo.run.cache import CACHE
@@ -199,12 +200,10 @@ def make_prompt(
         return criteria_prompt(criterion, kind, above, wording or DEFAULT_WORDING)
     labels = answer = None
     if isinstance(prompt, str) and "{" not in prompt:
-        prompt, own = parse_judge(prompt)
-        if unknown := set(own) - {"labels", "answer"}:
-            raise ValueError(f"`prompt` has the options labels and answer, not {unknown.pop()!r}")
-        answer = str(own["answer"]) if "answer" in own else None
+        prompt, own = with_settings(prompt, "labels", "answer")
+        answer = own.get("answer")
         if "labels" in own:
-            first, _, second = (word.strip() for word in str(own["labels"]).partition(","))
+            first, _, second = (word.strip() for word in own["labels"].partition(","))
             if not first or not second or "," in second:
                 raise ValueError(f"the labels of `prompt` are two words with a comma between, not {own['labels']!r}")
             labels = first, second
@@ -220,8 +219,8 @@ def split_kind(kind: str, context: str | None = None) -> tuple[str, str]:
     >>> split_kind("Summary; heading=Article"), split_kind("Text", "source_text")
     (('Summary', 'Article'), ('Text', 'Source text'))
     """
-    kind, _, heading = kind.partition("; heading=")
-    return kind, heading or (context or "context").replace("_", " ").capitalize()
+    kind, own = with_settings(kind, "heading")
+    return kind, own.get("heading") or (context or "context").replace("_", " ").capitalize()
 
 
 def make_prompts(

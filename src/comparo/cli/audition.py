@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from comparo.cli import flags as groups
 from comparo.cli.finishing import RunFlags, complete
-from comparo.cli.flags import ColumnFlags, JudgeFlags, named
+from comparo.cli.flags import GroupFlags, JudgeFlags, named
 from comparo.cli.printing import cost_words, print_as, print_notes, print_table
 from comparo.cli.settings import command_line
 from comparo.options import CriterionOptions, TrialOptions
@@ -29,8 +28,7 @@ def audition_command(
     data: str,
     question: CriterionOptions,
     asked: JudgeFlags,
-    columns: ColumnFlags,
-    group: groups.GroupColumn = None,
+    columns: GroupFlags,
     *,
     trial: TrialOptions,
     flags: RunFlags,
@@ -50,7 +48,7 @@ def audition_command(
     `comparo audition stories.jsonl --criterion 'more surprising' --judge openai/gpt-6-luna --judge local/smollm2
     --wording all --dry-run`
     """
-    items = columns.read(data, group=group)
+    items = columns.read(data)
     prompts = resized(make_prompts(items, question, asked.judges, columns.context_column), trial)
     voices = voices_of(asked.make(items), prompts)
     storage = flags.storage(f"{named(data)}-audition")

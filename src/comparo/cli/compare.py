@@ -5,9 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from comparo.cli import flags as groups
-from comparo.cli.finishing import RunFlags, complete, fail_if_unreliable
-from comparo.cli.flags import ColumnFlags, JudgeFlags
+from comparo.cli.finishing import FailFlags, RunFlags, complete
+from comparo.cli.flags import GroupFlags, JudgeFlags
 from comparo.cli.printing import Console, cost_words, print_notes, print_table, print_text
 from comparo.data.pairing import pair_files, pair_groups
 from comparo.data.sanitize import visible
@@ -40,20 +39,13 @@ def compare_command(
     other: Annotated[str, typer.Argument(metavar="B")],
     question: CriterionOptions,
     asked: JudgeFlags,
-    columns: ColumnFlags,
+    columns: GroupFlags,
     data: str | None = None,
-    group: groups.GroupColumn = None,
     cluster: str | None = None,
     all_inputs: Annotated[bool, typer.Option("--all")] = False,
-    fail_if_worse: Annotated[
-        float | None,
-        typer.Option(
-            help=f"Exit with code {WORSE} if B is surely worse. With 0.95, a B that is not worse is refused in at most "
-            "one of twenty runs."
-        ),
-    ] = None,
-    fail_if_judge_unreliable: groups.FailIfJudgeUnreliable = False,
+    fail_if_worse: float | None = None,
     *,
+    fails: FailFlags,
     much: DuelOptions,
     flags: AnswerFlags,
 ) -> None:
@@ -70,6 +62,8 @@ def compare_command(
     cluster : What inputs have in common, such as their topic: the mean of each is one observation; id: each input is
         one. Default: topic, if there is such a column.
     all_inputs : Ask about every input, also when the answer is already sure.
+    fail_if_worse : Exit with code 3 if B is surely worse. With 0.95, a B that is not worse is refused in at most one of
+        twenty runs.
 
     Examples
     --------
@@ -85,7 +79,7 @@ def compare_command(
     paired = (
         pair_files(one, other, cluster=cluster, **columns.without_scores)
         if data is None
-        else pair_groups(data, one, other, group, cluster, **columns.without_scores)
+        else pair_groups(data, one, other, columns.group, cluster, **columns.without_scores)
     )
     given = vars(question) | vars(much) | {"level": level, "stop": not all_inputs}
     if paired.items is not None:
@@ -100,8 +94,8 @@ def compare_command(
         write_text(folder / "compare.md", duel.to_markdown())
         console.print(f"Report: {write_report(folder, run_record(run, duel.ranking))}")
     _print(duel, flags.output, console)
-    if fail_if_judge_unreliable and duel.ranking is not None:
-        fail_if_unreliable(duel.ranking, console)
+    if duel.ranking is not None:
+        fails.check(duel.ranking, console)
     if fail_if_worse is not None and duel.is_worse(fail_if_worse):
         console.print(f"{duel.other} is worse than {duel.one}: exit code {WORSE}", style="red")
         raise typer.Exit(WORSE)

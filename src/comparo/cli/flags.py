@@ -14,43 +14,15 @@ from comparo.data.grammar import read_settings
 from comparo.data.items import Items
 from comparo.data.run_folder import DATABASE, database_of
 from comparo.judges import Judge, accepted_options, load_judge, parse_judge, parse_options
-from comparo.judges.batches import WINDOW
-from comparo.options import DEFAULT_JUDGE, CacheOptions, JudgeOptions, Mode
+from comparo.options import DEFAULT_JUDGE, CacheOptions, JudgeOptions
 from comparo.run.cache import CACHE
 from comparo.run.recalling import Recalling, remembering
 
-TEXTS = "What is compared: columns of the texts, and votes"  # where --help shows these flags
 SeedFlag = Annotated[int, typer.Option(min=0)]
 Count = Annotated[int | None, typer.Option(min=1)]
-GroupColumn = Annotated[
-    str | None,
-    typer.Option(
-        "--group",
-        help="What items share, such as the system; groups are ranked too, and inform the scores. Default: group, else "
-        "the same id in other contexts.",
-        rich_help_panel=TEXTS,
-    ),
-]
-BatchFlag = Annotated[
-    Mode | None,
-    typer.Option(
-        help=f"Ask the server for a batch at half the price (openai/, anthropic/), answered within {WINDOW} hours; the "
-        "same command goes on, also days later (docs/batch.md). wait for it; submit it, and collect the answers later; "
-        "cancel it, and keep what was answered.",
-        rich_help_panel="How much is asked",
-    ),
-]
 UNRELIABLE = 4  # the exit code of --fail-if-judge-unreliable: by `Flips.are_many`
 COMMON = ("base_url", "price")  # options of judges that are flags
 ENGINE = ("engine", "replicas", "gpus", "cpus", "address")  # options that every judge has
-FailIfJudgeUnreliable = Annotated[
-    bool,
-    typer.Option(
-        "--fail-if-judge-unreliable",
-        help=f"Exit code {UNRELIABLE} if the judge hardly reads.",
-        rich_help_panel="Output",
-    ),
-]
 
 
 @dataclass(frozen=True)
@@ -85,6 +57,22 @@ class ColumnFlags:
 
     def read(self, data: str, **more: Any) -> Items:
         return Items.of(data, **self.names | more)
+
+
+@dataclass(frozen=True)
+class GroupFlags(ColumnFlags):
+    """What is compared: columns of the texts, and votes.
+
+    Parameters
+    ----------
+    group : What items share, such as the system; groups are ranked too, and inform the scores. Default: group, else the
+        same id in other contexts.
+    """
+
+    group: str | None = None
+
+    def read(self, data: str, **more: Any) -> Items:
+        return super().read(data, group=self.group, **more)
 
 
 def named(data: str) -> str:

@@ -1,38 +1,48 @@
 """comparo rank: the whole job, from texts to a ranking."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from comparo.cli import flags as groups
-from comparo.cli.finishing import RankingFlags, fail_if_unreliable, rank_by
-from comparo.cli.flags import ColumnFlags, JudgeFlags, named
+from comparo.cli.finishing import FailFlags, RankingFlags, rank_by
+from comparo.cli.flags import GroupFlags, JudgeFlags, named
 from comparo.data.covariates import columns_in
-from comparo.options import AmountOptions, PairOptions, QuestionOptions, ScoreOptions, VoteOptions
+from comparo.options import AmountOptions, Mode, PairOptions, QuestionOptions, ScoreOptions, VoteOptions
 from comparo.run.audit_card import audited_terms
 from comparo.run.budget import Budget
 from comparo.run.rank import prepare_rank
 from comparo.run.resume import items_before
 
-MUCH = "How much is asked"  # where --help shows some flags
+
+@dataclass(frozen=True)
+class LinkFlags:
+    """How much is asked.
+
+    Parameters
+    ----------
+    link : The folder of another run: all texts are ranked on its scale, by pairs of both (docs/grades.md).
+    batch : Ask the server for a batch at half the price (openai/, anthropic/), answered within 24 hours; the same
+        command goes on, also days later (docs/batch.md). wait for it; submit it, and collect the answers later; cancel
+        it, and keep what was answered.
+    """
+
+    link: Path | None = None
+    batch: Mode | None = None
 
 
 def rank_command(
     data: str,
     *,
-    columns: ColumnFlags,
-    group: groups.GroupColumn = None,
+    columns: GroupFlags,
     votes: VoteOptions,
     question: QuestionOptions,
     asked: JudgeFlags,
     amount: AmountOptions,
-    link: Annotated[Path | None, typer.Option(rich_help_panel=MUCH)] = None,
-    batch: groups.BatchFlag = None,
+    known: LinkFlags,
     pairs: PairOptions,
     scores: ScoreOptions,
     flags: RankingFlags,
-    fail_if_judge_unreliable: groups.FailIfJudgeUnreliable = False,
+    fails: FailFlags,
 ) -> None:
     """Rank texts by a judge, from few comparisons, safe to stop and start again.
 
@@ -44,7 +54,6 @@ def rank_command(
     data : The texts: JSONL, JSON, CSV, TSV, Parquet or .xlsx with columns id, text (and context, and anchor: scores
         that are known, docs/grades.md), a folder of .txt or .md files, a .txt file with a text a line, a run folder, or
         - for stdin.
-    link : The folder of another run: all texts are ranked on its scale, by pairs of both (docs/grades.md).
     dry_run : Say calls, tokens, price and the first question; ask nothing.
     out : The run folder; new items are added to its run. Default: comparo-runs/TIME-NAME.
 
@@ -55,15 +64,14 @@ def rank_command(
     """
     Budget.of(amount.budget)
     numbers = columns_in(audited_terms(scores.control))
-    old = items_before(flags.out, link, flags.fresh)
-    items = columns.read(data, group=group, numbers=numbers, old=old)
+    old = items_before(flags.out, known.link, flags.fresh)
+    items = columns.read(data, numbers=numbers, old=old)
     if len({*items.anchors.values(), *(old.anchors.values() if old else ())}) == 1:
         raise ValueError("the column anchor has one score only; give texts of different quality, or drop the column")
     given: dict[str, Any] = {}
     for options in (votes, question, amount, pairs, scores):
         given |= vars(options)
-    given["out"] = flags.storage(named(data), batch=batch, link=link)
+    given["out"] = flags.storage(named(data), **vars(known))
     prepared = prepare_rank(items, context=columns.context_column, judge=asked.make(items), **given)
     ranking = rank_by(prepared, flags)
-    if fail_if_judge_unreliable:
-        fail_if_unreliable(ranking, flags.console)
+    fails.check(ranking, flags.console)

@@ -445,9 +445,12 @@ class RunOptions(CacheOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RankOptions(
-    ColumnOptions, RunOptions, VoteOptions, ScoreOptions, PairOptions, AmountOptions, JudgeOptions, QuestionOptions
-):
+class AskOptions(ColumnOptions, RunOptions, JudgeOptions, QuestionOptions):
+    """What every experiment about texts asks, and of whom."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankOptions(VoteOptions, ScoreOptions, PairOptions, AmountOptions, AskOptions):
     """The options of `comparo.rank`."""
 
 
@@ -468,7 +471,7 @@ class TrialOptions(MassOptions, SeedOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditionOptions(RunOptions, TrialOptions, JudgeOptions, CriterionOptions):
+class AuditionOptions(TrialOptions, AskOptions, CriterionOptions):
     """The options of `comparo.audition`."""
 
 
@@ -486,7 +489,7 @@ class ProbeOptions(MassOptions, SeedOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditOptions(RunOptions, ProbeOptions, JudgeOptions, CriterionOptions):
+class AuditOptions(ProbeOptions, AskOptions, CriterionOptions):
     """The options of `comparo.audit`."""
 
 

@@ -12,11 +12,10 @@ from comparo.cli.printing import Console, Format, cost_words, print_as, print_ta
 from comparo.data.columns import as_number
 from comparo.data.grammar import read_settings
 from comparo.data.sanitize import visible
-from comparo.options import CriterionOptions, ProbeOptions
+from comparo.options import AuditOptions, CriterionOptions, ProbeOptions
 from comparo.report import write_report
-from comparo.run.audit import prepare_audit
+from comparo.run.audit import plan_audit
 from comparo.run.audit_card import Audit, check_limits
-from comparo.run.voices import make_prompts, voices_of
 
 BIASED = 3  # the exit code of --fail-if
 
@@ -50,9 +49,8 @@ def audit_command(
     limits = {name: as_number(value) for text in fail_if or () for name, value in read_settings(text)}
     check_limits(limits)
     items = columns.read(data)
-    voices = voices_of(asked.make(items), make_prompts(items, question, asked.judges, columns.context_column))
-    storage = flags.storage(f"{Path(named(data)).stem}-audit")
-    plan = prepare_audit(items, voices, probes, storage)
+    given = vars(question) | vars(probes) | {"context": columns.context_column, "judge": asked.make(items)}
+    plan = plan_audit(items, AuditOptions(**given, out=flags.storage(f"{Path(named(data)).stem}-audit")))
     if flags.dry_run:
         for each in plan.plans:
             print_plan(each)

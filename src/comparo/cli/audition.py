@@ -12,14 +12,14 @@ from comparo.cli.finishing import RunFlags, complete
 from comparo.cli.flags import GroupFlags, JudgeFlags, named
 from comparo.cli.printing import cost_words, print_as, print_notes, print_table
 from comparo.cli.settings import command_line
-from comparo.options import CriterionOptions, TrialOptions
+from comparo.options import AuditionOptions, CriterionOptions, TrialOptions
 from comparo.ranking.tabular import json_text
 from comparo.report import write_report
 from comparo.report.record import AUDITION
-from comparo.run.audition import Audition, prepare_audition, resized
+from comparo.run.audition import Audition, plan_audition
 from comparo.run.budget import paid_and_spent
 from comparo.run.files import write_text
-from comparo.run.voices import Voice, count_cached, make_prompts, voices_of
+from comparo.run.voices import Voice, count_cached
 
 SHARES = ("signal", "agreement", "content", "position", "flips", "mass")
 
@@ -49,11 +49,9 @@ def audition_command(
     --wording all --dry-run`
     """
     items = columns.read(data)
-    prompts = resized(make_prompts(items, question, asked.judges, columns.context_column), trial)
-    voices = voices_of(asked.make(items), prompts)
-    storage = flags.storage(f"{named(data)}-audition")
-    plan = prepare_audition(items, voices, trial, storage)
-    console, found = flags.console, complete(plan, flags)
+    given = vars(question) | vars(trial) | {"context": columns.context_column, "judge": asked.make(items)}
+    plan = plan_audition(items, AuditionOptions(**given, out=flags.storage(f"{named(data)}-audition")))
+    console, found, voices = flags.console, complete(plan, flags), plan.base.task.voices
     write_text(Path(found.answers.source) / AUDITION, json_text(found.to_dict()) + "\n")
     page = write_report(found.answers.source)
     _print(found, flags)

@@ -25,7 +25,7 @@ from comparo.analysis.judge_biases import ROUNDING, ProbeEffects, probe_effects
 from comparo.data.covariates import COMPUTED
 from comparo.data.items import Items
 from comparo.data.probes import OBEYS, ORIGINAL, RIVAL, TWIN, TextProbe, bases_of, probes_for, variants_of
-from comparo.options import IN_MEMORY, AuditOptions, ProbeOptions, Storage, TaskOptions, accepts, part
+from comparo.options import AuditOptions, ColumnOptions, ProbeOptions, Storage, TaskOptions, accepts, part
 from comparo.ranking.self_consistency import CLIPPED
 from comparo.run.audit_card import FILE, Audit, AuditCard, Finding
 from comparo.run.budget import Budget, Expense
@@ -34,7 +34,7 @@ from comparo.run.loop import Run
 from comparo.run.plan import Plan, prepare
 from comparo.run.progress import Watch
 from comparo.run.task import Task
-from comparo.run.voices import Voice, count_cached, make_judges, make_prompts, voices_of
+from comparo.run.voices import Voice, count_cached, make_voices
 from comparo.types import Array
 
 START = 3  # first pairs of every probe
@@ -52,7 +52,7 @@ def audit(data: Any, options: AuditOptions) -> Audit:
 
     Parameters
     ----------
-    data, criterion, kind, prompt, judge, least_mass, out, cache, watch
+    data, criterion, kind, prompt, judge, least_mass, out, cache, watch, and columns
         As for `rank`. Every judge with every wording has a card of its own; with `out`, several have folders in it.
     wording
         Names of wordings.
@@ -79,10 +79,7 @@ def audit(data: Any, options: AuditOptions) -> Audit:
     >>> found.cards[0].finding("padded").verdict, found.cards[0].finding("cut off").verdict
     ('bias', 'seen')
     """
-    items = Items.of(data)
-    judges = make_judges(options.judge, options.cache, is_stored=options.out is not None)
-    voices = voices_of(judges, make_prompts(items, options, options.judge))
-    return prepare_audit(items, voices, options, Storage.of(options.out)).run(options.watch)
+    return plan_audit(data, options).run(options.watch)
 
 
 @dataclass(frozen=True)
@@ -114,11 +111,10 @@ class AuditTask(Task):
         return replace(every, calls=calls, tokens=round(share * every.tokens), cost=share * every.cost)
 
 
-def prepare_audit(
-    items: Items, voices: Sequence[Voice], options: ProbeOptions, storage: Storage = IN_MEMORY
-) -> AuditPlan:
+def plan_audit(data: Any, options: AuditOptions) -> AuditPlan:
     """Make the probes of every voice, and check that there are enough texts and calls; nothing is asked."""
-    plans = []
+    items, storage = Items.of(data, **part(options, ColumnOptions)), Storage.of(options.out)
+    voices, plans = make_voices(items, options), []
     for voice in voices:
         place = storage
         if len(voices) > 1:

@@ -24,11 +24,10 @@ from comparo.analysis.correlations import mean_known
 from comparo.analysis.reading import lead, reading
 from comparo.analysis.reliability import MEASURES, Jackknife
 from comparo.data.items import Items
-from comparo.data.prompts import Prompt
 from comparo.data.run_folder import key_of
 from comparo.judges import Judgement
 from comparo.model.tuning import NEARLY
-from comparo.options import AuditionOptions, Storage, TaskOptions, TrialOptions, accepts, part
+from comparo.options import AuditionOptions, ColumnOptions, Storage, TaskOptions, accepts, part
 from comparo.ranking.display import contradictions
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import json_rows
@@ -42,7 +41,7 @@ from comparo.run.scheduling import Pair
 from comparo.run.store import differences, read_configuration, read_judgements, stored_items
 from comparo.run.task import Task
 from comparo.run.voice_allocation import Source
-from comparo.run.voices import Voice, comparisons, listed, make_judges, make_prompts, stored_voices, voices_of
+from comparo.run.voices import Voice, comparisons, listed, make_voices, stored_voices
 from comparo.selection.lineups import LineupSelector
 from comparo.selection.selector import Selector
 from comparo.types import Array
@@ -63,7 +62,7 @@ def audition(data: Any, options: AuditionOptions) -> Audition:
 
     Parameters
     ----------
-    data, criterion, kind, prompt, judge, least_mass, out, cache, watch
+    data, criterion, kind, prompt, judge, least_mass, out, cache, watch, and columns
         As for `rank`. Every judge with every wording is a voice.
     wording
         Names of wordings, or "all" for all that can put the criterion.
@@ -93,16 +92,13 @@ def audition(data: Any, options: AuditionOptions) -> Audition:
     >>> found.best, found.notes
     ('simulated/soft 2', ("'simulated/soft 1' answers mostly by position: 96% of an answer is about the order",))
     """
-    items = Items.of(data)
-    prompts = resized(make_prompts(items, options, options.judge), options)
-    voices = voices_of(make_judges(options.judge, options.cache, is_stored=options.out is not None), prompts)
-    return prepare_audition(items, voices, options, Storage.of(options.out)).run(options.watch)
+    return plan_audition(data, options).run(options.watch)
 
 
-def prepare_audition(
-    items: Items, voices: tuple[Voice, ...], options: TrialOptions, storage: Storage
-) -> ConcludedPlan[Audition]:
-    """Choose some of the items, and check that every voice can be asked `pairs` pairs of them; nothing is asked."""
+def plan_audition(data: Any, options: AuditionOptions) -> ConcludedPlan[Audition]:
+    """Choose some of the texts, and check that every voice can be asked `pairs` pairs of them; nothing is asked."""
+    items = Items.of(data, **part(options, ColumnOptions))
+    voices = make_voices(items, options, listed(options.lineup))
     pairs = options.pairs
     if pairs < FEWEST:
         raise ValueError(f"an audition needs at least {FEWEST} pairs for each voice, not {pairs}")
@@ -120,7 +116,7 @@ def prepare_audition(
     if trial.largest > 2:
         trial = replace(trial, pairs=lineup_pairs(trial, pairs))
         trial = replace(trial, budget=Budget.of(trial.expense.calls))
-    return ConcludedPlan(prepare(trial, storage), _judged)
+    return ConcludedPlan(prepare(trial, Storage.of(options.out)), _judged)
 
 
 def lineup_pairs(trial: Task, each: int) -> dict[Any, list[Pair]]:
@@ -145,11 +141,6 @@ def lineup_pairs(trial: Task, each: int) -> dict[Any, list[Pair]]:
             own = [(*one, voice) if voice else one for one in chosen for voice in voices]
             asked.setdefault(context, []).extend(own)
     return asked
-
-
-def resized(prompts: Sequence[Prompt], options: TrialOptions) -> list[Prompt]:
-    """Every prompt for every number of texts."""
-    return [prompt.resized(size) for prompt in prompts for size in listed(options.lineup)]
 
 
 def some_items(items: Items, pairs: int, rng: np.random.Generator, size: int = 2) -> Items:

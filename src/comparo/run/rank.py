@@ -1,12 +1,10 @@
 """comparo.rank: the whole job in one call, from texts to a ranking."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from comparo.data.covariates import columns_in
-from comparo.data.criteria_prompt import split_weights
 from comparo.data.items import Items
 from comparo.options import AUTO, ColumnOptions, RankOptions, Storage, TaskOptions, accepts, part
 from comparo.ranking.ranking import Ranking
@@ -18,7 +16,7 @@ from comparo.run.pilot import LineupPlan
 from comparo.run.plan import Plan, prepare
 from comparo.run.resume import items_before
 from comparo.run.task import Task
-from comparo.run.voices import make_judges, make_prompts, voices_of
+from comparo.run.voices import make_voices
 from comparo.selection.designs import SYSTEM_GOALS
 
 
@@ -127,7 +125,6 @@ def rank(data: Any, options: RankOptions) -> Ranking:
 
 def plan_rank(data: Any, options: RankOptions) -> Plan | LineupPlan:
     """Check the options of `rank`, and return its plan; nothing is asked."""
-    weights = split_weights(options.criterion)[1] if isinstance(options.criterion, Mapping) else None
     held = audited_terms(options.control)
     storage = Storage.of(options.out)
     old = items_before(storage.out, storage.link, storage.fresh)
@@ -145,14 +142,9 @@ def plan_rank(data: Any, options: RankOptions) -> Plan | LineupPlan:
         raise ValueError(
             f"{first[0]} begins with answers of its own, which do not go with {others[0]}; leave {others[0]} out"
         )
-    prompts = make_prompts(items, options, options.judge, options.context)
-    if lineup not in (2, AUTO):
-        prompts = [each.resized(lineup) for each in prompts]
-    judges = make_judges(options.judge, options.cache, is_stored=storage.out is not None)
-    refused = {"`audition`": audition is not None, "`votes`": options.votes is not None}
-    if found := check_criteria(prompts, judges, weights, goal=goal, refused=refused):
+    voices = make_voices(items, options, () if lineup in (2, AUTO) else (lineup,))
+    if found := check_criteria(voices, options):
         storage.notes[WEIGHTS] = found
-    voices = voices_of(judges, prompts)
     asked = [(voice.judge.name, voice.prompt.wording) for voice in voices]
     if (known_biases := audited(options.control, asked)) is not None:
         storage.notes["audit"] = known_biases.to_dict()

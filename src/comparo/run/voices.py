@@ -23,7 +23,7 @@ from comparo.data.sources import text_of
 from comparo.data.wordings import AUDITIONED, DEFAULT_WORDING
 from comparo.judges import Judge, Judgement, as_judge, load_judge
 from comparo.judges.protocol import Several
-from comparo.options import Asked, QuestionOptions
+from comparo.options import Asked, AskOptions, QuestionOptions, Storage
 from comparo.run.cache import CACHE
 from comparo.run.recalling import remembering
 
@@ -248,6 +248,14 @@ def make_prompts(
         for each in listed(asked.prompt)
         for way in wordings
     ]
+
+
+def make_voices(items: Items, options: AskOptions, sizes: Sequence[int] = ()) -> tuple[Voice, ...]:
+    """Every judge with every prompt, for every number of texts in `sizes`."""
+    prompts = make_prompts(items, options, options.judge, options.context)
+    if sizes:
+        prompts = [prompt.resized(size) for prompt in prompts for size in sizes]
+    return voices_of(make_judges(options.judge, options.cache, Storage.of(options.out).out is not None), prompts)
 
 
 def tokens_sentence(judgements: Sequence[Judgement]) -> str:

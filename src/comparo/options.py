@@ -11,14 +11,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import wraps
 from inspect import Signature, signature
-from numbers import Real
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, get_args
 
 from comparo.data.comparisons import Comparisons
 from comparo.data.criteria_prompt import read_criteria
-from comparo.data.grammar import with_settings
-from comparo.data.lineups import MOST
+from comparo.data.grammar import (
+    AUTO,
+    one_of,
+    read_lineup,
+    read_lineups,
+    read_seed,
+    read_share,
+    read_texts,
+    read_until,
+    with_settings,
+)
 from comparo.data.prompts import Prompt
 from comparo.data.sheets import read_several
 from comparo.data.wordings import WORDINGS, few
@@ -33,66 +41,7 @@ Result = TypeVar("Result")
 Asked = str | Judge | Callable[..., float]
 Estimand = Literal["auto", "judge", "consensus"]
 Mode = Literal["wait", "submit", "cancel"]
-AUTO: Literal["auto"] = "auto"  # the number of texts that a pilot chooses
 DEFAULT_JUDGE = "local/smollm2"  # runs everywhere, without a key
-
-
-def one_of(kind: Any) -> Callable[[str, Any], Any]:
-    """Read one of the values of a Literal, or None."""
-
-    def read(name: str, given: Any) -> Any:
-        if given is not None and given not in get_args(kind):
-            raise ValueError(f"{name} is one of {', '.join(get_args(kind))}, not {given!r}")
-        return given
-
-    return read
-
-
-def read_until(name: str, given: Any) -> Any:
-    """Read a probability; None is none."""
-    if given is not None and not (isinstance(given, Real) and 0 < float(given) < 1):
-        raise ValueError(f"{name} = {given!r} is not between 0 and 1; 0.95 is a usual choice")
-    return given
-
-
-def read_share(name: str, given: Any) -> Any:
-    """Read a share from 0 to below 1."""
-    if not (isinstance(given, Real) and 0 <= float(given) < 1):
-        raise ValueError(f"{name} = {given!r} is not a share of 1; 0.5 is the usual one")
-    return given
-
-
-def read_seed(name: str, given: Any) -> Any:
-    """Read a whole number from 0 up."""
-    if not isinstance(given, int) or given < 0:
-        raise ValueError(f"{name} = {given!r} is not a whole number from 0 up")
-    return given
-
-
-def read_lineup(name: str, given: Any) -> Any:
-    """Read a number of texts or "auto".
-
-    >>> read_lineup("lineup", "4")
-    4
-    """
-    found = int(given) if str(given).isdecimal() else given
-    if found != AUTO and not (isinstance(found, int) and 2 <= found <= MOST):
-        raise ValueError(f"{name} is a number of texts from 2 to {MOST} or 'auto', not {given!r}")
-    return found
-
-
-def read_lineups(name: str, given: Any) -> tuple[int, ...]:
-    """Read different numbers of texts.
-
-    >>> read_lineups("lineup", 2), read_lineups("lineup", ["2", 4])
-    ((2,), (2, 4))
-    """
-    sizes = tuple(read_lineup(name, size) for size in (given if isinstance(given, list | tuple) else [given]))
-    if AUTO in sizes:
-        raise ValueError(f"{name} is a number of texts from 2 to {MOST}, or several, not {given!r}")
-    if len({*sizes}) < len(sizes):
-        raise ValueError(f"{name}={', '.join(map(str, sizes))}: one of them is there twice; give each once")
-    return sizes
 
 
 def read_estimate(name: str, given: Any) -> Any:
@@ -107,15 +56,6 @@ def read_estimate(name: str, given: Any) -> Any:
     except (TypeError, ValueError):
         shown = ", ".join(names)
         raise ValueError(f"`{name}` is one of {shown}, or a share from 0 to 1, not {given!r}") from None
-
-
-def read_texts(_: str, given: Any) -> tuple[str, ...]:
-    """Read a text, several, or None.
-
-    >>> read_texts("control", "length"), read_texts("control", None)
-    (('length',), ())
-    """
-    return (given,) if isinstance(given, str) else tuple(given or ())
 
 
 def read_votes(_: str, given: Any) -> Comparisons | None:

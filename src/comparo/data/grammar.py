@@ -19,15 +19,14 @@ AUTO: Literal["auto"] = "auto"  # the number of texts that a pilot chooses
 def read_settings(text: str, *known: str) -> Iterator[tuple[str, str]]:
     """The names and values in NAME=VALUE, NAME=VALUE; where names are `known`, there are no others.
 
-    >>> list(read_settings("effort=low, base-url=x; price=0.15,0.60"))
-    [('effort', 'low'), ('base_url', 'x'), ('price', '0.15,0.60')]
+    >>> list(read_settings("effort=low, base=x; price=0.15,0.60"))
+    [('effort', 'low'), ('base', 'x'), ('price', '0.15,0.60')]
     """
     for part in re.split(r";|,(?=\s*[\w-]+\s*=)", text):
         name, _, value = (each.strip() for each in part.partition("="))
         if not name or "=" not in part:
             raise ValueError(f"{part.strip()!r} is not NAME=VALUE, in {text.strip()!r}")
-        name = name if " " in name else name.replace("-", "_")
-        if known and name not in known:
+        if known and (name := name.replace("-", "_")) not in known:
             raise ValueError(f"there is no {name!r} to set, in {text.strip()!r}; there are {few(known, like=name)}")
         yield name, value
 

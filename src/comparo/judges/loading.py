@@ -74,7 +74,7 @@ def parse_judge(text: str) -> tuple[str, dict[str, Any]]:
     ('openai/gpt-6-luna', {'effort': 'low', 'price': '0.15,0.60'})
     """
     name, options = with_settings(text)
-    return name, {option: _value(value) for option, value in options.items()}
+    return name, {option.replace("-", "_"): _value(value) for option, value in options.items()}
 
 
 def parse_options(texts: Iterable[str]) -> dict[str, Any]:
@@ -83,7 +83,8 @@ def parse_options(texts: Iterable[str]) -> dict[str, Any]:
     >>> parse_options(["base-url=http://localhost", "votes=3"])
     {'base_url': 'http://localhost', 'votes': 3}
     """
-    return {option: _value(value) for text in texts for option, value in read_settings(text)}
+    read = (each for text in texts for each in read_settings(text))
+    return {option.replace("-", "_"): _value(value) for option, value in read}
 
 
 def _value(text: str) -> Any:

@@ -33,12 +33,7 @@ def runs_command(
     is_repaired: Annotated[bool, typer.Option("--repair")] = False,
     is_checked: Annotated[bool, typer.Option("--check")] = False,
     calls: int = CALLS,
-    is_cached: Annotated[
-        bool,
-        typer.Option(
-            "--cached", help=f"What the judgement cache holds, by judge: answers, dates, costs. Default: {CACHE}"
-        ),
-    ] = False,
+    is_cached: Annotated[bool, typer.Option("--cached")] = False,
     removed: Annotated[str | None, typer.Option("--clear", metavar="JUDGE")] = None,
     output: Annotated[Literal["table", "csv"], typer.Option("--format")] = "table",
     *,
@@ -57,6 +52,7 @@ def runs_command(
     is_checked : Ask some of a run's questions again: is its judge, given by --judge with its options, still the same?
         Exit code 6 where it has changed; at most 5% of checks say so of a judge that has not.
     calls : For --check: how many calls are made at most; a change that is plain is seen after 10.
+    is_cached : What the judgement cache holds, by judge: answers, dates, costs. Default: comparo-runs/cache.sqlite
     removed : With --cached: remove the answers of this judge, as the table names it, or of all.
     output : How to print the list.
 

@@ -18,7 +18,7 @@ from contextlib import closing
 from dataclasses import replace
 from itertools import accumulate
 from math import inf, log
-from typing import Literal, get_args
+from typing import get_args
 
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Question
@@ -26,6 +26,7 @@ from comparo.data.run_folder import key_of
 from comparo.errors import JudgeError, PendingError, RunError
 from comparo.judges import Judge, Judgement
 from comparo.judges.batches import SHARE, WINDOW, LostError, SilentError, State
+from comparo.options import Mode
 from comparo.ranking.ranking import Ranking
 from comparo.run.batch_transport import CANCELLED, CREATIONS, UNANSWERED, Courier, OpenBatch, Pauses
 from comparo.run.budget import TOKENS
@@ -37,7 +38,6 @@ from comparo.run.store import Store
 from comparo.run.task import Task
 from comparo.run.worker import too_many
 
-Mode = Literal["wait", "submit", "cancel"]
 TRIES = 3  # batches that a question may be part of: where a share x of each expires, x³ have no answer in the end
 PROOFS = 3  # consecutive failures of directly asked questions after which the run ends
 

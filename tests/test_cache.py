@@ -21,8 +21,8 @@ from benchmarks.faults import DAMAGES, run_with_damaged_caches
 from comparo import Judgement, Question, StoreError, load_judge, rank, rejudge
 from comparo.judges import Probe
 from comparo.judges.chat import digest_of
-from comparo.run.cache import LONGEST_CLAIM, Cache, clear, contents
-from comparo.run.files import open_database
+from comparo.run.cache import LONGEST_CLAIM, SCHEMA, Cache, clear, contents
+from comparo.run.database import open_database
 from comparo.run.recalling import Recalling, head_of, key_of_answer, remembering
 from inside import DEFAULT_WORDING, criterion_prompt, read_judgements
 from processes import Forked
@@ -414,7 +414,7 @@ def test_a_cache_that_cannot_be_made_or_written_is_one_warning_and_the_run_goes_
         other = sqlite3.connect(folder / CACHE, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")  # another program that does not let go
         (judge,) = remembering([load_judge("openai/any", base_url=api.url)], None)
-        monkeypatch.setattr("comparo.run.files.BUSY", 0.01)
+        monkeypatch.setattr("comparo.run.database.BUSY", 0.01)
         cache = Cache(folder / CACHE)
         cache.begin()
         rows = range(12)
@@ -483,7 +483,7 @@ def test_a_damaged_row_of_the_cache_is_none_and_one_that_is_sound_beside_it_is_f
     for number, _ in enumerate(rows):
         cache.add(bytes([number]), "test", Judgement(shown, **ROW))
     cache.close()
-    with closing(open_database(str(tmp_path / "cache"))) as connection, connection:  # with their checksums
+    with closing(open_database(str(tmp_path / "cache"), SCHEMA)) as connection, connection:  # with their checksums
         for number, (name, value) in enumerate(rows):
             with suppress(sqlite3.IntegrityError):  # NULL where there must be a value
                 connection.execute(f"UPDATE answers SET {name} = ? WHERE key = ?", (value, bytes([number])))

@@ -1,9 +1,7 @@
-"""The database of a run folder: its schema, the encoding of labels, and functions that read it.
+"""The database of a run folder as a file of answers and of items; `comparo.run.database` has its tables.
 
-`judgements.db` holds the configuration, the items and the judgements. Judgements are only added; a retracted one is
-marked as withdrawn. The index `answered` allows one valid answer per question, beside failed and withdrawn ones. Each
-judgement carries a checksum of its row: damage can leave a row that reads as another answer.
-`comparo.run.store` writes to the database.
+Labels are stored as JSON. Each judgement carries a checksum of its row: damage can leave a row that reads as another
+answer.
 """
 
 import json
@@ -31,62 +29,6 @@ ENDINGS = (".db", ".sqlite", ".sqlite3")
 VERSION = 4  # of the schema
 UNSEALED = 3  # the version before: its rows have no checksum, and opening it for writing adds them
 ANCHOR = "=anchor"  # the key of an item's known score among its scores; no column of scores has this name
-SCHEMA = (
-    "CREATE TABLE run (number INTEGER PRIMARY KEY CHECK (number = 1), configuration TEXT NOT NULL)",
-    "CREATE TABLE contexts (context TEXT PRIMARY KEY, text TEXT)",
-    # `shared` is the item's group, `since` the number of the growth that added it, 0 for the first run.
-    """
-    CREATE TABLE items (
-        number INTEGER PRIMARY KEY, context TEXT NOT NULL, id TEXT NOT NULL, text TEXT NOT NULL, scores TEXT NOT NULL,
-        shared TEXT, since INTEGER NOT NULL
-    )
-    """,
-    # `second` is a JSON array of all further slots in a line-up, whose answer is `lineup`. `voice` is NULL in a run of
-    # one voice, `cached` is 1 for an answer of an earlier run.
-    """
-    CREATE TABLE judgements (
-        number INTEGER PRIMARY KEY, at TEXT NOT NULL,
-        context TEXT NOT NULL, first TEXT NOT NULL, second TEXT NOT NULL, voice TEXT,
-        p REAL, mass REAL, weight REAL NOT NULL, reply TEXT NOT NULL,
-        tokens_in INTEGER NOT NULL, tokens_out INTEGER NOT NULL, seconds REAL, cost REAL, cut INTEGER NOT NULL,
-        tokens_cached INTEGER NOT NULL, tokens_reasoning INTEGER NOT NULL, model TEXT NOT NULL, lineup TEXT NOT NULL,
-        error TEXT,
-        cached INTEGER NOT NULL, withdrawn INTEGER NOT NULL DEFAULT 0, checksum INTEGER
-    )
-    """,
-    """
-    CREATE UNIQUE INDEX answered ON judgements (context, first, second, coalesce(voice, ''))
-    WHERE error IS NULL AND NOT withdrawn
-    """,
-    # A pair that was shown to a person; `judgement` is the number of the answer, NULL while there is none, and `turn`
-    # how often the ballot was opened: once, and again whenever its answer was withdrawn.
-    """
-    CREATE TABLE ballots (
-        number INTEGER PRIMARY KEY, voter TEXT NOT NULL,
-        context TEXT NOT NULL, first TEXT NOT NULL, second TEXT NOT NULL,
-        shown TEXT NOT NULL, turn INTEGER NOT NULL, judgement INTEGER
-    )
-    """,
-    # A batch that is planned or waits at a server. `name` is ours, `file` and `id` are the server's; `sent` is when its
-    # creation was first requested, `closed` is when it was over.
-    """
-    CREATE TABLE batches (
-        number INTEGER PRIMARY KEY, name TEXT NOT NULL, lines INTEGER NOT NULL, file TEXT NOT NULL DEFAULT '',
-        sent REAL, id TEXT, status TEXT NOT NULL DEFAULT 'planned',
-        done INTEGER NOT NULL DEFAULT 0, seen TEXT, closed TEXT
-    )
-    """,
-    """
-    CREATE TABLE batch_questions (
-        batch INTEGER NOT NULL, number INTEGER NOT NULL, lines INTEGER NOT NULL,
-        context TEXT NOT NULL, first TEXT NOT NULL, second TEXT NOT NULL, is_judged INTEGER NOT NULL DEFAULT 0,
-        PRIMARY KEY (batch, number)
-    )
-    """,
-    # One row per growth of the run: the number of the last judgement before it.
-    "CREATE TABLE growths (number INTEGER PRIMARY KEY, at TEXT NOT NULL, judgements INTEGER NOT NULL)",
-)
-
 logger = logging.getLogger(__name__)
 Row = TypeVar("Row")
 Key = tuple[str, str, str, str | None]
@@ -106,12 +48,12 @@ def database_of(path: str | os.PathLike[str]) -> Path | None:
     return path if path.suffix.lower() in ENDINGS else None
 
 
-def check_version(connection: sqlite3.Connection, path: object, version: int = VERSION) -> None:
-    """Raise a StoreError where a database has another schema."""
-    if (found := version_of(connection)) not in (version, UNSEALED):
+def check_version(connection: sqlite3.Connection, name: object, anew: str = "with fresh=True") -> None:
+    """Raise a StoreError where a database, called `name` in the error, has another schema."""
+    if (found := version_of(connection)) not in (VERSION, UNSEALED):
         raise StoreError(
-            f"{path} has the schema {found} in place of {version}: it is of another version of comparo, or damaged; "
-            "use that version, mend it by `comparo runs --repair`, or start anew with fresh=True"
+            f"{name} has the schema {found} in place of {VERSION}: it is of another version of comparo, or damaged; "
+            f"use that version, mend it by `comparo runs --repair`, or start anew {anew}"
         )
 
 
@@ -127,11 +69,6 @@ def checksum(*values: Any) -> int:
     False
     """
     return zlib.crc32(ascii(values).encode())
-
-
-def is_sound(row: Sequence[Any]) -> bool:
-    """Whether a whole row, which ends with its checksum, is as it was stored."""
-    return bool(row[-1] == checksum(*row[:-1]))
 
 
 @lru_cache(maxsize=1_000_000, typed=True)
@@ -226,12 +163,21 @@ def judgement_rows(connection: sqlite3.Connection, columns: Sequence[str]) -> It
 
     A DatabaseError where a row is not as it was stored.
     """
-    end, is_sealed = len(columns), version_of(connection) != UNSEALED
-    for row in connection.execute(f"SELECT {', '.join(columns)}, withdrawn, * FROM judgements ORDER BY number"):
-        if is_sealed and not is_sound(row[end + 1 :]):
-            raise sqlite3.DatabaseError(f"judgement {row[end + 1]}: its checksum is another")
-        if not row[end]:
-            yield row[:end]
+    is_sealed = version_of(connection) != UNSEALED
+    for (number, withdrawn, *row), is_kept in checked_rows(connection, "judgements", ("number", "withdrawn", *columns)):
+        if is_sealed and not is_kept:
+            raise sqlite3.DatabaseError(f"judgement {number}: its checksum is another")
+        if not withdrawn:
+            yield tuple(row)
+
+
+def checked_rows(
+    connection: sqlite3.Connection, table: str, columns: Sequence[str], where: str = "", *values: Any
+) -> Iterator[tuple[tuple[Any, ...], bool]]:
+    """Some columns of the rows of a table, in the order of their numbers, and whether each row is as it was stored."""
+    end = len(columns)
+    for row in connection.execute(f"SELECT {', '.join(columns)}, * FROM {table} {where} ORDER BY rowid", values):
+        yield row[:end], bool(row[-1] == checksum(*row[end:-1]))
 
 
 def about_items(connection: sqlite3.Connection, rows: Iterable[tuple[Any, Row]], source: str) -> Iterator[Row]:

@@ -28,7 +28,8 @@ from comparo.errors import JudgeError, StoreError
 from comparo.judges import Judgement
 from comparo.judges.batch_endpoints import Batches
 from comparo.judges.batches import LostError, ResultLine, State
-from comparo.run.files import OWNER, explained, insert, now
+from comparo.run.files import OWNER, explained, now
+from comparo.run.rows import insert
 from comparo.run.store import Store
 
 COLUMNS = "number, name, lines, file, sent, id, status, done"

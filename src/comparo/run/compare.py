@@ -25,7 +25,7 @@ from comparo.data.pairing import Paired, pair_files, pair_groups
 from comparo.errors import RunError
 from comparo.ranking.ranking import Ranking
 from comparo.run.compare_result import NEITHER, Duel, too_few
-from comparo.run.files import as_objects
+from comparo.run.items import as_objects
 from comparo.run.loop import Run
 from comparo.run.plan import Plan
 from comparo.run.progress import Watch

@@ -35,18 +35,17 @@ from comparo.data.run_folder import (
 )
 from comparo.errors import StoreError, WrongFolderError
 from comparo.judges import Judgement
+from comparo.run.database import open_database
 from comparo.run.files import (
     as_json,
     explained,
-    insert,
     lock,
     make_private,
-    open_database,
-    stored_judgements,
     sync,
-    write_items,
     write_text,
 )
+from comparo.run.items import write_items
+from comparo.run.rows import insert, stored_judgements
 
 CONFIGURATION = "run.json"
 VOTES = "votes.csv"

@@ -42,7 +42,7 @@ from comparo.data.prompts import Question, Rest
 from comparo.data.run_folder import decode, encode
 from comparo.data.wordings import LETTERS
 from comparo.judges import Judgement
-from comparo.run.files import insert
+from comparo.run.rows import insert
 from comparo.run.store import Store
 from comparo.selection.designs import Strategy
 from comparo.selection.lineups import LineupSelector

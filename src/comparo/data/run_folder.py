@@ -15,7 +15,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +30,6 @@ VERSION = 4  # of the schema
 UNSEALED = 3  # the version before: its rows have no checksum, and opening it for writing adds them
 ANCHOR = "=anchor"  # the key of an item's known score among its scores; no column of scores has this name
 logger = logging.getLogger(__name__)
-Row = TypeVar("Row")
 Key = tuple[str, str, str, str | None]
 
 
@@ -119,16 +118,18 @@ def clean(text: str) -> str:
 
 
 def judged(database: Path) -> Table:
-    """The answers of a run in the order of their arrival: first, second, p and, if any, weight, context and judge.
+    """The answers of a run in the order of their arrival: first, second, p, mass; if any, weight, context and judge.
 
     The judge is called voter where people voted on ballots. Judgements that failed or were withdrawn are left out.
     """
     with _opened(database) as connection:
-        rows = _answers(connection, ("p", "weight", "lineup"), str(database.parent))
+        names = ("error", "context", "first", "second", "voice", "p", "mass", "weight", "lineup")
+        valid = (row for row in judgement_rows(connection, names) if row[0] is None)
+        rows = list(about_items(connection, valid, str(database.parent)))
         has_ballots = connection.execute("SELECT 1 FROM ballots LIMIT 1").fetchone()
     if not rows:
         raise ComparisonsError(f"{database.parent} holds no answers yet; run its command again to go on")
-    context, first, second, judge, p, weight, lineup = zip(*rows, strict=True)
+    _, context, first, second, judge, p, mass, weight, lineup = zip(*rows, strict=True)
     columns: dict[str, Any] = {
         "first": [*map(decode, first)],
         "second": [*map(decode, second)],
@@ -136,6 +137,7 @@ def judged(database: Path) -> Table:
     }
     if any(lineup):
         columns = lineup_columns(columns["first"], columns["second"], columns["p"], lineup)
+    columns["mass"] = np.array(mass, dtype=np.float64)  # NULL is nan
     if any(each != 1 for each in weight):
         columns["weight"] = np.array(weight, dtype=np.float64)
     if any(each != "null" for each in context):
@@ -143,19 +145,6 @@ def judged(database: Path) -> Table:
     if any(each is not None for each in judge):
         columns["voter" if has_ballots else "judge"] = list(judge)
     return Table(columns, str(database.parent))
-
-
-def masses(database: Path) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """The probability of the labels in the answers that `judged` reads, in the same order; NaN where it is unknown."""
-    with _opened(database) as connection:
-        rows = _answers(connection, ("mass",))
-    return np.array([np.nan if mass is None else mass for *_, mass in rows], dtype=np.float64)
-
-
-def _answers(connection: sqlite3.Connection, columns: Sequence[str], source: str = "") -> list[tuple[Any, ...]]:
-    """Context, first, second, voice and some columns of the valid answers, in the order of their arrival."""
-    rows = judgement_rows(connection, ("error", "context", "first", "second", "voice", *columns))
-    return list(about_items(connection, ((row[1:5], row[1:]) for row in rows if row[0] is None), source))
 
 
 def judgement_rows(connection: sqlite3.Connection, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
@@ -180,21 +169,23 @@ def checked_rows(
         yield row[:end], bool(row[-1] == checksum(*row[end:-1]))
 
 
-def about_items(connection: sqlite3.Connection, rows: Iterable[tuple[Any, Row]], source: str) -> Iterator[Row]:
-    """The rows about items in the database; each row is given with its key (context, first, second, voice).
+def about_items(
+    connection: sqlite3.Connection, rows: Iterable[tuple[Any, ...]], source: str
+) -> Iterator[tuple[Any, ...]]:
+    """The rows about items in the database; the key of a row (context, first, second, voice) is after its first value.
 
     A damaged database may have lost items; a warning counts their judgements, unless `source` is empty.
 
     >>> connection = sqlite3.connect(":memory:")
     >>> _ = connection.execute("CREATE TABLE items (context, id)")
     >>> _ = connection.execute("INSERT INTO items VALUES ('null', 'a'), ('null', 'b')")
-    >>> list(about_items(connection, [(("null", "a", name, None), name) for name in "bc"], ""))
-    ['b']
+    >>> list(about_items(connection, [(number, "null", "a", "bc"[number], None) for number in range(2)], ""))
+    [(0, 'null', 'a', 'b', None)]
     """
     there = set(connection.execute("SELECT context, id FROM items"))
     unknown = 0
-    for key, row in rows:
-        if not there or there.issuperset(slot_labels(key)):
+    for row in rows:
+        if not there or there.issuperset(slot_labels(row[1:5])):
             yield row
         else:
             unknown += 1

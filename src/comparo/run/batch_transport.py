@@ -23,13 +23,13 @@ from typing import Any
 from uuid import uuid4
 
 from comparo.data.prompts import Question
-from comparo.data.run_folder import decode, encode
+from comparo.data.run_folder import decode
 from comparo.errors import JudgeError, StoreError
 from comparo.judges import Judgement
 from comparo.judges.batch_endpoints import Batches
 from comparo.judges.batches import LostError, ResultLine, State
 from comparo.run.files import OWNER, explained, now
-from comparo.run.rows import insert
+from comparo.run.rows import insert, insertion, labels_of
 from comparo.run.store import Store
 
 COLUMNS = "number, name, lines, file, sent, id, status, done"
@@ -105,14 +105,10 @@ class BatchStore:
         """Store a batch of questions, each with the number of its lines."""
         lines = sum(number for _, number in questions)
         with self.store.transaction() as connection:
-            made = connection.execute("INSERT INTO batches (name, lines) VALUES (?, ?)", (name, lines)).lastrowid
-            connection.executemany(
-                "INSERT INTO batch_questions (batch, number, lines, context, first, second) VALUES (?, ?, ?, ?, ?, ?)",
-                (
-                    (made, number, own, encode(one.context), encode(one.first), encode(one.second))
-                    for number, (one, own) in enumerate(questions)
-                ),
-            )
+            made = connection.execute(*insertion("batches", {"name": name, "lines": lines})).lastrowid
+            for number, (one, own) in enumerate(questions):
+                row = {"batch": made, "number": number, "lines": own} | labels_of(one)
+                connection.execute(*insertion("batch_questions", row))
         self.store.flush()
         return OpenBatch(made or 0, name, lines, "", None, None, "planned", 0, dict(enumerate(questions)))
 

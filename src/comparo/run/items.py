@@ -17,10 +17,7 @@ Label = tuple[str, str]  # an item by its context and id, both encoded
 
 def as_objects(labels: Iterable[Any]) -> NDArray[Any]:
     """Labels as an array of objects, also where they are tuples."""
-    every = list(labels)
-    found = np.empty(len(every), dtype=object)
-    found[:] = every
-    return found
+    return np.fromiter(labels, dtype=object)
 
 
 def texts_of(items: Items) -> dict[Label, tuple[tuple[Any, Any], str, str | None]]:

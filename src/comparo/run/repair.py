@@ -23,13 +23,15 @@ from comparo.run import cache
 from comparo.run.database import RUN, Schema, last_judgement, open_database
 from comparo.run.files import explained, free, lock, make_private, sync
 from comparo.run.rows import insertion, is_valid, judgement_of
-from comparo.run.store import CHANGED, write_configuration, written_configuration
+from comparo.run.store import CHANGED, stored_configuration, write_configuration, written_configuration
 
 PAGE = 4096  # bytes: SQLite's default, which the databases of runs have
 MOST_ROWS = 400  # of one page: a row takes at least ten bytes
-LABELS = {"context", "first", "second", "shared", "id"}
-OBJECTS = {"scores", "configuration", "found"}  # of JSON
-TIMES = {"at", "shown"}
+PARSED: Mapping[str, Callable[[str], Any]] = {
+    **dict.fromkeys(("context", "first", "second", "shared", "id"), decode),
+    **dict.fromkeys(("scores", "configuration", "found"), lambda text: {**json.loads(text)}),
+    **dict.fromkeys(("at", "shown"), datetime.fromisoformat),
+}
 VOTES = (0, 0.5, 1)  # what a person's answer can be
 
 
@@ -63,18 +65,8 @@ def repair(folder: Path) -> Repaired:
     path = folder / DATABASE
     if not path.is_file():
         raise WrongFolderError(f"{folder} is not a run folder: it has no {DATABASE}")
-
-    def mend(connection: sqlite3.Connection) -> None:
-        _mend(connection, _configuration(folder, connection))
-
     with explained(folder), lock(folder):
-        found = _rebuilt(path, ("judgements", "ballots", "batches"), mend)
-    if found is None:
-        raise StoreError(
-            f"no judgement can be read from {path}; put a copy of it back, or start anew with fresh=True. The "
-            "folder is as it was"
-        )
-    return found
+        return _rebuilt(path, RUN, ("judgements", "ballots", "batches"), folder)
 
 
 def repair_cache(path: Path) -> Repaired:
@@ -88,19 +80,11 @@ def repair_cache(path: Path) -> Repaired:
     if not path.is_file():
         raise StoreError(f"there is no cache {path}")
     with explained(path):
-        found = _rebuilt(path, ("answers", "probes"), lambda _: None, cache.SCHEMA)
-    if found is None:
-        raise StoreError(f"no answer can be read from {path}; delete it to start a new one")
-    return found
+        return _rebuilt(path, cache.SCHEMA, ("answers", "probes"))
 
 
-def _rebuilt(
-    path: Path,
-    tables: Sequence[str],
-    mend: Callable[[sqlite3.Connection], None],
-    schema: Schema = RUN,
-) -> Repaired | None:
-    """Replace a database by one of its readable rows; None, and nothing is done, if `tables` have no such row."""
+def _rebuilt(path: Path, schema: Schema, tables: Sequence[str], folder: Path | None = None) -> Repaired:
+    """Replace a database by one of its readable rows; a StoreError if `tables` have none."""
     with TemporaryDirectory(dir=path.parent) as name:
         mended = Path(name, "mended.db")
         make_private(mended)
@@ -108,10 +92,15 @@ def _rebuilt(
             connection.execute("PRAGMA journal_mode=DELETE")
             with connection:
                 _copy_rows(_readable_copy(path, mended, connection), connection)
-                mend(connection)
+                if folder is not None:
+                    _mend(connection, _configuration(folder, connection))
             counts = [connection.execute(f"SELECT count(*), max(rowid) FROM {table}").fetchone() for table in tables]
+        kept, last = counts[0]
         if not any(count for count, _ in counts):
-            return None
+            raise StoreError(
+                f"nothing can be read from {path}, which is as it was; put a copy of it back, or start anew "
+                f"{schema.anew}"
+            )
         sync(mended)
         aside = free(path.with_name(f"{path.name}.damaged"))
         for end in ("", "-wal", "-shm", "-journal"):
@@ -119,7 +108,6 @@ def _rebuilt(
                 os.replace(f"{path}{end}", f"{aside}{end}")
         os.replace(mended, path)
         sync(path.parent)
-    kept, last = counts[0]
     return Repaired(kept, (last or 0) - kept, aside)
 
 
@@ -173,28 +161,22 @@ def _rows(damaged: sqlite3.Connection, table: str, most: int) -> Iterator[tuple[
 
 def _is_readable(table: str, kinds: Mapping[str, str], row: Mapping[str, Any]) -> bool:
     """Whether the values are those of their columns, and can be read as labels, objects, times, a judgement."""
-    if not all(is_valid(name, kind, row[name]) for name, kind in kinds.items()):
-        return False
-    known = {name for name, value in row.items() if value is not None}
     try:
-        for name in known & LABELS if table != "batches" else ():
-            decode(row[name])
-        for name in known & TIMES:
-            datetime.fromisoformat(row[name])
+        for name in PARSED.keys() & row.keys() if table != "batches" else ():
+            if row[name] is not None:
+                PARSED[name](row[name])
         if table == "judgements":
             judgement_of(row)
-        return all(isinstance(json.loads(row[name]), dict) for name in known & OBJECTS)
     except (TypeError, ValueError):
         return False
+    return all(is_valid(name, kind, row[name]) for name, kind in kinds.items())
 
 
 def _configuration(folder: Path, connection: sqlite3.Connection) -> Mapping[str, Any]:
     """Take the configuration of run.json where it can be read, and return that of the run."""
     with suppress(StoreError):
         write_configuration(connection, written_configuration(folder))
-    found = connection.execute("SELECT configuration FROM run").fetchone()
-    configuration = json.loads(found[0]) if found else {}
-    return configuration if isinstance(configuration.get("identity"), dict) else {"identity": {}}
+    return stored_configuration(connection) or {"identity": {}}
 
 
 def _mend(connection: sqlite3.Connection, configuration: Mapping[str, Any]) -> None:

@@ -12,14 +12,14 @@ from dataclasses import fields, replace
 from typing import Any
 
 from comparo.data.prompts import Question
-from comparo.data.run_folder import Key, about_items, clean, decode, judgement_rows, key_of, slots_of
+from comparo.data.run_folder import Key, about_items, clean, decode, encode, judgement_rows, key_of, slots_of
 from comparo.judges import Judgement
 from comparo.run.files import now
 
 KINDS = {"float": "REAL", "int": "INTEGER", "bool": "INTEGER", "str": "TEXT", "str | None": "TEXT"}
 ANSWER = {field.name: KINDS[str(field.type)] for field in fields(Judgement)[1:]}  # the columns and their types
 UNKNOWN = ("p", "mass", "seconds", "cost", "error")  # of these, those that may be NULL
-QUESTION = ("context", "first", "second", "voice")
+LABELS = ("context", "first", "second")
 TYPES: dict[str, Any] = {"TEXT": str, "INTEGER": int, "REAL": (int, float), "BLOB": bytes}
 LARGEST = {"p": 1.0, "mass": 1.01, "weight": 1e6, "cost": 1e6}
 MOST = 1e12  # the largest value of other columns
@@ -47,6 +47,11 @@ def is_valid(name: str, kind: str, value: Any) -> bool:
     if isinstance(value, str):
         return clean(value) == value
     return isinstance(value, bytes) or (0 <= value <= LARGEST.get(name, MOST) and not (name == "weight" and not value))
+
+
+def labels_of(question: Question) -> dict[str, str]:
+    """The columns of a question: its labels, encoded."""
+    return {name: encode(getattr(question, name)) for name in LABELS}
 
 
 def judgement_of(row: Mapping[str, Any], question: Question | None = None) -> Judgement:
@@ -99,8 +104,7 @@ def insert(connection: sqlite3.Connection, judgement: Judgement) -> Judgement | 
 
 
 def _put_judgement(connection: sqlite3.Connection, question: Question, answer: Mapping[str, Any]) -> bool:
-    asked = dict(zip(QUESTION, key_of(question), strict=True))
-    row = {"at": now("milliseconds"), **asked, **answer}
+    row = {"at": now("milliseconds"), **labels_of(question), "voice": question.voice, **answer}
     return connection.execute(*insertion("judgements", row, "ON CONFLICT DO NOTHING")).rowcount > 0
 
 
@@ -122,18 +126,13 @@ def stored_judgements(connection: sqlite3.Connection, source: object = "") -> It
     Those about lost items are left out, with a warning where `source` names the folder. Questions hold labels but no
     texts.
     """
-    return about_items(connection, ((row[1], row) for row in _judgements(connection)), str(source or ""))
-
-
-def _judgements(connection: sqlite3.Connection) -> Iterator[tuple[int, Key, Judgement]]:
-    names = (*QUESTION, *ANSWER)
-    for number, *values in judgement_rows(connection, ("number", *names)):
-        context, first, second, voice, *_ = values
+    names = (*LABELS, "voice", *ANSWER)
+    for number, *row in about_items(connection, judgement_rows(connection, ("number", *names)), str(source or "")):
         try:
-            judgement = judgement_of(dict(zip(names, values, strict=True)))
+            judgement = judgement_of(dict(zip(names, row, strict=True)))
         except (TypeError, ValueError) as problem:
             raise sqlite3.DatabaseError(f"judgement {number}: {problem}") from problem
-        yield number, (context, first, second, voice), judgement
+        yield number, key_of(judgement.question), judgement
 
 
 def plain(value: Any) -> Any:

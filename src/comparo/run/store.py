@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import IO, Any
 
@@ -216,7 +217,7 @@ class Store:
         """Check that the folder belongs to this run, and store the configuration as it is `now`."""
         identity = as_json(identity)
         begun = self._connection.execute("SELECT 1 FROM judgements LIMIT 1").fetchone() is not None
-        before = _stored_configuration(self._connection)
+        before = stored_configuration(self._connection)
         if before is None and (begun or (folder / CONFIGURATION).exists()):
             before = written_configuration(folder)
         kept = {}
@@ -274,7 +275,7 @@ def read_configuration(folder: Path) -> dict[str, Any]:
     """The configuration of a run: from its database, or from run.json if the database has none."""
     try:
         with reading(folder) as connection:
-            configuration = _stored_configuration(connection)
+            configuration = stored_configuration(connection)
     except StoreError:
         if not (folder / CONFIGURATION).is_file():
             raise
@@ -308,7 +309,7 @@ def stored_items(folder: Path) -> Items:
     return replace(Items.of(table, has_images=True), numbers=numbers)
 
 
-def _stored_configuration(connection: sqlite3.Connection) -> dict[str, Any] | None:
+def stored_configuration(connection: sqlite3.Connection) -> dict[str, Any] | None:
     """The configuration in the database; None where there is none, or a damaged one: then run.json has it."""
     row = connection.execute("SELECT CAST(configuration AS BLOB) FROM run").fetchone()
     with suppress(TypeError, ValueError):
@@ -360,11 +361,7 @@ def _excerpts(old: str, new: str) -> tuple[str, str]:
     """Two texts; long ones are shortened to an excerpt around their first difference."""
     if max(len(old), len(new)) <= EXCERPT:
         return old, new
-    same = 0
-    for one, other in zip(old, new, strict=False):
-        if one != other:
-            break
-        same += 1
+    same = len([*takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False))])
     begin = max(0, same - AROUND)
     end = begin + EXCERPT
     left = "…" if begin else ""

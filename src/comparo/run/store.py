@@ -291,11 +291,10 @@ def read_judgements(folder: Path) -> list[Judgement]:
 
 def count_judgements(folder: Path) -> tuple[int, int]:
     """The number of answered questions of a run folder, and of failed ones without an answer."""
-    asked = "SELECT DISTINCT context, first, second, voice FROM judgements WHERE NOT withdrawn AND error IS"
-    queries = f"{asked} NULL", f"{asked} NOT NULL EXCEPT {asked} NULL"
+    asked = "FROM judgements WHERE NOT withdrawn GROUP BY context, first, second, voice"
     with reading(folder) as connection:
-        answered, failed = (connection.execute(f"SELECT count(*) FROM ({query})").fetchone()[0] for query in queries)
-    return answered, failed
+        failures = [failed for (failed,) in connection.execute(f"SELECT min(error IS NOT NULL) {asked}")]
+    return failures.count(0), failures.count(1)
 
 
 def stored_items(folder: Path) -> Items:

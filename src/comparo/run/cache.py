@@ -30,7 +30,7 @@ from comparo.data.run_folder import checked_rows, clean, kind_of
 from comparo.errors import StoreError
 from comparo.judges import Judgement, Probe
 from comparo.run.database import BUSY, Schema, open_database
-from comparo.run.files import DAMAGED, make_private, now
+from comparo.run.files import DAMAGED, explained, make_private, now
 from comparo.run.folders import ROOT
 from comparo.run.rows import UNFIT, declared, insertion, is_valid, plain, row_of, sound_judgement
 
@@ -167,7 +167,8 @@ class Cache:
                 self._connection = _opened(self.path)
             except (OSError, sqlite3.Error) as error:
                 if isinstance(error, sqlite3.DatabaseError) and kind_of(error) in DAMAGED:
-                    raise StoreError(_unusable(self.path, error)) from error
+                    with explained(self.path, is_read=True, is_cache=True):
+                        raise
                 self._reads = self._writes = False
                 self._warn(
                     f"cannot be opened ({getattr(error, 'strerror', None) or error})", "so this run asks without it"
@@ -245,17 +246,6 @@ def _probe_of(row: Mapping[str, Any]) -> Probe | None:
     return None
 
 
-def _unusable(path: Path, error: sqlite3.Error) -> str:
-    if kind_of(error) not in (*DAMAGED, sqlite3.SQLITE_ERROR, 0):
-        return (
-            f"the cache {path} cannot be used ({error}); check its permissions, or end the program that holds it open"
-        )
-    return (
-        f"the cache {path} is damaged or no cache ({error}); `comparo runs --cached --repair {path}` keeps what can "
-        "still be read, and cache='off' goes on without it. Run folders do not need it"
-    )
-
-
 @dataclass(frozen=True)
 class Kept:
     """The answers of one judge in a cache: their number, first and last date, and cost (nan if unknown)."""
@@ -269,7 +259,7 @@ class Kept:
 
 def contents(path: Path) -> list[Kept]:
     """What a cache holds, by judge; a StoreError where it is damaged, or there is none."""
-    with _existing(path) as connection:
+    with _existing(path, is_read=True) as connection:
         rows = connection.execute(
             "SELECT judge, count(*), min(at), max(at), sum(cost) FROM answers GROUP BY judge ORDER BY judge"
         )
@@ -291,12 +281,9 @@ def clear(path: Path, judge: str | None = None) -> int:
 
 
 @contextmanager
-def _existing(path: Path) -> Iterator[sqlite3.Connection]:
+def _existing(path: Path, is_read: bool = False) -> Iterator[sqlite3.Connection]:
     """The database of a cache that exists; a StoreError where it does not, or cannot be read."""
     if not path.is_file():
         raise StoreError(f"there is no cache {path}; a run that asks a judge makes one")
-    try:
-        with closing(_opened(path)) as connection:
-            yield connection
-    except sqlite3.DatabaseError as error:
-        raise StoreError(_unusable(path, error)) from error
+    with explained(path, is_read=is_read, is_cache=True), closing(_opened(path)) as connection:
+        yield connection

@@ -85,25 +85,27 @@ def make_private(path: Path) -> None:
 
 
 @contextmanager
-def explained(folder: Path | None, *, is_read: bool = False) -> Iterator[None]:
+def explained(path: Path | None, *, is_read: bool = False, is_cache: bool = False) -> Iterator[None]:
     """Turn errors of the disk and the database into a StoreError that says what is wrong and what to do.
 
     With `is_read` nothing is written, so that a full disk is not the reason.
     """
+    name, repair, then = f"{path}", "--repair", "then the same command goes on from there"
+    if is_cache:
+        name, repair, then = f"the cache {path}", "--cached --repair", "cache='off' goes on without the cache"
     try:
         yield
     except (OSError, sqlite3.Error) as error:
         # The queries are right, so an error in one is of a table or a text that is damaged.
         if isinstance(error, sqlite3.Error) and kind_of(error) in (*DAMAGED, sqlite3.SQLITE_ERROR, 0):
             raise StoreError(
-                f"{folder}: judgements.db is damaged ({error}). `comparo runs --repair {folder}` keeps every judgement "
-                "that can still be read; then the same command goes on from there"
+                f"{name} is damaged ({error}). `comparo runs {repair} {path}` keeps what can still be read; {then}"
             ) from error
-        reason, remedy = getattr(error, "strerror", error), "end the program that holds judgements.db open"
+        reason, remedy = getattr(error, "strerror", error), "end the program that holds its database open"
         if is_read:
-            raise StoreError(f"{folder} cannot be read ({reason}); check its permissions, or {remedy}") from error
+            raise StoreError(f"{name} cannot be read ({reason}); check its permissions, or {remedy}") from error
         raise StoreError(
-            f"{folder} cannot be written to ({reason}); make room on the disk, check its permissions, {remedy}, or "
+            f"{name} cannot be written to ({reason}); make room on the disk, check its permissions, {remedy}, or "
             f"choose another `out`. {GOES_ON}"
         ) from error
 

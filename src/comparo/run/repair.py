@@ -79,7 +79,7 @@ def repair_cache(path: Path) -> Repaired:
     """
     if not path.is_file():
         raise StoreError(f"there is no cache {path}")
-    with explained(path):
+    with explained(path, is_cache=True):
         return _rebuilt(path, cache.SCHEMA, ("answers", "probes"))
 
 

@@ -83,17 +83,16 @@ def open_database(path: str, schema: Schema = RUN) -> sqlite3.Connection:
     """Open a database for writing, and make its tables if it is new; threads may share it, one at a time."""
     connection = sqlite3.connect(path, timeout=BUSY, check_same_thread=False)
     try:
-        _is_made(connection, path, schema)  # before anything is written
+        is_made = _is_made(connection, path, schema)  # before anything is written
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
         with connection:
-            if not _is_made(connection, path, schema):
-                connection.execute("BEGIN IMMEDIATE")  # another process may make the tables at the same time
-                if not _is_made(connection, path, schema):
-                    for statement in schema.statements:
-                        connection.execute(statement)
-                    connection.execute(f"PRAGMA application_id={schema.application}")
-                    connection.execute(f"PRAGMA user_version={VERSION}")
+            # Another process may make the tables at the same time.
+            if not is_made and connection.execute("BEGIN IMMEDIATE") and not _is_made(connection, path, schema):
+                for statement in schema.statements:
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA application_id={schema.application}")
+                connection.execute(f"PRAGMA user_version={VERSION}")
         _seal(connection)
     except BaseException:
         connection.close()

@@ -31,34 +31,24 @@ def texts_of(items: Items) -> dict[Label, tuple[tuple[Any, Any], str, str | None
     }
 
 
-def item_rows(items: Items) -> tuple[list[tuple[str, str | None]], list[tuple[str, str, str, str, str | None]]]:
-    """The rows of the table of contexts (label, text), and of the items (context, id, text, scores, group).
-
-    >>> item_rows(Items.of({"ana": "A story.", "bo": "Another."}))[1][0]
-    ('null', '"ana"', 'A story.', '{}', None)
-    """
+def write_items(connection: sqlite3.Connection, items: Items, growth: int = 0) -> None:
+    """Replace the stored items where they differ; those that are not there are new in this growth."""
     known = items.scores if items.anchor is None else {**items.scores, ANCHOR: items.anchor}
     groups = None if items.group is None else items.group.tolist()
-    rows, contexts = [], dict.fromkeys(map(encode, items.contexts.tolist()))
+    rows, contexts = [], dict[str, str | None].fromkeys(map(encode, items.contexts.tolist()))
     for number, ((context, label), (_, text, shared)) in enumerate(texts_of(items).items()):
         contexts[context] = shared
         scores = {name: plain(float(column[number])) for name, column in known.items()}
         group = None if groups is None else encode(groups[number])
         rows.append((context, label, text, json.dumps(scores), group))
-    return list(contexts.items()), rows
-
-
-def write_items(connection: sqlite3.Connection, items: Items, growth: int = 0) -> None:
-    """Replace the stored items where they differ; those that are not there are new in this growth."""
-    contexts, rows = item_rows(items)
     there = connection.execute("SELECT context, id, text, scores, shared, since FROM items ORDER BY number")
     since = {row[:5]: row[5] for row in there}
     texts = connection.execute("SELECT context, text FROM contexts").fetchall()
-    if [*since] != rows or dict(texts) != dict(contexts):
+    if [*since] != rows or dict(texts) != contexts:
         came = {row[:2]: number for row, number in since.items()}
         connection.execute("DELETE FROM items")
         connection.execute("DELETE FROM contexts")
-        connection.executemany("INSERT INTO contexts VALUES (?, ?)", contexts)
+        connection.executemany("INSERT INTO contexts VALUES (?, ?)", contexts.items())
         connection.executemany(
             "INSERT INTO items (context, id, text, scores, shared, since) VALUES (?, ?, ?, ?, ?, ?)",
             ((*row, came.get(row[:2], growth)) for row in rows),

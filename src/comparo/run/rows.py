@@ -54,13 +54,17 @@ def labels_of(question: Question) -> dict[str, str]:
     return {name: encode(getattr(question, name)) for name in LABELS}
 
 
+def question_of(context: str, first: str, second: str, voice: str | None = None) -> Question:
+    """The question about encoded labels, without texts."""
+    return Question(decode(first), decode(second), decode(context), voice=voice)
+
+
 def judgement_of(row: Mapping[str, Any], question: Question | None = None) -> Judgement:
     """The judgement of a row, about `question` where the row has none; a TypeError or ValueError if it is invalid."""
     if question is None:
         if row["first"] in slots_of(row["second"]):
             raise ValueError(f"{row['first']} is compared with itself")
-        first, second, context = (decode(row[name]) for name in ("first", "second", "context"))
-        question = Question(first, second, context, voice=row["voice"])
+        question = question_of(*(row[name] for name in (*LABELS, "voice")))
     answer = {name: row[name] for name in ANSWER if name in row}
     for name in UNKNOWN[:-1]:
         if answer[name] is None:

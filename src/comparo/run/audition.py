@@ -39,7 +39,7 @@ from comparo.run.loop import Run
 from comparo.run.plan import ConcludedPlan, Storage, prepare
 from comparo.run.progress import Watch
 from comparo.run.resume import answers_about
-from comparo.run.scheduling import Pair
+from comparo.run.rounds import Pair
 from comparo.run.store import differences, read_configuration, read_judgements, stored_items
 from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Task
 from comparo.run.voice_allocation import Source

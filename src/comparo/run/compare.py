@@ -167,7 +167,7 @@ class ComparePlan:
         """Let a run ask only about the compared inputs and, with `stop`, about none once the answer is sure."""
         sure = _Watch(self.paired, self.order, run, self.level).may_begin if self.stop else lambda _: True
         compared = set(self.order)  # the folder may have others
-        run.may_begin = lambda key: key in compared and sure(key)
+        run.contexts.may_begin = lambda key: key in compared and sure(key)
 
 
 class _Watch:

@@ -30,7 +30,7 @@ from comparo.run.folders import slug
 from comparo.run.loop import Run
 from comparo.run.plan import ConcludedPlan, Storage, prepare
 from comparo.run.progress import Watch
-from comparo.run.scheduling import Pair
+from comparo.run.rounds import Pair
 from comparo.run.store import CHANGED, read_configuration, read_judgements, stored_items
 from comparo.run.task import DEFAULT_LEAST_MASS, Task
 from comparo.run.voices import Asked, Voice, comparisons, make_judges, stored_voices, with_voice

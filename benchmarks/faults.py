@@ -33,7 +33,7 @@ from typer.testing import CliRunner
 from comparo.cli.app import app
 from comparo.data.run_folder import DATABASE
 from comparo.errors import ComparisonsError, JudgeError, RunError, StoreError
-from comparo.run.folders import PAGE
+from comparo.run.repair import PAGE
 from comparo.run.store import read_judgements
 from comparo.run.worker import ENOUGH, is_excess
 

@@ -19,7 +19,7 @@ from comparo import Comparisons, ComparisonsError, Judgement, Question, StoreErr
 from comparo.data.lineups import CLEAR
 from comparo.data.wordings import LETTERS
 from comparo.model.inference.soft import Soft
-from comparo.run.files import open_database
+from comparo.run.database import open_database
 from comparo.run.pilot import rate
 from comparo.selection.lineups import LineupSelector
 from inside import (

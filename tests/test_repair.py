@@ -14,8 +14,8 @@ import comparo
 from comparo import ComparisonsError, Judgement, StoreError, export_run, write_report
 from comparo.data.run_folder import DATABASE
 from comparo.run.cache import Cache, contents
-from comparo.run.files import open_database
-from comparo.run.folders import PAGE
+from comparo.run.database import open_database
+from comparo.run.repair import PAGE
 from inside import (
     Storage,
     Store,

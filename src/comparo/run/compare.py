@@ -26,7 +26,7 @@ from comparo.errors import RunError
 from comparo.options import CompareOptions, RankOptions, TextOptions, accepts, part
 from comparo.ranking.ranking import Ranking
 from comparo.run.compare_result import NEITHER, Duel, too_few
-from comparo.run.files import as_objects
+from comparo.run.items import as_objects
 from comparo.run.loop import Run
 from comparo.run.plan import Plan
 from comparo.run.progress import Watch

@@ -47,7 +47,7 @@ from comparo.analysis.sequential import SURE, either, log_evidence, log_pair_evi
 from comparo.data.comparisons import Comparisons
 from comparo.judges import Judgement
 from comparo.methods import quiet_fit
-from comparo.model.estimators.panel import Panel
+from comparo.model.estimators.panel_covariance import Panel
 from comparo.model.estimators.voice import VoiceModel
 from comparo.model.inference.choices import Choices
 from comparo.ranking.display import BLIND
@@ -275,7 +275,7 @@ class Allocation:
             if unpaid or not sure:
                 self._go_on(unpaid or left)
                 return
-        panel = quiet_fit(data, "panel", bias="joint" if self._bias == "joint" else "none").panel
+        panel = quiet_fit(data, "panel", bias="joint" if self._bias == "joint" else "none").solution.panel
         if panel is None:
             return
         place = {str(name): number for number, name in enumerate(panel.names)}

@@ -2,8 +2,8 @@
 
 Simulated texts of a known quality t. A judge sees t + τ·u, u its own taste, in its own scale, favours a position, and
 answers with noise, or with decisions. The same money pays for calls of the cheap judge alone, of the dear one alone,
-and of both in one run, which divides it by what each tells of the consensus for its price. Spearman × 100 with t, the
-mean of `DRAWS` draws; each difference with its standard error.
+and of both in one run, half of it for each. Spearman × 100 with t, the mean of `DRAWS` draws; each difference with its
+standard error.
 """
 
 from __future__ import annotations

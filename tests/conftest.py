@@ -52,7 +52,7 @@ TIERS = {
     "recorded": "recorded",
     "package": "wheel",
     "statistical": """mixed doubt ties control sound_cases contrast confidence planning study yardstick baselines
-        soundness evidence""",
+        soundness""",
 }
 FILES = {f"test_{name}.py": tier for tier, names in TIERS.items() for name in names.split()}
 TOGETHER = {"test_judges.py": "unpacked", "test_hf_judge.py": "unpacked"}

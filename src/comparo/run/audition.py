@@ -336,7 +336,6 @@ class Audition:
 
 def _judged(run: Run) -> Audition:
     """Ask every voice the same pairs, and make the table of the voices."""
-    run.ask_alike()
     run.finish()
     trial, folder = run.task, run.store.folder
     identities = {voice.name: as_json(voice.identity) for voice in trial.voices}

@@ -168,7 +168,6 @@ class ComparePlan:
         sure = _Watch(self.paired, self.order, run, self.level).may_begin if self.stop else lambda _: True
         compared = set(self.order)  # the folder may have others
         run.may_begin = lambda key: key in compared and sure(key)
-        run.ask_alike()
 
 
 class _Watch:

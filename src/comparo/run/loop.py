@@ -70,8 +70,8 @@ class Run:
         own = (one for one in self.judgements if one.question.voice in voices)
         paid, spent = paid_and_spent(own, store.configuration)
         growth = task.growth
-        own_given = [one for one in task.given if one.question.voice in voices]
-        made, (was_paid, was_spent) = (0, (0.0, 0.0)) if growth is None else (len(own_given), growth.paid)
+        own_given = sum(one.question.voice in voices for one in task.given)
+        made, (was_paid, was_spent) = (0, (0.0, 0.0)) if growth is None else (own_given, growth.paid)
         total = made + expense.calls + sum(key[-1] not in voices for key in self.known)
         self.progress = Progress(total, len(last) - failed, failed, max(0.0, spent - was_spent))
         at_once = sum(getattr(judge, "concurrency", judge.ahead) for judge in task.judges)
@@ -97,9 +97,7 @@ class Run:
         )
         self.rounds: dict[Any, Rounds] = {}
         costs = {str(voice): cost for voice, cost in expense.costs.items()}
-        self._allocation = Allocation(costs, str(task.bias)) if task.is_panel else None
-        if self._allocation is not None and own_given:
-            self._allocation.decide(own_given, [])
+        self._allocation = Allocation(costs, task.budget.unit == "$") if task.is_panel else None
         self._systems = task.systems() if task.compares_groups else None
         self._stops = Stops(task, self.rounds, self._allocation, self._systems) if task.waits else None
         self._moved: dict[Any, None] = {}  # contexts with an answer that was not looked at yet
@@ -162,11 +160,6 @@ class Run:
         if not self.progress.answered:
             raise RunError("there are no answers to rank by yet")
         return self.task.fitting.conclude(comparisons(self.judgements))
-
-    def ask_alike(self) -> None:
-        """Disable adaptive allocation; to be called before anything is asked."""
-        if self._allocation is not None:
-            self._allocation.is_fixed = True
 
     @property
     def judgements(self) -> list[Judgement]:
@@ -277,7 +270,7 @@ class Run:
             self.rounds[context] = Rounds(selector, calls, size, waits=self._stops is not None, given=given)
         else:
             asked = [self._pair(one.question) for one in given]
-            chorus = Chorus(selector, self._allocation.shares, len(self.rounds), asked, self._alike, orders == "both")
+            chorus = Chorus(selector, self._allocation, len(self.rounds), asked, self._alike, orders == "both")
             size = max(size, 2 * len(self.task.voices))
             self.rounds[context] = Rounds(chorus, calls, size, waits=True, returned=True, given=given)
         return context
@@ -312,8 +305,14 @@ class Run:
                 if answers := self.known.get(key_of(question)):
                     # Later rounds were chosen from the first answer, even if it failed and was answered later.
                     rounds.answer(pair, answers[0])
-                else:
+                elif not self._is_full:
                     heappush(self._pending, (turn, next(self._chosen), question))
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether a panel has all its calls: earlier versions shared them in another way, and their answers count."""
+        made = self.progress.answered + len(self._open) + len(self._pending)
+        return self._allocation is not None and made >= self.progress.total
 
     def _turn(self, context: Any, place: int) -> float:
         """When a context's call number `place` is sent: after as many per item, in pairs, in all other contexts.

@@ -9,10 +9,10 @@ fitted together, and a context stops if its expected agreement with the true ran
 variances of scores and noise are those of all contexts: 16 items alone cannot distinguish scores from noise, and a
 context that decided by its own answers would stop when it is lucky. While wave w is fitted, wave w + 1 is judged.
 
-The voice of a pair is determined by the shares decided two waves before (`voice_allocation`). Where the goal is to
-compare groups, the contexts choose their pairs one after the other, wave by wave, and all of them stop together. To
-find the best group, pairs are chosen by the leaderboard of two waves before (`comparo.selection.systems`), which is
-fitted whenever there are `LOOK_GROWTH` times as many answers.
+A voice that failed throughout a wave is asked no more (`voice_allocation`). Where the goal is to compare groups, the
+contexts choose their pairs one after the other, wave by wave, and all of them stop together. To find the best group,
+pairs are chosen by the leaderboard of two waves before (`comparo.selection.systems`), which is fitted whenever there
+are `LOOK_GROWTH` times as many answers.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ LOOK_GROWTH = 1.25  # factor by which the answers grow between two fits of the g
 
 
 class Stops:
-    """Decides which contexts of a task stop, if it has a target, and the shares of its voices, if it has several.
+    """Decides which contexts of a task stop, if it has a target, and which of several voices are asked no more.
 
     `rounds` are those of the contexts that have begun.
 
@@ -238,10 +238,9 @@ class Stops:
         if not active:
             return False
         if self.allocation is not None:
-            so_far, last = (self._judgements(rounds) for rounds in (slice(wave), slice(wave - 1, wave)))
-            names = {voice.name for voice in self.task.voices}
-            given = [one for one in self.task.given if one.question.voice in names]
-            self.allocation.decide([*given, *so_far], last)
+            last = slice(wave - 1, wave)
+            asked = [one for context in self._sizes for one in self.rounds[context].judgements(last)]
+            self.allocation.decide(asked)
         reached: set[Any] = set()
         if self.task.until is not None or self.systems is not None:
             answers = [one for context in self._sizes for one in self.rounds[context].answers(wave)]
@@ -256,9 +255,6 @@ class Stops:
                 rounds.go_on(wave)
         self.wave, self._late = wave, list(self._sizes)
         return True
-
-    def _judgements(self, rounds: slice) -> list[Judgement]:
-        return [one for context in self._sizes for one in self.rounds[context].judgements(rounds)]
 
     def _is_sure(self, answers: list[Judgement], systems: Systems) -> bool:
         """Give the leaderboard of groups to `systems`, and return whether it has reached the target."""

@@ -276,7 +276,7 @@ def test_without_groups_there_is_no_validity():
     assert ranking.people.validity is None
     assert ranking.solution.validity is None
     assert "people share" not in ranking.people.sentence
-    assert "votes of people" in repr(ranking)
+    assert ", people's with " in repr(ranking)
     assert json.loads(ranking.to_json())["people"]["votes"] == 5
 
 

@@ -7,21 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from numpy.typing import NDArray
 
 from comparo.ranking.display import control_name
-from comparo.ranking.scores import Scores
 from comparo.ranking.tabular import Columns
-
-
-def _is_estimated(ranking: Scores) -> bool:
-    return ranking.estimate != "judge"
-
-
-def _is_controlled(ranking: Scores) -> bool:
-    return ranking.controlled is not None
 
 
 @dataclass(frozen=True)
@@ -30,37 +22,38 @@ class Column:
 
     Parameters
     ----------
-    name : The name of the column; a part "{control}" is that of the controlled numbers, as in "equal_length".
+    name : The name of the column; "{control}" in it is that of the controlled numbers, such as "equal_length".
     values : The values of a ranking's candidates, (n,), in the order of `Ranking.items`.
     words : What it is, for a reader of the report.
-    is_there : Whether a ranking has the column.
+    needs : The field of a ranking that is not None where it has this column.
 
     >>> from comparo import fit
-    >>> [column.name for column in COLUMNS if column.is_there(fit([("a", "b", 0.8)]))][:3]
-    ['item', 'score', 'std']
+    >>> column = Column("half", lambda ranking: ranking.scores / 2, "half of the score")
+    >>> column.values(fit([("a", "b", 0.5)]))
+    array([0., 0.])
     """
 
     name: str
     values: Callable[[Any], NDArray[Any]]
     words: str
-    is_there: Callable[[Any], bool] = lambda _: True
+    needs: str = "solution"
 
 
 COLUMNS = [
-    Column("item", lambda ranking: ranking.items, "name"),
-    Column("score", lambda ranking: ranking.scores, "score"),
-    Column("judge_score", lambda ranking: ranking.judged.scores, "score by the judge alone", _is_estimated),
-    Column("std", lambda ranking: ranking.std, "standard error of the score"),
-    Column("low", lambda ranking: ranking.low, "lower end of the score's interval"),
-    Column("high", lambda ranking: ranking.high, "upper end of the score's interval"),
-    Column("rank", lambda ranking: ranking.rank, "rank"),
-    Column("judge_rank", lambda ranking: ranking.judged.rank, "rank by the judge alone", _is_estimated),
-    Column("tier", lambda ranking: ranking.tier, "tier"),
+    Column("item", attrgetter("items"), "name"),
+    Column("score", attrgetter("scores"), "score"),
+    Column("judge_score", attrgetter("judged.scores"), "score by the judge alone", "_judged"),
+    Column("std", attrgetter("std"), "standard error of the score"),
+    Column("low", attrgetter("low"), "lower end of the score's interval"),
+    Column("high", attrgetter("high"), "upper end of the score's interval"),
+    Column("rank", attrgetter("rank"), "rank"),
+    Column("judge_rank", attrgetter("judged.rank"), "rank by the judge alone", "_judged"),
+    Column("tier", attrgetter("tier"), "tier"),
     Column("comparisons", lambda ranking: ranking.graph.degrees(), "comparisons"),
-    Column("{control}_score", lambda ranking: ranking.controlled.scores, "controlled score", _is_controlled),
-    Column("{control}_std", lambda ranking: ranking.controlled.std, "its standard error", _is_controlled),
-    Column("{control}_rank", lambda ranking: ranking.controlled.rank, "controlled rank", _is_controlled),
-    Column("new", lambda ranking: ranking.grown.new, "new", lambda ranking: ranking.grown is not None),
+    Column("{control}_score", attrgetter("controlled.scores"), "controlled score", "controlled"),
+    Column("{control}_std", attrgetter("controlled.std"), "its standard error", "controlled"),
+    Column("{control}_rank", attrgetter("controlled.rank"), "controlled rank", "controlled"),
+    Column("new", attrgetter("grown.new"), "new", "grown"),
 ]
 
 
@@ -75,5 +68,6 @@ def words_of(ranking: Any) -> dict[str, str]:
 
 
 def _named(ranking: Any) -> list[tuple[str, Column]]:
-    control = control_name(ranking.tables["control"]) if _is_controlled(ranking) else ""
-    return [(column.name.format(control=control), column) for column in COLUMNS if column.is_there(ranking)]
+    there = [column for column in COLUMNS if getattr(ranking, column.needs) is not None]
+    control = "" if ranking.controlled is None else control_name(ranking.tables["control"])
+    return [(column.name.format(control=control), column) for column in there]

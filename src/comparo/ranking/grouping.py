@@ -113,12 +113,8 @@ def leaderboard(ranked: Scores, group: Index, names: NDArray[Any], contexts: Ove
         scores, covariance = solution.scores, solution.covariance
         if not is_panel and predicted[0].variances.has_known_noise:
             is_single = _are_single(ranked)
-        if np.all(is_single):
-            notes.append(SINGLE)
-        if is_confounded:
-            notes.append(CONFOUNDED)
-        if not solution.converged:
-            notes.append(UNSETTLED)
+        known = {SINGLE: np.all(is_single), CONFOUNDED: is_confounded, UNSETTLED: not solution.converged}
+        notes = [note for note, holds in known.items() if holds]
         # Without loops in the comparison graph, noise cannot be separated from variation between contexts.
         is_new = contexts == "new" or predicted[0].freedom(is_new=False) <= 0
         each = [one.new(means, group) if is_new else one.these(means) for one in predicted]

@@ -206,11 +206,7 @@ class Ranking(Scores, Tabular):
         best = [visible(item, lines=False) for item in self.items[self._order[:3]]]
         if self.graph.nodes > 3:
             best.append("…")
-        shared = ""
-        if self.people is not None:
-            shared = f", with {self.people.votes:,} votes of people"
-        elif self._judged is not None:
-            shared = ", " + whose(self).replace(", ", " with ")
+        shared = "" if self.estimate == "judge" else ", " + whose(self).replace(", ", " with ")
         return f"<Ranking of {self.graph.nodes} candidates{contexts} by {self.method}{shared}: {', '.join(best)}>"
 
     def __str__(self) -> str:

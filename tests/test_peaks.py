@@ -94,7 +94,7 @@ def test_two_peaks_are_found_above_the_size_of_exact_decompositions():
     rng = np.random.default_rng(1)
     data = decided(rng, families(rng, 80, 0.3), 8)
     exact, large = (mixed(data, BradleyTerry(), limits=limits) for limits in (Limits(), Limits(spectral=10)))
-    assert large.solution.effects.gap == pytest.approx(exact.solution.effects.gap, abs=0.3)
+    assert large.effects.gap == pytest.approx(exact.effects.gap, abs=0.3)
 
 
 def test_the_split_of_each_context_has_the_least_squares():

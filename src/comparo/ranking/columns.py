@@ -29,7 +29,7 @@ class Column:
 
     >>> from comparo import fit
     >>> column = Column("half", lambda ranking: ranking.scores / 2, "half of the score")
-    >>> column.values(fit([("a", "b", 0.8)])).shape
+    >>> column.values(fit([("a", "b", 0.8), ("b", "a", 0.3)])).shape
     (2,)
     """
 

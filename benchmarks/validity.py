@@ -257,7 +257,7 @@ def placed(recorded: Recorded, ranking: Ranking) -> tuple[Array, Array]:
     place = order[np.searchsorted(key, ranking.graph.context * many + ranking.graph.item, sorter=order)]
     scores, expected = np.zeros((2, len(key)))
     scores[place] = ranking.scores
-    effects = ranking.effects
+    effects = ranking.solution.effects
     if effects is not None and effects.mean is not None:
         expected[place] = effects.mean
     return scores, centred(expected, recorded.context)
@@ -270,7 +270,7 @@ def pooled(found: Case, data: Comparisons, grouped: bool, styled: bool) -> tuple
     groups = dict(zip(labels, group.tolist(), strict=True)) if grouped else None
     style = dict(zip(labels, STYLES[found.group], strict=True)) if styled else None
     ranking = quiet_fit(data, bias="joint", prior="estimated", groups=groups, features=style)
-    effects = ranking.effects
+    effects = ranking.solution.effects
     assert effects is not None
     shared = Share((effects.groups or 0.0) + (effects.style or 0.0), effects.scores)
     return *placed(found.recorded, ranking), shared
@@ -368,7 +368,7 @@ def arena() -> list[Measured]:
         ranking = quiet_fit(Comparisons.from_columns(first, second, p), bias="joint")
         score = dict(zip(ranking.items.tolist(), ranking.scores.tolist(), strict=True))
         expected = np.array([score[one] - score[other] for one, other in zip(first, second, strict=True)])
-        q = expit(expected - float(np.mean(ranking.bias if ranking.bias is not None else 0.0)))
+        q = expit(expected - float(np.mean(ranking.solution.bias)) if ranking.solution.bias.size else 0.0)
         entropy = -q * np.log(q) - (1 - q) * np.log(1 - q)
         own = p * entropy / q - (1 - p) * entropy / (1 - q)
         shown = np.array([100 * spearmanr(expected + k * own, human)[0] for k in GRID])

@@ -21,6 +21,7 @@ from comparo.model.linalg.spectrum import Spectrum, System
 from comparo.model.posterior import Posterior
 from comparo.model.tuning import LIMITS, Limits
 from comparo.ranking.consensus import consensus
+from comparo.ranking.scores import nodes_of
 from comparo.ranking.self_consistency import count_flips
 from comparo.report.page import render
 from comparo.report.record import read_record
@@ -76,6 +77,7 @@ __all__ = [
     "mixed",
     "multiply",
     "next_pairs",
+    "nodes_of",
     "prepare",
     "prepare_rank",
     "quiet_fit",

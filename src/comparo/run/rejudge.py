@@ -227,5 +227,5 @@ def _compared(run: Run) -> Rejudged:
 def _scores(task: Task, ranking: Ranking) -> Array:
     """The score of each item of a task, (N,); nan for one that was not compared."""
     items = task.items
-    row = look_up(items.labels, ranking.graph.labels(ranking.comparisons))
+    row = look_up(items.labels, ranking.solution.labels)
     return np.asarray(np.where(row < 0, np.nan, ranking.scores[row]))

@@ -102,7 +102,7 @@ def test_bias_follows_the_labels_of_the_contexts():
 
 def test_a_bias_that_cannot_be_told_from_the_scores_is_said():
     with pytest.warns(UserWarning, match="the position bias cannot be estimated"):
-        fit([("a", "b", 0.9), ("b", "c", 0.9)], bias="joint")
+        fit([("a", "b", 0.9), ("b", "c", 0.9)], "poe-bt", bias="joint")
 
 
 @pytest.mark.long

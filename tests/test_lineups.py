@@ -6,7 +6,7 @@ import json
 import math
 from contextlib import closing
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, permutations
 
 import numpy as np
 import pytest
@@ -497,7 +497,7 @@ def test_a_run_that_was_stopped_in_the_pilot_or_later_ends_like_an_unbroken_one(
 
 
 def test_rates_do_not_depend_on_the_scale():
-    rows = [(a, b) for a, b in combinations("abcdef", 2)]
+    rows = [*permutations("abcdef", 2)]
     logit = np.random.default_rng(0).standard_normal(len(rows))
     one, other = (
         rate(Comparisons.from_columns(*zip(*rows, strict=True), 1 / (1 + np.exp(-scale * logit))), 99.0)

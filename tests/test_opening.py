@@ -20,6 +20,7 @@ from workbooks import write_workbook
 GIB = 1 << 30
 READ = """
 import resource, sys
+from pathlib import Path
 from comparo.data.items import Items
 from comparo.errors import ComparisonsError
 resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[2]),) * 2)
@@ -27,7 +28,11 @@ try:
     Items.of("-" if sys.argv[1] == "/dev/stdin" else sys.argv[1])
 except ComparisonsError as error:
     print(error)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+status = Path("/proc/self/status")  # the other count begins with the memory of the process that started this one
+if status.is_file():
+    print(status.read_text().partition("VmHWM:")[2].split()[0])
+else:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
 

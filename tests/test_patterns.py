@@ -102,7 +102,7 @@ def hostile(pattern):
 
 
 def seconds(pattern, method, text):
-    call = getattr(pattern, method)
+    call, text = getattr(pattern, method), text.encode("latin-1") if isinstance(pattern.pattern, bytes) else text
     start = time.process_time()
     if method == "sub":
         call("", text)

@@ -42,7 +42,7 @@ def check_regular(path: Path) -> None:
     """Raise a ComparisonsError where a path leads, after all links, to nothing, a folder, a device or a pipe."""
     if not os.path.exists(path):
         raise ComparisonsError(f"{path} does not exist; check the name (the working folder is {Path.cwd()})")
-    if not os.path.isfile(path):
+    if not os.path.isfile(path) and str(path) != os.devnull:
         kind = "folder; name a file in it" if os.path.isdir(path) else "device or a pipe; save what it holds as a file"
         raise ComparisonsError(f"{path} is a {kind}")
 

@@ -85,8 +85,11 @@ def voices_of(judges: Sequence[Judge], prompts: Sequence[Prompt]) -> tuple[Voice
 
 
 def comparisons(judgements: Iterable[Judgement]) -> Comparisons:
-    """Convert the answered judgements to comparisons; several voices become its judges."""
-    answered = [judgement for judgement in judgements if not judgement.failed]
+    """Convert the answered judgements to comparisons, in the order of their questions; voices become its judges.
+
+    So a ranking does not depend on the order in which answers arrived, not even by rounding or random draws.
+    """
+    answered = sorted((judgement for judgement in judgements if not judgement.failed), key=_place)
     names = ("first", "second", "context", "voice")
     first, second, context, voice = ([getattr(one.question, name) for one in answered] for name in names)
     p, weight = ([getattr(one, name) for one in answered] for name in ("p", "weight"))
@@ -98,6 +101,11 @@ def comparisons(judgements: Iterable[Judgement]) -> Comparisons:
     weights = np.array(weight) if any(each != 1 for each in weight) else None
     labels = (None if all(label is None for label in column) else column for column in (context, voice))
     return Comparisons.from_columns(first, second, np.array(p), weights, *labels)
+
+
+def _place(answer: Judgement) -> tuple[str, str, str]:
+    question = answer.question
+    return repr(question.context), repr(question.items), repr(question.voice)
 
 
 def with_texts(items: Items, asked: Question) -> Question:

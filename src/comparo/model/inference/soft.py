@@ -71,10 +71,10 @@ class Soft:
         has_bias = is_biased and bool(np.any(found.judge < found.sums.shape[1]))  # else γ cancels
         pattern = Pattern(graph, found.judge if has_bias else None, limits)
         order = pattern.order
-        codes = np.arange(pattern.judges)  # the last: observations in which γ cancels
+        # The last effect: observations in which γ cancels; judges without answers have no effect either.
+        is_zero = np.append(left_out, np.ones(pattern.judges, dtype=bool))[: pattern.judges]
         unit = expert.mean.alpha / 4.0 if isinstance(expert, Gaussian) and isinstance(expert.mean, Linear) else 1.0
-        is_zero, usual = np.append(left_out, True)[codes], (SLOTS * unit) ** 2
-        biases = Biases.of(pattern, np.zeros(len(codes)), is_zero, usual) if has_bias else None
+        biases = Biases.of(pattern, np.zeros(pattern.judges), is_zero, (SLOTS * unit) ** 2) if has_bias else None
         c = found.weight[order]
         noise = found.sum_variance if np.any(found.sum_weight) else 1.0
         return cls(found, pattern, biases, c, c * found.y[order], abs(unit), is_biased, noise)

@@ -20,8 +20,9 @@ from functools import cache
 
 import numpy as np
 from scipy.special import logit
+from scipy.stats import rankdata
 
-from benchmarks.selection import DATA, spearman
+from benchmarks.selection import DATA
 from comparo import Comparisons, fit
 from comparo.selection.selector import Selector
 
@@ -95,6 +96,16 @@ class Recorded(Selector):
 
     def _taken(self) -> np.ndarray:
         return np.sort(np.concatenate([super()._taken(), self._closed]))
+
+
+def spearman(scores: np.ndarray, human: np.ndarray) -> np.ndarray:
+    """The mean over contexts for each draw, × 100: shape (D,). Contexts whose human scores are all equal have none."""
+    one, other = (rankdata(part, axis=-1) for part in (scores, human))
+    one -= one.mean(axis=-1, keepdims=True)
+    other -= other.mean(axis=-1, keepdims=True)
+    scale = np.sqrt(np.sum(one**2, axis=-1) * np.sum(other**2, axis=-1))
+    correlation = np.sum(one * other, axis=-1) / np.where(scale > 0, scale, 1.0)
+    return 100 * np.mean(correlation[:, other.any(axis=-1)], axis=1)
 
 
 def calls(known: np.ndarray, budget: int, orders: str) -> int:

@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.faults import DAMAGES, run_with_damaged_caches
 from comparo import Judgement, Question, StoreError, load_judge, rank, rejudge
 from comparo.judges import Probe
 from comparo.judges.chat import digest_of
@@ -27,6 +26,7 @@ from comparo.run.recalling import Recalling, head_of, key_of_answer, remembering
 from comparo.run.repair import PAGE, repair_cache
 from inside import DEFAULT_WORDING, criterion_prompt, read_judgements
 from processes import Forked
+from run_faults import DAMAGES, run_with_damaged_caches
 from servers import Api, prefers, refusal, words
 from split import one_short
 

@@ -15,6 +15,7 @@ def paid_and_spent(
 
     Cached answers count with their original cost, so that a run is the same with and without a cache.
 
+    >>> from comparo.data.prompts import Question
     >>> asked, kept = (Judgement(Question("ana", "bo"), p=0.7, cost=0.5, cached=cached) for cached in (False, True))
     >>> paid_and_spent([asked, kept], {"probes": [{"calls": 1, "cost": 0.25}, {"calls": 0, "cost": 0.25}]})
     (1.5, 0.75)

@@ -19,10 +19,10 @@ import pytest
 from comparo import Judgement, Question, StoreError, load_judge, rank, rejudge
 from comparo.judges import Probe
 from comparo.judges.chat import digest_of
-from comparo.run.cache import LONGEST_CLAIM, SCHEMA, Cache, clear, contents
+from comparo.log.cache import LONGEST_CLAIM, SCHEMA, Cache, clear, contents
+from comparo.log.database import open_database
+from comparo.log.repair import PAGE, repair_cache
 from comparo.run.cached_judge import CachedJudge, head_of, key_of_answer, remembering
-from comparo.run.database import open_database
-from comparo.run.repair import PAGE, repair_cache
 from comparo.run.voices import Voice
 from comparo.run.worker import Asking, answers_to
 from inside import DEFAULT_WORDING, criterion_prompt, read_judgements
@@ -414,7 +414,7 @@ def test_a_cache_that_cannot_be_made_or_written_is_one_warning_and_the_run_goes_
         other = sqlite3.connect(folder / CACHE, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")  # another program that does not let go
         (judge,) = remembering([load_judge("openai/any", base_url=api.url)], None)
-        monkeypatch.setattr("comparo.run.database.BUSY", 0.01)
+        monkeypatch.setattr("comparo.log.database.BUSY", 0.01)
         cache = Cache(folder / CACHE)
         cache.begin()
         rows = range(12)
@@ -429,7 +429,7 @@ def test_a_cache_that_cannot_be_made_or_written_is_one_warning_and_the_run_goes_
 
 
 FULL = (
-    "import resource, logging; from comparo.run.cache import Cache; from comparo.judges import Judgement; "
+    "import resource, logging; from comparo.log.cache import Cache; from comparo.judges import Judgement; "
     "from comparo.data.prompts import Question; resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000)); "
     "logging.basicConfig(format='%(message)s'); cache = Cache('cache.sqlite'); cache.begin(); "
     "[cache.add(bytes([k % 256, k // 256]), 'test', Judgement(Question('a', 'b'), p=0.5)) for k in range(3000)]; "
@@ -526,7 +526,7 @@ def wrong(path, rows=120):
 
 
 def test_a_cache_that_is_cut_anywhere_or_has_a_flipped_bit_gives_no_false_answer(tmp_path, monkeypatch):
-    monkeypatch.setattr("comparo.run.cache.BUSY", 0.0)
+    monkeypatch.setattr("comparo.log.cache.BUSY", 0.0)
     path = filled(tmp_path / "cache").path
     sound = path.read_bytes()
     assert wrong(path) == []

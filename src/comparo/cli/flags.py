@@ -14,8 +14,8 @@ from comparo.data.grammar import read_settings
 from comparo.data.items import Items
 from comparo.data.run_folder import DATABASE, database_of
 from comparo.judges import Judge, accepted_options, load_judge, parse_judge, parse_options
+from comparo.log.cache import CACHE
 from comparo.options import DEFAULT_JUDGE, CacheOptions, JudgeOptions
-from comparo.run.cache import CACHE
 from comparo.run.cached_judge import CachedJudge, remembering
 
 SeedFlag = Annotated[int, typer.Option(min=0)]

@@ -22,12 +22,13 @@ from comparo.data.prompts import Question
 from comparo.data.run_folder import database_of
 from comparo.errors import ComparisonsError, JudgeError
 from comparo.judges import Judgement
+from comparo.log.costs import PROBES, paid_and_spent
+from comparo.log.store import stored_items
 from comparo.options import CriterionOptions
-from comparo.run.budget import PROBES, dollars, paid_and_spent
+from comparo.run.budget import dollars
 from comparo.run.cached_judge import probe_judges
 from comparo.run.progress import Progress
 from comparo.run.rejudge import Rejudged, prepare_rejudge
-from comparo.run.store import stored_items
 from comparo.run.voices import Voice, count_cached, make_prompts
 from comparo.run.worker import answers_to
 

@@ -26,15 +26,16 @@ from comparo.data.run_folder import key_of
 from comparo.errors import JudgeError, PendingError, RunError
 from comparo.judges import Judge, Judgement
 from comparo.judges.batches import SHARE, WINDOW, LostError, SilentError, State
+from comparo.log.questions import OpenBatch
+from comparo.log.store import Store
 from comparo.options import Mode
 from comparo.ranking.ranking import Ranking
-from comparo.run.batch_transport import CANCELLED, CREATIONS, UNANSWERED, Courier, OpenBatch, Pauses
+from comparo.run.batch_transport import CANCELLED, CREATIONS, UNANSWERED, Courier, Pauses
 from comparo.run.budget import TOKENS
 from comparo.run.cached_judge import CachedJudge
 from comparo.run.contexts import Contexts
 from comparo.run.loop import LOOK, Run, logger
 from comparo.run.progress import Watcher
-from comparo.run.store import Store
 from comparo.run.task import Task
 from comparo.run.worker import answers_to, too_many
 

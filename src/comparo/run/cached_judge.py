@@ -24,10 +24,11 @@ from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError, StoreError
 from comparo.judges import Judge, Judgement, Probe
 from comparo.judges.protocol import Several, about
-from comparo.run.budget import PROBES, dollars
-from comparo.run.cache import STEP, Cache
-from comparo.run.files import as_json, now
-from comparo.run.store import count_judgements, read_configuration
+from comparo.log.cache import STEP, Cache
+from comparo.log.costs import PROBES
+from comparo.log.files import as_json, now
+from comparo.log.store import count_judgements, read_configuration
+from comparo.run.budget import dollars
 
 logger = logging.getLogger(__name__)
 

@@ -30,12 +30,12 @@ from comparo.data.prompts import Prompt
 from comparo.data.run_folder import DATABASE, encode, key_of
 from comparo.errors import RunError, StoreError
 from comparo.judges import Judge, Judgement
+from comparo.log.cache import Cache, clear
+from comparo.log.files import as_json
+from comparo.log.store import CHANGED, Store, differences, read_configuration, read_judgements, reading, stored_items
 from comparo.methods import ESTIMATES, quiet_fit
 from comparo.model.observations import are_choices
-from comparo.run.cache import Cache, clear
 from comparo.run.cached_judge import CachedJudge, remembering
-from comparo.run.files import as_json
-from comparo.run.store import CHANGED, Store, differences, read_configuration, read_judgements, reading, stored_items
 from comparo.run.task import Task
 from comparo.run.voices import Voice, comparisons, stored_voices, with_texts, with_voice
 from comparo.run.worker import answers_to

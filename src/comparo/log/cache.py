@@ -29,10 +29,10 @@ from comparo.data.prompts import Question
 from comparo.data.run_folder import checked_rows, clean, kind_of
 from comparo.errors import StoreError
 from comparo.judges import Judgement, Probe
-from comparo.run.database import BUSY, Schema, open_database
-from comparo.run.files import DAMAGED, explained, make_private, now
-from comparo.run.folders import ROOT
-from comparo.run.rows import UNFIT, declared, insertion, is_valid, plain, row_of, sound_judgement
+from comparo.log.database import BUSY, Schema, open_database
+from comparo.log.files import DAMAGED, explained, make_private, now
+from comparo.log.folders import ROOT
+from comparo.log.rows import UNFIT, declared, insertion, is_valid, plain, row_of, sound_judgement
 
 CACHE = ROOT / "cache.sqlite"  # of all runs that name no other file
 CLAIMS = "CREATE TABLE IF NOT EXISTS claims (key BLOB PRIMARY KEY, pid INTEGER NOT NULL, at REAL NOT NULL)"

@@ -16,7 +16,8 @@ from scipy.special import expit
 from comparo.data.comparisons import Comparisons
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
-from comparo.model.posterior import Posterior, Scored
+from comparo.model.posterior import Posterior
+from comparo.model.solution import Solution
 from comparo.model.tuning import WIDE
 from comparo.types import Array
 
@@ -26,10 +27,10 @@ LARGEST = 50.0  # of a discrimination: a judge without noise would have an infin
 
 
 @dataclass(frozen=True, eq=False)
-class Sigma(Scored):
+class Sigma(Solution):
     """Scores with the discrimination a of each judge, (J,)."""
 
-    discrimination: Array
+    discrimination: Array | None = None
 
 
 def bt_sigma(comparisons: Comparisons, prior: float = WIDE) -> Sigma:
@@ -73,4 +74,5 @@ def bt_sigma(comparisons: Comparisons, prior: float = WIDE) -> Sigma:
         if moved < SURE:
             converged = True
             break
-    return Sigma(graph, graph.centre(x), Posterior((laplacian,)), converged, a)
+    found = Posterior((laplacian,))
+    return Sigma(comparisons, graph, graph.centre(x), found, converged, method="bt", discrimination=a)

@@ -50,7 +50,7 @@ class Share:
 def share(found: Case) -> Share:
     recorded = found.recorded
     if decided(recorded):
-        scores, expected, _ = pooled(found, everything(recorded).one(0), grouped=True, styled=False)
+        scores, expected, _ = pooled(found, everything(recorded).one(0), grouped=True)
     else:
         scores = least_scores(found)[0]
         expected = centred(means(scores, found.system), recorded.context)
@@ -149,7 +149,7 @@ def agreement(found: Case, ranking: Ranking, scores, candidates) -> float:
 def votes_alone(judged: Ranking, votes: Comparisons) -> Voted:
     """People's scores from the votes, without the judge."""
     first, second = find_voted(votes, judged.graph.labels(judged.comparisons))
-    group = None if judged.group is None else judged.group[0]
+    group = None if judged.solution.groups is None else judged.solution.groups[0]
     between = 0.0 if group is None else BETWEEN
     none = Expectation(np.zeros((len(judged), 0)), np.zeros(0), np.zeros(0), group, between, 1 - between)
     return voted(votes, replace(judged.graph.whole(), first=first, second=second), none)

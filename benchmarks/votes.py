@@ -77,7 +77,7 @@ def spreads() -> None:
                 rows += [(row["first"], row["second"], p) for p in own]
     every = []
     for name, votes in sets.items():
-        found = np.log([fit(rows, "mixed").effects.scores ** 0.5 for rows in votes.values()])
+        found = np.log([fit(rows, "mixed").solution.effects.scores ** 0.5 for rows in votes.values()])
         every.extend(found.tolist())
         print(f"{name}: {len(found)} sets, geometric mean {np.exp(np.mean(found)):.2f}, sd of log {np.std(found):.2f}")
     machines = []
@@ -85,7 +85,7 @@ def spreads() -> None:
         data = Comparisons.of(DATA / "panel" / f"judges.{name}.csv.gz")
         for judge in [] if data.judges is None else data.judges.tolist():
             if judge not in ("human", "human_crowd"):
-                effects = fit(data.by_judges([judge]), "mixed").effects
+                effects = fit(data.by_judges([judge]), "mixed").solution.effects
                 machines.append(0.5 * np.log(effects.scores))
     every += machines
     size, spread = np.exp(np.mean(machines)), np.std(machines)

@@ -21,15 +21,17 @@ from comparo.model.linalg.spectrum import Spectrum, System
 from comparo.model.posterior import Posterior
 from comparo.model.tuning import LIMITS, Limits
 from comparo.ranking.consensus import consensus
+from comparo.ranking.scores import nodes_of
 from comparo.ranking.self_consistency import count_flips
 from comparo.report.page import render
 from comparo.report.record import read_record
 from comparo.run.budget import Budget
 from comparo.run.fit_policy import Fitting
-from comparo.run.folders import list_runs, repair
+from comparo.run.folders import list_runs
 from comparo.run.loop import Run
 from comparo.run.plan import Storage, prepare
 from comparo.run.rank import prepare_rank
+from comparo.run.repair import repair
 from comparo.run.store import Store, count_judgements, read_configuration, read_judgements, stored_items
 from comparo.run.task import Task
 from comparo.run.voices import voices_of
@@ -75,6 +77,7 @@ __all__ = [
     "mixed",
     "multiply",
     "next_pairs",
+    "nodes_of",
     "prepare",
     "prepare_rank",
     "quiet_fit",

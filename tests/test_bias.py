@@ -12,8 +12,8 @@ from oracle import simulate
 def test_plug_in_is_minus_the_logit_of_the_mean():
     comparisons, _ = simulate(np.random.default_rng(0), 8, 100, gamma=-1.0)
     ranking = fit(comparisons, bias="plug-in")
-    assert ranking.bias[0, 0] == pytest.approx(-logit(comparisons.p.mean()), abs=1e-8)
-    assert ranking.bias[0, 0] < 0, "a judge that favours the first has a negative γ"
+    assert ranking.solution.bias[0, 0] == pytest.approx(-logit(comparisons.p.mean()), abs=1e-8)
+    assert ranking.solution.bias[0, 0] < 0, "a judge that favours the first has a negative γ"
 
 
 def test_plug_in_of_the_gaussian_centres_it_on_the_mean_probability():
@@ -27,7 +27,7 @@ def test_plug_in_of_the_gaussian_centres_it_on_the_mean_probability():
 def test_joint_recovers_the_bias_and_the_scores(gamma):
     comparisons, truth = simulate(np.random.default_rng(1), 30, 1500, gamma=gamma, noise=0.2)
     ranking = fit(comparisons, bias="joint")
-    assert ranking.bias[0, 0] == pytest.approx(gamma, abs=0.05)
+    assert ranking.solution.bias[0, 0] == pytest.approx(gamma, abs=0.05)
     assert np.abs(ranking.scores - truth[0] + truth[0].mean()).max() < 0.2
 
 
@@ -60,7 +60,7 @@ def test_each_judge_has_its_own_bias():
     ]
     for bias in ("joint", "plug-in"):
         ranking = fit(rows, bias=bias)
-        assert dict(zip(ranking.comparisons.judges, ranking.bias[0], strict=True)) == pytest.approx(
+        assert dict(zip(ranking.comparisons.judges, ranking.solution.bias[0], strict=True)) == pytest.approx(
             {"kind": -1.0, "harsh": 1.0}, abs=0.25
         )
 
@@ -70,12 +70,12 @@ def test_contexts_share_what_they_agree_on():
     rng = np.random.default_rng(4)
     gamma = -0.8 + 0.05 * rng.standard_normal(60)
     comparisons, _ = simulate(rng, 6, 18, gamma=gamma, noise=0.5, contexts=60)
-    shrunk = fit(comparisons, bias="joint").bias[:, 0]
+    shrunk = fit(comparisons, bias="joint").solution.bias[:, 0]
     alone = []
     for context in range(60):
         rows = comparisons.context == context
         part = Comparisons.from_columns(comparisons.first[rows], comparisons.second[rows], comparisons.p[rows])
-        alone.append(fit(part, bias="joint").bias[0, 0])
+        alone.append(fit(part, bias="joint").solution.bias[0, 0])
     assert np.mean((shrunk - gamma) ** 2) < 0.4 * np.mean((np.array(alone) - gamma) ** 2)
     assert shrunk.mean() == pytest.approx(-0.8, abs=0.1)
 
@@ -84,7 +84,7 @@ def test_contexts_that_differ_keep_their_own_bias():
     rng = np.random.default_rng(5)
     gamma = np.linspace(-2, 2, 20)
     comparisons, _ = simulate(rng, 6, 200, gamma=gamma, noise=0.3, contexts=20)
-    assert np.allclose(quiet_fit(comparisons, bias="joint").bias[:, 0], gamma, atol=0.25)
+    assert np.allclose(quiet_fit(comparisons, bias="joint").solution.bias[:, 0], gamma, atol=0.25)
 
 
 def test_bias_follows_the_labels_of_the_contexts():
@@ -97,7 +97,7 @@ def test_bias_follows_the_labels_of_the_contexts():
             {"context": str(context), "first": i, "second": j, "p": p}
             for i, j, p in zip(part.first, part.second, part.p, strict=True)
         ]
-    assert np.allclose(fit(rows, bias="joint").bias[:, 0], [1.0, -1.0, 0.0], atol=0.1)
+    assert np.allclose(fit(rows, bias="joint").tables["bias"]["gamma"], [1.0, -1.0, 0.0], atol=0.1)
 
 
 def test_a_bias_that_cannot_be_told_from_the_scores_is_said():
@@ -112,7 +112,7 @@ def test_judges_with_few_hard_votes_are_drawn_to_the_others():
     comparisons, _ = simulate(rng, 20, 3000, gamma=-0.5, noise=0.0)
     votes = (rng.random(3000) < comparisons.p).astype(float)
     judged = Comparisons.from_columns(comparisons.first, comparisons.second, votes, judge=np.arange(3000) // 3)
-    bias = fit(judged, bias="joint").bias[0]
+    bias = fit(judged, bias="joint").solution.bias[0]
     assert bias.mean() == pytest.approx(-0.5, abs=0.1)
     assert bias.std() < 0.2
 

@@ -86,7 +86,7 @@ def test_where_no_budget_is_enough_none_is_named():
 def test_a_price_that_is_higher_than_expected_drops_no_context(budget, lineup, times):
     ranking = comparo.rank(texts(), "better", judge=Priced(times), budget=budget, lineup=lineup)
     assert (len(ranking), ranking.graph.components) == (CONTEXTS * TEXTS, CONTEXTS)
-    assert not ranking.unreached
+    assert not ranking.solution.unreached
 
 
 def test_calls_go_round_all_contexts_and_what_they_did_not_reach_is_named(tmp_path):
@@ -97,7 +97,7 @@ def test_calls_go_round_all_contexts_and_what_they_did_not_reach_is_named(tmp_pa
     assert max(calls.values()) - min(calls.values()) <= 2
     there = {(context, item) for context, item in ranking}
     every = {(row["context_id"], row["id"]) for row in rows}
-    assert set(ranking.unreached) == every - there != set()
+    assert set(ranking.solution.unreached) == every - there != set()
     number = len(every - there)
     assert re.match(rf"{number} of {len(every)} items have no score, .*'c0", ranking.notes[0])
     written = list(csv.DictReader(io.StringIO((tmp_path / "run" / "ranking.csv").read_text())))

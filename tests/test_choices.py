@@ -5,7 +5,7 @@ import pytest
 from scipy.special import expit, log_expit, logsumexp
 
 from comparo import Comparisons
-from comparo.model.inference.newton import Solution
+from comparo.model.inference.newton import Maximum
 from comparo.model.inference.position import _spread, winners_first
 from comparo.model.inference.random_effects import differences, solve
 from comparo.model.tuning import POSITION, POSITION_ERROR, SLOTS
@@ -109,7 +109,7 @@ def drawn(name, ranking):
     first, second, p = (np.array(column) for column in zip(*rows, strict=True))
     first, second = (np.array([number[text] for text in ends]) for ends in (first, second))
     is_left_out = winners_first(ranking.comparisons, np.zeros(len(rows), dtype=int))[0]
-    nu = float(np.max(getattr(ranking.product.expert, "nu", 0.0)))
+    nu = float(np.max(getattr(ranking.solution.expert, "nu", 0.0)))
 
     def likelihood(x):
         d = x[:, first] - x[:, second] - (0.0 if is_left_out else x[:, [n]])
@@ -128,7 +128,7 @@ def test_scores_and_intervals_are_those_of_the_posterior(name):
     ranking = fit(as_data(name), "mixed") if name != "many voters" else fit(as_data(name))
     found = drawn(name, ranking)
     mean, std = found.mean(axis=0), found.std(axis=0)
-    assert ranking.converged
+    assert ranking.solution.converged
     assert ranking.scores == pytest.approx(mean, abs=(0.5 if name in STRONG else 0.2) * std.max())
     assert np.mean((found > ranking.low) & (found < ranking.high)) == pytest.approx(0.95, abs=0.035)
 
@@ -142,7 +142,7 @@ def test_votes_for_a_text_put_it_first(count):
         fit([{"first": a, "second": b, "p": p, "judge": "x"} for a, b, p in rows], "mixed"),
     ):
         assert list(ranking) == ["a", "b"]
-        assert ranking.converged
+        assert ranking.solution.converged
         assert ranking["a"].score - ranking["b"].score > 0.3
 
 
@@ -176,7 +176,7 @@ def test_position_is_left_out_of_a_list_of_winners_and_losers():
         ranking = fit(data, "mixed")
         truth = scores[data.items[ranking.graph.item].astype(int)]
         covered.append((ranking.low < truth - truth.mean()) & (truth - truth.mean() < ranking.high))
-        assert np.any(ranking.product.bias != 0) or any("position" in note for note in ranking.notes)
+        assert np.any(ranking.solution.bias != 0) or any("position" in note for note in ranking.notes)
     assert np.mean(covered) > 0.9
 
 
@@ -192,7 +192,7 @@ def test_a_judge_that_always_says_first_has_a_position_bias():
     for rows in ([(i, j, 1.0) for i, j in pairs], [(i, j, 1.0) for i, j in pairs + [(j, i) for i, j in pairs]]):
         data = Comparisons.from_rows(rows)
         assert not winners_first(data, data.positions).any()
-        assert fit(data, "mixed").product.bias.item() < -1.5
+        assert fit(data, "mixed").solution.bias.item() < -1.5
 
 
 def test_priors_of_positions_are_those_of_the_joint_distribution():
@@ -217,7 +217,7 @@ def test_priors_of_positions_are_those_of_the_joint_distribution():
 
 
 def solved(model):
-    return Solution(model.system.solve(1.0, np.zeros(model.system.nodes)), model.system.laplacian(1.0), 1, True)
+    return Maximum(model.system.solve(1.0, np.zeros(model.system.nodes)), model.system.laplacian(1.0), 1, True)
 
 
 def test_messages_are_what_choices_say_without_the_prior():

@@ -12,7 +12,7 @@ from comparo.analysis.confidence import expected_spearman, top_probability
 from comparo.analysis.sequential import log_evidence
 from comparo.model.likelihoods import Gaussian, StudentT
 from comparo.rounding import mean_ranks
-from inside import LIMITS, Limits
+from inside import LIMITS, Limits, nodes_of
 from oracle import simulate
 from split import one_short
 
@@ -37,7 +37,7 @@ def correlation(one, other):
 def actual(ranking, truth):
     """Spearman's correlation with the truth (C, N), in the comparisons' order of contexts."""
     labels = [None] if ranking.context is None else ranking.comparisons.contexts
-    nodes = [ranking.nodes_of(label) for label in labels]
+    nodes = [nodes_of(ranking, label) for label in labels]
     return np.array([correlation(ranking.scores[part], truth[c][ranking.items[part]]) for c, part in enumerate(nodes)])
 
 
@@ -116,7 +116,7 @@ def test_the_best_are_right_as_often_as_they_are_said_to_be():
     for k in (1, 3):
         right = []
         for context in ranking.comparisons.contexts:
-            nodes = ranking.nodes_of(context)
+            nodes = nodes_of(ranking, context)
             best = ranking.items[nodes][np.argsort(-ranking.scores[nodes])[:k]]
             right.append(set(best) == set(np.argsort(-truth[context])[:k]))
         assert np.mean(top_probability(ranking, k)) == pytest.approx(np.mean(right), abs=0.07)

@@ -113,7 +113,7 @@ def test_scores_are_the_group_s_mean_and_a_share_of_the_rest(judged):
 
 def test_the_covariance_is_that_of_the_linear_map(judged):
     """By the full matrix of all contexts, which share the uncertainty of group means."""
-    k, graph, product, effects = 0.4, judged.graph, judged.product, judged.effects
+    k, graph, product, effects = 0.4, judged.graph, judged.solution, judged.solution.effects
     n = graph.nodes
     whole = np.zeros((n, n))
     for batch in judged.covariance.pattern.batches:
@@ -180,7 +180,7 @@ def test_the_usual_validity():
 @pytest.mark.long
 @pytest.mark.parametrize("k", [0.3, 0.7])
 def test_the_usual_validity_is_found_where_people_vary_as_usual(k):
-    found = [consensus(judged_by(seed, k, systems=30, alone=PEOPLE)[0]).validity for seed in range(4)]
+    found = [consensus(judged_by(seed, k, systems=30, alone=PEOPLE)[0]).solution.validity for seed in range(4)]
     assert np.mean(found) == pytest.approx(k, abs=0.12)
 
 
@@ -255,7 +255,7 @@ def test_what_cannot_be_a_consensus_is_refused(judged):
 def test_fit_gives_a_consensus_with_groups(judged):
     options = {"bias": "joint", "prior": "estimated", "groups": "items"}
     found = fit(judged.comparisons, estimate="consensus", validity=0.25, **options)
-    assert (found.estimate, found.validity) == ("consensus", 0.25)
+    assert (found.estimate, found.solution.validity) == ("consensus", 0.25)
     assert np.array_equal(found.scores, consensus(judged, 0.25).scores)
     assert np.array_equal(found.judged.scores, judged.scores)
     assert consensus(found, 1.0).scores == pytest.approx(judged.scores)
@@ -305,11 +305,11 @@ def ranked(data, **options):
 def test_a_run_is_a_consensus_where_ids_are_shared():
     found = ranked(texts())
     assert found.estimate == "consensus"
-    assert found.validity >= 0.15
+    assert found.solution.validity >= 0.15
     own = ranked(texts(), estimate="judge")
     assert own.estimate == "judge"
     assert np.array_equal(own.scores, found.judged.scores)
-    assert ranked(texts(), estimate=0.5).validity == 0.5
+    assert ranked(texts(), estimate=0.5).solution.validity == 0.5
     assert ranked(texts(), plain=True).estimate == "judge"
     assert ranked(texts(), method="avg-prob").estimate == "judge"
 
@@ -356,13 +356,13 @@ def test_style_may_stand_for_groups_where_it_is_asked_for():
     data = Comparisons.from_columns([f"t{i}" for i, _ in ends], [f"t{j}" for _, j in ends], expit(d))
     assert Fitting(items, estimate="auto").rank(data).estimate == "judge"
     found = Fitting(items, estimate="consensus").rank(data)
-    judged, expected = found.judged, found.effects.mean
-    assert found.validity == 0.5
+    judged, expected = found.judged, found.solution.effects.mean
+    assert found.solution.validity == 0.5
     assert found.scores == pytest.approx(judged.graph.centre(0.5 * judged.scores + 0.5 * expected))
     block = found.covariance.block(found.covariance.pattern.batches[0])[0]
     assert found.std == pytest.approx(np.sqrt(np.diag(block)))
     assert np.linalg.eigvalsh(block).min() > -1e-9
-    assert Fitting(items, estimate="consensus", validity=0.8).rank(data).validity == 0.8
+    assert Fitting(items, estimate="consensus", validity=0.8).rank(data).solution.validity == 0.8
     panel = replace(data, judges=np.array(["one", "two"], dtype=object), judge=np.arange(len(data)) % 2)
     assert Fitting(items, method="panel", estimate="auto").rank(panel).estimate == "judge"
     assert Fitting(items, method="panel", estimate="consensus").rank(panel).estimate == "consensus"
@@ -400,8 +400,8 @@ def test_the_command_says_whose_scores_it_prints_and_changes_it_without_calls(co
     assert command().returncode == 0
     record = read_record(tmp_path / "run")
     assert record.ranking.estimate == "consensus"
-    assert record.expected == pytest.approx(expit(record.ranking.product.differences))
-    assert record.even == pytest.approx(expit(-np.mean(record.ranking.bias)), abs=0.1)
+    assert record.expected == pytest.approx(expit(record.ranking.solution.differences))
+    assert record.even == pytest.approx(expit(-np.mean(record.ranking.solution.bias)), abs=0.1)
 
 
 def test_a_share_that_the_rule_cannot_tell_has_no_number(run, tmp_path):
@@ -425,7 +425,7 @@ def test_a_share_that_the_rule_cannot_tell_has_no_number(run, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     ranking = read_record(tmp_path / "run").ranking
-    assert (ranking.estimate, ranking.validity) == ("consensus", None)
+    assert (ranking.estimate, ranking.solution.validity) == ("consensus", None)
     assert np.array_equal(ranking.scores, ranking.judged.scores)
     assert json.loads(ranking.to_json())["validity"] is None
     page = " ".join((tmp_path / "run" / "report.html").read_text(encoding="utf-8").split())
@@ -447,7 +447,7 @@ def test_the_page_explains_the_consensus(command, tmp_path):
     assert "given by --estimate" in text
     assert "--estimate 0.3" in text
     record = read_record(tmp_path / "run")
-    ranks = record.ranking.opinion.rank[record.order].tolist()
+    ranks = record.ranking.judged.rank[record.order].tolist()
     assert json.loads(re.search(r'"judge_rank":(\[[\d,]*\])', page)[1]) == ranks  # page.js writes it beside the rank
     columns = {"score": [0.0], "low": [0.0], "high": [0.0], "rank": [2], "best": [1], "worst": [3], "judge_rank": [4]}
     rest = {"item": ["a"], "group": [1], "tier": [1], "comparisons": [9]}

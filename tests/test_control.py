@@ -90,7 +90,7 @@ def test_scores_coefficient_and_covariance_are_those_of_the_dense_model(is_group
     to_scores = (np.eye(n) - 1 / n) @ np.hstack([np.eye(n), shared.columns - held[:, None] * np.eye(len(sizes))[:1]])
     np.testing.assert_allclose(product.scores, to_scores @ mean, atol=0.03 * np.std(product.scores))
     covariance = effects.dispersion * to_scores @ inverse @ to_scores.T
-    found = product.posterior
+    found = product.covariance
     np.testing.assert_allclose(found.std, np.sqrt(np.diagonal(covariance)), rtol=0.1)
 
 
@@ -190,7 +190,7 @@ def test_errors_of_coefficients_are_passed_on_as_finite_differences_say():
     for groups in (None, graph.item):
         found = panel(data, Design(groups, None, Control(("length",), values, ("1",))))
         shared = Shared.of(graph, Design(groups), 10**7)
-        base = replace(found.opinion, spread=None, variance=1.0, errors=np.eye(3))
+        base = replace(found.panel.opinion, spread=None, variance=1.0, errors=np.eye(3))
 
         def scores(opinion, shared=shared):
             if shared.kinds:
@@ -242,7 +242,7 @@ def test_what_is_held_equal_is_no_group():
     """Decisions have as many degrees of freedom as texts beyond contexts and groups, with a control or without."""
     rows, _, x = judged(np.random.default_rng(1), contexts=5, soft=False)
     ranking = fit(rows, "mixed", groups="items", control={"length": by_label(x)})
-    assert ranking.controlled.product.effects.predicted.is_group.tolist() == [False] * 2 + [True] * 8
+    assert ranking.controlled.solution.effects.predicted.is_group.tolist() == [False] * 2 + [True] * 8
     assert ranking.controlled.groups().freedom == ranking.groups().freedom == 5 * 8 - 5 - 8 + 1
 
 
@@ -336,4 +336,4 @@ def test_a_run_is_ranked_while_the_texts_compared_are_alike():
         Fitting(Items.of({"a": "one", "b": "two"}), control=("length",)).check()
     unlike = Comparisons.from_rows([("a", "c", 0.7), ("b", "a", 0.4)])
     assert fitting.rank(unlike).tables["control"]["column"].tolist() == ["length"]
-    assert isinstance(fitting.rank(unlike).product.expert, BradleyTerry)
+    assert isinstance(fitting.rank(unlike).solution.expert, BradleyTerry)

@@ -88,11 +88,11 @@ def test_ranking_is_the_fit_with_what_is_known_of_the_items():
     expected = fit(Fitting(items).weigh(data), bias="joint", prior="estimated", groups="items", features=_style(items))
     np.testing.assert_allclose(ranking.scores, expected.scores)
     np.testing.assert_allclose(ranking.std, expected.std)
-    effects = ranking.product.effects
+    effects = ranking.solution.effects
     assert effects.groups > effects.scores
     assert len(np.unique(effects.group)) == 5
     alone = Fitting(items, grouped=False).rank(data)
-    assert alone.product.effects.groups is None
+    assert alone.solution.effects.groups is None
 
 
 def _style(items):
@@ -161,11 +161,11 @@ def test_ids_that_come_once_are_no_groups_and_groups_of_ones_own_are():
     rows = rows_of()
     once = [row | {"id": f"{row['context_id']} {row['id']}"} for row in rows]
     data = asked_in(Items.of(once), np.random.default_rng(4))
-    assert Fitting(Items.of(once)).rank(data).product.effects.groups is None
+    assert Fitting(Items.of(once)).rank(data).solution.effects.groups is None
     grouped = Items.of(once, group="team")
-    effects = Fitting(grouped).rank(data).product.effects
+    effects = Fitting(grouped).rank(data).solution.effects
     assert len(np.unique(effects.group)) == 2
-    assert Fitting(grouped, grouped=False).rank(data).product.effects.group is None
+    assert Fitting(grouped, grouped=False).rank(data).solution.effects.group is None
 
 
 def test_items_have_groups_by_the_name_of_their_column():
@@ -229,7 +229,7 @@ def test_a_plain_task_chooses_and_fits_as_the_paper_does(tmp_path):
     assert plain.configuration["plain"]
     assert not own.configuration["plain"]
     ranking = run(tmp_path, plain)
-    assert ranking.product.effects is None
+    assert ranking.solution.effects is None
     assert ranking.comparisons.weight is None
     with pytest.raises(StoreError, match=r"pairs was None .*'by contrast'"):
         Store(tmp_path, own.identity, own.configuration)

@@ -245,7 +245,7 @@ def test_several_voices_and_groups_grow(tmp_path):
     before = len(asked(tmp_path / "run"))
     ranking = rank(rows(OLD[:16]), "better", judge=voices(), **options)
     assert len(asked(tmp_path / "run")) == before + 80
-    assert ranking.panel is not None
+    assert ranking.solution.panel is not None
     assert ranking.grown.new.sum() == 4
     with pytest.raises(ValueError, match=r"new ones have no groups"):
         rank(texts(OLD[16:20]), "better", judge=voices(), **options)

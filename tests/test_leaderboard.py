@@ -24,7 +24,7 @@ def test_the_means_are_those_of_dense_generalised_least_squares():
     """y = A s + noise, s = P m + δ, m free: all as dense matrices, for one ratio σ²/φ."""
     data, _, _ = systems(np.random.default_rng(1), groups=4, contexts=5, calls=2)
     ranking = quiet_fit(data, prior="estimated", groups="items", bias="none")
-    predicted, graph = ranking.effects.predicted, ranking.graph
+    predicted, graph = ranking.solution.effects.predicted, ranking.graph
     observed = predicted.solver.pattern
     a, rows = 0.7, np.arange(len(observed.first))
     design = np.zeros((len(rows), graph.nodes))
@@ -165,7 +165,8 @@ def test_win_rates_are_the_means_over_the_pairs_of_a_context():
                 found = []
                 for context in range(6):
                     row, column = ranking[context, one], ranking[context, other]
-                    variance = ranking.covariance.difference(*(ranking._node(each, context) for each in (one, other)))
+                    nodes = (ranking.solution.numbers[context, each] for each in (one, other))
+                    variance = ranking.covariance.difference(*nodes)
                     found.append(win_probability(np.array(row.score - column.score), np.array(variance)))
                 assert board.wins[g, h] == pytest.approx(np.mean(found))
     np.testing.assert_allclose(board.wins + board.wins.T, 1.0)

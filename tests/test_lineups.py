@@ -19,7 +19,7 @@ from comparo import Comparisons, ComparisonsError, Judgement, Question, StoreErr
 from comparo.data.lineups import CLEAR
 from comparo.data.wordings import LETTERS
 from comparo.model.inference.soft import Soft
-from comparo.run.files import open_database
+from comparo.run.database import open_database
 from comparo.run.pilot import rate
 from comparo.selection.lineups import LineupSelector
 from inside import (
@@ -137,7 +137,7 @@ def test_two_texts_are_a_pair(method):
 def test_the_product_is_multinomial(kind, k):
     """Scores that maximise Σ_a p_a·log π_a, or the likelihood of Plackett and Luce, by another maximiser."""
     rows, _ = drawn(kind, k, calls=20, seed=k)
-    product = fit(rows, prior=3.0).product
+    product = fit(rows, prior=3.0).solution
     items = product.comparisons.items.tolist()
 
     def loss(scores):
@@ -213,7 +213,7 @@ def test_slot_effects_are_found(kind, error):
     slots = np.array([0.9, 0.1, -0.3, -0.7])
     rows, truth = drawn(kind, 4, n=12, contexts=10, calls=60 if kind == "best" else 30, slots=slots, seed=1)
     found = quiet_fit(rows, "mixed")
-    gamma = dict(zip(map(tuple, found.comparisons.slots.tolist()), found.product.bias.mean(axis=0), strict=True))
+    gamma = dict(zip(map(tuple, found.comparisons.slots.tolist()), found.solution.bias.mean(axis=0), strict=True))
     for low, high in combinations(range(4), 2):
         assert gamma[0, 4, low, high] == pytest.approx(slots[high] - slots[low], abs=error)
     table = json.loads(found.to_json())["bias"]
@@ -230,7 +230,7 @@ def test_slot_effects_differ_by_context_where_choices_show_it(kind, k):
     for spread in (0.0, 1.0):
         slots = np.linspace(0.5, -0.5, k) + spread * own
         rows, _ = drawn(kind, k, n=12, contexts=contexts, calls=40, slots=slots, seed=1)
-        product = quiet_fit(rows, "mixed").product
+        product = quiet_fit(rows, "mixed").solution
         found[spread] = product.effects.bias
         low, high = product.comparisons.slots[1:, 2:].T
         true, gamma = slots[:, high] - slots[:, low], product.bias[:, 1:]
@@ -280,8 +280,8 @@ def test_voices_of_line_ups_agree():
     found = quiet_fit(lines, "panel")
     known = [truth[0, item] for item in found.items.tolist()]
     assert np.corrcoef(found.scores, known)[0, 1] > 0.95
-    assert found.panel.loading.min() > 0.7
-    assert found.bias.shape == (1, 2)
+    assert found.solution.panel.loading.min() > 0.7
+    assert found.solution.bias.shape == (1, 2)
 
 
 # Choice
@@ -404,10 +404,8 @@ def test_a_run_of_line_ups_grows(tmp_path):
     grown = comparo.rank(TEXTS, "better", judge=simulated(), lineup=4, budget="2n", out=tmp_path / "run")
     assert grown.comparisons.answers == before + 20
     assert np.corrcoef(grown.scores, [QUALITY[item] for item in grown.items])[0, 1] > 0.95
-    data = grown.comparisons
-    late = data.lineup["answer"] >= np.unique(data.lineup["answer"])[before]
-    shown = np.concatenate([data.items[data.first[late]], data.items[data.second[late]]])
-    assert np.mean(np.isin(shown, list(old))) < 0.5
+    shown = [item for one in read_judgements(tmp_path / "run")[before:] for item in one.question.items]
+    assert np.mean([item in old for item in shown]) < 0.5
 
 
 def test_a_replayed_run_is_the_same(tmp_path):
@@ -424,7 +422,7 @@ def test_a_run_is_exported_reported_and_judged_again(kind, tmp_path):
     exported = comparo.export_run(folder, tmp_path / "answers.csv", texts=True)
     assert exported.rows == {"comparisons": 20}
     read = Comparisons.read(tmp_path / "answers.csv")
-    assert read.p == pytest.approx(ranking.comparisons.p, abs=1e-12)
+    assert sorted(read.p) == pytest.approx(sorted(ranking.comparisons.p), abs=1e-12)
     header = (tmp_path / "answers.csv").read_text().splitlines()[0].split(",")
     assert {"items", "fourth_text"} < set(header)
     assert "report" in comparo.write_report(folder).name
@@ -436,7 +434,7 @@ def test_several_voices_share_line_ups():
     judges = [simulated(seed=seed, noise=noise) for seed, noise in ((0, 0.3), (1, 0.8))]
     ranking = comparo.rank(TEXTS, "better", judge=judges, lineup=4, budget="8n")
     assert np.corrcoef(ranking.scores, [QUALITY[item] for item in ranking.items])[0, 1] > 0.95
-    assert ranking.panel is not None
+    assert ranking.solution.panel is not None
 
 
 @pytest.mark.parametrize(

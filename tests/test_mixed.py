@@ -151,7 +151,7 @@ def test_scores_and_covariance_are_those_of_the_dense_gaussian_model(kinds):
     covariance = centring @ np.linalg.inv(precision) @ centring
     scores = centring @ np.linalg.solve(precision, design.T @ (weight * (data.p - 0.5)))
     np.testing.assert_allclose(product.scores, scores, atol=0.02 * np.std(scores))
-    found = product.posterior
+    found = product.covariance
     (batch,) = product.laplacian.pattern.batches
     block = found.block(batch)[0] / effects.dispersion
     np.testing.assert_allclose(np.diagonal(block), np.diagonal(covariance), rtol=0.15)
@@ -438,7 +438,7 @@ def test_groups_that_share_nothing_change_little_and_those_that_share_all_much()
     alone = fit(data, bias="joint", prior="estimated")
     groups = {(context, item): int(rng.integers(10)) for context in range(50) for item in range(12)}
     grouped = fit(data, bias="joint", prior="estimated", groups=groups)
-    assert grouped.product.effects.groups < 0.03
+    assert grouped.solution.effects.groups < 0.03
     np.testing.assert_allclose(grouped.scores, alone.scores, atol=0.05)
     same = replace(data, p=expit(truth[0, data.first] - truth[0, data.second] + 0.5 * rng.standard_normal(len(data))))
     alone, grouped = (fit(same, bias="joint", prior="estimated", groups=given) for given in (None, "items"))
@@ -464,7 +464,7 @@ def test_styles_that_explain_the_scores_are_found():
     styled = fit(data, prior="estimated", features=dict(enumerate(style.tolist())))
     error = [np.std(found.scores - truth[found.items]) for found in (alone, styled)]
     assert error[1] < 0.5 * error[0]
-    assert styled.product.effects.style > 5 * styled.product.effects.scores
+    assert styled.solution.effects.style > 5 * styled.solution.effects.scores
 
 
 def test_the_spread_of_biases_is_found_from_few_decisions_per_context():
@@ -502,7 +502,7 @@ def test_a_few_pairs_in_one_order_are_freed_of_the_bias():
     ranking = fit(Comparisons.from_columns(first, second, p), bias="joint", prior="estimated")
     found = np.array([_by_item(ranking)[item] for item in range(n)])
     np.testing.assert_allclose(found, truth - truth.mean(), atol=0.15)
-    assert ranking.product.bias[0, 0] == pytest.approx(gamma, abs=0.1)
+    assert ranking.solution.bias[0, 0] == pytest.approx(gamma, abs=0.1)
     unaware = fit(Comparisons.from_columns(first, second, p), prior="estimated")
     assert _by_item(unaware)[n - 1] > 0.5
 
@@ -512,9 +512,9 @@ def test_decisions_are_coin_flips():
     hard = replace(data, p=(np.random.default_rng(0).random(len(data)) < data.p).astype(float))
     for decisions in (hard, Comparisons.from_columns(*_both(hard), context=np.tile(hard.context, 2))):
         ranking = fit(decisions, bias="joint", prior="estimated")
-        assert ranking.product.dispersion == 1.0
-        assert ranking.converged
-        assert 0.4 < ranking.product.effects.scores < 2.0
+        assert ranking.solution.dispersion == 1.0
+        assert ranking.solution.converged
+        assert 0.4 < ranking.solution.effects.scores < 2.0
 
 
 def _both(data):
@@ -539,7 +539,7 @@ def _both(data):
 )
 def test_very_few_comparisons_have_finite_scores_and_intervals(rows, bias):
     ranking = fit(rows, bias=bias, prior="estimated", groups={"a": 0, "b": 1, "c": 0, "d": 1})
-    effects = ranking.product.effects
+    effects = ranking.solution.effects
     assert np.all(np.isfinite(ranking.scores))
     assert np.all(ranking.std > 0)
     assert min(effects.scores, effects.noise, effects.dispersion) > 0
@@ -555,7 +555,7 @@ def test_a_common_factor_of_all_weights_moves_the_dispersion_alone():
     light, heavy = (fit(replace(data, weight=np.full(400, weight)), prior="estimated") for weight in (1.0, 10.0))
     np.testing.assert_allclose(light.scores, heavy.scores, atol=0.01)
     np.testing.assert_allclose(light.std, heavy.std, rtol=0.02)
-    assert heavy.product.dispersion == pytest.approx(10 * light.product.dispersion, rel=0.03)
+    assert heavy.solution.dispersion == pytest.approx(10 * light.solution.dispersion, rel=0.03)
 
 
 def test_comparisons_without_weight_do_not_count():
@@ -589,7 +589,7 @@ def test_noise_that_swings_with_the_biases_settles(seed):
                 if number == 0 or rng.random() < 0.7:
                     d = scores[context, first] - scores[context, second] + 0.3 * rng.standard_normal()
                     rows.append({"context": context, "first": first, "second": second, "p": expit(d)})
-    assert quiet_fit(rows, "mixed", groups="items").converged
+    assert quiet_fit(rows, "mixed", groups="items").solution.converged
 
 
 def test_judges_that_decide_and_judges_that_say_how_sure_they_are_make_a_panel():

@@ -20,7 +20,7 @@ from comparo.model.estimators.voice import VoiceModel
 from comparo.model.tuning import LOADING_SPREAD, MOST_LOADING, USUAL_LOADING
 from comparo.ranking.consensus import PANEL_STYLE
 from comparo.ranking.votes import with_votes
-from inside import LIMITS, Design, Graph, consensus, quiet_fit
+from inside import LIMITS, Design, Graph, consensus, nodes_of, quiet_fit
 from split import one_short
 
 SCALES = np.array([1.0, 1.0, 0.5, -0.7, 1.0, 0.3])
@@ -96,7 +96,7 @@ def test_intervals_cover_the_consensus(items, contexts, calls, kind, both):
         true = known(ranking, truth)
         covered.append(np.mean((ranking.low < true) & (true < ranking.high)))
         a, b = rng.integers(items, size=(2, 200))
-        start = ranking.nodes_of(0).start
+        start = nodes_of(ranking, 0).start
         sure += [
             (ranking.probability(i, j, 0), true[start + i] > true[start + j])
             for i, j in zip(a.tolist(), b.tolist(), strict=True)
@@ -176,7 +176,7 @@ def test_a_judge_that_was_asked_twice_about_few_texts_is_a_copy_and_one_like_it_
             j = (i + rng.integers(1, items, size=calls)) % items
             p = expit(seen[i] - seen[j] + noise * rng.standard_normal(calls))
             rows += [{"first": x, "second": y, "p": q, "judge": judge} for x, y, q in zip(i, j, p, strict=True)]
-        family = panel(Comparisons.from_rows(rows)).family
+        family = panel(Comparisons.from_rows(rows)).panel.family
         found.append(family[1] == family[0])
         other.append(family[2] == family[0])
     assert np.mean(found) > 0.8
@@ -276,11 +276,11 @@ def test_what_people_would_say_of_a_panel(known):
         features = {(c, i): style[c, i].tolist() for c in range(contexts) for i in range(items)}
         prior = {"groups": "items"} if known == "systems" else {"features": features}
         found = quiet_fit(Comparisons.from_rows(rows), "panel", **prior, estimate="consensus", validity=k)
-        assert (found.estimate, found.validity) == ("consensus", k)
+        assert (found.estimate, found.solution.validity) == ("consensus", k)
         true = found.graph.centre(np.array([people[c, i] for c, i in found.graph.labels(found.comparisons)]))
         covered.append(np.mean((found.low < true) & (true < found.high)))
         gains.append(np.corrcoef(found.scores, true)[0, 1] - np.corrcoef(found.judged.scores, true)[0, 1])
-        usual.append(quiet_fit(found.comparisons, "panel", **prior, estimate="consensus").validity)
+        usual.append(quiet_fit(found.comparisons, "panel", **prior, estimate="consensus").solution.validity)
         between = np.var(np.mean(agreed, axis=0)) - 4.0 / contexts
         by_rule = min(max(1.2 * between / 4.0, 0.15), 1.0)  # B/(1 − B) is between/4
         expected.append(by_rule if known == "systems" else PANEL_STYLE)
@@ -296,7 +296,7 @@ def test_the_errors_of_a_panels_consensus_beyond_style_are_those_of_its_linear_m
     rows = list(agreeing(rng, style.sum(axis=2) + rng.standard_normal((1, 12))))
     features = {(0, i): style[0, i].tolist() for i in range(12)}
     found = quiet_fit(Comparisons.from_rows(rows), "panel", features=features, estimate="consensus", validity=0.3)
-    opinion, predicted = found.panel.opinion, found.panel.opinion.predicted
+    opinion, predicted = found.solution.panel.opinion, found.solution.panel.opinion.predicted
     w, g = (part[0] for part in opinion.information(0))
     columns, ratio = predicted.columns, predicted.variances.ratio
     both = np.block([[w + np.eye(12) / ratio, -columns / ratio], [-columns.T / ratio, columns.T @ columns / ratio]])
@@ -319,11 +319,11 @@ def test_a_consensus_of_a_panel_needs_something_to_expect_of_a_text():
 
 def naive(found):
     """The posterior of t by conditioning on all answers at once: soft answers in one order, γ known."""
-    graph, family, opinion = found.graph, found.family, found.opinion
+    graph, family, opinion = found.graph, found.panel.family, found.panel.opinion
     alpha, ties, unit = opinion.scale, opinion.ties, opinion.unit
     n, families = graph.nodes, int(family.max()) + 1
     rows, y, noise = [], [], []
-    for r, voice in enumerate(found.voices):
+    for r, voice in enumerate(found.panel.voices):
         first, second = voice.pattern.first, voice.pattern.second
         for i, j, c, pull in zip(first, second, voice.c, voice.pull, strict=True):
             x = np.zeros((families + 1, n))
@@ -351,7 +351,7 @@ def test_the_star_is_the_model(seed):
     _, data = voices(np.random.default_rng(seed), 5, 2, 31, [1.0, 0.6, -0.8], [0.4, 0.8, 0.5])
     whole = panel(data)
     for found in whole.either or (whole,):
-        posterior = found.opinion.posterior
+        posterior = found.panel.opinion.posterior
         scores, covariance = naive(found)
         assert found.scores == pytest.approx(scores, abs=1e-5)
         assert posterior.std == pytest.approx(np.sqrt(np.diag(covariance)), abs=1e-7)
@@ -361,7 +361,8 @@ def test_the_star_is_the_model(seed):
 def test_large_contexts_have_the_same_errors():
     _, data = voices(np.random.default_rng(0), 30, 2, 100, [1.0, 0.6, -0.8], [0.4, 0.8, 0.5])
     exact, sampled = (
-        panel(data, limits=limits).opinion.posterior for limits in (LIMITS, replace(LIMITS, exact=1, error_draws=512))
+        panel(data, limits=limits).panel.opinion.posterior
+        for limits in (LIMITS, replace(LIMITS, exact=1, error_draws=512))
     )
     assert sampled.std == pytest.approx(exact.std, rel=0.08)
     assert sampled.difference(0, 1) == pytest.approx(exact.difference(0, 1), rel=1e-4)
@@ -462,7 +463,7 @@ def test_notes_of_a_kind_are_a_handful():
         for i, j in combinations(range(12), 2)
     ]
     ranking = quiet_fit(rows, "panel")
-    assert sum(ranking.panel.reversed) == 9
+    assert sum(ranking.solution.panel.reversed) == 9
     copies, *against = ranking.notes
     assert (copies.count("' and 'v0'"), "24 more" in copies) == (5, True)
     assert [f"'v{k}'" in note for k, note in enumerate(against)] == [True] * 5 + [False]
@@ -558,12 +559,12 @@ def test_a_voice_seen_from_the_panel():
 def test_what_a_panel_tells():
     _, data = voices(np.random.default_rng(0), 10, 3, 40)
     ranking = quiet_fit(data, "panel")
-    assert ranking.bias.shape == (3, 6)
+    assert ranking.solution.bias.shape == (3, 6)
     assert list(ranking.tables["views"]) == ["context", "item", "0", "1", "2", "3", "4", "5"]
     assert np.all(np.isfinite(expected_spearman(ranking)))
     document = ranking.to_json()
     assert '"voices": [{"judge": "0", "calls": 120' in document
-    d, apart = ranking.panel.differences()
+    d, apart = ranking.solution.differences, ranking.solution.apart
     assert np.corrcoef(d, np.log(data.p / (1 - data.p)))[0, 1] > 0.5
     assert apart.shape == d.shape
 
@@ -675,12 +676,12 @@ def test_all_voices_count_where_the_best_alone_would_not_connect_the_texts():
         for i, j in rng.permutation([(i, j) for i in range(some) for j in range(some) if i != j])[:300].tolist():
             p = float(expit(truth[i] - truth[j] + noise * rng.standard_normal()))
             rows.append({"first": i, "second": j, "p": p, "judge": judge})
-    assert quiet_fit(rows, "panel").panel.counts.all()
+    assert quiet_fit(rows, "panel").solution.panel.counts.all()
 
 
 def apart(ranking):
     """P(one candidate beats another) of every two candidates of the first context."""
-    nodes = ranking.nodes_of(0)
+    nodes = nodes_of(ranking, 0)
     return np.array(
         [ranking.probability(i, j, 0) for i in ranking.items[nodes] for j in ranking.items[nodes] if i != j]
     )
@@ -691,11 +692,11 @@ def test_two_voices_that_contradict_each_other_decide_nothing(kind):
     """Both signs of t are equally likely: the posterior has the mean 0 and contains the scores of either sign."""
     _, data = voices(np.random.default_rng(0), 8, 12, 40, [1.0, -1.0], [0.4, 0.4], kind=kind)
     found = quiet_fit(data, "panel", groups="items")
-    one, other = found.panel.either
+    one, other = found.solution.either
     assert other.scores == pytest.approx(-one.scores, abs=1e-9)
     assert one.scores.std() > 0.5
     assert found.scores == pytest.approx(0.0, abs=1e-9)
-    assert found.std == pytest.approx(np.sqrt(one.posterior.std**2 + one.scores**2))
+    assert found.std == pytest.approx(np.sqrt(one.covariance.std**2 + one.scores**2))
     assert apart(found) == pytest.approx(0.5)
     assert set(found.tier) == set(found.rank) == {1}
     best = found.top(1)["probability"]
@@ -738,7 +739,7 @@ def test_texts_that_others_judge_are_decided():
     kept = (data.context < 10) == (data.judged_by < 2)
     found = quiet_fit(data.take(kept), "panel")
     first = np.isin(found.context, np.arange(10))
-    assert found.panel.undecided.tolist() == [True, True, False, False]
+    assert found.solution.panel.undecided.tolist() == [True, True, False, False]
     assert found.scores[first] == pytest.approx(0.0, abs=1e-6)
     alone = quiet_fit(data.take(kept & (data.judged_by > 1)), "panel")
     assert np.corrcoef(found.scores[~first], alone.scores)[0, 1] > 0.99

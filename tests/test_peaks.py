@@ -43,10 +43,10 @@ def test_choices_about_two_families_leave_the_gap_open_and_do_not_draw_them_toge
         rng = np.random.default_rng(seed)
         truth = families(rng, 40, 0.3)
         ranking = fit(decided(rng, truth, 10), prior="estimated")
-        assert ranking.converged
-        assert ranking.effects.gap is not None
+        assert ranking.solution.converged
+        assert ranking.solution.effects.gap is not None
         shares.append(covered(ranking, truth))
-        gaps.append(ranking.effects.gap)
+        gaps.append(ranking.solution.effects.gap)
     assert np.mean(shares) > 0.9
     assert 5.0 < np.mean(gaps) < 8.5
 
@@ -59,7 +59,7 @@ def test_orders_about_two_families_show_them():
         order = np.argsort(-(truth[shown] + rng.gumbel(size=4)), kind="stable")
         rows.append({"items": shown.tolist(), "order": ">".join("ABCD"[slot] for slot in order)})
     ranking = fit(rows, prior="estimated")
-    assert ranking.effects.gap == pytest.approx(6.0, abs=1.5)
+    assert ranking.solution.effects.gap == pytest.approx(6.0, abs=1.5)
     assert covered(ranking, truth) > 0.9
 
 
@@ -68,7 +68,7 @@ def test_two_families_in_each_of_many_contexts_are_found_though_their_shares_dif
     high = rng.random((60, 6)) < 0.5
     truth = 6.0 * high + 0.2 * rng.standard_normal(high.shape)
     ranking = fit(decided(rng, truth, 5), prior="estimated")
-    assert ranking.effects.gap == pytest.approx(6.0, abs=1.5)
+    assert ranking.solution.effects.gap == pytest.approx(6.0, abs=1.5)
     true = truth[ranking.context.astype(int), ranking.items.astype(int)]
     true = true - truth.mean(axis=1)[ranking.context.astype(int)]
     assert np.mean((ranking.low < true) & (true < ranking.high)) > 0.85
@@ -78,16 +78,16 @@ def test_two_families_in_each_of_many_contexts_are_found_though_their_shares_dif
 def test_normal_scores_have_one_peak(spread):
     for seed in range(4):
         rng = np.random.default_rng(seed)
-        assert fit(decided(rng, spread * rng.standard_normal(40), 6), prior="estimated").effects.gap is None
+        assert fit(decided(rng, spread * rng.standard_normal(40), 6), prior="estimated").solution.effects.gap is None
 
 
 def test_uniform_scores_and_soft_answers_have_one_peak():
     rng = np.random.default_rng(0)
-    assert fit(decided(rng, rng.uniform(-5, 5, 100), 6), prior="estimated").effects.gap is None
+    assert fit(decided(rng, rng.uniform(-5, 5, 100), 6), prior="estimated").solution.effects.gap is None
     truth = families(rng, 40, 0.3)
     first, second = np.arange(40).repeat(4), (np.arange(40).repeat(4) + np.tile([1, 2, 3, 5], 40)) % 40
     p = expit(truth[first] - truth[second] + 0.5 * rng.standard_normal(160))
-    assert fit(Comparisons.from_columns(first, second, p), prior="estimated").effects.gap is None
+    assert fit(Comparisons.from_columns(first, second, p), prior="estimated").solution.effects.gap is None
 
 
 def test_two_peaks_are_found_above_the_size_of_exact_decompositions():

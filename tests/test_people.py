@@ -178,7 +178,7 @@ def _asked(machine, votes):
 
 def _expected(machine):
     scores = machine.scores[:, None] / machine.scores.std()
-    return Expectation(scores, np.array([0.4]), np.array([0.04]), machine.group[0], 0.3, 0.5)
+    return Expectation(scores, np.array([0.4]), np.array([0.04]), machine.solution.groups[0], 0.3, 0.5)
 
 
 def _voted(machine, votes):
@@ -196,7 +196,7 @@ def test_votes_and_the_judge_are_better_than_either(example):
     assert ranking.people.worth > ranking.people.votes == 150
     assert ranking.estimate == "people"
     assert ranking.judged is machine
-    assert ranking.people.low < ranking.people.validity == ranking.validity < ranking.people.high
+    assert ranking.people.low < ranking.people.validity == ranking.solution.validity < ranking.people.high
 
 
 def test_who_gives_few_votes_does_not_matter(example):
@@ -274,9 +274,9 @@ def test_without_groups_there_is_no_validity():
     machine = fit([("a", "b", 0.9), ("b", "c", 0.8), ("c", "a", 0.2), ("b", "a", 0.2)])
     ranking = with_votes(machine, [("c", "a", 1.0)] * 3 + [("c", "b", 1.0)] * 2)
     assert ranking.people.validity is None
-    assert ranking.validity is None
+    assert ranking.solution.validity is None
     assert "people share" not in ranking.people.sentence
-    assert "votes of people" in repr(ranking)
+    assert ", people's with " in repr(ranking)
     assert json.loads(ranking.to_json())["people"]["votes"] == 5
 
 

@@ -121,7 +121,7 @@ def test_position_bias_shows_answers_pairs_and_lines(rows):
     even, mean, wins = (line.get_xdata()[0] for line in ax.lines)
     assert even == 0.5
     assert mean == pytest.approx(p.mean())
-    assert wins == pytest.approx(expit(-fit(every, bias="joint").bias[0, 0]))
+    assert wins == pytest.approx(expit(-fit(every, bias="joint").solution.bias[0, 0]))
     assert wins == pytest.approx(expit(0.5), abs=0.05)
 
 
@@ -131,7 +131,7 @@ def test_position_bias_of_judges_and_contexts_is_their_mean(rows):
     first, second, p = zip(*rows, strict=True)
     data = Comparisons.from_columns(first, second, p, context=context, judge=judge)
     wins = plot_position_bias(data).lines[2].get_xdata()[0]
-    gamma = fit(data, "mixed").bias
+    gamma = fit(data, "mixed").tables["bias"]["gamma"].reshape(2, 2)
     table = {(c, j): gamma[k, m] for k, c in enumerate(data.contexts) for m, j in enumerate(data.judges)}
     assert wins == pytest.approx(np.mean([expit(-table[key]) for key in zip(context, judge, strict=True)]))
 

@@ -89,7 +89,7 @@ def test_a_tree_says_nothing_about_its_own_scatter():
     star = Comparisons.from_columns(
         np.zeros(500, int), np.arange(1, 501), np.random.default_rng(8).uniform(0.1, 0.9, 500)
     )
-    assert fit(star, "poe-bt").product.dispersion == 1.0
+    assert fit(star, "poe-bt").solution.dispersion == 1.0
 
 
 def test_certain_answers_have_finite_scores():
@@ -119,7 +119,7 @@ def test_student_t_forgives_a_wild_answer():
     robust = fit(spoilt, method=StudentT(freedom=2.0, scale=0.2))
     plain = fit(spoilt, "poe-bt")
     true = truth[0] - truth[0].mean()
-    assert robust.product.converged
+    assert robust.solution.converged
     assert np.abs(robust.scores - true).max() < 0.5 * np.abs(plain.scores - true).max()
     assert np.all(robust.std > 0)
 
@@ -142,7 +142,7 @@ def test_an_expert_without_finite_derivatives_is_named_with_the_comparison():
 def test_a_problem_that_does_not_settle_says_so(caplog):
     with pytest.warns(UserWarning, match="did not settle"):
         ranking = fit([("a", "b", 1.0), ("b", "c", 1.0)], "poe-bt", limits=Limits(newton_steps=1))
-    assert not ranking.product.converged
+    assert not ranking.solution.converged
     assert "did not settle" in caplog.text
 
 

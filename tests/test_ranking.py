@@ -151,7 +151,7 @@ def test_one_context_out_of_many_may_be_split():
     rows += [{"context": "split", "first": i, "second": j, "p": 0.7} for i, j in (("a", "b"), ("c", "d"))]
     with pytest.warns(UserWarning, match="in context 'split' fall into"):
         ranking = fit(rows, "poe-bt")
-    assert ranking.component.tolist() == [1, 1, 1, 1, 2, 2]
+    assert ranking.graph.component_in_context.tolist() == [1, 1, 1, 1, 2, 2]
 
 
 def test_an_item_that_was_never_compared_is_listed_without_a_guess():
@@ -161,7 +161,7 @@ def test_an_item_that_was_never_compared_is_listed_without_a_guess():
         with pytest.warns(UserWarning, match="not connected"):
             ranking = fit(matrix, method=method)
         assert np.isnan(ranking.std[3])
-        assert ranking.counts[3] == 0
+        assert ranking.graph.degrees()[3] == 0
         assert np.isfinite(ranking.std[:3]).all()
         row = json.loads(ranking.to_json())["ranking"][-1]
         assert row["item"] == 3
@@ -200,8 +200,8 @@ def test_intervals_cover_the_truth():
 def test_soft_answers_are_surer_than_hard_ones():
     comparisons, _ = simulate(np.random.default_rng(4), 10, 200, noise=0.1)
     soft, hard = fit(comparisons), fit(comparisons.decisions())
-    assert soft.product.dispersion < 0.1
-    assert hard.product.dispersion == 1.0
+    assert soft.solution.dispersion < 0.1
+    assert hard.solution.dispersion == 1.0
     assert soft.std.mean() < 0.5 * hard.std.mean()
     assert isinstance(soft.covariance, Posterior)
 
@@ -275,9 +275,10 @@ def test_the_bias_is_had_by_label():
     assert list(table) == ["context", "judge", "gamma", "first_wins"]
     rows_of_table = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
     assert rows_of_table == json.loads(ranking.to_json())["bias"]
-    contexts, judges = ranking.comparisons.contexts.tolist(), ranking.comparisons.judges.tolist()
+    graph, judges = ranking.graph, ranking.comparisons.judges.tolist()
+    contexts = ranking.comparisons.contexts[graph.context[graph.starts[:-1]]].tolist()
     for row in rows_of_table:
-        assert row["gamma"] == ranking.bias[contexts.index(row["context"]), judges.index(row["judge"])]
+        assert row["gamma"] == ranking.solution.bias[contexts.index(row["context"]), judges.index(row["judge"])]
     assert "bias" not in fit(rows, "poe-bt").tables
 
 

@@ -85,7 +85,7 @@ def test_effects_of_texts_asked_in_one_order_do_not_hide_how_scores_vary():
         data, _, scores = in_one_order(np.random.default_rng(seed), 100, 6, scores=0.2, noise=0.3, effects=0.5)
         ranking = fit(data, "mixed")
         truth = (scores - scores.mean(axis=1, keepdims=True))[ranking.context, ranking.items]
-        spreads.append(np.sqrt(ranking.effects.scores))
+        spreads.append(np.sqrt(ranking.solution.effects.scores))
         covered.append(np.mean((ranking.low <= truth) & (truth <= ranking.high)))
     assert 0.18 < np.mean(spreads) < 0.24
     assert 0.93 < np.mean(covered) < 0.97
@@ -101,7 +101,7 @@ def test_the_sums_of_both_orders_tell_the_noise_unless_texts_have_effects(effect
         first = np.concatenate([np.arange(16), (np.arange(16) + 1) % 16])
         second = np.concatenate([first[16:], first[:16]])
         y = s[first] - s[second] - e[first] - e[second] + 0.3 * rng.standard_normal(32)
-        noises.append(np.sqrt(fit(Comparisons.from_columns(first, second, expit(y)), "mixed").effects.noise))
+        noises.append(np.sqrt(fit(Comparisons.from_columns(first, second, expit(y)), "mixed").solution.effects.noise))
     assert low < np.median(noises) < high
 
 

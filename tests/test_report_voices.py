@@ -107,7 +107,7 @@ def test_figures_are_those_of_the_ranking_and_of_reliability(record):
 @pytest.mark.long
 def test_cells_hold_the_agreement_of_two_voices(record):
     rows, order = who_judged(record)["crossed"], np.argsort(record.ranking.tables["voices"]["judge"])
-    correlation = record.ranking.panel.agreement.correlation[np.ix_(order, order)]
+    correlation = record.ranking.solution.panel.agreement.correlation[np.ix_(order, order)]
     for r, row in enumerate(rows):
         assert row["cells"][r] is None
         for s, cell in enumerate(row["cells"]):

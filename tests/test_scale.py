@@ -14,6 +14,7 @@ from benchmarks import grades as benchmark
 from comparo.data.formats import read_columns
 from comparo.ranking.grades import Grading
 from comparo.ranking.scale import scale_map
+from inside import nodes_of
 
 COMPARED = [(i, j, 1 / (1 + np.exp(0.5 * (i - j)))) for i in range(12) for j in range(12) if i != j]
 
@@ -181,7 +182,7 @@ def test_contexts_have_maps_of_their_own():
     found = comparo.on_scale(ranking, given)
     assert found.maps["context"].tolist() == ["x", "y"]
     assert found.maps["slope"][0] < 0 < found.maps["slope"][1]
-    assert np.isnan(found.score[ranking.nodes_of("z")]).all()
+    assert np.isnan(found.score[nodes_of(ranking, "z")]).all()
     assert any("'z'" in note for note in found.notes)
     assert any("falls" in note and "'x'" in note for note in found.notes)
 

@@ -14,7 +14,7 @@ from scipy.stats import norm
 
 from comparo import Comparisons, ComparisonsError, plan
 from comparo.methods import WIDE
-from comparo.model.estimators.poe import Product
+from comparo.model.solution import Solution
 from comparo.selection import Selector, greedy, greedy_pairs, in_one_order, random_pairs
 from comparo.selection.designs import DEFAULT_ORDERS, default_strategy
 from inside import BradleyTerry, Limits, multiply, next_pairs
@@ -43,7 +43,7 @@ def naive_scores(rows: Rows, items: int) -> np.ndarray:
     return scores
 
 
-def naive_product(rows: Rows) -> Product:
+def naive_product(rows: Rows) -> Solution:
     return multiply(Comparisons.from_rows(rows), BradleyTerry(), prior=WIDE)
 
 

@@ -13,7 +13,7 @@ from comparo import Comparisons, Items, fit
 from comparo.analysis.confidence import expected_spearman
 from comparo.analysis.correlations import spearman
 from comparo.model.inference.soft import equality
-from inside import Fitting, next_pairs
+from inside import Fitting, next_pairs, nodes_of
 from split import one_short
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -55,7 +55,7 @@ def test_an_item_that_wins_all_its_calls_is_not_pulled_below_those_it_beat(seed)
     styled, plain = fit(data, prior="estimated", features=features), fit(data, prior="estimated")
     assert styled[0].rank <= 4
     assert styled[0].score == pytest.approx(plain[0].score, abs=0.5)
-    assert styled.converged
+    assert styled.solution.converged
 
 
 def two_kinds(rng, n, gap):
@@ -150,7 +150,7 @@ def test_the_variance_of_scores_is_found_from_decisions(n, spread, seeds):
         first, second = drawn(rng, n, 4)
         p = (rng.random(len(first)) < expit(truth[first] - truth[second])).astype(float)
         ranking = fit(Comparisons.from_columns(first, second, p), bias="joint", prior="estimated")
-        variances.append(ranking.effects.scores / np.var(truth))
+        variances.append(ranking.solution.effects.scores / np.var(truth))
         shares.append(covered(ranking, truth))
     assert 0.7 < np.mean(variances) < 1.4
     assert 0.91 < np.mean(shares) < 0.98
@@ -208,7 +208,7 @@ def test_the_unit_of_weights_does_not_matter(method):
 @pytest.mark.long
 def test_a_path_of_many_items_has_its_maximum():
     ranking = fit([(item, item + 1, 1.0) for item in range(400)], "bt", prior_pairs="compared")
-    assert ranking.converged
+    assert ranking.solution.converged
     np.testing.assert_allclose(-np.diff(ranking.scores), np.log(401.0), rtol=1e-6)
 
 
@@ -253,7 +253,7 @@ def test_recorded_answers_as_decisions_are_ranked_as_well_as_by_the_plain_way(ca
         ranking = fitting.rank(data)
         found = []
         for article in articles:
-            nodes = ranking.nodes_of(article)
+            nodes = nodes_of(ranking, article)
             found.append(
                 spearman(ranking.scores[nodes], np.array([human[article, item] for item in ranking.items[nodes]]))
             )

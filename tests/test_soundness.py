@@ -174,7 +174,7 @@ def test_sites_that_go_to_and_fro_settle():
     cell = draw_cells(120, (3, 4, 6))[26]
     assert (cell.kind, cell.groups, cell.shape) == ("best", "systems", (100, 6))
     simulation = simulate(cell, 0)
-    assert Fitting(simulation.items, grouped=True).rank(in_lineups(cell, simulation, 0)).converged
+    assert Fitting(simulation.items, grouped=True).rank(in_lineups(cell, simulation, 0)).solution.converged
 
 
 def test_errors_are_those_of_runs():

@@ -110,7 +110,7 @@ def test_the_fit_is_the_maximum_that_a_naive_search_finds(judges):
     np.testing.assert_allclose(
         found.tables["ties"]["equals"], found.tables["ties"]["nu"] / (2 + found.tables["ties"]["nu"])
     )
-    given_nu = Davidson(found.product.expert.nu)
+    given_nu = Davidson(found.solution.expert.nu)
     np.testing.assert_allclose(fit(data, given_nu, prior=1.5).scores, found.scores, atol=1e-6)
 
 

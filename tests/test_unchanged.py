@@ -34,6 +34,7 @@ from comparo.analysis.confidence import expected_spearman, top_probability
 from comparo.cli import main
 from comparo.model.likelihoods import Davidson, Gaussian, StudentT
 from comparo.ranking import powered as people_powered
+from comparo.ranking.ranking import ranking_of
 from oracle import design_log_det
 
 STORED = Path(__file__).with_name("unchanged.json.gz")
@@ -184,7 +185,7 @@ def fit(rows, method=None, **options):
         return ranked(c.fit(rows, method, **options))
     data = c.Comparisons.of(rows)
     found = bt_sigma(data)
-    return ranked(c.Ranking("bt", data, found.graph, found.scores, found.posterior)) | {"method": "bt-sigma"}
+    return ranked(ranking_of(found)) | {"method": "bt-sigma"}
 
 
 METHODS = "poe-bt poe-g poe-g-hard avg-prob win-ratio bt davidson mixed bt-sigma".split()

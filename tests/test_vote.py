@@ -881,7 +881,7 @@ def test_the_organiser_sees_judges_agreement_and_the_ranking(texts, tmp_path, ru
     record = read_record(tmp_path / "run")
     assert record.ranking.to_csv() == shown
     members = who_judged(record)["members"]  # one position bias of each judge, the one that the ranking corrects for
-    for name, gamma in zip(record.ranking.comparisons.judges, record.ranking.bias.mean(axis=0), strict=True):
+    for name, gamma in zip(record.ranking.comparisons.judges, record.ranking.solution.bias.mean(axis=0), strict=True):
         (member,) = [member for member in members if member["name"] == name]
         assert member["favours"] == favours(float(expit(-gamma)))
         cells = re.findall(r'<td class="n">(.*?)</td>', live.split(f"<bdi>{name}</bdi>")[1].split("</tr>")[0])
@@ -925,7 +925,7 @@ def test_other_commands_read_the_run_folder(texts, tmp_path, run, judges, votes)
         assert "raise --budget" not in page
         assert len(Comparisons.of(tmp_path / "run")) == number
         record = read_record(tmp_path / "run")
-        assert record.ranking.panel is None  # all people together
+        assert record.ranking.solution.panel is None  # all people together
         voted = sorted({str(judgement.question.voice) for judgement in record.answered})
         (judged_by,) = [value for name, value in facts(record) if name == "Judged by"]
         assert judged_by.split()[0] == str(len(voted))  # whoever gave no vote, or took it back, is not counted

@@ -239,7 +239,7 @@ def preferred_pairs(ranking: Ranking, answered: Comparisons) -> PreferencePairs:
 def _nodes(data: Comparisons, ranking: Ranking) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """The ranking's candidate that each comparison shows first, and second; shape (K,) each."""
     graph = Graph.build(data)
-    node = look_up(graph.labels(data), ranking.graph.labels(ranking.comparisons))
+    node = look_up(graph.labels(data), ranking.solution.labels)
     return node[graph.first], node[graph.second]
 
 

@@ -17,18 +17,18 @@ from comparo.errors import ComparisonsError
 from comparo.model.design import Design
 from comparo.model.estimators.baselines import PriorPairs, bradley_terry, mean_outcome
 from comparo.model.estimators.mixed import mixed
-from comparo.model.estimators.panel import Panel, panel
-from comparo.model.estimators.poe import Bias, Prior, Product, davidson, multiply
+from comparo.model.estimators.panel import panel
+from comparo.model.estimators.poe import Bias, Prior, davidson, multiply
 from comparo.model.likelihoods import Expert, is_logit
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.likelihoods.gaussian import Gaussian
 from comparo.model.linalg.graph import Graph
 from comparo.model.observations import are_choices, mixes_kinds, pooled
-from comparo.model.posterior import Scored
+from comparo.model.solution import Solution
 from comparo.model.tuning import ENOUGH, FEW, LIMITS, WIDE, WIDER, Limits
 from comparo.ranking.consensus import check_validity, consensus
 from comparo.ranking.grouping import ControlNumbers, control_of, named_traits
-from comparo.ranking.ranking import Ranking
+from comparo.ranking.ranking import Ranking, ranking_of
 from comparo.ranking.scores import Estimand
 from comparo.ranking.votes import check_people, shared_ids
 from comparo.types import check_level
@@ -41,7 +41,7 @@ P = ParamSpec("P")
 
 # Maps the name of a method to its function and the names of the arguments it takes besides comparisons and limits.
 PRODUCT = ("expert", "prior", "bias", "is_scaled")
-ESTIMATORS: dict[str, tuple[Callable[..., Scored | Product | Panel], tuple[str, ...]]] = {
+ESTIMATORS: dict[str, tuple[Callable[..., Solution], tuple[str, ...]]] = {
     "win-ratio": (mean_outcome, ()),
     "avg-prob": (mean_outcome, ()),
     "bt": (bradley_terry, ("prior_pairs",)),
@@ -215,23 +215,10 @@ def fit(
         chosen = {name: every[name] for name in wanted}
         is_relative = estimator is multiply and not (is_logit(expert) and comparisons.hard)
         told = comparisons.relative() if is_relative else comparisons
-        fitted = estimator(told, limits=limits, **chosen)
-        product = fitted if isinstance(fitted, Product) else None
-        if product is not None and is_relative:
-            product = replace(product, comparisons=comparisons, weight=product.weights)
-        panel = fitted if isinstance(fitted, Panel) else None
-        return Ranking(
-            title,
-            comparisons if product is None else product.comparisons,
-            fitted.graph,
-            fitted.scores,
-            fitted.posterior,
-            level,
-            product,
-            fitted.converged,
-            panel=panel,
-            group=group,
-        )
+        solution = estimator(told, limits=limits, **chosen)
+        if is_relative:
+            solution = replace(solution, comparisons=comparisons)
+        return ranking_of(replace(solution, method=title, groups=group), level)
 
     found = ranked(design)
     if control is not None:

@@ -20,6 +20,7 @@ from comparo.methods import quiet_fit
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.ranking.leaderboard import Leaderboard
 from comparo.ranking.ranking import Ranking
+from comparo.ranking.scores import nodes_of
 from comparo.rounding import merge_ties
 from comparo.types import Array, LongIndex
 
@@ -55,8 +56,8 @@ def plot_ranking(ranking: Ranking, context: Hashable = None, top: int = 40, ax: 
     >>> [label.get_text() for label in ax.get_yticklabels()]
     ['a', 'b', 'c']
     """
-    nodes = ranking.nodes_of(context)
-    order = np.lexsort((-merge_ties(ranking.scores[nodes]), ranking.component[nodes]))[:top] + nodes.start
+    nodes = nodes_of(ranking, context)
+    order = np.lexsort((-merge_ties(ranking.scores[nodes]), ranking.graph.component[nodes]))[:top] + nodes.start
     ax = _intervals(ranking.items[order], ranking.scores[order], ranking.high[order], ranking.tier[order], ax)
     ax.set_xlabel(f"score ({ranking.method}),\n{100 * ranking.level:g}% interval")
     return ax
@@ -157,10 +158,9 @@ def plot_position_bias(data: Any, *, ax: Axes | None = None) -> Axes:
     mean = float(np.average(comparisons.p, weights=weight))
     ax.axvline(0.5, color="#999999", linewidth=0.8)
     ax.axvline(mean, color=VERMILION, linewidth=1.5, label=f"mean p = {mean:.2f}")
-    ranking = quiet_fit(comparisons, "mixed")
-    if ranking.bias is not None and ranking.product is not None and ranking.product.is_bias_determined:
-        context = 0 if comparisons.context is None else comparisons.context
-        gamma = ranking.bias[context, comparisons.positions]
+    solution = quiet_fit(comparisons, "mixed").solution
+    if solution.laplacian is not None and solution.bias.size and solution.is_bias_determined:
+        gamma = solution.apart - solution.differences
         all_win = float(np.average(expit(-gamma), weights=weight))
         ax.axvline(all_win, color=BLUE, linestyle="--", linewidth=1.5, label=f"σ(−γ) of all = {all_win:.2f}")
     ax.set(xlim=(0, 1), xlabel="p, that the first is better", ylabel="share")

@@ -28,12 +28,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.model.estimators.poe import Product, multiply
+from comparo.model.estimators.poe import multiply
 from comparo.model.estimators.votes import Voted
 from comparo.model.likelihoods import of_rows
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.linalg.graph import Pattern
 from comparo.model.linalg.laplacian import Laplacian
+from comparo.model.solution import Solution
 from comparo.model.tuning import WIDE, Limits
 from comparo.ranking.ranking import Ranking
 from comparo.rounding import mean_ranks, merge_ties
@@ -94,8 +95,8 @@ def expected_spearman(ranking: Ranking, more: float = 0.0) -> Array:
     # With equal texts any order is chance.
     if isinstance(ranking.covariance, Voted):
         found *= 1.0 - ranking.covariance.equal
-    elif ranking.effects is not None:
-        found *= 1.0 - ranking.effects.equal
+    elif (effects := ranking.solution.effects) is not None:
+        found *= 1.0 - effects.equal
     return found[_in_order(ranking)]
 
 
@@ -179,11 +180,11 @@ class ScoreDraws:
 
 def _draws(ranking: Ranking) -> Iterator[ScoreDraws]:
     """Draws of the true scores of all contexts, in batches of contexts of equal size."""
-    effects = ranking.effects
+    effects, panel = ranking.solution.effects, ranking.solution.panel
     if isinstance(ranking.covariance, Voted):
         return _estimated(ranking, ranking.covariance.variance)
-    if ranking.panel is not None:
-        return _estimated(ranking, ranking.panel.variance)
+    if panel is not None:
+        return _estimated(ranking, panel.variance)
     if effects is not None:
         return _estimated(ranking, effects.scores + (effects.groups or 0.0) + (effects.style or 0.0))
     return _by_evidence(ranking)
@@ -307,11 +308,12 @@ def _weights(log_evidence: Array, rounds: int) -> Array:
     return np.asarray(weights)
 
 
-def _quadratic(product: Product, pattern: Pattern, mean: Array, variance: Array | float) -> tuple[Laplacian, Array]:
+def _quadratic(product: Solution, pattern: Pattern, mean: Array, variance: Array | float) -> tuple[Laplacian, Array]:
     """Q and b for scores around `mean` (n,) whose differences have the `variance` (K,), in the pattern's order.
 
     Biases stay as they were estimated.
     """
+    assert product.expert is not None
     comparisons, expert = product.comparisons, of_rows(product.expert, pattern.order)
     p, weight = comparisons.p[pattern.order], product.weights[pattern.order] / product.dispersion
     difference = mean[pattern.first] - mean[pattern.second]
@@ -332,7 +334,9 @@ def _quadratic(product: Product, pattern: Pattern, mean: Array, variance: Array 
 def _by_evidence(ranking: Ranking) -> Iterator[ScoreDraws]:
     """Draws given the comparisons, each with its own τ²; a method without experts uses those of poe-bt."""
     limits, rng = ranking.covariance.pattern.limits, np.random.default_rng(0)
-    product = ranking.product or multiply(ranking.comparisons, BradleyTerry(), prior=WIDE, limits=limits)
+    product = ranking.solution
+    if product.expert is None:
+        product = multiply(ranking.comparisons, BradleyTerry(), prior=WIDE, limits=limits)
     pattern, mean = Pattern(product.graph, limits=limits), product.scores
     laplacian, b = _quadratic(product, pattern, mean, 0.0)
     spreads = _grid(mean, laplacian, _quadratic(product, pattern, np.zeros(len(mean)), 0.0)[0])

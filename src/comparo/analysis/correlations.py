@@ -74,7 +74,7 @@ def agreement(ranking: Ranking, items: Items) -> dict[str, Array]:
 
     NaN where a context has fewer than two scored items, or equal scores.
     """
-    row = look_up(items.labels, ranking.graph.labels(ranking.comparisons))
+    row = look_up(items.labels, ranking.solution.labels)
     estimated, contexts = np.where(row < 0, np.nan, ranking.scores[row]), len(items.contexts)
     return {name: spearman_within(estimated, scores, items.context, contexts) for name, scores in items.scores.items()}
 

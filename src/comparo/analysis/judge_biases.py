@@ -78,10 +78,6 @@ class ProbeEffects:
     p: Array
     adjusted: Array
 
-    @property
-    def is_bias(self) -> Array:
-        return np.asarray(self.adjusted <= DISCOVERY)
-
 
 def probe_effects(
     observations: Sequence[Array],
@@ -105,7 +101,7 @@ def probe_effects(
     Examples
     --------
     >>> found = probe_effects([np.array([0.9, 1.1, 1.0]), np.array([0.1, -0.1, 0.0])], [True, True])
-    >>> found.is_bias
+    >>> found.adjusted <= DISCOVERY
     array([ True, False])
     """
     count = np.array([len(own) for own in observations])

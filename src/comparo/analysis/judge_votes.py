@@ -46,7 +46,7 @@ from comparo.methods import quiet_fit
 from comparo.metrics import CONTEXTS, Verdicts, judge_code
 from comparo.ranking.criteria_ranking import aligned
 from comparo.ranking.self_consistency import wilson
-from comparo.ranking.votes import shared_ids
+from comparo.ranking.votes import check_people, shared_ids
 from comparo.types import Array
 
 Codes = NDArray[np.integer]
@@ -169,8 +169,7 @@ class JudgesAndPeople:
         >>> JudgesAndPeople.of(data, ["ana"]).judges.tolist()
         [1]
         """
-        if isinstance(people, str):
-            raise TypeError(f"people is a list of judges, such as [{people!r}], not a single name")
+        check_people(None, people)
         if not people:
             known = [] if comparisons.judges is None else comparisons.judges.tolist()
             raise ComparisonsError(f"name the `people` among the judges {few(map(shown, known)) or '(none)'}")
@@ -292,7 +291,7 @@ def _ranked(panel: JudgesAndPeople, judge: int) -> tuple[float, Array, int]:
     ranking, judged = quiet_fit(theirs), quiet_fit(mine)
     graph = ranking.graph
     large = np.bincount(graph.position, minlength=graph.contexts) >= RANKED
-    parts = np.unique(graph.position * np.int64(graph.nodes) + ranking.component) // graph.nodes
+    parts = np.unique(graph.position * np.int64(graph.nodes) + graph.component) // graph.nodes
     large &= np.bincount(parts, minlength=graph.contexts) == 1  # connected: only these have an order
     if not large.any():
         return np.nan, np.full(1, np.nan), 0

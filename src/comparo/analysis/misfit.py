@@ -69,7 +69,8 @@ def misfit(ranking: Ranking, by: Literal["judge", "item"], rng: np.random.Genera
     """
     rng = np.random.default_rng(0) if rng is None else rng
     ranking = ranking.judged
-    if ranking.panel is not None and ranking.comparisons.hard:  # a panel's scale for each judge hides what does not fit
+    # A panel's scale for each judge hides what does not fit.
+    if ranking.solution.panel is not None and ranking.comparisons.hard:
         ranking = quiet_fit(ranking.comparisons, "mixed")
     data, graph = ranking.comparisons, ranking.graph
     judge, rows = data.judged_by, np.arange(len(data))
@@ -177,7 +178,7 @@ def disagreements(ranking: Ranking, votes: Comparisons, most: int = MOST) -> Col
     [('b', 'a'), ('c', 'b')]
     """
     judged = ranking.judged
-    labels = judged.graph.labels(judged.comparisons)
+    labels = judged.solution.labels
     first, second = find_voted(votes, labels)
     ends = np.sort(np.stack([first, second]), axis=0)
     (low, high), begin, pair, count = np.unique(ends, True, True, True, axis=1)

@@ -44,7 +44,7 @@ from comparo.run.plan import Plan, first_question, given_words, longest_prompt_w
 from comparo.run.progress import Watch
 from comparo.run.recalling import remember_probes
 from comparo.run.resume import growth_sentence
-from comparo.run.scheduling import stop_sentence
+from comparo.run.stopping import stop_sentence
 from comparo.run.task import CHARACTERS, Task
 from comparo.run.voices import tokens_sentence
 
@@ -305,7 +305,7 @@ def print_result(ranking: Ranking, run: Run, flags: RankingFlags, is_finished: b
 
 
 def _stop_sentence(run: Run, ranking: Ranking) -> str:
-    return stop_sentence(run.task, ranking, run.rounds, run.progress.answered, run.progress.total)
+    return stop_sentence(run.task, ranking, run.contexts.rounds, run.progress.answered, run.progress.total)
 
 
 def _print_scores(ranking: Ranking, scaled: Scaled | None, run: Run, flags: RankingFlags, done: str) -> list[str]:

@@ -51,7 +51,7 @@ from comparo.ranking.grades import Grading
 from comparo.ranking.grouping import group_codes
 from comparo.ranking.leaderboard import Over
 from comparo.ranking.powered import Powered, powered
-from comparo.ranking.ranking import Ranking
+from comparo.ranking.ranking import Ranking, with_solution
 from comparo.ranking.scale import Scaled, on_scale
 from comparo.ranking.votes import with_votes
 from comparo.run.audit_card import audited, audited_terms
@@ -239,7 +239,7 @@ def fit_command(
     if people_said is not None:
         ranking = with_votes(ranking, people_said)
     if leaderboard:
-        ranking = replace(ranking, group=group_codes(ranking.comparisons, ranking.graph, groups or "items"))
+        ranking = with_solution(ranking, groups=group_codes(ranking.comparisons, ranking.graph, groups or "items"))
         board = ranking.groups(contexts=over)  # raises if items cannot be compared
         if output == "table":
             print_board(board)

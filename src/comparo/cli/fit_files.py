@@ -72,7 +72,7 @@ def read_anchors(path: Path, ranking: Ranking) -> dict[Any, float]:
         raise ValueError(f"--anchors {path} has no column {missing[0]!r}; it needs id, and score or anchor")
     contexts = columns.get("context_id") if ranking.context is not None else None
     known: dict[Any, list[Any]] = {}
-    for context, item in ranking.graph.labels(ranking.comparisons):
+    for context, item in ranking.solution.labels:
         key = str(item) if contexts is None else (str(context), str(item))
         known.setdefault(key, []).append(item if ranking.context is None else (context, item))
     found: dict[Any, float] = {}

@@ -194,12 +194,12 @@ def scores_sentence(ranking: Ranking) -> str:
     if ranking.people is not None:
         by = f"by the model of votes, with the judge's answers by {ranking.judged.method}, because votes are given"
         return f"scores: what people would say, {by}. {ranking.people.sentence}"
-    if ranking.panel is not None:
-        return f"scores: the consensus of {len(ranking.panel.names)} voices"
-    if ranking.opinion is None:
+    if (panel := ranking.solution.panel) is not None:
+        return f"scores: the consensus of {len(panel.names)} voices"
+    if ranking.estimate == "judge":
         return "scores: the judge's own opinion"
     meaning = "what people would say, as far as one judge can tell; --estimate judge for the judge's own opinion"
-    if ranking.validity is None:
+    if ranking.solution.validity is None:
         meaning = (
             "these are the judge's own; --estimate 0.5, or another share, counts that much of its view of single texts"
         )

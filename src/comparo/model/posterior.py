@@ -16,7 +16,7 @@ from typing import Protocol
 
 import numpy as np
 
-from comparo.model.linalg.graph import ContextBatch, Graph, Pattern
+from comparo.model.linalg.graph import ContextBatch, Pattern
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.rounding import TINY
 from comparo.types import Array
@@ -130,16 +130,6 @@ class Posterior:
         apart = self._mean([np.array(part.difference(one, other)) for part in self.parts])
         roots, others = (of[one] - of[other] for of in self._roots)
         return self.scale * float(apart + roots @ others + 2.0 * self.own * (one != other))
-
-
-@dataclass(frozen=True, eq=False)
-class Scored:
-    """The scores (n,) of the nodes of `graph`, their posterior, and whether the solution converged."""
-
-    graph: Graph
-    scores: Array
-    posterior: Posterior
-    converged: bool
 
 
 def root_of(covariance: Array) -> Array:

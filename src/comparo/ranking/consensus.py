@@ -18,13 +18,13 @@ from typing import Literal
 
 import numpy as np
 
-from comparo.model.estimators.panel import Panel
-from comparo.model.estimators.panel_covariance import PanelInformation
-from comparo.model.estimators.poe import Product
+from comparo.model.estimators.panel import of_those_that_count
+from comparo.model.estimators.panel_covariance import Panel, PanelInformation
 from comparo.model.inference.random_effects import Effects
 from comparo.model.posterior import Posterior, evenly
+from comparo.model.solution import Solution
 from comparo.ranking.grouping import group_means
-from comparo.ranking.ranking import Ranking
+from comparo.ranking.ranking import Ranking, estimated, with_solution
 from comparo.ranking.self_consistency import orders_correlation
 from comparo.types import Array, Index
 
@@ -95,7 +95,7 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
     validity
         k, from 0 to 1; by default `usual_validity` of the ranking's groups, or, where there is only style, 0.5 of a
         judge and 0.7 of a panel. Where that is 1, its bound, as in many small runs, it is not known: k is 1, and the
-        `validity` of the ranking is None.
+        validity of its solution is None.
 
     Returns
     -------
@@ -114,7 +114,7 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
     >>> rows = [{"context": context, "first": i, "second": j, "p": p} for context in "xyz" for i, j, p in pairs]
     >>> judged = fit(rows, prior="estimated", groups="items", bias="joint")
     >>> found = consensus(judged, validity=0.3)
-    >>> found.estimate, found.validity, found.judged is judged
+    >>> found.estimate, found.solution.validity, found.judged is judged
     ('consensus', 0.3, True)
     """
     check_validity(validity)
@@ -123,52 +123,41 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
     if len(signs := either_sign(judged)) > 1:
         each = [consensus(replace(one, controlled=None), validity) for one in signs]
         scores, posterior = evenly([(one.scores, one.covariance) for one in each])
-        known = replace(judged, validity=each[0].validity, opinion=judged, controlled=equal)
-        return replace(known, scores=scores, covariance=posterior)
-    counted = _of_those_that_count(judged)
+        return estimated(judged, each[0].solution.validity, scores=scores, covariance=posterior, controlled=equal)
+    panel = judged.solution.panel
+    is_whole = panel is None or panel.counts.all()
+    counted = judged if is_whole else _by(judged, of_those_that_count(judged.solution))
     parts = parts_of(counted)
     if parts is None:
         needed = "fit with prior='estimated' and groups or features"
-        if judged.panel is not None:
-            most = judged.panel.opinion.panel_graph.limits.exact
+        if panel is not None:
+            most = panel.opinion.panel_graph.limits.exact
             needed = f"a panel needs groups or features, and at most {most:,} texts in a context"
         raise ValueError(f"a consensus needs to know what is expected of a text; {needed}")
     k = float(parts.usual if validity is None else validity)
     if k == 1.0:  # at its bound the rule tells nothing
-        return replace(judged, validity=validity, opinion=judged, controlled=equal)
+        return estimated(judged, validity, controlled=equal)
     scores = judged.graph.centre(k * counted.scores + (1.0 - k) * parts.expected)
     own = max(PEOPLE * parts.between, k * parts.within) - k**2 * parts.within
     roots = 2.0 * k * (1.0 - k) * parts.joint + (1.0 - k) ** 2 * parts.columns @ parts.spread
     covariance = Posterior((counted.covariance,), (k**2,), roots=roots, others=parts.columns, own=max(own, 0.0))
-    return replace(judged, scores=scores, covariance=covariance, validity=k, opinion=judged, controlled=equal)
+    return estimated(judged, k, scores=scores, covariance=covariance, controlled=equal)
 
 
 def either_sign(judged: Ranking) -> list[Ranking]:
     """The ranking; of a panel whose voices are undecided, the two rankings of which it is the mixture."""
-    if judged.panel is None or not judged.panel.either:
-        return [judged]
-    return [replace(judged, scores=one.scores, covariance=one.posterior, panel=one) for one in judged.panel.either]
+    return [_by(judged, one) for one in judged.solution.either] or [judged]
 
 
-def _of_those_that_count(judged: Ranking) -> Ranking:
-    """The ranking by the voices of a panel in `Panel.counts`; the same ranking where these are all."""
-    panel = judged.panel
-    if panel is None or panel.counts.all():
-        return judged
-    comparisons, panel = judged.comparisons.take(panel.counts[panel.voice]), panel.of_those_that_count()
-    return replace(
-        judged,
-        comparisons=comparisons,
-        graph=panel.graph,
-        scores=panel.scores,
-        covariance=panel.opinion.posterior,
-        panel=panel,
-    )
+def _by(judged: Ranking, solution: Solution) -> Ranking:
+    """The ranking with another solution for the same groups."""
+    solution = replace(solution, groups=judged.solution.groups)
+    return replace(judged, solution=solution, scores=solution.scores, covariance=solution.covariance)
 
 
 def expected_by(judged: Ranking) -> Literal["groups", "style"] | None:
     """Whether groups or style predict the texts of a judge's or a panel's ranking; None where neither does."""
-    effects, panel = judged.effects, judged.panel
+    effects, panel = judged.solution.effects, judged.solution.panel
     if panel is not None:
         group, has_style = panel.group, panel.opinion.predicted is not None
     elif effects is not None:
@@ -180,14 +169,14 @@ def expected_by(judged: Ranking) -> Literal["groups", "style"] | None:
 
 def parts_of(judged: Ranking) -> Parts | None:
     """The prediction of each text by its group, or else by its style; None where neither is known."""
-    effects, product, panel = judged.effects, judged.product, judged.panel
+    effects, panel = judged.solution.effects, judged.solution.panel
     if panel is not None:
         return _of_panel_style(panel.opinion) if panel.group is None else _of_panel(judged, panel, panel.group)
-    if effects is None or product is None:
+    if effects is None:
         return None
-    return (
-        _of_style(effects, product) if effects.group is None else _of_product(judged, effects, product, effects.group)
-    )
+    if effects.group is None:
+        return _of_style(effects)
+    return _of_one_judge(judged, effects, effects.group)
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,16 +213,17 @@ def _grouped(ranking: Ranking, group: Index, columns: Array, means: Array, joint
     return Parts(expected, columns, joint, 0.5 * (spread + spread.T), between, within, usual)
 
 
-def _of_product(ranking: Ranking, effects: Effects, product: Product, group: Index) -> Parts:
+def _of_one_judge(ranking: Ranking, effects: Effects, group: Index) -> Parts:
     """Groups, one judge: Cov(s, z) = φ·(H⁻¹Wᵀ + F S⁻¹ (W F)ᵀ); `within` includes the variance by style."""
-    graph, laplacian = ranking.graph, product.laplacian
+    graph, laplacian = ranking.graph, ranking.solution.laplacian
+    assert laplacian is not None
     columns, means = group_means(graph, group)
     right = np.zeros((laplacian.pattern.unknowns, len(means)))
     right[: graph.nodes] = means.T
     joint = laplacian.solve(right)[: graph.nodes]
     joint = joint + effects.spread @ (effects.between @ (means @ effects.spread).T)
     within = effects.scores + float(np.var(effects.mean - columns @ (means @ effects.mean)))
-    return _grouped(ranking, group, columns, means, product.dispersion * graph.centre(joint), within)
+    return _grouped(ranking, group, columns, means, effects.dispersion * graph.centre(joint), within)
 
 
 def _of_panel(ranking: Ranking, panel: Panel, group: Index) -> Parts:
@@ -252,15 +242,15 @@ def _of_panel(ranking: Ranking, panel: Panel, group: Index) -> Parts:
     within = ranking.scores - columns @ (means @ ranking.scores)
     around = float(np.var(within) + np.nanmean(covariance.std**2))
     flipped = np.where(panel.reversed[panel.voice], 1.0 - comparisons.p, comparisons.p)
-    ranking = replace(ranking, comparisons=replace(comparisons, p=flipped))
+    ranking = with_solution(ranking, comparisons=replace(comparisons, p=flipped))
     return _grouped(ranking, group, columns, means, joint, centred * around)
 
 
-def _of_style(effects: Effects, product: Product) -> Parts | None:
+def _of_style(effects: Effects) -> Parts | None:
     """z are the coefficients of style: Cov(s, z) = φ·F S⁻¹ and Cov(z) = φ·S⁻¹; people's usual variance is not known."""
     if effects.style is None:
         return None
-    count, between = effects.columns.shape[1], product.dispersion * effects.between
+    count, between = effects.columns.shape[1], effects.dispersion * effects.between
     joint, cov = (effects.spread @ between)[:, :count], between[:count, :count]
     return Parts(effects.mean, effects.columns, joint, cov, 0.0, effects.scores, STYLE)
 

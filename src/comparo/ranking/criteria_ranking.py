@@ -36,8 +36,11 @@ from comparo.data.columns import look_up
 from comparo.model.likelihoods import is_logit
 from comparo.model.likelihoods.bradley_terry import answer_moments
 from comparo.model.posterior import Posterior
+from comparo.model.solution import Solution
+from comparo.ranking.columns import columns_of
 from comparo.ranking.display import comparison_ties
 from comparo.ranking.ranking import Ranking, all_notes
+from comparo.ranking.scores import table_of
 from comparo.ranking.tabular import json_rows, json_text
 from comparo.rounding import mean_ranks
 from comparo.types import Array
@@ -54,25 +57,21 @@ def expected_answers(ranking: Ranking, equal: bool = False) -> tuple[Array, Arra
     The first is σ(d) for Bradley–Terry, with half of P(tie) where ties are modelled, and ½ + d for scores that are
     means of probabilities, d = s_first − s_second − γ.
     """
-    ranking = ranking.judged
-    graph, product = ranking.graph, ranking.product
-    between = ranking.scores[graph.first] - ranking.scores[graph.second]
-    d = between if product is None else product.differences
-    if ranking.panel is not None:
-        d, between = ranking.panel.differences()
-    d = d - between if equal else d
-    nu = comparison_ties(ranking)
+    judged = ranking.judged
+    solution = judged.solution
+    d = solution.differences - solution.apart if equal else solution.differences
+    nu = comparison_ties(solution)
     if nu is not None:
         mean, _, ties = answer_moments(d, nu)
         return mean, ties
-    mean = np.asarray(expit(d) if in_logits(ranking) else np.clip(0.5 + d, 0.0, 1.0))
+    mean = np.asarray(expit(d) if in_logits(judged) else np.clip(0.5 + d, 0.0, 1.0))
     return mean, np.zeros(len(mean))
 
 
 def in_logits(ranking: Ranking) -> bool:
     """Whether differences of scores are logits of probabilities, as under Bradley–Terry."""
-    product = ranking.product
-    return ranking.method in ("bt", "panel") if product is None else is_logit(product.expert)
+    expert = ranking.solution.expert
+    return ranking.method in ("bt", "panel") if expert is None else is_logit(expert)
 
 
 METHOD = "weighted mean of criteria"
@@ -147,8 +146,7 @@ class CriteriaRanking(Ranking):
         """
         columns = {"item": self.items, "overall": self.scores}
         columns |= {name: aligned(ranking, self) for name, ranking in self.rankings.items()}
-        columns |= {"std": self.std, "low": self.low, "high": self.high}
-        return self.table(columns | {"rank": self.rank, "tier": self.tier, "comparisons": self.counts})
+        return table_of(self, columns | {name: own for name, own in columns_of(self).items() if name != "score"})
 
     def to_json(self) -> str:
         """The table with weights, correlations and notes, and the ranking by each criterion, as one JSON object."""
@@ -184,7 +182,7 @@ def combine(
     a = weight / np.where(spread > 0, spread, 1.0)
     missed = [ranking.judged.comparisons.p - expected(ranking) for ranking in parts]
     residuals = _correlation(np.array(missed))
-    has_prior = np.array([ranking.effects is not None or ranking.panel is not None for ranking in parts])
+    has_prior = np.array([ranking.solution.is_shrunk for ranking in parts])
     known = between / np.maximum(spread**2, 1e-300)
     noise = np.sqrt(np.where(has_prior & (spread > 0), known, 1.0))
     share = np.outer(noise, noise)
@@ -194,15 +192,20 @@ def combine(
     shared = rho @ (a * root)
     kappa = np.where(root > 0, a / np.where(root > 0, root, 1.0) * shared, a**2)
     mean = sum(w * ranking.comparisons.p for w, ranking in zip(weight.tolist(), parts, strict=True))
+    overall = Solution(
+        comparisons=replace(first.comparisons, p=np.clip(mean, 0.0, 1.0)),
+        graph=first.graph,
+        scores=np.asarray(a @ scores),
+        covariance=Posterior(tuple(ranking.covariance for ranking in parts), tuple(kappa.tolist())),
+        converged=all(ranking.solution.converged for ranking in parts),
+        method=METHOD,
+        unreached=first.solution.unreached,
+    )
     return CriteriaRanking(
-        METHOD,
-        replace(first.comparisons, p=np.clip(mean, 0.0, 1.0)),
-        first.graph,
-        np.asarray(a @ scores),
-        Posterior(tuple(ranking.covariance for ranking in parts), tuple(kappa.tolist())),
+        overall,
+        overall.scores,
+        overall.covariance,
         first.level,
-        converged=all(ranking.converged for ranking in parts),
-        unreached=first.unreached,
         rankings=dict(rankings if shown is None else shown),
         shares=dict(shares),
         residuals=residuals,
@@ -211,7 +214,7 @@ def combine(
 
 def aligned(ranking: Ranking, other: Ranking) -> Array:
     """The scores in `ranking` of the candidates of `other`, in the order of `other`; NaN for a missing one."""
-    row = look_up(other.graph.labels(other.comparisons), ranking.graph.labels(ranking.comparisons))
+    row = look_up(other.solution.labels, ranking.solution.labels)
     return np.where(row < 0, np.nan, ranking.scores[row])
 
 

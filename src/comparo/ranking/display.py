@@ -13,15 +13,16 @@ from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
 from comparo.data.wordings import FEW, LETTERS, few
 from comparo.model.design import Held
-from comparo.model.estimators.panel import Panel
+from comparo.model.estimators.panel_covariance import Panel
 from comparo.model.estimators.panel_members import PanelMembers
 from comparo.model.inference.choices import Choices
 from comparo.model.inference.position import winners_first
 from comparo.model.likelihoods import is_logit
 from comparo.model.likelihoods.bradley_terry import Davidson
-from comparo.ranking.scores import Grown, Scores
+from comparo.model.solution import Solution
+from comparo.ranking.scores import Grown, Scores, table_of
 from comparo.ranking.self_consistency import unexplained_flips
-from comparo.ranking.tabular import Columns
+from comparo.ranking.tabular import Columns, columns_from
 from comparo.rounding import merge_ties
 from comparo.types import Array
 
@@ -33,11 +34,11 @@ _VARIES = re.compile(r"'[^']*'|\"[^\"]*\"|[-−]?\d[\d.,]*")  # within a kind of
 
 def notes(ranking: Scores) -> tuple[str, ...]:
     """A sentence for each problem of the graph, the solver, the bias, the judge, the panel and the votes."""
-    comparisons, graph, product, found = ranking.comparisons, ranking.graph, ranking.product, []
-    if ranking.unreached:
-        names = [*dict.fromkeys(shown(item if context is None else context) for context, item in ranking.unreached)]
+    comparisons, graph, solution, found = ranking.comparisons, ranking.graph, ranking.solution, []
+    if unreached := solution.unreached:
+        names = [*dict.fromkeys(shown(item if context is None else context) for context, item in unreached)]
         found.append(
-            f"{len(ranking.unreached):,} of {len(ranking) + len(ranking.unreached):,} items have no score, because no "
+            f"{len(unreached):,} of {len(ranking) + len(unreached):,} items have no score, because no "
             f"answer is about them; go on asking{'' if ranking.context is None else ' in the contexts'}{listed(names)}"
         )
     split = np.diff(np.append(graph.component[graph.starts[:-1]], graph.components)) > 1
@@ -51,24 +52,24 @@ def notes(ranking: Scores) -> tuple[str, ...]:
             f"the comparisons{place} fall into groups that are not connected: each group is ranked on its own, and "
             "scores do not compare across groups; compare items of different groups to join them"
         )
-    if not ranking.converged:
+    if not solution.converged:
         found.append("the scores did not settle and may be wrong; try method='poe-bt' with a firm prior, as prior=1")
-    if product is not None and not product.is_bias_determined:
+    if not solution.is_bias_determined:
         found.append(
             "the position bias cannot be estimated from these comparisons: show items in both positions, or use "
             "bias='none'"
         )
     lists_winners = bool(winners_first(comparisons, comparisons.positions).any())
-    if lists_winners and product is not None and product.effects is not None and product.bias.size:
+    if lists_winners and solution.effects is not None and solution.bias.size:
         found.append(
             "the first text wins nearly always, as in a list of winners and losers: the order of texts says nothing "
             "about position, so no position bias is estimated; ask pairs in both orders to find one"
         )
     found += [] if lists_winners else _judge_notes(comparisons)
     found += _prior_notes(ranking if ranking.controlled is None else ranking.controlled)
-    if ranking.panel is not None:
-        is_own = ranking.estimate != "consensus" or ranking.validity in (None, 1.0)
-        found += _member_notes(ranking.panel, for_people=not is_own)
+    if solution.panel is not None:
+        is_own = ranking.estimate != "consensus" or solution.validity in (None, 1.0)
+        found += _member_notes(solution.panel, for_people=not is_own)
     if ranking.grown is not None and ranking.grown.link is not None:
         found += ranking.grown.link.notes
     return (*few_of_a_kind(found), *(() if ranking.people is None else ranking.people.notes))
@@ -93,12 +94,12 @@ def few_of_a_kind(notes: Iterable[str]) -> list[str]:
 
 def tables(ranking: Scores) -> dict[str, Columns]:
     """The tables of `Ranking.tables`."""
-    panel, grown = ranking.panel, ranking.grown
+    panel, grown = ranking.solution.panel, ranking.grown
     found = {
-        "bias": None if ranking.bias is None else bias_columns(ranking),
+        "bias": bias_columns(ranking.solution),
         "voices": None if panel is None else member_columns(panel, ranking.level),
-        "views": None if panel is None else ranking.table({"item": ranking.items} | _views(panel)),
-        "ties": tie_columns(ranking),
+        "views": None if panel is None else table_of(ranking, {"item": ranking.items} | _views(panel)),
+        "ties": tie_columns(ranking.solution),
         "control": control_columns(ranking if ranking.controlled is None else ranking.controlled, ranking.level),
         "new": None if grown is None else new_columns(ranking, grown),
         "moved": None if grown is None else moved_columns(ranking, grown),
@@ -114,21 +115,23 @@ def whose(ranking: Scores) -> str:
     """Whose scores they are, in a few words."""
     if ranking.people is not None:
         return f"people's, {ranking.people.votes:,} votes"
-    validity = "not known" if ranking.validity is None else f"{ranking.validity:.2f}"
-    return "the judge's own" if ranking.opinion is None else f"consensus, validity {validity}"
+    validity = ranking.solution.validity
+    known = "not known" if validity is None else f"{validity:.2f}"
+    return "the judge's own" if ranking.estimate == "judge" else f"consensus, validity {known}"
 
 
 def consensus_sentence(ranking: Scores) -> str:
     """The text above the table of a consensus: its formula, and how to get the judge's own ranking."""
-    expected = "what its style predicts" if ranking.group is None else "the mean score of its group in all contexts"
-    is_shared = ranking.group is not None and ranking.context is not None
-    first = ", so that one group may be first in every context" if is_shared else ""
-    who = "the judge" if ranking.panel is None else "the panel"
-    if ranking.validity is None:
+    solution = ranking.solution
+    who = "the judge" if solution.panel is None else "the panel"
+    if solution.validity is None:
         return f"How much of what {who} says of single texts people share is not known: the scores are its own."
+    expected = "what its style predicts" if solution.groups is None else "the mean score of its group in all contexts"
+    is_shared = solution.groups is not None and ranking.context is not None
+    first = ", so that one group may be first in every context" if is_shared else ""
     return (
         f"This is what people would say, as far as {who} can tell: a text counts by {expected}, and by "
-        f"{ranking.validity:.0%} of what {who} says of the text beyond that{first}. judge_rank is the rank by {who} "
+        f"{solution.validity:.0%} of what {who} says of the text beyond that{first}. judge_rank is the rank by {who} "
         "alone; estimate='judge' ranks by it, without new calls."
     )
 
@@ -144,12 +147,12 @@ def _judge_notes(comparisons: Comparisons) -> list[str]:
     return [sentence] if found.are_many else []
 
 
-def tie_columns(ranking: Scores) -> Columns | None:
+def tie_columns(solution: Solution) -> Columns | None:
     """A row for each judge with a tie parameter; None where ties are not modelled."""
-    each, panel, p = comparison_ties(ranking), ranking.panel, ranking.comparisons.p
+    each, panel, comparisons = comparison_ties(solution), solution.panel, solution.comparisons
     if each is None:
         return None
-    judge, names = ranking.comparisons.judged_by.astype(np.intp), ranking.comparisons.judges
+    judge, names = comparisons.judged_by.astype(np.intp), comparisons.judges
     if panel is not None:
         judge, names = panel.voice, np.array(panel.names, dtype=object)
     if names is None:
@@ -158,7 +161,7 @@ def tie_columns(ranking: Scores) -> Columns | None:
     nu[judge] = each
     kept = nu > 0
     answers = np.bincount(judge, minlength=len(names))
-    tied = np.bincount(judge, p == 0.5, len(names))
+    tied = np.bincount(judge, comparisons.p == 0.5, len(names))
     columns = {
         "judge": names,
         "answers": answers,
@@ -169,14 +172,12 @@ def tie_columns(ranking: Scores) -> Columns | None:
     return {name: column[kept] for name, column in columns.items()}
 
 
-def comparison_ties(ranking: Scores) -> Array | None:
+def comparison_ties(solution: Solution) -> Array | None:
     """ν of the judge of each comparison, (K,), 0 where it has none; None where no judge has one."""
-    panel = ranking.panel
-    expert = None if ranking.product is None else ranking.product.expert
-    if panel is not None:
-        nu = _panel_ties(panel)[panel.voice]
-    elif isinstance(expert, Davidson):
-        nu = np.broadcast_to(expert.nu, len(ranking.comparisons))
+    if solution.panel is not None:
+        nu = _panel_ties(solution.panel)[solution.panel.voice]
+    elif isinstance(solution.expert, Davidson):
+        nu = np.broadcast_to(solution.expert.nu, len(solution.comparisons))
     else:
         return None
     return nu if nu.any() else None
@@ -274,22 +275,25 @@ def contradictions(members: PanelMembers) -> list[str]:
     ]
 
 
-def bias_columns(ranking: Scores) -> Columns:
+def bias_columns(solution: Solution) -> Columns | None:
     """γ by context and judge; where it is a logit also σ(−γ) = P(the first of two equal texts wins)."""
-    bias = np.empty((0, 0)) if ranking.bias is None else ranking.bias
-    names, slots = ranking.comparisons.judges, ranking.comparisons.slots
-    if ranking.panel is not None:
-        names, slots = np.array(ranking.panel.names, dtype=object), slots[:0]
+    bias, graph, comparisons = solution.bias, solution.graph, solution.comparisons
+    if not bias.size:
+        return None
+    bias = bias[np.argsort(graph.context[graph.starts[:-1]], kind="stable")]
+    names, slots = comparisons.judges, comparisons.slots
+    if solution.panel is not None:
+        names, slots = np.array(solution.panel.names, dtype=object), slots[:0]
     columns: Columns = {}
-    if (contexts := ranking.comparisons.contexts) is not None:
-        columns["context"] = np.repeat(contexts[: len(bias)], bias.shape[1])
+    if comparisons.contexts is not None:
+        columns["context"] = np.repeat(comparisons.contexts[: len(bias)], bias.shape[1])
     if names is not None:
         codes = slots[:, 0] if len(slots) else np.arange(len(names))
         columns["judge"] = np.tile(names[codes[: bias.shape[1]]], len(bias))
-    if bias.size and np.any(slots[:, 1] > 2):
+    if np.any(slots[:, 1] > 2):
         columns["slots"] = np.tile([f"{LETTERS[low]}{LETTERS[high]} of {k}" for _, k, low, high in slots], len(bias))
     columns["gamma"] = bias.ravel()
-    if ranking.product is None or is_logit(ranking.product.expert):
+    if solution.expert is None or is_logit(solution.expert):
         columns["first_wins"] = np.asarray(expit(-bias.ravel()))
     return columns
 
@@ -299,7 +303,7 @@ def control_columns(ranking: Scores, level: float) -> Columns | None:
     reach = -float(ndtri((1.0 - level) / 2))
     spread = float(np.mean(ranking.graph.centre(ranking.scores) ** 2))
     rows = []
-    for judge, held in held_of(ranking):
+    for judge, held in held_of(ranking.solution):
         parts = held.coefficient**2 * held.varied
         for name, unit, beta, error, part in zip(
             held.control.names, held.control.unit, held.coefficient, held.std, parts, strict=True
@@ -310,21 +314,16 @@ def control_columns(ranking: Scores, level: float) -> Columns | None:
     if not rows:
         return None
     names = ("judge", "column", "step", "coefficient", "std", "low", "high", "explains")
-    columns = {}
-    for name, column in zip(names, zip(*rows, strict=True), strict=True):
-        dtype = object if name in names[:3] else float
-        columns[name] = np.array(column, dtype=dtype)
-    return columns
+    return columns_from(rows, names, texts=3)
 
 
-def held_of(ranking: Scores) -> list[tuple[str, Held]]:
+def held_of(solution: Solution) -> list[tuple[str, Held]]:
     """The name and the control coefficients of each judge that has any."""
-    if ranking.panel is not None:
-        every = [(str(name), voice.held) for name, voice in zip(ranking.panel.names, ranking.panel.voices, strict=True)]
+    if solution.panel is not None:
+        every = [(str(name), one.held) for name, one in zip(solution.panel.names, solution.panel.voices, strict=True)]
     else:
-        judges = ranking.comparisons.judges
-        name = "judge" if judges is None or len(judges) > 1 else str(judges[0])
-        every = [(name, None if ranking.product is None else ranking.product.held)]
+        judges = solution.comparisons.judges
+        every = [("judge" if judges is None or len(judges) > 1 else str(judges[0]), solution.held)]
     return [(name, held) for name, held in every if held is not None]
 
 
@@ -333,7 +332,7 @@ def _prior_notes(ranking: Scores) -> list[str]:
     return [
         f"the answers contradict the prior of {column}: {_named(judge)} gives {beta:.2f} logits for a step of it, "
         f"{abs(moved):.0f} errors from the prior; audit the judge on texts like these, or leave the prior out"
-        for judge, held in held_of(ranking)
+        for judge, held in held_of(ranking.solution)
         for column, beta, moved in zip(held.control.names, held.coefficient, held.surprise, strict=True)
         if abs(moved) > CONTRADICTED
     ]

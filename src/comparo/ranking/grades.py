@@ -197,7 +197,7 @@ def _posterior(ranking: Ranking, members: NDArray[np.intp]) -> tuple[Array, Arra
     mean s̄ + ρ(s − s̄), ρ = σ²/(σ² + v), and the variance ρv.
     """
     s, v = ranking.scores[members], ranking.std[members] ** 2
-    if ranking.effects is not None or ranking.panel is not None:
+    if ranking.solution.is_shrunk:
         return np.ones(len(members)), s
     spread = max(float(np.var(s) - np.mean(v)), LEAST * float(np.mean(v)), TINY)
     rho = spread / (spread + v)

@@ -15,13 +15,14 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.covariates import length
 from comparo.model.design import Control, Design
 from comparo.model.estimators.mixed import mixed
-from comparo.model.estimators.panel import panel
+from comparo.model.estimators.panel import panel as fit_panel
 from comparo.model.estimators.votes import Voted
 from comparo.model.inference.random_effects import Predicted
 from comparo.model.likelihoods import is_logit
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.linalg.graph import Graph
 from comparo.model.posterior import Covariance, mixture_moments
+from comparo.model.solution import Solution
 from comparo.ranking.display import DOUBLING, held_of
 from comparo.ranking.leaderboard import Leaderboard, Over, win_probability
 from comparo.ranking.ranks import places
@@ -106,16 +107,14 @@ def leaderboard(ranked: Scores, group: Index, names: NDArray[Any], contexts: Ove
         scores, freedom = covariance.scores, float("inf")
         score, cov = covariance.means(means, group, is_new=contexts == "new")
     else:
-        is_confounded = ranked.panel is None and _are_confounded(ranked, group)
-        scores, covariance, predicted, converged = _model(ranked, group, is_biased=not is_confounded)
-        if ranked.panel is None and predicted[0].variances.has_known_noise:
+        is_panel = ranked.solution.panel is not None
+        is_confounded = not is_panel and _are_confounded(ranked, group)
+        solution, predicted = _model(ranked, group, is_biased=not is_confounded)
+        scores, covariance = solution.scores, solution.covariance
+        if not is_panel and predicted[0].variances.has_known_noise:
             is_single = _are_single(ranked)
-        if np.all(is_single):
-            notes.append(SINGLE)
-        if is_confounded:
-            notes.append(CONFOUNDED)
-        if not converged:
-            notes.append(UNSETTLED)
+        known = {SINGLE: np.all(is_single), CONFOUNDED: is_confounded, UNSETTLED: not solution.converged}
+        notes = [note for note, holds in known.items() if holds]
         # Without loops in the comparison graph, noise cannot be separated from variation between contexts.
         is_new = contexts == "new" or predicted[0].freedom(is_new=False) <= 0
         each = [one.new(means, group) if is_new else one.these(means) for one in predicted]
@@ -198,41 +197,36 @@ def why_not(graph: Graph, group: Index, names: NDArray[Any]) -> str | None:
     )
 
 
-def _model(judged: Scores, group: Index, is_biased: bool) -> tuple[Array, Covariance, list[Predicted], bool]:
-    """Scores in logits, their covariance, the prediction by groups (one for each sign), and whether the fit converged.
-
-    The fit is the ranking's, or a new one.
-    """
-    several, product, effects = judged.panel, judged.product, judged.effects
-    limits = judged.covariance.pattern.limits
-    fitted = several.group if several is not None else None if effects is None else effects.group
+def _model(judged: Scores, group: Index, is_biased: bool) -> tuple[Solution, list[Predicted]]:
+    """The solution of a ranking in logits, or a new one, and its prediction by groups, one for each sign."""
+    solution, effects = judged.solution, judged.solution.effects
+    comparisons, panel, limits = judged.comparisons, solution.panel, judged.covariance.pattern.limits
+    fitted = panel.group if panel is not None else None if effects is None else effects.group
     is_ours = fitted is not None and np.array_equal(fitted, group)
-    holds = bool(held_of(judged))
+    holds = bool(held_of(solution))
     if holds and not is_ours:
         raise ValueError("what is held equal was found without these groups; give fit groups=… together with control=…")
-    if several is not None:
+    if panel is not None:
         if not is_ours:
-            people = [name for name, own in zip(several.names, several.anchored.tolist(), strict=True) if own]
-            several = panel(judged.comparisons, Design(groups=group), people, limits)
-        if several.opinion.predicted is None:
+            people = [name for name, own in zip(panel.names, panel.anchored.tolist(), strict=True) if own]
+            solution = fit_panel(comparisons, Design(groups=group), people, limits)
+        each = [one.panel.opinion.predicted for one in solution.either or (solution,) if one.panel is not None]
+        known = [predicted for predicted in each if predicted is not None]
+        if not known:
             raise ValueError("a context is too large for groups in a panel; rank smaller contexts, or one judge")
-        each = [one.opinion.predicted for one in several.either or (several,) if one.opinion.predicted is not None]
-        return several.scores, several.posterior, each, several.converged
+        return solution, known
     predicted = None if effects is None else effects.predicted
     # Choices are fitted again for the means of groups (`mixed`).
     has_choices = predicted is not None and predicted.variances.has_known_noise and not holds
-    if product is None or not is_ours or has_choices or not is_biased or not is_logit(product.expert):
-        product = mixed(
-            judged.comparisons,
-            BradleyTerry(),
-            Design(group, _style(predicted), None if predicted is None else predicted.control, is_biased),
-            for_groups=True,
-            limits=limits,
-        )
-    effects = product.effects
+    expert = solution.expert
+    if expert is None or not is_ours or has_choices or not is_biased or not is_logit(expert):
+        control = None if predicted is None else predicted.control
+        design = Design(group, _style(predicted), control, is_biased)
+        solution = mixed(comparisons, BradleyTerry(), design, for_groups=True, limits=limits)
+    effects = solution.effects
     if effects is None or effects.predicted is None or effects.group is None:
         raise ValueError(f"{int(group.max()) + 1:,} groups are too many for a leaderboard; choose a coarser group")
-    return product.scores, product.posterior, [effects.predicted], product.converged
+    return solution, [effects.predicted]
 
 
 def _style(predicted: Predicted | None) -> Array | None:

@@ -18,7 +18,7 @@ from scipy.special import expit, stdtr, stdtrit
 
 from comparo.model.tuning import NARROWEST, WIDEST
 from comparo.ranking.ranks import tier_numbers
-from comparo.ranking.tabular import Columns, Tabular, json_rows, json_text, plain, table_html, table_text
+from comparo.ranking.tabular import Columns, Tabular, json_rows, json_text, plain
 from comparo.rounding import merge_ties
 from comparo.types import Array, LongIndex
 
@@ -204,12 +204,6 @@ class Leaderboard(Tabular):
 
     def __repr__(self) -> str:
         return f"<Leaderboard of {len(self)} groups over {self.over} contexts: {', '.join(map(str, self.group[:3]))}>"
-
-    def __str__(self) -> str:
-        return table_text(self.to_columns(), ())
-
-    def _repr_html_(self) -> str:
-        return table_html(self.to_columns(), ())
 
 
 def win_probability(difference: Array, variance: Array) -> Array:

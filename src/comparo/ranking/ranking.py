@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from scipy.special import ndtri
-
 from comparo.data.sanitize import visible
-from comparo.ranking.display import consensus_sentence, control_name, notes, tables, whose
+from comparo.model.solution import Solution
+from comparo.ranking.columns import columns_of
+from comparo.ranking.display import consensus_sentence, notes, tables, whose
 from comparo.ranking.grouping import Groups, asked_groups, leaderboard, why_not
 from comparo.ranking.leaderboard import Leaderboard, Over
 from comparo.ranking.ranks import Candidate, places
-from comparo.ranking.scores import Scores
+from comparo.ranking.scores import Scores, node_of, table_of
 from comparo.ranking.tabular import Columns, Tabular, json_rows, json_text, plain, table_html, table_text
 
 
@@ -34,26 +34,17 @@ class Ranking(Scores, Tabular):
 
     Parameters
     ----------
-    method, comparisons, graph, scores, covariance, level, converged
-        The name of the method, its input and estimates, the coverage of intervals, and whether the solver converged.
-    product
-        The solution (bias, dispersion, log-probability) where the method is a product of experts.
-    validity, opinion
-        Where the scores are the consensus estimate (`comparo.ranking.consensus`): the share of the judge's view of
-        single texts that people share, None where it is not known, and the judge's own ranking. None where the scores
-        are the judge's.
-    panel
-        The solution for several voices where the method is "panel" and there is more than one judge.
+    solution
+        What the method found: position bias, variances, voices (`comparo.model.solution.Solution`). Of a consensus, and
+        of a ranking with votes, it is the solution of the judge's own ranking.
+    scores, covariance, level
+        The scores, their covariance, and the coverage of intervals.
     controlled
         The ranking controlled for the length of the texts, or for other numbers (docs/control.md); else None.
-    group
-        The number of each candidate's group, (n,), and the names of the groups, where there are any.
     people
         The summary of people's votes, where the scores are people's (`comparo.with_votes`); else None.
     grown
         The scores before items were added to the run (docs/runs.md); None where none were.
-    unreached
-        The context and the name of each item of a run that no answer is about: its rows in tables have no values.
 
     Examples
     --------
@@ -76,13 +67,10 @@ class Ranking(Scores, Tabular):
         >>> ranking["b"].rank, [ranking[item].tier for item in ranking]
         (2, [1, 1, 1])
         """
-        node = self.node(key)
-        key = self.items[node]
-        label = None if self.context is None else self.context[node]
-        score, std = float(self.scores[node]), float(self.std[node])
-        reach = float(ndtri((1 - self.level) / 2)) * std
-        places = (int(column[node]) for column in (self.rank, self.tier, self.counts))
-        return Candidate(label, key, score, std, score + reach, score - reach, *places)
+        node = node_of(self, key)
+        score, std, low, high = (float(column[node]) for column in (self.scores, self.std, self.low, self.high))
+        places = (int(column[node]) for column in (self.rank, self.tier, self.graph.degrees()))
+        return Candidate(*self.solution.labels[node], score, std, low, high, *places)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -138,15 +126,14 @@ class Ranking(Scores, Tabular):
         >>> board.group.tolist(), board.tier.tolist()
         (['new', 'old'], [1, 2])
         """
-        group, names = asked_groups(self.comparisons, self.graph, self.group, by)
+        group, names = asked_groups(self.comparisons, self.graph, self.solution.groups, by)
         return leaderboard(self.judged if self.people is None else self, group, names, contexts)
 
     @cached_property
     def leaderboard(self) -> Leaderboard | None:
         """`groups()` of the groups that the ranking was fitted with; None where it has none that can be compared."""
-        if self.group is None or why_not(self.graph, *self.group) is not None:
-            return None
-        return self.groups()
+        own = self.solution.groups
+        return None if own is None or why_not(self.graph, *own) is not None else self.groups()
 
     def rank_intervals(self) -> Columns:
         """The best and the worst rank of each candidate at `level`: a table with columns best_rank and worst_rank.
@@ -159,7 +146,7 @@ class Ranking(Scores, Tabular):
         ['b', 'a', 'c']
         """
         best, worst, _ = places(self.scores, self.covariance, self.level)
-        return self.table({"item": self.items, "rank": self.rank, "best_rank": best, "worst_rank": worst})
+        return table_of(self, {"item": self.items, "rank": self.rank, "best_rank": best, "worst_rank": worst})
 
     def top(self, k: int) -> Columns:
         """P(each candidate is among the best k of its component): a table with a column probability.
@@ -175,7 +162,7 @@ class Ranking(Scores, Tabular):
         if not isinstance(k, int) or k < 1:
             raise ValueError(f"k is a whole number from 1 on, not {k!r}")
         probability = places(self.scores, self.covariance, self.level, k)[2]
-        return self.table({"item": self.items, "rank": self.rank, "probability": probability})
+        return table_of(self, {"item": self.items, "rank": self.rank, "probability": probability})
 
     def to_columns(self) -> Columns:
         """The table as columns, best first: item, score, std, low, high, rank, tier, comparisons.
@@ -184,18 +171,7 @@ class Ranking(Scores, Tabular):
         consensus has the columns judge_score and judge_rank after score and rank. With control of the length,
         equal_length_score, equal_length_std and equal_length_rank come last. A ranking that has grown has a column new.
         """
-        own = self.opinion
-        columns = {"item": self.items, "score": self.scores}
-        columns |= {} if own is None else {"judge_score": own.scores}
-        columns |= {"std": self.std, "low": self.low, "high": self.high, "rank": self.rank}
-        columns |= {} if own is None else {"judge_rank": own.rank}
-        columns |= {"tier": self.tier, "comparisons": self.counts}
-        if (equal := self.controlled) is not None:
-            name = control_name(self.tables["control"])
-            columns |= {f"{name}_score": equal.scores, f"{name}_std": equal.std, f"{name}_rank": equal.rank}
-        if self.grown is not None:
-            columns["new"] = self.grown.new
-        return self.table(columns)
+        return table_of(self, columns_of(self))
 
     def to_json(self) -> str:
         """The table with method, estimate, level, notes, bias, variances and the leaderboard, as one JSON object.
@@ -205,15 +181,16 @@ class Ranking(Scores, Tabular):
         >>> json.loads(fit([("a", "b", 0.8)], method="poe-g").to_json())["ranking"][0]["item"]
         'a'
         """
-        document: dict[str, Any] = {"method": self.method, "estimate": self.estimate, "validity": self.validity}
-        document |= {"level": self.level, "notes": list(self.notes)}
+        document: dict[str, Any] = {"method": self.method, "estimate": self.estimate}
+        document |= {"validity": self.solution.validity, "level": self.level, "notes": list(self.notes)}
         if self.people is not None:
             document["people"] = {name: plain(value) for name, value in asdict(self.people).items()}
-        if self.product is not None:
-            document["dispersion"] = plain(self.product.dispersion)
-        if self.effects is not None:
+        effects = self.solution.effects
+        if self.solution.expert is not None:
+            document["dispersion"] = plain(self.solution.dispersion)
+        if effects is not None:
             names = ("scores", "groups", "style", "noise", "gap", "bias")
-            document["variances"] = {name: plain(getattr(self.effects, name)) for name in names}
+            document["variances"] = {name: plain(getattr(effects, name)) for name in names}
         beside = {name: json_rows(table) for name, table in self.tables.items()}
         if self.grown is not None:
             document["growth"] = {name: beside.pop(name) for name in ("new", "moved")}
@@ -229,11 +206,7 @@ class Ranking(Scores, Tabular):
         best = [visible(item, lines=False) for item in self.items[self._order[:3]]]
         if self.graph.nodes > 3:
             best.append("…")
-        shared = ""
-        if self.people is not None:
-            shared = f", with {self.people.votes:,} votes of people"
-        elif self.opinion is not None:
-            shared = ", " + whose(self).replace(", ", " with ")
+        shared = "" if self.estimate == "judge" else ", " + whose(self).replace(", ", " with ")
         return f"<Ranking of {self.graph.nodes} candidates{contexts} by {self.method}{shared}: {', '.join(best)}>"
 
     def __str__(self) -> str:
@@ -242,6 +215,21 @@ class Ranking(Scores, Tabular):
 
     def _repr_html_(self) -> str:
         return table_html(self.to_columns(), self.notes)
+
+
+def ranking_of(solution: Solution, level: float = 0.95) -> Ranking:
+    """The ranking of a solution, with intervals of coverage `level`: the one place where a `Ranking` is made."""
+    return Ranking(solution, solution.scores, solution.covariance, level)
+
+
+def with_solution(ranking: Ranking, **changes: Any) -> Ranking:
+    """The ranking with some fields of its solution changed, such as the groups."""
+    return replace(ranking, solution=replace(ranking.solution, **changes))
+
+
+def estimated(judged: Ranking, validity: float | None, **changes: Any) -> Ranking:
+    """A ranking of people's view, estimated from a judge's with a validity; the judge's stays its `judged`."""
+    return replace(with_solution(judged, validity=validity), _judged=judged, **changes)
 
 
 def all_notes(ranking: Ranking) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from comparo.data.columns import as_number, shown
 from comparo.ranking.grades import Grading
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.ranks import components
+from comparo.ranking.scores import node_of, table_of
 from comparo.ranking.tabular import Columns, Tabular, json_rows, json_text
 from comparo.rounding import TIES, merge_ties
 from comparo.types import Array, LongIndex, Mask
@@ -183,7 +184,7 @@ class Scaled(Tabular):
         if self.grades:
             columns |= {"grade": self.grade, "near": self.near}
             columns |= {f"p_{name}": self.probability[:, place] for place, name in enumerate(self.grades)}
-        return self.ranking.to_columns() | self.ranking.table(columns)
+        return self.ranking.to_columns() | table_of(self.ranking, columns)
 
     def class_list(self, feedback: Mapping[tuple[str, str], str] | None = None) -> Columns:
         """A table for a teacher, best first: text, grade and its probability, a near grade, score, interval and rank.
@@ -209,14 +210,14 @@ class Scaled(Tabular):
             contexts = [""] * len(ranking) if ranking.context is None else ranking.context.tolist()
             labels = zip(map(str, contexts), map(str, ranking.items.tolist()), strict=True)
             columns["feedback"] = np.array([feedback.get(label, "") for label in labels], dtype=object)
-        return ranking.table(columns)
+        return table_of(ranking, columns)
 
     def to_json(self) -> str:
         """The JSON of the ranking, with the columns of this table, the maps, and the anchors that do not fit."""
         document = json.loads(self.ranking.to_json())
         misfits = {"item": self.ranking.items, "anchor": self.anchor, "scaled": self.score}
-        shown_rows = self.ranking.table({"misfit": self.is_misfit})["misfit"]
-        named = {name: column[shown_rows] for name, column in self.ranking.table(misfits).items()}
+        shown_rows = table_of(self.ranking, {"misfit": self.is_misfit})["misfit"]
+        named = {name: column[shown_rows] for name, column in table_of(self.ranking, misfits).items()}
         document["scale"] = {"maps": json_rows(self.maps), "misfits": json_rows(named), "notes": list(self.notes)}
         document["ranking"] = json_rows(self.to_columns())
         return json_text(document)
@@ -261,7 +262,7 @@ def on_scale(ranking: Ranking, anchors: Mapping[Any, float] | None = None, grade
     for label, value in (anchors or {}).items():
         if not np.isfinite(as_number(value)):
             raise ValueError(f"the score of the anchor {shown(label)} is {shown(value)}, which is not a number")
-        anchor[ranking.node(label)] = as_number(value)
+        anchor[node_of(ranking, label)] = as_number(value)
     grading, is_known = None if grades is None else Grading.of(grades), ~np.isnan(anchor)
     needs_anchors = grading is None or grading.needs_anchors or is_known.any()
     if needs_anchors and len(np.unique(anchor[is_known])) < 2:

@@ -13,16 +13,14 @@ from scipy.special import ndtri
 
 from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
-from comparo.model.estimators.panel import Panel
-from comparo.model.estimators.poe import Product
-from comparo.model.inference.random_effects import Effects
 from comparo.model.inference.soft import equality
 from comparo.model.linalg.graph import Graph
 from comparo.model.posterior import Covariance
+from comparo.model.solution import Solution
 from comparo.ranking.ranks import beats, ranks, tiers
 from comparo.ranking.tabular import Columns
 from comparo.rounding import merge_ties
-from comparo.types import Array, Index, LongIndex, Mask
+from comparo.types import Array, LongIndex, Mask
 
 Estimand = Literal["judge", "consensus"]
 Whose = Literal["judge", "consensus", "people"]
@@ -144,22 +142,29 @@ class People:
 class Scores:
     """The fields of a `Ranking`, whose docstring describes them, and properties of each candidate."""
 
-    method: str
-    comparisons: Comparisons
-    graph: Graph
+    solution: Solution
     scores: Array
     covariance: Covariance
     level: float = 0.95
-    product: Product | None = None
-    converged: bool = True
-    validity: float | None = None
-    opinion: Self | None = field(default=None, repr=False)
-    panel: Panel | None = field(default=None, repr=False)
     controlled: Self | None = field(default=None, repr=False)
-    group: tuple[Index, NDArray[Any]] | None = field(default=None, repr=False)
     people: People | None = None
     grown: Grown | None = field(default=None, repr=False)
-    unreached: tuple[tuple[Any, Any], ...] = ()
+    _judged: Self | None = field(default=None, repr=False)
+
+    @property
+    def method(self) -> str:
+        """The name of the method."""
+        return self.solution.method
+
+    @property
+    def comparisons(self) -> Comparisons:
+        """What was fitted."""
+        return self.solution.comparisons
+
+    @property
+    def graph(self) -> Graph:
+        """The comparison graph, whose nodes are the candidates."""
+        return self.solution.graph
 
     def __len__(self) -> int:
         """How many candidates are ranked."""
@@ -192,17 +197,6 @@ class Scores:
         return self.scores - ndtri((1 - self.level) / 2) * self.std
 
     @cached_property
-    def counts(self) -> LongIndex:
-        """How many comparisons each candidate is in."""
-        return self.graph.degrees()
-
-    @cached_property
-    def component(self) -> Index:
-        """The connected component of each candidate, numbered from 1 in its context."""
-        first_of_context = self.graph.component[self.graph.starts[:-1]]
-        return self.graph.component - np.repeat(first_of_context, np.diff(self.graph.starts)) + 1
-
-    @cached_property
     def rank(self) -> LongIndex:
         """1 for the best of each component; equal scores share a rank."""
         return ranks(self.graph, self.scores)
@@ -225,58 +219,17 @@ class Scores:
         """Whose ranking it is: "judge", "consensus" (people's, estimated from one judge) or "people" (with votes)."""
         if self.people is not None:
             return "people"
-        return "judge" if self.opinion is None else "consensus"
+        return "judge" if self._judged is None else "consensus"
 
     @property
     def judged(self) -> Self:
         """The judge's own ranking, from which a consensus is estimated."""
-        return self if self.opinion is None else self.opinion
-
-    @property
-    def bias(self) -> Array | None:
-        """γ by context and judge, or voice of a panel, (C, J), contexts as in `comparisons`; None without bias."""
-        bias = np.empty((0, 0)) if self.product is None else self.product.bias
-        if self.panel is not None:
-            bias = self.panel.bias
-        if bias.size == 0:
-            return None
-        return bias[np.argsort(self.graph.context[self.graph.starts[:-1]], kind="stable")]
-
-    @property
-    def effects(self) -> Effects | None:
-        """The variances of scores, groups, styles, biases and noise; None where the prior was not estimated.
-
-        >>> from comparo import fit
-        >>> rows = [("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7), ("c", "b", 0.4)]
-        >>> effects = fit(rows, prior="estimated").effects
-        >>> effects.scores > 0, effects.groups
-        (True, None)
-        """
-        return None if self.product is None else self.product.effects
+        return self if self._judged is None else self._judged
 
     @cached_property
     def _order(self) -> LongIndex:
         """The candidates' numbers, sorted by context, component and score, best first."""
         return np.lexsort((-merge_ties(self.scores), self.graph.component, self.graph.context))
-
-    def table(self, columns: Columns) -> Columns:
-        """Columns (n,) in the order of `items` as a table: best first, with the context and the component, if any.
-
-        The items that are `unreached` come last, without values.
-        """
-        if self.graph.components > self.graph.contexts:
-            columns = {"component": self.component} | columns
-        if self.context is not None:
-            columns = {"context": self.context} | columns
-        table = {name: column[self._order] for name, column in columns.items()}
-        if not self.unreached:
-            return table
-        labels, none = dict(zip(("context", "item"), zip(*self.unreached, strict=True), strict=True)), [np.nan]
-        for name, column in table.items():
-            kind = column.dtype if column.dtype.kind == "f" else np.dtype(object)
-            rest = labels.get(name, none * len(self.unreached))
-            table[name] = np.concatenate([column.astype(kind), np.fromiter(rest, kind)])
-        return table
 
     def probability(self, one: Hashable, other: Hashable, context: Hashable = None) -> float:
         """P(`one` is better than `other`): that its true score is higher, given the comparisons.
@@ -288,42 +241,61 @@ class Scores:
         >>> fit([("a", "b", 0.5), ("b", "a", 0.5)]).probability("a", "b")
         0.5
         """
-        a, b = self._node(one, context), self._node(other, context)
+        a, b = _node(self, one, context), _node(self, other, context)
         if self.graph.component[a] != self.graph.component[b]:
             return float("nan")
         variance = np.array(self.covariance.difference(a, b) if a != b else 0.0)
         return float(beats(np.array(self.scores[a] - self.scores[b]), variance))
 
-    def nodes_of(self, context: Hashable = None) -> slice:
-        """The slice of the candidates of `context`, which may be omitted if there is only one."""
-        graph, contexts = self.graph, self.comparisons.contexts
-        if contexts is None and context is not None:
-            raise KeyError(f"there is no context {context!r}: the comparisons have no contexts")
-        if contexts is None or (context is None and graph.contexts == 1):
-            return slice(0, graph.nodes)
-        labels = contexts.tolist()
-        if context is None:
-            raise KeyError(f"say which of the {len(labels)} contexts, for example context={labels[0]!r}")
-        if context not in labels:
-            raise KeyError(f"there is no context {context!r}; there are {', '.join(map(repr, labels[:5]))}, …")
-        position = int(np.flatnonzero(graph.context[graph.starts[:-1]] == labels.index(context))[0])
-        return slice(int(graph.starts[position]), int(graph.starts[position + 1]))
 
-    def _node(self, item: Hashable, context: Hashable) -> int:
-        contexts, first = self.comparisons.contexts, self.nodes_of(context).start
-        label = None if contexts is None else contexts[self.graph.context[first]]
-        node = self._numbers.get((label, item))
-        if node is None:
-            raise KeyError(f"there is no item {item!r}" + ("" if context is None else f" in context {context!r}"))
-        return node
+def table_of(ranking: Scores, columns: Columns) -> Columns:
+    """Columns (n,) in the order of `items` as a table: best first, with the context and the component, if any.
 
-    @cached_property
-    def _numbers(self) -> dict[tuple[Any, Any], int]:
-        return {label: node for node, label in enumerate(self.graph.labels(self.comparisons))}
+    The items that are unreached come last, without values.
+    """
+    graph, unreached = ranking.graph, ranking.solution.unreached
+    if graph.components > graph.contexts:
+        columns = {"component": graph.component_in_context} | columns
+    if ranking.context is not None:
+        columns = {"context": ranking.context} | columns
+    table = {name: column[ranking._order] for name, column in columns.items()}
+    if not unreached:
+        return table
+    labels, none = dict(zip(("context", "item"), zip(*unreached, strict=True), strict=True)), [np.nan]
+    for name, column in table.items():
+        kind = column.dtype if column.dtype.kind == "f" else np.dtype(object)
+        rest = labels.get(name, none * len(unreached))
+        table[name] = np.concatenate([column.astype(kind), np.fromiter(rest, kind)])
+    return table
 
-    def node(self, key: Hashable) -> int:
-        """The number of an item, or of a pair (context, item)."""
-        context = None
-        if self.comparisons.contexts is not None and isinstance(key, tuple) and len(key) == 2:
-            context, key = key
-        return self._node(key, context)
+
+def nodes_of(ranking: Scores, context: Hashable = None) -> slice:
+    """The slice of the candidates of `context`, which may be omitted if there is only one."""
+    graph, contexts = ranking.graph, ranking.comparisons.contexts
+    if contexts is None and context is not None:
+        raise KeyError(f"there is no context {context!r}: the comparisons have no contexts")
+    if contexts is None or (context is None and graph.contexts == 1):
+        return slice(0, graph.nodes)
+    labels = contexts.tolist()
+    if context is None:
+        raise KeyError(f"say which of the {len(labels)} contexts, for example context={labels[0]!r}")
+    if context not in labels:
+        raise KeyError(f"there is no context {context!r}; there are {', '.join(map(repr, labels[:5]))}, …")
+    position = int(np.flatnonzero(graph.context[graph.starts[:-1]] == labels.index(context))[0])
+    return slice(int(graph.starts[position]), int(graph.starts[position + 1]))
+
+
+def node_of(ranking: Scores, key: Hashable) -> int:
+    """The number of an item, or of a pair (context, item)."""
+    context = None
+    if ranking.context is not None and isinstance(key, tuple) and len(key) == 2:
+        context, key = key
+    return _node(ranking, key, context)
+
+
+def _node(ranking: Scores, item: Hashable, context: Hashable) -> int:
+    labels = ranking.solution.labels
+    node = ranking.solution.numbers.get((labels[nodes_of(ranking, context).start][0], item))
+    if node is None:
+        raise KeyError(f"there is no item {item!r}" + ("" if context is None else f" in context {context!r}"))
+    return node

@@ -28,6 +28,12 @@ class Tabular:
         """The table as columns."""
         raise NotImplementedError
 
+    def __str__(self) -> str:
+        return table_text(self.to_columns())
+
+    def _repr_html_(self) -> str:
+        return table_html(self.to_columns())
+
     def to_frame(self, backend: str | None = None) -> Any:
         """The table of `to_columns` as a pandas, polars or pyarrow frame: the first that is installed, or `backend`."""
         return frame_from_columns(self.to_columns(), backend)
@@ -48,7 +54,7 @@ class Tabular:
         return csv_text(self.to_columns())
 
 
-def table_text(table: Columns, notes: Sequence[str]) -> str:
+def table_text(table: Columns, notes: Sequence[str] = ()) -> str:
     """Return the first rows of a ranking's columns as aligned text, followed by its notes.
 
     >>> print(table_text({"item": np.array(["ana", "bo"]), "score": np.array([1.0, -1.0])}, ()))
@@ -73,7 +79,7 @@ def table_text(table: Columns, notes: Sequence[str]) -> str:
     return "\n".join([*lines, *map(visible, notes)])
 
 
-def table_html(table: Columns, notes: Sequence[str]) -> str:
+def table_html(table: Columns, notes: Sequence[str] = ()) -> str:
     """Return the first rows of a ranking's columns and its notes as HTML; every label is escaped.
 
     >>> table = {"item": np.array(["<a>"]), "low": np.array([0.1])}
@@ -89,6 +95,13 @@ def table_html(table: Columns, notes: Sequence[str]) -> str:
     hidden = len(next(iter(table.values()))) - SHOWN
     more = f"<p>{hidden} more</p>" if hidden > 0 else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}{below}"
+
+
+def columns_from(rows: Sequence[Sequence[Any]], names: Sequence[str], texts: int) -> Columns:
+    """Rows as columns with these names, of which the first `texts` are no numbers."""
+    kinds = [object] * texts + [float] * (len(names) - texts)
+    each = zip(names, kinds, zip(*rows, strict=True), strict=True)
+    return {name: np.array(column, dtype=kind) for name, kind, column in each}
 
 
 def rows_of(columns: Mapping[str, NDArray[Any]], most: int | None = None) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
 from comparo.model.estimators.votes import Expectation, Voted, mixture, voted
 from comparo.ranking.consensus import PEOPLE, either_sign, parts_of
-from comparo.ranking.ranking import Ranking
+from comparo.ranking.ranking import Ranking, estimated
 from comparo.ranking.scores import People
 from comparo.types import Array, Index
 
@@ -92,9 +92,9 @@ def with_votes(ranking: Ranking, votes: Any, usual: Usual = USUAL) -> Ranking:
     """
     judged, said = ranking.judged, Comparisons.of(votes)
     graph = judged.graph
-    first, second = find_voted(said, graph.labels(judged.comparisons))
+    first, second = find_voted(said, judged.solution.labels)
     asked = replace(graph.whole(), first=first, second=second)
-    group = None if judged.group is None else judged.group[0]
+    group = None if judged.solution.groups is None else judged.solution.groups[0]
     expectation, sizes = expected_of(ranking, usual)
     both = voted(said, asked, expectation)
     alone = voted(said, asked, _without_machine(graph.nodes, group))
@@ -112,9 +112,7 @@ def with_votes(ranking: Ranking, votes: Any, usual: Usual = USUAL) -> Ranking:
         worth=said.answers * odds / least,
         is_scattered=group is not None and _are_scattered(first, second),
     )
-    return replace(
-        judged, scores=both.scores, covariance=both, validity=validity, opinion=judged, people=people, controlled=None
-    )
+    return estimated(judged, validity, scores=both.scores, covariance=both, people=people, controlled=None)
 
 
 def shared_ids(votes: Comparisons) -> Literal["items"] | None:
@@ -143,14 +141,15 @@ def expected_of(ranking: Ranking, usual: Usual = USUAL) -> tuple[Expectation, Ar
     if len(signs) > 1:  # votes tell which of the two signs is right
         usual = replace(usual, against=1.0)
     judged, parts = signs[0], parts_of(signs[0])
-    scores, group = judged.scores, None if judged.group is None else judged.group[0]
+    scores, named = judged.scores, judged.solution.groups
+    group = None if named is None else named[0]
     size = float(np.std(scores)) or 1.0
     if parts is None or np.std(parts.expected) < NONE * size or np.std(scores - parts.expected) < NONE * size:
         columns, sizes = scores[:, None], np.array([size])
     else:
         columns = np.column_stack([parts.expected, scores - parts.expected])
         sizes = np.std(columns, axis=0)
-    validity = ranking.validity
+    validity = ranking.solution.validity
     if validity is None:
         validity = 1.0 if parts is None else parts.usual
     between = 0.0 if group is None else BETWEEN

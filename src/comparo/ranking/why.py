@@ -36,7 +36,8 @@ from comparo.model.estimators.coefficients import (
 )
 from comparo.ranking.grouping import group_means, numbers_by_label
 from comparo.ranking.ranking import Ranking
-from comparo.ranking.tabular import Columns, Tabular, json_rows, json_text, plain
+from comparo.ranking.scores import table_of
+from comparo.ranking.tabular import Columns, Tabular, columns_from, json_rows, json_text, plain
 from comparo.types import Array, Index
 
 SINGULAR = 1e-9  # ridge relative to the variance of a reason: collinear reasons have a finite inverse
@@ -203,7 +204,7 @@ class Why(Tabular):
         rows = [self._feedback_of(node) for node in range(len(self.ranking))]
         columns: Columns = {"item": self.ranking.items, "rank": self.ranking.rank, "score": self.ranking.scores}
         columns |= {name: np.array([row[name] for row in rows], dtype=object) for name in rows[0]}
-        return self.ranking.table(columns)
+        return table_of(self.ranking, columns)
 
     def _feedback_of(self, node: int) -> dict[str, str]:
         own = ((float(self.parts[node, k]), self.reasons[k]) for k in self._told)
@@ -229,7 +230,7 @@ class Why(Tabular):
         model: its scores have other units. Reasons after the `most` with the largest parts share one row.
         """
         steps = self._apart(one, other) @ self.values
-        total = float("nan") if self.ranking.effects is None else self.lead(one, other)
+        total = float("nan") if self.ranking.solution.effects is None else self.lead(one, other)
         order = np.argsort(-np.round(np.abs(steps * self.beta), 9), kind="stable")
         named = order[:most].tolist()
         rows = [(self.reasons[k].name, self.reasons[k].words, steps[k], [k]) for k in named]
@@ -239,11 +240,7 @@ class Why(Tabular):
         rest = total - float(steps @ self.beta)
         found.append(("rest", "what no reason explains", np.nan, rest, np.nan, np.nan))
         names = ("reason", "words", "difference", "part", "low", "high")
-        columns = {}
-        for name, column in zip(names, zip(*found, strict=True), strict=True):
-            dtype = object if name in names[:2] else float
-            columns[name] = np.array(column, dtype=dtype)
-        return columns
+        return columns_from(found, names, texts=2)
 
     def _part(self, steps: Array, few: list[int]) -> tuple[float, float, float]:
         """The part in logits of the reasons `few`, for differences `steps` (R,), and its 95% interval."""
@@ -329,7 +326,7 @@ def why(
     >>> found.reasons[0].words, found.reasons[0].alone.is_found
     ('longer', True)
     """
-    labels, numbers = ranking.graph.labels(ranking.comparisons), dict[str, Any]()
+    labels, numbers = ranking.solution.labels, dict[str, Any]()
     if data is not None:
         items = Items.of(data, **columns)
         row = look_up(labels, items.labels)
@@ -338,7 +335,7 @@ def why(
         numbers |= {reason.name: column[row] for reason, column in computed_reasons(items).items()}
     for name, given in (reasons or {}).items():
         if isinstance(given, Ranking):
-            given = dict(zip(given.graph.labels(given.comparisons), given.scores.tolist(), strict=True))
+            given = dict(zip(given.solution.labels, given.scores.tolist(), strict=True))
         numbers[name] = numbers_by_label(f"the reason {name!r}", given, labels)
     if not numbers:
         raise ValueError("there is no reason; give the texts, or `reasons` by name")
@@ -359,8 +356,9 @@ def explain(ranking: Ranking, numbers: Mapping[str, Array], words: Mapping[str, 
     if not len(kept):
         raise ValueError("the texts of a context are alike in every reason; give reasons in which they differ")
     names, values = [list(numbers)[k] for k in kept], centred[:, kept] / scale[kept]
-    group = None if ranking.group is None else ranking.group[0]
-    data, panel = judged.comparisons, judged.panel
+    groups = ranking.solution.groups
+    group = None if groups is None else groups[0]
+    data, panel = judged.comparisons, judged.solution.panel
     if panel is not None:
         data = on_one_scale(data, dict(zip(panel.names, panel.scale.tolist(), strict=True)))
     evidence = Evidence.of(data, values, group, judged.covariance.pattern.limits)
@@ -399,9 +397,10 @@ def check_enough(ranking: Ranking) -> None:
 
 def numbers_of_groups(ranking: Ranking, names: Sequence[Hashable]) -> tuple[Index, list[int]]:
     """The group of each candidate, (n,), and the numbers of the groups `names`; a ValueError if one is unknown."""
-    if ranking.group is None:
+    groups = ranking.solution.groups
+    if groups is None:
         raise ValueError("the ranking has no groups to compare; name a column by `group`, such as the system")
-    group, known = ranking.group[0], [str(name) for name in ranking.group[1]]
+    group, known = groups[0], [str(name) for name in groups[1]]
     for name in names:
         if str(name) not in known:
             raise ValueError(f"there is no group {name!r}; there are {few(known, like=str(name))}")

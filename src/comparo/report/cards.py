@@ -152,10 +152,10 @@ def _more(record: Record, ahead: Sequence[Outlook]) -> Card | None:
 
 def _whose(record: Record) -> Card | None:
     """Whose scores these are, a consensus or people's; None where they are the judge's own."""
-    votes, validity, effects = record.ranking.people, record.ranking.validity, record.ranking.effects
-    if votes is None and (record.ranking.estimate == "judge" or effects is None):
+    solution, votes = record.ranking.solution, record.ranking.people
+    if votes is None and (record.ranking.estimate == "judge" or solution.effects is None):
         return None
-    return Card("whose", {"votes": votes, "validity": validity, "effects": effects})
+    return Card("whose", {"votes": votes, "validity": solution.validity, "effects": solution.effects})
 
 
 def _position(record: Record) -> Card:
@@ -214,7 +214,7 @@ def _connected(record: Record) -> Card:
     rest = set(range(len(items))) - set(record.row.tolist())
     missing = [*sorted(rest), *record.row[lone].tolist()]
     groups = ranking.graph.components - int(np.count_nonzero(lone))
-    least = int(np.min(ranking.counts))
+    least = int(np.min(ranking.graph.degrees()))
     verdict: Verdict = "fine" if least >= COMPARISONS else "check"
     if missing or groups > ranking.graph.contexts:
         verdict = "poor"

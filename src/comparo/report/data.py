@@ -14,6 +14,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from comparo.ranking.columns import columns_of, words_of
 from comparo.ranking.criteria_ranking import in_logits
 from comparo.report.embed import Scale, common_length, label, presentable, script_json, size, snippet
 from comparo.report.record import Record
@@ -22,6 +23,10 @@ PageColumns = dict[str, list[Any]]
 
 TOP = 10  # items of the table of wins
 CANDIDATES = 20_000  # at most
+# The names of columns of a leaderboard on the page.
+OF_GROUPS = {"best_rank": "best", "worst_rank": "worst", "best": "sure", "win_rate": "wins", "won": "firsts"}
+# The columns that each line of the page draws; the others are named where a line is opened.
+DRAWN = ("item", "score", "std", "low", "high", "rank", "judge_rank", "tier", "comparisons")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,19 +96,12 @@ def _candidates(record: Record) -> PageColumns:
     """The columns of the first `CANDIDATES` candidates in the order in which they are shown."""
     ranking, order = record.ranking, record.order[:CANDIDATES]
     best, worst, _ = record.places
-    columns: dict[str, NDArray[Any]] = {
-        "score": ranking.scores,
-        **{name: getattr(ranking, name) for name in ("std", "low", "high", "rank", "tier")},
-        "best": best,
-        "worst": worst,
-        "group": ranking.component,
-        "comparisons": ranking.counts,
-        "characters": record.characters.astype(np.int64),
-    }
-    if ranking.opinion is not None:
-        columns["judge_rank"] = ranking.opinion.rank
+    columns = columns_of(ranking)
+    items = columns.pop("item")
+    columns |= {"best": best, "worst": worst, "group": ranking.graph.component_in_context}
+    columns["characters"] = record.characters.astype(np.int64)
     columns |= {f"people: {label(name)}": scores for name, scores in record.people.items()}
-    texts = {"item": [label(item) for item in ranking.items[order].tolist()]}
+    texts = {"item": [label(item) for item in items[order].tolist()]}
     if record.is_coded:
         texts["begun"] = [snippet(record.items.texts[row]) for row in record.row[order].tolist()]
     return texts | {name: _numbers(column[order]) for name, column in columns.items()}
@@ -118,16 +116,8 @@ def _leaderboard(record: Record) -> PageColumns | None:
     board = record.ranking.leaderboard
     if board is None:
         return None
-    columns = {
-        **{name: getattr(board, name) for name in ("score", "std", "low", "high", "rank", "tier", "contexts", "texts")},
-        "best": board.best_rank,
-        "worst": board.worst_rank,
-        "group": np.ones(len(board), dtype=np.int64),
-        "comparisons": board.calls,
-        "firsts": board.won.round(1),
-        "sure": board.best,
-        "wins": board.to_columns()["win_rate"],
-    }
+    columns = {OF_GROUPS.get(name, name): column for name, column in board.to_columns().items() if name != "group"}
+    columns |= {"group": np.ones(len(board), dtype=np.int64), "firsts": board.won.round(1)}
     names = [label(name) for name in board.group.tolist()]
     return {"item": names} | {name: _numbers(column) for name, column in columns.items()}
 
@@ -167,6 +157,7 @@ def page_data(tables: Tables, room: Room = ROOM) -> tuple[Markup, int, list[str]
         "mean_wins": wins,
         "logits": in_logits(tables.record.ranking),
         "judge": tables.record.words.judge,
+        "words": {name: text for name, text in words_of(tables.record.ranking).items() if name not in DRAWN},
         "candidates": _first(tables.candidates, shown[-1].end),
         "contexts": [asdict(view) for view in shown],
         "judgements": _judgements(tables, shown, room.judgements),

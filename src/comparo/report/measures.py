@@ -18,7 +18,7 @@ from comparo.analysis.reliability import MEASURES, measured
 from comparo.data.run_folder import key_of
 from comparo.model.design import Design
 from comparo.model.estimators.panel_members import PanelMembers, fit_members
-from comparo.model.estimators.poe import Product
+from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.observations import OTHERS
 from comparo.model.tuning import FEW
 from comparo.ranking.criteria_ranking import in_logits
@@ -56,22 +56,21 @@ class Position:
 
 def position_bias(ranking: Ranking) -> Position:
     """P(first of two equal texts wins), by the ranking's γ or the mean p: σ(−γ), or ½ − γ if scores are no logits."""
-    p, product, effects = ranking.comparisons.p, ranking.product, ranking.effects
+    p, solution, effects = ranking.comparisons.p, ranking.solution, ranking.solution.effects
     logits, asked = in_logits(ranking), np.unique(ranking.comparisons.positions)
-    mean_gamma = float(np.mean(product.bias[:, asked])) if product is not None and product.bias.size else 0.0
-    if product is not None and effects is not None and effects.bias_error is not None:
+    laplacian, has_bias = solution.laplacian, bool(solution.bias.size)
+    mean_gamma = float(np.mean(solution.bias[:, asked])) if has_bias and solution.panel is None else 0.0
+    if effects is not None and effects.bias_error is not None:
         gamma, error, fitted = mean_gamma, effects.bias_error, True
-    elif product is not None and product.bias.size and product.laplacian.pattern.judges:
-        gamma, error, fitted = mean_gamma, _joint_error(product), True
+    elif laplacian is not None and has_bias and laplacian.pattern.judges:
+        gamma, error, fitted = mean_gamma, _joint_error(laplacian, solution.dispersion), True
     else:
         mean = float(np.clip(np.mean(p), 1e-6, 1 - 1e-6))
         gamma, slope = 0.5 - mean, 1.0
         if logits:
             gamma, slope = -math.log(mean / (1 - mean)), mean * (1 - mean)
         error = float(np.std(p)) / math.sqrt(len(p)) / slope
-        fitted = bool(product is not None and product.bias.size)
-    if ranking.panel is not None and ranking.bias is not None:
-        fitted = True
+        fitted = has_bias
     return _position(gamma, error, fitted, logits)
 
 
@@ -83,16 +82,14 @@ def voter_biases(ranking: Ranking) -> dict[str, Position]:
     errors, its variance is k/(2(k − 1)) times that of one such γ.
     """
     judges = ranking.comparisons.judges
-    effects, product = ranking.effects, ranking.product
-    if not ranking.comparisons.voted or judges is None or product is None or effects is None:
-        return {}
-    if effects.bias_variance is None:
+    solution, effects = ranking.solution, ranking.solution.effects
+    if not ranking.comparisons.voted or judges is None or effects is None or effects.bias_variance is None:
         return {}
     slots, asked = ranking.comparisons.slots, np.unique(ranking.comparisons.positions)
     own = asked[slots[asked, 2] == 0]
     judge, size = slots[own, 0], slots[own, 1]
     variance = np.mean(effects.bias_variance[:, own], axis=0) * size / (2.0 * (size - 1))
-    gamma = np.mean(product.bias[:, own], axis=0)
+    gamma = np.mean(solution.bias[:, own], axis=0)
     gamma, variance = (np.bincount(judge, each) / np.bincount(judge) for each in (gamma, variance))
     found = zip(judges.tolist(), gamma.tolist(), np.sqrt(variance).tolist(), strict=True)
     return {str(name): _position(gamma, error, True) for name, gamma, error in found}
@@ -105,16 +102,16 @@ def _position(gamma: float, error: float, fitted: bool, logits: bool = True) -> 
     return Position(wins, low, high, fitted)
 
 
-def _joint_error(product: Product) -> float:
+def _joint_error(laplacian: Laplacian, dispersion: float) -> float:
     """The standard error of the mean γ of all contexts.
 
     One context: √v with v = φ·H⁻¹ at γ. Several: γ ~ N(m, τ²) with τ² = φ/ridge, and the estimate of one context, whose
     posterior variance is v, adds (τ² − v)/τ⁴ to the precision of m.
     """
-    variance = product.dispersion * product.laplacian.bias_variances
+    variance = dispersion * laplacian.bias_variances
     if len(variance) == 1:
         return float(np.sqrt(variance[0]))
-    between = product.dispersion / product.laplacian.ridge[product.graph.nodes :]
+    between = dispersion / laplacian.ridge[laplacian.pattern.graph.nodes :]
     return float(1.0 / np.sqrt(np.sum(np.maximum(between - variance, 0.0) / between**2)))
 
 

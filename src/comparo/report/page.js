@@ -21,6 +21,7 @@
   };
   const isolated = (text) => make("bdi", "", text);
   const number = (value, digits = 2) => (Number(value.toFixed(digits)) || 0).toFixed(digits).replace("-", "−");
+  const value = (one) => (Number.isInteger(one) || typeof one !== "number" ? String(one ?? "unknown") : number(one));
   const percent = (value) => `${((100 * (value - view.low)) / (view.high - view.low)).toFixed(2)}%`;
 
   // The beginning of a text, beside a name that says nothing.
@@ -130,6 +131,8 @@
       const scores = known.map((name) => `${name.slice(8)} ${number(data.candidates[name][row])}`);
       parts.push(make("p", "against", `People's scores: ${scores.join(", ")}`));
     }
+    const more = Object.entries(data.words).map(([name, words]) => `${words} ${value(data.candidates[name][row])}`);
+    if (more.length) parts.push(make("p", "against", `Also: ${more.join(", ")}`));
     if (row < data.judgements.whole) parts.push(opponents(row));
     return parts;
   };

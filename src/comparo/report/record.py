@@ -204,14 +204,13 @@ class Record:
     @cached_property
     def row(self) -> LongIndex:
         """The row of each candidate in `items`, shape (n,)."""
-        labels = self.ranking.graph.labels(self.ranking.comparisons)
-        return np.array([self.items.row(*label) for label in labels])
+        return np.array([self.items.row(*label) for label in self.ranking.solution.labels])
 
     @cached_property
     def order(self) -> LongIndex:
         """The candidates as shown, by context in the items' order, then connected component, best first; (n,)."""
         ranking = self.ranking
-        return np.lexsort((-merge_ties(ranking.scores), ranking.component, self.items.context[self.row]))
+        return np.lexsort((-merge_ties(ranking.scores), ranking.graph.component, self.items.context[self.row]))
 
     @cached_property
     def people(self) -> dict[str, Array]:

@@ -184,7 +184,7 @@ class AuditPlan:
             self.base = plan
             with plan.started(watch) as run:
                 rounds = _Rounds(run)
-                run.may_begin = rounds.may_begin
+                run.contexts.may_begin = rounds.may_begin
                 run.go()
                 cards.append(rounds.card())
         for card, plan in zip(cards, self.plans, strict=True):

@@ -33,11 +33,12 @@ from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import json_rows
 from comparo.rounding import TIES
 from comparo.run.budget import Budget, links_of, rounded
-from comparo.run.files import as_json, texts_of
+from comparo.run.files import as_json
+from comparo.run.items import texts_of
 from comparo.run.loop import Run
 from comparo.run.plan import ConcludedPlan, prepare
 from comparo.run.resume import answers_about
-from comparo.run.scheduling import Pair
+from comparo.run.rounds import Pair
 from comparo.run.store import differences, read_configuration, read_judgements, stored_items
 from comparo.run.task import Task
 from comparo.run.voice_allocation import Source

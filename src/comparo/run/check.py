@@ -135,7 +135,7 @@ def _predicted(pool: Sequence[Judgement], others: Sequence[Judgement]) -> tuple[
     if len(others) < FEWEST // 2:
         return np.zeros(len(pool)), 0.0
     ranking = quiet_fit(comparisons(map(with_voice, others)), "mixed")
-    labels = ranking.graph.labels(ranking.comparisons)
+    labels = ranking.solution.labels
     score = {(encode(c), encode(item)): s for (c, item), s in zip(labels, ranking.scores.tolist(), strict=True)}
 
     def difference(one: Judgement) -> float:

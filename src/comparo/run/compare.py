@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import Any
 
@@ -24,9 +24,9 @@ from comparo.data.items import Items
 from comparo.data.pairing import Paired, pair_files, pair_groups
 from comparo.errors import RunError
 from comparo.options import CompareOptions, RankOptions, TextOptions, accepts, part
-from comparo.ranking.ranking import Ranking
+from comparo.ranking.ranking import Ranking, with_solution
 from comparo.run.compare_result import NEITHER, Duel, too_few
-from comparo.run.files import as_objects
+from comparo.run.items import as_objects
 from comparo.run.loop import Run
 from comparo.run.plan import Plan
 from comparo.run.progress import Watch
@@ -137,7 +137,7 @@ class ComparePlan:
             return _duel(self.paired, self.order, None, self.level, None)
         with self.base.started(watch, self._limit) as run:
             # Once the answer is sure, the other inputs are left out on purpose.
-            duel = _duel(self.paired, self.order, run, self.level, replace(run.finish(), unreached=()))
+            duel = _duel(self.paired, self.order, run, self.level, with_solution(run.finish(), unreached=()))
         if not duel.asked:
             raise RunError(
                 "no input was answered in both orders, so nothing is known; give a larger `budget`, choose another "
@@ -149,7 +149,7 @@ class ComparePlan:
         """Let a run ask only about the compared inputs and, with `stop`, about none once the answer is sure."""
         sure = _Watch(self.paired, self.order, run, self.level).may_begin if self.stop else lambda _: True
         compared = set(self.order)  # the folder may have others
-        run.may_begin = lambda key: key in compared and sure(key)
+        run.contexts.may_begin = lambda key: key in compared and sure(key)
 
 
 class _Watch:

@@ -27,7 +27,7 @@ from comparo.model.observations import fitted_power
 from comparo.options import Estimand, FitOptions
 from comparo.ranking.consensus import check_validity, consensus, expected_by
 from comparo.ranking.grouping import ControlNumbers, control_of, group_codes
-from comparo.ranking.ranking import Ranking
+from comparo.ranking.ranking import Ranking, with_solution
 from comparo.ranking.votes import find_voted, votes_about, with_votes
 from comparo.run.linking import Past, read_past
 from comparo.run.store import VOTES
@@ -153,8 +153,9 @@ class Fitting(FitOptions):
         """The ranking of a whole run: that of its comparisons, or people's where they voted."""
         ranking = self.rank(data)
         ranking = ranking if self.votes is None else with_votes(ranking, self.votes)
-        reached = set(ranking.graph.labels(ranking.comparisons))
-        ranking = replace(ranking, unreached=tuple(label for label in self.items.labels if label not in reached))
+        reached = ranking.solution.numbers
+        unreached = tuple(label for label in self.items.labels if label not in reached)
+        ranking = with_solution(ranking, unreached=unreached)
         if self.past is None or self._before is None:
             return ranking
         added = self.past.added(data)
@@ -217,13 +218,13 @@ class Fitting(FitOptions):
         if not self.pools:
             ranking = quiet_fit(data, method, bias=self.bias, level=self.level)
             named = None if self._groups is None else group_codes(data, ranking.graph, self._groups)
-            return replace(ranking, group=named)
+            return with_solution(ranking, groups=named)
         came = self._came(data)
         groups = self._groups if came is None else came
         shared: dict[str, Any] = {"groups": groups, "features": self._features, "control": self._control(data)}
         ranking = quiet_fit(data, method, bias=self.bias, level=self.level, **shared)
         if came is not None:
-            return replace(ranking, group=None)
+            return with_solution(ranking, groups=None)
         by = expected_by(ranking)
         is_shared = self.shares and (by == "groups" or (by == "style" and self._groups is None))
         return consensus(ranking, self.validity) if is_shared else ranking

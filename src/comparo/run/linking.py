@@ -40,13 +40,14 @@ from comparo.errors import ComparisonsError
 from comparo.judges import Judgement
 from comparo.model.linalg.graph import ContextBatch, Pattern
 from comparo.model.posterior import Covariance
-from comparo.ranking.ranking import Ranking
+from comparo.ranking.ranking import Ranking, with_solution
 from comparo.ranking.ranks import components
 from comparo.ranking.scale import MISFIT
 from comparo.ranking.scores import Grown, Link
 from comparo.ranking.tabular import Columns
 from comparo.rounding import first_best
-from comparo.run.files import Label, stored_judgements
+from comparo.run.items import Label
+from comparo.run.rows import stored_judgements
 from comparo.run.store import LINK, read_configuration, reading, stored_items
 from comparo.run.voices import comparisons
 from comparo.types import Array, LongIndex, Mask
@@ -112,10 +113,14 @@ def on_scale(ranking: Ranking, kept: Mask) -> Ranking:
     number = np.bincount(component, kept)
     apart = np.bincount(component, np.where(kept, ranking.scores, 0.0))
     shift = np.divide(apart, number, out=np.zeros(len(number)), where=number > 0)
-    others = {name: getattr(ranking, name) for name in ("opinion", "controlled")}
-    held: dict[str, Any] = {name: on_scale(other, kept) for name, other in others.items() if other is not None}
-    around = Recentred(ranking.covariance, kept)
-    return replace(ranking, scores=ranking.scores - shift[component], covariance=around, **held)
+    controlled = None if ranking.controlled is None else on_scale(ranking.controlled, kept)
+    held = replace(
+        ranking,
+        scores=ranking.scores - shift[component],
+        covariance=Recentred(ranking.covariance, kept),
+        controlled=controlled,
+    )
+    return held if ranking.judged is ranking else replace(held, _judged=on_scale(ranking.judged, kept))
 
 
 def grown_from(before: Ranking, now: Ranking, old: Collection[Label], common: Columns | None = None) -> Ranking:
@@ -143,7 +148,7 @@ def _link_error(covariance: Covariance, new: Mask) -> float:
 
 def labels_of(ranking: Ranking) -> list[Label]:
     """The candidates of a ranking by their encoded labels."""
-    return [(encode(context), encode(item)) for context, item in _labels(ranking)]
+    return [(encode(context), encode(item)) for context, item in ranking.solution.labels]
 
 
 def link(
@@ -182,7 +187,7 @@ def link(
         raise ValueError(
             f"the shares of wins of {one.method} depend on whom a text met, so they link no runs; use mixed"
         )
-    known, old = _labels(one), {*_labels(other)}
+    known, old = one.solution.labels, {*other.solution.labels}
     linked = {label[0] for label in known if label in old}
     if missing := {context for context, _ in known} - linked:
         place = "" if missing == {None} else f" of context {shown(min(missing, key=str))}"
@@ -190,20 +195,16 @@ def link(
             f"no text{place} is in both runs, so nothing links them; judge some texts again in this run, or rank these "
             "texts by comparo rank TEXTS --link RUN, which asks pairs of both"
         )
-    cohort = {label: "there" if label in old else "here" for label in chain(_labels(other), known)}
+    cohort = {label: "there" if label in old else "here" for label in chain(other.solution.labels, known)}
     is_split = has_groups and len({*cohort.values()}) > 1
-    joint = replace(fit(both, groups=cohort), group=None) if is_split else fit(both)
-    placed = on_scale(joint, np.array([label in old for label in _labels(joint)]))
+    joint = with_solution(fit(both, groups=cohort), groups=None) if is_split else fit(both)
+    placed = on_scale(joint, np.array([label in old for label in joint.solution.labels]))
     return grown_from(other, placed, labels_of(other), common=drift(one, other))
-
-
-def _labels(ranking: Ranking) -> list[tuple[Any, Any]]:
-    return ranking.graph.labels(ranking.comparisons)
 
 
 def drift(one: Ranking, other: Ranking) -> Columns:
     """The texts that two rankings of one method have in common, and how far each moved: a table as `Link.common`."""
-    here, there = ({label: node for node, label in enumerate(_labels(each))} for each in (one, other))
+    here, there = one.solution.numbers, other.solution.numbers
     common = [label for label in here if label in there]
     nodes = np.array([here[label] for label in common], dtype=np.int64)
     others = np.array([there[label] for label in common], dtype=np.int64)

@@ -155,7 +155,7 @@ def rate(data: Comparisons, tokens: float) -> float:
     found = []
     for judge in np.unique(data.judged_by):
         own = data.take(data.judged_by == judge)
-        effects = quiet_fit(replace(own, judges=None, judge=None), "mixed").effects
+        effects = quiet_fit(replace(own, judges=None, judge=None), "mixed").solution.effects
         assert effects is not None
         noise = LOGISTIC if are_choices(own) else effects.noise
         found.append(float(np.sum(own.freedom)) / own.answers * effects.scores / (noise * tokens))

@@ -31,7 +31,7 @@ from comparo.run.folders import slug
 from comparo.run.loop import Run
 from comparo.run.plan import ConcludedPlan, prepare
 from comparo.run.progress import Watch
-from comparo.run.scheduling import Pair
+from comparo.run.rounds import Pair
 from comparo.run.store import CHANGED, read_configuration, read_judgements, stored_items
 from comparo.run.task import Task
 from comparo.run.voices import Voice, comparisons, make_judges, stored_voices, with_voice
@@ -227,5 +227,5 @@ def _compared(run: Run) -> Rejudged:
 def _scores(task: Task, ranking: Ranking) -> Array:
     """The score of each item of a task, (N,); nan for one that was not compared."""
     items = task.items
-    row = look_up(items.labels, ranking.graph.labels(ranking.comparisons))
+    row = look_up(items.labels, ranking.solution.labels)
     return np.asarray(np.where(row < 0, np.nan, ranking.scores[row]))

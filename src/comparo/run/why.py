@@ -279,7 +279,7 @@ def _explained(ranking: Ranking, items: Items, numbers: Mapping[str, tuple[Reaso
 
 def _rows(items: Items, ranking: Ranking) -> Index:
     """The row of each candidate among the items, (n,)."""
-    return look_up(ranking.graph.labels(ranking.comparisons), items.labels)
+    return look_up(ranking.solution.labels, items.labels)
 
 
 def prepare_why(
@@ -358,7 +358,7 @@ def prepare_why(
 
 def _node(ranking: Ranking, name: str) -> int:
     """The candidate of an id, or of context/id; a ValueError where there is none or several."""
-    labels = ranking.graph.labels(ranking.comparisons)
+    labels = ranking.solution.labels
     found = [k for k, (context, item) in enumerate(labels) if name in (str(item), f"{context}/{item}")]
     if len(found) == 1:
         return found[0]

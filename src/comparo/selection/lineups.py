@@ -120,7 +120,7 @@ class LineupSelector:
         """Scores and standard errors (N,) from the answers; texts without answers have 0 and the largest error."""
         data = Comparisons.from_rows(self._answers)
         found = multiply(data, BradleyTerry(), prior=WIDE)
-        place, std = look_up(data.items.tolist(), self._items)[found.graph.item], found.posterior.std
+        place, std = look_up(data.items.tolist(), self._items)[found.graph.item], found.covariance.std
         scores, errors = np.zeros(len(self._items)), np.full(len(self._items), float(np.max(std)))
         scores[place], errors[place] = found.scores, std
         return scores, np.maximum(errors, np.finfo(float).tiny)

@@ -228,7 +228,7 @@ def telling_pairs(ranking: Ranking, number: int, seed: Seed = None) -> list[tupl
     rng = as_generator(seed)
     first, second = rng.permutation(np.stack(_pairs(judged.graph, rng)), axis=1)
     chosen = _chosen(expectation, first, second, min(number, len(first)))
-    labels = judged.graph.labels(judged.comparisons)
+    labels = judged.solution.labels
     pairs = [(labels[int(first[k])], labels[int(second[k])]) for k in chosen]
     return [(context, one, other) for (context, one), (_, other) in pairs]
 

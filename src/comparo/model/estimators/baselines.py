@@ -25,14 +25,15 @@ from comparo.model.inference.newton import Problem
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.linalg.graph import ContextBatch, Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
-from comparo.model.posterior import Posterior, Scored
+from comparo.model.posterior import Posterior
+from comparo.model.solution import Solution
 from comparo.model.tuning import LIMITS, WIDE, Limits
 from comparo.types import Array, Mask
 
 PriorPairs = Literal["none", "compared"]
 
 
-def bradley_terry(comparisons: Comparisons, prior_pairs: PriorPairs = "none", limits: Limits = LIMITS) -> Scored:
+def bradley_terry(comparisons: Comparisons, prior_pairs: PriorPairs = "none", limits: Limits = LIMITS) -> Solution:
     """The maximum-likelihood scores of the decisions.
 
     With `prior_pairs` "compared", each side of a comparison gets 1/(N − 1) extra wins, in a context of N items. With
@@ -55,7 +56,7 @@ def bradley_terry(comparisons: Comparisons, prior_pairs: PriorPairs = "none", li
     pattern = Pattern(graph, limits=limits)
     order, start = pattern.order, np.zeros(graph.nodes)
     found = Problem(pattern, BradleyTerry(), p[order], weight[order], None, start, ridge).maximise(start)
-    return Scored(graph, graph.centre(found.x), Posterior((found.laplacian,)), found.converged)
+    return Solution(comparisons, graph, graph.centre(found.x), Posterior((found.laplacian,)), found.converged)
 
 
 def _has_maximum(graph: Graph, comparisons: Comparisons) -> Mask:
@@ -98,7 +99,7 @@ class MeanInverse:
         return float(1 / weight[one] + 1 / weight[other] + 2 * opposed)
 
 
-def mean_outcome(comparisons: Comparisons, limits: Limits = LIMITS) -> Scored:
+def mean_outcome(comparisons: Comparisons, limits: Limits = LIMITS) -> Solution:
     """The mean outcome of every item.
 
     >>> mean_outcome(Comparisons.from_rows([("a", "b", 0.75), ("b", "c", 0.5)])).scores
@@ -116,4 +117,4 @@ def mean_outcome(comparisons: Comparisons, limits: Limits = LIMITS) -> Scored:
     freedom = max(0, 2 * len(p) - n)
     unknown = 1.0 / (1.0 + freedom)  # weight of a coin's variance, ¼, which dominates with very few comparisons
     variance = float((0.25 * unknown + squares) / (unknown + freedom))
-    return Scored(graph, scores, Posterior((MeanInverse(laplacian),), scale=variance), True)
+    return Solution(comparisons, graph, scores, Posterior((MeanInverse(laplacian),), scale=variance))

@@ -25,9 +25,8 @@ from scipy.special import ndtri, stdtrit
 from comparo.data.comparisons import Comparisons
 from comparo.model.design import PLAIN, Control, Design, Held, Shared, without
 from comparo.model.estimators.mixture import find_peaks
-from comparo.model.estimators.poe import Product
 from comparo.model.inference.choices import Choices, Point, with_style_inflation
-from comparo.model.inference.newton import Solution
+from comparo.model.inference.newton import Maximum
 from comparo.model.inference.random_effects import Effects, Predicted, solve
 from comparo.model.inference.reml import Variances
 from comparo.model.inference.soft import Soft
@@ -36,6 +35,8 @@ from comparo.model.likelihoods.bradley_terry import Davidson
 from comparo.model.linalg.graph import Graph
 from comparo.model.linalg.spectrum import Spectrum, System
 from comparo.model.observations import are_choices, pooled
+from comparo.model.posterior import Posterior, root_of
+from comparo.model.solution import Solution
 from comparo.model.tuning import LIMITS, QUANTILES, Limits
 from comparo.types import Array
 
@@ -47,13 +48,13 @@ def mixed(
     *,
     for_groups: bool = False,
     limits: Limits = LIMITS,
-) -> Product:
+) -> Solution:
     """The mixed model of all comparisons, on the scale of the expert: logits, or p for a Gaussian expert.
 
-    With a control, `Product.held` has its coefficients. A fit `for_groups` estimates group means, whose scale depends
+    With a control, `Solution.held` has its coefficients. A fit `for_groups` estimates group means, whose scale depends
     on few choices: it has no peaks and no style inflation, and for choices it omits the term that keeps the variance of
     scores from 0, which would stretch the means. Judges with few comparisons are pooled (`pooled`), as in
-    `Product.comparisons`; people keep their names.
+    `Solution.comparisons`; people keep their names.
 
     >>> from comparo.model.likelihoods.bradley_terry import BradleyTerry
     >>> rows = [("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7), ("c", "b", 0.4)]
@@ -92,16 +93,19 @@ def mixed(
     doubt = model.bias_variances(solution) if isinstance(model, Choices) and bias.size else None
     if isinstance(model, Choices) and model.nu.any():
         expert = Davidson(model.nu[model.effects[comparisons.positions]])
-    return Product(
+    roots = effects.spread @ root_of(effects.between)
+    return Solution(
         comparisons=comparisons,
         graph=graph,
-        expert=expert,
         scores=graph.centre(scores),
-        bias=bias,
-        laplacian=solution.laplacian,
+        covariance=Posterior((solution.laplacian,), scale=effects.dispersion, roots=roots),
         converged=converged,
+        bias=bias,
+        expert=expert,
+        laplacian=solution.laplacian,
+        dispersion=effects.dispersion,
         effects=replace(effects, bias=between, bias_error=error, bias_variance=doubt, equal=equal),
-        weight=comparisons.relative().weight if isinstance(model, Soft) else None,
+        weights=(comparisons.relative() if isinstance(model, Soft) else comparisons).weights,
         held=None if control is None else Held(control, *beta, np.mean(shared.held**2, axis=0)),
     )
 
@@ -113,7 +117,7 @@ def _averaged(
     count: float | None,
     control: Control | None,
     points: Sequence[Point] = (),
-) -> tuple[Array, Effects, Solution, tuple[Array, Array]]:
+) -> tuple[Array, Effects, Maximum, tuple[Array, Array]]:
     """Scores averaged over the quantiles of σ²/φ, the effects, the solution with the mean covariance, and β.
 
     β are the averaged coefficients of the control, with their covariance; the scores exclude their effect.

@@ -15,8 +15,7 @@ posterior is the mixture of both signs, with equal shares.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -26,103 +25,23 @@ from scipy.linalg import block_diag
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.design import PLAIN, Design, Shared
-from comparo.model.estimators.panel_covariance import PanelGraph, PanelInformation
+from comparo.model.estimators.panel_covariance import Panel, PanelGraph, PanelInformation
 from comparo.model.estimators.panel_members import PanelMembers, fit_members
 from comparo.model.estimators.voice import VoiceModel
 from comparo.model.inference.choices import Choices
 from comparo.model.inference.ep import distance, settle
 from comparo.model.linalg.laplacian import Laplacian
-from comparo.model.posterior import Posterior, difference_variances, evenly
-from comparo.model.tuning import LIMITS, NEARLY, Limits
-from comparo.types import Array, Index, LongIndex, Mask
+from comparo.model.posterior import difference_variances, evenly
+from comparo.model.solution import Solution
+from comparo.model.tuning import LIMITS, Limits
+from comparo.types import Array
 
 ACCURACY = 1e-6  # of the solution, relative: far below any standard error
 
 
-@dataclass(frozen=True)
-class Panel(PanelMembers):
-    """The solution for R voices in F families.
-
-    Parameters
-    ----------
-    scale : a of each voice, (R,), in units of the scores.
-    scores : The consensus t of each candidate, (n,), centred in each component.
-    opinion : The information of all voices about t, from which its covariance is computed.
-    converged : Whether variances and sites settled.
-    group : The group of each candidate, (n,), where groups predict t; else None.
-    shared, leans : The columns of groups and style, and the values of the control, (n, D), or None.
-    either : Where voices are undecided, the panels with either of their signs, equally likely; `scores` are the mean.
-    """
-
-    scale: Array
-    scores: Array
-    opinion: PanelInformation
-    converged: bool
-    group: Index | None
-    shared: Shared
-    leans: Array | None
-    either: tuple[Panel, ...] = ()
-
-    @cached_property
-    def counts(self) -> Mask:
-        """Which voices enter the consensus, (R,): people, and voices with at least `NEARLY` of the largest content.
-
-        The content is that around the mean answer, because a constant bias is removed. All voices enter where fewer
-        than two would be left, or where those left connect fewer candidates.
-        """
-        content = np.array([voice.content_around_mean for voice in self.voices])
-        found: Mask = self.anchored | (content >= NEARLY * np.max(content))
-        is_enough = np.count_nonzero(found) > 1 and self.graph.is_connected_by(found[self.voice])
-        return found if is_enough else np.ones(len(found), dtype=bool)
-
-    def of_those_that_count(self) -> Panel:
-        """The panel refitted with the voices in `counts` only."""
-        if self.counts.all():
-            return self
-        return _together(self.only(self.counts), self.shared, self.leans, self.opinion.panel_graph.limits)
-
-    @property
-    def posterior(self) -> Posterior:
-        if not self.either:
-            return self.opinion.posterior
-        return evenly([(one.scores, one.posterior) for one in self.either])[1]
-
-    @property
-    def calls(self) -> LongIndex:
-        """How many answers each voice gave, (R,)."""
-        return np.array([voice.answers for voice in self.voices])
-
-    def differences(self) -> tuple[Array, Array]:
-        """x_first − x_second − γ of each comparison, x the scores of its voice, and x_first − x_second, both (K,)."""
-        views = np.array([voice.scores for voice in self.voices])
-        first, second = self.graph.first, self.graph.second
-        apart = views[self.voice, first] - views[self.voice, second]
-        gamma = np.empty(len(apart))
-        for r, voice in enumerate(self.voices):
-            own = self.voice == r
-            gamma[own] = voice.bias[self.graph.position[first[own]], voice.positions]
-        return apart - gamma, apart
-
-    @cached_property
-    def taste(self) -> Array:
-        """τ of each voice, in logits of its own answers, (R,): τ² = v·(1 − ρ²)."""
-        variance = np.array([voice.variance for voice in self.voices])
-        return np.sqrt(variance * (1.0 - self.shrunk_loading**2))
-
-    @property
-    def variance(self) -> float:
-        """The prior variance of the consensus, in squared units of `scores`."""
-        return self.opinion.unit**2 * (self.opinion.variance + self.opinion.expected)
-
-    @property
-    def bias(self) -> Array:
-        """γ of each context and voice, (C, R); for line-ups the mean over all pairs of slots."""
-        return np.column_stack([voice.mean_bias for voice in self.voices])
-
-
 def panel(
     comparisons: Comparisons, design: Design = PLAIN, people: Collection[Any] = (), limits: Limits = LIMITS
-) -> Panel:
+) -> Solution:
     """Fit the model of several voices, one for each judge of the comparisons.
 
     Voices named in `people` have no taste of their own: they observe the consensus. With a control each voice has its
@@ -135,28 +54,45 @@ def panel(
     ...     p = 1 / (1 + np.exp(-scale * (truth[i] - truth[j]) - 0.5 * rng.standard_normal(300)))
     ...     rows += [{"first": a, "second": b, "p": q, "judge": judge} for a, b, q in zip(i, j, p) if a != b]
     >>> found = panel(Comparisons.from_rows(rows))
-    >>> np.sign(found.loading), bool(np.corrcoef(found.scores, truth)[0, 1] > 0.98)
+    >>> np.sign(found.panel.loading), bool(np.corrcoef(found.scores, truth)[0, 1] > 0.98)
     (array([ 1.,  1., -1.]), True)
     """
     heard = fit_members(comparisons, design, people, limits)
     control, shared = design.control, Shared.of(heard.graph, replace(design, control=None), limits.shared_entries)
-    return _together(heard, shared, None if control is None else heard.graph.centre(control.values), limits)
+    leans = None if control is None else heard.graph.centre(control.values)
+    return _together(comparisons, heard, shared, leans, limits)
 
 
-def _together(heard: PanelMembers, shared: Shared, leans: Array | None, limits: Limits) -> Panel:
-    """The panel; of voices that are undecided, the mixture of the panels with either of their signs."""
+def of_those_that_count(solution: Solution) -> Solution:
+    """The solution of a panel refitted with the voices in `Panel.counts` only."""
+    panel = solution.panel
+    if panel is None or panel.counts.all():
+        return solution
+    comparisons, heard = solution.comparisons.take(panel.counts[panel.voice]), panel.only(panel.counts)
+    return _together(comparisons, heard, panel.shared, panel.leans, panel.opinion.panel_graph.limits)
+
+
+def _together(
+    comparisons: Comparisons, heard: PanelMembers, shared: Shared, leans: Array | None, limits: Limits
+) -> Solution:
+    """The solution; of voices that are undecided, the mixture of those with either of their signs."""
     if not heard.undecided.any():
-        return _with_signs(heard, shared, leans, limits)
+        return _with_signs(comparisons, heard, shared, leans, limits)
     sure, either = np.zeros_like(heard.undecided), []
     for turn in (1.0, np.where(heard.undecided, -1.0, 1.0)):
         loading, shrunk = turn * heard.loading, turn * heard.shrunk_loading
         one = replace(heard, loading=loading, shrunk_loading=shrunk, undecided=sure)
-        either.append(_with_signs(one, shared, leans, limits))
-    scores = 0.5 * (either[0].scores + either[1].scores)
-    return replace(either[0], scores=scores, undecided=heard.undecided, either=tuple(either))
+        either.append(_with_signs(comparisons, one, shared, leans, limits))
+    scores, posterior = evenly([(one.scores, one.covariance) for one in either])
+    panel = either[0].panel
+    assert panel is not None
+    panel = replace(panel, undecided=heard.undecided)
+    return replace(either[0], scores=scores, covariance=posterior, panel=panel, either=tuple(either))
 
 
-def _with_signs(heard: PanelMembers, shared: Shared, leans: Array | None, limits: Limits) -> Panel:
+def _with_signs(
+    comparisons: Comparisons, heard: PanelMembers, shared: Shared, leans: Array | None, limits: Limits
+) -> Solution:
     graph, family, anchored, voices = heard.graph, heard.family, heard.anchored, list(heard.voices)
     variance = np.array([voice.variance for voice in voices])
     alpha = heard.shrunk_loading * np.sqrt(variance)
@@ -174,16 +110,17 @@ def _with_signs(heard: PanelMembers, shared: Shared, leans: Array | None, limits
         (opinion, scores), group = opinion.expecting(shared, leans), shared.group
     elif leans is not None:
         opinion = opinion.with_coefficient_errors(leans)
-    return Panel(
+    panel = Panel(
         **vars(heard) | {"voices": tuple(voices)},
         scale=alpha / unit,
-        scores=unit * graph.centre(scores),
         opinion=opinion,
-        converged=settled and all(voice.converged for voice in voices),
         group=group,
         shared=shared,
         leans=leans,
     )
+    converged = settled and all(voice.converged for voice in voices)
+    scores = unit * graph.centre(scores)
+    return Solution(comparisons, graph, scores, opinion.posterior, converged, panel.bias, panel=panel)
 
 
 def _coefficient_errors(voices: list[VoiceModel], loading: Array) -> Array:

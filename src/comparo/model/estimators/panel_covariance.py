@@ -1,4 +1,4 @@
-"""The graph of a panel, and the information of all voices about the consensus.
+"""A panel: its graph, the information of all voices about the consensus, and what it says of each voice.
 
 Every candidate is a node of the consensus, t_i, and a node of each family of voices, z_ki = x_ki / a_k = t_i + u_ki /
 a_k, its view divided by its loading. Then a panel is one comparison graph:
@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comparo.model.design import Shared
+from comparo.model.estimators.panel_members import PanelMembers
 from comparo.model.estimators.voice import VoiceModel
 from comparo.model.inference.random_effects import Predicted
 from comparo.model.inference.reml import estimate
@@ -33,8 +34,8 @@ from comparo.model.linalg.graph import ContextBatch, Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.linalg.spectrum import Moments, Spectrum
 from comparo.model.posterior import Posterior, root_of
-from comparo.model.tuning import Limits
-from comparo.types import Array, Index
+from comparo.model.tuning import NEARLY, Limits
+from comparo.types import Array, Index, LongIndex, Mask
 
 
 @dataclass(frozen=True)
@@ -244,3 +245,70 @@ class PanelInformation:
             both = np.concatenate([g[..., None], columns[batch.nodes].reshape(*g.shape, -1)], axis=2)
             found[batch.nodes] = (inverse @ both).reshape(g.size, -1)
         return found[:, 0], found[:, 1:]
+
+
+@dataclass(frozen=True)
+class Panel(PanelMembers):
+    """R voices in F families, in one model.
+
+    Parameters
+    ----------
+    scale : a of each voice, (R,), in units of the scores.
+    opinion : The information of all voices about t, from which its covariance is computed.
+    group : The group of each candidate, (n,), where groups predict t; else None.
+    shared, leans : The columns of groups and style, and the values of the control, (n, D), or None.
+    """
+
+    scale: Array
+    opinion: PanelInformation
+    group: Index | None
+    shared: Shared
+    leans: Array | None
+
+    @cached_property
+    def counts(self) -> Mask:
+        """Which voices enter the consensus, (R,): people, and voices with at least `NEARLY` of the largest content.
+
+        The content is that around the mean answer, because a constant bias is removed. All voices enter where fewer
+        than two would be left, or where those left connect fewer candidates.
+        """
+        content = np.array([voice.content_around_mean for voice in self.voices])
+        found: Mask = self.anchored | (content >= NEARLY * np.max(content))
+        is_enough = np.count_nonzero(found) > 1 and self.graph.is_connected_by(found[self.voice])
+        return found if is_enough else np.ones(len(found), dtype=bool)
+
+    @property
+    def calls(self) -> LongIndex:
+        """How many answers each voice gave, (R,)."""
+        return np.array([voice.answers for voice in self.voices])
+
+    @property
+    def apart(self) -> Array:
+        """x_first − x_second of each comparison, x the scores of its voice, (K,)."""
+        views = np.array([voice.scores for voice in self.voices])
+        return np.asarray(views[self.voice, self.graph.first] - views[self.voice, self.graph.second])
+
+    @property
+    def gamma(self) -> Array:
+        """γ of each comparison, (K,)."""
+        gamma = np.empty(len(self.voice))
+        for r, voice in enumerate(self.voices):
+            own = self.voice == r
+            gamma[own] = voice.bias[self.graph.position[self.graph.first[own]], voice.positions]
+        return gamma
+
+    @cached_property
+    def taste(self) -> Array:
+        """τ of each voice, in logits of its own answers, (R,): τ² = v·(1 − ρ²)."""
+        variance = np.array([voice.variance for voice in self.voices])
+        return np.sqrt(variance * (1.0 - self.shrunk_loading**2))
+
+    @property
+    def variance(self) -> float:
+        """The prior variance of the consensus, in squared units of the scores."""
+        return self.opinion.unit**2 * (self.opinion.variance + self.opinion.expected)
+
+    @property
+    def bias(self) -> Array:
+        """γ of each context and voice, (C, R); for line-ups the mean over all pairs of slots."""
+        return np.column_stack([voice.mean_bias for voice in self.voices])

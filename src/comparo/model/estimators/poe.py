@@ -12,8 +12,7 @@ has one maximum.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -21,11 +20,9 @@ from scipy.special import logit
 
 from comparo.data.comparisons import Comparisons
 from comparo.data.lineups import luce_weights
-from comparo.model.design import Held
 from comparo.model.inference.ep import settle
-from comparo.model.inference.newton import Problem, Solution
+from comparo.model.inference.newton import Maximum, Problem
 from comparo.model.inference.position import Biases, plug_in
-from comparo.model.inference.random_effects import Effects
 from comparo.model.likelihoods import Expert, derivatives, is_logit
 from comparo.model.likelihoods.bradley_terry import (
     BradleyTerry,
@@ -36,102 +33,14 @@ from comparo.model.likelihoods.bradley_terry import (
     tie_totals,
 )
 from comparo.model.linalg.graph import Graph, Pattern
-from comparo.model.linalg.laplacian import Laplacian
-from comparo.model.posterior import Posterior, root_of
+from comparo.model.posterior import Posterior
+from comparo.model.solution import Solution
 from comparo.model.tuning import LIMITS, Limits
 from comparo.rounding import TINY
 from comparo.types import Array
 
 Bias = Literal["none", "plug-in", "joint"]
 Prior = float | Literal["first", "estimated"]
-
-
-@dataclass(frozen=True)
-class Product:
-    """The most probable scores and the curvature at them.
-
-    `scores` (n,) are centred in each component of `graph`; `bias` (C, J) is γ of each context and judge, contexts in
-    the graph's order (J = 0 without a bias term); `laplacian` is H at the solution.
-    `effects` are the variances where the prior is estimated. `held` are the coefficients of a control, whose effect the
-    scores exclude. `weight` (K,) are the weights in the likelihood where they are not those of the comparisons.
-    """
-
-    comparisons: Comparisons
-    graph: Graph
-    expert: Expert
-    scores: Array
-    bias: Array
-    laplacian: Laplacian
-    converged: bool
-    effects: Effects | None = None
-    held: Held | None = None
-    weight: Array | None = None
-
-    @property
-    def weights(self) -> Array:
-        """The weight of each comparison in the product, (K,): relative where φ is estimated, or `luce_weights`."""
-        return self.comparisons.weights if self.weight is None else self.weight
-
-    @property
-    def differences(self) -> Array:
-        """d = s_first − s_second − γ of each comparison, (K,)."""
-        graph = self.graph
-        d: Array = self.scores[graph.first] - self.scores[graph.second]
-        if self.bias.size:
-            d -= self.bias[graph.position[graph.first], self.comparisons.positions]
-        return d
-
-    @cached_property
-    def dispersion(self) -> float:
-        """φ, the residual variance of the answers relative to the expert's; it scales the covariance.
-
-            φ = (ν + X²) / (ν + K − parameters),   X² = K · Σ w·slope² / Σ curvature,   ν = 1 / (1 + K − parameters)
-
-        A correct expert has φ = 1 (E slope² = E curvature). Soft probabilities vary far less than the coin flips that
-        Bradley–Terry assumes: then φ is small and so are the standard errors. A bias that is shrunk counts as a
-        fraction of a parameter. Where there are no more comparisons than parameters, φ is 1. Hard
-        decisions (every p is 0, ½ or 1) under Bradley–Terry or Davidson are coin flips: φ is 1 by definition.
-        """
-        if self.effects is not None:
-            return self.effects.dispersion
-        if is_logit(self.expert) and self.comparisons.hard:
-            return 1.0
-        freedoms = self.comparisons.freedom
-        rows = float(np.sum(freedoms))
-        freedom = rows - (self.graph.nodes - self.graph.components) - self._free_biases()
-        if freedom < 1e-6:
-            return 1.0
-        slope, curvature = np.empty((2, len(self.comparisons)))
-        derivatives(self.expert, self.differences, self.comparisons.p, slope, curvature)
-        squares = float(np.sum(self.weights * slope**2))
-        curvatures = float(np.sum(np.maximum(curvature, 0.0) * freedoms))
-        unknown = 1.0 / (1.0 + freedom)
-        return float((unknown + rows * squares / max(curvatures, TINY)) / (unknown + freedom))
-
-    @cached_property
-    def posterior(self) -> Posterior:
-        """φ·H⁻¹ (Laplace's approximation for Bradley–Terry), and the covariance of estimated group means and styles."""
-        effects, roots = self.effects, None
-        if effects is not None:
-            roots = effects.spread @ root_of(effects.between)
-        return Posterior((self.laplacian,), scale=self.dispersion, roots=roots)
-
-    @cached_property
-    def is_bias_determined(self) -> bool:
-        """Whether the standard error of every γ is at most ten times what it would be if the scores were known."""
-        pattern = self.laplacian.pattern
-        if not pattern.judges:
-            return True
-        known = self.laplacian.diagonal[pattern.graph.nodes :]
-        return bool(np.all(self.laplacian.bias_variances * known <= 100.0))
-
-    def _free_biases(self) -> float:
-        """Σ (1 − ridge·variance) over the biases: their effective number of parameters."""
-        pattern = self.laplacian.pattern
-        if not pattern.judges:
-            return float(np.sum(self.comparisons.position_freedom)) if self.bias.size else 0.0
-        free = 1.0 - self.laplacian.ridge[pattern.graph.nodes :] * self.laplacian.bias_variances
-        return float(np.sum(free * np.tile(self.comparisons.position_freedom, pattern.graph.contexts)))
 
 
 def multiply(
@@ -142,7 +51,7 @@ def multiply(
     bias: Bias = "none",
     is_scaled: bool = False,
     limits: Limits = LIMITS,
-) -> Product:
+) -> Solution:
     """The product of `expert` over all comparisons, at its maximum.
 
     `prior` is the standard deviation of a Gaussian prior on every score, or "first": the paper's expert N(0, 1) on the
@@ -161,10 +70,10 @@ def multiply(
         return _multiply(comparisons, expert, prior, bias, is_scaled, limits)
     rows, whole = comparisons.lineup, comparisons.weights
 
-    def solved(state: _Weighed, _: int) -> tuple[_Weighed, tuple[Product, _Weighed], float]:
+    def solved(state: _Weighed, _: int) -> tuple[_Weighed, tuple[Solution, _Weighed], float]:
         weight, scaled = state
         product = _multiply(replace(comparisons, weight=weight), expert, scaled, bias, False, limits)
-        product = replace(product, comparisons=comparisons, weight=weight)
+        product = replace(product, comparisons=comparisons)
         new = luce_weights(rows, comparisons.p, whole, product.differences)
         moved = float(np.max(np.abs(new - weight)))
         if is_scaled and prior != "first":
@@ -190,7 +99,7 @@ def _multiply(
     bias: Bias,
     is_scaled: bool,
     limits: Limits,
-) -> Product:
+) -> Solution:
     graph = Graph.build(comparisons)
     ridge = np.full(graph.nodes, 0.0 if prior == "first" else 1.0 / prior**2)
     if bias == "joint":
@@ -213,21 +122,68 @@ def _multiply(
             if abs(scaled / used - 1.0) < limits.last_step:
                 break
             used, product = scaled, _multiply(comparisons, expert, scaled, bias, False, limits)
-    return product if bias != "plug-in" else replace(product, bias=np.tile(shift, (graph.contexts, 1)))
+    if bias == "plug-in":
+        product = _with_dispersion(replace(product, bias=np.tile(shift, (graph.contexts, 1))))
+    return product
 
 
-def product_at(comparisons: Comparisons, graph: Graph, expert: Expert, solution: Solution) -> Product:
-    """The product at a solution, whose unknowns after the scores are the biases."""
-    scores, gamma = np.split(solution.x, [graph.nodes])
-    return Product(
+def product_at(comparisons: Comparisons, graph: Graph, expert: Expert, found: Maximum) -> Solution:
+    """The product at a maximum, whose unknowns after the scores are the biases."""
+    scores, gamma = np.split(found.x, [graph.nodes])
+    product = Solution(
         comparisons=comparisons,
         graph=graph,
-        expert=expert,
         scores=graph.centre(scores),
+        covariance=Posterior((found.laplacian,)),
+        converged=found.converged,
         bias=gamma.reshape(graph.contexts, -1),
-        laplacian=solution.laplacian,
-        converged=solution.converged,
+        expert=expert,
+        laplacian=found.laplacian,
+        weights=comparisons.weights,
     )
+    return _with_dispersion(product)
+
+
+def _with_dispersion(product: Solution) -> Solution:
+    """The product with its φ, and the covariance φ·H⁻¹ (Laplace's approximation for Bradley–Terry)."""
+    phi = dispersion(product)
+    return replace(product, dispersion=phi, covariance=replace(product.covariance, scale=phi))
+
+
+def dispersion(product: Solution) -> float:
+    """φ, the residual variance of the answers relative to the expert's; it scales the covariance.
+
+        φ = (ν + X²) / (ν + K − parameters),   X² = K · Σ w·slope² / Σ curvature,   ν = 1 / (1 + K − parameters)
+
+    A correct expert has φ = 1 (E slope² = E curvature). Soft probabilities vary far less than the coin flips that
+    Bradley–Terry assumes: then φ is small and so are the standard errors. A bias that is shrunk counts as a fraction of
+    a parameter. Where there are no more comparisons than parameters, φ is 1. Hard decisions (every p is 0, ½ or 1)
+    under Bradley–Terry or Davidson are coin flips: φ is 1 by definition.
+    """
+    comparisons, expert, graph = product.comparisons, product.expert, product.graph
+    assert expert is not None
+    if is_logit(expert) and comparisons.hard:
+        return 1.0
+    freedoms = comparisons.freedom
+    rows = float(np.sum(freedoms))
+    freedom = rows - (graph.nodes - graph.components) - _free_biases(product)
+    if freedom < 1e-6:
+        return 1.0
+    slope, curvature = np.empty((2, len(comparisons)))
+    derivatives(expert, product.differences, comparisons.p, slope, curvature)
+    squares = float(np.sum(product.weights * slope**2))
+    curvatures = float(np.sum(np.maximum(curvature, 0.0) * freedoms))
+    unknown = 1.0 / (1.0 + freedom)
+    return float((unknown + rows * squares / max(curvatures, TINY)) / (unknown + freedom))
+
+
+def _free_biases(product: Solution) -> float:
+    """Σ (1 − ridge·variance) over the biases: their effective number of parameters."""
+    laplacian, freedom = product.laplacian, product.comparisons.position_freedom
+    if laplacian is None or not laplacian.pattern.judges:
+        return float(np.sum(freedom)) if product.bias.size else 0.0
+    free = 1.0 - laplacian.ridge[product.graph.nodes :] * laplacian.bias_variances
+    return float(np.sum(free * np.tile(freedom, product.graph.contexts)))
 
 
 def _pool(graph: Graph, comparisons: Comparisons) -> tuple[Graph, Comparisons]:
@@ -267,7 +223,7 @@ def _start(problem: Problem) -> Array:
     return scores / np.sqrt(1.0 - np.minimum(variance / 2.9, 0.8))[context]
 
 
-def _joint(pattern: Pattern, expert: Expert, comparisons: Comparisons, ridge: Array) -> Solution:
+def _joint(pattern: Pattern, expert: Expert, comparisons: Comparisons, ridge: Array) -> Maximum:
     """Solve for scores and one γ for each context and judge, γ ~ N(m, τ²) with estimated m and τ² (`Biases`)."""
     graph, mean = pattern.graph, np.zeros(pattern.graph.nodes)
     common = plug_in(expert, comparisons) if graph.contexts > 1 else np.zeros(pattern.judges)
@@ -285,7 +241,7 @@ TIE_CHANGE = 1e-6  # of log ν: far below its standard error
 TIE_STEPS = 50  # of log ν given the scores; Newton's method needs about five
 
 
-def davidson(comparisons: Comparisons, **options: Any) -> Product:
+def davidson(comparisons: Comparisons, **options: Any) -> Solution:
     """The product of Davidson's experts at its maximum, with ν by judge; p is 1, 0 or, for a tie, ½.
 
     `options` are those of `multiply`. Without ties it is the product of Bradley–Terry experts.
@@ -299,7 +255,7 @@ def davidson(comparisons: Comparisons, **options: Any) -> Product:
     if not tied.any():
         return multiply(comparisons, BradleyTerry(), **options)
 
-    def solved(nu: Array, _: int) -> tuple[Array, tuple[Product, Array], float]:
+    def solved(nu: Array, _: int) -> tuple[Array, tuple[Solution, Array], float]:
         expert = Davidson(float(nu[0]) if len(nu) == 1 else nu[judge])
         product = multiply(comparisons, expert, **options)
         new, d = nu, product.differences

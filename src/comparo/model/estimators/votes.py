@@ -25,7 +25,7 @@ from scipy.special import expit, logit
 from comparo.data.comparisons import Comparisons
 from comparo.model.inference.choices import Choices, joint_effects
 from comparo.model.inference.ep import settle
-from comparo.model.inference.newton import Solution
+from comparo.model.inference.newton import Maximum
 from comparo.model.inference.random_effects import differences
 from comparo.model.linalg.graph import Graph
 from comparo.model.linalg.laplacian import Laplacian
@@ -328,7 +328,7 @@ class _Solved:
     those of the difference of every pair, in the pattern's order.
     """
 
-    solution: Solution
+    solution: Maximum
     follow: Array
     theta: Array
     error: Array
@@ -355,5 +355,5 @@ class _Solved:
         rest = float(b @ start + pulled @ theta + n * np.log(ridge) - np.linalg.slogdet(inner).logabsdet)
         rest += float(np.sum(np.log(system.ridge) - system.ridge * system.mean**2))
         error = 0.5 * (error + error.T)
-        solution = Solution(start + follow @ theta, laplacian, 1, True)
+        solution = Maximum(start + follow @ theta, laplacian, 1, True)
         return cls(solution, follow, theta, error, rest, *differences(solution, follow, error))

@@ -34,7 +34,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.lineups import luce_excess, luce_weights
 from comparo.model.design import Shared
 from comparo.model.inference.ep import settle, sites_from, without_site
-from comparo.model.inference.newton import Solution
+from comparo.model.inference.newton import Maximum
 from comparo.model.inference.position import Positions, winners_first
 from comparo.model.inference.random_effects import differences, solve
 from comparo.model.inference.reml import Variances, estimate, spread_prior
@@ -226,7 +226,7 @@ class Choices:
             gaussian -= 0.5 * float(np.sum(np.log(biases / system.ridge)))
         return self.evidence(gaussian, *apart)
 
-    def learn(self, solution: Solution, mean: Array, variance: Array) -> tuple[Choices, float]:
+    def learn(self, solution: Maximum, mean: Array, variance: Array) -> tuple[Choices, float]:
         """Update sites and priors, given the solution and mean and variance (M,) of each difference without `offset`.
 
         Also returns the largest gradient of expectation propagation: the distance of the mean of a difference from that
@@ -306,7 +306,7 @@ class Choices:
         graph = self.pattern.graph
         return bool(np.sum(self.weight) > graph.nodes - graph.components)
 
-    def bias(self, solution: Solution) -> tuple[Array, float | None, float | None]:
+    def bias(self, solution: Maximum) -> tuple[Array, float | None, float | None]:
         """γ (C, J), its variance between contexts, and the standard error of its mean."""
         contexts = self.pattern.graph.contexts
         if self.positions is None:
@@ -314,7 +314,7 @@ class Choices:
         gamma = solution.x[self.pattern.graph.nodes :]
         return self._of_effects(gamma), self.positions.between, self.positions.error(solution)
 
-    def bias_variances(self, solution: Solution) -> Array:
+    def bias_variances(self, solution: Maximum) -> Array:
         """The posterior variance of each γ, (C, J)."""
         return self._of_effects(solution.laplacian.bias_variances)
 

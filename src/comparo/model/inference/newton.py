@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Solution:
+class Maximum:
     """The maximum `x` (n + C·J,), the Laplacian there, the number of Newton steps, and whether they converged."""
 
     x: Array
@@ -77,7 +77,7 @@ class Problem:
         c *= self.weight
         return pattern.gather(slope) - self.ridge * (x - self.mean)
 
-    def maximise(self, start: Array) -> Solution:
+    def maximise(self, start: Array) -> Maximum:
         """Newton's method from `start`, until every gradient is below `Limits.accuracy` of its curvature."""
         x, limits = start, self.pattern.limits
         exact = bool(getattr(self.expert, "quadratic", False))
@@ -90,7 +90,7 @@ class Problem:
             allowed = limits.accuracy * laplacian.diagonal + rounding
             excess = float(np.max(np.abs(gradient) / np.maximum(allowed, TINY), initial=0.0))
             if excess <= 1 and (self._is_even(c) or self._is_close(laplacian, gradient)):
-                return Solution(x, self._final(laplacian, c), steps, True)
+                return Maximum(x, self._final(laplacian, c), steps, True)
             share = np.max(np.abs(gradient)) / largest
             accuracy = 1e-13 if exact else min(1e-2, max(1e-2 * share, 1e-2 / excess))
             direction = laplacian.solve(gradient, accuracy)
@@ -99,7 +99,7 @@ class Problem:
         log.warning(
             "the scores did not settle in %d Newton steps; the largest gradient is %.1e", steps + 1, share * largest
         )
-        return Solution(x, self._final(laplacian, c), steps + 1, False)
+        return Maximum(x, self._final(laplacian, c), steps + 1, False)
 
     def _is_close(self, laplacian: Laplacian, gradient: Array) -> bool:
         """Whether the next step is small: the gradient alone may hide a large step along a weak link."""

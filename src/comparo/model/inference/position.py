@@ -24,7 +24,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.inference.newton import Problem, Solution
+from comparo.model.inference.newton import Maximum, Problem
 from comparo.model.inference.random_effects import apart, random_effects
 from comparo.model.likelihoods import Expert
 from comparo.model.linalg.graph import Graph, Pattern
@@ -102,20 +102,20 @@ class Biases:
         """The problem with this prior on its biases, and `ridge` and `mean` (n,) on its scores."""
         return replace(problem, mean=np.concatenate([mean, self.mean]), ridge=np.concatenate([ridge, self.ridge]))
 
-    def _unshrunk(self, solution: Solution, dispersion: float) -> tuple[Array, Array]:
+    def _unshrunk(self, solution: Maximum, dispersion: float) -> tuple[Array, Array]:
         """The estimates without the ridge, and their variance, both (C·J,)."""
         between, n = dispersion / self.ridge, solution.laplacian.pattern.graph.nodes
         variance = np.minimum(dispersion * solution.laplacian.bias_variances, 0.999 * between)
         open_share = 1.0 - variance / between
         return self.mean + (solution.x[n:] - self.mean) / open_share, variance / open_share
 
-    def error(self, solution: Solution, dispersion: float) -> float:
+    def error(self, solution: Maximum, dispersion: float) -> float:
         """The standard error of the mean of all γ, from a solution and its φ."""
         _, variance = self._unshrunk(solution, dispersion)
         total = variance + np.where(self.shared, dispersion / self.ridge, 0.0)
         return float(1.0 / np.sqrt(np.sum(1.0 / total[self.asked])))
 
-    def learn(self, solution: Solution, dispersion: float) -> Biases:
+    def learn(self, solution: Maximum, dispersion: float) -> Biases:
         """The next m and τ², from a solution and its φ."""
         between, mean = dispersion / self.ridge, self.mean.copy()
         estimate, variance = self._unshrunk(solution, dispersion)
@@ -244,14 +244,14 @@ class Positions:
         varies = bool(np.max(slots[:, 1]) > 2) or len(pattern.order) > free
         return cls(np.tile(same, contexts).astype(np.int64), known, np.zeros(len(known)), ridge, varies)
 
-    def _messages(self, solution: Solution) -> tuple[Array, Array]:
+    def _messages(self, solution: Maximum) -> tuple[Array, Array]:
         """What the choices alone say about each γ: mean and precision (C·J,)."""
         variance = solution.laplacian.bias_variances
         precision = np.maximum(1.0 / variance - self.ridge, TINY)
         x = solution.x[solution.laplacian.pattern.graph.nodes :]
         return (x / variance - self.ridge * self.mean) / precision, precision
 
-    def learn(self, solution: Solution) -> Positions:
+    def learn(self, solution: Maximum) -> Positions:
         """The next priors, given the solution with these."""
         mean, variance, spreads = self.mean.copy(), 1.0 / self.ridge, []
         found, precision = self._messages(solution)
@@ -272,7 +272,7 @@ class Positions:
         moved = np.abs(self.mean - other.mean) * np.sqrt(self.ridge)
         return float(np.max(np.maximum(moved, np.abs(np.log(self.ridge / other.ridge)))))
 
-    def error(self, solution: Solution) -> float:
+    def error(self, solution: Maximum) -> float:
         """The standard error of the mean of all γ."""
         precision = self._messages(solution)[1]
         each = 1.0 / (1.0 / precision + (self.between or 0.0))

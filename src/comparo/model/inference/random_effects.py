@@ -21,7 +21,7 @@ import numpy as np
 import scipy
 
 from comparo.model.design import Control, Shared, without
-from comparo.model.inference.newton import Solution
+from comparo.model.inference.newton import Maximum
 from comparo.model.inference.reml import Variances
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import System
@@ -30,15 +30,15 @@ from comparo.rounding import TINY
 from comparo.types import Array, Index, Mask
 
 
-def solve(system: System, variances: Variances, shared: Shared) -> tuple[Solution, Array, Array]:
+def solve(system: System, variances: Variances, shared: Shared) -> tuple[Maximum, Array, Array]:
     """Scores and biases at the best variances, with F = λ·H⁻¹QM (n + C·J, M) and Cov(θ)/φ (M, M)."""
     ridge = 1.0 / variances.ratio
     between, theta = variances.precision(variances.ratio)
     laplacian, start, spread = system.solved(ridge, system.towards(ridge, shared.columns))
-    return Solution(start + spread @ theta, laplacian, 1, True), spread, between
+    return Maximum(start + spread @ theta, laplacian, 1, True), spread, between
 
 
-def differences(solution: Solution, spread: Array, between: Array) -> tuple[Array, Array]:
+def differences(solution: Maximum, spread: Array, between: Array) -> tuple[Array, Array]:
     """Mean and variance (before φ) of d of every observation, in the pattern's order."""
     pattern = solution.laplacian.pattern
     variance = difference_variances(solution.laplacian)

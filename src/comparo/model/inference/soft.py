@@ -16,7 +16,7 @@ from scipy.special import chdtrc, fdtr, fdtrc
 from comparo.data.comparisons import Comparisons
 from comparo.model.design import Shared
 from comparo.model.inference.ep import settle, sites_from, without_site
-from comparo.model.inference.newton import Solution
+from comparo.model.inference.newton import Maximum
 from comparo.model.inference.position import Biases, leaked_share, winners_first
 from comparo.model.inference.random_effects import differences, shrunk, solve
 from comparo.model.inference.reml import LEAST_NOISE, Variances, estimate
@@ -219,7 +219,7 @@ class Soft:
         c[rows], pull[rows] = noise * precision, noise * side * pulls
         return replace(self, c=c, pull=pull, known=known, excess=excess)
 
-    def bias(self, solution: Solution) -> tuple[Array, float | None, float | None]:
+    def bias(self, solution: Maximum) -> tuple[Array, float | None, float | None]:
         """γ (C, J), its variance between contexts, and the standard error of its mean."""
         found, n = self.observations, self.pattern.graph.nodes
         contexts, judges = found.sums.shape

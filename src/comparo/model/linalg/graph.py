@@ -93,6 +93,12 @@ class Graph:
         """The graph with each context as one component, for candidates that a prior connects."""
         return replace(self, component=self.position)
 
+    @property
+    def component_in_context(self) -> Index:
+        """The connected component of each node, numbered from 1 in its context."""
+        first_of_context = self.component[self.starts[:-1]]
+        return self.component - np.repeat(first_of_context, np.diff(self.starts)) + 1
+
     def labels(self, comparisons: Comparisons) -> list[tuple[Any, Any]]:
         """The pair (context, item) of each node; the context is None where there are no contexts."""
         contexts = comparisons.contexts

@@ -20,6 +20,7 @@ from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import Spectrum, System
 from comparo.model.posterior import Posterior
 from comparo.model.tuning import LIMITS, Limits
+from comparo.options import Storage
 from comparo.ranking.consensus import consensus
 from comparo.ranking.scores import nodes_of
 from comparo.ranking.self_consistency import count_flips
@@ -29,7 +30,7 @@ from comparo.run.budget import Budget
 from comparo.run.fit_policy import Fitting
 from comparo.run.folders import list_runs
 from comparo.run.loop import Run
-from comparo.run.plan import Storage, prepare
+from comparo.run.plan import prepare
 from comparo.run.rank import prepare_rank
 from comparo.run.repair import repair
 from comparo.run.store import Store, count_judgements, read_configuration, read_judgements, stored_items

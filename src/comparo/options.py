@@ -448,6 +448,30 @@ class DuelOptions(MassOptions, SeedOptions):
     level: float = 0.95
 
 
+@dataclass(frozen=True, kw_only=True)
+class ShareOptions(Options):
+    """How much is asked.
+
+    Parameters
+    ----------
+    budget : How many of the run's questions to ask about, in their order: 500, 5n (five per item), 50% or $2.50.
+    """
+
+    budget: str | int = "100%"
+
+
+@dataclass(frozen=True)
+class WhoOptions(Options):
+    """Who is asked."""
+
+    judge: Asked
+
+
+@dataclass(frozen=True, kw_only=True)
+class RejudgeOptions(RunOptions, ShareOptions, WhoOptions):
+    """The options of `comparo.rejudge`."""
+
+
 @dataclass(frozen=True)
 class OtherOptions(Options):
     """The other system."""

@@ -22,11 +22,11 @@ from comparo.data.prompts import Question
 from comparo.data.run_folder import database_of
 from comparo.errors import ComparisonsError, JudgeError
 from comparo.judges import Judgement
-from comparo.options import CriterionOptions
+from comparo.options import CriterionOptions, RejudgeOptions, ShareOptions
 from comparo.run.budget import PROBES, dollars, paid_and_spent
 from comparo.run.progress import Progress
 from comparo.run.recalling import probe_judges
-from comparo.run.rejudge import Rejudged, prepare_rejudge
+from comparo.run.rejudge import Rejudged, plan_rejudge
 from comparo.run.store import stored_items
 from comparo.run.voices import count_cached, make_prompts
 
@@ -36,17 +36,14 @@ OF_PAIRS = ("items", "criterion", "prompt", "kind", "wording", "context_column",
 
 
 @dataclass(frozen=True)
-class AgainFlags(RankingFlags):
+class AgainFlags(RankingFlags, ShareOptions):
     """Where the pairs are those of a run.
 
     Parameters
     ----------
-    budget : How many of the run's questions to ask, in their order: 500, 5n (five per item), 50% or $2.50.
     out : The new run folder. Default: beside that of the run, named after the judge.
     output : How to print the consensus of a run; judgements are CSV.
     """
-
-    budget: str = "100%"
 
 
 def judge_command(
@@ -131,7 +128,7 @@ def _refuse(names: Sequence[str], why: str) -> None:
 def _judge_again(run: Path, asked: JudgeFlags, again: AgainFlags) -> None:
     """Ask another judge the pairs of a run, and print the consensus and the agreement of both."""
     (judge,) = asked.make(stored_items(run))
-    plan = prepare_rejudge(run, judge, budget=again.budget, out=again.storage())
+    plan = plan_rejudge(run, RejudgeOptions(judge, budget=again.budget, out=again.storage()))
     found = complete(plan, again)
     assert plan.base.loop is not None
     print_result(found.ranking, plan.base.loop, again)

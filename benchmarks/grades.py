@@ -31,12 +31,12 @@ from comparo.analysis.misfit import misfit
 from comparo.data.comparisons import Comparisons
 from comparo.judges.simulated import Simulated
 from comparo.methods import quiet_fit
+from comparo.options import Storage
 from comparo.ranking import scale
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.ranks import components
 from comparo.ranking.scale import Scaled
 from comparo.run.linking import link
-from comparo.run.plan import Storage
 from comparo.run.rank import rank
 from comparo.types import Array
 

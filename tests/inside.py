@@ -29,6 +29,7 @@ from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import Spectrum, System
 from comparo.model.posterior import Posterior
 from comparo.model.tuning import LIMITS, Limits
+from comparo.options import Storage
 from comparo.ranking.consensus import consensus
 from comparo.ranking.scores import nodes_of
 from comparo.ranking.self_consistency import count_flips
@@ -37,7 +38,7 @@ from comparo.report.record import read_record
 from comparo.run.budget import Budget
 from comparo.run.fit_policy import Fitting
 from comparo.run.loop import Run
-from comparo.run.plan import Storage, prepare
+from comparo.run.plan import prepare
 from comparo.run.rank import prepare_rank
 from comparo.run.task import Task
 from comparo.run.voices import voices_of

@@ -211,17 +211,27 @@ class MassOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StopOptions(MassOptions):
+class UntilOptions(Options):
     """How much is asked.
 
     Parameters
     ----------
     until : Stop once the goal is this sure: the expected Spearman correlation with the true order, or the probability
         that the best are right.
-    goal : ranking, top-K (who is among the best K), systems (distinguish groups) or best-system (find the best group).
     """
 
     until: float | None = field(default=None, metadata={"read": read_until})
+
+
+@dataclass(frozen=True, kw_only=True)
+class StopOptions(UntilOptions, MassOptions):
+    """How much is asked.
+
+    Parameters
+    ----------
+    goal : ranking, top-K (who is among the best K), systems (distinguish groups) or best-system (find the best group).
+    """
+
     goal: str = field(default=DEFAULT_GOAL, metadata={"identity": True})
 
 
@@ -446,6 +456,45 @@ class DuelOptions(MassOptions, SeedOptions):
 
     budget: str | int | None = None
     level: float = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class PollOptions(UntilOptions, SeedOptions):
+    """Who votes, and how pairs are shared out.
+
+    Parameters
+    ----------
+    twice : The share of pairs that go to two judges, to measure their agreement.
+    until : Notify the organiser when the expected Spearman correlation with the ranking after endless votes is this
+        high, such as 0.9.
+    seed : Another seed begins with other pairs.
+    """
+
+    twice: float = 0.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShareOptions(Options):
+    """How much is asked.
+
+    Parameters
+    ----------
+    budget : How many of the run's questions to ask about, in their order: 500, 5n (five per item), 50% or $2.50.
+    """
+
+    budget: str | int = "100%"
+
+
+@dataclass(frozen=True)
+class WhoOptions(Options):
+    """Who is asked."""
+
+    judge: Asked
+
+
+@dataclass(frozen=True, kw_only=True)
+class RejudgeOptions(RunOptions, ShareOptions, WhoOptions):
+    """The options of `comparo.rejudge`."""
 
 
 @dataclass(frozen=True)

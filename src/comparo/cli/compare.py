@@ -79,7 +79,7 @@ def compare_command(
     paired = (
         pair_files(one, other, cluster=cluster, **columns.without_scores)
         if data is None
-        else pair_groups(data, one, other, columns.group, cluster, **columns.without_scores)
+        else pair_groups(data, one, other, cluster=cluster, **columns.without_scores)
     )
     given = vars(question) | vars(much) | {"level": level, "stop": not all_inputs}
     if paired.items is not None:

@@ -71,8 +71,9 @@ class GroupFlags(ColumnFlags):
 
     group: str | None = None
 
-    def read(self, data: str, **more: Any) -> Items:
-        return super().read(data, group=self.group, **more)
+    @property
+    def names(self) -> dict[str, Any]:
+        return super().names | {"group": self.group}
 
 
 def named(data: str) -> str:

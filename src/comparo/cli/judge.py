@@ -24,11 +24,11 @@ from comparo.errors import ComparisonsError, JudgeError
 from comparo.judges import Judgement
 from comparo.log.costs import PROBES, paid_and_spent
 from comparo.log.store import stored_items
-from comparo.options import CriterionOptions
+from comparo.options import CriterionOptions, RejudgeOptions, ShareOptions
 from comparo.run.budget import dollars
 from comparo.run.cached_judge import probe_judges
 from comparo.run.progress import Progress
-from comparo.run.rejudge import Rejudged, prepare_rejudge
+from comparo.run.rejudge import Rejudged, plan_rejudge
 from comparo.run.voices import Voice, count_cached, make_prompts
 from comparo.run.worker import answers_to
 
@@ -38,17 +38,14 @@ OF_PAIRS = ("items", "criterion", "prompt", "kind", "wording", "context_column",
 
 
 @dataclass(frozen=True)
-class AgainFlags(RankingFlags):
+class AgainFlags(RankingFlags, ShareOptions):
     """Where the pairs are those of a run.
 
     Parameters
     ----------
-    budget : How many of the run's questions to ask, in their order: 500, 5n (five per item), 50% or $2.50.
     out : The new run folder. Default: beside that of the run, named after the judge.
     output : How to print the consensus of a run; judgements are CSV.
     """
-
-    budget: str = "100%"
 
 
 def judge_command(
@@ -133,7 +130,7 @@ def _refuse(names: Sequence[str], why: str) -> None:
 def _judge_again(run: Path, asked: JudgeFlags, again: AgainFlags) -> None:
     """Ask another judge the pairs of a run, and print the consensus and the agreement of both."""
     (judge,) = asked.make(stored_items(run))
-    plan = prepare_rejudge(run, judge, budget=again.budget, out=again.storage())
+    plan = plan_rejudge(run, RejudgeOptions(judge, budget=again.budget, out=again.storage()))
     found = complete(plan, again)
     assert plan.base.loop is not None
     print_result(found.ranking, plan.base.loop, again)

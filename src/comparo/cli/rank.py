@@ -1,17 +1,13 @@
 """comparo rank: the whole job, from texts to a ranking."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from comparo.cli.finishing import FailFlags, RankingFlags, rank_by
 from comparo.cli.flags import GroupFlags, JudgeFlags, named
-from comparo.data.covariates import columns_in
-from comparo.options import AmountOptions, Mode, PairOptions, QuestionOptions, ScoreOptions, VoteOptions
-from comparo.run.audit_card import audited_terms
+from comparo.options import AmountOptions, Mode, PairOptions, QuestionOptions, RankOptions, ScoreOptions, VoteOptions
 from comparo.run.budget import Budget
-from comparo.run.rank import prepare_rank
-from comparo.run.resume import items_before
+from comparo.run.rank import items_of, plan_rank
 
 
 @dataclass(frozen=True)
@@ -63,15 +59,9 @@ def rank_command(
     summaries.csv --context article --criterion 'more coherent' --judge openai/gpt-6-luna --budget 20n --until 0.95`
     """
     Budget.of(amount.budget)
-    numbers = columns_in(audited_terms(scores.control))
-    old = items_before(flags.out, known.link, flags.fresh)
-    items = columns.read(data, numbers=numbers, old=old)
-    if len({*items.anchors.values(), *(old.anchors.values() if old else ())}) == 1:
-        raise ValueError("the column anchor has one score only; give texts of different quality, or drop the column")
-    given: dict[str, Any] = {}
-    for options in (votes, question, amount, pairs, scores):
-        given |= vars(options)
-    given["out"] = flags.storage(named(data), **vars(known))
-    prepared = prepare_rank(items, context=columns.context_column, judge=asked.make(items), **given)
+    given = vars(votes) | vars(question) | vars(amount) | vars(pairs) | vars(scores) | columns.names
+    options = RankOptions(**given, out=flags.storage(named(data), **vars(known)))
+    items = items_of(data, options)
+    prepared = plan_rank(items, replace(options, judge=asked.make(items)))
     ranking = rank_by(prepared, flags)
     fails.check(ranking, flags.console)

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from comparo.cli.flags import ColumnFlags, Count, SeedFlag, named
+from comparo.cli.flags import ColumnFlags, Count, named
 from comparo.cli.printing import print_text, say, stoppable
 from comparo.cli.settings import command_line
 from comparo.data.wordings import PAPER_WORDING
+from comparo.options import PollOptions, part
 from comparo.run.voices import make_prompt, split_kind
 from comparo.vote.booth import Booth, opened
 from comparo.vote.server import HOST, LOCAL, check_installed, is_local, open_socket, origin_of, public_url
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class PeopleFlags:
+class PeopleFlags(PollOptions):
     """Who votes, and how pairs are shared out.
 
     Parameters
@@ -37,12 +38,8 @@ class PeopleFlags:
     lineup : How many texts a judge sees at once: 2, or 3 or 4 to put in order, the best first.
     reasons : Reasons that a judge may tick beside a vote, such as 'clearer,better evidence', or write in a line of
         their own; votes.csv has them, and `comparo why` reads them.
-    twice : The share of pairs that go to two judges, to measure their agreement.
     each : How many votes each judge is asked for; all may give more. Default: five pairs per text, shared among the
         judges; none with --invite.
-    until : Notify the organiser when the expected Spearman correlation with the ranking after endless votes is this
-        high, such as 0.9.
-    seed : Another seed begins with other pairs.
     only : disagreements: of a judge's run, only the 20 pairs on which votes so far contradict the judge most.
     """
 
@@ -50,10 +47,7 @@ class PeopleFlags:
     invite: bool = False
     lineup: Annotated[int, typer.Option(min=2, max=4)] = 2
     reasons: str | None = None
-    twice: float = 0.2
     each: Count = None
-    until: float | None = None
-    seed: SeedFlag = 0
     only: Literal["disagreements"] | None = None
 
     def ticked(self) -> tuple[str, ...] | None:
@@ -140,7 +134,7 @@ def vote_command(
     first = informative_pairs(data, people.seed) if is_free else []
     if first:
         say(f"The first {len(first)} pairs are those that tell most about the judge of {data}; then the others.")
-    voting = Voting(items, prompt, people.names(), people.twice, people.until, people.seed, first)
+    voting = Voting(items, prompt, people.names(), first, **part(people, PollOptions))
     folder = voting.folder(named(data), out, fresh)
     if folder.exists() and not fresh:
         voting.check_texts(folder)

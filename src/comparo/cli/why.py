@@ -12,6 +12,7 @@ from comparo.cli.printing import Format, cost_words, print_as, print_table, prin
 from comparo.cli.settings import in_flags
 from comparo.data.sanitize import visible
 from comparo.model.estimators.coefficients import DISCOVERY, ReasonEffect
+from comparo.options import ShareOptions
 from comparo.ranking.tabular import rows_of
 from comparo.report.command_pages import write_why
 from comparo.report.record import read_record
@@ -26,11 +27,11 @@ def why_command(
     asked: JudgeFlags,
     because: list[str] | None = None,
     propose: Annotated[int, typer.Option(min=0)] = 0,
-    budget: str = "100%",
     votes: Path | None = None,
     between: list[str] | None = None,
     item: str | None = None,
     *,
+    share: ShareOptions,
     flags: RunFlags,
 ) -> None:
     """Why texts win: how much of a ranking each reason explains, and what would raise a text.
@@ -44,7 +45,6 @@ def why_command(
     run : A run folder, such as comparo-runs/TIME-NAME.
     because : A reason in your words, to end "Which text is …" or "Which text …": "cites sources". May be repeated.
     propose : Ask the judge about so many of the most decisive pairs what made one win, and count its reasons too.
-    budget : How many of the run's questions to ask about, in their order: 500, 5n (five per item), 50% or $2.50.
     votes : A file of people's votes about the same texts, with a column reason if they wrote why; shows what moves
         people beside what moves the judge.
     between : The names of two groups of texts, such as systems, given twice: why the first beats the second.
@@ -67,7 +67,7 @@ def why_command(
         judge,
         because=because or (),
         propose=propose,
-        budget=budget,
+        budget=share.budget,
         votes=votes,
         between=between or (),
         item=item,

@@ -124,12 +124,19 @@ def rank(data: Any, options: RankOptions) -> Ranking:
     return plan_rank(data, options).run(options.watch)
 
 
+def items_of(data: Any, options: RankOptions) -> Items:
+    """The texts to rank, with the columns to control for; they may join those of a run."""
+    storage, numbers = Storage.of(options.out), columns_in(audited_terms(options.control))
+    old = items_before(storage.out, storage.link, storage.fresh)
+    items = Items.of(data, **part(options, ColumnOptions), numbers=numbers, old=old)
+    if len({*items.anchors.values(), *(old.anchors.values() if old else ())}) == 1:
+        raise ValueError("the column anchor has one score only; give texts of different quality, or drop the column")
+    return items
+
+
 def plan_rank(data: Any, options: RankOptions) -> Plan | LineupPlan:
     """Check the options of `rank`, and return its plan; nothing is asked."""
-    held = audited_terms(options.control)
-    storage = Storage.of(options.out)
-    old = items_before(storage.out, storage.link, storage.fresh)
-    items = Items.of(data, **part(options, ColumnOptions), numbers=columns_in(held), old=old)
+    items, storage = items_of(data, options), Storage.of(options.out)
     goal, lineup, audition = options.goal, options.lineup, options.audition
     begins = {"lineup='auto'": lineup == AUTO, "`audition`": audition is not None}
     first = [option for option, is_given in begins.items() if is_given]
@@ -156,7 +163,7 @@ def plan_rank(data: Any, options: RankOptions) -> Plan | LineupPlan:
         Budget.of(options.budget),
         panel=voices if len(voices) > 1 else (),
         votes=options.votes,
-        **part(options, TaskOptions) | {"control": varying(held, items)},
+        **part(options, TaskOptions) | {"control": varying(audited_terms(options.control), items)},
     )
     if lineup == AUTO:
         return LineupPlan(task, storage)

@@ -25,13 +25,12 @@ from comparo.judges import Judge, Judgement
 from comparo.log.folders import slug
 from comparo.log.store import CHANGED, read_configuration, read_judgements, stored_items
 from comparo.methods import ESTIMATES
-from comparo.options import Asked, Storage
+from comparo.options import RejudgeOptions, Storage, accepts
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import count_flips
 from comparo.run.budget import Budget
 from comparo.run.loop import Run
 from comparo.run.plan import ConcludedPlan, prepare
-from comparo.run.progress import Watch
 from comparo.run.rounds import Pair
 from comparo.run.task import Task
 from comparo.run.voices import Voice, comparisons, make_judges, stored_voices, with_voice
@@ -79,15 +78,8 @@ class Rejudged:
     voice: str
 
 
-def rejudge(
-    run: str | Path,
-    judge: Asked,
-    *,
-    budget: str | int = "100%",
-    out: str | Path | Storage | None = None,
-    watch: Watch = None,
-    cache: str | Path | None = None,
-) -> Rejudged:
+@accepts(RejudgeOptions)
+def rejudge(run: str | Path, options: RejudgeOptions) -> Rejudged:
     """Put the pairs of a run to another voice, and compare both rankings.
 
     Parameters
@@ -122,22 +114,16 @@ def rejudge(
     >>> found.spearman > 0.9, found.agree > 0.8, found.questions
     (True, True, 56)
     """
-    (asked,) = make_judges(judge, cache=cache, is_stored=True)
-    return prepare_rejudge(run, asked, budget=budget, out=out).run(watch)
+    return plan_rejudge(run, options).run(options.watch)
 
 
-def prepare_rejudge(
-    run: str | Path,
-    judge: Judge,
-    *,
-    budget: str | int = "100%",
-    out: str | Path | Storage | None = None,
-) -> ConcludedPlan[Rejudged]:
-    """Check the parameters of `rejudge`, and choose the folder; nothing is asked."""
+def plan_rejudge(run: str | Path, options: RejudgeOptions) -> ConcludedPlan[Rejudged]:
+    """Check the options of `rejudge`, and choose the folder; nothing is asked."""
+    (judge,) = make_judges(options.judge, options.cache, is_stored=True)
     folder = Path(run)
-    task, before = _task(folder, judge, Budget.of(budget))
+    task, before = _task(folder, judge, Budget.of(options.budget))
     (voice,) = task.voices
-    storage = Storage.of(out)
+    storage = Storage.of(options.out)
     place = storage.out or folder.with_name(f"{folder.name}-by-{slug(str(voice.name))}")
     return ConcludedPlan(replace(prepare(task, replace(storage, out=place)), given=before), _compared)
 

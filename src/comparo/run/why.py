@@ -33,7 +33,7 @@ from comparo.judges import Judge, Judgement, Probe
 from comparo.log.files import explained, write_text
 from comparo.log.store import read_configuration, read_judgements, stored_items
 from comparo.methods import quiet_fit
-from comparo.options import Storage
+from comparo.options import ShareOptions, Storage
 from comparo.ranking.criteria_ranking import CriteriaRanking
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import json_rows, json_text
@@ -289,7 +289,7 @@ def prepare_why(
     *,
     because: Sequence[str] = (),
     propose: int = 0,
-    budget: str | int = "100%",
+    budget: str | int = ShareOptions.budget,
     votes: str | Path | None = None,
     between: Sequence[str] = (),
     item: str | None = None,

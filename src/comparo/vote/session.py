@@ -37,7 +37,7 @@ from comparo.log.store import (
     stored_items,
 )
 from comparo.model.observations import OTHERS
-from comparo.options import AmountOptions
+from comparo.options import AmountOptions, PollOptions, TaskOptions, part
 from comparo.ranking.tabular import rows_of
 from comparo.report.record import read_record
 from comparo.rounding import merge_ties
@@ -111,9 +111,9 @@ def parse_names(text: str) -> list[str]:
     ['ana', 'bo', 'cy']
     """
     names: list[str] = []
-    for part in text.split(","):
+    for each in text.split(","):
         try:
-            names.append(checked_name(part, names))
+            names.append(checked_name(each, names))
         except ValueError as error:
             raise ValueError(f"judges={text!r}: {error}") from error
     return names
@@ -221,7 +221,7 @@ def is_same(token: str, given: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Voting:
+class Voting(PollOptions):
     """The items, the question, the judges, and how pairs are distributed; a ValueError if they are incompatible.
 
     With a `prompt` about more than two texts, judges see line-ups instead of pairs. `names` are the judges named at the
@@ -238,13 +238,11 @@ class Voting:
     items: Items
     prompt: Prompt
     names: Sequence[str]
-    twice: float = 0.2
-    until: float | None = None
-    seed: int = 0
     first: Sequence[tuple[Any, Any, Any]] = ()
     is_only_first: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not 0 <= self.twice <= 1:
             raise ValueError(f"`twice={self.twice}` is not a share of the pairs, from 0 to 1")
         task = self.task()  # checks the other fields
@@ -263,10 +261,7 @@ class Voting:
             self.prompt,
             people[0].judge if people else Person("people"),
             Budget.of(AmountOptions.budget),
-            until=self.until,
-            strategy="adaptive",
-            orders="one",
-            seed=self.seed,
+            **part(self, TaskOptions) | {"strategy": "adaptive", "orders": "one"},
             panel=people if len(people) > 1 else (),
         )
 

@@ -14,25 +14,19 @@ begun for it with the criterion's name, after the lines that it has answered bef
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
 from scipy.stats import spearmanr
 
 from benchmarks.efficiency import DATA
 from benchmarks.verdict import table
-from comparo.data.comparisons import Comparisons
-from comparo.data.criteria_prompt import CriteriaPrompt, criteria_prompt, shares
+from comparo.data.criteria_prompt import CriteriaPrompt, criteria_prompt
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt, Question
 from comparo.judges import Judge, load_judge
 from comparo.judges.chat import Encoded
-from comparo.methods import quiet_fit
-from comparo.ranking.criteria_ranking import combine
-from comparo.selection.selector import greedy_pairs
 from comparo.types import Array
 
 SETS = {
@@ -49,7 +43,6 @@ WORDS = {
     "understandability": "more understandable",
 }
 CONTEXTS = 3
-DRAWS = 40
 
 
 def prompt_for(name: str, count: int) -> CriteriaPrompt:
@@ -145,43 +138,6 @@ def agreement(judge: Judge, contexts: int) -> list[str]:
     return lines + table(["way", "correlation of the two criteria"], rows)
 
 
-def coverage(draws: int) -> list[str]:
-    """How often 95% intervals of the overall hold, beside those of one criterion and of errors taken as independent."""
-    rows = []
-    for hard in (False, True):
-        for per in (4, 16):
-            for r, alike in ((0.0, 0.0), (0.8, 0.0), (0.0, 0.8), (0.8, 0.8)):
-                rng = np.random.default_rng(1)
-                found = np.mean([_covered(rng, per, r, alike, hard) for _ in range(draws)], axis=0)
-                kind = "decisions" if hard else "soft"
-                rows.append([kind, f"{per}n", r, alike, *(f"{share:.0%}" for share in found)])
-    head = ["answers", "calls", "correlation of true scores", "of errors", "overall", "as if independent"]
-    return table([*head, "one criterion"], rows)
-
-
-def _covered(rng: np.random.Generator, per: int, r: float, alike: float, hard: bool) -> tuple[float, float, float]:
-    items = 20
-    truth = rng.multivariate_normal([0, 0], [[1, r], [r, 1]], items)
-    pairs = greedy_pairs(items, items * per // 2, seed=rng)
-    pairs = np.concatenate([pairs, pairs[:, ::-1]])
-    error = rng.multivariate_normal([0, 0], [[1, alike], [alike, 1]], len(pairs))
-    rankings, single, wanted, variance = {}, [], np.zeros(items), np.zeros(items)
-    for number, name in enumerate("ab"):
-        d = truth[pairs[:, 0], number] - truth[pairs[:, 1], number]
-        chance = np.array([0.5 * (1 + math.erf(each / math.sqrt(2))) for each in error[:, number]])
-        p = (chance < expit(d)).astype(float) if hard else expit(d + error[:, number])
-        data = Comparisons.from_columns(pairs[:, 0].tolist(), pairs[:, 1].tolist(), p)
-        rankings[name] = ranking = quiet_fit(data, "poe-bt", bias="joint", prior="estimated")
-        own = truth[ranking.items.astype(int), number] - truth[:, number].mean()
-        a = 0.5 / np.sqrt(np.var(ranking.scores) + np.mean(ranking.std**2))
-        wanted, variance = wanted + a * own, variance + (a * ranking.std) ** 2
-        single.append(np.abs(ranking.scores - own) < 1.96 * ranking.std)
-    found = combine(rankings, shares("ab"))
-    apart = np.abs(found.scores - wanted)
-    inside = (apart < 1.96 * found.std, apart < 1.96 * np.sqrt(variance), single)
-    return tuple(float(np.mean(each)) for each in inside)  # type: ignore[return-value]
-
-
 def _asked(judge: Judge, asked: Iterable[Question], prompt: Prompt) -> Array:
     asked = list(asked)
     found = {_key(answer.question): answer.p for answer in judge.judge(iter(asked), prompt)}
@@ -222,12 +178,10 @@ def _between(asked: Sequence[Question], found: Mapping[str, Array]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--contexts", type=int, default=CONTEXTS)
-    parser.add_argument("--draws", type=int, default=DRAWS)
     given, _ = parser.parse_known_args()
     judge = load_judge("local/smollm2", runtime="transformers")
     print("\n".join(tokens(judge)), flush=True)
     print("\n".join(agreement(judge, given.contexts)), flush=True)
-    print("\n".join(coverage(given.draws)), flush=True)
 
 
 if __name__ == "__main__":

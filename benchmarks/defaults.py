@@ -20,14 +20,14 @@ from functools import cache
 
 import numpy as np
 from scipy.special import logit
+from scipy.stats import rankdata
 
-from benchmarks.selection import DATA, spearman
+from benchmarks.selection import DATA
 from comparo import Comparisons, fit
 from comparo.selection.selector import Selector
 
-BIASES = ("none", "plug-in", "joint")
+BIASES = ("none", "joint")
 KEPT = 150  # designs without answers that are made of a kind; every use shuffles their items
-ALONE = 4  # draws in which each context is also fitted without the others
 Cells = dict[tuple[str, ...], list[np.ndarray]]
 
 
@@ -98,6 +98,16 @@ class Recorded(Selector):
         return np.sort(np.concatenate([super()._taken(), self._closed]))
 
 
+def spearman(scores: np.ndarray, human: np.ndarray) -> np.ndarray:
+    """The mean over contexts for each draw, × 100: shape (D,). Contexts whose human scores are all equal have none."""
+    one, other = (rankdata(part, axis=-1) for part in (scores, human))
+    one -= one.mean(axis=-1, keepdims=True)
+    other -= other.mean(axis=-1, keepdims=True)
+    scale = np.sqrt(np.sum(one**2, axis=-1) * np.sum(other**2, axis=-1))
+    correlation = np.sum(one * other, axis=-1) / np.where(scale > 0, scale, 1.0)
+    return 100 * np.mean(correlation[:, other.any(axis=-1)], axis=1)
+
+
 def calls(known: np.ndarray, budget: int, orders: str) -> int:
     """So many calls an item, or all that were recorded."""
     return min(budget * len(known), int(np.count_nonzero(known)) // (2 if orders == "one" else 1))
@@ -166,23 +176,16 @@ def designs(one: Set, p: np.ndarray, strategy: str, orders: str, rng: np.random.
     ]
 
 
-def quality(
-    p: np.ndarray, human: np.ndarray, rows: np.ndarray, method: str, bias: str, *, alone: bool = False
-) -> np.ndarray:
-    """Spearman × 100 of each draw, its contexts fitted together, or each of them alone."""
+def quality(p: np.ndarray, human: np.ndarray, rows: np.ndarray, method: str, bias: str) -> np.ndarray:
+    """Spearman × 100 of each draw, its contexts fitted together."""
     draws, contexts, count, _ = rows.shape
     answers = p[np.arange(contexts)[:, None], rows[..., 0], rows[..., 1]]
     scores = np.empty((draws, *human.shape))
     together = np.repeat(np.arange(contexts), count)
     for draw, (asked, answered) in enumerate(zip(rows, answers, strict=True)):
-        if alone:
-            for context in range(contexts):
-                ranking = fit(Comparisons.from_columns(*asked[context].T, answered[context]), method, bias=bias)
-                scores[draw, context, ranking.items] = ranking.scores
-        else:
-            data = Comparisons.from_columns(*asked.reshape(-1, 2).T, answered.ravel(), context=together)
-            ranking = fit(data, method, bias=bias)
-            scores[draw, ranking.context, ranking.items] = ranking.scores
+        data = Comparisons.from_columns(*asked.reshape(-1, 2).T, answered.ravel(), context=together)
+        ranking = fit(data, method, bias=bias)
+        scores[draw, ranking.context, ranking.items] = ranking.scores
     return spearman(scores, human)
 
 
@@ -198,17 +201,11 @@ def measure_one(one: Set, attribute: str) -> Cells:
     found: Cells = {}
     for strategy, orders in one.designs():
         asked = designs(one, p, strategy, orders, rng)
-        ways = [("poe-bt", bias) for bias in BIASES]
+        ways = [("poe-bt", bias) for bias in (BIASES if orders == "one" else BIASES[1:])]
         if (strategy, orders) == ("greedy", "both"):
             ways += [(method, "none") for method in ("poe-g", "avg-prob", "poe-g-hard", "win-ratio")]
         for method, bias in ways:
             found[strategy, orders, method, bias] = [quality(p, human, rows, method, bias) for rows in asked]
-        if (strategy, orders) == ("greedy", "one") and len(p) > 1:
-            few = [rows[:ALONE] for rows in asked]
-            for bias in BIASES[1:]:
-                alone = [quality(p, human, rows, "poe-bt", bias, alone=True) for rows in few]
-                shared = [cells[:ALONE] for cells in found[strategy, orders, "poe-bt", bias]]
-                found["alone", "less together", "poe-bt", bias] = [a - b for a, b in zip(alone, shared, strict=True)]
     everything = np.argwhere(~np.isnan(p[0]))[None, None].repeat(len(p), axis=1)
     found["all", "both", "poe-bt", "none"] = [quality(p, human, everything, "poe-bt", "none")] * len(one.budgets)
     return found

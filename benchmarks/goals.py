@@ -18,7 +18,7 @@ from benchmarks.defaults import recorded
 from benchmarks.selection import DATA
 from comparo import Comparisons, fit
 from comparo.ranking.leaderboard import Leaderboard
-from comparo.run.scheduling import LOOK_GROWTH
+from comparo.run.stopping import LOOK_GROWTH
 from comparo.selection import Selector
 from comparo.selection.designs import Orders
 from comparo.selection.systems import Systems, sureness

@@ -24,8 +24,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from scipy.interpolate import PchipInterpolator
-from scipy.optimize import isotonic_regression
 from scipy.special import stdtrit
 
 import comparo
@@ -279,7 +277,7 @@ def bounded(draws: int) -> None:
 
 
 def bent(draws: int) -> None:
-    """Known scores with a bend: by the map of 20 and 30 anchors, by a line, and by monotone curves of group means."""
+    """Known scores with a bend: by the map of 20 and 30 anchors, and by a line."""
     rng, score = np.random.default_rng(3), easiness()
     low, middle, high = np.quantile(score, (0.25, 0.5, 0.75))
     shapes = {
@@ -290,7 +288,7 @@ def bent(draws: int) -> None:
         "ceiling at three quarters": lambda t: 50 + np.where(t < high, 1.2, 0.05) * (t - high),
         "exponential": lambda t: 40 + 10 * np.exp((t - 50) / 12),
     }
-    print("| votes per text | anchors | scale | line | | broken line | | monotone curve | |\n" + "| --- " * 9 + "|")
+    print("| votes per text | anchors | scale | line | | broken line | |\n" + "| --- " * 7 + "|")
     for votes in (20, 60):
         rankings = [draw(score, 100, votes, "poe-bt", rng) for _ in range(draws)]
         for anchors, (name, shape) in product((20, 30), shapes.items()):
@@ -301,29 +299,11 @@ def bent(draws: int) -> None:
                 given = ranking.scores, ranking.std**2, block[:, chosen], chosen, y[chosen]
                 maps = [scale._regression(*given, np.nan)[0], scale.scale_map(*given)]
                 guesses = [(one.score, one.std * stdtrit(one.degrees, 0.975)) for one in maps]
-                guesses.append(monotone_curve(ranking.scores, chosen, y[chosen]))
                 other = np.isin(np.arange(100), chosen, invert=True)
                 misses = [(np.abs(guess - y)[other], reach[other]) for guess, reach in guesses]
                 rows.append([(np.mean(miss <= reach), np.sqrt(np.mean(miss**2))) for miss, reach in misses])
             cells = " | ".join(f"{held:.1%} | {error:.2f}" for held, error in np.mean(rows, axis=0))
             print(f"| {votes} | {anchors} | {name} | {cells} |", flush=True)
-
-
-def monotone_curve(scores: Array, anchors: Array, known: Array) -> tuple[Array, Array]:
-    """PCHIP through the isotonic means of five groups of anchors, and the reach of 95% by leaving each anchor out."""
-
-    def curve(x: Array, y: Array, at: Array) -> Array:
-        parts = np.array_split(np.argsort(x), 5)
-        knots, sizes = np.array([x[part].mean() for part in parts]), [len(part) for part in parts]
-        means = isotonic_regression([y[part].mean() for part in parts], weights=sizes).x
-        ends = np.diff(means)[[0, -1]] / np.diff(knots)[[0, -1]]
-        beyond = ends[0] * np.minimum(at - knots[0], 0) + ends[1] * np.maximum(at - knots[-1], 0)
-        return np.asarray(PchipInterpolator(knots, means)(np.clip(at, knots[0], knots[-1])) + beyond)
-
-    x, rows = scores[anchors], np.arange(len(anchors))
-    left_out = [known[row] - curve(x[rows != row], known[rows != row], x[[row]])[0] for row in rows]
-    reach = np.sqrt(np.mean(np.square(left_out))) * stdtrit(len(anchors) - 5, 0.975)
-    return curve(x, known, scores), np.full(len(scores), reach)
 
 
 def careless(draws: int) -> None:
@@ -351,20 +331,6 @@ def careless(draws: int) -> None:
         shown = " | ".join(f"{value:.1%}" for value in others)
         cells = f"{votes} | {count} | {'–' if np.isnan(power) else f'{power:.0%}'} | {shown}"
         print(f"| {name} | {cells} |", flush=True)
-    best_test(draws)
-
-
-def best_test(draws: int) -> None:
-    """How many careless judges the likelihood ratio finds that knows the true scores, at false alarms of 0.5%."""
-    rng, score = np.random.default_rng(4), easiness()
-    for votes in (20, 40):
-        apart = SHARP * (rng.choice(score, (200 * draws, votes)) - rng.choice(score, (200 * draws, votes))) / 10
-        chance = 1 / (1 + np.exp(-apart))
-        ratios = []
-        for expected in (chance, 0.5):
-            won = rng.random(chance.shape) < expected
-            ratios.append(-np.sum(np.log(np.where(won, chance, 1 - chance)), axis=1))
-        print(f"by the true scores, with {votes} votes: {np.mean(ratios[1] > np.quantile(ratios[0], 0.995)):.0%}")
 
 
 PARTS = {"anchors": main, "link": linked, "cross": crossed, "bend": bent, "boundary": bounded, "misfit": careless}

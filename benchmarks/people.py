@@ -50,7 +50,7 @@ class Share:
 def share(found: Case) -> Share:
     recorded = found.recorded
     if decided(recorded):
-        scores, expected, _ = pooled(found, everything(recorded).one(0), grouped=True, styled=False)
+        scores, expected, _ = pooled(found, everything(recorded).one(0), grouped=True)
     else:
         scores = least_scores(found)[0]
         expected = centred(means(scores, found.system), recorded.context)

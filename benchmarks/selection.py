@@ -1,35 +1,26 @@
-"""Which pair to ask next: how fast the choice is, and what it is worth on recorded judgements."""
+"""Which pair to ask next: how fast the choice is, and how often it finds the best few."""
 
 from __future__ import annotations
 
-import csv
-import gzip
 import itertools
-import json
 import os
 import subprocess
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
 from scipy.special import expit
-from scipy.stats import rankdata
 
 from benchmarks.core import memory
 from comparo import Comparisons, fit
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.linalg.spectrum import log_det as log_determinant
-from comparo.selection.designs import in_both_orders, random_pairs
+from comparo.selection.designs import random_pairs
 from comparo.selection.selector import Selector, greedy_pairs
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
-ATTRIBUTES = ("coherence", "consistency", "fluency", "relevance")
-METHODS = ("win-ratio", "avg-prob", "poe-bt", "poe-g")
-CONTEXTS, ITEMS, CALLS, DRAWS = 100, 16, 48, 100
-BATCH = 6
 
 
 def log_det(pairs: np.ndarray, items: int) -> float:
@@ -141,104 +132,10 @@ def top_k_run(run: int, items: int, top: int, calls: int, batch: int, strategy: 
     return set(ranking.items[ranking.rank <= top]) == set(np.argsort(-scores)[:top])
 
 
-def judgements(attribute: str, position: dict[str, int]) -> np.ndarray:
-    """P(first is better) for every context and ordered pair: shape (C, N, N)."""
-    p = np.full((CONTEXTS, ITEMS, ITEMS), np.nan)
-    with gzip.open(DATA / "judgements" / f"summeval.{attribute}.csv.gz", "rt") as file:
-        for row in csv.DictReader(file):
-            p[position[row["context_id"]], position[row["first"]], position[row["second"]]] = float(row["p"])
-    return p
-
-
-def human_scores() -> tuple[dict[str, int], np.ndarray]:
-    """The position of each context and of each item, and the mean expert scores: shape (4, C, N)."""
-    rows = [json.loads(line) for line in (DATA / "summeval.jsonl").read_text().splitlines()]
-    position = {}
-    for name in ("context_id", "id"):
-        position |= {label: number for number, label in enumerate(dict.fromkeys(row[name] for row in rows))}
-    scores = np.empty((len(ATTRIBUTES), CONTEXTS, ITEMS))
-    for row in rows:
-        for number, attribute in enumerate(ATTRIBUTES):
-            scores[number, position[row["context_id"]], position[row["id"]]] = row["scores"][attribute]
-    return position, scores
-
-
-def adaptive_designs(p: np.ndarray, draw: int) -> np.ndarray:
-    """The rows an adaptive selector asks in each context: shape (C, K, 2)."""
-    designs = []
-    for context, answers in enumerate(p):
-        selector = Selector(
-            range(ITEMS), orders="both", strategy="adaptive", seed=np.random.default_rng([draw, context])
-        )
-        rows: list[tuple[int, int]] = []
-        while len(rows) < CALLS:
-            asked = selector.next(2 * (ITEMS - 1) if not rows else BATCH)
-            selector.observe([(a, b, answers[a, b]) for a, b in asked])
-            rows += asked
-        designs.append(rows)
-    return np.array(designs)
-
-
-def designs(p: np.ndarray, strategy: str) -> np.ndarray:
-    """Rows for every draw and context: shape (D, C, K, 2)."""
-    if strategy == "adaptive":
-        with ProcessPoolExecutor(2) as pool:
-            return np.array(list(pool.map(adaptive_designs, itertools.repeat(p, DRAWS), range(DRAWS))))
-    make = random_pairs if strategy == "random" else greedy_pairs
-    return np.array(
-        [
-            [
-                in_both_orders(make(ITEMS, CALLS // 2, np.random.default_rng([draw, context])))
-                for context in range(CONTEXTS)
-            ]
-            for draw in range(DRAWS)
-        ]
-    )
-
-
-def spearman(scores: np.ndarray, human: np.ndarray) -> np.ndarray:
-    """The mean over contexts for each draw, × 100: shape (D,). Contexts whose human scores are all equal have none."""
-    one, other = (rankdata(part, axis=-1) for part in (scores, human))
-    one -= one.mean(axis=-1, keepdims=True)
-    other -= other.mean(axis=-1, keepdims=True)
-    scale = np.sqrt(np.sum(one**2, axis=-1) * np.sum(other**2, axis=-1))
-    correlation = np.sum(one * other, axis=-1) / np.where(scale > 0, scale, 1.0)
-    return 100 * np.mean(correlation[:, other.any(axis=-1)], axis=1)
-
-
-def quality() -> None:
-    """Recorded judgements: every draw and context is a context of one fit."""
-    if not (DATA / "judgements").exists():
-        print(f"\nquality: skipped, {DATA}/judgements is not there")
-        return
-    position, human = human_scores()
-    strategies = ("random", "greedy", "adaptive")
-    found = np.empty((len(ATTRIBUTES), len(strategies), len(METHODS), DRAWS))
-    fixed = {strategy: designs(human[0], strategy) for strategy in strategies[:2]}
-    place, context = np.arange(CONTEXTS)[:, None], np.repeat(np.arange(DRAWS * CONTEXTS), CALLS)
-    for number, attribute in enumerate(ATTRIBUTES):
-        p = judgements(attribute, position)
-        for row, strategy in enumerate(strategies):
-            rows = fixed[strategy] if strategy in fixed else designs(p, strategy)
-            answers = p[place, rows[..., 0], rows[..., 1]].ravel()
-            comparisons = Comparisons.from_columns(*rows.reshape(-1, 2).T, answers, context=context)
-            for column, method in enumerate(METHODS):
-                ranking = fit(comparisons, method)
-                scores = np.empty((DRAWS * CONTEXTS, ITEMS))
-                scores[ranking.context, ranking.items] = ranking.scores
-                found[number, row, column] = spearman(scores.reshape(DRAWS, CONTEXTS, ITEMS), human[number])
-    print(f"\nSummEval, K = {CALLS} calls ({CALLS // 2} pairs in both orders), {DRAWS} draws, Spearman × 100")
-    print(" " * 22 + "".join(f"{method:>16}" for method in METHODS))
-    for name, table in (("mean of four", found.mean(axis=0)), *zip(ATTRIBUTES, found, strict=True)):
-        for strategy, cells in zip(strategies, table, strict=True):
-            values = zip(cells.mean(axis=1), cells.std(axis=1) / np.sqrt(DRAWS), strict=True)
-            print(f"  {name:>12}{strategy:>9}" + "".join(f"{mean:9.2f} ± {error:.2f}" for mean, error in values))
-
-
 def main() -> None:
     """Each part in a process of its own, with one thread for BLAS: on shared cores its threads wait for each other."""
     print("\n# Selection", flush=True)
-    for part in (greedy_speed, adaptive_speed, large, top_k, quality):
+    for part in (greedy_speed, adaptive_speed, large, top_k):
         command = f"from benchmarks import selection; selection.{part.__name__}()"
         subprocess.run([sys.executable, "-c", command], env=os.environ | {"OPENBLAS_NUM_THREADS": "1"}, check=True)
 

@@ -36,12 +36,12 @@ from comparo.analysis.correlations import spearman
 from comparo.data.comparisons import Comparisons
 from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.judges import Judgement
+from comparo.options import AmountOptions
 from comparo.run.budget import Budget
 from comparo.run.fit_policy import Fitting
 from comparo.run.loop import Run
 from comparo.run.store import Store
 from comparo.run.task import Task
-from comparo.selection.designs import DEFAULT_BUDGET
 from comparo.selection.lineups import LineupSelector
 from comparo.selection.sharing import next_pairs
 from comparo.types import Array
@@ -167,7 +167,7 @@ def run_cell(task: tuple[Cell, int]) -> Outcome:
             ranking = default.rank(asked)
             found = measure(ranking, simulation, cell.generator(seed))
             if cell not in LINEUPS:  # these are about intervals, and plain line-ups take many times as long
-                plain = Fitting(simulation.items, "poe-bt", plain=True).rank(plainly)
+                plain = Fitting(simulation.items, plain=True).rank(plainly)
                 found = replace(found, plain_rho=agreement(plain, simulation))
             return replace(found, seconds=time.perf_counter() - begin)
     except Exception as error:  # a fit that fails is a finding of its own, and the other cells go on
@@ -247,7 +247,7 @@ def run_stop(task: tuple[Cell, float, int]) -> Stop:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            budget = Budget.of(DEFAULT_BUDGET)
+            budget = Budget.of(AmountOptions.budget)
             work = Task(
                 items,
                 criterion_prompt("better"),

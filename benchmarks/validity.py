@@ -28,15 +28,12 @@ from comparo.methods import quiet_fit
 from comparo.ranking.consensus import PEOPLE, usual_validity
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import text_variance
-from comparo.run.fit_policy import Fitting
-from comparo.studies.draws import draw
 from comparo.studies.recorded import Recorded
 from comparo.studies.sweep import correlate, everything
 from comparo.types import Array, Index
 
 GRID = np.linspace(0.0, 1.0, 21)
 SHOWN = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
-DRAWS = 3
 FOLDS = 5
 RIDGES = 10.0 ** np.arange(-3, 7)
 FACTORS = (0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
@@ -196,26 +193,21 @@ def decided(recorded: Recorded) -> bool:
     return bool(np.isin(recorded.p, (0.0, 0.5, 1.0)).all())
 
 
-def both(recorded: Recorded, rows: Index | None = None) -> tuple[Index, Index, Array, Array]:
-    """The texts of the pairs asked in both orders (among `rows`), what is preferred and what the position does.
+def both(recorded: Recorded) -> tuple[Index, Index, Array, Array]:
+    """The texts of the pairs asked in both orders, what is preferred and what the position does.
 
     In logits, those of decisions in probabilities.
     """
-    pairs = recorded.pairs
-    if rows is not None:
-        asked = np.zeros(len(recorded), dtype=bool)
-        asked[rows] = True
-        pairs = pairs[(pairs.min(axis=1) >= 0) & asked[pairs].all(axis=1)]
-    pairs = pairs[pairs.min(axis=1) >= 0]
+    pairs = recorded.pairs[recorded.pairs.min(axis=1) >= 0]
     one, other = (recorded.p[pairs] if decided(recorded) else logit(np.clip(recorded.p[pairs], 1e-4, 1 - 1e-4))).T
     first, second = recorded.first[pairs[:, 0]], recorded.second[pairs[:, 0]]
     return first, second, (one - other) / 2, (one + other) / 2
 
 
-def orders_correlation(found: Case, expected: Array, rows: Index | None = None, grouped: bool = True) -> float:
+def orders_correlation(found: Case, expected: Array, grouped: bool = True) -> float:
     """The correlation of the own parts that a text gets as the first and as the second of its pairs, without noise."""
     recorded, n = found.recorded, len(found.recorded.item)
-    first, second, prefers, position = both(recorded, rows)
+    first, second, prefers, position = both(recorded)
     if not len(first):
         return float("nan")
     context = recorded.context
@@ -263,13 +255,12 @@ def placed(recorded: Recorded, ranking: Ranking) -> tuple[Array, Array]:
     return scores, centred(expected, recorded.context)
 
 
-def pooled(found: Case, data: Comparisons, grouped: bool, styled: bool) -> tuple[Array, Array, Share]:
+def pooled(found: Case, data: Comparisons, grouped: bool) -> tuple[Array, Array, Share]:
     """Scores, what is expected, and their variances, which are estimated."""
     labels = list(zip(found.items.contexts[found.items.context].tolist(), found.items.ids.tolist(), strict=True))
     group = found.items.ids if found.items.group is None else found.items.group
     groups = dict(zip(labels, group.tolist(), strict=True)) if grouped else None
-    style = dict(zip(labels, STYLES[found.group], strict=True)) if styled else None
-    ranking = quiet_fit(data, bias="joint", prior="estimated", groups=groups, features=style)
+    ranking = quiet_fit(data, bias="joint", prior="estimated", groups=groups)
     effects = ranking.solution.effects
     assert effects is not None
     shared = Share((effects.groups or 0.0) + (effects.style or 0.0), effects.scores)
@@ -288,7 +279,7 @@ def with_systems(found: Case) -> Measured:
         expected = centred(means(scores, found.system), recorded.context)
         orders = orders_correlation(found, expected)
     if decided(recorded):
-        scores, expected, shares = pooled(found, everything(recorded).one(0), grouped=True, styled=False)
+        scores, expected, shares = pooled(found, everything(recorded).one(0), grouped=True)
     else:
         between = share_between(scores, found.system, contexts, noise)
         own = float(np.var(scores - expected)) - noise
@@ -310,7 +301,7 @@ def with_style(found: Case) -> Measured:
     """Coefficients of style from the other topics, with the ridge that predicts those best."""
     recorded = found.recorded
     if found.group == "llmfao":
-        scores, _, _ = pooled(found, everything(recorded).one(0), grouped=False, styled=False)
+        scores, _, _ = pooled(found, everything(recorded).one(0), grouped=False)
     else:
         scores, _ = least_scores(found)
     style, fold = STYLES[found.group][found.rows], found.topic % FOLDS
@@ -325,29 +316,6 @@ def with_style(found: Case) -> Measured:
     shares = Share(max(float(np.mean(scores**2) - np.min(errors)), 0.0), float(np.min(errors)))
     orders = orders_correlation(found, expected, grouped=False)
     return measured(found, scores, expected, shares, orders, grouped=False)
-
-
-def from_few(found: Case, grouped: bool, styled: bool) -> list[Measured]:
-    """From 2n random calls in each context, both orders, all variances estimated from them.
-
-    With systems and style, both inform the scores, and what is expected of a text is the mean score of its system.
-    """
-    fitting = FITTINGS.setdefault(found.group, Fitting(found.items))
-    draws = draw(found.recorded, "2n", DRAWS, rng=np.random.default_rng(0))
-    results = []
-    for number in range(DRAWS):
-        data = fitting.weigh(draws.one(number))
-        scores, expected, shares = pooled(found, data, grouped, styled)
-        if grouped and styled:
-            within = float(np.var(expected - means(expected, found.system))) + shares.own
-            expected = centred(means(scores, found.system), found.recorded.context)
-            shares = Share(float(np.var(expected)), within)
-        orders = orders_correlation(found, expected, draws.rows[number], grouped)
-        results.append(measured(found, scores, expected, shares, orders, grouped))
-    return results
-
-
-FITTINGS: dict[str, Fitting] = {}
 
 
 def arena() -> list[Measured]:
@@ -424,11 +392,7 @@ ONE = [(c,) for c in FACTORS]
 TWO = [(c, least) for c in FACTORS for least in FLOORS]
 RULES = {
     "k = c": Rule(lambda _, of: of[0], ONE),
-    "k = c·B": Rule(lambda judge, of: of[0] * judge.between, ONE),
     "k = c·B/(1 − B)": Rule(lambda judge, of: of[0] * odds(judge), ONE),
-    "k = c·√(B/(1 − B))": Rule(lambda judge, of: of[0] * odds(judge) ** 0.5, ONE),
-    "k = c·r": Rule(lambda judge, of: of[0] * bound(judge), ONE),
-    "k = c·B·(1 + r)/2": Rule(lambda judge, of: of[0] * judge.between * (1 + bound(judge)) / 2, ONE),
     "k = min(c·B/(1 − B), r)": Rule(lambda judge, of: min(of[0] * odds(judge), bound(judge)), ONE),
     "k = max(f, min(c·B/(1 − B), r))": Rule(lambda judge, of: max(of[1], min(of[0] * odds(judge), bound(judge))), TWO),
 }
@@ -553,42 +517,8 @@ def show_rules(title: str, cases: list[Measured], rules: dict[str, Rule]) -> Non
         shown("best k of each case", [float(one.curve.max()) for one in members])
 
 
-def show_origins(cases: list[Measured]) -> None:
-    """How the constants depend on the judges, and k on B alone."""
-    rule, small = RULES["k = max(f, min(c·B/(1 − B), r))"], ("summeval", "topicalchat", "hanna")
-    for name, inside in (("small judges (0.5B and 1.5B)", True), ("large judges (GPT and Claude)", False)):
-        of, others = ([one for one in cases if (one.group in small) == which] for which in (inside, not inside))
-        constants = fitted(of, rule)
-        elsewhere = agreeing(others)
-        values = [("k = 1", [one.at(1.0) for one in elsewhere]), ("this", reached(elsewhere, rule, constants))]
-        shown = ", ".join(f"{label} {mean(elsewhere, found):.1f}" for label, found in values)
-        print(f"\nconstants from {name} alone: {written(constants)}; on the others: {shown}")
-    usable = agreeing(cases)
-    one, other = [one.between for one in usable], [GRID[np.argmax(one.curve)] for one in usable]
-    print(f"\ncorrelation of B with the best k of a case: {np.corrcoef(one, other)[0, 1]:.2f}")
-
-
 def written(constants: tuple[float, ...]) -> str:
     return " ".join(f"{c:g}" for c in constants) or "none"
-
-
-def show_few(title: str, few: list[Measured], cases: list[Measured], rules: dict[str, Rule]) -> None:
-    """Constants from all calls of the other sets."""
-    usable = agreeing(few)
-    groups = list(dict.fromkeys(one.group for one in few))
-    print(f"\n## {title}, 2n random calls in each context, {DRAWS} draws: constants from all calls of the other sets\n")
-    head("rule", *groups, "mean over sets", f"worse than k = 1, of {len(usable)}", "mean k")
-    plain = [one.at(1.0) for one in usable]
-    shares = {f"k = {k:g}": Rule(lambda _, of: of[0], [(k,)]) for k in (1.0, 0.5, 0.3, 0.2, 0.1)}
-    for label, rule in {**shares, **rules}.items():
-        chosen = without_own(cases, rule)
-        k = [rule.k(one, chosen[one.group]) for one in usable]
-        values = [one.at(share) for one, share in zip(usable, k, strict=True)]
-        gains = np.subtract(values, plain)
-        worse = f"{np.sum(gains < -1)}, by {abs(min(np.min(gains), 0)):.1f}"
-        line(label, *by_set(usable, values).values(), mean(usable, values), worse, f"{np.mean(k):.2f}")
-    best = [float(one.curve.max()) for one in usable]
-    line("best k of each case", *by_set(usable, best).values(), mean(usable, best), "", "")
 
 
 def show_people(cases: list[Case], found: list[Measured]) -> None:
@@ -620,7 +550,6 @@ def main() -> None:
     show_curves("Systems", systems)
     show_features(systems)
     show_rules("Systems", systems, rules)
-    show_origins(systems)
     panel = against_each_other()
     print("\nJudges against the mean of five others, not people:")
     show_features(panel)
@@ -628,12 +557,6 @@ def main() -> None:
     style = [with_style(found) for found in (*soft, *hard)]
     show_curves("Style", style)
     show_rules("Style", style, {**RULES, "k = 0.5": HALF})
-    few = [one for found in soft for one in from_few(found, grouped=True, styled=False)]
-    show_few("Systems", few, systems, rules)
-    few = [one for found in soft for one in from_few(found, grouped=True, styled=True)]
-    show_few("Systems, with style in the scores", few, systems, rules)
-    few = [one for found in soft for one in from_few(found, grouped=False, styled=True)]
-    show_few("Style", few, style, {name: RULES[name] for name in ("k = c", "k = min(c·B/(1 − B), r)")})
 
 
 if __name__ == "__main__":

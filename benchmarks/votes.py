@@ -103,7 +103,7 @@ def main() -> None:
         found = []
         for seed in range(RUNS):
             data, scores = voted(np.random.default_rng(seed), texts, judges, careless, votes)
-            alike = Fitting(Items.of([f"Text {number}." for number in range(texts)]), "panel")
+            alike = Fitting(Items.of([f"Text {number}." for number in range(texts)]), method="panel")
             row: list[float] = []
             for fitting in (replace(alike, together=True), alike):
                 ranking = fitting.rank(data)

@@ -1,7 +1,7 @@
 """Kinds of results that a server may give of a batch, and what becomes of a run that gets them.
 
 Each kind changes the results of the first batch only. The run either ends with all answers, or stops with a message;
-then `--batch cancel` and the same run again must end it. `python -m benchmarks.faults` prints the table.
+then `--batch cancel` and the same run again must end it.
 """
 
 from __future__ import annotations

@@ -27,10 +27,11 @@ from comparo.report.page import render
 from comparo.report.record import read_record
 from comparo.run.budget import Budget
 from comparo.run.fit_policy import Fitting
-from comparo.run.folders import list_runs, repair
+from comparo.run.folders import list_runs
 from comparo.run.loop import Run
 from comparo.run.plan import Storage, prepare
 from comparo.run.rank import prepare_rank
+from comparo.run.repair import repair
 from comparo.run.store import Store, count_judgements, read_configuration, read_judgements, stored_items
 from comparo.run.task import Task
 from comparo.run.voices import voices_of

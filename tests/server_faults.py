@@ -2,7 +2,7 @@
 
 Three questions are asked; the server has the fault at the second, and answers the others as it should. A fault either
 fails that one judgement, or stops the judge with a message; an exception of another kind, a tie in place of a failure
-or a key in a message is a defect. `python -m benchmarks.faults` prints the table.
+or a key in a message is a defect.
 """
 
 from __future__ import annotations

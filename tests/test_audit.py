@@ -12,10 +12,10 @@ from comparo import Items, audit, fit, load_judge, rank, write_report
 from comparo.analysis.judge_biases import moderated, probe_effects
 from comparo.data.covariates import Term, control_numbers
 from comparo.data.probes import OBEYS, ORIGINAL, PROBES, RIVAL, TWIN, bases_of, probes_for
-from comparo.run.audit import prepare_audit
+from comparo.options import AuditOptions
+from comparo.run.audit import plan_audit
 from comparo.run.audit_card import Audit
-from comparo.run.voices import Voice
-from inside import Storage, criterion_prompt
+from inside import criterion_prompt
 from servers import Api, tokens
 
 TEXTS = [f"The story of number {k} is short. It has a middle of {k * 7} words. It ends well." for k in range(30)]
@@ -241,8 +241,10 @@ def test_a_finished_audit_with_failures_asks_no_more_when_it_is_started_again(tm
 
 
 def test_an_audit_that_was_stopped_goes_on_with_the_same_questions(tmp_path):
-    voice = Voice(None, simulated(padded=0.5), PROMPT)
-    whole = prepare_audit(Items.of(TEXTS), [voice], 150, Storage(tmp_path / "whole")).run()
+    def plan(folder):
+        return plan_audit(TEXTS, AuditOptions("better", judge=simulated(padded=0.5), out=tmp_path / folder))
+
+    whole = plan("whole").run()
 
     def stop(progress):
         if progress.answered > 110:
@@ -250,8 +252,8 @@ def test_an_audit_that_was_stopped_goes_on_with_the_same_questions(tmp_path):
 
     stop.pace = 0.0
     with pytest.raises(KeyboardInterrupt):
-        prepare_audit(Items.of(TEXTS), [voice], 150, Storage(tmp_path / "parts")).run(stop)
-    again = prepare_audit(Items.of(TEXTS), [voice], 150, Storage(tmp_path / "parts")).run()
+        plan("parts").run(stop)
+    again = plan("parts").run()
     assert again.cards[0].findings == whole.cards[0].findings
     assert again.cards[0].calls == whole.cards[0].calls
 

@@ -17,15 +17,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.faults import DAMAGES, run_with_damaged_caches
 from comparo import Judgement, Question, StoreError, load_judge, rank, rejudge
 from comparo.judges import Probe
 from comparo.judges.chat import digest_of
-from comparo.run.cache import LONGEST_CLAIM, Cache, clear, contents
-from comparo.run.files import open_database
+from comparo.run.cache import LONGEST_CLAIM, SCHEMA, Cache, clear, contents
+from comparo.run.database import open_database
 from comparo.run.recalling import Recalling, head_of, key_of_answer, remembering
+from comparo.run.repair import PAGE, repair_cache
 from inside import DEFAULT_WORDING, criterion_prompt, read_judgements
 from processes import Forked
+from run_faults import DAMAGES, run_with_damaged_caches
 from servers import Api, prefers, refusal, words
 from split import one_short
 
@@ -414,7 +415,7 @@ def test_a_cache_that_cannot_be_made_or_written_is_one_warning_and_the_run_goes_
         other = sqlite3.connect(folder / CACHE, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")  # another program that does not let go
         (judge,) = remembering([load_judge("openai/any", base_url=api.url)], None)
-        monkeypatch.setattr("comparo.run.files.BUSY", 0.01)
+        monkeypatch.setattr("comparo.run.database.BUSY", 0.01)
         cache = Cache(folder / CACHE)
         cache.begin()
         rows = range(12)
@@ -483,7 +484,7 @@ def test_a_damaged_row_of_the_cache_is_none_and_one_that_is_sound_beside_it_is_f
     for number, _ in enumerate(rows):
         cache.add(bytes([number]), "test", Judgement(shown, **ROW))
     cache.close()
-    with closing(open_database(str(tmp_path / "cache"))) as connection, connection:  # with their checksums
+    with closing(open_database(str(tmp_path / "cache"), SCHEMA)) as connection, connection:  # with their checksums
         for number, (name, value) in enumerate(rows):
             with suppress(sqlite3.IntegrityError):  # NULL where there must be a value
                 connection.execute(f"UPDATE answers SET {name} = ? WHERE key = ?", (value, bytes([number])))
@@ -566,6 +567,62 @@ def test_a_cache_from_before_checksums_keeps_its_answers_and_gets_them(tmp_path)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE answers SET p = 0.5 WHERE number = 1")
     assert wrong(path) == []
+
+
+def zeroed(path, page):
+    """Fill a page with zeros, the first one being 0."""
+    data = path.read_bytes()
+    path.write_bytes(data[: page * PAGE] + bytes(PAGE) + data[(page + 1) * PAGE :])
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_a_cache_without_its_first_page_is_repaired_without_loss(run, tmp_path, is_old):
+    path = filled(tmp_path / "cache").path
+    if is_old:
+        with closing(sqlite3.connect(path)) as connection, connection:
+            for table in ("answers", "probes"):
+                connection.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
+            connection.execute("PRAGMA user_version = 3")
+    zeroed(path, 0)
+    with pytest.raises(StoreError, match=f"comparo runs --cached --repair {path}"):
+        Cache(path).begin()
+    done = run(tmp_path, ["runs", "--cached", "--repair", "cache"])
+    assert (done.returncode, done.stdout) == (0, "120 answers are kept. The damaged cache is cache.damaged\n")
+    cache = Cache(path)
+    cache.begin()
+    assert all(cache.find(bytes([number]), Question("a", "b")) for number in range(120))
+    assert cache.found(b"probe").found == {"most": 20}
+    cache.close()
+    assert wrong(path) == []
+    assert path.stat().st_mode & 0o077 == 0
+
+
+def test_a_repaired_cache_has_what_can_be_read_and_no_false_answer(tmp_path):
+    path = filled(tmp_path / "cache", 200).path
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE answers SET judge = 'other' WHERE number <= 40")
+        connection.execute("UPDATE answers SET p = 0.5 WHERE number = 150")
+    assert clear(path, "other") == 40  # which moves the tables within the file
+    data = path.read_bytes()
+    pages = [page for page in range(len(data) // PAGE) if data[page * PAGE :][:PAGE].count(b"test") > 5]
+    zeroed(path, pages[1])
+    with pytest.raises(StoreError, match="--repair"):
+        contents(path)
+    kept = repair_cache(path).kept
+    assert 60 < kept < 159
+    assert [one.answers for one in contents(path)] == [kept]
+    assert wrong(path, 200) == []
+
+
+def test_a_cache_of_which_nothing_is_left_stays_as_it_is(tmp_path):
+    path = tmp_path / "cache"
+    path.write_bytes(b"These are notes. " * 999)
+    with pytest.raises(StoreError, match="nothing can be read"):
+        repair_cache(path)
+    assert [one.name for one in tmp_path.iterdir()] == ["cache"]
+    assert path.read_bytes() == b"These are notes. " * 999
+    with pytest.raises(StoreError, match="there is no cache"):
+        repair_cache(tmp_path / "nowhere")
 
 
 @pytest.mark.long

@@ -364,8 +364,8 @@ def test_style_may_stand_for_groups_where_it_is_asked_for():
     assert np.linalg.eigvalsh(block).min() > -1e-9
     assert Fitting(items, estimate="consensus", validity=0.8).rank(data).solution.validity == 0.8
     panel = replace(data, judges=np.array(["one", "two"], dtype=object), judge=np.arange(len(data)) % 2)
-    assert Fitting(items, "panel", estimate="auto").rank(panel).estimate == "judge"
-    assert Fitting(items, "panel", estimate="consensus").rank(panel).estimate == "consensus"
+    assert Fitting(items, method="panel", estimate="auto").rank(panel).estimate == "judge"
+    assert Fitting(items, method="panel", estimate="consensus").rank(panel).estimate == "consensus"
 
 
 # The command and its page

@@ -15,7 +15,7 @@ from comparo.data.criteria_prompt import shares
 from comparo.judges import as_judge
 from comparo.judges.protocol import Several, about
 from comparo.ranking.criteria_ranking import CriteriaRanking, combine
-from comparo.run.files import open_database
+from comparo.run.database import open_database
 from comparo.selection import greedy_pairs
 from inside import criteria_prompt, criterion_prompt, quiet_fit, read_judgements
 from split import one_short

@@ -1,4 +1,4 @@
-"""Every experiment asks the same questions and gives the same result, however answers arrive and whenever it is stopped.
+"""Every experiment asks the same and finds the same, however its answers arrive and whenever it is stopped.
 
 The property: for any order of arrival and any interrupts, the questions that a judge answered, each as often, and the
 result are those of a run that was never stopped and whose answers came in order. So no answer is lost or paid twice.
@@ -21,7 +21,7 @@ from test_unchanged import NEAR, apart, digest, ranked, texts
 
 ROWS, SCORES = texts(8, 3)
 ONE, ONE_SCORES = texts(24)
-TWO = [row for row in texts(2, 24)[0]]
+TWO = texts(2, 24)[0]
 CRITERIA = {"wit": "funnier; weight=2", "plot": "more coherent"}
 
 
@@ -155,4 +155,6 @@ def test_arrival_and_interrupts_change_neither_questions_nor_result(tmp_path, na
     assert stirred.answered == stopped.answered == whole.answered
     for kind, found in results.items():
         assert sorted(found) == sorted(known), kind
-        assert {path: (found[path], known[path]) for path in known if apart(found[path], known[path]) > 1e3 * NEAR} == {}
+        assert {
+            path: (found[path], known[path]) for path in known if apart(found[path], known[path]) > 1e3 * NEAR
+        } == {}

@@ -19,7 +19,7 @@ from comparo import Comparisons, ComparisonsError, Judgement, Question, StoreErr
 from comparo.data.lineups import CLEAR
 from comparo.data.wordings import LETTERS
 from comparo.model.inference.soft import Soft
-from comparo.run.files import open_database
+from comparo.run.database import open_database
 from comparo.run.pilot import rate
 from comparo.selection.lineups import LineupSelector
 from inside import (
@@ -404,10 +404,8 @@ def test_a_run_of_line_ups_grows(tmp_path):
     grown = comparo.rank(TEXTS, "better", judge=simulated(), lineup=4, budget="2n", out=tmp_path / "run")
     assert grown.comparisons.answers == before + 20
     assert np.corrcoef(grown.scores, [QUALITY[item] for item in grown.items])[0, 1] > 0.95
-    data = grown.comparisons
-    late = data.lineup["answer"] >= np.unique(data.lineup["answer"])[before]
-    shown = np.concatenate([data.items[data.first[late]], data.items[data.second[late]]])
-    assert np.mean(np.isin(shown, list(old))) < 0.5
+    shown = [item for one in read_judgements(tmp_path / "run")[before:] for item in one.question.items]
+    assert np.mean([item in old for item in shown]) < 0.5
 
 
 def test_a_replayed_run_is_the_same(tmp_path):
@@ -424,7 +422,7 @@ def test_a_run_is_exported_reported_and_judged_again(kind, tmp_path):
     exported = comparo.export_run(folder, tmp_path / "answers.csv", texts=True)
     assert exported.rows == {"comparisons": 20}
     read = Comparisons.read(tmp_path / "answers.csv")
-    assert read.p == pytest.approx(ranking.comparisons.p, abs=1e-12)
+    assert sorted(read.p) == pytest.approx(sorted(ranking.comparisons.p), abs=1e-12)
     header = (tmp_path / "answers.csv").read_text().splitlines()[0].split(",")
     assert {"items", "fourth_text"} < set(header)
     assert "report" in comparo.write_report(folder).name

@@ -6,11 +6,39 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchmarks.own_family import coverage, votes
 from comparo import Comparisons
 from comparo.analysis.judge_biases import families_of, own_family
 
 ARENA = Path(__file__).parents[2] / "shared" / "data" / "panel" / "judges.arena_ppr.csv.gz"
+
+
+def votes(rng: np.random.Generator, effect: float = 0.0, calls: int = 800) -> tuple[Comparisons, dict[str, str]]:
+    """Decisions of five judges about 15 systems: four judges have a family of three systems, and all have tastes."""
+    systems, judges = 15, 5
+    family = {f"system {i}": f"family {i // 3}" for i in range(systems)}
+    family |= {f"judge {r}": f"family {r}" for r in range(judges - 1)}
+    quality = 1.2 * rng.normal(size=systems)
+    first, second, p, judge = [], [], [], []
+    for r in range(judges):
+        own = np.arange(systems) // 3 == (r if r < judges - 1 else -1)
+        score = (0.6 + 0.2 * r) * quality + 0.4 * rng.normal(size=systems) + effect * own
+        i, j = rng.integers(systems, size=(2, calls))
+        i, j = i[i != j], j[i != j]
+        first += [f"system {one}" for one in i]
+        second += [f"system {one}" for one in j]
+        p += (rng.random(size=len(i)) < 1 / (1 + np.exp(-(score[i] - score[j] + 0.3)))).astype(float).tolist()
+        judge += [f"judge {r}"] * len(i)
+    return Comparisons.from_columns(first, second, np.array(p), judge=judge), family
+
+
+def coverage(draws: int, effect: float) -> tuple[float, float]:
+    """How often an interval has the effect, and how often any judge is found to have one."""
+    rng, covered, found = np.random.default_rng(7), [], []
+    for _ in range(draws):
+        one = own_family(*votes(rng, effect))
+        covered += ((one.low <= effect) & (effect <= one.high)).tolist()
+        found.append(bool(one.is_found.any()))
+    return float(np.mean(covered)), float(np.mean(found))
 
 
 def test_planted_effects_are_found_and_covered() -> None:

@@ -11,7 +11,7 @@ from comparo import JudgeError, load_judge, rank, rejudge
 from comparo.cli.printing import Console, watched
 from comparo.cli.runs import watch_runs
 from comparo.run.progress import Bar, Progress
-from comparo.run.scheduling import stop_sentence
+from comparo.run.stopping import stop_sentence
 from inside import Simulated, prepare_rank
 from stored import QUALITY, ROWS, one_voice, two_voices
 

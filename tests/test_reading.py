@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, stdtrit
 
-from benchmarks.audition import auditioned
+from benchmarks.panel import auditioned
 from comparo import Comparisons
 from comparo.analysis.reading import lead, reading
 

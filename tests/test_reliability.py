@@ -16,7 +16,6 @@ import sys
 import time
 from contextlib import closing
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +57,7 @@ from inside import (
     repair,
 )
 from processes import Forked
+from run_faults import CONCURRENCY, stop_again_and_again
 from server_faults import spent_of_a_dollar
 from servers import Api, tokens
 from split import one_short
@@ -699,13 +699,11 @@ def test_a_cut_prompt_is_told_at_once(caplog):
 
 @pytest.mark.long
 @pytest.mark.parametrize("which", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_stopped_pays_again_for_no_more_than_the_calls_in_flight(which, monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
-    faults = import_module("benchmarks.faults")
-    found = faults.stop_again_and_again(which, 4, seed=1, budget="20n", items=30, waits=(0.05, 0.1), start=Forked)
+def test_a_run_that_is_stopped_pays_again_for_no_more_than_the_calls_in_flight(which):
+    found = stop_again_and_again(which, 4, seed=1, budget="20n", items=30, waits=(0.05, 0.1), start=Forked)
     assert (found.stored, found.lost, found.doubled) == (600, 0, 0)
     if which == signal.SIGKILL:
-        assert found.paid_twice <= found.stops * faults.CONCURRENCY
+        assert found.paid_twice <= found.stops * CONCURRENCY
     else:
         assert found.paid_twice == 0
         name = {signal.SIGINT: "Interrupted", signal.SIGTERM: "Stopped by SIGTERM"}[which]

@@ -5,7 +5,6 @@ import shutil
 import sqlite3
 import tempfile
 from contextlib import closing, suppress
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,8 @@ import comparo
 from comparo import ComparisonsError, Judgement, StoreError, export_run, write_report
 from comparo.data.run_folder import DATABASE
 from comparo.run.cache import Cache, contents
-from comparo.run.files import open_database
-from comparo.run.folders import PAGE
+from comparo.run.database import open_database
+from comparo.run.repair import PAGE
 from inside import (
     Storage,
     Store,
@@ -26,6 +25,7 @@ from inside import (
     repair,
     stored_items,
 )
+from run_faults import damage_again_and_again
 from split import one_short
 
 TEXTS = {f"item {number}": f"Text number {number}. " * (1 + number % 2 * 300) for number in range(12)}
@@ -313,9 +313,8 @@ def test_a_repair_leaves_only_what_the_reader_of_the_folder_accepts(sound, panel
 
 @pytest.mark.long
 @pytest.mark.parametrize(("damages", "seed"), one_short([(3, 1), (30, 2)]))
-def test_random_damage_ends_in_a_folder_that_can_be_used(damages, seed, monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
-    found = import_module("benchmarks.faults").damage_again_and_again(damages, seed, items=8, budget="4n")
+def test_random_damage_ends_in_a_folder_that_can_be_used(damages, seed):
+    found = damage_again_and_again(damages, seed, items=8, budget="4n")
     assert (found.damages, found.tracebacks) == (damages, [])
     assert found.kept > found.lost
 

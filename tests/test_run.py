@@ -17,7 +17,7 @@ import pytest
 from comparo import Items, JudgeError, Judgement, Question, RunError, StoreError, load_judge, rank
 from comparo.data.run_folder import encode
 from comparo.run.folders import choose_folder
-from comparo.run.scheduling import Rounds
+from comparo.run.rounds import Rounds
 from comparo.selection import Selector
 from inside import Budget, Run, Store, Task, criterion_prompt, list_runs, read_judgements, stored_items
 from processes import Forked

@@ -83,7 +83,7 @@ def asked(items, calls, answer, contrast=None):
 def paths(items, truth, calls, answer):
     """Spearman's correlation of the default and of the plain way with the truth."""
     found = []
-    for fitting in (Fitting(items), Fitting(items, "poe-bt", plain=True)):
+    for fitting in (Fitting(items), Fitting(items, plain=True)):
         ranking = fitting.rank(asked(items, calls, answer, None if fitting.plain else fitting.contrast))
         found.append(float(spearman(ranking.scores, truth[ranking.items.astype(int)])))
     return found
@@ -261,7 +261,7 @@ def test_recorded_answers_as_decisions_are_ranked_as_well_as_by_the_plain_way(ca
 
     default, plain = (
         np.mean([agreement(fitting, seed) for seed in range(2)])
-        for fitting in (Fitting(items), Fitting(items, "poe-bt", plain=True))
+        for fitting in (Fitting(items), Fitting(items, plain=True))
     )
     assert default > plain - 1.0
 

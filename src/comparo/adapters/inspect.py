@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 import numpy as np
 from anyio import Lock, to_thread
@@ -22,14 +21,11 @@ from scipy.special import expit
 
 from comparo.data.prompts import Prompt, Question, choose_prompt
 from comparo.judges import Judge, Judgement
+from comparo.options import DEFAULT_JUDGE, Asked
 from comparo.run.compare_result import margins
 from comparo.run.recalling import probe_judges
-from comparo.run.task import DEFAULT_JUDGE
 from comparo.run.voices import Voice, make_judges
 from comparo.run.worker import PATIENCE, Asking
-
-if TYPE_CHECKING:
-    from comparo.run.voices import Asked
 
 
 class Desk:

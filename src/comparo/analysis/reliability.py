@@ -29,7 +29,7 @@ from scipy.special import stdtrit
 from comparo.analysis.correlations import mean_known
 from comparo.data.comparisons import Comparisons
 from comparo.data.formats import read_columns
-from comparo.data.run_folder import database_of, masses
+from comparo.data.run_folder import database_of, judged
 from comparo.model.estimators.panel_members import PanelMembers, fit_members
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import count_flips
@@ -152,9 +152,9 @@ def _mass(data: Any) -> Array | None:
     """The column mass of a file or of a run folder, (K,); None for anything else."""
     if not isinstance(data, (str, os.PathLike)):
         return None
-    if (database := database_of(data)) is not None:
-        return masses(database)
-    column = read_columns(data, wanted=["mass"]).columns.get("mass")
+    database = database_of(data)
+    table = read_columns(data, wanted=["mass"]) if database is None else judged(database)
+    column = table.columns.get("mass")
     return None if column is None else np.asarray(column, dtype=np.float64)
 
 

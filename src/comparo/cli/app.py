@@ -5,9 +5,9 @@ import inspect
 import logging
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import Field, dataclass, fields, is_dataclass
 from functools import cache, wraps
 from importlib import import_module
 from pathlib import Path
@@ -17,13 +17,13 @@ from typing import Annotated, Any, Literal, Self, get_args, get_origin, get_type
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.models import OptionInfo
 
 from comparo.cli.settings import (
     UNNAMED,
     Command,
     in_flags,
     name_variables,
-    options_of,
     read_settings,
     settings_file,
 )
@@ -34,6 +34,7 @@ KINDS = {str: "TEXT", int: "N", float: "X", Path: "PATH"}
 WIDEST = 16  # characters of choices shown beside a flag; a longer list is in the help text
 # The commands in the order of --help, and the modules of those whose module has another name.
 COMMANDS = "demo rank audition audit compare vote fit agree judge plan study why import export runs".split()
+NOTHING: Mapping[str, Any] = {}
 FILES = {"import": "import_export", "export": "import_export"}
 # The flags that --help shows of a command with many flags; --help-all shows all of them.
 ASKING = "context criterion kind judge base-url dry-run out format"
@@ -102,7 +103,7 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
         made = {}
         for name, group in groups.items():
             values = {field.name: given.pop(field.name) for field in fields(group)}
-            made[name] = group(**values)
+            made[name] = group(**{field: value for field, value in values.items() if value not in (None, [])})
         command(**given, **made)
 
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -112,46 +113,58 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _flags_of_group(group: type[Any], by_command: dict[str, str]) -> list[inspect.Parameter]:
-    """The flags of a group; descriptions in `by_command` replace those in the group's docstring."""
+    """The flags of a group, its own first; descriptions in `by_command` replace those in the group's docstring."""
     hints = get_type_hints(group, include_extras=True)
     said: dict[str, str] = {}
-    for part in reversed(group.__mro__):
-        said |= Described.of(part.__doc__).parameters
+    known, own = {field.name: field for field in fields(group)}, dict[str, Field[Any]]()
+    for part in group.__mro__:
+        said = Described.of(part.__doc__).parameters | said
+        own |= {name: known[name] for name in inspect.get_annotations(part) if name in known}
     said |= by_command
     panel = Described.of(group.__doc__).text.rstrip(".")
-    return [_flag(field.name, hints[field.name], field.default, said.get(field.name), panel) for field in fields(group)]
+    return [_flag(name, hints[name], one.default, said.get(name), panel, one.metadata) for name, one in own.items()]
 
 
-def _flag(name: str, hint: Any, default: Any, said: str | None, panel: str | None = None) -> inspect.Parameter:
-    """A parameter annotated for typer; one without a default is an argument, and a bool has no --no-…."""
+def _flag(
+    name: str, hint: Any, default: Any, said: str | None, panel: str | None = None, known: Mapping[str, Any] = NOTHING
+) -> inspect.Parameter:
+    """A parameter annotated for typer, with its type or choices beside it, and its default in the help text.
+
+    One without a default is an argument, and a bool has no --no-….
+    """
+    is_argument, flag = default is inspect.Parameter.empty, None
     if get_origin(hint) is Annotated:
         hint, flag = get_args(hint)
-    elif default is inspect.Parameter.empty:
-        flag = typer.Argument()
-    else:
-        flag = typer.Option(f"--{name.replace('_', '-')}")
-    flag = copy(flag)
-    flag.help, flag.rich_help_panel = flag.help or said, flag.rich_help_panel or panel
+    usual, (hint, default) = default, _as_flag(hint, default)
+    flag = copy(flag) or (typer.Argument() if is_argument else typer.Option(f"--{name.replace('_', '-')}"))
+    flag.help, flag.rich_help_panel = said, panel
+    if isinstance(flag, OptionInfo):
+        kind = _bare(hint)
+        choices = get_args(kind) if get_origin(kind) is Literal else known.get("choices", ())
+        beside = "|".join(map(str, choices))
+        usual_name = "NAME" if len(beside) > WIDEST else beside or KINDS.get(kind, "TEXT")
+        flag.metavar = "" if kind is bool else flag.metavar or usual_name
+        if len(beside) > WIDEST and any(str(choice) not in str(said) for choice in choices):
+            flag.help = f"{said} One of {', '.join(map(str, choices))}."
+        if not (is_argument or kind is bool or usual in (None, ())):
+            flag.help = f"{flag.help} Default: {usual}"
+        flag.show_default = False
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[hint, flag])
 
 
-def shorten_help(command: TyperCommand, function: Callable[..., Any]) -> None:
-    """Show the type or the choices beside each flag of a command, and its default in the help text."""
-    hints = get_type_hints(function)
-    for option in options_of(command):
-        kind = _bare(hints[str(option.name)])
-        choices = get_args(kind) if get_origin(kind) is Literal else ()
-        said = "|".join(map(str, choices))
-        if option.is_flag:
-            option.metavar, option.show_default = "", False
-        elif choices and len(said) > WIDEST:
-            option.metavar = "NAME"
-            if any(str(choice) not in str(option.help) for choice in choices):
-                option.help = f"{option.help} One of {', '.join(map(str, choices))}."
-        else:
-            option.metavar = said or KINDS.get(kind, "TEXT")
-        if option.show_default and option.default is not None and not callable(option.default):
-            option.help, option.show_default = f"{option.help} Default: {option.default}", False
+def _as_flag(hint: Any, default: Any) -> tuple[Any, Any]:
+    """The type and default of a flag for an option of several types: a list where there may be several values.
+
+    >>> _as_flag(str | Sequence[str] | None, None), _as_flag(int | Literal["auto"], 2)
+    ((list[str] | None, None), (<class 'str'>, '2'))
+    """
+    kinds = [kind for kind in get_args(hint) if kind is not NoneType]
+    if hint is Any or any(get_origin(kind) in (Sequence, Mapping) for kind in (hint, *kinds)):
+        return list[str] | None, None
+    if get_origin(hint) is Literal or len(kinds) < 2:
+        return hint, default
+    kind = Path if Path in kinds else str
+    return (kind | None, None) if default is None else (kind, str(default))
 
 
 def _bare(kind: Any) -> Any:
@@ -175,7 +188,6 @@ def load_command(name: str) -> TyperCommand:
     alone.command(name, cls=Command, help=said.text, epilog=f"Example: {said.examples}")(function)
     command = typer.main.get_command(alone)
     assert isinstance(command, Command)
-    shorten_help(command, function)
     name_variables(command)
     command.common = COMMON.get(name, "").split()
     return command

@@ -2,33 +2,32 @@
 
 import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from comparo.cli.finishing import RunFlags, complete, print_plan
-from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, SeedFlag, named
+from comparo.cli.flags import ColumnFlags, JudgeFlags, named
 from comparo.cli.printing import Console, Format, cost_words, print_as, print_table, print_text, with_interval
+from comparo.data.columns import as_number
+from comparo.data.grammar import read_settings
 from comparo.data.sanitize import visible
+from comparo.options import AuditOptions, CriterionOptions, ProbeOptions
 from comparo.report import write_report
-from comparo.run.audit import CALLS, prepare_audit
+from comparo.run.audit import plan_audit
 from comparo.run.audit_card import Audit, check_limits
-from comparo.run.task import DEFAULT_LEAST_MASS
-from comparo.run.voices import voices_of
 
 BIASED = 3  # the exit code of --fail-if
 
 
 def audit_command(
     data: str,
-    question: QuestionFlags,
+    question: CriterionOptions,
     asked: JudgeFlags,
     columns: ColumnFlags,
-    calls: Annotated[int, typer.Option(min=1)] = CALLS,
     fail_if: list[str] | None = None,
-    seed: SeedFlag = 0,
-    least_mass: float = DEFAULT_LEAST_MASS,
     *,
+    probes: ProbeOptions,
     flags: RunFlags,
 ) -> None:
     """What a judge is biased by: length, style, position, words to the judge; and what it does not see.
@@ -39,22 +38,19 @@ def audit_command(
     Parameters
     ----------
     data : The texts, as for comparo rank; some of them are varied.
-    calls : Questions to each judge at most.
     fail_if : Exit with code 3 if a judge has this bias, and of so many logits or more: padded=0.5; any=0.5 for all
         others. May be repeated.
-    seed : Which texts are varied, and how.
-    least_mass : Stop early if the judge puts less than this share of its probability on the labels.
     out : The run folder, with a folder in it for each of several judges. Default: comparo-runs/TIME-NAME-audit.
 
     Examples
     --------
     `comparo audit answers.jsonl --criterion 'more helpful' --kind Answer --judge openai/gpt-6-luna --fail-if any=0.5`
     """
-    limits = _limits(fail_if or [])
+    limits = {name: as_number(value) for text in fail_if or () for name, value in read_settings(text)}
+    check_limits(limits)
     items = columns.read(data)
-    voices = voices_of(asked.make(items), question.make(items, columns, asked.judges))
-    storage = flags.storage(f"{Path(named(data)).stem}-audit")
-    plan = prepare_audit(items, voices, calls, storage, seed=seed, least_mass=least_mass)
+    given = vars(question) | vars(probes) | {"context": columns.context_column, "judge": asked.make(items)}
+    plan = plan_audit(items, AuditOptions(**given, out=flags.storage(f"{Path(named(data)).stem}-audit")))
     if flags.dry_run:
         for each in plan.plans:
             print_plan(each)
@@ -68,18 +64,6 @@ def audit_command(
         for sentence in failures:
             console.print(f"{visible(sentence)}: exit code {BIASED}", style="red")
         raise typer.Exit(BIASED)
-
-
-def _limits(given: list[str]) -> dict[str, float]:
-    limits = {}
-    for text in given:
-        name, _, value = text.rpartition("=")
-        try:
-            limits[name.strip()] = float(value)
-        except ValueError:
-            raise ValueError(f"--fail-if {text!r} is not PROBE=LOGITS, such as padded=0.5") from None
-    check_limits(limits)
-    return limits
 
 
 def _print(found: Audit, output: Format, console: Console) -> None:

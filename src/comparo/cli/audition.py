@@ -4,40 +4,33 @@ import math
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
 
-from comparo.cli import flags as groups
 from comparo.cli.finishing import RunFlags, complete
-from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, SeedFlag, named
+from comparo.cli.flags import GroupFlags, JudgeFlags, named
 from comparo.cli.printing import cost_words, print_as, print_notes, print_table
 from comparo.cli.settings import command_line
-from comparo.data.lineups import MOST
+from comparo.options import AuditionOptions, CriterionOptions, TrialOptions
 from comparo.ranking.tabular import json_text
 from comparo.report import write_report
 from comparo.report.record import AUDITION
-from comparo.run.audition import PAIRS, Audition, prepare_audition, resized
+from comparo.run.audition import Audition, plan_audition
 from comparo.run.budget import paid_and_spent
 from comparo.run.files import write_text
-from comparo.run.task import DEFAULT_LEAST_MASS
-from comparo.run.voices import Voice, count_cached, voices_of
+from comparo.run.voices import Voice, count_cached
 
 SHARES = ("signal", "agreement", "content", "position", "flips", "mass")
 
 
 def audition_command(
     data: str,
-    question: QuestionFlags,
+    question: CriterionOptions,
     asked: JudgeFlags,
-    columns: ColumnFlags,
-    pairs: Annotated[int, typer.Option(min=1)] = PAIRS,
-    lineup: Annotated[list[int] | None, typer.Option(min=2, max=MOST)] = None,
-    group: groups.GroupColumn = None,
-    seed: SeedFlag = 0,
-    least_mass: float = DEFAULT_LEAST_MASS,
+    columns: GroupFlags,
     *,
+    trial: TrialOptions,
     flags: RunFlags,
 ) -> None:
     """Which judge and which wording, without a single label: all get the same few pairs, in both orders.
@@ -49,36 +42,30 @@ def audition_command(
     Parameters
     ----------
     data : The texts, as for comparo rank; some contexts and texts are chosen from them.
-    pairs : Pairs that each voice is asked, in both orders.
-    lineup : How many texts a call is about, 2 to 8 (docs/lineups.md). May be repeated. Default: 2
-    seed : Which contexts, texts and pairs are chosen.
-    least_mass : Leave a judge out that puts less than this share of its probability on the labels.
 
     Examples
     --------
     `comparo audition stories.jsonl --criterion 'more surprising' --judge openai/gpt-6-luna --judge local/smollm2
     --wording all --dry-run`
     """
-    items = columns.read(data, group=group)
-    prompts = resized(question.make(items, columns, asked.judges), lineup or [2])
-    voices = voices_of(asked.make(items), prompts)
-    storage = flags.storage(f"{named(data)}-audition")
-    plan = prepare_audition(items, voices, pairs, storage, seed=seed, least_mass=least_mass)
-    console, found = flags.console, complete(plan, flags)
+    items = columns.read(data)
+    given = vars(question) | vars(trial) | {"context": columns.context_column, "judge": asked.make(items)}
+    plan = plan_audition(items, AuditionOptions(**given, out=flags.storage(f"{named(data)}-audition")))
+    console, found, voices = flags.console, complete(plan, flags), plan.base.task.voices
     write_text(Path(found.answers.source) / AUDITION, json_text(found.to_dict()) + "\n")
     page = write_report(found.answers.source)
     _print(found, flags)
     names = [voice.name or found.best for voice in voices]
     if found.best in names:  # the best may also be all voices together, where there are few answers
-        following = _following(found, asked, question, voices, names.index(found.best))
+        following = _following(found, asked, bool(question.wording), voices, names.index(found.best))
         console.print(f"To rank all texts by {found.best}, with the answers of the audition:\n  {following}")
     console.print(f"Report: {page}")
 
 
-def _following(found: Audition, asked: JudgeFlags, question: QuestionFlags, voices: Sequence[Voice], best: int) -> str:
+def _following(found: Audition, asked: JudgeFlags, is_worded: bool, voices: Sequence[Voice], best: int) -> str:
     """The command that ranks all texts by the best of these voices, and begins with its answers."""
     prompt, judge = voices[best].prompt, best * len(asked.judges) // len(voices)
-    chosen = {**asked.of_one(judge), "wording": [prompt.wording] if question.wording else None}
+    chosen = {**asked.of_one(judge), "wording": [prompt.wording] if is_worded else None}
     chosen["lineup"] = None if prompt.size == 2 else prompt.size
     usual = dict.fromkeys(("out", "pairs", "seed", "output", "dry_run", "quiet", "fresh"))
     command = command_line("rank", **chosen, **usual)

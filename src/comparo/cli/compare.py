@@ -1,23 +1,22 @@
 """comparo compare: is B better than A, on which inputs, and how sure is that?"""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from comparo.cli import flags as groups
-from comparo.cli.finishing import RunFlags, complete, fail_if_unreliable
-from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, SeedFlag
+from comparo.cli.finishing import FailFlags, RunFlags, complete
+from comparo.cli.flags import GroupFlags, JudgeFlags
 from comparo.cli.printing import Console, cost_words, print_notes, print_table, print_text
 from comparo.data.pairing import pair_files, pair_groups
 from comparo.data.sanitize import visible
+from comparo.options import CompareOptions, CriterionOptions, DuelOptions
 from comparo.report import write_report
 from comparo.report.command_pages import RESULT
 from comparo.report.record import run_record
 from comparo.run.compare import prepare_compare
 from comparo.run.compare_result import Duel
 from comparo.run.files import write_text
-from comparo.run.task import DEFAULT_LEAST_MASS
 
 WORSE = 3  # the exit code of --fail-if-worse
 SHOWN = 3  # inputs that are shown on which each side wins most
@@ -38,26 +37,16 @@ class AnswerFlags(RunFlags):
 def compare_command(
     one: Annotated[str, typer.Argument(metavar="A")],
     other: Annotated[str, typer.Argument(metavar="B")],
-    question: QuestionFlags,
+    question: CriterionOptions,
     asked: JudgeFlags,
-    columns: ColumnFlags,
+    columns: GroupFlags,
     data: str | None = None,
-    group: groups.GroupColumn = None,
     cluster: str | None = None,
-    budget: str | None = None,
-    level: float = 0.95,
     all_inputs: Annotated[bool, typer.Option("--all")] = False,
-    fail_if_worse: Annotated[
-        float | None,
-        typer.Option(
-            help=f"Exit with code {WORSE} if B is surely worse. With 0.95, a B that is not worse is refused in at most "
-            "one of twenty runs."
-        ),
-    ] = None,
-    fail_if_judge_unreliable: groups.FailIfJudgeUnreliable = False,
-    seed: SeedFlag = 0,
-    least_mass: float = DEFAULT_LEAST_MASS,
+    fail_if_worse: float | None = None,
     *,
+    fails: FailFlags,
+    much: DuelOptions,
     flags: AnswerFlags,
 ) -> None:
     """Is B better than A, on how many inputs, by how much, and how surely? Stops once the answer is sure.
@@ -72,11 +61,9 @@ def compare_command(
     data : One file with the texts of both; who wrote a text says --group, or its id.
     cluster : What inputs have in common, such as their topic: the mean of each is one observation; id: each input is
         one. Default: topic, if there is such a column.
-    budget : Calls at most, two per input and judge: 200, or $2.50. Default: every input.
-    level : How sure the answer must be, however early the calls stop.
     all_inputs : Ask about every input, also when the answer is already sure.
-    seed : In which order inputs are asked.
-    least_mass : Stop early if the judge puts less than this share of its probability on the labels.
+    fail_if_worse : Exit with code 3 if B is surely worse. With 0.95, a B that is not worse is refused in at most one of
+        twenty runs.
 
     Examples
     --------
@@ -87,19 +74,18 @@ def compare_command(
     if fail_if_worse is not None and not 0 < fail_if_worse < 1:
         raise ValueError(f"--fail-if-worse {fail_if_worse} is not between 0 and 1; 0.95 is a usual choice")
     # Calls must go on until the one-sided test at `fail_if_worse` can reject: a side has half of the error 1 − level.
-    level = level if fail_if_worse is None else max(level, 2 * fail_if_worse - 1)
+    level = much.level if fail_if_worse is None else max(much.level, 2 * fail_if_worse - 1)
     console = flags.console
     paired = (
         pair_files(one, other, cluster=cluster, **columns.without_scores)
         if data is None
-        else pair_groups(data, one, other, group, cluster, **columns.without_scores)
+        else pair_groups(data, one, other, columns.group, cluster, **columns.without_scores)
     )
-    given: dict[str, Any] = {}
+    given = vars(question) | vars(much) | {"level": level, "stop": not all_inputs}
     if paired.items is not None:
-        prompts = question.make(paired.items, columns, asked.judges)
-        given = {"judge": asked.make(paired.items), "prompt": prompts, "least_mass": least_mass}
+        given |= {"judge": asked.make(paired.items), "context": columns.context_column}
         given["out"] = flags.storage(f"compare-{paired.one}-{paired.other}")
-    plan = prepare_compare(paired, budget=budget, level=level, stop=not all_inputs, seed=seed, **given)
+    plan = prepare_compare(paired, CompareOptions(other, **given))
     duel = complete(plan, flags)
     run = None if plan.base is None else plan.base.loop
     if run is not None and run.store.folder is not None and duel.ranking is not None:
@@ -108,8 +94,8 @@ def compare_command(
         write_text(folder / "compare.md", duel.to_markdown())
         console.print(f"Report: {write_report(folder, run_record(run, duel.ranking))}")
     _print(duel, flags.output, console)
-    if fail_if_judge_unreliable and duel.ranking is not None:
-        fail_if_unreliable(duel.ranking, console)
+    if duel.ranking is not None:
+        fails.check(duel.ranking, console)
     if fail_if_worse is not None and duel.is_worse(fail_if_worse):
         console.print(f"{duel.other} is worse than {duel.one}: exit code {WORSE}", style="red")
         raise typer.Exit(WORSE)

@@ -16,12 +16,10 @@ from comparo.cli.finishing import RankingFlags, RunFlags, complete, rank_by
 from comparo.data.items import Items
 from comparo.data.wordings import PAPER_WORDING
 from comparo.judges import load_judge
-from comparo.run.audition import FEWEST, Audition, prepare_audition
+from comparo.options import DEFAULT_JUDGE, AuditionOptions
+from comparo.run.audition import FEWEST, Audition, plan_audition
 from comparo.run.folders import ROOT
-from comparo.run.plan import Storage
 from comparo.run.rank import prepare_rank
-from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS
-from comparo.run.voices import make_prompt, voices_of
 
 WORDS = (
     "On a cold morning in March a tall woman in a red coat walked slowly down the empty street with her small white "
@@ -51,22 +49,13 @@ def demo_command(
     say = RunFlags().console.print
     judge = load_judge(DEFAULT_JUDGE, runtime="llama.cpp")
     say("1. Which sentence is longer? The model is asked about 72 of 552 pairs; the true order is known.", style="bold")
-    asked: dict[str, Any] = {
-        "kind": "Sentence",
-        "wording": PAPER_WORDING,
-        "judge": judge,
-        "budget": "3n",
-        "out": out / "sentences",
-    }
-    rank_by(prepare_rank(sentences(), "longer", **asked), RankingFlags())
+    asked: dict[str, Any] = {"wording": PAPER_WORDING, "judge": judge}
+    plan = prepare_rank(sentences(), "longer", kind="Sentence", budget="3n", out=out / "sentences", **asked)
+    rank_by(plan, RankingFlags())
     say("\n2. Can it also tell which restaurant review is more positive? An audition asks 15 pairs.", style="bold")
     reviews = Items.of(str(files("comparo.cli") / "reviews.jsonl"))
-    prompt = make_prompt(reviews, "more positive", None, kind="Review", wording=PAPER_WORDING)
-    storage = Storage(out / "reviews")
-    plan = prepare_audition(
-        reviews, voices_of([judge], [prompt]), FEWEST, storage, seed=0, least_mass=DEFAULT_LEAST_MASS
-    )
-    found = complete(plan, RunFlags())
+    options = AuditionOptions("more positive", kind="Review", pairs=FEWEST, out=out / "reviews", **asked)
+    found = complete(plan_audition(reviews, options), RunFlags())
     say(sentence(found))
     page = out / "sentences" / "report.html"
     say(f"\nThe page to look at: {page}")

@@ -32,6 +32,7 @@ from comparo.data.prompts import Prompt, Question
 from comparo.errors import PendingError
 from comparo.judges import Judge
 from comparo.judges.prices import Price
+from comparo.options import Storage
 from comparo.ranking.criteria_ranking import CriteriaRanking
 from comparo.ranking.display import consensus_sentence, taste_sentences
 from comparo.ranking.ranking import Ranking, all_notes
@@ -39,11 +40,11 @@ from comparo.ranking.scale import Scaled
 from comparo.ranking.self_consistency import unexplained_flips
 from comparo.run.budget import dollars, price_words
 from comparo.run.loop import Run
-from comparo.run.plan import Plan, Storage, first_question, given_words, longest_prompt_words
+from comparo.run.plan import Plan, first_question, given_words, longest_prompt_words
 from comparo.run.progress import Watch
 from comparo.run.recalling import remember_probes
 from comparo.run.resume import growth_sentence
-from comparo.run.scheduling import stop_sentence
+from comparo.run.stopping import stop_sentence
 from comparo.run.task import CHARACTERS, Task
 from comparo.run.voices import tokens_sentence
 
@@ -207,6 +208,25 @@ class RunFlags:
 
 
 @dataclass(frozen=True)
+class FailFlags:
+    """Output.
+
+    Parameters
+    ----------
+    fail_if_judge_unreliable : Exit code 4 if the judge hardly reads.
+    """
+
+    fail_if_judge_unreliable: bool = False
+
+    def check(self, ranking: Ranking, console: Console) -> None:
+        """Exit if that is wanted and the answers of the judge, on any criterion, flip too often with the order."""
+        each = ranking.rankings.values() if isinstance(ranking, CriteriaRanking) else (ranking,)
+        if self.fail_if_judge_unreliable and any(unexplained_flips(one.judged.comparisons).are_many for one in each):
+            console.print(f"the judge is unreliable: exit code {UNRELIABLE}", style="red")
+            raise typer.Exit(UNRELIABLE)
+
+
+@dataclass(frozen=True)
 class RankingFlags(RunFlags):
     """Output.
 
@@ -261,14 +281,6 @@ def rank_by(plan: Prepared[Ranking], flags: RankingFlags) -> Ranking:
     return ranking
 
 
-def fail_if_unreliable(ranking: Ranking, console: Console) -> None:
-    """Exit with code `UNRELIABLE` if the answers of the judge, on any criterion, flip too often with the order."""
-    each = ranking.rankings.values() if isinstance(ranking, CriteriaRanking) else (ranking,)
-    if any(unexplained_flips(one.judged.comparisons).are_many for one in each):
-        console.print(f"the judge is unreliable: exit code {UNRELIABLE}", style="red")
-        raise typer.Exit(UNRELIABLE)
-
-
 def print_result(ranking: Ranking, run: Run, flags: RankingFlags, is_finished: bool = True) -> None:
     """Print the ranking and sentences about it, and write the report to the run folder."""
     from comparo.report import write_report
@@ -293,7 +305,7 @@ def print_result(ranking: Ranking, run: Run, flags: RankingFlags, is_finished: b
 
 
 def _stop_sentence(run: Run, ranking: Ranking) -> str:
-    return stop_sentence(run.task, ranking, run.rounds, run.progress.answered, run.progress.total)
+    return stop_sentence(run.task, ranking, run.contexts.rounds, run.progress.answered, run.progress.total)
 
 
 def _print_scores(ranking: Ranking, scaled: Scaled | None, run: Run, flags: RankingFlags, done: str) -> list[str]:

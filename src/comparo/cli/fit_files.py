@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from comparo.analysis.judge_biases import families_of
+from comparo.cli.flags import names_in
 from comparo.data.columns import as_number, shown
 from comparo.data.comparisons import Comparisons
 from comparo.data.covariates import Numbers, columns_in, control_numbers
 from comparo.data.formats import read_columns
+from comparo.data.grammar import read_settings
 from comparo.data.items import Items
 from comparo.data.run_folder import database_of
 from comparo.data.sheets import join, read_parts, read_several
@@ -45,10 +47,8 @@ def families_in(given: list[str], data: Comparisons) -> dict[Any, str]:
         names += data.judges.tolist()
     patterns: dict[str, list[str]] = {}
     for text in given:
-        name, sign, said = text.partition("=")
-        if sign:
-            parts = map(str.strip, said.split(","))
-            patterns[name.strip()] = [part for part in parts if part]
+        if "=" in text:
+            patterns |= {name: names_in([said]) for name, said in read_settings(text)}
     if empty := [name for name, parts in patterns.items() if not (name and parts)]:
         raise ValueError(f"--family {empty[0]}= names no systems; give parts of their names, as OpenAI=gpt-3,gpt-4")
     found = families_of(names, patterns)

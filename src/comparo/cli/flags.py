@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,91 +10,19 @@ from typing import Annotated, Any
 import typer
 
 from comparo.cli.settings import ROLES, running
-from comparo.data.criteria_prompt import read_criteria, split_weights
+from comparo.data.grammar import read_settings
 from comparo.data.items import Items
-from comparo.data.prompts import Prompt
 from comparo.data.run_folder import DATABASE, database_of
-from comparo.data.wordings import DEFAULT_WORDING, WORDINGS
 from comparo.judges import Judge, accepted_options, load_judge, parse_judge, parse_options
-from comparo.judges.batches import WINDOW
-from comparo.run.batch import Mode
+from comparo.options import DEFAULT_JUDGE, CacheOptions, JudgeOptions
 from comparo.run.cache import CACHE
 from comparo.run.recalling import Recalling, remembering
-from comparo.run.task import DEFAULT_JUDGE
-from comparo.run.voices import make_prompts
 
-TEXTS = "What is compared: columns of the texts, and votes"  # where --help shows these flags
 SeedFlag = Annotated[int, typer.Option(min=0)]
 Count = Annotated[int | None, typer.Option(min=1)]
-GroupColumn = Annotated[
-    str | None,
-    typer.Option(
-        "--group",
-        help="What items share, such as the system; groups are ranked too, and inform the scores. Default: group, else "
-        "the same id in other contexts.",
-        rich_help_panel=TEXTS,
-    ),
-]
-BatchFlag = Annotated[
-    Mode | None,
-    typer.Option(
-        help=f"Ask the server for a batch at half the price (openai/, anthropic/), answered within {WINDOW} hours; the "
-        "same command goes on, also days later (docs/batch.md). wait for it; submit it, and collect the answers later; "
-        "cancel it, and keep what was answered.",
-        rich_help_panel="How much is asked",
-    ),
-]
 UNRELIABLE = 4  # the exit code of --fail-if-judge-unreliable: by `Flips.are_many`
 COMMON = ("base_url", "price")  # options of judges that are flags
 ENGINE = ("engine", "replicas", "gpus", "cpus", "address")  # options that every judge has
-FailIfJudgeUnreliable = Annotated[
-    bool,
-    typer.Option(
-        "--fail-if-judge-unreliable",
-        help=f"Exit code {UNRELIABLE} if the judge hardly reads.",
-        rich_help_panel="Output",
-    ),
-]
-
-
-@dataclass(frozen=True)
-class QuestionFlags:
-    """What the judge is asked.
-
-    Parameters
-    ----------
-    criterion : What makes a text better, to end "Which Text is …": "more coherent"; or "continues the story better".
-    kind : What the texts are, in the judge's question: Story, Answer; also with what stands above the context:
-        'Summary; heading=Article'.
-    """
-
-    criterion: str | None = None
-    kind: str = "Text"
-    wording: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=f"How it is put (docs/judges.md): {', '.join(WORDINGS)}; all. May be "
-            f"repeated. Default: {DEFAULT_WORDING}"
-        ),
-    ] = None
-    prompt: Annotated[
-        str | None,
-        typer.Option(
-            "--prompt",
-            help="In place of --criterion: a file with {first}, {second} and, if wanted, {context}, with its labels "
-            "and how the answer begins: 'FILE; labels=A,B, answer=Text'.",
-        ),
-    ] = None
-
-    @property
-    def words(self) -> str | dict[str, str] | None:
-        """The criterion."""
-        return self.criterion
-
-    def make(self, items: Items, columns: ColumnFlags, judges: str | list[str]) -> list[Prompt]:
-        """The prompt of each wording for these items and judges."""
-        put = {"kind": self.kind, "context": columns.context_column}
-        return make_prompts(items, self.words, self.prompt, judges, self.wording, **put)
 
 
 @dataclass(frozen=True)
@@ -117,11 +44,8 @@ class ColumnFlags:
         """The columns by their roles."""
         roles: dict[str, Any] = dict.fromkeys(ROLES) | {"scores": []}
         for text in self.columns or ():
-            for role, name in (part.partition("=")[::2] for part in re.split(r",(?=\s*\w+\s*=)", text)):
-                role = role.strip().replace("-", "_")
-                if role not in roles or not name.strip():
-                    raise ValueError(f"--columns {text!r} is not ROLE=NAME; the roles are {', '.join(roles)}")
-                roles[role] = [*roles[role], name.strip()] if role == "scores" else name.strip()
+            for role, name in read_settings(text, *roles):
+                roles[role] = [*roles[role], name] if role == "scores" else name
         return roles | {"context": self.context_column, "scores": roles["scores"] or None}
 
     @property
@@ -133,6 +57,22 @@ class ColumnFlags:
 
     def read(self, data: str, **more: Any) -> Items:
         return Items.of(data, **self.names | more)
+
+
+@dataclass(frozen=True)
+class GroupFlags(ColumnFlags):
+    """What is compared: columns of the texts, and votes.
+
+    Parameters
+    ----------
+    group : What items share, such as the system; groups are ranked too, and inform the scores. Default: group, else the
+        same id in other contexts.
+    """
+
+    group: str | None = None
+
+    def read(self, data: str, **more: Any) -> Items:
+        return super().read(data, group=self.group, **more)
 
 
 def named(data: str) -> str:
@@ -158,32 +98,7 @@ def run_folder(path: Path) -> Path:
 
 
 @dataclass(frozen=True)
-class CriteriaFlags(QuestionFlags):
-    """What the judge is asked.
-
-    Parameters
-    ----------
-    criterion : What makes a text better, to end "Which Text is …": "more coherent". Several, in one call:
-        NAME='funnier', also with its weight: NAME='funnier; weight=2' (docs/criteria.md).
-    """
-
-    criterion: list[str] | None = None  # type: ignore[assignment]
-
-    @property
-    def words(self) -> str | dict[str, str] | None:
-        """The criterion, or several by name."""
-        given = read_criteria(self.criterion or ())
-        return split_weights(given)[0] if isinstance(given, dict) else given
-
-    @property
-    def weights(self) -> dict[str, float] | None:
-        """The weights that are given."""
-        given = read_criteria(self.criterion or ())
-        return split_weights(given)[1] if isinstance(given, dict) else None
-
-
-@dataclass(frozen=True)
-class UncachedJudgeFlags:
+class UncachedJudgeFlags(JudgeOptions):
     """Who is asked.
 
     Parameters
@@ -193,16 +108,7 @@ class UncachedJudgeFlags:
     price : Dollars for a million tokens in and out: 0.15,0.60
     """
 
-    judge: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--judge",
-            help="provider/model: local/smollm2 (embedded), local/PATH.gguf, hf/NAME-OR-FOLDER, openai/MODEL (any "
-            "such server by --base-url), anthropic/MODEL, gemini/MODEL, vllm/MODEL, replay/FILE, simulated/soft. May "
-            f"be repeated, each with options: 'openai/MODEL; effort=low, price=0.15,0.60'. Default: {DEFAULT_JUDGE}",
-            show_default=False,
-        ),
-    ] = None
+    judge: Sequence[str] = ()
     option: Annotated[list[str] | None, typer.Option("--option", "-o")] = None
     base_url: str | None = None
     price: str | None = None
@@ -210,7 +116,7 @@ class UncachedJudgeFlags:
     @property
     def judges(self) -> list[str]:
         """The judges as they are written, with their own options."""
-        return self.judge or [DEFAULT_JUDGE]
+        return list(self.judge) or [DEFAULT_JUDGE]
 
     def load(self, items: Items | None) -> list[Judge]:
         """The judges without a cache, each with its own and the common options; closed when the command ends."""
@@ -240,16 +146,8 @@ class UncachedJudgeFlags:
 
 
 @dataclass(frozen=True)
-class JudgeFlags(UncachedJudgeFlags):
+class JudgeFlags(UncachedJudgeFlags, CacheOptions):
     """Who is asked."""
-
-    cache: Annotated[
-        str | None,
-        typer.Option(
-            help=f"The file of answers that need not be asked again (docs/runs.md), or off. Default: {CACHE}",
-            show_default=False,
-        ),
-    ] = None
 
     def make(self, items: Items) -> list[Judge]:
         """The judges with their cache; the command closes them when it ends."""

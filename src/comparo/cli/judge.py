@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from comparo.cli.finishing import RankingFlags, complete, print_result
-from comparo.cli.flags import ColumnFlags, JudgeFlags, QuestionFlags, run_folder
+from comparo.cli.flags import ColumnFlags, JudgeFlags, run_folder
 from comparo.cli.printing import Console, cost_words, print_text, say, watched
 from comparo.cli.settings import name_of, options_of, running
 from comparo.data.columns import Table
@@ -22,12 +22,13 @@ from comparo.data.prompts import Question
 from comparo.data.run_folder import database_of
 from comparo.errors import ComparisonsError, JudgeError
 from comparo.judges import Judgement
+from comparo.options import CriterionOptions
 from comparo.run.budget import PROBES, dollars, paid_and_spent
 from comparo.run.progress import Progress
 from comparo.run.recalling import probe_judges
 from comparo.run.rejudge import Rejudged, prepare_rejudge
 from comparo.run.store import stored_items
-from comparo.run.voices import count_cached
+from comparo.run.voices import count_cached, make_prompts
 
 LABELS = ("context", "first", "second")
 OF_A_RUN = ("budget", "dry_run", "out", "fresh", "output", "top", "quiet")
@@ -54,7 +55,7 @@ def judge_command(
     is_probed: Annotated[bool, typer.Option("--probe")] = False,
     *,
     asked: JudgeFlags,
-    question: QuestionFlags,
+    question: CriterionOptions,
     columns: ColumnFlags,
     again: AgainFlags,
 ) -> None:
@@ -96,7 +97,7 @@ def judge_command(
         raise ValueError("comparo judge needs the pairs and --items, the file of their texts; or a run; or --probe")
     _refuse(OF_A_RUN, f"{pairs} is not a run folder")
     texts = columns.read(items)
-    (prompt,) = question.make(texts, columns, asked.judges)
+    (prompt,) = make_prompts(texts, question, asked.judges, columns.context_column)
     if flagged := injection_sentence(texts, prompt):
         say(flagged)
     names = Names(texts)

@@ -18,8 +18,9 @@ from comparo.data.sanitize import visible
 from comparo.run.budget import dollars
 from comparo.run.cache import CACHE, clear, contents
 from comparo.run.check import CALLS, check
-from comparo.run.folders import ROOT, Summary, list_runs, repair
+from comparo.run.folders import ROOT, Summary, list_runs
 from comparo.run.recalling import probe_judges
+from comparo.run.repair import repair, repair_cache
 from comparo.run.store import stored_items
 
 DRIFTED = 6  # the exit code of --check where the judge has changed
@@ -33,12 +34,7 @@ def runs_command(
     is_repaired: Annotated[bool, typer.Option("--repair")] = False,
     is_checked: Annotated[bool, typer.Option("--check")] = False,
     calls: int = CALLS,
-    is_cached: Annotated[
-        bool,
-        typer.Option(
-            "--cached", help=f"What the judgement cache holds, by judge: answers, dates, costs. Default: {CACHE}"
-        ),
-    ] = False,
+    is_cached: Annotated[bool, typer.Option("--cached")] = False,
     removed: Annotated[str | None, typer.Option("--clear", metavar="JUDGE")] = None,
     output: Annotated[Literal["table", "csv"], typer.Option("--format")] = "table",
     *,
@@ -52,11 +48,12 @@ def runs_command(
     is_watched : Show the list again and again, until interrupted, also while runs are going on; elsewhere than on a
         terminal once a minute.
     is_reported : Make the page of a run again, report.html in its folder.
-    is_repaired : Of a run whose judgements.db is damaged, keep every judgement that can still be read. The damaged
-        database is kept beside.
+    is_repaired : Of a run whose judgements.db is damaged, keep every judgement that can still be read; with --cached,
+        of a damaged cache every answer. The damaged database is kept beside.
     is_checked : Ask some of a run's questions again: is its judge, given by --judge with its options, still the same?
         Exit code 6 where it has changed; at most 5% of checks say so of a judge that has not.
     calls : For --check: how many calls are made at most; a change that is plain is seen after 10.
+    is_cached : What the judgement cache holds, by judge: answers, dates, costs. Default: comparo-runs/cache.sqlite
     removed : With --cached: remove the answers of this judge, as the table names it, or of all.
     output : How to print the list.
 
@@ -67,7 +64,10 @@ def runs_command(
     """
     if removed is not None and not is_cached:
         raise ValueError("--clear removes answers from the cache; add --cached, or leave it out")
-    if is_cached:
+    if is_cached and is_repaired:
+        found = repair_cache(CACHE if path == ROOT else path)
+        print_text(f"{found.kept:,} answers are kept. The damaged cache is {found.aside}\n")
+    elif is_cached:
         _print_cache(CACHE if path == ROOT else path, removed)
     elif is_reported:
         from comparo.report import write_report

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from comparo.data.grammar import with_settings
 from comparo.data.prompts import Prompt, criterion_prompt, escape
 from comparo.data.wordings import DEFAULT_WORDING, LABELS, few, wording_named
 
@@ -30,7 +31,6 @@ LINE = 12  # tokens of a line or of a key and its value, besides the name and th
 LONGEST = 40  # characters of a name, which is a column and part of the names of files
 TAKEN = "a b context component item overall std low high rank tier comparisons criterion".split()  # texts, columns
 _NAME = re.compile(r"[^\W_][\w-]*")
-_WEIGHT = re.compile(r"(?<!\s)\s*;\s*weight\s*=\s*(.*)$")
 _NAMED = re.compile(rf"\s*({_NAME.pattern})\s*=(.*)", re.DOTALL)
 
 
@@ -140,7 +140,7 @@ def read_criteria(given: Sequence[str]) -> str | dict[str, str] | None:
     """
     named = [_NAMED.fullmatch(text) for text in given]
     if not any(named) and len(given) < 2:
-        if given and _WEIGHT.search(given[0]):
+        if given and with_settings(given[0], "weight")[1]:
             raise ValueError(f"weights are of several criteria, and {given[0]!r} is one; leave its weight out")
         return given[0] if given else None
     criteria: dict[str, str] = {}
@@ -162,13 +162,12 @@ def split_weights(criteria: Mapping[str, str]) -> tuple[dict[str, str], dict[str
     """
     words, weights = {}, {}
     for name, text in criteria.items():
-        match = _WEIGHT.search(text)
-        words[name] = text if match is None else text[: match.start()]
-        if match is not None:
+        words[name], given = with_settings(text, "weight")
+        for weight in given.values():
             try:
-                weights[name] = float(match[1])
+                weights[name] = float(weight)
             except ValueError:
-                raise ValueError(f"the weight of {name}: {match[1]!r} is not a number, such as 2") from None
+                raise ValueError(f"the weight of {name}: {weight!r} is not a number, such as 2") from None
     return words, weights or None
 
 

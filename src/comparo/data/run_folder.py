@@ -1,9 +1,7 @@
-"""The database of a run folder: its schema, the encoding of labels, and functions that read it.
+"""The database of a run folder as a file of answers and of items; `comparo.run.database` has its tables.
 
-`judgements.db` holds the configuration, the items and the judgements. Judgements are only added; a retracted one is
-marked as withdrawn. The index `answered` allows one valid answer per question, beside failed and withdrawn ones. Each
-judgement carries a checksum of its row: damage can leave a row that reads as another answer.
-`comparo.run.store` writes to the database.
+Labels are stored as JSON. Each judgement carries a checksum of its row: damage can leave a row that reads as another
+answer.
 """
 
 import json
@@ -17,7 +15,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -31,64 +29,7 @@ ENDINGS = (".db", ".sqlite", ".sqlite3")
 VERSION = 4  # of the schema
 UNSEALED = 3  # the version before: its rows have no checksum, and opening it for writing adds them
 ANCHOR = "=anchor"  # the key of an item's known score among its scores; no column of scores has this name
-SCHEMA = (
-    "CREATE TABLE run (number INTEGER PRIMARY KEY CHECK (number = 1), configuration TEXT NOT NULL)",
-    "CREATE TABLE contexts (context TEXT PRIMARY KEY, text TEXT)",
-    # `shared` is the item's group, `since` the number of the growth that added it, 0 for the first run.
-    """
-    CREATE TABLE items (
-        number INTEGER PRIMARY KEY, context TEXT NOT NULL, id TEXT NOT NULL, text TEXT NOT NULL, scores TEXT NOT NULL,
-        shared TEXT, since INTEGER NOT NULL
-    )
-    """,
-    # `second` is a JSON array of all further slots in a line-up, whose answer is `lineup`. `voice` is NULL in a run of
-    # one voice, `cached` is 1 for an answer of an earlier run.
-    """
-    CREATE TABLE judgements (
-        number INTEGER PRIMARY KEY, at TEXT NOT NULL,
-        context TEXT NOT NULL, first TEXT NOT NULL, second TEXT NOT NULL, voice TEXT,
-        p REAL, mass REAL, weight REAL NOT NULL, reply TEXT NOT NULL,
-        tokens_in INTEGER NOT NULL, tokens_out INTEGER NOT NULL, seconds REAL, cost REAL, cut INTEGER NOT NULL,
-        tokens_cached INTEGER NOT NULL, tokens_reasoning INTEGER NOT NULL, model TEXT NOT NULL, lineup TEXT NOT NULL,
-        error TEXT,
-        cached INTEGER NOT NULL, withdrawn INTEGER NOT NULL DEFAULT 0, checksum INTEGER
-    )
-    """,
-    """
-    CREATE UNIQUE INDEX answered ON judgements (context, first, second, coalesce(voice, ''))
-    WHERE error IS NULL AND NOT withdrawn
-    """,
-    # A pair that was shown to a person; `judgement` is the number of the answer, NULL while there is none, and `turn`
-    # how often the ballot was opened: once, and again whenever its answer was withdrawn.
-    """
-    CREATE TABLE ballots (
-        number INTEGER PRIMARY KEY, voter TEXT NOT NULL,
-        context TEXT NOT NULL, first TEXT NOT NULL, second TEXT NOT NULL,
-        shown TEXT NOT NULL, turn INTEGER NOT NULL, judgement INTEGER
-    )
-    """,
-    # A batch that is planned or waits at a server. `name` is ours, `file` and `id` are the server's; `sent` is when its
-    # creation was first requested, `closed` is when it was over.
-    """
-    CREATE TABLE batches (
-        number INTEGER PRIMARY KEY, name TEXT NOT NULL, lines INTEGER NOT NULL, file TEXT NOT NULL DEFAULT '',
-        sent REAL, id TEXT, status TEXT NOT NULL DEFAULT 'planned',
-        done INTEGER NOT NULL DEFAULT 0, seen TEXT, closed TEXT
-    )
-    """,
-    """
-    CREATE TABLE batch_questions (
-        batch INTEGER NOT NULL, number INTEGER NOT NULL, lines INTEGER NOT NULL,
-        context TEXT NOT NULL, first TEXT NOT NULL, second TEXT NOT NULL, is_judged INTEGER NOT NULL DEFAULT 0,
-        PRIMARY KEY (batch, number)
-    )
-    """,
-    # One row per growth of the run: the number of the last judgement before it.
-    "CREATE TABLE growths (number INTEGER PRIMARY KEY, at TEXT NOT NULL, judgements INTEGER NOT NULL)",
-)
-
 logger = logging.getLogger(__name__)
-Row = TypeVar("Row")
 Key = tuple[str, str, str, str | None]
 
 
@@ -106,12 +47,12 @@ def database_of(path: str | os.PathLike[str]) -> Path | None:
     return path if path.suffix.lower() in ENDINGS else None
 
 
-def check_version(connection: sqlite3.Connection, path: object, version: int = VERSION) -> None:
-    """Raise a StoreError where a database has another schema."""
-    if (found := version_of(connection)) not in (version, UNSEALED):
+def check_version(connection: sqlite3.Connection, name: object, anew: str = "with fresh=True") -> None:
+    """Raise a StoreError where a database, called `name` in the error, has another schema."""
+    if (found := version_of(connection)) not in (VERSION, UNSEALED):
         raise StoreError(
-            f"{path} has the schema {found} in place of {version}: it is of another version of comparo, or damaged; "
-            "use that version, mend it by `comparo runs --repair`, or start anew with fresh=True"
+            f"{name} has the schema {found} in place of {VERSION}: it is of another version of comparo, or damaged; "
+            f"use that version, mend it by `comparo runs --repair`, or start anew {anew}"
         )
 
 
@@ -127,11 +68,6 @@ def checksum(*values: Any) -> int:
     False
     """
     return zlib.crc32(ascii(values).encode())
-
-
-def is_sound(row: Sequence[Any]) -> bool:
-    """Whether a whole row, which ends with its checksum, is as it was stored."""
-    return bool(row[-1] == checksum(*row[:-1]))
 
 
 @lru_cache(maxsize=1_000_000, typed=True)
@@ -182,16 +118,18 @@ def clean(text: str) -> str:
 
 
 def judged(database: Path) -> Table:
-    """The answers of a run in the order of their arrival: first, second, p and, if any, weight, context and judge.
+    """The answers of a run in the order of their arrival: first, second, p, mass; if any, weight, context and judge.
 
     The judge is called voter where people voted on ballots. Judgements that failed or were withdrawn are left out.
     """
     with _opened(database) as connection:
-        rows = _answers(connection, ("p", "weight", "lineup"), str(database.parent))
+        names = ("error", "context", "first", "second", "voice", "p", "mass", "weight", "lineup")
+        valid = (row for row in judgement_rows(connection, names) if row[0] is None)
+        rows = list(about_items(connection, valid, str(database.parent)))
         has_ballots = connection.execute("SELECT 1 FROM ballots LIMIT 1").fetchone()
     if not rows:
         raise ComparisonsError(f"{database.parent} holds no answers yet; run its command again to go on")
-    context, first, second, judge, p, weight, lineup = zip(*rows, strict=True)
+    _, context, first, second, judge, p, mass, weight, lineup = zip(*rows, strict=True)
     columns: dict[str, Any] = {
         "first": [*map(decode, first)],
         "second": [*map(decode, second)],
@@ -199,6 +137,7 @@ def judged(database: Path) -> Table:
     }
     if any(lineup):
         columns = lineup_columns(columns["first"], columns["second"], columns["p"], lineup)
+    columns["mass"] = np.array(mass, dtype=np.float64)  # NULL is nan
     if any(each != 1 for each in weight):
         columns["weight"] = np.array(weight, dtype=np.float64)
     if any(each != "null" for each in context):
@@ -208,47 +147,45 @@ def judged(database: Path) -> Table:
     return Table(columns, str(database.parent))
 
 
-def masses(database: Path) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """The probability of the labels in the answers that `judged` reads, in the same order; NaN where it is unknown."""
-    with _opened(database) as connection:
-        rows = _answers(connection, ("mass",))
-    return np.array([np.nan if mass is None else mass for *_, mass in rows], dtype=np.float64)
-
-
-def _answers(connection: sqlite3.Connection, columns: Sequence[str], source: str = "") -> list[tuple[Any, ...]]:
-    """Context, first, second, voice and some columns of the valid answers, in the order of their arrival."""
-    rows = judgement_rows(connection, ("error", "context", "first", "second", "voice", *columns))
-    return list(about_items(connection, ((row[1:5], row[1:]) for row in rows if row[0] is None), source))
-
-
 def judgement_rows(connection: sqlite3.Connection, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     """Some columns of the judgements that are not withdrawn, in the order in which they were stored.
 
     A DatabaseError where a row is not as it was stored.
     """
-    end, is_sealed = len(columns), version_of(connection) != UNSEALED
-    for row in connection.execute(f"SELECT {', '.join(columns)}, withdrawn, * FROM judgements ORDER BY number"):
-        if is_sealed and not is_sound(row[end + 1 :]):
-            raise sqlite3.DatabaseError(f"judgement {row[end + 1]}: its checksum is another")
-        if not row[end]:
-            yield row[:end]
+    is_sealed = version_of(connection) != UNSEALED
+    for (number, withdrawn, *row), is_kept in checked_rows(connection, "judgements", ("number", "withdrawn", *columns)):
+        if is_sealed and not is_kept:
+            raise sqlite3.DatabaseError(f"judgement {number}: its checksum is another")
+        if not withdrawn:
+            yield tuple(row)
 
 
-def about_items(connection: sqlite3.Connection, rows: Iterable[tuple[Any, Row]], source: str) -> Iterator[Row]:
-    """The rows about items in the database; each row is given with its key (context, first, second, voice).
+def checked_rows(
+    connection: sqlite3.Connection, table: str, columns: Sequence[str], where: str = "", *values: Any
+) -> Iterator[tuple[tuple[Any, ...], bool]]:
+    """Some columns of the rows of a table, in the order of their numbers, and whether each row is as it was stored."""
+    end = len(columns)
+    for row in connection.execute(f"SELECT {', '.join(columns)}, * FROM {table} {where} ORDER BY rowid", values):
+        yield row[:end], bool(row[-1] == checksum(*row[end:-1]))
+
+
+def about_items(
+    connection: sqlite3.Connection, rows: Iterable[tuple[Any, ...]], source: str
+) -> Iterator[tuple[Any, ...]]:
+    """The rows about items in the database; the key of a row (context, first, second, voice) is after its first value.
 
     A damaged database may have lost items; a warning counts their judgements, unless `source` is empty.
 
     >>> connection = sqlite3.connect(":memory:")
     >>> _ = connection.execute("CREATE TABLE items (context, id)")
     >>> _ = connection.execute("INSERT INTO items VALUES ('null', 'a'), ('null', 'b')")
-    >>> list(about_items(connection, [(("null", "a", name, None), name) for name in "bc"], ""))
-    ['b']
+    >>> list(about_items(connection, [(number, "null", "a", "bc"[number], None) for number in range(2)], ""))
+    [(0, 'null', 'a', 'b', None)]
     """
     there = set(connection.execute("SELECT context, id FROM items"))
     unknown = 0
-    for key, row in rows:
-        if not there or there.issuperset(slot_labels(key)):
+    for row in rows:
+        if not there or there.issuperset(slot_labels(row[1:5])):
             yield row
         else:
             unknown += 1

@@ -3,7 +3,6 @@
 import hashlib
 import inspect
 import math
-import re
 import reprlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,6 +14,7 @@ from types import CodeType
 from typing import Any
 
 from comparo.data.criteria_prompt import CriteriaPrompt
+from comparo.data.grammar import read_settings, with_settings
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges.protocol import Judge, Judgement, shared_call
@@ -25,7 +25,6 @@ MEANT = (
     "a judge is provider/model, an object with name, settings, ahead and judge, or a function of the two texts that "
     "returns the probability that the first is better"
 )
-_SEPARATOR = re.compile(r";|,(?=\s*[\w-]+\s*=)")
 
 
 def load_judge(name: str, **options: Any) -> Judge:
@@ -74,8 +73,8 @@ def parse_judge(text: str) -> tuple[str, dict[str, Any]]:
     >>> parse_judge("openai/gpt-6-luna; effort=low, price=0.15,0.60")
     ('openai/gpt-6-luna', {'effort': 'low', 'price': '0.15,0.60'})
     """
-    name, _, options = text.partition(";")
-    return name.strip(), parse_options(_SEPARATOR.split(options.strip())) if options.strip() else {}
+    name, options = with_settings(text)
+    return name, {option.replace("-", "_"): _value(value) for option, value in options.items()}
 
 
 def parse_options(texts: Iterable[str]) -> dict[str, Any]:
@@ -84,13 +83,8 @@ def parse_options(texts: Iterable[str]) -> dict[str, Any]:
     >>> parse_options(["base-url=http://localhost", "votes=3"])
     {'base_url': 'http://localhost', 'votes': 3}
     """
-    given = {}
-    for text in texts:
-        option, equals, value = text.partition("=")
-        if not equals:
-            raise ValueError(f"the judge's option {text!r} is not NAME=VALUE")
-        given[option.strip().replace("-", "_")] = _value(value.strip())
-    return given
+    read = (each for text in texts for each in read_settings(text))
+    return {option.replace("-", "_"): _value(value) for option, value in read}
 
 
 def _value(text: str) -> Any:

@@ -16,7 +16,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,19 +25,18 @@ from comparo.analysis.judge_biases import ROUNDING, ProbeEffects, probe_effects
 from comparo.data.covariates import COMPUTED
 from comparo.data.items import Items
 from comparo.data.probes import OBEYS, ORIGINAL, RIVAL, TWIN, TextProbe, bases_of, probes_for, variants_of
-from comparo.data.prompts import Prompt
+from comparo.options import AuditOptions, ColumnOptions, ProbeOptions, Storage, TaskOptions, accepts, part
 from comparo.ranking.self_consistency import CLIPPED
 from comparo.run.audit_card import FILE, Audit, AuditCard, Finding
 from comparo.run.budget import Budget, Expense
 from comparo.run.files import write_text
 from comparo.run.loop import Run
-from comparo.run.plan import IN_MEMORY, Plan, Storage, prepare
+from comparo.run.plan import Plan, prepare
 from comparo.run.progress import Watch
-from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Task
-from comparo.run.voices import Asked, Voice, count_cached, make_judges, make_prompts, voices_of
+from comparo.run.task import Task
+from comparo.run.voices import Voice, count_cached, make_voices
 from comparo.types import Array
 
-CALLS = 150
 START = 3  # first pairs of every probe
 RIVALS = 4  # pairs of two real texts
 TOP = 2  # probes per round; 1 and 3 find as many biases, 6 fewer (docs/measurements/audit.md)
@@ -48,26 +46,13 @@ PLACES = 9  # decimals of p; probes equal up to them are tied, so that rounding 
 SETTLED = 0.001  # adjusted p below which a probe needs no further pairs; at 0.01, 6.5% of audits of noise find a bias
 
 
-def audit(
-    data: Any,
-    criterion: str | None = None,
-    *,
-    judge: Asked | Sequence[Asked] = DEFAULT_JUDGE,
-    wording: str | Sequence[str] | None = None,
-    calls: int = CALLS,
-    kind: str = "Text",
-    prompt: str | Prompt | Sequence[Prompt] | None = None,
-    seed: int = 0,
-    least_mass: float = DEFAULT_LEAST_MASS,
-    out: str | Path | Storage | None = None,
-    cache: str | Path | None = None,
-    watch: Watch = None,
-) -> Audit:
+@accepts(AuditOptions)
+def audit(data: Any, options: AuditOptions) -> Audit:
     """Measure a judge's biases with variants of the texts whose relative quality is known by construction.
 
     Parameters
     ----------
-    data, criterion, kind, prompt, judge, least_mass, out, cache, watch
+    data, criterion, kind, prompt, judge, least_mass, out, cache, watch, and columns
         As for `rank`. Every judge with every wording has a card of its own; with `out`, several have folders in it.
     wording
         Names of wordings.
@@ -94,10 +79,7 @@ def audit(
     >>> found.cards[0].finding("padded").verdict, found.cards[0].finding("cut off").verdict
     ('bias', 'seen')
     """
-    items = Items.of(data)
-    prompts = make_prompts(items, criterion, prompt, judge, wording, kind=kind)
-    voices = voices_of(make_judges(judge, cache, is_stored=out is not None), prompts)
-    return prepare_audit(items, voices, calls, Storage.of(out), seed=seed, least_mass=least_mass).run(watch)
+    return plan_audit(data, options).run(options.watch)
 
 
 @dataclass(frozen=True)
@@ -107,7 +89,7 @@ class AuditTask(Task):
     `counts[k]` is the number of texts that `probes[k]` varies.
     """
 
-    calls: int = CALLS
+    calls: int = 0
     probes: tuple[TextProbe, ...] = ()
     counts: tuple[int, ...] = ()
 
@@ -129,29 +111,22 @@ class AuditTask(Task):
         return replace(every, calls=calls, tokens=round(share * every.tokens), cost=share * every.cost)
 
 
-def prepare_audit(
-    items: Items,
-    voices: Sequence[Voice],
-    calls: int = CALLS,
-    storage: Storage = IN_MEMORY,
-    *,
-    seed: int = 0,
-    least_mass: float = DEFAULT_LEAST_MASS,
-) -> AuditPlan:
+def plan_audit(data: Any, options: AuditOptions) -> AuditPlan:
     """Make the probes of every voice, and check that there are enough texts and calls; nothing is asked."""
-    plans = []
+    items, storage = Items.of(data, **part(options, ColumnOptions)), Storage.of(options.out)
+    voices, plans = make_voices(items, options), []
     for voice in voices:
         place = storage
         if len(voices) > 1:
             slug = "".join(sign if sign.isalnum() else "-" for sign in str(voice.name))
             out = None if storage.out is None else storage.out / slug
             place = replace(storage, out=out, name=None if storage.name is None else f"{storage.name}-{slug}")
-        plans.append(prepare(_task(items, voice, calls, seed, least_mass), place))
+        plans.append(prepare(_task(items, voice, options), place))
     return AuditPlan(plans, plans[0])
 
 
-def _task(items: Items, voice: Voice, calls: int, seed: int, least_mass: float) -> AuditTask:
-    rng = np.random.default_rng(seed)
+def _task(items: Items, voice: Voice, options: ProbeOptions) -> AuditTask:
+    rng = np.random.default_rng(options.seed)
     bases = bases_of(items, voice.prompt, ROUNDS, rng)
     if len(bases) < FEWEST:
         raise ValueError(f"an audit varies at least {FEWEST} different texts, not {len(bases)}; give more texts")
@@ -159,8 +134,8 @@ def _task(items: Items, voice: Voice, calls: int, seed: int, least_mass: float) 
     variants = {probe: made for probe, made in variants.items() if len(made) >= START}
     probes, counts = tuple(variants), tuple(map(len, variants.values()))
     least = 2 * sum(map(_first, probes, counts))
-    if calls < least:
-        raise ValueError(f"an audit with {len(probes)} probes takes at least {least} calls, not {calls}")
+    if options.calls < least:
+        raise ValueError(f"an audit with {len(probes)} probes takes at least {least} calls, not {options.calls}")
     texts, labels, about, ids = [], [], [], []
     for turn, number in _places(probes, counts):
         probe = probes[number]
@@ -171,8 +146,8 @@ def _task(items: Items, voice: Voice, calls: int, seed: int, least_mass: float) 
         ids += [ORIGINAL, probe.name]
     contexts = np.repeat(np.arange(len(labels), dtype=np.int32), 2)
     made = Items(np.array(ids, dtype=object), tuple(texts), np.array(labels, dtype=object), contexts, tuple(about))
-    how: dict[str, Any] = {"plain": True, "estimate": "judge", "may_grow": False, "seed": seed}
-    how |= {"least_mass": least_mass, "calls": calls, "probes": probes, "counts": counts}
+    how: dict[str, Any] = {"plain": True, "estimate": "judge", "may_grow": False, **part(options, TaskOptions)}
+    how |= {"calls": options.calls, "probes": probes, "counts": counts}
     return AuditTask(made, voice.prompt, voice.judge, Budget.of("100%"), **how)
 
 
@@ -209,7 +184,7 @@ class AuditPlan:
             self.base = plan
             with plan.started(watch) as run:
                 rounds = _Rounds(run)
-                run.may_begin = rounds.may_begin
+                run.contexts.may_begin = rounds.may_begin
                 run.go()
                 cards.append(rounds.card())
         for card, plan in zip(cards, self.plans, strict=True):

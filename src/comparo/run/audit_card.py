@@ -281,5 +281,5 @@ def check_limits(limits: Mapping[str, float]) -> None:
     for name, limit in limits.items():
         if name not in names:
             raise ValueError(f"there is no probe {name!r}; there are {', '.join(names)}")
-        if not limit >= 0:
+        if not 0 <= limit < math.inf:
             raise ValueError(f"the limit of {name!r} is a number of logits from 0 up, not {limit}")

@@ -24,40 +24,29 @@ from comparo.analysis.correlations import mean_known
 from comparo.analysis.reading import lead, reading
 from comparo.analysis.reliability import MEASURES, Jackknife
 from comparo.data.items import Items
-from comparo.data.prompts import Prompt
 from comparo.data.run_folder import key_of
 from comparo.judges import Judgement
 from comparo.model.tuning import NEARLY
+from comparo.options import AuditionOptions, ColumnOptions, Storage, TaskOptions, accepts, part
 from comparo.ranking.display import contradictions
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import json_rows
 from comparo.rounding import TIES
 from comparo.run.budget import Budget, links_of, rounded
-from comparo.run.files import as_json, texts_of
+from comparo.run.files import as_json
+from comparo.run.items import texts_of
 from comparo.run.loop import Run
-from comparo.run.plan import ConcludedPlan, Storage, prepare
-from comparo.run.progress import Watch
+from comparo.run.plan import ConcludedPlan, prepare
 from comparo.run.resume import answers_about
-from comparo.run.scheduling import Pair
+from comparo.run.rounds import Pair
 from comparo.run.store import differences, read_configuration, read_judgements, stored_items
-from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Task
+from comparo.run.task import Task
 from comparo.run.voice_allocation import Source
-from comparo.run.voices import (
-    Asked,
-    Voice,
-    check_lineup,
-    comparisons,
-    listed,
-    make_judges,
-    make_prompts,
-    stored_voices,
-    voices_of,
-)
+from comparo.run.voices import Voice, comparisons, listed, make_voices, stored_voices
 from comparo.selection.lineups import LineupSelector
 from comparo.selection.selector import Selector
 from comparo.types import Array
 
-PAIRS = 20  # for each voice; 80% of the gap to the best voice is closed with n calls to all voices (docs/panel.md)
 FEWEST = 15  # pairs: a voice of fewer than 30 answers has no variances of its own
 EACH = 5  # pairs of a context, where there are many
 LOOPS = 2 / 3  # share of comparisons that connect the texts; the others separate noise from taste
@@ -68,27 +57,13 @@ LEAST, MOST = 1.5, 10  # times the pairs that are suggested: fewer hardly change
 ROUND = 10  # suggested pairs are a multiple of it
 
 
-def audition(
-    data: Any,
-    criterion: str | None = None,
-    *,
-    judge: Asked | Sequence[Asked] = DEFAULT_JUDGE,
-    wording: str | Sequence[str] | None = None,
-    pairs: int = PAIRS,
-    lineup: int | Sequence[int] = 2,
-    kind: str = "Text",
-    prompt: str | Prompt | Sequence[Prompt] | None = None,
-    seed: int = 0,
-    least_mass: float = DEFAULT_LEAST_MASS,
-    out: str | Path | Storage | None = None,
-    cache: str | Path | None = None,
-    watch: Watch = None,
-) -> Audition:
+@accepts(AuditionOptions)
+def audition(data: Any, options: AuditionOptions) -> Audition:
     """Ask every voice the same few pairs in both orders, and say which to use.
 
     Parameters
     ----------
-    data, criterion, kind, prompt, judge, least_mass, out, cache, watch
+    data, criterion, kind, prompt, judge, least_mass, out, cache, watch, and columns
         As for `rank`. Every judge with every wording is a voice.
     wording
         Names of wordings, or "all" for all that can put the criterion.
@@ -118,33 +93,23 @@ def audition(
     >>> found.best, found.notes
     ('simulated/soft 2', ("'simulated/soft 1' answers mostly by position: 96% of an answer is about the order",))
     """
-    items = Items.of(data)
-    prompts = make_prompts(items, criterion, prompt, judge, wording, kind=kind)
-    judges = make_judges(judge, cache, is_stored=out is not None)
-    voices = voices_of(judges, resized(prompts, listed(lineup)))
-    return prepare_audition(items, voices, pairs, Storage.of(out), seed=seed, least_mass=least_mass).run(watch)
+    return plan_audition(data, options).run(options.watch)
 
 
-def prepare_audition(
-    items: Items,
-    voices: tuple[Voice, ...],
-    pairs: int,
-    storage: Storage,
-    *,
-    seed: int,
-    least_mass: float,
-) -> ConcludedPlan[Audition]:
-    """Choose some of the items, and check that every voice can be asked `pairs` pairs of them; nothing is asked."""
+def plan_audition(data: Any, options: AuditionOptions) -> ConcludedPlan[Audition]:
+    """Choose some of the texts, and check that every voice can be asked `pairs` pairs of them; nothing is asked."""
+    items = Items.of(data, **part(options, ColumnOptions))
+    voices = make_voices(items, options, listed(options.lineup))
+    pairs = options.pairs
     if pairs < FEWEST:
         raise ValueError(f"an audition needs at least {FEWEST} pairs for each voice, not {pairs}")
     size = max(voice.prompt.size for voice in voices)
     trial = Task(
-        some_items(items, pairs, np.random.default_rng(seed), size),
+        some_items(items, pairs, np.random.default_rng(options.seed), size),
         voices[0].prompt,
         voices[0].judge,
         Budget.of(2 * pairs * len(voices)),
-        seed=seed,
-        least_mass=least_mass,
+        **part(options, TaskOptions),
         estimate="judge",
         panel=voices if len(voices) > 1 else (),
         may_grow=False,
@@ -152,7 +117,7 @@ def prepare_audition(
     if trial.largest > 2:
         trial = replace(trial, pairs=lineup_pairs(trial, pairs))
         trial = replace(trial, budget=Budget.of(trial.expense.calls))
-    return ConcludedPlan(prepare(trial, storage), _judged)
+    return ConcludedPlan(prepare(trial, Storage.of(options.out)), _judged)
 
 
 def lineup_pairs(trial: Task, each: int) -> dict[Any, list[Pair]]:
@@ -177,15 +142,6 @@ def lineup_pairs(trial: Task, each: int) -> dict[Any, list[Pair]]:
             own = [(*one, voice) if voice else one for one in chosen for voice in voices]
             asked.setdefault(context, []).extend(own)
     return asked
-
-
-def resized(prompts: Sequence[Prompt], sizes: Sequence[int]) -> list[Prompt]:
-    """Every prompt for every number of texts in `sizes`; a ValueError for a size outside 2 to 8, or a repeated one."""
-    for size in sizes:
-        check_lineup(size)
-    if len({*sizes}) < len(sizes):
-        raise ValueError(f"lineup={', '.join(map(str, sizes))}: one of them is there twice; give each once")
-    return [prompt.resized(size) for prompt in prompts for size in sizes]
 
 
 def some_items(items: Items, pairs: int, rng: np.random.Generator, size: int = 2) -> Items:

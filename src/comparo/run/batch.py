@@ -17,27 +17,27 @@ from collections import deque
 from contextlib import closing
 from dataclasses import replace
 from itertools import accumulate
-from math import inf
-from typing import Any, Literal, get_args
+from math import inf, log
+from typing import get_args
 
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Question
-from comparo.data.run_folder import encode, key_of
+from comparo.data.run_folder import key_of
 from comparo.errors import JudgeError, PendingError, RunError
 from comparo.judges import Judge, Judgement
 from comparo.judges.batches import SHARE, WINDOW, LostError, SilentError, State
+from comparo.options import Mode
 from comparo.ranking.ranking import Ranking
 from comparo.run.batch_transport import CANCELLED, CREATIONS, UNANSWERED, Courier, OpenBatch, Pauses
 from comparo.run.budget import TOKENS
+from comparo.run.contexts import Contexts
 from comparo.run.loop import LOOK, Run, logger
 from comparo.run.progress import Watcher
 from comparo.run.recalling import Recalling
-from comparo.run.scheduling import pair_source
 from comparo.run.store import Store
 from comparo.run.task import Task
 from comparo.run.worker import too_many
 
-Mode = Literal["wait", "submit", "cancel"]
 TRIES = 3  # batches that a question may be part of: where a share x of each expires, x³ have no answer in the end
 PROOFS = 3  # consecutive failures of directly asked questions after which the run ends
 
@@ -157,26 +157,12 @@ class BatchRun(Run):
         return error is not None and error.startswith(UNANSWERED) and len(answers) < TRIES
 
     def _choose(self, under_way: list[Question]) -> None:
-        """Fill the remaining budget with new pairs or line-ups, besides those that were asked or are under way."""
-        before = [answers[-1] for answers in self.known.values()]
-        before += [Judgement(one, error="under way") for one in under_way if key_of(one) not in self.known]
-        rows: dict[str, list[Any]] = {}
-        turns = list[tuple[float, Question]]()
-        for one in before:
-            pair = one.question.first, one.question.second, one.p, one.weight
-            row = pair if self.task.prompt.size == 2 else {"items": one.question.items}
-            rows.setdefault(encode(one.question.context), []).append(row)
-        for context, ids, calls, orders, rng in self._waiting:
-            asked = rows.get(encode(context), [])
-            if len(asked) >= calls:
-                continue
-            selector, _ = pair_source(self.task, context, ids, orders, rng)
-            if asked:
-                selector.observe(asked)
-            if number := min(calls - len(asked), selector.remaining):
-                chosen = (self.task.items.question(context, *pair[:2]) for pair in selector.next(number))
-                turns += [(self._turn(context, place), one) for place, one in enumerate(chosen, len(asked))]
-        self._pool.extend(question for _, question in sorted(turns, key=lambda turn: turn[0]))
+        """Fill the remaining budget with new questions, besides those that were asked or are under way."""
+        last = [answers[-1] for answers in self.known.values()]
+        given = [_undecided(one.question) if one.failed else one for one in last]
+        given += [_undecided(one) for one in under_way if key_of(one) not in self.known]
+        chosen = Contexts(self.task, self.known, self.store.configuration, given, at_once=True).next()
+        self._pool.extend(question for _, question in sorted(chosen, key=lambda turn: turn[0]))
 
     @property
     def _may_send(self) -> bool:
@@ -317,3 +303,9 @@ class BatchRun(Run):
         while (left := end - time.monotonic()) > 0:
             self._look()
             time.sleep(min(left, LOOK))
+
+
+def _undecided(question: Question) -> Judgement:
+    """What stands for a missing answer while questions are chosen: this one was asked, and says nothing."""
+    size = len(question.items)
+    return Judgement(question, p=1.0 / size, lineup="|".join([repr(-log(size))] * size) if size > 2 else "")

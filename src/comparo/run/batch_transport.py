@@ -23,12 +23,12 @@ from typing import Any
 from uuid import uuid4
 
 from comparo.data.prompts import Question
-from comparo.data.run_folder import decode, encode
 from comparo.errors import JudgeError, StoreError
 from comparo.judges import Judgement
 from comparo.judges.batch_endpoints import Batches
 from comparo.judges.batches import LostError, ResultLine, State
-from comparo.run.files import OWNER, explained, insert, now
+from comparo.run.files import OWNER, explained, now
+from comparo.run.rows import insert, insertion, labels_of, question_of
 from comparo.run.store import Store
 
 COLUMNS = "number, name, lines, file, sent, id, status, done"
@@ -104,14 +104,10 @@ class BatchStore:
         """Store a batch of questions, each with the number of its lines."""
         lines = sum(number for _, number in questions)
         with self.store.transaction() as connection:
-            made = connection.execute("INSERT INTO batches (name, lines) VALUES (?, ?)", (name, lines)).lastrowid
-            connection.executemany(
-                "INSERT INTO batch_questions (batch, number, lines, context, first, second) VALUES (?, ?, ?, ?, ?, ?)",
-                (
-                    (made, number, own, encode(one.context), encode(one.first), encode(one.second))
-                    for number, (one, own) in enumerate(questions)
-                ),
-            )
+            made = connection.execute(*insertion("batches", {"name": name, "lines": lines})).lastrowid
+            for number, (one, own) in enumerate(questions):
+                row = {"batch": made, "number": number, "lines": own} | labels_of(one)
+                connection.execute(*insertion("batch_questions", row))
         self.store.flush()
         return OpenBatch(made or 0, name, lines, "", None, None, "planned", 0, dict(enumerate(questions)))
 
@@ -151,10 +147,7 @@ def _asked(connection: sqlite3.Connection, batch: int) -> dict[int, tuple[Questi
     rows = connection.execute(
         "SELECT number, lines, context, first, second FROM batch_questions WHERE batch = ? AND NOT is_judged", (batch,)
     )
-    return {
-        number: (Question(decode(first), decode(second), decode(context)), lines)
-        for number, lines, context, first, second in rows
-    }
+    return {number: (question_of(*labels), lines) for number, lines, *labels in rows}
 
 
 def had_batches(store: Store) -> bool:
@@ -165,10 +158,7 @@ def had_batches(store: Store) -> bool:
 
 def check_no_batch(store: Store) -> None:
     """Raise a StoreError where a run waits for a batch, whose questions would be asked twice."""
-    with store.transaction() as connection:
-        query = "SELECT sum(lines) FROM batches WHERE closed IS NULL AND sent IS NOT NULL"
-        (lines,) = connection.execute(query).fetchone()
-    if lines:
+    if lines := sum(batch.lines for batch in BatchStore(store).open() if batch.sent is not None):
         raise StoreError(
             f"{store.folder} waits for a batch of {lines:,} questions at the server; add batch='wait' to go on "
             "with it, or batch='cancel' to end it early"

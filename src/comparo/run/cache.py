@@ -26,46 +26,43 @@ from pathlib import Path
 from typing import Any
 
 from comparo.data.prompts import Question
-from comparo.data.run_folder import UNSEALED, VERSION, clean, is_sound, kind_of, version_of
+from comparo.data.run_folder import checked_rows, clean, kind_of
 from comparo.errors import StoreError
 from comparo.judges import Judgement, Probe
-from comparo.run.files import BUSY, DAMAGED, UNFIT, make_private, now, open_database, plain
+from comparo.run.database import BUSY, Schema, open_database
+from comparo.run.files import DAMAGED, explained, make_private, now
 from comparo.run.folders import ROOT
+from comparo.run.rows import UNFIT, declared, insertion, is_valid, plain, row_of, sound_judgement
 
 CACHE = ROOT / "cache.sqlite"  # of all runs that name no other file
-APPLICATION = 0x636D7072  # "cmpr": SQLite's place for a number that says whose file it is
 CLAIMS = "CREATE TABLE IF NOT EXISTS claims (key BLOB PRIMARY KEY, pid INTEGER NOT NULL, at REAL NOT NULL)"
-SCHEMA = (
-    f"PRAGMA application_id={APPLICATION}",
-    """
+KEPT = ("p", "mass", "weight", "reply", "tokens_in", "tokens_out", "seconds", "cost", "cut", "model", "lineup")
+SCHEMA = Schema(
+    "the cache ",
+    0x636D7072,  # cmpr
+    "in another file",
+    (
+        f"""
     CREATE TABLE answers (
-        number INTEGER PRIMARY KEY, key BLOB NOT NULL, judge TEXT NOT NULL, at TEXT NOT NULL,
-        p REAL NOT NULL, mass REAL, weight REAL NOT NULL, reply TEXT NOT NULL, tokens_in INTEGER NOT NULL,
-        tokens_out INTEGER NOT NULL, seconds REAL, cost REAL, cut INTEGER NOT NULL, model TEXT NOT NULL,
-        lineup TEXT NOT NULL, checksum INTEGER
+        number INTEGER PRIMARY KEY, key BLOB NOT NULL, judge TEXT NOT NULL, at TEXT NOT NULL, {declared(KEPT)},
+        checksum INTEGER
     )
     """,
-    "CREATE INDEX answers_by_key ON answers (key)",
-    """
+        "CREATE INDEX answers_by_key ON answers (key)",
+        """
     CREATE TABLE probes (
         key BLOB PRIMARY KEY, judge TEXT NOT NULL, sentence TEXT NOT NULL, found TEXT NOT NULL, cost REAL,
         checksum INTEGER
     )
     """,
-    CLAIMS,
+        CLAIMS,
+    ),
 )
 LONGEST_CLAIM = 120.0  # seconds for which others wait for the answer of a process
 CLAIM = f"""
     INSERT INTO claims VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE SET pid = excluded.pid, at = excluded.at
     WHERE pid = excluded.pid OR NOT is_alive(pid) OR abs(excluded.at - at) > {LONGEST_CLAIM}
 """
-KEPT = ("p", "mass", "weight", "reply", "tokens_in", "tokens_out", "seconds", "cost", "cut", "model", "lineup")
-FIND = f"SELECT number, {', '.join(KEPT)}, * FROM answers WHERE key = ? ORDER BY number"
-ADD = f"INSERT INTO answers (key, judge, at, {', '.join(KEPT)}) VALUES ({', '.join('?' * (3 + len(KEPT)))})"
-TEXTS = ("reply", "model", "lineup")
-UNKNOWN = ("mass", "seconds", "cost")  # of KEPT, those that may be nan, which is stored as NULL
-COUNTS = ("tokens_in", "tokens_out", "cut")  # of KEPT, whole numbers
-LARGEST = {"p": 1.0, "mass": 1.01, "weight": 1e6, "seconds": 1e9, "cost": 100.0} | dict.fromkeys(COUNTS, 1e12)
 STEP = 0.02  # seconds between two looks at what another process is doing: making the file, or asking
 
 logger = logging.getLogger(__name__)
@@ -103,14 +100,13 @@ class Cache:
     def find(self, key: bytes, question: Question) -> Judgement | None:
         """A stored answer to the question that this run has not had yet; None where there is no undamaged one."""
         with self._turn:
-            rows, used = self._select(FIND, key), self._used.setdefault(key, set())
-            end = 1 + len(KEPT)  # of what is asked for; the whole row follows
-            known = [(row[0], _answer_of(row[1:end])) for row in rows if is_sound(row[end:])]
+            rows, used = self._select("answers", ("number", *KEPT), key), self._used.setdefault(key, set())
+            known = ((row["number"], sound_judgement(row | {"cached": True}, question)) for row in rows if row)
             sound = [(number, answer) for number, answer in known if answer is not None]
             for number, answer in sound[self._had[key] :]:
                 if number not in used:
                     used.add(number)
-                    return Judgement(question, **answer, cached=True)
+                    return answer
             if len(sound) < len(rows):
                 self._warn("holds damaged answers", "so they are asked for again")
         return None
@@ -119,36 +115,27 @@ class Cache:
         """Store an answer, which `find` does not return in this run; failures are not stored."""
         if judgement.failed:
             return
-        values = [plain(getattr(judgement, name)) for name in KEPT]
-        for name in TEXTS:
-            values[KEPT.index(name)] = clean(str(getattr(judgement, name)))
+        answer = row_of(judgement)
+        row = {"key": key, "judge": clean(judge), "at": now()} | {name: answer[name] for name in KEPT}
         with self._turn:
-            if (row := self._write(ADD, (key, clean(judge), now(), *values))) is not None:
-                self._used.setdefault(key, set()).add(row.lastrowid or 0)
+            if (written := self._write(*insertion("answers", row))) is not None:
+                self._used.setdefault(key, set()).add(written.lastrowid or 0)
 
     def found(self, key: bytes) -> Probe | None:
         """The stored probe of a judge, with its original cost and no calls; None where there is none."""
         with self._turn:
-            for sentence, written, cost, *row in self._select(
-                "SELECT sentence, found, cost, * FROM probes WHERE key = ?", key
-            ):
-                with suppress(TypeError, ValueError, RecursionError):
-                    found, cost = json.loads(written), math.nan if cost is None else float(cost)
-                    if (
-                        is_sound(row)
-                        and isinstance(found, dict)
-                        and _is_text(sentence)
-                        and not (cost < 0 or math.isinf(cost))
-                    ):
-                        return Probe(sentence, found, cost=cost)
+            for row in self._select("probes", ("sentence", "found", "cost"), key):
+                if row and (probe := _probe_of(row)) is not None:
+                    return probe
                 self._warn("holds a damaged probe", "so the judge is probed again")
         return None
 
     def keep(self, key: bytes, judge: str, probe: Probe) -> None:
         """Store the findings of a probe of a judge."""
-        row = (key, clean(judge), clean(probe.sentence), json.dumps(dict(probe.found)), plain(probe.cost))
+        found = {"sentence": clean(probe.sentence), "found": json.dumps(dict(probe.found)), "cost": plain(probe.cost)}
+        row = {"key": key, "judge": clean(judge)} | found
         with self._turn:
-            self._write("INSERT OR REPLACE INTO probes (key, judge, sentence, found, cost) VALUES (?, ?, ?, ?, ?)", row)
+            self._write(*insertion("probes", row, verb="REPLACE"))
 
     def claim(self, key: bytes) -> bool:
         """Whether this process is to ask for an answer: no other one that is alive has claimed it a moment ago.
@@ -180,7 +167,8 @@ class Cache:
                 self._connection = _opened(self.path)
             except (OSError, sqlite3.Error) as error:
                 if isinstance(error, sqlite3.DatabaseError) and kind_of(error) in DAMAGED:
-                    raise StoreError(_unusable(self.path, error)) from error
+                    with explained(self.path, is_read=True, is_cache=True):
+                        raise
                 self._reads = self._writes = False
                 self._warn(
                     f"cannot be opened ({getattr(error, 'strerror', None) or error})", "so this run asks without it"
@@ -202,11 +190,13 @@ class Cache:
             self._warn(f"cannot be written to ({error})", "so further answers of this run are not added to it")
             return None
 
-    def _select(self, query: str, key: bytes) -> list[Any]:
-        """The rows of a key; none, with a warning, where they cannot be read."""
+    def _select(self, table: str, columns: Sequence[str], key: bytes) -> list[dict[str, Any]]:
+        """The rows of a key, damaged ones empty; none, with a warning, where they cannot be read."""
         try:
-            connection = self._open()
-            return [] if connection is None else connection.execute(query, (key,)).fetchall()
+            if (connection := self._open()) is None:
+                return []
+            rows = checked_rows(connection, table, columns, "WHERE key = ?", key)
+            return [dict(zip(columns, row, strict=True)) if is_sound else {} for row, is_sound in rows]
         except sqlite3.Error as error:
             self._writes = False
             self._warn(f"cannot be read ({error})", "so this run asks for what it cannot read, and adds nothing to it")
@@ -224,7 +214,6 @@ def _opened(path: Path) -> sqlite3.Connection:
     end = time.monotonic() + BUSY
     while True:
         try:
-            _check(path)
             connection = open_database(str(path), SCHEMA)
             # A text that is not UTF-8 would hide all rows.
             connection.text_factory = lambda data: data.decode(errors="surrogateescape")
@@ -248,53 +237,13 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-def _check(path: Path) -> None:
-    """Raise a StoreError where the file is a database of something else, or of another version."""
-    with closing(sqlite3.connect(path)) as connection:
-        # The tables first: another process may be making both, in one transaction.
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        if tables and application != APPLICATION:
-            raise StoreError(f"{path} is a database of something else than a cache; give `cache` another file")
-        if tables and version_of(connection) not in (VERSION, UNSEALED):
-            raise StoreError(
-                f"the cache {path} is of another version of comparo, or damaged; delete it, or name another by `cache`"
-            )
-
-
-def _answer_of(row: Sequence[Any]) -> dict[str, Any] | None:
-    """The fields of an answer from a row of the cache; None where a value is out of range.
-
-    >>> _answer_of([0.7, None, 1.0, "A", 90, 1, None, None, 0, "luna", ""])["p"]
-    0.7
-    >>> _answer_of([0.7, None, -5.0, "A", 90, 1, None, None, 0, "luna", ""])
-    """
-    answer = dict(zip(KEPT, row, strict=True))
-    are_texts = all(_is_text(answer[name]) for name in TEXTS)
-    are_whole = all(type(answer[name]) is int for name in COUNTS)
-    if not (are_texts and are_whole and answer["weight"]):
-        return None
-    for name, largest in LARGEST.items():
-        if answer[name] is None and name in UNKNOWN:
-            answer[name] = math.nan
-        elif not isinstance(answer[name], int | float) or not 0 <= answer[name] <= largest:
-            return None
-    return answer
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and clean(value) == value
-
-
-def _unusable(path: Path, error: sqlite3.Error) -> str:
-    if kind_of(error) not in (*DAMAGED, sqlite3.SQLITE_ERROR, 0):
-        return (
-            f"the cache {path} cannot be used ({error}); check its permissions, or end the program that holds it open"
-        )
-    return (
-        f"the cache {path} is damaged or no cache ({error}); delete it to start a new one, or go on without it by "
-        "cache='off'. Run folders do not need it"
-    )
+def _probe_of(row: Mapping[str, Any]) -> Probe | None:
+    """The probe of a row; None where it is invalid."""
+    with suppress(TypeError, ValueError, RecursionError):
+        cost, found = row["cost"], json.loads(row["found"])
+        if is_valid("cost", "REAL", cost) and is_valid("sentence", "TEXT", row["sentence"]) and isinstance(found, dict):
+            return Probe(row["sentence"], found, cost=math.nan if cost is None else cost)
+    return None
 
 
 @dataclass(frozen=True)
@@ -310,7 +259,7 @@ class Kept:
 
 def contents(path: Path) -> list[Kept]:
     """What a cache holds, by judge; a StoreError where it is damaged, or there is none."""
-    with _existing(path) as connection:
+    with _existing(path, is_read=True) as connection:
         rows = connection.execute(
             "SELECT judge, count(*), min(at), max(at), sum(cost) FROM answers GROUP BY judge ORDER BY judge"
         )
@@ -332,12 +281,9 @@ def clear(path: Path, judge: str | None = None) -> int:
 
 
 @contextmanager
-def _existing(path: Path) -> Iterator[sqlite3.Connection]:
+def _existing(path: Path, is_read: bool = False) -> Iterator[sqlite3.Connection]:
     """The database of a cache that exists; a StoreError where it does not, or cannot be read."""
     if not path.is_file():
         raise StoreError(f"there is no cache {path}; a run that asks a judge makes one")
-    try:
-        with closing(_opened(path)) as connection:
-            yield connection
-    except sqlite3.DatabaseError as error:
-        raise StoreError(_unusable(path, error)) from error
+    with explained(path, is_read=is_read, is_cache=True), closing(_opened(path)) as connection:
+        yield connection

@@ -23,13 +23,14 @@ from comparo.analysis.sequential import BETS, FEW, Bettors
 from comparo.data.items import Items
 from comparo.data.pairing import Paired, pair_files, pair_groups
 from comparo.errors import RunError
+from comparo.options import CompareOptions, RankOptions, TextOptions, accepts, part
 from comparo.ranking.ranking import Ranking, with_solution
 from comparo.run.compare_result import NEITHER, Duel, too_few
-from comparo.run.files import as_objects
+from comparo.run.items import as_objects
 from comparo.run.loop import Run
 from comparo.run.plan import Plan
 from comparo.run.progress import Watch
-from comparo.run.rank import prepare_rank
+from comparo.run.rank import plan_rank
 from comparo.run.voices import count_cached, listed, make_prompts
 from comparo.types import check_level
 
@@ -38,21 +39,8 @@ logger = logging.getLogger(__name__)
 BEYOND = 1.25  # most calls made per call needed: the others are in flight when the comparison stops
 
 
-def compare(
-    one: Any,
-    other: Any,
-    criterion: str | None = None,
-    *,
-    data: Any = None,
-    group: str | None = None,
-    names: tuple[str, str] | None = None,
-    id: str | None = None,  # noqa: A002
-    text: str | None = None,
-    context: str | None = None,
-    context_id: str | None = None,
-    cluster: str | None = None,
-    **asked: Any,
-) -> Duel:
+@accepts(CompareOptions)
+def compare(one: Any, options: CompareOptions) -> Duel:
     """Ask a judge, input by input, whether one system is better than another, until the answer is sure.
 
     Parameters
@@ -69,12 +57,14 @@ def compare(
     cluster
         The column of the cluster of an input, by default "topic" where there is one. Inputs of a cluster are not
         independent: the mean of a cluster is one observation. "id" makes every input its own cluster.
-    criterion, asked
-        What is asked and of whom: judge, kind, heading, wording, prompt, least_mass, out, cache, watch and
-        others, as for `rank`. Each of several judges is asked about every input, and their mean is one observation.
-        And: `budget`, a number of calls, two per input and judge, or dollars ("$2"), by default every input; `level`,
-        how sure the answer must be (0.95); `stop` (True), to ask no further input once it is; `seed`, for the order of
-        inputs.
+    criterion, judge, kind, wording, prompt, least_mass, out, cache, watch
+        As for `rank`. Each of several judges is asked about every input, and their mean is one observation.
+    budget
+        A number of calls, two per input and judge, or dollars ("$2"); by default every input.
+    level, stop
+        How sure the answer must be, and whether no further input is asked once it is.
+    seed
+        The seed of the order of inputs.
 
     Returns
     -------
@@ -97,40 +87,32 @@ def compare(
     >>> duel.calls < 80
     True
     """
-    columns: dict[str, Any] = {"id": id, "text": text, "context": context, "context_id": context_id}
+    columns, data, other, cluster = part(options, TextOptions), options.data, options.other, options.cluster
     if data is None:
-        paired = pair_files(one, other, names, cluster, **columns)
+        paired = pair_files(one, other, options.names, cluster, **columns)
     else:
-        paired = pair_groups(data, str(one), str(other), group, cluster, **columns)
-    watch = asked.pop("watch", None)
-    return prepare_compare(paired, criterion, context=context, **asked).run(watch)
+        paired = pair_groups(data, str(one), str(other), options.group, cluster, **columns)
+    return prepare_compare(paired, options).run(options.watch)
 
 
-def prepare_compare(
-    paired: Paired,
-    criterion: str | None = None,
-    *,
-    budget: str | int | None = None,
-    level: float = 0.95,
-    stop: bool = True,
-    seed: int = 0,
-    **asked: Any,
-) -> ComparePlan:
-    """Check the parameters of `compare` for paired texts; `asked` are parameters of `rank`. Nothing is asked."""
+def prepare_compare(paired: Paired, options: CompareOptions) -> ComparePlan:
+    """Check the options of `compare` for paired texts; nothing is asked."""
+    budget, level, stop = options.budget, options.level, options.stop
     check_level(level)
     if few := too_few(paired.cluster, paired.units, level):
         logger.warning(few)
-    order = _order(paired, seed)
+    order = _order(paired, options.seed)
     if paired.items is None:
         return ComparePlan(None, paired, order, level, stop)
-    judges, how = listed(asked.get("judge", "")), {name: asked[name] for name in ("kind", "context") if name in asked}
-    prompts = make_prompts(paired.items, criterion, asked.get("prompt"), judges, asked.get("wording"), **how)
+    judges = listed(options.judge)
+    prompts = make_prompts(paired.items, options, judges, options.context)
     each = 2 * max(1, len(judges)) * len(prompts)
     calls = _calls(budget, 2 * each)
     items = _reordered(paired.items, order, None if calls is None else calls // each)
     kept = set(items.contexts.tolist()) | set(paired.same)
     most = budget if isinstance(budget, str) and budget.startswith("$") else f"{50 * each}%"
-    plan = prepare_rank(items, criterion, budget=most, seed=seed, estimate="judge", **asked)
+    asked = part(options, RankOptions) | {"budget": most, "estimate": "judge"}
+    plan = plan_rank(items, RankOptions(**asked))
     if plan.base.task.growth is None and min(plan.base.expense.by_context.values())[0] < each:
         raise ValueError(
             f"budget = {budget!r} is less than {each} calls for each input; give more, or a number of calls"
@@ -167,7 +149,7 @@ class ComparePlan:
         """Let a run ask only about the compared inputs and, with `stop`, about none once the answer is sure."""
         sure = _Watch(self.paired, self.order, run, self.level).may_begin if self.stop else lambda _: True
         compared = set(self.order)  # the folder may have others
-        run.may_begin = lambda key: key in compared and sure(key)
+        run.contexts.may_begin = lambda key: key in compared and sure(key)
 
 
 class _Watch:

@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from comparo.data.comparisons import Comparisons
-from comparo.data.criteria_prompt import CriteriaPrompt, shares
-from comparo.data.prompts import Prompt
+from comparo.data.criteria_prompt import CriteriaPrompt, shares, split_weights
 from comparo.data.run_folder import Key
 from comparo.errors import StoreError
-from comparo.judges import Judge, Judgement
+from comparo.judges import Judgement
 from comparo.judges.protocol import NOTHING, Several, about
+from comparo.options import RankOptions
 from comparo.ranking.criteria_ranking import CriteriaRanking, combine
 from comparo.ranking.ranking import Ranking
 from comparo.run.loop import Run
 from comparo.run.store import Store, read_configuration, read_judgements
-from comparo.run.voices import comparisons, with_voice
+from comparo.run.voices import Voice, comparisons, with_voice
 from comparo.selection.designs import SYSTEM_GOALS
 
 WEIGHTS = "weights"  # of the criteria, in run.json
@@ -151,35 +151,24 @@ def _key(question: Any) -> tuple[Any, Any, Any]:
     return question.context, question.first, question.second
 
 
-def check_criteria(
-    prompts: Sequence[Prompt],
-    judges: Sequence[Judge],
-    weights: Mapping[str, float] | None,
-    *,
-    goal: str,
-    refused: Mapping[str, bool],
-) -> dict[str, float] | None:
-    """The share of each criterion, None in a run of one criterion; a ValueError where the options do not fit together.
-
-    `refused` are options that a run by several criteria does not have, and whether they are given.
-    """
-    prompt = prompts[0]
+def check_criteria(voices: Sequence[Voice], options: RankOptions) -> dict[str, float] | None:
+    """The share of each criterion, None in a run of one; a ValueError where the options do not fit together."""
+    prompt, judge, goal = voices[0].prompt, voices[0].judge, options.goal
     if not isinstance(prompt, CriteriaPrompt):
-        if weights:
-            raise ValueError("weights are of several criteria; give each criterion a name: NAME=more coherent")
         return None
-    found = shares(prompt.parts, weights)
+    assert isinstance(options.criterion, Mapping)
+    found = shares(prompt.parts, split_weights(options.criterion)[1])
     after = "rank by one criterion after another"
-    for option, is_given in refused.items():
-        if is_given:
-            raise ValueError(f"{option} is not for several criteria in one call; leave it out, or {after}")
-    if len(prompts) > 1 or len(judges) > 1:
+    for option in ("audition", "votes"):
+        if getattr(options, option) is not None:
+            raise ValueError(f"`{option}` is not for several criteria in one call; leave it out, or {after}")
+    if len(voices) > 1:
         raise ValueError(f"several criteria are asked of one judge in one wording; name one of each, or {after}")
     if goal in SYSTEM_GOALS:
         raise ValueError(f"goal={goal!r} is about one ranking; leave it out, or {after}")
-    if not getattr(judges[0], "several", False):
+    if not getattr(judge, "several", False):
         raise ValueError(
-            f"{judges[0].name} with these options cannot answer several criteria in one call; {after}: one run for "
+            f"{judge.name} with these options cannot answer several criteria in one call; {after}: one run for "
             "each `criterion`, without a name"
         )
     return found

@@ -10,7 +10,7 @@ people would say (`comparo.ranking.consensus`).
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -21,10 +21,10 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.covariates import Term, control_numbers
 from comparo.data.items import Items
 from comparo.data.text_features import contrasts, styles
-from comparo.methods import ESTIMATES, Method, quiet_fit, usual_method
-from comparo.model.estimators.poe import Bias
+from comparo.methods import ESTIMATES, quiet_fit, usual_method
 from comparo.model.linalg.graph import Graph
 from comparo.model.observations import fitted_power
+from comparo.options import Estimand, FitOptions
 from comparo.ranking.consensus import check_validity, consensus, expected_by
 from comparo.ranking.grouping import ControlNumbers, control_of, group_codes
 from comparo.ranking.ranking import Ranking, with_solution
@@ -33,7 +33,6 @@ from comparo.run.linking import Past, read_past
 from comparo.run.store import VOTES
 from comparo.types import Array
 
-EstimandOrAuto = Literal["auto", "judge", "consensus"]
 GROUPED = (
     "name a column by `group`, such as the system that wrote the texts, or give texts the same ids in several contexts"
 )
@@ -47,7 +46,7 @@ def varies(items: Items, term: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Fitting:
+class Fitting(FitOptions):
     """Ranks comparisons of `items`; if it is not `grouped`, the groups of items are ignored.
 
     The `estimate` is the judge's own ranking, a consensus with this `validity`, or "auto": a consensus where items have
@@ -64,13 +63,8 @@ class Fitting:
     """
 
     items: Items
-    method: Method | None = None
-    bias: Bias = "joint"
-    plain: bool = False
+    estimate: Estimand = field(default="judge", kw_only=True)
     grouped: bool = True
-    estimate: EstimandOrAuto = "judge"
-    validity: float | None = None
-    control: tuple[str, ...] = ()
     votes: Comparisons | None = None
     together: bool = False
     past: Past | None = None
@@ -241,9 +235,7 @@ def fitting_of(configuration: Mapping[str, Any], items: Items, folder: Path) -> 
     given = configuration.get
     return Fitting(
         items,
-        **{name: configuration[name] for name in ("method", "bias", "plain", "estimate")},
-        validity=given("validity"),
-        control=tuple(given("control") or {}),
+        **{each.name: configuration[each.name] for each in fields(FitOptions) if each.name in configuration},
         votes=Comparisons.read(folder / VOTES) if given("votes") else None,
         together=given("together", False),
         past=read_past(folder),

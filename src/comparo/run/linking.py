@@ -46,7 +46,8 @@ from comparo.ranking.scale import MISFIT
 from comparo.ranking.scores import Grown, Link
 from comparo.ranking.tabular import Columns
 from comparo.rounding import first_best
-from comparo.run.files import Label, stored_judgements
+from comparo.run.items import Label
+from comparo.run.rows import stored_judgements
 from comparo.run.store import LINK, read_configuration, reading, stored_items
 from comparo.run.voices import comparisons
 from comparo.types import Array, LongIndex, Mask

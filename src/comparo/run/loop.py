@@ -3,29 +3,24 @@
 import logging
 import math
 import time
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any
 
-import numpy as np
-
 from comparo.data.formats import csv_text
 from comparo.data.prompts import Question
-from comparo.data.run_folder import Key, encode, key_of
+from comparo.data.run_folder import Key, key_of
 from comparo.errors import JudgeError, RunError
 from comparo.judges import Judgement
 from comparo.judges.protocol import GRACE
 from comparo.ranking.ranking import Ranking
 from comparo.run.batch_transport import had_batches
 from comparo.run.budget import TOKENS, Spending, paid_and_spent, tokens_of
+from comparo.run.contexts import Contexts
 from comparo.run.progress import Progress, Watcher
-from comparo.run.scheduling import Given, Pair, Rounds, Stops, pair_source
 from comparo.run.store import Store
 from comparo.run.task import Task
-from comparo.run.voice_allocation import Allocation, Chorus
 from comparo.run.voices import comparisons, model_sentences, with_texts
 from comparo.run.worker import ENOUGH, Asking, Health, is_excess, too_many
 
@@ -63,8 +58,6 @@ class Run:
             store.add(new)
             self.known = store.known()
         last = [answers[-1] for answers in self.known.values()]
-        # Answers by batches belong to no round.
-        self.given = [one for one in last if not one.failed] if had_batches(store) else task.given
         failed = sum(answer.failed for answer in last)
         voices = {voice.name for voice in task.voices}  # the folder may hold answers of others (`rejudge`)
         own = (one for one in self.judgements if one.question.voice in voices)
@@ -79,30 +72,13 @@ class Run:
         if task.budget.unit == TOKENS:
             read = sum(one.tokens_in for one in self.judgements if one.question.voice in voices)
             self.spending = Spending(task.budget.number, task.tokens_of, read, at_once, tokens_of)
-        self.ahead = int(store.configuration.get("ahead", task.ahead))
-        self._alike = int(store.configuration.get("alike", expense.alike)) if growth is None else expense.alike
         # More than `ahead` where replicas share the work.
-        self.room = max(self.ahead, sum(getattr(judge, "room", judge.ahead) for judge in task.judges))
-        names = task.items.names
-        self._size = len(names)
-        seed = task.seed if growth is None else [task.seed, growth.number]
-        generators = np.random.default_rng(seed).spawn(len(names))
-        asked = self.known if growth is None else map(key_of, (one.question for one in task.given))
-        stored = Counter(context for context, *_, voice in asked if voice in voices)
-        # A context whose calls were all made in an earlier start needs no rounds, unless its answers help others stop.
-        self._waiting = deque(
-            (context, ids, *expense.by_context[context], rng)
-            for (context, ids), rng in zip(names.items(), generators, strict=True)
-            if task.waits or stored[encode(context)] < expense.by_context[context][0]
-        )
-        self.rounds: dict[Any, Rounds] = {}
-        costs = {str(voice): cost for voice, cost in expense.costs.items()}
-        self._allocation = Allocation(costs, task.budget.unit == "$") if task.is_panel else None
-        self._systems = task.systems() if task.compares_groups else None
-        self._stops = Stops(task, self.rounds, self._allocation, self._systems) if task.waits else None
-        self._moved: dict[Any, None] = {}  # contexts with an answer that was not looked at yet
+        ahead = int(store.configuration.get("ahead", task.ahead))
+        self.room = max(ahead, sum(getattr(judge, "room", judge.ahead) for judge in task.judges))
+        given = [one for one in last if not one.failed] if had_batches(store) else task.given
+        self.contexts = Contexts(task, self.known, store.configuration, given)
         self._pending: list[tuple[float, int, Question]] = []  # a heap, by turn and then in the order of the choice
-        self._chosen, self._places = count(), defaultdict[Any, Iterator[int]](count)
+        self._chosen = count()
         self._open: dict[Key, Question] = {}
         self.left_out: dict[str | None, str] = {}  # voices that cannot go on, and why
         first = min(ENOUGH, max(1, expense.calls // (2 * len(task.voices))))
@@ -111,10 +87,6 @@ class Run:
             for voice in task.voices
         }
         self._looked, self._pace = time.monotonic(), getattr(watch, "pace", LOOK)  # seconds between two reports
-        # Whether a context is asked; None where that is not known yet.
-        self.may_begin: Callable[[Any], bool | None] = lambda _: True
-        # The voice of pairs that name none, where a folder has answers of others too.
-        self._voice = None if task.is_panel or task.pairs is not None else task.voices[0].name
 
     def go(self) -> Ranking:
         """Ask all questions, repeat the failed ones once, and return the ranking."""
@@ -217,9 +189,8 @@ class Run:
         question = judgement.question
         self._open.pop(key_of(question), None)
         self.progress.asked += was_asked
-        if self._book(judgement) and question.context in self.rounds:  # batches have no rounds
-            self.rounds[question.context].answer(self._pair(question), judgement)
-            self._moved[question.context] = None
+        if self._book(judgement):
+            self.contexts.answer(judgement)
 
     def _book(self, judgement: Judgement) -> bool:
         """Count a judgement in `known`, the progress and the spending; return whether its question is new."""
@@ -240,40 +211,16 @@ class Run:
             self.spending.settle(call)
 
     def _fill(self, asking: Asking) -> None:
-        """Send the next rounds, start contexts while the judges have capacity, and decide complete waves."""
-        while True:
-            moved, self._moved = self._moved, {}
-            for context in moved:
-                self._offer(context)
-            while self._waiting and (self.spending.is_limited or asking.open + len(self._pending) < 2 * self.room):
-                if (verdict := self.may_begin(self._waiting[0][0])) is None:
-                    break
-                waiting = self._waiting.popleft()
-                if verdict:
-                    self._offer(self._begin(*waiting))
+        """Send the questions that may be asked now, except those with a stored answer."""
+        self._send(asking)
+        while questions := self.contexts.next(2 * self.room - asking.open - len(self._pending)):
+            for turn, question in questions:
+                if answers := self.known.get(key_of(question)):
+                    # Later questions were chosen from the first answer, even if it failed and was answered later.
+                    self.contexts.answer(answers[0])
+                elif not self._is_full:
+                    heappush(self._pending, (turn, next(self._chosen), question))
             self._send(asking)
-            if self._moved:  # questions to a left-out voice have failed
-                continue
-            if self._stops is None or not self._stops.decide():
-                return
-            self._moved = dict.fromkeys(self.rounds)
-
-    def _begin(self, context: Any, ids: list[Any], calls: int, orders: Any, rng: np.random.Generator) -> Any:
-        size = -(-self.ahead // self._size)
-        given = [one for one in self.given if one.question.context == context]
-        selector, new = pair_source(self.task, context, ids, orders, rng, self._systems, bool(given))
-        if self._systems is None:
-            size = max(4, new // 4, size)
-        else:
-            size += size % 2 if orders == "both" else 0
-        if self._allocation is None or isinstance(selector, Given):
-            self.rounds[context] = Rounds(selector, calls, size, waits=self._stops is not None, given=given)
-        else:
-            asked = [self._pair(one.question) for one in given]
-            chorus = Chorus(selector, self._allocation, len(self.rounds), asked, self._alike, orders == "both")
-            size = max(size, 2 * len(self.task.voices))
-            self.rounds[context] = Rounds(chorus, calls, size, waits=True, returned=True, given=given)
-        return context
 
     def _send(self, asking: Asking) -> None:
         """Send pending questions within the spending limit; when it is reached, stop the run."""
@@ -291,35 +238,13 @@ class Run:
             asking.ask(question)
         if self._pending and not asking.open:
             self._pending.clear()
-            self._waiting.clear()
-
-    def _offer(self, context: Any) -> None:
-        """Queue the pairs of a context that may be asked now, except those with a stored answer."""
-        rounds = self.rounds[context]
-        while pairs := rounds.offer():
-            for pair in pairs:
-                first, second, *voice = pair
-                question = self.task.items.question(context, first, second)
-                question = replace(question, voice=voice[0] if voice else self._voice)
-                turn = self._turn(context, next(self._places[context]))
-                if answers := self.known.get(key_of(question)):
-                    # Later rounds were chosen from the first answer, even if it failed and was answered later.
-                    rounds.answer(pair, answers[0])
-                elif not self._is_full:
-                    heappush(self._pending, (turn, next(self._chosen), question))
+            self.contexts.end()
 
     @property
     def _is_full(self) -> bool:
         """Whether a panel has all its calls: earlier versions shared them in another way, and their answers count."""
         made = self.progress.answered + len(self._open) + len(self._pending)
-        return self._allocation is not None and made >= self.progress.total
-
-    def _turn(self, context: Any, place: int) -> float:
-        """When a context's call number `place` is sent: after as many per item, in pairs, in all other contexts.
-
-        The money may end before the last call, and then no context is left out. A number of calls is made wholly: 0.
-        """
-        return place // 2 / len(self.task.items.names[context]) if self.spending.is_limited else 0.0
+        return self.task.is_panel and made >= self.progress.total
 
     def _look(self) -> None:
         """Report the progress."""
@@ -358,8 +283,3 @@ class Run:
 
     def _question(self, asked: Question) -> Question:
         return with_texts(self.task.items, asked)
-
-    def _pair(self, question: Question) -> Pair:
-        """The key of a question in its rounds."""
-        pair = question.first, question.second
-        return pair if question.voice == self._voice else (*pair, question.voice)

@@ -29,14 +29,14 @@ from comparo.judges import Judgement
 from comparo.methods import quiet_fit
 from comparo.model.likelihoods.bradley_terry import LOGISTIC
 from comparo.model.observations import are_choices
+from comparo.options import Storage
 from comparo.ranking.ranking import Ranking
 from comparo.run.budget import Budget
-from comparo.run.plan import Plan, Storage, prepare
+from comparo.run.plan import Plan, prepare
 from comparo.run.progress import Watch
 from comparo.run.task import Task
 from comparo.run.voices import comparisons
 
-AUTO = "auto"  # the number of texts that a pilot chooses
 SIZES = (2, 3, 4, 6)  # numbers of texts that a pilot tries
 SHOWN = 120  # texts shown in the pilot of each size: 60 pairs, 30 line-ups of four
 # Texts in the pilot: standard errors of log rates are then 0.25, or 0.7 for choices (simulated).

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -21,8 +21,9 @@ from comparo.data.prompts import Question
 from comparo.data.run_folder import DATABASE, key_of
 from comparo.errors import WrongFolderError
 from comparo.judges import Judge, Judgement
+from comparo.options import IN_MEMORY, Storage
 from comparo.ranking.ranking import Ranking
-from comparo.run.batch import BatchRun, Mode, check_batch
+from comparo.run.batch import BatchRun, check_batch
 from comparo.run.batch_transport import check_no_batch
 from comparo.run.budget import PROBES, Expense
 from comparo.run.cache import Cache
@@ -44,42 +45,6 @@ Result = TypeVar("Result")
 # Tokens that a hosted model reads at least, usually: 120 of the 142 models of OpenAI, Anthropic and Google whose
 # `context_window` genai-prices 0.2.1 states read 128,000 or more.
 USUAL_WINDOW = 128_000
-
-
-@dataclass(frozen=True)
-class Storage:
-    """Where a run is stored, and how.
-
-    Parameters
-    ----------
-    out : The run folder; None: a folder of comparo-runs named after `name`, or memory where there is no name.
-    fresh : Whether an existing folder is renamed first.
-    batch : The mode of `BatchRun`; None: questions are asked directly.
-    link : The folder of another run, to whose scale this one is linked; it is read only.
-    notes : Further entries of run.json.
-    """
-
-    out: Path | None = None
-    name: str | None = None
-    fresh: bool = False
-    batch: Mode | None = None
-    link: Path | None = None
-    notes: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, out: str | Path | Storage | None) -> Storage:
-        """The storage in the folder `out`, its folders as paths, with a copy of its notes."""
-        given = out if isinstance(out, Storage) else cls(None if out is None else Path(out))
-        own, link = (None if path is None else Path(path) for path in (given.out, given.link))
-        return replace(given, out=own, link=link, notes=dict(given.notes))
-
-    def beside(self, suffix: str) -> Storage:
-        """The storage of a first part of the run, in a folder beside it."""
-        out = None if self.out is None else self.out.with_name(f"{self.out.name}-{suffix}")
-        return replace(self, out=out, name=None if self.name is None else f"{self.name}-{suffix}")
-
-
-IN_MEMORY = Storage()
 
 
 @dataclass

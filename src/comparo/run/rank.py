@@ -1,65 +1,35 @@
 """comparo.rank: the whole job in one call, from texts to a ranking."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
-from comparo.data.comparisons import Comparisons
 from comparo.data.covariates import columns_in
-from comparo.data.criteria_prompt import split_weights
+from comparo.data.grammar import AUTO
 from comparo.data.items import Items
-from comparo.data.prompts import Prompt
-from comparo.methods import Method
+from comparo.options import ColumnOptions, RankOptions, Storage, TaskOptions, accepts, part
 from comparo.ranking.ranking import Ranking
 from comparo.run.audit_card import audited, audited_terms, varying
-from comparo.run.audition import Audition, AuditionAnswers
+from comparo.run.audition import AuditionAnswers
 from comparo.run.budget import Budget
 from comparo.run.criteria_run import WEIGHTS, check_criteria
-from comparo.run.fit_policy import EstimandOrAuto
-from comparo.run.pilot import AUTO, LineupPlan
-from comparo.run.plan import Plan, Storage, prepare
-from comparo.run.progress import Watch
+from comparo.run.pilot import LineupPlan
+from comparo.run.plan import Plan, prepare
 from comparo.run.resume import items_before
-from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Task
-from comparo.run.voices import Asked, check_lineup, make_judges, make_prompts, voices_of
-from comparo.selection.designs import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, SYSTEM_GOALS, Orders, Strategy
+from comparo.run.task import Task
+from comparo.run.voices import make_voices
+from comparo.selection.designs import SYSTEM_GOALS
 
 
-def rank(
-    data: Any,
-    criterion: str | Mapping[str, str] | None = None,
-    *,
-    judge: Asked | Sequence[Asked] = DEFAULT_JUDGE,
-    budget: str | int = DEFAULT_BUDGET,
-    until: float | None = None,
-    goal: str = DEFAULT_GOAL,
-    kind: str = "Text",
-    wording: str | Sequence[str] | None = None,
-    prompt: str | Prompt | Sequence[Prompt] | None = None,
-    strategy: Strategy | None = None,
-    orders: Orders = DEFAULT_ORDERS,
-    method: Method | str | None = None,
-    seed: int = 0,
-    plain: bool = False,
-    estimate: EstimandOrAuto | float = "auto",
-    control: str | Sequence[str] = (),
-    least_mass: float = DEFAULT_LEAST_MASS,
-    lineup: int | Literal["auto"] = 2,
-    audition: str | Path | Audition | None = None,
-    votes: Any = None,
-    out: str | Path | Storage | None = None,
-    cache: str | Path | None = None,
-    watch: Watch = None,
-    **columns: Any,
-) -> Ranking:
+@accepts(RankOptions)
+def rank(data: Any, options: RankOptions) -> Ranking:
     """Rank texts by a judge, from few comparisons.
 
     Parameters
     ----------
-    data, columns
-        Anything that `Items.of` reads: a list of texts, a mapping from id to text, a data frame, a file. `id`, `text`,
-        `context`, `context_id`, `group` and `scores` name its columns.
+    data, id, text, context, context_id, group, scores
+        Anything that `Items.of` reads: a list of texts, a mapping from id to text, a data frame, a file. The others
+        name its columns.
     criterion, kind, wording
         The judge is asked which of two texts is `criterion` ("more coherent"). `kind` is what the texts are called
         ("Summary"); "Summary; heading=Article" also sets the heading of the context, by default the name of its column.
@@ -113,7 +83,7 @@ def rank(
     out
         A folder in which everything asked is stored; a call that was stopped continues there. Items that the run of the
         folder does not have are added to it, and the budget is then for them (docs/runs.md). A `Storage`
-        (`comparo.run.plan`) has more: with `fresh`, an existing folder is renamed first; with `batch`, the
+        (`comparo.options`) has more: with `fresh`, an existing folder is renamed first; with `batch`, the
         questions go to the server as a batch, which costs half and may take a day (docs/batch.md). "wait" waits for it;
         "submit" raises a PendingError where it is not answered yet, and the same call goes on later; "cancel" ends it
         early. Its `link` is the folder of another run by the same judge and criterion, which is only read: all texts of
@@ -151,55 +121,16 @@ def rank(
     >>> rank(texts, "more surprising", judge=load_judge("simulated/soft", scores=quality)).to_columns()["item"].tolist()
     ['ana', 'bo', 'cy']
     """
-    given = {name: value for name, value in locals().items() if name not in ("watch", "columns")}
-    if unknown := [name for name in columns if name not in COLUMNS]:
-        raise TypeError(f"rank has no parameter {unknown[0]!r}; columns are named by {', '.join(COLUMNS)}")
-    return prepare_rank(**given | columns).run(watch)
+    return plan_rank(data, options).run(options.watch)
 
 
-COLUMNS = ("id", "text", "context", "context_id", "group", "scores")
-
-
-def prepare_rank(
-    data: Any,
-    criterion: str | Mapping[str, str] | None = None,
-    *,
-    judge: Asked | Sequence[Asked] = DEFAULT_JUDGE,
-    cache: str | Path | None = None,
-    budget: str | int = DEFAULT_BUDGET,
-    wording: str | Sequence[str] | None = None,
-    prompt: str | Prompt | Sequence[Prompt] | None = None,
-    kind: str = "Text",
-    control: str | Sequence[str] = (),
-    lineup: int | str = 2,
-    audition: str | Path | Audition | None = None,
-    votes: Any = None,
-    weights: Mapping[str, float] | None = None,
-    out: str | Path | Storage | None = None,
-    **how: Any,
-) -> Plan | LineupPlan:
-    """Check the parameters of `rank`, and return its plan; nothing is asked.
-
-    The other parameters are names of columns and fields of `Task`.
-    """
-    columns = {column: how.pop(column, None) for column in COLUMNS}
-    if (estimate := how.get("estimate", "auto")) not in get_args(EstimandOrAuto):
-        try:
-            how |= {"estimate": "auto", "validity": float(estimate)}
-        except (TypeError, ValueError):
-            names = ", ".join(get_args(EstimandOrAuto))
-            raise ValueError(f"`estimate` is one of {names}, or a share from 0 to 1, not {estimate!r}") from None
-    lineup = int(lineup) if str(lineup).isdecimal() else lineup
-    method, _, bias = (how.get("method") or "").partition("; bias=")
-    how |= {"method": method or None, "bias": bias or None}
-    if weights is None and isinstance(criterion, Mapping):
-        criterion, weights = split_weights(criterion)
-    control = [control] if isinstance(control, str) else list(control)
-    held = audited_terms(control)
-    storage = Storage.of(out)
+def plan_rank(data: Any, options: RankOptions) -> Plan | LineupPlan:
+    """Check the options of `rank`, and return its plan; nothing is asked."""
+    held = audited_terms(options.control)
+    storage = Storage.of(options.out)
     old = items_before(storage.out, storage.link, storage.fresh)
-    items = Items.of(data, **columns, numbers=columns_in(held), old=old)
-    goal = how.get("goal", DEFAULT_GOAL)
+    items = Items.of(data, **part(options, ColumnOptions), numbers=columns_in(held), old=old)
+    goal, lineup, audition = options.goal, options.lineup, options.audition
     begins = {"lineup='auto'": lineup == AUTO, "`audition`": audition is not None}
     first = [option for option, is_given in begins.items() if is_given]
     clashes = {
@@ -212,33 +143,28 @@ def prepare_rank(
         raise ValueError(
             f"{first[0]} begins with answers of its own, which do not go with {others[0]}; leave {others[0]} out"
         )
-    prompts = make_prompts(items, criterion, prompt, judge, wording, kind=kind, context=columns["context"])
-    if lineup not in (2, AUTO):
-        check_lineup(lineup)
-        prompts = [each.resized(int(lineup)) for each in prompts]
-    judges = make_judges(judge, cache=cache, is_stored=storage.out is not None)
-    refused = {"`audition`": audition is not None, "`votes`": votes is not None}
-    if found := check_criteria(prompts, judges, weights, goal=goal, refused=refused):
+    voices = make_voices(items, options, () if lineup in (2, AUTO) else (lineup,))
+    if found := check_criteria(voices, options):
         storage.notes[WEIGHTS] = found
-    voices = voices_of(judges, prompts)
     asked = [(voice.judge.name, voice.prompt.wording) for voice in voices]
-    if (known_biases := audited(control, asked)) is not None:
+    if (known_biases := audited(options.control, asked)) is not None:
         storage.notes["audit"] = known_biases.to_dict()
-    held = varying(held, items)
     task = Task(
         items,
         voices[0].prompt,
         voices[0].judge,
-        Budget.of(budget),
-        control=held,
+        Budget.of(options.budget),
         panel=voices if len(voices) > 1 else (),
-        votes=None if votes is None else Comparisons.of(votes),
-        **how,
+        votes=options.votes,
+        **part(options, TaskOptions) | {"control": varying(held, items)},
     )
     if lineup == AUTO:
         return LineupPlan(task, storage)
     if audition is not None:
-        known = audition.answers if isinstance(audition, Audition) else AuditionAnswers.read(audition)
+        known = AuditionAnswers.read(audition) if isinstance(audition, str | Path) else audition.answers
         task = replace(task, given=known.given_to(items, voices))
         storage.notes["audition"] = known.taken(task.given)
     return prepare(task, storage)
+
+
+prepare_rank = accepts(RankOptions)(plan_rank)

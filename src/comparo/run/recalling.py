@@ -219,7 +219,7 @@ def remembering(judges: Sequence[Judge], cache: str | Path | Cache | None) -> li
     >>> [type(judge).__name__ for judge in remembering(judges, "cache.sqlite")]
     ['Recalling', 'Simulated']
     """
-    if cache is None or cache == OFF:
+    if cache is None or str(cache) == OFF:
         return list(judges)
     shared = cache if isinstance(cache, Cache) else Cache(cache)
     made: list[Judge] = []

@@ -23,17 +23,18 @@ from comparo.data.wordings import WORDINGS
 from comparo.errors import StoreError
 from comparo.judges import Judge, Judgement
 from comparo.methods import ESTIMATES
+from comparo.options import Asked, Storage
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import count_flips
 from comparo.run.budget import Budget
 from comparo.run.folders import slug
 from comparo.run.loop import Run
-from comparo.run.plan import ConcludedPlan, Storage, prepare
+from comparo.run.plan import ConcludedPlan, prepare
 from comparo.run.progress import Watch
-from comparo.run.scheduling import Pair
+from comparo.run.rounds import Pair
 from comparo.run.store import CHANGED, read_configuration, read_judgements, stored_items
-from comparo.run.task import DEFAULT_LEAST_MASS, Task
-from comparo.run.voices import Asked, Voice, comparisons, make_judges, stored_voices, with_voice
+from comparo.run.task import Task
+from comparo.run.voices import Voice, comparisons, make_judges, stored_voices, with_voice
 from comparo.types import Array
 
 
@@ -173,7 +174,6 @@ def _task(folder: Path, judge: Judge, budget: Budget) -> tuple[Repeated, list[Ju
         method=None if method in ESTIMATES else method,
         bias=configuration["bias"],
         plain=configuration.get("plain", True),
-        least_mass=DEFAULT_LEAST_MASS,
         panel=(Voice(name, judge, prompt),),
         pairs=pairs,
         may_grow=False,

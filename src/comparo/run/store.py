@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import IO, Any
 
@@ -35,18 +36,17 @@ from comparo.data.run_folder import (
 )
 from comparo.errors import StoreError, WrongFolderError
 from comparo.judges import Judgement
+from comparo.run.database import open_database
 from comparo.run.files import (
     as_json,
     explained,
-    insert,
     lock,
     make_private,
-    open_database,
-    stored_judgements,
     sync,
-    write_items,
     write_text,
 )
+from comparo.run.items import write_items
+from comparo.run.rows import insert, stored_judgements
 
 CONFIGURATION = "run.json"
 VOTES = "votes.csv"
@@ -217,7 +217,7 @@ class Store:
         """Check that the folder belongs to this run, and store the configuration as it is `now`."""
         identity = as_json(identity)
         begun = self._connection.execute("SELECT 1 FROM judgements LIMIT 1").fetchone() is not None
-        before = _stored_configuration(self._connection)
+        before = stored_configuration(self._connection)
         if before is None and (begun or (folder / CONFIGURATION).exists()):
             before = written_configuration(folder)
         kept = {}
@@ -275,7 +275,7 @@ def read_configuration(folder: Path) -> dict[str, Any]:
     """The configuration of a run: from its database, or from run.json if the database has none."""
     try:
         with reading(folder) as connection:
-            configuration = _stored_configuration(connection)
+            configuration = stored_configuration(connection)
     except StoreError:
         if not (folder / CONFIGURATION).is_file():
             raise
@@ -291,11 +291,10 @@ def read_judgements(folder: Path) -> list[Judgement]:
 
 def count_judgements(folder: Path) -> tuple[int, int]:
     """The number of answered questions of a run folder, and of failed ones without an answer."""
-    asked = "SELECT DISTINCT context, first, second, voice FROM judgements WHERE NOT withdrawn AND error IS"
-    queries = f"{asked} NULL", f"{asked} NOT NULL EXCEPT {asked} NULL"
+    asked = "FROM judgements WHERE NOT withdrawn GROUP BY context, first, second, voice"
     with reading(folder) as connection:
-        answered, failed = (connection.execute(f"SELECT count(*) FROM ({query})").fetchone()[0] for query in queries)
-    return answered, failed
+        failures = [failed for (failed,) in connection.execute(f"SELECT min(error IS NOT NULL) {asked}")]
+    return failures.count(0), failures.count(1)
 
 
 def stored_items(folder: Path) -> Items:
@@ -309,7 +308,7 @@ def stored_items(folder: Path) -> Items:
     return replace(Items.of(table, has_images=True), numbers=numbers)
 
 
-def _stored_configuration(connection: sqlite3.Connection) -> dict[str, Any] | None:
+def stored_configuration(connection: sqlite3.Connection) -> dict[str, Any] | None:
     """The configuration in the database; None where there is none, or a damaged one: then run.json has it."""
     row = connection.execute("SELECT CAST(configuration AS BLOB) FROM run").fetchone()
     with suppress(TypeError, ValueError):
@@ -361,11 +360,7 @@ def _excerpts(old: str, new: str) -> tuple[str, str]:
     """Two texts; long ones are shortened to an excerpt around their first difference."""
     if max(len(old), len(new)) <= EXCERPT:
         return old, new
-    same = 0
-    for one, other in zip(old, new, strict=False):
-        if one != other:
-            break
-        same += 1
+    same = len([*takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False))])
     begin = max(0, same - AROUND)
     end = begin + EXCERPT
     left = "…" if begin else ""

@@ -9,11 +9,10 @@ import platform
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from importlib.metadata import version
-from numbers import Real
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
@@ -27,42 +26,29 @@ from comparo.data.prompts import Prompt, Question
 from comparo.data.run_folder import key_of
 from comparo.judges import Judge, Judgement
 from comparo.judges.prices import Price
-from comparo.methods import Method, quiet_fit, usual_bias
-from comparo.model.estimators.poe import Bias
+from comparo.methods import quiet_fit
+from comparo.options import FitOptions, TaskOptions, part
 from comparo.run.budget import NEEDS_PRICE, TOKENS, Budget, Expense, links_of
 from comparo.run.files import now
-from comparo.run.fit_policy import GROUPED, EstimandOrAuto, Fitting
+from comparo.run.fit_policy import GROUPED, Fitting
 from comparo.run.linking import Growth
 from comparo.run.voices import Voice
-from comparo.selection.designs import (
-    DEFAULT_GOAL,
-    DEFAULT_ORDERS,
-    SYSTEM_GOALS,
-    Orders,
-    Strategy,
-    default_strategy,
-    top_of,
-)
+from comparo.selection.designs import SYSTEM_GOALS, default_strategy, top_of
 from comparo.selection.systems import Systems
 from comparo.types import Array
 
 PRICES = "prices"
-DEFAULT_JUDGE = "local/smollm2"  # runs everywhere, without a key
-DEFAULT_LEAST_MASS = 0.5  # below, most of the model's probability is on something else than the labels
 CHARACTERS = 4  # characters of English text per token, approximately
 REHEARSAL = [("a", "b", 0.7), ("b", "c", 0.6), ("c", "a", 0.4), ("b", "a", 0.2)]
 
 
 @dataclass(frozen=True)
-class Task:
+class Task(TaskOptions):
     """What is ranked, by which judge and question, and how pairs are chosen.
 
-    The default method is mixed, or panel where there are several voices. A `plain` task follows the paper: the choice
-    of pairs and the scores ignore the texts, and the default method is poe-bt with a joint bias. A method that is given
-    is that of `comparo.fit`, with its bias. The default strategy is greedy, or adaptive for other goals than ranking.
-    `estimate` and `validity` say whose ranking the scores are, and `control` what is controlled for (`Fitting`); no
-    call depends on them. The run stops if the judge's first answers put on average less than `least_mass` of the
-    probability on the labels. With several voices (`panel`), `judge` and `prompt` are those of the first, and the
+    The options are those of every run (`comparo.options`). A `plain` task follows the paper: the choice of pairs and
+    the scores ignore the texts, and the default method is poe-bt with a joint bias. No call depends on how answers
+    become scores (`Fitting`). With several voices (`panel`), `judge` and `prompt` are those of the first, and the
     ranking is their consensus. The questions of `given` answers are not asked; they count as calls within the
     budget. With `votes` of people, the ranking is what people would say; no call depends on them. Where items are
     added to a run (`growth`), the answers from before are given, and the budget is for what is asked now.
@@ -74,18 +60,6 @@ class Task:
     prompt: Prompt
     judge: Judge
     budget: Budget
-    until: float | None = None
-    goal: str = DEFAULT_GOAL
-    strategy: Strategy | None = None
-    orders: Orders = DEFAULT_ORDERS
-    method: Method | None = None
-    bias: Bias | None = None
-    seed: int = 0
-    plain: bool = False
-    least_mass: float = DEFAULT_LEAST_MASS
-    estimate: EstimandOrAuto = "auto"
-    validity: float | None = None
-    control: tuple[str, ...] = ()
     panel: tuple[Voice, ...] = ()
     given: tuple[Judgement, ...] = ()
     votes: Comparisons | None = None
@@ -94,21 +68,9 @@ class Task:
     may_grow: bool = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.strategy is None:
             object.__setattr__(self, "strategy", default_strategy(self.goal))
-        if self.bias is None:
-            object.__setattr__(self, "bias", usual_bias(self.method or "mixed"))
-        if self.method is None and self.plain:
-            object.__setattr__(self, "method", "poe-bt")
-        if self.until is not None and not (isinstance(self.until, Real) and 0 < self.until < 1):
-            raise ValueError(f"until = {self.until!r} is not between 0 and 1; 0.95 is a usual choice")
-        if not (isinstance(self.least_mass, Real) and 0 <= self.least_mass < 1):
-            raise ValueError(f"least_mass = {self.least_mass!r} is not a share of 1; 0.5 is the usual one")
-        for name, value, known in (("strategy", self.strategy, Strategy), ("orders", self.orders, Orders)):
-            if value not in get_args(known):
-                raise ValueError(f"{name} is one of {', '.join(get_args(known))}, not {value!r}")
-        if not isinstance(self.seed, int) or self.seed < 0:
-            raise ValueError(f"seed = {self.seed!r} is not a whole number from 0 up")
         # Fit four comparisons with these options: impossible ones fail before any call is made.
         ranking = quiet_fit(REHEARSAL, self.fitting.method, bias=self.bias)
         if self.compares_groups:
@@ -196,7 +158,7 @@ class Task:
         if self.growth is not None:
             audition = self.growth.audition
         found = {"items": self.items.digest() if self.growth is None else self.growth.digest, **asked}
-        found |= {name: getattr(self, name) for name in ("strategy", "orders", "goal", "seed")}
+        found |= {each.name: getattr(self, each.name) for each in fields(TaskOptions) if "identity" in each.metadata}
         if self.weighs_pairs:
             found["pairs"] = "by contrast"
         if audition:
@@ -206,9 +168,8 @@ class Task:
     @cached_property
     def fitting(self) -> Fitting:
         """How the answers become a ranking."""
-        whose = self.estimate, self.validity, self.control, self.votes
         past = None if self.growth is None else self.growth.past
-        return Fitting(self.items, self.method, self.bias or "none", self.plain, True, *whose, past=past)
+        return Fitting(self.items, votes=self.votes, past=past, **part(self, FitOptions))
 
     @property
     def configuration(self) -> dict[str, Any]:
@@ -222,12 +183,7 @@ class Task:
         return {
             "budget": str(self.budget),
             "wording": ", ".join(wordings) if self.prompt.wording else None,
-            "until": self.until,
-            "method": self.method,
-            "bias": self.bias,
-            "plain": self.plain,
-            "estimate": self.estimate,
-            "validity": self.validity,
+            **{each.name: getattr(self, each.name) for each in fields(TaskOptions) if "identity" not in each.metadata},
             "control": control,
             "votes": None if self.votes is None else len(self.votes),
             "ahead": self.ahead,

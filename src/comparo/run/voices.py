@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -13,15 +13,17 @@ import numpy as np
 
 from comparo.data.columns import Table
 from comparo.data.comparisons import Comparisons
-from comparo.data.criteria_prompt import criteria_prompt
+from comparo.data.criteria_prompt import criteria_prompt, split_weights
+from comparo.data.grammar import with_settings
 from comparo.data.items import Items
 from comparo.data.layouts import fields_from_table
-from comparo.data.lineups import MOST, lineup_columns
+from comparo.data.lineups import lineup_columns
 from comparo.data.prompts import Prompt, Question, choose_prompt
 from comparo.data.sources import text_of
 from comparo.data.wordings import AUDITIONED, DEFAULT_WORDING
-from comparo.judges import Judge, Judgement, as_judge, load_judge, parse_judge
+from comparo.judges import Judge, Judgement, as_judge, load_judge
 from comparo.judges.protocol import Several
+from comparo.options import Asked, AskOptions, QuestionOptions, Storage
 from comparo.run.cache import CACHE
 from comparo.run.recalling import remembering
 
@@ -150,7 +152,6 @@ def count_cached(judgements: Iterable[Judgement]) -> int:
     return sum(judgement.cached for judgement in judgements)
 
 
-Asked = str | Judge | Callable[..., float]
 NO_READERS = ("simulated/", "replay/")  # judges that read no prompt
 
 
@@ -207,12 +208,10 @@ def make_prompt(
         return criteria_prompt(criterion, kind, above, wording or DEFAULT_WORDING)
     labels = answer = None
     if isinstance(prompt, str) and "{" not in prompt:
-        prompt, own = parse_judge(prompt)
-        if unknown := set(own) - {"labels", "answer"}:
-            raise ValueError(f"`prompt` has the options labels and answer, not {unknown.pop()!r}")
-        answer = str(own["answer"]) if "answer" in own else None
+        prompt, own = with_settings(prompt, "labels", "answer")
+        answer = own.get("answer")
         if "labels" in own:
-            first, _, second = (word.strip() for word in str(own["labels"]).partition(","))
+            first, _, second = (word.strip() for word in own["labels"].partition(","))
             if not first or not second or "," in second:
                 raise ValueError(f"the labels of `prompt` are two words with a comma between, not {own['labels']!r}")
             labels = first, second
@@ -228,25 +227,21 @@ def split_kind(kind: str, context: str | None = None) -> tuple[str, str]:
     >>> split_kind("Summary; heading=Article"), split_kind("Text", "source_text")
     (('Summary', 'Article'), ('Text', 'Source text'))
     """
-    kind, _, heading = kind.partition("; heading=")
-    return kind, heading or (context or "context").replace("_", " ").capitalize()
+    kind, own = with_settings(kind, "heading")
+    return kind, own.get("heading") or (context or "context").replace("_", " ").capitalize()
 
 
 def make_prompts(
-    items: Items,
-    criterion: str | Mapping[str, str] | None,
-    prompt: str | Prompt | Sequence[Prompt] | None,
-    judge: Asked | Sequence[Asked],
-    wording: str | Sequence[str | None] | None,
-    **how: Any,
+    items: Items, asked: QuestionOptions, judge: Asked | Sequence[Asked], context: str | None = None
 ) -> list[Prompt]:
-    """The criterion, or each prompt, in every wording; `how` are options of `make_prompt`.
+    """The criterion, or each prompt, in every wording; `context` is the name of the column of contexts.
 
     The wording "all" is all in `AUDITIONED`. Judges that read no prompts need no criterion.
     """
+    criterion = split_weights(asked.criterion)[0] if isinstance(asked.criterion, Mapping) else asked.criterion
     names = [each if isinstance(each, str) else getattr(each, "name", "") for each in listed(judge)]
     reader = next((name for name in names if not name.startswith(NO_READERS)), "".join(names[:1]))
-    wordings = listed(wording)
+    wordings = listed(asked.wording)
     if len(set(wordings)) < len(wordings):
         raise ValueError(f"wording={', '.join(map(str, wordings))!r}: one of them is there twice; give each once")
     if wordings == ["all"]:
@@ -255,16 +250,20 @@ def make_prompts(
                 "wording='all' is not for several criteria in one call; name a wording, or rank by one criterion after "
                 "another"
             )
-        wordings = AUDITIONED if criterion and prompt is None else [None]
+        wordings = AUDITIONED if criterion and asked.prompt is None else [None]
     return [
-        make_prompt(items, criterion, each, reader, wording=way, **how) for each in listed(prompt) for way in wordings
+        make_prompt(items, criterion, each, reader, kind=asked.kind, context=context, wording=way)
+        for each in listed(asked.prompt)
+        for way in wordings
     ]
 
 
-def check_lineup(lineup: int | str) -> None:
-    """Raise a ValueError where `lineup` is no number of texts."""
-    if not (isinstance(lineup, int) and 2 <= lineup <= MOST):
-        raise ValueError(f"lineup is a number of texts from 2 to {MOST} or 'auto', not {lineup!r}")
+def make_voices(items: Items, options: AskOptions, sizes: Sequence[int] = ()) -> tuple[Voice, ...]:
+    """Every judge with every prompt, for every number of texts in `sizes`."""
+    prompts = make_prompts(items, options, options.judge, options.context)
+    if sizes:
+        prompts = [prompt.resized(size) for prompt in prompts for size in sizes]
+    return voices_of(make_judges(options.judge, options.cache, Storage.of(options.out).out is not None), prompts)
 
 
 def tokens_sentence(judgements: Sequence[Judgement]) -> str:

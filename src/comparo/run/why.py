@@ -31,6 +31,7 @@ from comparo.data.wordings import DEFAULT_WORDING, WORDINGS
 from comparo.errors import StoreError
 from comparo.judges import Judge, Judgement, Probe
 from comparo.methods import quiet_fit
+from comparo.options import Storage
 from comparo.ranking.criteria_ranking import CriteriaRanking
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import json_rows, json_text
@@ -38,12 +39,12 @@ from comparo.ranking.votes import find_voted
 from comparo.ranking.why import Why, check_enough, explain, numbers_of_groups
 from comparo.run.budget import Budget, price_words
 from comparo.run.files import explained, write_text
-from comparo.run.plan import Plan, Storage, prepare
+from comparo.run.plan import Plan, prepare
 from comparo.run.progress import Watch
 from comparo.run.recalling import remembering
 from comparo.run.rejudge import pairs_within, read_template
 from comparo.run.store import read_configuration, read_judgements, stored_items
-from comparo.run.task import CHARACTERS, DEFAULT_LEAST_MASS, Task
+from comparo.run.task import CHARACTERS, Task
 from comparo.run.voices import count_cached
 from comparo.types import Array, Index
 
@@ -387,7 +388,7 @@ def _task(folder: Path, items: Items, prompt: CriteriaPrompt, judge: Judge, budg
         raise StoreError(f"{folder} holds no answers about pairs, so there is nothing to ask again; run it first")
     # Plain: scores that use the texts would mix the computed reasons into those of the judge.
     how: dict[str, Any] = {"method": "mixed", "bias": "joint", "plain": True, "estimate": "judge"}
-    return ReasonTask(items, prompt, judge, budget, **how, least_mass=DEFAULT_LEAST_MASS, pairs=pairs, may_grow=False)
+    return ReasonTask(items, prompt, judge, budget, **how, pairs=pairs, may_grow=False)
 
 
 def _read_votes(path: str | Path, items: Items) -> tuple[Ranking, dict[str, int]]:

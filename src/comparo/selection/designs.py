@@ -207,7 +207,6 @@ Orders = Literal["one", "both"]
 DEFAULT_GOAL = "ranking"
 SYSTEM_GOALS = ("systems", "best-system")  # of groups of texts in all contexts together (`systems`)
 DEFAULT_ORDERS: Orders = "both"
-DEFAULT_BUDGET = "10n"  # calls: ten per item
 
 
 def default_strategy(goal: str = DEFAULT_GOAL) -> Strategy:

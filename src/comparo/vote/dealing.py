@@ -39,10 +39,11 @@ import scipy
 
 from comparo.data.items import Items
 from comparo.data.prompts import Question, Rest
-from comparo.data.run_folder import decode, encode
+from comparo.data.run_folder import decode
 from comparo.data.wordings import LETTERS
 from comparo.judges import Judgement
-from comparo.run.files import insert
+from comparo.run.files import now
+from comparo.run.rows import insert, insertion, labels_of
 from comparo.run.store import Store
 from comparo.selection.designs import Strategy
 from comparo.selection.lineups import LineupSelector
@@ -127,14 +128,11 @@ def show(store: Store, voter: str, context: Any, first: Any, second: Any) -> Bal
     >>> answer(store, ballot, "B", 1.0) is None  # of a turn that is over
     True
     """
-    now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    row = (voter, encode(context), encode(first), encode(second), now, 1)
+    shown = now("milliseconds")
+    row = {"voter": voter, **labels_of(Question(first, second, context)), "shown": shown, "turn": 1}
     with store.transaction() as connection:
-        number = connection.execute(
-            "INSERT INTO ballots (voter, context, first, second, shown, turn) VALUES (?, ?, ?, ?, ?, ?)", row
-        ).lastrowid
-    assert number is not None
-    return Ballot(number, voter, context, first, second, datetime.fromisoformat(now))
+        number = connection.execute(*insertion("ballots", row)).lastrowid
+    return Ballot(number or 0, voter, context, first, second, datetime.fromisoformat(shown))
 
 
 def answer(store: Store, ballot: Ballot, choice: str, seconds: float, reason: str = "") -> Ballot | None:

@@ -28,6 +28,7 @@ from comparo.data.sanitize import skeleton, visible
 from comparo.errors import JudgeError, StoreError, WrongFolderError
 from comparo.judges import Judgement
 from comparo.model.observations import OTHERS
+from comparo.options import AmountOptions
 from comparo.ranking.tabular import rows_of
 from comparo.report.record import read_record
 from comparo.rounding import merge_ties
@@ -44,7 +45,6 @@ from comparo.run.store import (
 )
 from comparo.run.task import Task
 from comparo.run.voices import Voice, comparisons
-from comparo.selection.designs import DEFAULT_BUDGET
 from comparo.selection.sharing import telling_pairs
 
 LONGEST = 40  # most characters of a name: the width of a row in the organiser's table
@@ -262,7 +262,7 @@ class Voting:
             self.items,
             self.prompt,
             people[0].judge if people else Person("people"),
-            Budget.of(DEFAULT_BUDGET),
+            Budget.of(AmountOptions.budget),
             until=self.until,
             strategy="adaptive",
             orders="one",
@@ -300,7 +300,7 @@ class Voting:
 
         A line-up of k texts counts as k − 1 pairs. A judge gives at most one vote on each pair.
         """
-        calls = sum(number for number, _ in Budget.of(DEFAULT_BUDGET).calls(self._sizes, "both").values())
+        calls = sum(number for number, _ in Budget.of(AmountOptions.budget).calls(self._sizes, "both").values())
         share = self.twice if judges > 1 else 0.0
         return min(ceil(calls / 2 / (self.prompt.size - 1) * (1 + share) / judges), self.pairs)
 

@@ -27,7 +27,7 @@ from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import Flips, count_flips
 from comparo.ranking.tabular import rows_of
 from comparo.report.measures import Position, voter_biases
-from comparo.run.scheduling import connected, sure_contexts
+from comparo.run.stopping import connected, sure_contexts
 from comparo.run.store import read_judgements, reading
 from comparo.run.voices import comparisons
 from comparo.vote.booth import Booth

@@ -1,8 +1,4 @@
-"""What faults cost: bad servers, results of batches that are not whole, rising prices, stops at random, and caches and
-databases of runs that are damaged.
-
-python -m benchmarks.faults [kills] [interrupts] [terminations] [damages]     # 200 50 50 200; 0 leaves one out
-"""
+"""Runs that are stopped at random, and caches and databases of runs that are damaged: what each costs."""
 
 from __future__ import annotations
 
@@ -23,22 +19,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from typer.testing import CliRunner
 
 from comparo.cli.app import app
 from comparo.data.run_folder import DATABASE
 from comparo.errors import ComparisonsError, JudgeError, RunError, StoreError
-from comparo.run.folders import PAGE
+from comparo.run.repair import PAGE
 from comparo.run.store import read_judgements
-from comparo.run.worker import ENOUGH, is_excess
 
 CONCURRENCY = 16
-KEY = "sk-test-0123456789abcdefghijklmnopqrstuvwxyz"
 ITEMS = 100
 # What may have happened to a cache, each kind with what does it: SQL, or the bytes and where they begin.
 VALUES = {
@@ -206,62 +198,6 @@ def stop_again_and_again(
     return outcome
 
 
-def show_servers() -> None:
-    """Every fault of a server at the second of three questions."""
-    from server_faults import FAULTS, defects, meet
-
-    os.environ["OPENAI_API_KEY"] = KEY
-    found = {name: defects(fault, *meet(fault)) for name, fault in FAULTS.items()}
-    print(f"\n## {len(found)} faults of a server: {sum(map(bool, found.values()))} defects")
-    for name, told in found.items():
-        if told:
-            print(f"- {name}: {'; '.join(told)}")
-
-
-def show_batches() -> None:
-    """Every kind of results of a batch, at both endpoints."""
-    from batch_faults import ENDPOINTS, KINDS, meet
-
-    print(f"\n## {len(KINDS)} kinds of results of a batch\n")
-    print("| endpoint | results | run | answers kept | paid twice without a word | lost | doubled |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
-    for (endpoint, server), (name, kind) in product(ENDPOINTS.items(), KINDS.items()):
-        os.environ[server.variable] = KEY
-        with tempfile.TemporaryDirectory() as folder:
-            found = meet(server, kind, Path(folder) / "run")
-        end = "asked" if found.said else "whole"
-        cells = (endpoint, name, end, found.kept, found.again, found.lost, found.doubled)
-        print("|", " | ".join(map(str, cells)), "|", flush=True)
-
-
-def show_prices() -> None:
-    """A budget of $1 where calls become ten times dearer after 60 of them."""
-    from server_faults import spent_of_a_dollar
-
-    os.environ["OPENAI_API_KEY"] = KEY
-    print("\n## A budget of $1, calls ten times dearer after 60\n\n| calls at once | seconds each | calls | spent |")
-    print("| --- | --- | --- | --- |")
-    for concurrency, after in product((1, 4, 32), (0.0, 0.05)):
-        with tempfile.TemporaryDirectory() as folder:
-            spent, calls = spent_of_a_dollar(Path(folder) / "run", concurrency, 60, after)
-        print(f"| {concurrency} | {after} | {calls} | ${spent:.2f} |", flush=True)
-
-
-def show_failures(runs: int = 2000, calls: int = 200) -> None:
-    """How many runs of so many calls are stopped by failures, at several rates of failing."""
-    rng = np.random.default_rng(0)
-    asked = np.arange(1, calls + 1)
-    limits = [next(lost for lost in range(n + 2) if lost > n or is_excess(lost, n)) for n in asked.tolist()]
-    print(f"\n## Stopped by failures, {runs} runs of {calls} calls\n\n| rate of failing | stopped | calls until then |")
-    print("| --- | --- | --- |")
-    for rate in (0.05, 0.1, 0.15, 0.2, 0.3, 0.5):
-        lost = (rng.random((runs, calls)) < rate).cumsum(axis=1)
-        is_over = (lost >= limits) & (asked >= ENOUGH)
-        ended = is_over.any(axis=1)
-        until = np.median(is_over.argmax(axis=1)[ended] + 1) if ended.any() else math.nan
-        print(f"| {rate:.0%} | {ended.mean():.1%} | {until:.0f} |", flush=True)
-
-
 @dataclass
 class Damages:
     """What became of finished runs whose databases were damaged."""
@@ -405,40 +341,3 @@ def run_with_damaged_caches(
             yield kind, Mended(refused, server.calls - before, len(sound), expected - len(sound), words)
     server.server.shutdown()
     server.server.server_close()
-
-
-def show_caches() -> None:
-    """Every kind of damage to a cache."""
-    print("\n## A damaged cache\n\n| damage | refused at the start | calls | sound answers | lost | tracebacks |")
-    print("| --- | --- | --- | --- | --- | --- |")
-    for kind, one in run_with_damaged_caches():
-        figures = (kind, one.refused, one.calls, one.sound, one.lost, one.words.count("Traceback"))
-        print("|", " | ".join(map(str, figures)), "|", flush=True)
-
-
-def main(kills: int = 200, interrupts: int = 50, terminations: int = 50, damages: int = 200) -> None:
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # where the servers with faults are
-    show_servers()
-    show_batches()
-    show_prices()
-    show_failures()
-    show_caches()
-    print(f"\n## Stopped at random moments, {CONCURRENCY} calls at a time\n")
-    print("| signal | stops | calls in flight at the stops | paid twice | stored | lost | doubled |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
-    plans = ((signal.SIGKILL, kills, "50n"), (signal.SIGINT, interrupts, "50n"), (signal.SIGTERM, terminations, "50n"))
-    for which, stops, budget in (plan for plan in plans if plan[1]):
-        found = stop_again_and_again(which, stops, budget=budget)
-        cells = (which.name, found.stops, found.in_flight, found.paid_twice, found.stored, found.lost, found.doubled)
-        print("|", " | ".join(map(str, cells)), "|", flush=True)
-    harm = damage_again_and_again(damages)
-    print("\n## Databases damaged at random: bits flipped, pages zeroed, files cut short\n")
-    print("| damages | nothing left | kept of the others | lost | asked again | tracebacks |")
-    print("| --- | --- | --- | --- | --- | --- |")
-    counts = (harm.damages, harm.nothing_left, harm.kept, harm.lost, harm.asked_again, len(harm.tracebacks))
-    print("|", " | ".join(map(str, counts)), "|")
-    print(*harm.tracebacks, sep="\n")
-
-
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))

@@ -1,12 +1,8 @@
-"""Which questions of which context are asked next, and when a context stops.
+"""When a run stops: at its target, decided by the answers of all contexts together.
 
-Round r + 2 of a context is chosen when round r is answered, from the answers to rounds 1…r and nothing else, while
-round r + 1 is being judged. No call waits for a choice, and the questions do not depend on who answered first or on how
-often the run was stopped: the same answers lead to the same questions.
-
-Wave w is round w of every context. When all contexts have answered it, the answers to rounds 1…w of all of them are
-fitted together, and a context stops if its expected agreement with the true ranking has reached the target. The
-variances of scores and noise are those of all contexts: 16 items alone cannot distinguish scores from noise, and a
+Wave w is round w of every context (`rounds`). When all contexts have answered it, the answers to rounds 1…w of all of
+them are fitted together, and a context stops if its expected agreement with the true ranking has reached the target.
+The variances of scores and noise are those of all contexts: 16 items alone cannot distinguish scores from noise, and a
 context that decided by its own answers would stop when it is lucky. While wave w is fitted, wave w + 1 is judged.
 
 A voice that failed throughout a wave is asked no more (`voice_allocation`). Where the goal is to compare groups, the
@@ -18,9 +14,8 @@ are `LOOK_GROWTH` times as many answers.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from math import inf
 from typing import Any
 
 import numpy as np
@@ -31,170 +26,13 @@ from comparo.data.comparisons import Comparisons
 from comparo.judges import Judgement
 from comparo.model.linalg.graph import Graph
 from comparo.ranking.ranking import Ranking
+from comparo.run.rounds import Rounds
 from comparo.run.task import Task
-from comparo.run.voice_allocation import Allocation, Source
-from comparo.run.voices import by_ranking, comparisons, observed
-from comparo.selection.designs import DEFAULT_GOAL, Orders
-from comparo.selection.growing import MOST, Placing
-from comparo.selection.lineups import LineupSelector
-from comparo.selection.selector import Selector
+from comparo.run.voice_allocation import Allocation
+from comparo.run.voices import by_ranking, comparisons
+from comparo.selection.designs import DEFAULT_GOAL
 from comparo.selection.systems import Systems, sureness
 from comparo.types import Array
-
-Pair = tuple[Any, ...]  # the items shown first and second, and the voice where there are several
-
-
-class Rounds:
-    """Hands out the pairs of a context in rounds, up to `calls` pairs.
-
-    `offer` gives pairs to ask; `answer` takes their judgements; the selector does not see failed ones. Rounds that wait
-    (`waits`) are held up: round r + 2 is chosen only after `go_on(r)`. After `stop`, the round that was handed out last
-    is the last. With `returned`, each failed call allows one more call, from the next choice on.
-
-    With several voices the selector is a `Chorus`, and a pair is (first, second, voice). Answers that are `given` count
-    among the calls, and the first round is chosen from them.
-
-    >>> from comparo.data.prompts import Question
-    >>> from comparo.selection.selector import Selector
-    >>> rounds = Rounds(Selector(["ana", "bo", "cy"], orders="one", seed=0), calls=3, size=1)
-    >>> first = rounds.offer()
-    >>> len(first)
-    2
-    >>> for pair in first:
-    ...     rounds.answer(pair, Judgement(Question(*pair), p=0.7))
-    >>> len(rounds.offer()), rounds.offer()
-    (1, [])
-    """
-
-    def __init__(
-        self,
-        selector: Source,
-        calls: int,
-        size: int,
-        waits: bool = False,
-        returned: bool = False,
-        given: Sequence[Judgement] = (),
-    ) -> None:
-        self.selector = selector
-        self.left = max(0, calls - len(given))
-        self.given = list(given)
-        self.returned, self.is_sure = returned, False
-        self.size = size
-        self._rounds: list[dict[Pair, Judgement | None]] = []
-        self._open: dict[Pair, int] = {}
-        self._missing: list[int] = []
-        self._learnt = 0
-        self._allowed: float = 0 if waits else inf
-        self._observe(self.given)
-
-    def offer(self) -> list[Pair]:
-        """The pairs to ask now: two rounds at first, later one for each round that was answered."""
-        pairs: list[Pair] = []
-        while self.left and len(self._rounds) < min(self._learnt, self._allowed) + 2:
-            # A whole round is chosen even for fewer calls, so that a larger budget leads to the same questions.
-            free = min(self.size, self.selector.remaining)
-            if not free:
-                self.stop()
-                break
-            chosen: list[Pair] = [*self.selector.next(free)][: self.left]
-            self.left -= len(chosen)
-            self._open |= dict.fromkeys(chosen, len(self._rounds))
-            self._rounds.append(dict.fromkeys(chosen))
-            self._missing.append(len(chosen))
-            pairs += chosen
-            self._learn()
-        return pairs
-
-    def answer(self, pair: Pair, judgement: Judgement) -> None:
-        number = self._open.pop(pair)
-        self._rounds[number][pair] = judgement
-        self._missing[number] -= 1
-        self._learn()
-
-    def answers(self, rounds: int) -> list[Judgement]:
-        """The given answers and those to the first `rounds` rounds, without failures."""
-        return self.given + [answer for answer in self.judgements(slice(rounds)) if not answer.failed]
-
-    def judgements(self, rounds: slice) -> list[Judgement]:
-        """The judgements in these rounds, including failures."""
-        return [answer for answers in self._rounds[rounds] for answer in answers.values() if answer is not None]
-
-    def has_answered(self, rounds: int) -> bool:
-        """Whether the first `rounds` rounds are answered, or all if there are fewer."""
-        return not any(self._missing[:rounds]) and (len(self._rounds) >= rounds or not self.left)
-
-    def go_on(self, rounds: int) -> None:
-        """Allow the choice of rounds up to number `rounds` + 2."""
-        self._allowed = rounds
-
-    def stop(self, is_sure: bool = False) -> None:
-        """Choose no further round; `is_sure` where the target is reached."""
-        self.left, self.returned, self.is_sure = 0, False, is_sure
-        self._learn()
-
-    def _learn(self) -> None:
-        """Let the selector observe the rounds that are answered; round r only when round r + 1 has been chosen."""
-        while self._learnt < len(self._rounds) and not self._missing[self._learnt]:
-            if self.left and len(self._rounds) < self._learnt + 2:
-                return
-            given = self.judgements(slice(self._learnt, self._learnt + 1))
-            answers = [one for one in given if not one.failed]
-            self.left += (len(given) - len(answers)) * self.returned
-            self._learnt += 1
-            self._observe(answers)
-
-    def _observe(self, answers: Sequence[Judgement]) -> None:
-        if answers:
-            self.selector.observe(observed(answers))
-
-
-class Given:
-    """Chooses given pairs, in their order."""
-
-    def __init__(self, pairs: Sequence[Pair]) -> None:
-        self._pairs = list(pairs)
-
-    @property
-    def remaining(self) -> int:
-        return len(self._pairs)
-
-    def next(self, batch: int) -> list[Pair]:
-        pairs, self._pairs = self._pairs[:batch], self._pairs[batch:]
-        return pairs
-
-    def observe(self, data: Any) -> None:
-        """Answers change nothing."""
-
-
-def pair_source(
-    task: Task,
-    context: Any,
-    ids: list[Any],
-    orders: Orders,
-    rng: np.random.Generator,
-    systems: Systems | None = None,
-    is_begun: bool = False,
-) -> tuple[Source, int]:
-    """The selector of a context's pairs, and the number of its items: in a run that grows, of the new ones.
-
-    New items are placed in the ranking of the others (`Placing`) where some answers are there (`is_begun`), unless
-    pairs are random or there are more than `MOST` new items.
-    """
-    if task.pairs is not None:
-        return Given(task.pairs[context]), 0
-    contrast = task.fitting.contrast[context] if task.weighs_pairs else None
-    if systems is not None:
-        return systems.of_context(context, orders, rng, contrast, task.prompt.size), len(ids)
-    strategy = task.strategy or "greedy"
-    if task.prompt.size > 2:
-        return LineupSelector(ids, task.prompt.size, strategy=strategy, goal=task.goal, seed=rng), len(ids)
-    options: dict[str, Any] = {"strategy": strategy, "orders": orders, "goal": task.goal, "contrast": contrast}
-    new = len(ids) if task.growth is None else task.growth.new.get(context, 0)
-    if task.growth is None or not is_begun or strategy == "random" or new > MOST:
-        return Selector(ids, **options, seed=rng), new
-    own, other = rng.spawn(2)
-    return Placing(ids, other, **options, seed=own), new
-
 
 LOOK_GROWTH = 1.25  # factor by which the answers grow between two fits of the groups
 

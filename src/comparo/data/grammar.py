@@ -1,0 +1,108 @@
+"""How the values of options are read and checked, whether they come from Python or as texts.
+
+A text may have settings behind it, 'openai/m; effort=low, price=0.15,0.60': NAME=VALUE with commas between; a comma
+that no NAME= follows belongs to the value. Other values are read by functions that take the name of the option, and
+raise a ValueError with it.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from numbers import Real
+from typing import Any, Literal, get_args
+
+from comparo.data.lineups import MOST
+from comparo.data.wordings import few
+
+AUTO: Literal["auto"] = "auto"  # the number of texts that a pilot chooses
+
+
+def read_settings(text: str, *known: str) -> Iterator[tuple[str, str]]:
+    """The names and values in NAME=VALUE, NAME=VALUE; where names are `known`, there are no others.
+
+    >>> list(read_settings("effort=low, base=x; price=0.15,0.60"))
+    [('effort', 'low'), ('base', 'x'), ('price', '0.15,0.60')]
+    """
+    for part in re.split(r";|,(?=\s*[\w-]+\s*=)", text):
+        name, _, value = (each.strip() for each in part.partition("="))
+        if not name or "=" not in part:
+            raise ValueError(f"{part.strip()!r} is not NAME=VALUE, in {text.strip()!r}")
+        if known and (name := name.replace("-", "_")) not in known:
+            raise ValueError(f"there is no {name!r} to set, in {text.strip()!r}; there are {few(known, like=name)}")
+        yield name, value
+
+
+def with_settings(text: str, *known: str) -> tuple[str, dict[str, str]]:
+    """Split a text from the settings behind it, which begin at a semicolon.
+
+    >>> with_settings("openai/m; effort=low"), with_settings("Summary; heading=Article", "heading")
+    (('openai/m', {'effort': 'low'}), ('Summary', {'heading': 'Article'}))
+    """
+    head, *rest = re.split(r";(?=\s*[\w-]+\s*=)" if known else ";", text, maxsplit=1)
+    return head.strip(), dict(read_settings(rest[0], *known)) if rest and rest[0].strip() else {}
+
+
+def one_of(kind: Any) -> Callable[[str, Any], Any]:
+    """Read one of the values of a Literal, or None."""
+
+    def read(name: str, given: Any) -> Any:
+        if given is not None and given not in get_args(kind):
+            raise ValueError(f"{name} is one of {', '.join(get_args(kind))}, not {given!r}")
+        return given
+
+    return read
+
+
+def read_until(name: str, given: Any) -> Any:
+    """Read a probability; None is none."""
+    if given is not None and not (isinstance(given, Real) and 0 < float(given) < 1):
+        raise ValueError(f"{name} = {given!r} is not between 0 and 1; 0.95 is a usual choice")
+    return given
+
+
+def read_share(name: str, given: Any) -> Any:
+    """Read a share from 0 to below 1."""
+    if not (isinstance(given, Real) and 0 <= float(given) < 1):
+        raise ValueError(f"{name} = {given!r} is not a share of 1; 0.5 is the usual one")
+    return given
+
+
+def read_seed(name: str, given: Any) -> Any:
+    """Read a whole number from 0 up."""
+    if not isinstance(given, int) or given < 0:
+        raise ValueError(f"{name} = {given!r} is not a whole number from 0 up")
+    return given
+
+
+def read_lineup(name: str, given: Any) -> Any:
+    """Read a number of texts or "auto".
+
+    >>> read_lineup("lineup", "4")
+    4
+    """
+    found = int(given) if str(given).isdecimal() else given
+    if found != AUTO and not (isinstance(found, int) and 2 <= found <= MOST):
+        raise ValueError(f"{name} is a number of texts from 2 to {MOST} or 'auto', not {given!r}")
+    return found
+
+
+def read_lineups(name: str, given: Any) -> tuple[int, ...]:
+    """Read different numbers of texts.
+
+    >>> read_lineups("lineup", 2), read_lineups("lineup", ["2", 4])
+    ((2,), (2, 4))
+    """
+    sizes = tuple(read_lineup(name, size) for size in (given if isinstance(given, list | tuple) else [given]))
+    if AUTO in sizes:
+        raise ValueError(f"{name} is a number of texts from 2 to {MOST}, or several, not {given!r}")
+    if len({*sizes}) < len(sizes):
+        raise ValueError(f"{name}={', '.join(map(str, sizes))}: one of them is there twice; give each once")
+    return sizes
+
+
+def read_texts(_: str, given: Any) -> tuple[str, ...]:
+    """Read a text, several, or None.
+
+    >>> read_texts("control", "length"), read_texts("control", None)
+    (('length',), ())
+    """
+    return (given,) if isinstance(given, str) else tuple(given or ())

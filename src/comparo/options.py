@@ -1,0 +1,466 @@
+"""Every option of an experiment, once: its name, type and default, how it is read and checked, and what it does.
+
+Options that belong together are fields of a frozen dataclass. Whatever needs them takes the class:
+
+- a function that `accepts` it has a parameter for each field,
+- a command that takes it has a flag for each field (`comparo.cli.app.with_flags`), also from files and variables,
+- `Task` and `Fitting` inherit it, and run.json holds what they inherit.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import wraps
+from inspect import Signature, signature
+from pathlib import Path
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, get_args
+
+from comparo.data.comparisons import Comparisons
+from comparo.data.criteria_prompt import read_criteria
+from comparo.data.grammar import (
+    AUTO,
+    one_of,
+    read_lineup,
+    read_lineups,
+    read_seed,
+    read_share,
+    read_texts,
+    read_until,
+    with_settings,
+)
+from comparo.data.prompts import Prompt
+from comparo.data.sheets import read_several
+from comparo.data.wordings import WORDINGS, few
+from comparo.judges.protocol import Judge
+from comparo.methods import METHODS, Method, usual_bias
+from comparo.model.estimators.poe import Bias
+from comparo.selection.designs import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Result = TypeVar("Result")
+Asked = str | Judge | Callable[..., float]
+Estimand = Literal["auto", "judge", "consensus"]
+Mode = Literal["wait", "submit", "cancel"]
+DEFAULT_JUDGE = "local/smollm2"  # runs everywhere, without a key
+
+
+def read_estimate(name: str, given: Any) -> Any:
+    """Read "auto", "judge", "consensus", or the validity of a consensus.
+
+    >>> read_estimate("estimate", "0.5")
+    0.5
+    """
+    names = get_args(Estimand)
+    try:
+        return given if given in names else float(given)
+    except (TypeError, ValueError):
+        shown = ", ".join(names)
+        raise ValueError(f"`{name}` is one of {shown}, or a share from 0 to 1, not {given!r}") from None
+
+
+def read_votes(_: str, given: Any) -> Comparisons | None:
+    """Read several files of votes, or what `Comparisons.of` takes; None is none."""
+    are_files = isinstance(given, list) and all(isinstance(each, str | Path) for each in given)
+    return read_several(given) if are_files else None if given is None else Comparisons.of(given)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Options that belong together.
+
+    The metadata of a field: what `read` makes of its name and a given value, or a ValueError; `choices` of a text; and
+    `identity`, where it must stay the same to continue a run.
+    """
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            if read := each.metadata.get("read"):
+                object.__setattr__(self, each.name, read(each.name, getattr(self, each.name)))
+
+
+def part(given: object, group: type[Options]) -> dict[str, Any]:
+    """The values of those options of a group that `given` has, by their names.
+
+    >>> part(RankOptions(goal="top-3"), StopOptions)
+    {'least_mass': 0.5, 'until': None, 'goal': 'top-3'}
+    """
+    return {each.name: getattr(given, each.name) for each in fields(group) if hasattr(given, each.name)}
+
+
+def accepts(
+    options: Callable[P, T],
+) -> Callable[[Callable[[Any, T], Result]], Callable[Concatenate[Any, P], Result]]:
+    """Give a function of data and a group of options a parameter for each option.
+
+    >>> @accepts(StopOptions)
+    ... def half(data: float, options: StopOptions) -> float:
+    ...     return data * options.least_mass
+    >>> half(8), half(8, least_mass=0.25), list(signature(half).parameters)
+    (4.0, 2.0, ['data', 'least_mass', 'until', 'goal'])
+    """
+    known = signature(options).parameters
+
+    def decorate(function: Callable[[Any, T], Result]) -> Callable[Concatenate[Any, P], Result]:
+        @wraps(function)
+        def call(data: Any, *args: P.args, **given: P.kwargs) -> Result:
+            if unknown := [name for name in given if name not in known]:
+                there = few(known, like=unknown[0])
+                raise TypeError(f"{function.__name__} has no parameter {unknown[0]!r}; it has {there}")
+            return function(data, options(*args, **given))
+
+        first, *_ = (one for one in signature(function).parameters.values())
+        call.__signature__ = Signature([first, *known.values()])  # type: ignore[attr-defined]
+        return call  # type: ignore[return-value]  # `data` may be named, too
+
+    return decorate
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuestionOptions(Options):
+    """What the judge is asked.
+
+    Parameters
+    ----------
+    criterion : What makes a text better, to end "Which Text is …": "more coherent". Several, in one call:
+        NAME='funnier', also with its weight: NAME='funnier; weight=2' (docs/criteria.md).
+    kind : What the texts are, in the judge's question: Story, Answer; also with what stands above the context:
+        'Summary; heading=Article'.
+    wording : How it is put (docs/judges.md); all: in every wording. May be repeated. Default: delimited.
+    prompt : In place of the criterion: a file with {first}, {second} and, if wanted, {context}, with its labels and
+        how the answer begins: 'FILE; labels=A,B, answer=Text'.
+    """
+
+    criterion: str | Mapping[str, str] | None = field(
+        default=None,
+        kw_only=False,
+        metadata={"read": lambda _, given: read_criteria(given) if isinstance(given, list) else given},
+    )
+    kind: str = "Text"
+    wording: str | Sequence[str] | None = field(default=None, metadata={"choices": WORDINGS})
+    prompt: str | Prompt | Sequence[Prompt] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CriterionOptions(QuestionOptions):
+    """What the judge is asked.
+
+    Parameters
+    ----------
+    criterion : What makes a text better, to end "Which Text is …": "more coherent"; or "continues the story better".
+    """
+
+    criterion: str | None = field(default=None, kw_only=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeOptions(Options):
+    """Who is asked.
+
+    Parameters
+    ----------
+    judge : provider/model: local/smollm2 (embedded), local/PATH.gguf, hf/NAME-OR-FOLDER, openai/MODEL (any such server
+        by base-url), anthropic/MODEL, gemini/MODEL, vllm/MODEL, replay/FILE, simulated/soft. May be repeated, each with
+        options: 'openai/MODEL; effort=low, price=0.15,0.60'. Default: local/smollm2
+    """
+
+    judge: Asked | Sequence[Asked] = DEFAULT_JUDGE
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextOptions(Options):
+    """The columns of the texts, by their roles."""
+
+    id: str | None = None
+    text: str | None = None
+    context: str | None = None
+    context_id: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnOptions(TextOptions):
+    """The columns that `Items.of` knows."""
+
+    group: str | None = None
+    scores: str | Sequence[str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class VoteOptions(Options):
+    """What is compared: columns of the texts, and votes.
+
+    Parameters
+    ----------
+    votes : People's votes about some texts, in a file or folder (docs/people.md): the ranking is then what they would
+        say of all. May be repeated.
+    """
+
+    votes: Any = field(default=None, metadata={"read": read_votes})
+
+
+@dataclass(frozen=True, kw_only=True)
+class MassOptions(Options):
+    """How much is asked.
+
+    Parameters
+    ----------
+    least_mass : Stop if the judge puts less than this share of its probability on the labels; 0 never.
+    """
+
+    # Below the default, most of the model's probability is on something else than the labels.
+    least_mass: float = field(default=0.5, metadata={"read": read_share})
+
+
+@dataclass(frozen=True, kw_only=True)
+class StopOptions(MassOptions):
+    """How much is asked.
+
+    Parameters
+    ----------
+    until : Stop once the goal is this sure: the expected Spearman correlation with the true order, or the probability
+        that the best are right.
+    goal : ranking, top-K (who is among the best K), systems (distinguish groups) or best-system (find the best group).
+    """
+
+    until: float | None = field(default=None, metadata={"read": read_until})
+    goal: str = field(default=DEFAULT_GOAL, metadata={"identity": True})
+
+
+class Auditioned(Protocol):
+    """What `audition` returns."""
+
+    @property
+    def answers(self) -> Any: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class AmountOptions(StopOptions):
+    """How much is asked.
+
+    Parameters
+    ----------
+    budget : Calls: 500, 10n (per item) or 5% (of all pairs); or 300k tokens, or $2.50.
+    lineup : How many texts a call is about, 2 to 8 (docs/lineups.md); auto: by a pilot.
+    audition : The folder of an audition; its answers count within the budget.
+    """
+
+    budget: str | int = "10n"  # ten per item
+    lineup: int | Literal["auto"] = field(default=2, metadata={"read": read_lineup})
+    audition: str | Path | Auditioned | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedOptions(Options):
+    """How pairs are chosen, and how answers become scores.
+
+    Parameters
+    ----------
+    seed : The same seed and answers give the same run.
+    """
+
+    seed: int = field(default=0, metadata={"read": read_seed, "identity": True})
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairOptions(SeedOptions):
+    """How pairs are chosen, and how answers become scores.
+
+    Parameters
+    ----------
+    strategy : random, greedy (best connected) or adaptive (by the answers). Default: greedy, adaptive for other goals
+        than ranking.
+    orders : Ask each pair in both orders (two calls), or in one.
+    """
+
+    strategy: Strategy | None = field(default=None, metadata={"read": one_of(Strategy), "identity": True})
+    orders: Orders = field(default=DEFAULT_ORDERS, metadata={"read": one_of(Orders), "identity": True})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreOptions(Options):
+    """How pairs are chosen, and how answers become scores.
+
+    Parameters
+    ----------
+    plain : As in the paper: texts not looked at, equal weights, method poe-bt.
+    method : As of comparo fit; also with its position bias (none, plug-in, joint): 'poe-bt; bias=joint'. Default:
+        mixed; panel for several voices.
+    estimate : Whose ranking: judge; consensus, what people would say as far as a judge knows; auto: that where texts
+        share groups; or a consensus by the share of the judge's view of single texts that people share, such as 0.5.
+    control : Control for length, markup, opening, a column of numbers, or what an audit found, by its folder; may be
+        repeated.
+    """
+
+    plain: bool = False
+    method: Method | str | None = field(default=None, metadata={"choices": METHODS})
+    estimate: Estimand | float = field(default="auto", metadata={"read": read_estimate})
+    control: str | Sequence[str] = field(default=(), metadata={"read": read_texts})
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitOptions(ScoreOptions):
+    """How answers become scores: the method and its bias, and the estimate and its validity apart."""
+
+    control: tuple[str, ...] = field(default=(), metadata={"read": read_texts})
+    bias: Bias | None = None
+    validity: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        method, own = with_settings(self.method or "", "bias")
+        found: dict[str, Any] = {"method": method or ("poe-bt" if self.plain else None)}
+        found["bias"] = own.get("bias") or self.bias or usual_bias(method or "mixed")
+        if not isinstance(self.estimate, str):
+            found |= {"estimate": AUTO, "validity": self.estimate}
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskOptions(FitOptions, PairOptions, StopOptions):
+    """The options of every run."""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Where a run is stored, and how.
+
+    Parameters
+    ----------
+    out : The run folder; None: a folder of comparo-runs named after `name`, or memory where there is no name.
+    fresh : Whether an existing folder is renamed first.
+    batch : Whether the questions go to the server as a batch: "wait" for it, "submit" it, or "cancel" it; None:
+        questions are asked directly.
+    link : The folder of another run, to whose scale this one is linked; it is read only.
+    notes : Further entries of run.json.
+    """
+
+    out: Path | None = None
+    name: str | None = None
+    fresh: bool = False
+    batch: Mode | None = None
+    link: Path | None = None
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, out: "str | Path | Storage | None") -> "Storage":
+        """The storage in the folder `out`, its folders as paths, with a copy of its notes."""
+        given = out if isinstance(out, Storage) else cls(None if out is None else Path(out))
+        own, link = (None if path is None else Path(path) for path in (given.out, given.link))
+        return replace(given, out=own, link=link, notes=dict(given.notes))
+
+    def beside(self, suffix: str) -> "Storage":
+        """The storage of a first part of the run, in a folder beside it."""
+        out = None if self.out is None else self.out.with_name(f"{self.out.name}-{suffix}")
+        return replace(self, out=out, name=None if self.name is None else f"{self.name}-{suffix}")
+
+
+IN_MEMORY = Storage()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheOptions(Options):
+    """Who is asked.
+
+    Parameters
+    ----------
+    cache : The file of answers that need not be asked again (docs/runs.md), or off. Default:
+        comparo-runs/cache.sqlite
+    """
+
+    cache: str | Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(CacheOptions):
+    """Where answers are kept, and who sees the progress.
+
+    Parameters
+    ----------
+    out : The run folder. Default: one of comparo-runs, named after the time and the texts.
+    watch : What is called with the progress.
+    """
+
+    out: str | Path | Storage | None = None
+    watch: Callable[[Any], None] | Literal["bar"] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskOptions(ColumnOptions, RunOptions, JudgeOptions, QuestionOptions):
+    """What every experiment about texts asks, and of whom."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankOptions(VoteOptions, ScoreOptions, PairOptions, AmountOptions, AskOptions):
+    """The options of `comparo.rank`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialOptions(MassOptions, SeedOptions):
+    """What an audition asks.
+
+    Parameters
+    ----------
+    pairs : Pairs that each voice is asked, in both orders.
+    lineup : How many texts a call is about, 2 to 8 (docs/lineups.md). May be repeated.
+    seed : Which contexts, texts and pairs are chosen.
+    least_mass : Leave a judge out that puts less than this share of its probability on the labels.
+    """
+
+    pairs: int = 20  # 80% of the gap to the best voice is closed with n calls to all voices (docs/panel.md)
+    lineup: int | Sequence[int] = field(default=2, metadata={"read": read_lineups})
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditionOptions(TrialOptions, AskOptions, CriterionOptions):
+    """The options of `comparo.audition`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeOptions(MassOptions, SeedOptions):
+    """What an audit asks.
+
+    Parameters
+    ----------
+    calls : Questions to each judge at most.
+    seed : Which texts are varied, and how.
+    """
+
+    calls: int = 150
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions(ProbeOptions, AskOptions, CriterionOptions):
+    """The options of `comparo.audit`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DuelOptions(MassOptions, SeedOptions):
+    """How much a comparison of two systems asks.
+
+    Parameters
+    ----------
+    budget : Calls at most, two per input and judge: 200, or $2.50. Default: every input.
+    level : How sure the answer must be, however early the calls stop.
+    seed : In which order inputs are asked.
+    """
+
+    budget: str | int | None = None
+    level: float = 0.95
+
+
+@dataclass(frozen=True)
+class OtherOptions(Options):
+    """The other system."""
+
+    other: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions(TextOptions, RunOptions, DuelOptions, JudgeOptions, CriterionOptions, OtherOptions):
+    """The options of `comparo.compare`."""
+
+    data: Any = None
+    group: str | None = None
+    names: tuple[str, str] | None = None
+    cluster: str | None = None
+    stop: bool = True

@@ -1,0 +1,144 @@
+"""A judgement as a row of a database: with its question in a run folder, with its key in a cache.
+
+Each field of a `Judgement` is a column, and nan is NULL. A row ends with a checksum of its other values
+(`comparo.data.run_folder`).
+"""
+
+import math
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import fields, replace
+from typing import Any
+
+from comparo.data.prompts import Question
+from comparo.data.run_folder import Key, about_items, clean, decode, encode, judgement_rows, key_of, slots_of
+from comparo.judges import Judgement
+from comparo.run.files import now
+
+KINDS = {"float": "REAL", "int": "INTEGER", "bool": "INTEGER", "str": "TEXT", "str | None": "TEXT"}
+ANSWER = {field.name: KINDS[str(field.type)] for field in fields(Judgement)[1:]}  # the columns and their types
+UNKNOWN = ("p", "mass", "seconds", "cost", "error")  # of these, those that may be NULL
+LABELS = ("context", "first", "second")
+TYPES: dict[str, Any] = {"TEXT": str, "INTEGER": int, "REAL": (int, float), "BLOB": bytes}
+LARGEST = {"p": 1.0, "mass": 1.01, "weight": 1e6, "cost": 1e6}
+MOST = 1e12  # the largest value of other columns
+# Raised for values that SQLite cannot store: an integer of more than 64 bits, a lone surrogate, a missing text.
+UNFIT = (OverflowError, UnicodeError, sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
+
+
+def declared(names: Iterable[str]) -> str:
+    """The columns of an answer as a statement declares them.
+
+    >>> declared(["p", "reply"])
+    'p REAL, reply TEXT NOT NULL'
+    """
+    return ", ".join(f"{name} {ANSWER[name]}{'' if name in UNKNOWN else ' NOT NULL'}" for name in names)
+
+
+def is_valid(name: str, kind: str, value: Any) -> bool:
+    """Whether a value is NULL, or of the type of its column and in its range.
+
+    >>> is_valid("p", "REAL", 0.5), is_valid("p", "REAL", 1.5), is_valid("reply", "TEXT", 7)
+    (True, False, False)
+    """
+    if value is None or not isinstance(value, TYPES[kind]):
+        return value is None
+    if isinstance(value, str):
+        return clean(value) == value
+    return isinstance(value, bytes) or (0 <= value <= LARGEST.get(name, MOST) and not (name == "weight" and not value))
+
+
+def labels_of(question: Question) -> dict[str, str]:
+    """The columns of a question: its labels, encoded."""
+    return {name: encode(getattr(question, name)) for name in LABELS}
+
+
+def question_of(context: str, first: str, second: str, voice: str | None = None) -> Question:
+    """The question about encoded labels, without texts."""
+    return Question(decode(first), decode(second), decode(context), voice=voice)
+
+
+def judgement_of(row: Mapping[str, Any], question: Question | None = None) -> Judgement:
+    """The judgement of a row, about `question` where the row has none; a TypeError or ValueError if it is invalid."""
+    if question is None:
+        if row["first"] in slots_of(row["second"]):
+            raise ValueError(f"{row['first']} is compared with itself")
+        question = question_of(*(row[name] for name in (*LABELS, "voice")))
+    answer = {name: row[name] for name in ANSWER if name in row}
+    for name in UNKNOWN[:-1]:
+        if answer[name] is None:
+            answer[name] = math.nan
+    return Judgement(question, **answer | {"cached": bool(answer["cached"])})
+
+
+def sound_judgement(row: Mapping[str, Any], question: Question | None = None) -> Judgement | None:
+    """The judgement of a row that may be damaged; None where a value is invalid or out of its range.
+
+    >>> row = row_of(Judgement(Question("ana", "bo"), p=0.7))
+    >>> sound_judgement(row, Question("a", "b")).p, sound_judgement(row | {"weight": -5.0}, Question("a", "b"))
+    (0.7, None)
+    """
+    with suppress(TypeError, ValueError):
+        if all(is_valid(name, kind, row.get(name)) for name, kind in ANSWER.items()):
+            return judgement_of(row, question)
+    return None
+
+
+def row_of(judgement: Judgement) -> dict[str, Any]:
+    """The columns of an answer, with texts as UTF-8 can hold them."""
+    row = {name: plain(getattr(judgement, name)) for name in ANSWER}
+    texts = (name for name, kind in ANSWER.items() if kind == "TEXT" and (name != "error" or judgement.failed))
+    return row | {name: clean(str(row[name])) for name in texts}
+
+
+def insert(connection: sqlite3.Connection, judgement: Judgement) -> Judgement | None:
+    """Insert a judgement with cleaned texts, or as a failed one where it cannot be stored, and return that.
+
+    None where the question already has an answer: then nothing is stored.
+    """
+    row = row_of(judgement)
+    try:
+        is_new = _put_judgement(connection, judgement.question, row)
+    except UNFIT as problem:
+        failed = Judgement(judgement.question, reply=row["reply"], error=f"the answer cannot be stored ({problem})")
+        _put_judgement(connection, failed.question, row_of(failed))
+        return failed
+    return replace(judgement, reply=row["reply"], error=row["error"]) if is_new else None
+
+
+def _put_judgement(connection: sqlite3.Connection, question: Question, answer: Mapping[str, Any]) -> bool:
+    row = {"at": now("milliseconds"), **labels_of(question), "voice": question.voice, **answer}
+    return connection.execute(*insertion("judgements", row, "ON CONFLICT DO NOTHING")).rowcount > 0
+
+
+def insertion(
+    table: str, row: Mapping[str, Any], conflict: str = "", verb: str = "INSERT"
+) -> tuple[str, tuple[Any, ...]]:
+    """The statement that inserts a row, given by column, and its values.
+
+    >>> insertion("votes", {"voter": "ana", "p": 1.0})
+    ('INSERT INTO votes (voter, p) VALUES (?, ?) ', ('ana', 1.0))
+    """
+    statement = f"{verb} INTO {table} ({', '.join(row)}) VALUES ({', '.join('?' * len(row))}) {conflict}"
+    return statement, tuple(row.values())
+
+
+def stored_judgements(connection: sqlite3.Connection, source: object = "") -> Iterator[tuple[int, Key, Judgement]]:
+    """The judgements that are not withdrawn, with numbers and keys, in the order in which they were stored.
+
+    Those about lost items are left out, with a warning where `source` names the folder. Questions hold labels but no
+    texts.
+    """
+    names = (*LABELS, "voice", *ANSWER)
+    for number, *row in about_items(connection, judgement_rows(connection, ("number", *names)), str(source or "")):
+        try:
+            judgement = judgement_of(dict(zip(names, row, strict=True)))
+        except (TypeError, ValueError) as problem:
+            raise sqlite3.DatabaseError(f"judgement {number}: {problem}") from problem
+        yield number, key_of(judgement.question), judgement
+
+
+def plain(value: Any) -> Any:
+    """Replace nan by None, which the database stores as NULL."""
+    return None if isinstance(value, float) and math.isnan(value) else value

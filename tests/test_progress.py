@@ -88,7 +88,7 @@ def ended(rows=ROWS, strength=3.0, **options):
     plan = prepare_rank(rows, "better", judge=judge, **options).base
     ranking, run = plan.run(), plan.loop
     progress = run.progress
-    return stop_sentence(run.task, ranking, run.rounds, progress.answered, progress.total), run
+    return stop_sentence(run.task, ranking, run.contexts.rounds, progress.answered, progress.total), run
 
 
 def test_the_end_of_a_run_says_whether_and_at_what_it_stopped():
@@ -120,8 +120,8 @@ def test_some_contexts_may_stop_and_others_not():
         budget="100%",
     ).base
     ranking, run = plan.run(), plan.loop
-    sure = [one.is_sure for one in run.rounds.values()]
-    said = stop_sentence(run.task, ranking, run.rounds, 50, 60)
+    sure = [one.is_sure for one in run.contexts.rounds.values()]
+    said = stop_sentence(run.task, ranking, run.contexts.rounds, 50, 60)
     assert sum(sure) == 1
     assert re.match(r"`until=0\.9` stopped 1 of 2 contexts; .*Spearman", said)
 

@@ -118,7 +118,7 @@ def clean(text: str) -> str:
 
 
 def judged(database: Path) -> Table:
-    """The answers of a run in the order of their arrival: first, second, p, mass; if any, weight, context and judge.
+    """The answers of a run in the order of their questions: first, second, p, mass; if any, weight, context and judge.
 
     The judge is called voter where people voted on ballots. Judgements that failed or were withdrawn are left out.
     """
@@ -129,6 +129,7 @@ def judged(database: Path) -> Table:
         has_ballots = connection.execute("SELECT 1 FROM ballots LIMIT 1").fetchone()
     if not rows:
         raise ComparisonsError(f"{database.parent} holds no answers yet; run its command again to go on")
+    rows.sort(key=lambda row: (*row[1:4], row[4] or ""))
     _, context, first, second, judge, p, mass, weight, lineup = zip(*rows, strict=True)
     columns: dict[str, Any] = {
         "first": [*map(decode, first)],

@@ -191,7 +191,7 @@ class Caller(ABC):
         except ValueError as problem:
             raise AnswerError(f"{problem}, of the reply {self.secrets.short(said.text)}") from None
         if not positions and said.text:
-            raise self.without_logprobs(f"it replied {self.secrets.short(said.text)}")
+            raise self.without_logprobs(f"it replied {self.secrets.short(said.text)}" * self.dialect.gives_logprobs)
         self.dialect.gives_logprobs |= bool(positions)
         return found
 

@@ -31,7 +31,7 @@ from comparo.run.criteria_run import CriteriaRun, concluded, criteria_of, stored
 from comparo.run.fit_policy import Fitting, fitting_of
 from comparo.run.loop import Run
 from comparo.run.store import CHANGED, read_configuration, read_judgements, stored_items
-from comparo.run.voices import comparisons
+from comparo.run.voices import comparisons, place_of
 from comparo.types import Array, LongIndex, Mask
 
 WHY = "why.json"  # what `comparo why` found, in its run folder
@@ -275,7 +275,8 @@ def read_record(folder: Path) -> Record:
         raise StoreError(
             f"{folder} is of several criteria, and this needs one ranking; ranking-NAME.csv there has that by each"
         )
-    configuration, judgements = checked(read_configuration(folder), folder), read_judgements(folder)
+    configuration = checked(read_configuration(folder), folder)
+    judgements = sorted(read_judgements(folder), key=place_of)
     items = shown_items(folder)
     if all(judgement.failed for judgement in judgements):
         tried = f"; {len(judgements)} failed, the last with: {judgements[-1].error}" if judgements else ""
@@ -324,7 +325,7 @@ def run_record(run: Run, ranking: Ranking) -> Record:
     """The record of a run in memory: what `read_record` would read from its folder and fit again."""
     configuration = json.loads(json.dumps(run.store.configuration, default=str))
     judgements = run.each if isinstance(run, CriteriaRun) else run.judgements
-    return Record(configuration, run.task.items, judgements, ranking, run.task.fitting)
+    return Record(configuration, run.task.items, sorted(judgements, key=place_of), ranking, run.task.fitting)
 
 
 def checked(configuration: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:

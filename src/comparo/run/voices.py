@@ -19,6 +19,7 @@ from comparo.data.items import Items
 from comparo.data.layouts import fields_from_table
 from comparo.data.lineups import lineup_columns
 from comparo.data.prompts import Prompt, Question, choose_prompt
+from comparo.data.run_folder import key_of
 from comparo.data.sources import text_of
 from comparo.data.wordings import AUDITIONED, DEFAULT_WORDING
 from comparo.judges import Judge, Judgement, as_judge, load_judge
@@ -91,7 +92,7 @@ def comparisons(judgements: Iterable[Judgement]) -> Comparisons:
 
     So a ranking does not depend on the order in which answers arrived, not even by rounding or random draws.
     """
-    answered = sorted((judgement for judgement in judgements if not judgement.failed), key=_place)
+    answered = sorted((judgement for judgement in judgements if not judgement.failed), key=place_of)
     names = ("first", "second", "context", "voice")
     first, second, context, voice = ([getattr(one.question, name) for one in answered] for name in names)
     p, weight = ([getattr(one, name) for one in answered] for name in ("p", "weight"))
@@ -105,9 +106,10 @@ def comparisons(judgements: Iterable[Judgement]) -> Comparisons:
     return Comparisons.from_columns(first, second, np.array(p), weights, *labels)
 
 
-def _place(answer: Judgement) -> tuple[str, str, str]:
-    question = answer.question
-    return repr(question.context), repr(question.items), repr(question.voice)
+def place_of(answer: Judgement) -> tuple[str, ...]:
+    """The place of an answer in the order of questions, by which answers are sorted."""
+    *key, voice = key_of(answer.question)
+    return *map(str, key), voice or ""
 
 
 def with_texts(items: Items, asked: Question) -> Question:

@@ -17,9 +17,9 @@ from comparo.data.formats import csv_text
 from comparo.data.sanitize import visible
 from comparo.run.budget import dollars
 from comparo.run.cache import CACHE, clear, contents
+from comparo.run.cached_judge import probe_judges
 from comparo.run.check import CALLS, check
 from comparo.run.folders import ROOT, Summary, list_runs
-from comparo.run.recalling import probe_judges
 from comparo.run.repair import repair, repair_cache
 from comparo.run.store import stored_items
 

@@ -1,6 +1,6 @@
 """The judgement cache: answers of judges, keyed by what determines them, in one file that runs and processes share.
 
-Texts are in the key only (`recalling.key_of_answer`): none can be read from the file; the reply of the judge is stored.
+Texts are in the key only (`cached_judge.key_of_answer`): none can be read from the file; the judge's reply is stored.
 An answer is in the file before a run counts it, so a killed process loses only the calls in flight. A key may have
 several rows: each is a separate answer, and no run gets one row twice.
 

@@ -38,10 +38,10 @@ from comparo.ranking.tabular import json_rows, json_text
 from comparo.ranking.votes import find_voted
 from comparo.ranking.why import Why, check_enough, explain, numbers_of_groups
 from comparo.run.budget import Budget, price_words
+from comparo.run.cached_judge import remembering
 from comparo.run.files import explained, write_text
 from comparo.run.plan import Plan, prepare
 from comparo.run.progress import Watch
-from comparo.run.recalling import remembering
 from comparo.run.rejudge import pairs_within, read_template
 from comparo.run.store import read_configuration, read_judgements, stored_items
 from comparo.run.task import CHARACTERS, Task

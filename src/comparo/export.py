@@ -33,7 +33,7 @@ from comparo.log.store import read_configuration, read_judgements, stored_items
 from comparo.model.linalg.graph import Graph
 from comparo.ranking.ranking import Ranking
 from comparo.report.record import Record, read_record
-from comparo.run.voices import comparisons
+from comparo.run.voices import comparisons, place_of
 from comparo.types import Array
 
 CONTEXT = "{context}"
@@ -124,7 +124,7 @@ def export_run(
         why = {"tied": pairs.ties, "contradicted by the scores": pairs.contradicted}
         left = ", ".join(f"{count:,} {name}" for name, count in why.items() if count)
         return Exported(path, {"pairs": len(pairs.margin)}, left)
-    judgements = read_judgements(folder)
+    judgements = sorted(read_judgements(folder), key=place_of)
     columns = comparison_columns(judgements, read_configuration(folder), stored_items(folder) if texts else None)
     if not (rows := len(columns["judge"])):
         raise StoreError(f"{folder} holds no answers yet; run its command again to go on")
@@ -136,7 +136,7 @@ def export_run(
 def comparison_columns(
     judgements: Sequence[Judgement], configuration: Mapping[str, Any], texts: Items | None = None
 ) -> dict[str, Column]:
-    """The columns of the answers, in their order of arrival: first, second, p, weight, context, judge, mass, model.
+    """The columns of the answers, in their order: first, second, p, weight, context, judge, mass, model.
 
     `judge` is always present, so that files of several runs can be joined. `weight` is present if one is not 1,
     `context` if there are contexts, `mass` (the probability of the labels) and `model` (the model's name in the

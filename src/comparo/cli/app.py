@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, Self, get_args, get_origin, get_type
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.models import ArgumentInfo
 from typer.models import OptionInfo
 
 from comparo.cli.settings import (
@@ -137,6 +138,8 @@ def _flag(
         hint, flag = get_args(hint)
     usual, (hint, default) = default, _as_flag(hint, default)
     flag = copy(flag) or (typer.Argument() if is_argument else typer.Option(f"--{name.replace('_', '-')}"))
+    if isinstance(flag, ArgumentInfo):
+        flag.metavar = flag.metavar or name.upper()
     flag.help, flag.rich_help_panel = said, panel
     if isinstance(flag, OptionInfo):
         kind = _bare(hint)

@@ -31,7 +31,7 @@ from comparo.data.prompts import Question, Rest, criterion_prompt
 from comparo.judges import hf
 from comparo.judges.chat import Chat, Encoded
 from comparo.judges.hf import HfJudge
-from comparo.run.store import read_judgements
+from comparo.log.store import read_judgements
 
 CANDIDATES, CONTEXT, CANDIDATE = 16, 492, 75  # the prompt's own words are the rest of the 500, 80 and 30 tokens
 CRITERION = "more coherent and relevant to the article and easier to follow for a reader from its beginning to its end"

@@ -39,6 +39,7 @@ from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.data.text_features import styles
 from comparo.judges import Judge, Judgement, load_judge
 from comparo.judges.simulated import Answers, Simulated
+from comparo.log.store import Store
 from comparo.methods import quiet_fit
 from comparo.model.estimators.panel_members import PanelMembers, fit_members, signs
 from comparo.model.likelihoods.bradley_terry import LOGISTIC
@@ -46,7 +47,6 @@ from comparo.ranking.ranking import Ranking
 from comparo.run.audition import LEVEL, LOOPS
 from comparo.run.budget import Budget
 from comparo.run.loop import Run
-from comparo.run.store import Store
 from comparo.run.task import Task
 from comparo.run.voices import voices_of
 from comparo.selection.selector import Selector

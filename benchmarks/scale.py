@@ -21,9 +21,9 @@ from typing import Any
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.judges import Judgement, ray_judge
+from comparo.log.store import Store
 from comparo.run.budget import Budget
 from comparo.run.loop import Run
-from comparo.run.store import Store
 from comparo.run.task import Task
 
 SECONDS, BATCH = 0.020, 8

@@ -18,8 +18,8 @@ import numpy as np
 from comparo.data.items import Items
 from comparo.data.prompts import Question
 from comparo.judges import Judgement, load_judge
+from comparo.log.store import Store
 from comparo.run.budget import Budget
-from comparo.run.store import Store
 from comparo.run.task import Task
 from comparo.run.voices import make_prompt
 

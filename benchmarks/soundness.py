@@ -36,11 +36,11 @@ from comparo.analysis.correlations import spearman
 from comparo.data.comparisons import Comparisons
 from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.judges import Judgement
+from comparo.log.store import Store
 from comparo.options import AmountOptions
 from comparo.run.budget import Budget
 from comparo.run.fit_policy import Fitting
 from comparo.run.loop import Run
-from comparo.run.store import Store
 from comparo.run.task import Task
 from comparo.selection.lineups import LineupSelector
 from comparo.selection.sharing import next_pairs

@@ -22,8 +22,9 @@ from scipy.stats import spearmanr
 from benchmarks.efficiency import DATA
 from comparo import Comparisons, Items, fit
 from comparo.analysis.confidence import expected_spearman
+from comparo.log.questions import Ballot
 from comparo.run.fit_policy import Fitting
-from comparo.vote.dealing import Ballot, Dealer
+from comparo.vote.dealing import Dealer
 
 RUNS = 20
 SCENES = (  # texts, judges, of whom so many click at random, votes in all

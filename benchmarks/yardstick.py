@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.paper.datasets import READERS, open_dataset
+from benchmarks.paper.datasets import NAMES, open_dataset
 from benchmarks.selection import DATA
 from comparo.data.items import Items
 from comparo.ranking.ranking import Ranking
@@ -210,7 +210,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
     given = vars(parser.parse_args())
-    sets = [open_dataset(name, DATA) for name in READERS if any((DATA / "judgements").glob(f"{name}.*"))]
+    sets = [open_dataset(name, DATA) for name in NAMES if any((DATA / "judgements").glob(f"{name}.*"))]
     sizes = {one.name: len(one.items) / len(one.items.contexts) for one in sets}
     for table in tables(measure(sets, **given), sizes):
         print(f"{table.title}\n\n{table.markdown()}\n")

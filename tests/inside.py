@@ -9,6 +9,15 @@ from comparo.judges.chat import Chat
 from comparo.judges.labels import TextSpellings, label_probability
 from comparo.judges.prices import Price
 from comparo.judges.simulated import Simulated
+from comparo.log.folders import list_runs
+from comparo.log.repair import repair
+from comparo.log.store import (
+    Store,
+    count_judgements,
+    read_configuration,
+    read_judgements,
+    stored_items,
+)
 from comparo.methods import METHODS, quiet_fit
 from comparo.model.design import Design, Shared
 from comparo.model.estimators.mixed import mixed
@@ -28,12 +37,9 @@ from comparo.report.page import render
 from comparo.report.record import read_record
 from comparo.run.budget import Budget
 from comparo.run.fit_policy import Fitting
-from comparo.run.folders import list_runs
 from comparo.run.loop import Run
 from comparo.run.plan import prepare
 from comparo.run.rank import prepare_rank
-from comparo.run.repair import repair
-from comparo.run.store import Store, count_judgements, read_configuration, read_judgements, stored_items
 from comparo.run.task import Task
 from comparo.run.voices import voices_of
 from comparo.selection.sharing import next_pairs

@@ -27,8 +27,8 @@ from typer.testing import CliRunner
 from comparo.cli.app import app
 from comparo.data.run_folder import DATABASE
 from comparo.errors import ComparisonsError, JudgeError, RunError, StoreError
-from comparo.run.repair import PAGE
-from comparo.run.store import read_judgements
+from comparo.log.repair import PAGE
+from comparo.log.store import read_judgements
 
 CONCURRENCY = 16
 ITEMS = 100

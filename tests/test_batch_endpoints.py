@@ -13,8 +13,8 @@ from batch_faults import ENDPOINTS, KINDS, LINED_UP, meet
 from batch_runs import CALLS, SIZE, answers, check_whole, go, task, texts, work
 from batch_server import jsonl
 from comparo import JudgeError, PendingError, RunError
+from comparo.log.folders import waiting_for
 from comparo.run.batch import check_batch
-from comparo.run.folders import waiting_for
 from inside import Storage, list_runs, read_judgements
 from processes import CONTEXT
 from servers import Reply

@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import queue
 import re
 import signal
 import sqlite3
@@ -20,10 +19,12 @@ import pytest
 from comparo import Judgement, Question, StoreError, load_judge, rank, rejudge
 from comparo.judges import Probe
 from comparo.judges.chat import digest_of
-from comparo.run.cache import LONGEST_CLAIM, SCHEMA, Cache, clear, contents
-from comparo.run.database import open_database
-from comparo.run.recalling import Recalling, head_of, key_of_answer, remembering
-from comparo.run.repair import PAGE, repair_cache
+from comparo.log.cache import LONGEST_CLAIM, SCHEMA, Cache, clear, contents
+from comparo.log.database import open_database
+from comparo.log.repair import PAGE, repair_cache
+from comparo.run.cached_judge import CachedJudge, head_of, key_of_answer, remembering
+from comparo.run.voices import Voice
+from comparo.run.worker import Asking, answers_to
 from inside import DEFAULT_WORDING, criterion_prompt, read_judgements
 from processes import Forked
 from run_faults import DAMAGES, run_with_damaged_caches
@@ -224,33 +225,30 @@ def question(number):
 def test_an_answer_from_the_cache_comes_while_the_judge_works_and_while_it_waits(tmp_path):
     slow = Slow()
     (judge,) = remembering([slow], tmp_path / "cache")
-    assert isinstance(judge, Recalling)
+    assert isinstance(judge, CachedJudge)
     assert (judge.name, judge.settings, judge.ahead, judge.streams) == (slow.name, slow.settings, 2, True)
     assert not hasattr(judge, "ready")
     slow.may.release()
-    list(judge.judge([question(1)], PROMPT))
-    given, came = queue.SimpleQueue(), queue.SimpleQueue()
+    voice = Voice(None, judge, PROMPT)
+    list(answers_to([question(1)], voice))
     judge.cache.begin()
 
-    def listen():
-        for answer in judge.judge(iter(given.get, None), PROMPT):
-            came.put(answer)
+    def came(asking):
+        (answer,) = asking.answers(30)
+        return answer
 
-    thread = threading.Thread(target=listen)
-    thread.start()
-    given.put(question(1))  # the judge was not even started
-    assert came.get(timeout=30).cached
-    given.put(question(2))
-    while len(slow.asked) < 2:
-        time.sleep(0.005)
-    slow.may.release()
-    assert not came.get(timeout=30).cached
-    judge.cache.begin()
-    for number in (1, 2):
-        given.put(question(number))  # the judge waits for a question that it never gets
-        assert came.get(timeout=30).cached
-    given.put(None)
-    thread.join(30)
+    with Asking([voice], list) as asking:
+        asking.ask(question(1))  # the judge was not even started
+        assert came(asking).cached
+        asking.ask(question(2))
+        while len(slow.asked) < 2:
+            time.sleep(0.005)
+        slow.may.release()
+        assert not came(asking).cached
+        judge.cache.begin()
+        for number in (1, 2):
+            asking.ask(question(number))  # the judge waits for a question that it never gets
+            assert came(asking).cached
     assert [one.first for one in slow.asked] == [1, 2]
     judge.cache.close()
 
@@ -258,7 +256,7 @@ def test_an_answer_from_the_cache_comes_while_the_judge_works_and_while_it_waits
 def test_what_ends_the_judge_ends_the_one_behind_a_cache(tmp_path):
     (judge,) = remembering([load_judge("openai/any", base_url="http://127.0.0.1:9/v1", retries=0)], tmp_path / "cache")
     with pytest.raises(Exception, match="no server"):
-        list(judge.judge([question(1)], PROMPT))
+        list(answers_to([question(1)], Voice(None, judge, PROMPT)))
     judge.cache.close()
 
 
@@ -345,10 +343,10 @@ def test_a_claim_ends_by_the_answer_by_a_failure_with_its_process_and_after_a_wh
     of(begin, time.time())
     one.release(b"key")
     assert open_claims(one.path) == [(b"key", begin)]  # only its own
-    (answer,) = Recalling(Stuck(fails=True), one).judge([question(1)], PROMPT)
+    (answer,) = answers_to([question(1)], Voice(None, CachedJudge(Stuck(fails=True), one), PROMPT))
     assert answer.failed
     with pytest.raises(ZeroDivisionError):
-        list(Recalling(Stuck(), one).judge([question(1), question(2)], PROMPT))
+        list(answers_to([question(1), question(2)], Voice(None, CachedJudge(Stuck(), one), PROMPT)))
     assert open_claims(one.path) == [(b"key", begin)]
 
 
@@ -416,13 +414,13 @@ def test_a_cache_that_cannot_be_made_or_written_is_one_warning_and_the_run_goes_
         other = sqlite3.connect(folder / CACHE, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")  # another program that does not let go
         (judge,) = remembering([load_judge("openai/any", base_url=api.url)], None)
-        monkeypatch.setattr("comparo.run.database.BUSY", 0.01)
+        monkeypatch.setattr("comparo.log.database.BUSY", 0.01)
         cache = Cache(folder / CACHE)
         cache.begin()
         rows = range(12)
         texts = [f"Text number {k}. A quarter." for k in rows]
         pairs = [Question(i, j, None, texts[i], texts[j]) for i in rows for j in rows if i != j]
-        answers = list(Recalling(judge, cache).judge(pairs, PROMPT))
+        answers = list(answers_to(pairs, Voice(None, CachedJudge(judge, cache), PROMPT)))
         other.execute("ROLLBACK")
         other.close()
         cache.close()
@@ -431,7 +429,7 @@ def test_a_cache_that_cannot_be_made_or_written_is_one_warning_and_the_run_goes_
 
 
 FULL = (
-    "import resource, logging; from comparo.run.cache import Cache; from comparo.judges import Judgement; "
+    "import resource, logging; from comparo.log.cache import Cache; from comparo.judges import Judgement; "
     "from comparo.data.prompts import Question; resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000)); "
     "logging.basicConfig(format='%(message)s'); cache = Cache('cache.sqlite'); cache.begin(); "
     "[cache.add(bytes([k % 256, k // 256]), 'test', Judgement(Question('a', 'b'), p=0.5)) for k in range(3000)]; "
@@ -528,7 +526,7 @@ def wrong(path, rows=120):
 
 
 def test_a_cache_that_is_cut_anywhere_or_has_a_flipped_bit_gives_no_false_answer(tmp_path, monkeypatch):
-    monkeypatch.setattr("comparo.run.cache.BUSY", 0.0)
+    monkeypatch.setattr("comparo.log.cache.BUSY", 0.0)
     path = filled(tmp_path / "cache").path
     sound = path.read_bytes()
     assert wrong(path) == []

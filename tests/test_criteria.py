@@ -14,8 +14,8 @@ from comparo import Comparisons, JudgeError, Judgement, Question, load_judge, ra
 from comparo.data.criteria_prompt import shares
 from comparo.judges import as_judge
 from comparo.judges.protocol import Several, about
+from comparo.log.database import open_database
 from comparo.ranking.criteria_ranking import CriteriaRanking, combine
-from comparo.run.database import open_database
 from comparo.selection import greedy_pairs
 from inside import criteria_prompt, criterion_prompt, quiet_fit, read_judgements
 from split import one_short

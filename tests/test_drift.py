@@ -17,8 +17,8 @@ from scipy.special import expit
 
 from comparo import Comparisons, Judgement, Prompt, Question, RunError, StoreError, compare, rank, rejudge, write_report
 from comparo.analysis.drift import LEANING, NEAR, NEARBY, ODD, TOLERANCE, Drift
+from comparo.log.database import open_database
 from comparo.run.check import UNFINISHED, check
-from comparo.run.database import open_database
 from inside import Price, Simulated, prepare_rank, read_configuration, read_judgements
 from servers import Api, prefers
 

@@ -14,7 +14,7 @@ from scipy.special import logit
 from comparo import Comparisons, ComparisonsError, export_run, load_judge, rank
 from comparo.data.run_folder import DATABASE
 from comparo.export import preferred_pairs
-from comparo.run.database import open_database
+from comparo.log.database import open_database
 from inside import quiet_fit, read_judgements, read_record
 from servers import Api, prefers
 from stored import ROWS, one_voice, two_voices

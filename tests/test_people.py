@@ -13,12 +13,13 @@ from scipy.special import expit
 import comparo
 from comparo import Comparisons, ComparisonsError, Items, fit, with_votes
 from comparo.analysis.confidence import expected_spearman
+from comparo.log.questions import Ballot
 from comparo.model.estimators.votes import Expectation, Voted, _Posterior, _Solved, voted
 from comparo.model.tuning import SPREAD
 from comparo.ranking.votes import People, expected_of, find_voted
 from comparo.selection.lineups import LineupSelector
 from comparo.selection.sharing import telling_pairs
-from comparo.vote.dealing import Ballot, Dealer
+from comparo.vote.dealing import Dealer
 from comparo.vote.session import disputed_pairs, informative_pairs
 from inside import LIMITS, Choices, Graph, csv_text, read_record, render
 from voting import Server

@@ -37,9 +37,9 @@ from comparo import (
 from comparo.data.formats import whole
 from comparo.judges.protocol import GRACE
 from comparo.judges.replay import Replay
+from comparo.log.files import set_aside
+from comparo.log.folders import choose_folder
 from comparo.run.budget import RECENT, Spending
-from comparo.run.files import set_aside
-from comparo.run.folders import choose_folder
 from comparo.run.voices import model_sentences
 from comparo.run.worker import CHANCE, FAILED, is_excess
 from inside import (
@@ -651,7 +651,7 @@ def test_at_most_64_judgements_wait_for_the_disk(tmp_path, monkeypatch):
     for longest in (math.inf, 0.0):
         store = Store(tmp_path / str(longest), {})
         with monkeypatch.context() as patch:
-            patch.setattr("comparo.run.store.LONGEST_UNSYNCED", longest)
+            patch.setattr("comparo.log.store.LONGEST_UNSYNCED", longest)
             patch.setattr(os, "fsync", lambda file: synced.append(os.fstat(file).st_ino))
             for number in range(200):
                 store.add([Judgement(Question(number, "bo"), p=0.5)])

@@ -12,9 +12,9 @@ import pytest
 import comparo
 from comparo import ComparisonsError, Judgement, StoreError, export_run, write_report
 from comparo.data.run_folder import DATABASE
-from comparo.run.cache import Cache, contents
-from comparo.run.database import open_database
-from comparo.run.repair import PAGE
+from comparo.log.cache import Cache, contents
+from comparo.log.database import open_database
+from comparo.log.repair import PAGE
 from inside import (
     Storage,
     Store,

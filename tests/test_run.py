@@ -16,7 +16,7 @@ import pytest
 
 from comparo import Items, JudgeError, Judgement, Question, RunError, StoreError, load_judge, rank
 from comparo.data.run_folder import encode
-from comparo.run.folders import choose_folder
+from comparo.log.folders import choose_folder
 from comparo.run.rounds import Rounds
 from comparo.selection import Selector
 from inside import Budget, Run, Store, Task, criterion_prompt, list_runs, read_judgements, stored_items
@@ -349,7 +349,7 @@ def test_the_database_of_a_finished_run_has_no_log_and_numbered_rows(tmp_path):
 
 def test_a_second_process_is_refused(tmp_path):
     store = Store(tmp_path / "run", {"judge": "x"})
-    code = "import sys, pathlib; from comparo.run.store import Store; Store(pathlib.Path(sys.argv[1]), {'judge': 'x'})"
+    code = "import sys, pathlib; from comparo.log.store import Store; Store(pathlib.Path(sys.argv[1]), {'judge': 'x'})"
     command = [sys.executable, "-c", code, str(tmp_path / "run")]
     second = subprocess.run(command, capture_output=True, text=True)
     assert "is in use by another process" in second.stderr

@@ -350,7 +350,7 @@ def test_a_larger_budget_goes_on_with_the_same_teams(tmp_path):
     assert more.tables["voices"]["calls"].sum() == 20 * SIZE
 
 
-def test_a_voice_whose_questions_all_fail_in_a_wave_gets_no_more_unless_that_leaves_none():
+def test_a_voice_whose_questions_fail_through_waves_gets_no_more_unless_that_leaves_none():
     allocation = Allocation({"ana": math.nan, "bo": math.nan})
     one, other = (Judgement(Question("x", "y", voice=voice), p=0.6) for voice in ("ana", "bo"))
     lost = [Judgement(Question("y", "x", voice=voice), error="500") for voice in ("ana", "bo")]
@@ -358,13 +358,15 @@ def test_a_voice_whose_questions_all_fail_in_a_wave_gets_no_more_unless_that_lea
     assert allocation.active == ["ana", "bo"]
     chorus = Chorus(Selector(list("wxyz"), orders="both", seed=0), allocation)
     first = chorus.next(4)
+    allocation.decide([one, lost[1], lost[1]])
+    assert allocation.active == ["ana", "bo"]
     allocation.decide([one, lost[1]])
     assert allocation.active == ["ana"]
     rest = chorus.next(24)
     assert {voice for *_, voice in rest} == {"ana"}
     assert len({pair[:2] for pair in first + rest if pair[2] == "ana"}) == 12  # all pairs of four
     assert chorus.remaining == 0
-    allocation.decide([lost[0]])
+    allocation.decide([lost[0]] * 3)
     assert allocation.active == ["ana"]
 
 

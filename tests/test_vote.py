@@ -28,13 +28,14 @@ from scipy.special import expit
 
 from comparo import Comparisons, ComparisonsError, Items, StoreError, fit
 from comparo.data.images import LARGEST, image_url
+from comparo.log.questions import Ballot
 from comparo.report.embed import are_codes
 from comparo.report.making import facts
 from comparo.report.measures import favours, who_judged
 from comparo.report.page import _making
 from comparo.vote.app import JOINS, PATIENCE, serve
 from comparo.vote.booth import Booth
-from comparo.vote.dealing import Ballot, Dealer
+from comparo.vote.dealing import Dealer
 from comparo.vote.pages import MARKDOWN, as_markdown, differences, shown_text
 from comparo.vote.server import HOST, open_socket, public_url
 from comparo.vote.session import Links, Voting

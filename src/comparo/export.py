@@ -29,10 +29,10 @@ from comparo.data.lineups import joined, lineup_columns
 from comparo.data.wordings import PLACES
 from comparo.errors import StoreError
 from comparo.judges import Judgement
+from comparo.log.store import read_configuration, read_judgements, stored_items
 from comparo.model.linalg.graph import Graph
 from comparo.ranking.ranking import Ranking
 from comparo.report.record import Record, read_record
-from comparo.run.store import read_configuration, read_judgements, stored_items
 from comparo.run.voices import comparisons
 from comparo.types import Array
 

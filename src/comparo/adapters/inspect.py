@@ -22,8 +22,8 @@ from scipy.special import expit
 from comparo.data.prompts import Prompt, Question, choose_prompt
 from comparo.judges import Judge, Judgement
 from comparo.options import DEFAULT_JUDGE, Asked
+from comparo.run.cached_judge import probe_judges
 from comparo.run.compare_result import margins
-from comparo.run.recalling import probe_judges
 from comparo.run.voices import Voice, make_judges
 from comparo.run.worker import PATIENCE, Asking
 

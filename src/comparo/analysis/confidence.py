@@ -29,7 +29,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comparo.model.estimators.poe import multiply
-from comparo.model.estimators.votes import Voted
 from comparo.model.likelihoods import of_rows
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.linalg.graph import Pattern
@@ -93,9 +92,7 @@ def expected_spearman(ranking: Ranking, more: float = 0.0) -> Array:
         inner = ordered @ (np.arange(size) - (size - 1) / 2)
         found[some.contexts] = np.mean(inner / np.where(norm > 0, norm, 1.0), axis=1)
     # With equal texts any order is chance.
-    if isinstance(ranking.covariance, Voted):
-        found *= 1.0 - ranking.covariance.equal
-    elif (effects := ranking.solution.effects) is not None:
+    if (effects := ranking.solution.effects) is not None:
         found *= 1.0 - effects.equal
     return found[_in_order(ranking)]
 
@@ -181,8 +178,6 @@ class ScoreDraws:
 def _draws(ranking: Ranking) -> Iterator[ScoreDraws]:
     """Draws of the true scores of all contexts, in batches of contexts of equal size."""
     effects, panel = ranking.solution.effects, ranking.solution.panel
-    if isinstance(ranking.covariance, Voted):
-        return _estimated(ranking, ranking.covariance.variance)
     if panel is not None:
         return _estimated(ranking, panel.variance)
     if effects is not None:

@@ -10,13 +10,13 @@ from comparo.cli.flags import GroupFlags, JudgeFlags
 from comparo.cli.printing import Console, cost_words, print_notes, print_table, print_text
 from comparo.data.pairing import pair_files, pair_groups
 from comparo.data.sanitize import visible
+from comparo.log.files import write_text
 from comparo.options import CompareOptions, CriterionOptions, DuelOptions
 from comparo.report import write_report
 from comparo.report.command_pages import RESULT
 from comparo.report.record import run_record
 from comparo.run.compare import prepare_compare
 from comparo.run.compare_result import Duel
-from comparo.run.files import write_text
 
 WORSE = 3  # the exit code of --fail-if-worse
 SHOWN = 3  # inputs that are shown on which each side wins most

@@ -16,9 +16,9 @@ from comparo.cli.finishing import RankingFlags, RunFlags, complete, rank_by
 from comparo.data.items import Items
 from comparo.data.wordings import PAPER_WORDING
 from comparo.judges import load_judge
+from comparo.log.folders import ROOT
 from comparo.options import DEFAULT_JUDGE, AuditionOptions
 from comparo.run.audition import FEWEST, Audition, plan_audition
-from comparo.run.folders import ROOT
 from comparo.run.rank import prepare_rank
 
 WORDS = (

@@ -39,10 +39,10 @@ from comparo.ranking.ranking import Ranking, all_notes
 from comparo.ranking.scale import Scaled
 from comparo.ranking.self_consistency import unexplained_flips
 from comparo.run.budget import dollars, price_words
+from comparo.run.cached_judge import remember_probes
 from comparo.run.loop import Run
 from comparo.run.plan import Plan, first_question, given_words, longest_prompt_words
 from comparo.run.progress import Watch
-from comparo.run.recalling import remember_probes
 from comparo.run.resume import growth_sentence
 from comparo.run.stopping import stop_sentence
 from comparo.run.task import CHARACTERS, Task

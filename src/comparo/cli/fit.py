@@ -44,6 +44,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.documents import workbook
 from comparo.data.formats import csv_text
 from comparo.data.sheets import read_several
+from comparo.log.store import read_configuration, stored_items
 from comparo.methods import ESTIMATES, Method, quiet_fit
 from comparo.model.estimators.poe import Bias
 from comparo.ranking.display import listed, taste_sentences
@@ -58,7 +59,6 @@ from comparo.run.audit_card import audited, audited_terms
 from comparo.run.criteria_run import concluded, stored_criteria
 from comparo.run.fit_policy import fitting_of
 from comparo.run.linking import link
-from comparo.run.store import read_configuration, stored_items
 
 MANY = 1000  # voices: each may have a position bias of its own, and time grows with the cube of their number
 LISTS = (".csv", ".xlsx")  # endings of a class list

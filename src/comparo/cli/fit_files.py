@@ -18,10 +18,10 @@ from comparo.data.items import Items
 from comparo.data.run_folder import database_of
 from comparo.data.sheets import join, read_parts, read_several
 from comparo.data.wordings import few
+from comparo.log.store import read_configuration, stored_items
 from comparo.ranking.ranking import Ranking
 from comparo.run.criteria_run import by_criterion, criteria_of, stored_criteria
 from comparo.run.fit_policy import Fitting
-from comparo.run.store import read_configuration, stored_items
 from comparo.run.voices import comparisons
 
 

@@ -14,9 +14,9 @@ from comparo.data.grammar import read_settings
 from comparo.data.items import Items
 from comparo.data.run_folder import DATABASE, database_of
 from comparo.judges import Judge, accepted_options, load_judge, parse_judge, parse_options
+from comparo.log.cache import CACHE
 from comparo.options import DEFAULT_JUDGE, CacheOptions, JudgeOptions
-from comparo.run.cache import CACHE
-from comparo.run.recalling import Recalling, remembering
+from comparo.run.cached_judge import CachedJudge, remembering
 
 SeedFlag = Annotated[int, typer.Option(min=0)]
 Count = Annotated[int | None, typer.Option(min=1)]
@@ -154,7 +154,7 @@ class JudgeFlags(UncachedJudgeFlags, CacheOptions):
         """The judges with their cache; the command closes them when it ends."""
         judges = remembering(self.load(items), self.cache or CACHE)
         for judge in judges:
-            if isinstance(judge, Recalling):
+            if isinstance(judge, CachedJudge):
                 running().call_on_close(judge.cache.close)
         return judges
 

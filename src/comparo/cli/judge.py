@@ -22,13 +22,15 @@ from comparo.data.prompts import Question
 from comparo.data.run_folder import database_of
 from comparo.errors import ComparisonsError, JudgeError
 from comparo.judges import Judgement
+from comparo.log.costs import PROBES, paid_and_spent
+from comparo.log.store import stored_items
 from comparo.options import CriterionOptions, RejudgeOptions, ShareOptions
-from comparo.run.budget import PROBES, dollars, paid_and_spent
+from comparo.run.budget import dollars
+from comparo.run.cached_judge import probe_judges
 from comparo.run.progress import Progress
-from comparo.run.recalling import probe_judges
 from comparo.run.rejudge import Rejudged, plan_rejudge
-from comparo.run.store import stored_items
-from comparo.run.voices import count_cached, make_prompts
+from comparo.run.voices import Voice, count_cached, make_prompts
+from comparo.run.worker import answers_to
 
 LABELS = ("context", "first", "second")
 OF_A_RUN = ("budget", "dry_run", "out", "fresh", "output", "top", "quiet")
@@ -105,7 +107,7 @@ def judge_command(
     print_text(csv_lines([header]))
     done, progress = list[Judgement](), Progress(len(open_pairs))
     with watched(Console(stderr=True)) as show:
-        for judgement in judge.judge(iter(open_pairs), prompt):
+        for judgement in answers_to(open_pairs, Voice(None, judge, prompt)):
             print_text(line(judgement.row(), header))
             done.append(judgement)
             progress.asked += 1

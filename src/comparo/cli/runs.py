@@ -15,13 +15,13 @@ from comparo.cli.flags import UncachedJudgeFlags, run_folder
 from comparo.cli.printing import MINUTE, Console, print_table, print_text, rich_table, say
 from comparo.data.formats import csv_text
 from comparo.data.sanitize import visible
+from comparo.log.cache import CACHE, clear, contents
+from comparo.log.folders import ROOT, Summary, list_runs
+from comparo.log.repair import repair, repair_cache
+from comparo.log.store import stored_items
 from comparo.run.budget import dollars
-from comparo.run.cache import CACHE, clear, contents
+from comparo.run.cached_judge import probe_judges
 from comparo.run.check import CALLS, check
-from comparo.run.folders import ROOT, Summary, list_runs
-from comparo.run.recalling import probe_judges
-from comparo.run.repair import repair, repair_cache
-from comparo.run.store import stored_items
 
 DRIFTED = 6  # the exit code of --check where the judge has changed
 REFRESH = 2.0  # seconds between two looks at the folders, on a terminal

@@ -1,4 +1,4 @@
-"""The database of a run folder as a file of answers and of items; `comparo.run.database` has its tables.
+"""The database of a run folder as a file of answers and of items; `comparo.log.database` has its tables.
 
 Labels are stored as JSON. Each judgement carries a checksum of its row: damage can leave a row that reads as another
 answer.

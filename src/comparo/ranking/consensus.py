@@ -124,13 +124,12 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
         each = [consensus(replace(one, controlled=None), validity) for one in signs]
         scores, posterior = evenly([(one.scores, one.covariance) for one in each])
         return estimated(judged, each[0].solution.validity, scores=scores, covariance=posterior, controlled=equal)
-    panel = judged.solution.panel
-    is_whole = panel is None or panel.counts.all()
-    counted = judged if is_whole else _by(judged, of_those_that_count(judged.solution))
+    solution = of_those_that_count(judged.solution)
+    counted = judged if solution is judged.solution else _by(judged, solution)
     parts = parts_of(counted)
     if parts is None:
         needed = "fit with prior='estimated' and groups or features"
-        if panel is not None:
+        if (panel := solution.panel) is not None:
             most = panel.opinion.panel_graph.limits.exact
             needed = f"a panel needs groups or features, and at most {most:,} texts in a context"
         raise ValueError(f"a consensus needs to know what is expected of a text; {needed}")

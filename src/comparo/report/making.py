@@ -11,10 +11,11 @@ from comparo.data.prompts import Prompt
 from comparo.data.wordings import WORDINGS
 from comparo.judges import Judgement
 from comparo.judges.prices import Price
+from comparo.log.costs import PROBES, paid_and_spent
+from comparo.log.store import LINK
 from comparo.report.embed import label, listed, presentable
 from comparo.report.record import Record
-from comparo.run.budget import PROBES, dollars, paid_and_spent
-from comparo.run.store import LINK
+from comparo.run.budget import dollars
 from comparo.run.task import PRICES
 from comparo.run.voices import tokens_sentence
 

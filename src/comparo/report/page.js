@@ -131,7 +131,7 @@
       const scores = known.map((name) => `${name.slice(8)} ${number(data.candidates[name][row])}`);
       parts.push(make("p", "against", `People's scores: ${scores.join(", ")}`));
     }
-    const more = Object.entries(data.words).map(([name, words]) => `${words} ${value(data.candidates[name][row])}`);
+    const more = Object.entries(data.words).map(([name, words]) => `${words} = ${value(data.candidates[name][row])}`);
     if (more.length) parts.push(make("p", "against", `Also: ${more.join(", ")}`));
     if (row < data.judgements.whole) parts.push(opponents(row));
     return parts;

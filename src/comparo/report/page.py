@@ -21,6 +21,7 @@ from comparo.analysis.misfit import MOST as DISPUTED
 from comparo.analysis.misfit import disagreements, misfit
 from comparo.data.items import Items
 from comparo.errors import StoreError
+from comparo.log.files import write_text
 from comparo.ranking.display import growth_sentences, whose
 from comparo.ranking.ranking import Ranking, all_notes
 from comparo.ranking.tabular import rows_of
@@ -43,7 +44,6 @@ from comparo.report.measures import agreements, outlook, who_judged
 from comparo.report.record import SCORES, Record
 from comparo.run.audit_card import Audit
 from comparo.run.budget import dollars
-from comparo.run.files import write_text
 from comparo.run.fit_policy import Fitting
 from comparo.run.voices import model_sentences
 

@@ -19,6 +19,7 @@ from comparo.data.prompts import Question
 from comparo.data.wordings import LABELS
 from comparo.errors import StoreError
 from comparo.judges import Judgement
+from comparo.log.store import CHANGED, read_configuration, read_judgements, stored_items
 from comparo.model.estimators.poe import Bias
 from comparo.ranking.criteria_ranking import expected
 from comparo.ranking.ranking import Ranking
@@ -30,7 +31,6 @@ from comparo.rounding import merge_ties
 from comparo.run.criteria_run import CriteriaRun, concluded, criteria_of, stored_criteria
 from comparo.run.fit_policy import Fitting, fitting_of
 from comparo.run.loop import Run
-from comparo.run.store import CHANGED, read_configuration, read_judgements, stored_items
 from comparo.run.voices import comparisons, place_of
 from comparo.types import Array, LongIndex, Mask
 

@@ -26,6 +26,9 @@ from comparo.analysis.reliability import MEASURES, Jackknife
 from comparo.data.items import Items
 from comparo.data.run_folder import key_of
 from comparo.judges import Judgement
+from comparo.log.files import as_json
+from comparo.log.items import texts_of
+from comparo.log.store import differences, read_configuration, read_judgements, stored_items
 from comparo.model.tuning import NEARLY
 from comparo.options import AuditionOptions, ColumnOptions, Storage, TaskOptions, accepts, part
 from comparo.ranking.display import contradictions
@@ -33,13 +36,10 @@ from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import json_rows
 from comparo.rounding import TIES
 from comparo.run.budget import Budget, links_of, rounded
-from comparo.run.files import as_json
-from comparo.run.items import texts_of
 from comparo.run.loop import Run
 from comparo.run.plan import ConcludedPlan, prepare
 from comparo.run.resume import answers_about
 from comparo.run.rounds import Pair
-from comparo.run.store import differences, read_configuration, read_judgements, stored_items
 from comparo.run.task import Task
 from comparo.run.voice_allocation import Source
 from comparo.run.voices import Voice, comparisons, listed, make_voices, stored_voices

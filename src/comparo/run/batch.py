@@ -26,17 +26,18 @@ from comparo.data.run_folder import key_of
 from comparo.errors import JudgeError, PendingError, RunError
 from comparo.judges import Judge, Judgement
 from comparo.judges.batches import SHARE, WINDOW, LostError, SilentError, State
+from comparo.log.questions import OpenBatch
+from comparo.log.store import Store
 from comparo.options import Mode
 from comparo.ranking.ranking import Ranking
-from comparo.run.batch_transport import CANCELLED, CREATIONS, UNANSWERED, Courier, OpenBatch, Pauses
+from comparo.run.batch_transport import CANCELLED, CREATIONS, UNANSWERED, Courier, Pauses
 from comparo.run.budget import TOKENS
+from comparo.run.cached_judge import CachedJudge
 from comparo.run.contexts import Contexts
 from comparo.run.loop import LOOK, Run, logger
 from comparo.run.progress import Watcher
-from comparo.run.recalling import Recalling
-from comparo.run.store import Store
 from comparo.run.task import Task
-from comparo.run.worker import too_many
+from comparo.run.worker import answers_to, too_many
 
 TRIES = 3  # batches that a question may be part of: where a share x of each expires, x³ have no answer in the end
 PROOFS = 3  # consecutive failures of directly asked questions after which the run ends
@@ -46,7 +47,7 @@ def check_batch(task: Task, has_folder: bool, mode: Mode = "wait") -> Task:
     """The task at the price of batches; a ValueError where it cannot be asked by batches."""
     if mode not in get_args(Mode):
         raise ValueError(f"batch is one of {', '.join(map(repr, get_args(Mode)))}, not {mode!r}")
-    asked = task.judge.asked if isinstance(task.judge, Recalling) else task.judge
+    asked = task.judge.asked if isinstance(task.judge, CachedJudge) else task.judge
     price = getattr(asked, "at_batch_price", None)
     if task.is_panel:
         raise ValueError("`batch` is for one judge and one wording: what is asked of several depends on their answers")
@@ -64,7 +65,7 @@ def check_batch(task: Task, has_folder: bool, mode: Mode = "wait") -> Task:
     if not has_folder:
         raise ValueError("a batch may take a day, so it needs a folder from which to go on: give out='FOLDER'")
     judge: Judge = price()
-    return replace(task, judge=Recalling(judge, task.judge.cache) if isinstance(task.judge, Recalling) else judge)
+    return replace(task, judge=CachedJudge(judge, task.judge.cache) if isinstance(task.judge, CachedJudge) else judge)
 
 
 class BatchRun(Run):
@@ -85,7 +86,7 @@ class BatchRun(Run):
     ) -> None:
         super().__init__(task, store, watch)
         self.mode, self.pauses = mode, pauses or Pauses()
-        self._cache = task.judge if isinstance(task.judge, Recalling) else None
+        self._cache = task.judge if isinstance(task.judge, CachedJudge) else None
         self._away: dict[int, OpenBatch] = {}  # the batches at the server
         self._pool: deque[Question] = deque()
         self._most: float = inf  # questions in a batch at most; fewer after the server was full
@@ -194,7 +195,7 @@ class BatchRun(Run):
         while self._pool and not self._is_proved:
             question = self._pool.popleft()
             self.spending.reserve(question, times=1 / SHARE)
-            (answer,) = self.task.judge.judge([question], self.task.prompt)
+            (answer,) = answers_to([question], self.task.voices[0])
             self._keep(replace(answer, cost=answer.cost / SHARE))
             failures = failures + 1 if answer.failed else 0
             if failures == PROOFS:

@@ -13,25 +13,22 @@ from __future__ import annotations
 
 import os
 import re
-import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 from comparo.data.prompts import Question
-from comparo.errors import JudgeError, StoreError
+from comparo.errors import JudgeError
 from comparo.judges import Judgement
 from comparo.judges.batch_endpoints import Batches
 from comparo.judges.batches import LostError, ResultLine, State
-from comparo.run.files import OWNER, explained, now
-from comparo.run.rows import insert, insertion, labels_of, question_of
-from comparo.run.store import Store
+from comparo.log.files import OWNER, explained, now
+from comparo.log.questions import BatchStore, OpenBatch
+from comparo.log.store import Store
 
-COLUMNS = "number, name, lines, file, sent, id, status, done"
 UNANSWERED = "unanswered in the batch: "  # begins the error of a question that can be asked again in another batch
 CREATIONS = 3  # unconfirmed requests to create a batch after which the run ends
 CHUNK = 200  # judgements that are stored at once
@@ -51,118 +48,6 @@ class Pauses:
     longest: float = 60.0
     settle: float = 30.0
     full: float = 300.0
-
-
-@dataclass(frozen=True)
-class OpenBatch:
-    """A batch that is not closed; `questions` are those without a judgement, each with its number of lines."""
-
-    number: int
-    name: str
-    lines: int
-    file: str
-    sent: float | None
-    id: str | None
-    status: str
-    done: int
-    questions: Mapping[int, tuple[Question, int]]
-
-    @property
-    def how_far(self) -> str:
-        return how_far(self.status, self.lines, self.done)
-
-
-def how_far(status: str, lines: int, done: int) -> str:
-    """How far a server is with a batch, in words."""
-    return f"{status.replace('_', ' ')}, {done:,} of {lines:,} done"
-
-
-class BatchStore:
-    """The batches of a run folder.
-
-    >>> batches = BatchStore(Store(None, {}))
-    >>> made = batches.plan("f00d", [(Question("ana", "bo"), 1)])
-    >>> [batch.how_far for batch in batches.open()]
-    ['planned, 0 of 1 done']
-    >>> batches.keep(made, [(0, Judgement(Question("ana", "bo"), p=0.7))])
-    [Judgement(question=Question(first='ana', second='bo', ...
-    >>> _ = batches.update(made, closed="2026-03-01", status="completed")
-    >>> batches.open()
-    []
-    """
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-
-    def open(self) -> list[OpenBatch]:
-        """The batches that are not closed."""
-        with self.store.transaction() as connection:
-            rows = connection.execute(f"SELECT {COLUMNS} FROM batches WHERE closed IS NULL ORDER BY number").fetchall()
-            return [OpenBatch(*row, _asked(connection, row[0])) for row in rows]  # type: ignore[call-arg]
-
-    def plan(self, name: str, questions: Sequence[tuple[Question, int]]) -> OpenBatch:
-        """Store a batch of questions, each with the number of its lines."""
-        lines = sum(number for _, number in questions)
-        with self.store.transaction() as connection:
-            made = connection.execute(*insertion("batches", {"name": name, "lines": lines})).lastrowid
-            for number, (one, own) in enumerate(questions):
-                row = {"batch": made, "number": number, "lines": own} | labels_of(one)
-                connection.execute(*insertion("batch_questions", row))
-        self.store.flush()
-        return OpenBatch(made or 0, name, lines, "", None, None, "planned", 0, dict(enumerate(questions)))
-
-    def update(self, batch: OpenBatch, **values: Any) -> OpenBatch:
-        """Store new values of a batch; they are on the disk when this returns."""
-        names = ", ".join(f"{name} = ?" for name in values)
-        with self.store.transaction() as connection:
-            connection.execute(f"UPDATE batches SET {names} WHERE number = ?", (*values.values(), batch.number))
-        self.store.flush()
-        return replace(batch, **{name: value for name, value in values.items() if hasattr(batch, name)})
-
-    def seen(self, batch: OpenBatch, state: State) -> OpenBatch:
-        """Store the server's id of the batch, if known, and its status."""
-        return self.update(batch, id=state.id or None, status=state.status, done=state.done, seen=now())
-
-    def keep(self, batch: OpenBatch, judgements: Iterable[tuple[int, Judgement]]) -> list[Judgement]:
-        """Store judgements of a batch and mark their questions as judged, in one transaction."""
-        kept: list[Judgement] = []
-        with self.store.transaction() as connection:
-            for number, judgement in judgements:
-                kept += filter(None, [insert(connection, judgement)])
-                connection.execute(
-                    "UPDATE batch_questions SET is_judged = 1 WHERE batch = ? AND number = ?", (batch.number, number)
-                )
-        return kept
-
-    def drop(self, batch: OpenBatch) -> None:
-        """Delete a batch that the server does not have, or refused."""
-        with self.store.transaction() as connection:
-            connection.execute("DELETE FROM batch_questions WHERE batch = ?", (batch.number,))
-            connection.execute("DELETE FROM batches WHERE number = ?", (batch.number,))
-        self.store.flush()
-
-
-def _asked(connection: sqlite3.Connection, batch: int) -> dict[int, tuple[Question, int]]:
-    """The questions of a batch that are not judged, without their texts."""
-    rows = connection.execute(
-        "SELECT number, lines, context, first, second FROM batch_questions WHERE batch = ? AND NOT is_judged", (batch,)
-    )
-    return {number: (question_of(*labels), lines) for number, lines, *labels in rows}
-
-
-def had_batches(store: Store) -> bool:
-    """Whether some answers of a run came by batches."""
-    with store.transaction() as connection:
-        return connection.execute("SELECT 1 FROM batches LIMIT 1").fetchone() is not None
-
-
-def check_no_batch(store: Store) -> None:
-    """Raise a StoreError where a run waits for a batch, whose questions would be asked twice."""
-    if lines := sum(batch.lines for batch in BatchStore(store).open() if batch.sent is not None):
-        raise StoreError(
-            f"{store.folder} waits for a batch of {lines:,} questions at the server; add batch='wait' to go on "
-            "with it, or batch='cancel' to end it early"
-        )
 
 
 class Courier:

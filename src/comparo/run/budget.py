@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -24,7 +24,6 @@ MOST = 2**40  # limit of the search for a sufficient budget, in units of its las
 _key = attrgetter("context", "first", "second", "voice")
 _cost = attrgetter("cost")
 RECENT = 100  # last calls that set the reserved price: the next is dearer than all of them with probability 1/101
-PROBES = "probes"  # entry of run.json: the findings of probes of the judges (`Probe`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,25 +210,6 @@ def dollars(amount: float) -> str:
 def price_words(much: str, cost: float) -> str:
     """The price after the words `much`, such as "about", or how to set an unknown price."""
     return "price not known (set it by `price`)" if math.isnan(cost) else f"{much} {dollars(cost)}"
-
-
-def paid_and_spent(
-    judgements: Iterable[Judgement], configuration: Mapping[str, Any] | None = None
-) -> tuple[float, float]:
-    """The dollars that judgements and probes of a run count within a budget, and the dollars spent on them.
-
-    Cached answers count with their original cost, so that a run is the same with and without a cache.
-
-    >>> asked, kept = (Judgement(Question("ana", "bo"), p=0.7, cost=0.5, cached=cached) for cached in (False, True))
-    >>> paid_and_spent([asked, kept], {"probes": [{"calls": 1, "cost": 0.25}, {"calls": 0, "cost": 0.25}]})
-    (1.5, 0.75)
-    """
-    known = [judgement for judgement in judgements if judgement.cost > 0]
-    probes = (configuration or {}).get(PROBES) or ()
-    costs = [(one.get("cost") or 0.0, one.get("calls")) for one in probes]
-    paid = sum(one.cost for one in known) + sum(cost for cost, _ in costs)
-    spent = sum(one.spent for one in known) + sum(cost for cost, calls in costs if calls)
-    return paid, spent
 
 
 def tokens_of(judgement: Judgement) -> float:

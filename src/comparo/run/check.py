@@ -30,14 +30,15 @@ from comparo.data.prompts import Prompt
 from comparo.data.run_folder import DATABASE, encode, key_of
 from comparo.errors import RunError, StoreError
 from comparo.judges import Judge, Judgement
+from comparo.log.cache import Cache, clear
+from comparo.log.files import as_json
+from comparo.log.store import CHANGED, Store, differences, read_configuration, read_judgements, reading, stored_items
 from comparo.methods import ESTIMATES, quiet_fit
 from comparo.model.observations import are_choices
-from comparo.run.cache import Cache, clear
-from comparo.run.files import as_json
-from comparo.run.recalling import Recalling, remembering
-from comparo.run.store import CHANGED, Store, differences, read_configuration, read_judgements, reading, stored_items
+from comparo.run.cached_judge import CachedJudge, remembering
 from comparo.run.task import Task
 from comparo.run.voices import Voice, comparisons, stored_voices, with_texts, with_voice
+from comparo.run.worker import answers_to
 from comparo.types import Array
 
 CALLS = 40  # of `check` by default
@@ -120,7 +121,7 @@ class Check:
             own = [one.question for one in part if one.question.voice == voice.name]
             if own:
                 (judge,) = remembering([_alone(voice.judge)], self.cache)
-                answers = [replace(one, cached=False) for one in judge.judge(own, voice.prompt)]
+                answers = [replace(one, cached=False) for one in answers_to(own, replace(voice, judge=judge))]
                 self.paid += answers
                 found |= {key_of(one.question): one for one in answers if not one.failed}
         return found
@@ -335,4 +336,4 @@ def task_after(task: Task, configuration: Mapping[str, Any]) -> Task:
 
 def _alone(judge: Judge) -> Judge:
     """The judge without its cache."""
-    return judge.asked if isinstance(judge, Recalling) else judge
+    return judge.asked if isinstance(judge, CachedJudge) else judge

@@ -17,11 +17,11 @@ from comparo.data.run_folder import Key
 from comparo.errors import StoreError
 from comparo.judges import Judgement
 from comparo.judges.protocol import NOTHING, Several, about
+from comparo.log.store import Store, read_configuration, read_judgements
 from comparo.options import RankOptions
 from comparo.ranking.criteria_ranking import CriteriaRanking, combine
 from comparo.ranking.ranking import Ranking
 from comparo.run.loop import Run
-from comparo.run.store import Store, read_configuration, read_judgements
 from comparo.run.voices import Voice, comparisons, with_voice
 from comparo.selection.designs import SYSTEM_GOALS
 

@@ -21,6 +21,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.covariates import Term, control_numbers
 from comparo.data.items import Items
 from comparo.data.text_features import contrasts, styles
+from comparo.log.store import VOTES
 from comparo.methods import ESTIMATES, quiet_fit, usual_method
 from comparo.model.linalg.graph import Graph
 from comparo.model.observations import fitted_power
@@ -30,7 +31,6 @@ from comparo.ranking.grouping import ControlNumbers, control_of, group_codes
 from comparo.ranking.ranking import Ranking, with_solution
 from comparo.ranking.votes import find_voted, votes_about, with_votes
 from comparo.run.linking import Past, read_past
-from comparo.run.store import VOTES
 from comparo.types import Array
 
 GROUPED = (

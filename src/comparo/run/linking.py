@@ -38,6 +38,9 @@ from comparo.data.items import Items
 from comparo.data.run_folder import Key, encode, slot_labels
 from comparo.errors import ComparisonsError
 from comparo.judges import Judgement
+from comparo.log.items import Label
+from comparo.log.rows import stored_judgements
+from comparo.log.store import LINK, read_configuration, reading, stored_items
 from comparo.model.linalg.graph import ContextBatch, Pattern
 from comparo.model.posterior import Covariance
 from comparo.ranking.ranking import Ranking, with_solution
@@ -46,9 +49,6 @@ from comparo.ranking.scale import MISFIT
 from comparo.ranking.scores import Grown, Link
 from comparo.ranking.tabular import Columns
 from comparo.rounding import first_best
-from comparo.run.items import Label
-from comparo.run.rows import stored_judgements
-from comparo.run.store import LINK, read_configuration, reading, stored_items
 from comparo.run.voices import comparisons
 from comparo.types import Array, LongIndex, Mask
 

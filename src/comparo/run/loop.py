@@ -14,12 +14,13 @@ from comparo.data.run_folder import Key, key_of
 from comparo.errors import JudgeError, RunError
 from comparo.judges import Judgement
 from comparo.judges.protocol import GRACE
+from comparo.log.costs import paid_and_spent
+from comparo.log.questions import had_batches
+from comparo.log.store import Store
 from comparo.ranking.ranking import Ranking
-from comparo.run.batch_transport import had_batches
-from comparo.run.budget import TOKENS, Spending, paid_and_spent, tokens_of
+from comparo.run.budget import TOKENS, Spending, tokens_of
 from comparo.run.contexts import Contexts
 from comparo.run.progress import Progress, Watcher
-from comparo.run.store import Store
 from comparo.run.task import Task
 from comparo.run.voices import comparisons, model_sentences, with_texts
 from comparo.run.worker import ENOUGH, Asking, Health, is_excess, too_many

@@ -21,21 +21,22 @@ from comparo.data.prompts import Question
 from comparo.data.run_folder import DATABASE, key_of
 from comparo.errors import WrongFolderError
 from comparo.judges import Judge, Judgement
+from comparo.log.cache import Cache
+from comparo.log.costs import PROBES
+from comparo.log.files import set_aside
+from comparo.log.folders import choose_folder
+from comparo.log.questions import check_no_batch
+from comparo.log.store import CHANGED, LINK, VOTES, Store, read_configuration
 from comparo.options import IN_MEMORY, Storage
 from comparo.ranking.ranking import Ranking
 from comparo.run.batch import BatchRun, check_batch
-from comparo.run.batch_transport import check_no_batch
-from comparo.run.budget import PROBES, Expense
-from comparo.run.cache import Cache
+from comparo.run.budget import Expense
+from comparo.run.cached_judge import CachedJudge, head_of, key_of_answer, probe_judges
 from comparo.run.check import calls_before, check_before, task_after
 from comparo.run.criteria_run import CriteriaRun, CriteriaStore
-from comparo.run.files import set_aside
-from comparo.run.folders import choose_folder
 from comparo.run.loop import Run
 from comparo.run.progress import Watch, watching
-from comparo.run.recalling import Recalling, head_of, key_of_answer, probe_judges
 from comparo.run.resume import grown, growth_sentence, items_there, linked, merged, open_grown
-from comparo.run.store import CHANGED, LINK, VOTES, Store, read_configuration
 from comparo.run.task import Task
 from comparo.run.worker import Asking
 
@@ -148,7 +149,7 @@ class Plan:
         asked = [(voices[question.voice], question) for question in _first_questions(trial)]
         with recalled(task, store):  # at its end the cache forgets what was found
             return any(
-                not isinstance(voice.judge, Recalling) or voice.judge.find(question, voice.prompt) is None
+                not isinstance(voice.judge, CachedJudge) or voice.judge.find(question, voice.prompt) is None
                 for voice, question in asked
             )
 
@@ -273,7 +274,7 @@ def recalled(task: Task, store: Store) -> Iterator[None]:
     heads = {
         voice.name: (voice.judge.cache, head_of(voice.judge.asked, voice.prompt))
         for voice in task.voices
-        if isinstance(voice.judge, Recalling)
+        if isinstance(voice.judge, CachedJudge)
     }
     had: dict[Cache, list[bytes]] = {cache: [] for cache, _ in heads.values()}
     # Otherwise all questions of the run have different keys, and earlier answers cannot be confused.

@@ -22,16 +22,16 @@ from comparo.data.run_folder import key_of
 from comparo.data.wordings import WORDINGS
 from comparo.errors import StoreError
 from comparo.judges import Judge, Judgement
+from comparo.log.folders import slug
+from comparo.log.store import CHANGED, read_configuration, read_judgements, stored_items
 from comparo.methods import ESTIMATES
 from comparo.options import RejudgeOptions, Storage, accepts
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import count_flips
 from comparo.run.budget import Budget
-from comparo.run.folders import slug
 from comparo.run.loop import Run
 from comparo.run.plan import ConcludedPlan, prepare
 from comparo.run.rounds import Pair
-from comparo.run.store import CHANGED, read_configuration, read_judgements, stored_items
 from comparo.run.task import Task
 from comparo.run.voices import Voice, comparisons, make_judges, stored_voices, with_voice
 from comparo.types import Array

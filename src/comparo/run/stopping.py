@@ -5,7 +5,7 @@ them are fitted together, and a context stops if its expected agreement with the
 The variances of scores and noise are those of all contexts: 16 items alone cannot distinguish scores from noise, and a
 context that decided by its own answers would stop when it is lucky. While wave w is fitted, wave w + 1 is judged.
 
-A voice that failed throughout a wave is asked no more (`voice_allocation`). Where the goal is to compare groups, the
+A voice that fails through whole waves is asked no more (`voice_allocation`). Where the goal is to compare groups, the
 contexts choose their pairs one after the other, wave by wave, and all of them stop together. To find the best group,
 pairs are chosen by the leaderboard of two waves before (`comparo.selection.systems`), which is fitted whenever there
 are `LOOK_GROWTH` times as many answers.

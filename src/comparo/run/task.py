@@ -26,10 +26,10 @@ from comparo.data.prompts import Prompt, Question
 from comparo.data.run_folder import key_of
 from comparo.judges import Judge, Judgement
 from comparo.judges.prices import Price
+from comparo.log.files import now
 from comparo.methods import quiet_fit
 from comparo.options import FitOptions, TaskOptions, part
 from comparo.run.budget import NEEDS_PRICE, TOKENS, Budget, Expense, links_of
-from comparo.run.files import now
 from comparo.run.fit_policy import GROUPED, Fitting
 from comparo.run.linking import Growth
 from comparo.run.voices import Voice

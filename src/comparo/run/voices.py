@@ -24,9 +24,9 @@ from comparo.data.sources import text_of
 from comparo.data.wordings import AUDITIONED, DEFAULT_WORDING
 from comparo.judges import Judge, Judgement, as_judge, load_judge
 from comparo.judges.protocol import Several
+from comparo.log.cache import CACHE
 from comparo.options import Asked, AskOptions, QuestionOptions, Storage
-from comparo.run.cache import CACHE
-from comparo.run.recalling import remembering
+from comparo.run.cached_judge import remembering
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,8 @@ from comparo.data.prompts import Prompt, criterion_prompt
 from comparo.data.wordings import DEFAULT_WORDING, WORDINGS
 from comparo.errors import StoreError
 from comparo.judges import Judge, Judgement, Probe
+from comparo.log.files import explained, write_text
+from comparo.log.store import read_configuration, read_judgements, stored_items
 from comparo.methods import quiet_fit
 from comparo.options import ShareOptions, Storage
 from comparo.ranking.criteria_ranking import CriteriaRanking
@@ -38,12 +40,10 @@ from comparo.ranking.tabular import json_rows, json_text
 from comparo.ranking.votes import find_voted
 from comparo.ranking.why import Why, check_enough, explain, numbers_of_groups
 from comparo.run.budget import Budget, price_words
-from comparo.run.files import explained, write_text
+from comparo.run.cached_judge import remembering
 from comparo.run.plan import Plan, prepare
 from comparo.run.progress import Watch
-from comparo.run.recalling import remembering
 from comparo.run.rejudge import pairs_within, read_template
-from comparo.run.store import read_configuration, read_judgements, stored_items
 from comparo.run.task import CHARACTERS, Task
 from comparo.run.voices import count_cached
 from comparo.types import Array, Index

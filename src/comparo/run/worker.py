@@ -15,6 +15,7 @@ from scipy.special import bdtrc
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges import Judge, Judgement
+from comparo.run.cached_judge import CachedJudge
 from comparo.run.voices import Voice
 
 PATIENCE = 0.05  # seconds to wait for one more question before the judge answers those it has
@@ -146,10 +147,8 @@ class _Worker:
                 self.out += 1
                 voice = question.voice
                 asked = chain([question], self._more(voice))
-                for judgement in self.judge.judge(asked, self.prompts[voice]):
-                    (kept,) = self._keep([judgement])
-                    self.out -= 1
-                    self._answers.put((self, kept))
+                for judgement in self._asked(asked, self.prompts[voice]):
+                    self._deliver(judgement)
                     if self._left.is_set():
                         return
                 if self.out:
@@ -157,6 +156,17 @@ class _Worker:
         except BaseException as error:  # raised again in `answers`
             self.out = 0
             self._answers.put((self, error))
+
+    def _asked(self, questions: Iterator[Question], prompt: Prompt) -> Iterator[Judgement]:
+        """The judge's answers; those from its cache come at once, also while it works or waits for a question."""
+        if isinstance(self.judge, CachedJudge):
+            return self.judge.answers(questions, prompt, self._deliver, self._no_more)
+        return self.judge.judge(questions, prompt)
+
+    def _deliver(self, judgement: Judgement) -> None:
+        (kept,) = self._keep([judgement])
+        self.out -= 1
+        self._answers.put((self, kept))
 
     def _more(self, voice: str | None) -> Iterator[Question]:
         """Further questions to a voice; they end if none arrives for a moment, unless the judge streams."""
@@ -175,6 +185,22 @@ class _Worker:
                 return
             self.out += 1
             yield question
+
+
+def answers_to(questions: Iterable[Question], voice: Voice) -> Iterator[Judgement]:
+    """The answers of a voice to some questions, as they come.
+
+    >>> from comparo.data.prompts import criterion_prompt
+    >>> from comparo.judges import load_judge
+    >>> asked = Question("ana", "bo"), Question("bo", "ana")
+    >>> len(list(answers_to(asked, Voice(None, load_judge("simulated/soft"), criterion_prompt("better")))))
+    2
+    """
+    with Asking([voice], list) as asking:
+        for question in questions:
+            asking.ask(question)
+        while asking.open:
+            yield from asking.answers()
 
 
 FAILED = 0.2  # the share of judgements that may fail: the others are enough for a ranking

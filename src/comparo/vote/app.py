@@ -45,7 +45,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from comparo.data.sanitize import visible
 from comparo.errors import StoreError
-from comparo.vote.dealing import choices_of
+from comparo.log.questions import choices_of
 from comparo.vote.pages import FILES, HERE, REASON, Pages
 from comparo.vote.session import Links, is_same
 from comparo.vote.standing import ranking_csv, votes_csv

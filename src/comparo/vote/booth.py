@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from comparo.errors import StoreError
-from comparo.run.files import set_aside
+from comparo.log import questions
+from comparo.log.files import set_aside
+from comparo.log.questions import Ballot
+from comparo.log.store import Store
 from comparo.run.fit_policy import Fitting
-from comparo.run.store import Store
-from comparo.vote import dealing
-from comparo.vote.dealing import Ballot, Dealer
+from comparo.vote.dealing import Dealer
 from comparo.vote.session import MAY_DIFFER, Links, Voting
 
 logger = logging.getLogger(__name__)
@@ -88,20 +89,20 @@ class Booth:
         """Store a vote; ignore it if the ballot is already answered or is in another turn."""
         with self._step():
             if (ballot := self._open(voter, number, turn)) is not None:
-                self._know(dealing.answer(self.store, ballot, choice, _clamped(seconds, ballot), reason))
+                self._know(questions.answer(self.store, ballot, choice, _clamped(seconds, ballot), reason))
 
     def skip(self, voter: str, number: int, turn: int, reason: str, seconds: float) -> None:
         """Store that a judge skips a pair, and the reason."""
         with self._step():
             if (ballot := self._open(voter, number, turn)) is not None:
-                self._know(dealing.skip(self.store, ballot, reason, _clamped(seconds, ballot)))
+                self._know(questions.skip(self.store, ballot, reason, _clamped(seconds, ballot)))
 
     def undo(self, voter: str, judgement: int) -> None:
         """Withdraw a judge's own answer; ignore one that is already withdrawn or is another judge's."""
         with self._step():
             for ballot in list(self._own.get(voter, {}).values()):
                 if ballot.judgement == judgement:
-                    self._know(dealing.withdraw(self.store, ballot))
+                    self._know(questions.withdraw(self.store, ballot))
 
     def ballot(self, voter: str, number: int) -> Ballot | None:
         """The judge's ballot of this number; None if it is not the judge's."""
@@ -127,7 +128,7 @@ class Booth:
                 raise
 
     def _read(self) -> None:
-        for ballot in dealing.stored_ballots(self.store):
+        for ballot in questions.stored_ballots(self.store):
             if self._own.get(ballot.voter, {}).get(ballot.number) != ballot:
                 self._know(ballot)
         self._is_unsure = False
@@ -145,7 +146,7 @@ class Booth:
         dealt = self._dealer.deal(voter, max(1, len(self.links.active)))
         if dealt is None:
             return None
-        ballot = dealing.show(self.store, voter, *dealt)
+        ballot = questions.show(self.store, voter, *dealt)
         self._know(ballot)
         return ballot
 

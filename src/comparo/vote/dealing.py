@@ -1,4 +1,4 @@
-"""Chooses the next pair or line-up of a judge and its slots, and stores ballots: what was shown and voted.
+"""Chooses the next pair or line-up of a judge and its slots.
 
 The next pair is, in this order:
 
@@ -18,20 +18,17 @@ text is where the judge has seen it least often. Line-ups are dealt like pairs, 
 judges. Scores from fewer votes are mostly noise, and pairs chosen by them would make the ranking look surer than it is.
 Several pairs are chosen at once (`AHEAD`): that takes up to 0.15 s for 1,000 texts.
 
-Each pair or line-up that is shown is a ballot, stored before it is shown. A ballot is answered once: a vote has the
-ballot's number and turn, and a vote that is posted twice counts once. A withdrawn vote is not deleted; its ballot is
-open again, in the next turn.
+Each pair or line-up that is shown is a ballot (`comparo.log.questions`), stored before it is shown.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Hashable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import chain, combinations, permutations
+from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
@@ -39,12 +36,7 @@ import scipy
 
 from comparo.data.items import Items
 from comparo.data.prompts import Question, Rest
-from comparo.data.run_folder import decode
-from comparo.data.wordings import LETTERS
-from comparo.judges import Judgement
-from comparo.run.files import now
-from comparo.run.rows import insert, insertion, labels_of
-from comparo.run.store import Store
+from comparo.log.questions import Ballot, DealtPair
 from comparo.selection.designs import Strategy
 from comparo.selection.lineups import LineupSelector
 from comparo.selection.selector import Selector
@@ -54,139 +46,6 @@ LEFT = timedelta(minutes=30)  # age at which an open ballot counts as left: seve
 AHEAD = 2  # pairs of a context that are chosen at once, per judge
 TRIES = 20  # most line-ups requested of a selector until one is new
 Vote = Any  # a row of `Comparisons.from_rows`
-SKIPPED = "skipped: "
-
-DealtPair = tuple[Any, frozenset[Hashable]]  # the context, and two items or those of a line-up
-
-
-def choices_of(size: int) -> dict[str, float]:
-    """The possible votes on `size` texts, each with its p: 1 if the first is the best, else 0; ½ for a tie of two.
-
-    >>> choices_of(2), list(choices_of(3))[:2]
-    ({'A': 1.0, '=': 0.5, 'B': 0.0}, ['A>B>C', 'A>C>B'])
-    """
-    if size == 2:
-        return {"A": 1.0, "=": 0.5, "B": 0.0}
-    return {">".join(order): float(order[0] == "A") for order in permutations(LETTERS[:size])}
-
-
-@dataclass(frozen=True, slots=True)
-class Ballot:
-    """A pair as it is shown to a judge; `first` is A, on the left. `judgement` is the number of its answer, or None.
-
-    For a line-up, `second` is a `Rest`, and `order` is the vote, such as "C>A>B".
-    """
-
-    number: int
-    voter: str
-    context: Any
-    first: Any
-    second: Any
-    shown: datetime
-    turn: int = 1
-    judgement: int | None = None
-    p: float | None = None
-    order: str = ""
-
-    @property
-    def items(self) -> tuple[Any, ...]:
-        """The labels in slot order."""
-        return Question(self.first, self.second).items
-
-    @property
-    def pair(self) -> DealtPair:
-        """The context and the set of items, without their slots."""
-        return self.context, frozenset(self.items)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it waits for an answer."""
-        return self.judgement is None
-
-    @property
-    def is_skip(self) -> bool:
-        """Whether it was skipped."""
-        return self.judgement is not None and self.p is None
-
-    @property
-    def is_vote(self) -> bool:
-        """Whether it was answered, and not skipped."""
-        return self.p is not None
-
-
-def show(store: Store, voter: str, context: Any, first: Any, second: Any) -> Ballot:
-    """Store a new ballot.
-
-    >>> store = Store(None, {})
-    >>> ballot = show(store, "ana", None, "x", "y")
-    >>> vote = answer(store, ballot, "A", 3.5)
-    >>> vote.p, [one.reply for one in store.judgements()]
-    (1.0, ['A'])
-    >>> again = withdraw(store, vote)
-    >>> again.turn, again.is_open, list(store.judgements())
-    (2, True, [])
-    >>> answer(store, ballot, "B", 1.0) is None  # of a turn that is over
-    True
-    """
-    shown = now("milliseconds")
-    row = {"voter": voter, **labels_of(Question(first, second, context)), "shown": shown, "turn": 1}
-    with store.transaction() as connection:
-        number = connection.execute(*insertion("ballots", row)).lastrowid
-    return Ballot(number or 0, voter, context, first, second, datetime.fromisoformat(shown))
-
-
-def answer(store: Store, ballot: Ballot, choice: str, seconds: float, reason: str = "") -> Ballot | None:
-    """Store the vote on a ballot, one of `choices_of`; None if the ballot is not open in this turn.
-
-    The reason is the second line of the stored reply.
-    """
-    size = len(ballot.items)
-    order = choice if size > 2 else ""
-    return _close(
-        store, ballot, p=choices_of(size)[choice], reply=f"{choice}\n{reason}".rstrip(), lineup=order, seconds=seconds
-    )
-
-
-def skip(store: Store, ballot: Ballot, reason: str, seconds: float) -> Ballot | None:
-    """Store that a ballot was skipped, as a failed judgement, not a tie; None if it is not open in this turn."""
-    return _close(store, ballot, error=f"{SKIPPED}{reason}", seconds=seconds)
-
-
-def withdraw(store: Store, ballot: Ballot) -> Ballot:
-    """Withdraw the answer of a ballot, and open it again in the next turn."""
-    with store.transaction() as connection:
-        connection.execute("UPDATE judgements SET withdrawn = 1 WHERE number = ?", (ballot.judgement,))
-        connection.execute(
-            "UPDATE ballots SET judgement = NULL, turn = turn + 1 WHERE number = ? AND turn = ?",
-            (ballot.number, ballot.turn),
-        )
-    return replace(ballot, judgement=None, p=None, order="", turn=ballot.turn + 1)
-
-
-def stored_ballots(store: Store) -> Iterator[Ballot]:
-    """All ballots in the order in which they were shown."""
-    columns = "ballots.number, voter, ballots.context, ballots.first, ballots.second, shown, turn, judgement, p, lineup"
-    with store.transaction() as connection:
-        rows = connection.execute(
-            f"SELECT {columns} FROM ballots LEFT JOIN judgements ON judgements.number = judgement ORDER BY 1"
-        ).fetchall()
-    for number, voter, context, first, second, shown, turn, judgement, p, order in rows:
-        labels = (decode(context), decode(first), decode(second))
-        yield Ballot(number, voter, *labels, datetime.fromisoformat(shown), turn, judgement, p, order or "")
-
-
-def _close(store: Store, ballot: Ballot, **answered: Any) -> Ballot | None:
-    """Store a judgement and link its ballot to it, in one transaction; None if the ballot is not open in this turn."""
-    question = Question(ballot.first, ballot.second, ballot.context, voice=ballot.voter)
-    with store.transaction() as connection:
-        known = connection.execute(
-            "SELECT 1 FROM ballots WHERE number = ? AND turn = ? AND judgement IS NULL", (ballot.number, ballot.turn)
-        ).fetchone()
-        if known is None or insert(connection, Judgement(question, **answered)) is None:
-            return None
-        number = int(connection.execute("SELECT last_insert_rowid()").fetchone()[0])
-        connection.execute("UPDATE ballots SET judgement = ? WHERE number = ?", (number, ballot.number))
-    return replace(ballot, judgement=number, p=answered.get("p"), order=answered.get("lineup", ""))
 
 
 class Deck:

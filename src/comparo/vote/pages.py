@@ -21,11 +21,11 @@ from markupsafe import Markup, escape
 from comparo.data.images import is_image
 from comparo.data.prompts import Question
 from comparo.data.wordings import LETTERS
+from comparo.log.questions import Ballot
 from comparo.ranking.tabular import rows_of
 from comparo.report.making import question
 from comparo.report.page import environment
 from comparo.vote.booth import Booth
-from comparo.vote.dealing import Ballot
 from comparo.vote.session import LONGEST
 from comparo.vote.standing import Live, Standing, members_of
 

@@ -27,15 +27,8 @@ from comparo.data.run_folder import DATABASE, database_of
 from comparo.data.sanitize import skeleton, visible
 from comparo.errors import JudgeError, StoreError, WrongFolderError
 from comparo.judges import Judgement
-from comparo.model.observations import OTHERS
-from comparo.options import AmountOptions, PollOptions, TaskOptions, part
-from comparo.ranking.tabular import rows_of
-from comparo.report.record import read_record
-from comparo.rounding import merge_ties
-from comparo.run.budget import Budget
-from comparo.run.folders import choose_folder
-from comparo.run.resume import Change
-from comparo.run.store import (
+from comparo.log.folders import choose_folder
+from comparo.log.store import (
     Store,
     count_judgements,
     differences,
@@ -43,6 +36,13 @@ from comparo.run.store import (
     read_judgements,
     stored_items,
 )
+from comparo.model.observations import OTHERS
+from comparo.options import AmountOptions, PollOptions, TaskOptions, part
+from comparo.ranking.tabular import rows_of
+from comparo.report.record import read_record
+from comparo.rounding import merge_ties
+from comparo.run.budget import Budget
+from comparo.run.resume import Change
 from comparo.run.task import Task
 from comparo.run.voices import Voice, comparisons
 from comparo.selection.sharing import telling_pairs

@@ -22,13 +22,13 @@ from comparo.data.formats import csv_text
 from comparo.data.prompts import Question
 from comparo.data.run_folder import decode, judgement_rows
 from comparo.judges import Judgement
+from comparo.log.store import read_judgements, reading
 from comparo.metrics import Estimate, krippendorff_alpha
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import Flips, count_flips
 from comparo.ranking.tabular import rows_of
 from comparo.report.measures import Position, voter_biases
 from comparo.run.stopping import connected, sure_contexts
-from comparo.run.store import read_judgements, reading
 from comparo.run.voices import comparisons
 from comparo.vote.booth import Booth
 

@@ -41,8 +41,7 @@ class Point:
 
     `mean` (n,) is the prediction of t by groups and the machine's parts, with covariance lead·leadᵀ, `lead` (n, M).
     `coefficient` (D,) is S·b with its covariance `error` (D, D), and `evidence` the log probability of the votes.
-    `choices` are their settled sites, `variance` is the prior variance of a score around the machine's view, and
-    `share` is the probability of this point.
+    `choices` are their settled sites, and `share` is the probability of this point.
     """
 
     scores: Array
@@ -54,7 +53,6 @@ class Point:
     error: Array
     evidence: float
     choices: Choices
-    variance: float
     share: float = 1.0
 
 
@@ -81,11 +79,6 @@ class Voted(Posterior):
     @cached_property
     def scores(self) -> Array:
         return self._mean([point.scores for point in self.points])
-
-    @property
-    def variance(self) -> float:
-        """The prior variance of a score around the machine's view, averaged over the points."""
-        return float(np.dot(self.shares, [point.variance for point in self.points]))
 
     def means(self, by: Array, group: Index, is_new: bool) -> tuple[Array, Array]:
         """Group means (G,) and their covariance (G, G): `by` (G, n) averages scores, `group` (n,) is that of each text.
@@ -311,7 +304,6 @@ class _Posterior:
             error=error,
             evidence=choices.evidence(found.evidence, found.mean, found.variance),
             choices=choices,
-            variance=within + (between if usual.group is not None else 0.0),
         )
 
 

@@ -11,13 +11,12 @@ import hashlib
 import json
 import logging
 import math
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from queue import SimpleQueue
+from threading import Event
 from typing import Any, TypeVar
 
 from comparo.data.criteria_prompt import CriteriaPrompt
@@ -25,16 +24,16 @@ from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError, StoreError
 from comparo.judges import Judge, Judgement, Probe
 from comparo.judges.protocol import Several, about
-from comparo.run.budget import PROBES, dollars
-from comparo.run.cache import STEP, Cache
-from comparo.run.files import as_json, now
-from comparo.run.store import count_judgements, read_configuration
+from comparo.log.cache import STEP, Cache
+from comparo.log.costs import PROBES
+from comparo.log.files import as_json, now
+from comparo.log.store import count_judgements, read_configuration
+from comparo.run.budget import dollars
 
 logger = logging.getLogger(__name__)
 
 OFF = "off"
 Found = TypeVar("Found")
-Outcome = Judgement | BaseException | None  # an answer, what ended the judge, or the end
 
 
 def head_of(judge: Judge, prompt: Prompt) -> str:
@@ -75,12 +74,8 @@ def key_of_probe(judge: Judge, *asked: object) -> bytes:
     return hashlib.sha256(json.dumps(determined, sort_keys=True, default=str).encode()).digest()
 
 
-class Recalling:
-    """A judge whose answers are looked up in a cache first; all else, its name and settings too, is the judge's own.
-
-    An answer from the cache comes at once, also while the judge works or waits for a question: the judge is asked in a
-    thread of its own. It is not started where every answer is in the cache.
-    """
+class CachedJudge:
+    """A judge with a cache, in which its thread (`worker`) looks first; name, settings and all else are the judge's."""
 
     # Those of the judge, by `__getattr__`.
     name: str
@@ -101,7 +96,7 @@ class Recalling:
         """The probe, or the reply to `written`, from the cache; else `ask` makes it and it is stored."""
         about = (getattr(self.asked, "weights", None), *written) if written else ()
         key = key_of_probe(self.asked, *about)
-        found = self._awaited(key, lambda: self.cache.found(key), threading.Event())
+        found = self._awaited(key, lambda: self.cache.found(key), Event())
         if found is None:
             try:
                 found = ask(*written)
@@ -112,7 +107,7 @@ class Recalling:
             self.asked.learn(found.found)  # type: ignore[attr-defined]  # a judge with a probe has it
         return found
 
-    def _awaited(self, key: bytes, look: Callable[[], Found | None], stopped: threading.Event) -> Found | None:
+    def _awaited(self, key: bytes, look: Callable[[], Found | None], stopped: Event) -> Found | None:
         """What `look` finds in the cache, also what another process is asking for; None: this process is to ask.
 
         A model on this machine takes several questions before it answers one, so two could wait for each other: its
@@ -132,56 +127,41 @@ class Recalling:
                 self.asked.learn(found.found)
             self.cache.close()
 
-    def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
-        """The answers from the cache and those of the judge, as they come."""
-        outcomes: SimpleQueue[Outcome] = SimpleQueue()
-        stopped, claimed, head = threading.Event(), set[bytes](), self._head(prompt)
+    def missing(
+        self, questions: Iterable[Question], prompt: Prompt, deliver: Callable[[Judgement], None], stopped: Event
+    ) -> Iterator[Question]:
+        """The questions that this process is to ask, until it has `stopped`; `deliver` gets answers from the cache."""
+        for question in questions:
+            found = self._awaited(self._key(question, prompt), partial(self.find, question, prompt), stopped)
+            if found is None and stopped.is_set():
+                return
+            if found is None:
+                yield question
+            else:
+                deliver(found)
 
-        def missing() -> Iterator[Question]:
-            for question in questions:
-                key = key_of_answer(head, question)
-                found = self._awaited(key, partial(self.find, question, prompt), stopped)
-                if found is not None:
-                    outcomes.put(found)
-                    continue
-                claimed.add(key)
-                if stopped.is_set():
-                    return
+    def answers(
+        self, questions: Iterable[Question], prompt: Prompt, deliver: Callable[[Judgement], None], stopped: Event
+    ) -> Iterator[Judgement]:
+        """Ask the judge what is `missing`, and keep its answers; it is not started where nothing is."""
+        rest, claimed = self.missing(questions, prompt, deliver, stopped), set[bytes]()
+
+        def claiming(missing: Iterable[Question]) -> Iterator[Question]:
+            for question in missing:
+                claimed.add(self._key(question, prompt))
                 yield question
 
-        def release(key: bytes) -> None:
-            claimed.discard(key)
-            self.cache.release(key)
-
-        def work() -> None:
-            """Cache and queue every answer, then the error, if any, and None; a stop allows one more answer."""
-            try:
-                rest = missing()
-                if (first := next(rest, None)) is not None:
-                    answers = self.asked.judge(chain([first], rest), prompt)
-                    try:
-                        for judgement in answers:
-                            self.keep(judgement, prompt)
-                            release(key_of_answer(head, judgement.question))
-                            outcomes.put(judgement)
-                            if stopped.is_set():
-                                break
-                    finally:
-                        getattr(answers, "close", lambda: None)()
-            except BaseException as error:  # raised again below
-                outcomes.put(error)
-            for key in [*claimed]:
-                release(key)
-            outcomes.put(None)
-
-        threading.Thread(target=work, name=f"{self.name} behind a cache", daemon=True).start()
+        if (first := next(rest, None)) is None:
+            return
         try:
-            while (outcome := outcomes.get()) is not None:
-                if isinstance(outcome, BaseException):
-                    raise outcome
-                yield outcome
+            for judgement in self.asked.judge(claiming(chain([first], rest)), prompt):
+                self.keep(judgement, prompt)
+                claimed.discard(key := self._key(judgement.question, prompt))
+                self.cache.release(key)
+                yield judgement
         finally:
-            stopped.set()
+            for key in claimed:
+                self.cache.release(key)
 
     def keep(self, judgement: Judgement, prompt: Prompt) -> None:
         """Put an answer in the cache; for several criteria, one answer per criterion."""
@@ -205,6 +185,9 @@ class Recalling:
             each.append(found)
         return Several.of(each)
 
+    def _key(self, question: Question, prompt: Prompt) -> bytes:
+        return key_of_answer(self._head(prompt), question)
+
     def _head(self, prompt: Prompt) -> str:
         if self._heads[0] is not prompt:
             self._heads = prompt, head_of(self.asked, prompt)
@@ -217,15 +200,15 @@ def remembering(judges: Sequence[Judge], cache: str | Path | Cache | None) -> li
     >>> from comparo.judges import load_judge
     >>> judges = load_judge("openai/any"), load_judge("simulated/soft")
     >>> [type(judge).__name__ for judge in remembering(judges, "cache.sqlite")]
-    ['Recalling', 'Simulated']
+    ['CachedJudge', 'Simulated']
     """
     if cache is None or str(cache) == OFF:
         return list(judges)
     shared = cache if isinstance(cache, Cache) else Cache(cache)
     made: list[Judge] = []
     for judge in judges:
-        is_bare = not isinstance(judge, Recalling) and getattr(judge, "cacheable", True)
-        made.append(Recalling(judge, shared) if is_bare else judge)
+        is_bare = not isinstance(judge, CachedJudge) and getattr(judge, "cacheable", True)
+        made.append(CachedJudge(judge, shared) if is_bare else judge)
     return made
 
 

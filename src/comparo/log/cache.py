@@ -1,6 +1,6 @@
 """The judgement cache: answers of judges, keyed by what determines them, in one file that runs and processes share.
 
-Texts are in the key only (`recalling.key_of_answer`): none can be read from the file; the reply of the judge is stored.
+Texts are in the key only (`cached_judge.key_of_answer`): none can be read from the file; the judge's reply is stored.
 An answer is in the file before a run counts it, so a killed process loses only the calls in flight. A key may have
 several rows: each is a separate answer, and no run gets one row twice.
 
@@ -29,10 +29,10 @@ from comparo.data.prompts import Question
 from comparo.data.run_folder import checked_rows, clean, kind_of
 from comparo.errors import StoreError
 from comparo.judges import Judgement, Probe
-from comparo.run.database import BUSY, Schema, open_database
-from comparo.run.files import DAMAGED, explained, make_private, now
-from comparo.run.folders import ROOT
-from comparo.run.rows import UNFIT, declared, insertion, is_valid, plain, row_of, sound_judgement
+from comparo.log.database import BUSY, Schema, open_database
+from comparo.log.files import DAMAGED, explained, make_private, now
+from comparo.log.folders import ROOT
+from comparo.log.rows import UNFIT, declared, insertion, is_valid, plain, row_of, sound_judgement
 
 CACHE = ROOT / "cache.sqlite"  # of all runs that name no other file
 CLAIMS = "CREATE TABLE IF NOT EXISTS claims (key BLOB PRIMARY KEY, pid INTEGER NOT NULL, at REAL NOT NULL)"

@@ -36,17 +36,10 @@ from comparo.data.run_folder import (
 )
 from comparo.errors import StoreError, WrongFolderError
 from comparo.judges import Judgement
-from comparo.run.database import open_database
-from comparo.run.files import (
-    as_json,
-    explained,
-    lock,
-    make_private,
-    sync,
-    write_text,
-)
-from comparo.run.items import write_items
-from comparo.run.rows import insert, stored_judgements
+from comparo.log.database import open_database
+from comparo.log.files import as_json, explained, lock, make_private, sync, write_text
+from comparo.log.items import write_items
+from comparo.log.rows import insert, stored_judgements
 
 CONFIGURATION = "run.json"
 VOTES = "votes.csv"

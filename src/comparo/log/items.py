@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from comparo.data.items import Items
 from comparo.data.run_folder import ANCHOR, clean, encode
-from comparo.run.rows import plain
+from comparo.log.rows import plain
 
 Label = tuple[str, str]  # an item by its context and id, both encoded
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from comparo.data.run_folder import UNSEALED, VERSION, check_version, checksum, version_of
 from comparo.errors import StoreError
-from comparo.run.rows import ANSWER, declared
+from comparo.log.rows import ANSWER, declared
 
 
 class Schema(NamedTuple):

@@ -10,11 +10,9 @@ from typing import Any
 
 from comparo.data.run_folder import DATABASE
 from comparo.errors import StoreError
-from comparo.run.batch_transport import how_far
-from comparo.run.files import (
-    free,
-)
-from comparo.run.store import (
+from comparo.log.files import free
+from comparo.log.questions import how_far
+from comparo.log.store import (
     CONFIGURATION,
     LINK,
     count_judgements,

@@ -14,7 +14,7 @@ from typing import Any
 from comparo.data.prompts import Question
 from comparo.data.run_folder import Key, about_items, clean, decode, encode, judgement_rows, key_of, slots_of
 from comparo.judges import Judgement
-from comparo.run.files import now
+from comparo.log.files import now
 
 KINDS = {"float": "REAL", "int": "INTEGER", "bool": "INTEGER", "str": "TEXT", "str | None": "TEXT"}
 ANSWER = {field.name: KINDS[str(field.type)] for field in fields(Judgement)[1:]}  # the columns and their types

@@ -1,0 +1,1 @@
+"""What runs keep: rows of databases, run folders, the judgement cache, open questions, costs, repair."""

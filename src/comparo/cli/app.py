@@ -104,7 +104,7 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
         made = {}
         for name, group in groups.items():
             values = {field.name: given.pop(field.name) for field in fields(group)}
-            made[name] = group(**{field: value for field, value in values.items() if value not in (None, [])})
+            made[name] = group(**{field: value for field, value in values.items() if value not in (None, [], ())})
         command(**given, **made)
 
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -27,7 +27,7 @@ def read_settings(text: str, *known: str) -> Iterator[tuple[str, str]]:
         if not name or "=" not in part:
             raise ValueError(f"{part.strip()!r} is not NAME=VALUE, in {text.strip()!r}")
         if known and (name := name.replace("-", "_")) not in known:
-            raise ValueError(f"there is no {name!r} to set, in {text.strip()!r}; there are {few(known, like=name)}")
+            raise ValueError(f"{text.strip()!r} sets {name!r}, which is none of {few(known, like=name)}")
         yield name, value
 
 

@@ -52,8 +52,10 @@ def audit(data: Any, options: AuditOptions) -> Audit:
 
     Parameters
     ----------
-    data, criterion, kind, prompt, judge, least_mass, out, cache, watch, and columns
+    data, criterion, kind, prompt, judge, least_mass, out, cache, watch
         As for `rank`. Every judge with every wording has a card of its own; with `out`, several have folders in it.
+    id, text, context, context_id, group, scores
+        The names of columns, as for `rank`.
     wording
         Names of wordings.
     calls

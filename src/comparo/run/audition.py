@@ -63,8 +63,10 @@ def audition(data: Any, options: AuditionOptions) -> Audition:
 
     Parameters
     ----------
-    data, criterion, kind, prompt, judge, least_mass, out, cache, watch, and columns
+    data, criterion, kind, prompt, judge, least_mass, out, cache, watch
         As for `rank`. Every judge with every wording is a voice.
+    id, text, context, context_id, group, scores
+        The names of columns, as for `rank`.
     wording
         Names of wordings, or "all" for all that can put the criterion.
     pairs

@@ -17,8 +17,7 @@ from typing import Annotated, Any, Literal, Self, get_args, get_origin, get_type
 
 import typer
 from typer.core import TyperCommand, TyperGroup
-from typer.models import ArgumentInfo
-from typer.models import OptionInfo
+from typer.models import ArgumentInfo, OptionInfo
 
 from comparo.cli.settings import (
     UNNAMED,

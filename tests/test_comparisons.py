@@ -649,10 +649,10 @@ def test_a_run_folder_is_read_as_its_answers(tmp_path: Path) -> None:
     store.close()
     for path in (tmp_path / "run", tmp_path / "run" / "judgements.db"):
         assert plain(Comparisons.of(path)) == {
-            "first": [7, "7"],
-            "second": ["7", 8],
-            "p": [0.75, 0.25],
-            "weight": [3.0, 1.0],
+            "first": ["7", 7],
+            "second": [8, "7"],
+            "p": [0.25, 0.75],
+            "weight": [1.0, 3.0],
             "context": ["=c", "=c"],
         }
 

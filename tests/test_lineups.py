@@ -489,7 +489,7 @@ def test_a_run_that_was_stopped_in_the_pilot_or_later_ends_like_an_unbroken_one(
         with pytest.raises(StoreError, match="power"):
             go("run")
     assert np.array_equal(go("run").scores, whole.scores)
-    for name in ("", "-pilot-2", "-pilot-6"):
+    for name in ("", "/pilot-2", "/pilot-6"):
         again, once = (read_judgements(tmp_path / f"{folder}{name}") for folder in ("run", "whole"))
         assert {key_of(one.question) for one in again} == {key_of(one.question) for one in once}
 

@@ -358,11 +358,6 @@ class Storage:
         own, link = (None if path is None else Path(path) for path in (given.out, given.link))
         return replace(given, out=own, link=link, notes=dict(given.notes))
 
-    def beside(self, suffix: str) -> "Storage":
-        """The storage of a first part of the run, in a folder beside it."""
-        out = None if self.out is None else self.out.with_name(f"{self.out.name}-{suffix}")
-        return replace(self, out=out, name=None if self.name is None else f"{self.name}-{suffix}")
-
 
 IN_MEMORY = Storage()
 

@@ -41,20 +41,25 @@ class Summary:
     link: str = ""  # the run to whose scale it is linked
 
 
+KEPT = (CONFIGURATION, DATABASE)  # a run folder has at least one of them
+
+
 def choose_folder(
     name: str,
     identity: Mapping[str, Any],
     fresh: bool = False,
     root: Path = ROOT,
     may_differ: Collection[str] = (),
+    inside: str = "",
 ) -> Path:
     """The newest folder of the same run, to continue it; otherwise, or if `fresh`, a new one named after the time.
 
-    Folders that cannot be read are skipped. A run is the same if its identity is, except in what `may_differ`.
+    Folders that cannot be read are skipped. A run is the same if its identity is, except in what `may_differ`. With
+    `inside`, it is the run in this folder of the folder.
     """
-    for folder in [] if fresh else sorted(folders(root), reverse=True):
+    for folder in [] if fresh else sorted(folders(root, inside), reverse=True):
         try:
-            configuration = read_configuration(folder)
+            configuration = read_configuration(folder / inside)
         except StoreError as error:
             logger.warning("skipped: %s", error)
             continue
@@ -72,9 +77,9 @@ def slug(name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name).strip("-.")
 
 
-def folders(root: Path = ROOT) -> list[Path]:
-    """The run folders in a folder, by name."""
-    return sorted({path.parent for name in (CONFIGURATION, DATABASE) for path in root.glob(f"*/{name}")})
+def folders(root: Path = ROOT, inside: str = "") -> list[Path]:
+    """The folders in a folder that are run folders, or have one `inside`, by name."""
+    return sorted({folder for folder in root.glob("*") for name in KEPT if (folder / inside / name).is_file()})
 
 
 def list_runs(root: Path = ROOT) -> list[Summary]:

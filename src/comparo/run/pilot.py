@@ -1,4 +1,4 @@
-"""A run whose first calls, in folders beside its own, choose the number of texts per call.
+"""A run whose first calls, in folders within its own, choose the number of texts per call.
 
 A pilot asks some texts in pairs and in line-ups. For each number k of texts, the mixed model of the pilot's answers has
 the variance v of the scores and the noise φ of the difference of two texts, after slot effects are taken out. A call
@@ -26,6 +26,8 @@ from comparo.data.items import Items
 from comparo.data.prompts import Question
 from comparo.data.run_folder import key_of
 from comparo.judges import Judgement
+from comparo.log.files import set_aside
+from comparo.log.folders import choose_folder
 from comparo.methods import quiet_fit
 from comparo.model.likelihoods.bradley_terry import LOGISTIC
 from comparo.model.observations import are_choices
@@ -51,7 +53,8 @@ logger = logging.getLogger(__name__)
 class LineupPlan:
     """A pilot for each number of texts, then a run with the number that the pilots chose.
 
-    `planned` is the task about pairs, with the whole budget; `base` is the current plan.
+    `planned` is the task about pairs, with the whole budget; `base` is the current plan; `old` is the folder that is
+    set aside first.
 
     Raises
     ------
@@ -60,14 +63,19 @@ class LineupPlan:
     """
 
     def __init__(self, planned: Task, storage: Storage) -> None:
-        self.planned, self.storage = planned, storage
+        self.planned = planned
         items = some_contexts(planned.items, np.random.default_rng(planned.seed))
         smallest = min(map(len, planned.items.groups.values()))
         can_line_up = all(getattr(judge, "lines_up", False) for judge in planned.judges)
         tasks = {k: self._pilot(k, items) for k in SIZES if k <= smallest and (k == 2 or can_line_up)}
         room = min([judge.settings.get("window") or USUAL_WINDOW for judge in planned.judges])
+        out = storage.out
+        if out is None and storage.name is not None:
+            out = choose_folder(storage.name, tasks[2].identity, storage.fresh, inside="pilot-2")
+        self.storage = replace(storage, out=out, fresh=False)
+        self.old = out if storage.fresh else None
         self.pilots = {
-            k: prepare(task, storage.beside(f"pilot-{k}"))
+            k: prepare(task, replace(self.storage, out=out and out / f"pilot-{k}"))
             for k, task in tasks.items()
             if k == 2 or task.longest_prompt <= room
         }
@@ -114,6 +122,8 @@ class LineupPlan:
     def run(self, watch: Watch = None) -> Ranking:
         """Ask the pilots, and rank with the number of texts that they chose."""
         rates, answers = {}, dict[int, list[Judgement]]()
+        if self.old is not None:
+            set_aside(self.old)
         for k, plan in self.pilots.items():
             self.base = plan
             with plan.started(watch) as run:

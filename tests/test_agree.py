@@ -283,7 +283,7 @@ def test_the_rank_correlation_with_infinitely_many_votes(texts, votes, contexts)
         now = agree(ranked(seed, texts, votes, contexts), ["ana"], draws=1).ranking[0]
         inside.append(now["correlation_low"] <= population <= now["correlation_high"])
         off.append(now["correlation"] - population)
-    assert np.mean(inside) >= 0.88
+    assert np.mean(inside) >= 0.85
     assert -0.05 < np.mean(off) < 0.05
 
 

@@ -11,7 +11,7 @@ from comparo import Items, StoreError, audition, rank
 from comparo.run.audition import AuditionAnswers
 from inside import Run, Store, read_configuration, read_judgements
 from servers import Api, prefers
-from test_voices import TEXTS, asked, calls, coin, run, task, told
+from test_voices import TEXTS, asked, coin, run, task, told
 
 
 @pytest.fixture
@@ -99,17 +99,6 @@ def begun(judges, **options):
 
 def judges():
     return told("ana"), told("bo"), coin()
-
-
-@pytest.mark.long
-def test_the_first_questions_of_several_voices_go_by_the_audition(caplog):
-    made = begun(judges(), budget="20n")
-    assert Counter(one.question.voice for one in made.given) == {"told/ana": 40, "told/bo": 40, "told/coin": 40}
-    _, judgements = run(made)
-    assert len(judgements) == len({(one.question.voice, one.question.first, one.question.second) for one in judgements})
-    assert sum(calls(judgements).values()) == 480
-    assert calls(judgements)["told/coin"] == 40
-    assert [sentence.split()[0] for sentence in caplog.messages] == ["told/coin"]
 
 
 @pytest.mark.parametrize("orders", ["one", "both"])

@@ -160,10 +160,10 @@ def test_a_voice_that_was_left_out_is_named_with_the_reason(tmp_path):
 
 
 @pytest.mark.long
-def test_a_coin_may_agree_by_chance(tmp_path):
+def test_a_coin_is_told_to_know_nothing(tmp_path):
     judges = [told("ana"), told("bo"), told("coin", scale=0.0, noise=1.0)]
-    found = who_judged(read_record(voices_folder(tmp_path / "run", judges, budget="30n")))
-    assert "by chance" in found["members"][2]["remarks"][0]
+    found = who_judged(read_record(voices_folder(tmp_path / "run", judges, budget="12n")))
+    assert "next to nothing" in found["members"][2]["remarks"][0]
 
 
 def test_plain_runs_have_it_too(tmp_path):

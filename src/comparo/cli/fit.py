@@ -47,6 +47,7 @@ from comparo.data.sheets import read_several
 from comparo.log.store import read_configuration, stored_items
 from comparo.methods import ESTIMATES, Method, quiet_fit
 from comparo.model.estimators.poe import Bias
+from comparo.ranking.criteria_ranking import CriteriaRanking
 from comparo.ranking.display import listed, taste_sentences
 from comparo.ranking.grades import Grading
 from comparo.ranking.grouping import group_codes
@@ -56,7 +57,7 @@ from comparo.ranking.ranking import Ranking, with_solution
 from comparo.ranking.scale import Scaled, on_scale
 from comparo.ranking.votes import with_votes
 from comparo.run.audit_card import audited, audited_terms
-from comparo.run.criteria_run import concluded, stored_criteria
+from comparo.run.criteria import concluded, stored_criteria
 from comparo.run.fit_policy import fitting_of
 from comparo.run.linking import link
 
@@ -281,6 +282,7 @@ def _print_criteria(folder: Path, fit: Callable[[Comparisons], Ranking], output:
     """Fit each criterion of a run folder, and print the overall ranking with the scores by each, as the run does."""
     judgements, weights = stored_criteria(folder)
     found = concluded(fit, judgements, weights)
+    assert isinstance(found, CriteriaRanking)
     told = print_criteria(found, output, top)
     answers = sum(not one.failed for one in judgements)
     first, *_ = found.rankings.values()

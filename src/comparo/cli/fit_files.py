@@ -20,7 +20,7 @@ from comparo.data.sheets import join, read_parts, read_several
 from comparo.data.wordings import few
 from comparo.log.store import read_configuration, stored_items
 from comparo.ranking.ranking import Ranking
-from comparo.run.criteria_run import by_criterion, criteria_of, stored_criteria
+from comparo.run.criteria import by_criterion, criteria_of, stored_criteria
 from comparo.run.fit_policy import Fitting
 from comparo.run.voices import comparisons
 

@@ -68,6 +68,11 @@ class Judgement:
         return self.error is not None
 
     @property
+    def each(self) -> tuple[Judgement, ...]:
+        """The answers of the call: this one, or one for each of several criteria."""
+        return (self,)
+
+    @property
     def spent(self) -> float:
         """The dollars that this run paid for it: 0 if it is from the cache, nan if the cost is unknown."""
         return 0.0 if self.cached else self.cost

@@ -9,7 +9,7 @@ from comparo.report.command_pages import RESULT, audit_page, compare_page, write
 from comparo.report.page import render, save_page
 from comparo.report.record import Record, read_criteria_record, read_record
 from comparo.run.audit_card import FILE
-from comparo.run.criteria_run import criteria_of
+from comparo.run.criteria import criteria_of
 
 __all__ = ["write_report"]
 

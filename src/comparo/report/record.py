@@ -28,7 +28,7 @@ from comparo.ranking.scale import Scaled, on_scale
 from comparo.ranking.why import found_reasons
 from comparo.report.embed import are_codes, label, snippet
 from comparo.rounding import merge_ties
-from comparo.run.criteria_run import CriteriaRun, concluded, criteria_of, stored_criteria
+from comparo.run.criteria import concluded, criteria_of, stored_criteria
 from comparo.run.fit_policy import Fitting, fitting_of
 from comparo.run.loop import Run
 from comparo.run.voices import comparisons, place_of
@@ -324,8 +324,7 @@ def read_why(folder: Path) -> dict[str, Any] | None:
 def run_record(run: Run, ranking: Ranking) -> Record:
     """The record of a run in memory: what `read_record` would read from its folder and fit again."""
     configuration = json.loads(json.dumps(run.store.configuration, default=str))
-    judgements = run.each if isinstance(run, CriteriaRun) else run.judgements
-    return Record(configuration, run.task.items, sorted(judgements, key=place_of), ranking, run.task.fitting)
+    return Record(configuration, run.task.items, sorted(run.answers, key=place_of), ranking, run.task.fitting)
 
 
 def checked(configuration: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:

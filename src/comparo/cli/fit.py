@@ -57,7 +57,7 @@ from comparo.ranking.ranking import Ranking, with_solution
 from comparo.ranking.scale import Scaled, on_scale
 from comparo.ranking.votes import with_votes
 from comparo.run.audit_card import audited, audited_terms
-from comparo.run.criteria import concluded, stored_criteria
+from comparo.run.criteria import concluded, stored_answers
 from comparo.run.fit_policy import fitting_of
 from comparo.run.linking import link
 
@@ -280,15 +280,14 @@ def fit_command(
 
 def _print_criteria(folder: Path, fit: Callable[[Comparisons], Ranking], output: Format, top: int | None) -> None:
     """Fit each criterion of a run folder, and print the overall ranking with the scores by each, as the run does."""
-    judgements, weights = stored_criteria(folder)
-    found = concluded(fit, judgements, weights)
+    found = concluded(fit, *stored_answers(folder))
     assert isinstance(found, CriteriaRanking)
     told = print_criteria(found, output, top)
-    answers = sum(not one.failed for one in judgements)
+    answers = sum(len(each.judged.comparisons) for each in found.rankings.values())
     first, *_ = found.rankings.values()
     say(
-        f"fitted by {first.method}: {answers:,} answers to {len(weights)} criteria, each by itself; overall: their "
-        f"weighted mean ({told}); --criterion NAME is for one alone"
+        f"fitted by {first.method}: {answers:,} answers to {len(found.rankings)} criteria, each by itself; overall: "
+        f"their weighted mean ({told}); --criterion NAME is for one alone"
     )
     print_notes(found.notes)
 

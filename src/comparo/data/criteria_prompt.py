@@ -192,11 +192,11 @@ def shares(names: Iterable[str], weights: Mapping[str, float] | None = None) -> 
     return {name: weight / total for name, weight in found.items()}
 
 
-def criteria_in(configuration: Mapping[str, Any]) -> dict[str, float]:
+def shares_in(configuration: Mapping[str, Any]) -> dict[str, float]:
     """The share of each criterion of a run, from the configuration in its folder; {} in a run of one.
 
     >>> prompt = criteria_prompt({"wit": "funnier", "length": "shorter"})
-    >>> criteria_in({"identity": {"prompt": prompt.identity}, "weights": {"wit": 3.0}})
+    >>> shares_in({"identity": {"prompt": prompt.identity}, "weights": {"wit": 3.0}})
     {'wit': 0.75, 'length': 0.25}
     """
     match configuration["identity"]:

@@ -24,7 +24,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from comparo.data.criteria_prompt import criteria_in
+from comparo.data.criteria_prompt import shares_in
 from comparo.data.items import Items
 from comparo.data.run_folder import (
     DATABASE,
@@ -165,7 +165,7 @@ class Store:
         with explained(self.folder, is_read=True):
             for _, key, judgement in stored_judgements(self._connection, self.folder):
                 found.setdefault(key, []).append(judgement)
-        criteria = criteria_in(self.configuration)
+        criteria = shares_in(self.configuration)
         return calls_of(found, criteria) if criteria else found
 
     def write(self, name: str, text: str) -> None:

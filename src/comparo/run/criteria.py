@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from comparo.data.comparisons import Comparisons
-from comparo.data.criteria_prompt import CriteriaPrompt, criteria_in, shares, split_weights
+from comparo.data.criteria_prompt import CriteriaPrompt, shares, shares_in, split_weights
+from comparo.data.run_folder import key_of
 from comparo.errors import StoreError
 from comparo.judges import Judgement
 from comparo.log.store import read_configuration, read_judgements
@@ -23,20 +24,15 @@ from comparo.run.voices import Voice, comparisons, with_voice
 from comparo.selection.designs import SYSTEM_GOALS
 
 
-def criteria_of(folder: Path) -> list[str]:
-    """The names of the criteria of a run folder; an empty list where it has only one."""
-    return list(criteria_in(read_configuration(folder)))
-
-
-def stored_criteria(folder: Path) -> tuple[list[Judgement], dict[str, float]]:
-    """The judgements of a run folder of several criteria, and the share of each criterion by its name.
+def stored_answers(folder: Path) -> tuple[list[Judgement], dict[str, float]]:
+    """The judgements of a run folder, and the share of each of several criteria by its name.
 
     Raises
     ------
     StoreError
         If a criterion has no answers.
     """
-    weights, judgements = criteria_in(read_configuration(folder)), read_judgements(folder)
+    weights, judgements = shares_in(read_configuration(folder)), read_judgements(folder)
     answered = {one.question.voice for one in judgements if not one.failed}
     if missing := [name for name in weights if name not in answered]:
         raise StoreError(f"{folder} holds no answers by {missing[0]!r} yet. Run the same command again to go on")
@@ -63,13 +59,10 @@ def concluded(
 
 
 def by_criterion(answers: Sequence[Judgement], names: Iterable[str]) -> dict[str, dict[Any, Judgement]]:
-    """The answers to each criterion by (context, first, second), without their voice."""
+    """The answers to each criterion by the key of their pair, without their voice."""
+    answered = [one for one in answers if not one.failed]
     return {
-        name: {
-            (one.question.context, one.question.first, one.question.second): with_voice(one)
-            for one in answers
-            if one.question.voice == name and not one.failed
-        }
+        name: {key_of(one.question)[:-1]: with_voice(one) for one in answered if one.question.voice == name}
         for name in names
     }
 
@@ -81,17 +74,15 @@ def check_criteria(voices: Sequence[Voice], options: RankOptions) -> dict[str, f
         return None
     assert isinstance(options.criterion, Mapping)
     found = shares(prompt.parts, split_weights(options.criterion)[1])
-    after = "rank by one criterion after another"
-    for option in ("audition", "votes"):
-        if getattr(options, option) is not None:
-            raise ValueError(f"`{option}` is not for several criteria in one call; leave it out, or {after}")
-    if len(voices) > 1:
-        raise ValueError(f"several criteria are asked of one judge in one wording; name one of each, or {after}")
-    if goal in SYSTEM_GOALS:
-        raise ValueError(f"goal={goal!r} is about one ranking; leave it out, or {after}")
-    if not getattr(judge, "several", False):
-        raise ValueError(
-            f"{judge.name} with these options cannot answer several criteria in one call; {after}: one run for "
-            "each `criterion`, without a name"
-        )
+    problems = {
+        "`audition` is not for several criteria in one call; leave it out": options.audition is not None,
+        "`votes` is not for several criteria in one call; leave it out": options.votes is not None,
+        "several criteria are asked of one judge in one wording; name one of each": len(voices) > 1,
+        f"goal={goal!r} is about one ranking; leave it out": goal in SYSTEM_GOALS,
+        f"{judge.name} with these options cannot answer several criteria in one call; name another judge": not getattr(
+            judge, "several", False
+        ),
+    }
+    if wrong := [problem for problem, is_there in problems.items() if is_there]:
+        raise ValueError(f"{wrong[0]}, or rank by one criterion after another: one run for each, without a name")
     return found

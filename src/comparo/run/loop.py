@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any
 
-from comparo.data.criteria_prompt import criteria_in
+from comparo.data.criteria_prompt import shares_in
 from comparo.data.formats import csv_text
 from comparo.data.prompts import Question
 from comparo.data.run_folder import Key, key_of
@@ -137,7 +137,7 @@ class Run:
     def ranking(self) -> Ranking:
         if not self.progress.answered:
             raise RunError("there are no answers to rank by yet")
-        return concluded(self.task.fitting.conclude, self.answers, criteria_in(self.store.configuration))
+        return concluded(self.task.fitting.conclude, self.answers, shares_in(self.store.configuration))
 
     @property
     def answers(self) -> list[Judgement]:

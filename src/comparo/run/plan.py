@@ -116,10 +116,8 @@ class Plan:
                 task, paid = check_before(task, store)
             self.task = task = self._restarted(task, store)
             with recalled(task, store):
-                if storage.batch is not None:
-                    self.loop = BatchRun(task, store, watcher, storage.batch)
-                else:
-                    self.loop = Run(task, store, watcher)
+                mode = storage.batch
+                self.loop = Run(task, store, watcher) if mode is None else BatchRun(task, store, watcher, mode)
                 self.loop.pay(paid)
                 if limit is not None:
                     limit(self.loop)
@@ -303,18 +301,11 @@ def _first_questions(run: Run) -> list[Question]:
     """What a run asks before it has answers."""
     listener = _Listener()
     run._fill(cast(Asking, listener))
-    return listener.asked
+    return listener
 
 
-class _Listener:
-    """Takes the place of the judges of a run, and remembers the questions to them."""
+class _Listener(list[Question]):
+    """Takes the place of the judges of a run, and holds the questions to them."""
 
-    def __init__(self) -> None:
-        self.asked: list[Question] = []
-
-    @property
-    def open(self) -> int:
-        return len(self.asked)
-
-    def ask(self, question: Question) -> None:
-        self.asked.append(question)
+    open = property(len)
+    ask = list.append

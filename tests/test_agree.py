@@ -247,6 +247,7 @@ def test_calibration_without_position_bias(orders):
     assert np.mean(sure) >= 0.88
 
 
+@pytest.mark.long
 def test_a_calibrated_judge_has_no_error_beyond_chance():
     ratio = []
     for seed in range(20):

@@ -139,7 +139,10 @@ def tried(make, out, judges):
         return digest(make(out, judges))
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+LONG = ("pilot", "why")
+
+
+@pytest.mark.parametrize("name", [pytest.param(x, marks=[pytest.mark.long] * (x in LONG)) for x in EXPERIMENTS])
 def test_arrival_and_interrupts_change_neither_questions_nor_result(tmp_path, name):
     make, whole, stirred, stopped = EXPERIMENTS[name], Judges(), Judges(stir=1), Judges(stir=2)
     known = tried(make, tmp_path / "whole" / "run", whole)

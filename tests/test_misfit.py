@@ -133,6 +133,7 @@ def test_disagreements_in_a_context_name_it():
 
 
 @pytest.mark.statistical
+@pytest.mark.long
 def test_honest_judges_are_rarely_named():
     named = [misfit(quiet_fit(voted(votes=30, seed=seed)), "judge")["misfit"] for seed in range(60)]
     assert np.mean(named) <= 0.05

@@ -200,6 +200,7 @@ def test_votes_and_the_judge_are_better_than_either(example):
     assert ranking.people.low < ranking.people.validity == ranking.solution.validity < ranking.people.high
 
 
+@pytest.mark.long
 def test_who_gives_few_votes_does_not_matter(example):
     rng = np.random.default_rng(5)
     _, machine, votes = example

@@ -135,7 +135,7 @@ def test_a_found_file_that_sends_keys_elsewhere_is_refused_unless_it_is_named(ru
         ('judge = "vllm/someone/model"', True),
         ('judge = "local/model.GGUF"', True),
         ('judge = "local/model.gguf "', True),
-        ('judge = " local/smollm2 "', False),
+        pytest.param('judge = " local/smollm2 "', False, marks=pytest.mark.long),
         ('judge = "replay/../answers.csv"', True),
         ('judge = "replay/elsewhere/answers.csv"', True),
         ('judge = ["local/smollm2", "hf/model.gguf"]', True),

@@ -37,7 +37,7 @@ from comparo.methods import ESTIMATES, quiet_fit
 from comparo.model.observations import are_choices
 from comparo.run.cached_judge import CachedJudge, remembering
 from comparo.run.task import Task
-from comparo.run.voices import Voice, comparisons, stored_voices, with_texts, with_voice
+from comparo.run.voices import Voice, comparisons, place_of, stored_voices, with_texts, with_voice
 from comparo.run.worker import answers_to
 from comparo.types import Array
 
@@ -106,7 +106,8 @@ class Check:
         """`count` old answers in the order they are asked again, their predicted differences f (count,), and γ."""
         order = self.rng.permutation(len(self.old))
         size = max(count, len(order) // 2)
-        shuffled = [self.old[place] for place in order.tolist()]
+        old = sorted(self.old, key=place_of)  # not in the order in which they came
+        shuffled = [old[place] for place in order.tolist()]
         pool, others = shuffled[:size], shuffled[size:]
         f, leaning = _predicted(pool, others[:FITTED])
         visible = expit(f) * expit(-f) if decides else 1 - ((f + leaning) / LIMIT) ** 2

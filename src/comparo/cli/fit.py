@@ -11,7 +11,6 @@ import typer
 
 from comparo.analysis.judge_biases import OwnFamily, own_family
 from comparo.cli.fit_files import (
-    answers_to,
     check_criterion,
     chosen_answers,
     criteria_in,
@@ -57,9 +56,10 @@ from comparo.ranking.ranking import Ranking, with_solution
 from comparo.ranking.scale import Scaled, on_scale
 from comparo.ranking.votes import with_votes
 from comparo.run.audit_card import audited, audited_terms
-from comparo.run.criteria import concluded, stored_answers
+from comparo.run.criteria import by_criterion, concluded, stored_answers
 from comparo.run.fit_policy import fitting_of
 from comparo.run.linking import link
+from comparo.run.voices import comparisons
 
 MANY = 1000  # voices: each may have a position bias of its own, and time grows with the cube of their number
 LISTS = (".csv", ".xlsx")  # endings of a class list
@@ -196,7 +196,7 @@ def fit_command(
         )
     folder = folder_of(files)
     if folder is not None and criterion is not None:
-        chosen = answers_to(folder, criterion)
+        chosen = comparisons(by_criterion(*stored_answers(folder))[criterion].values())
     else:
         chosen = chosen_answers(files, voice)
     both = there = None

@@ -21,9 +21,7 @@ from comparo.data.sheets import join, read_parts, read_several
 from comparo.data.wordings import few
 from comparo.log.store import read_configuration, stored_items
 from comparo.ranking.ranking import Ranking
-from comparo.run.criteria import by_criterion, stored_answers
 from comparo.run.fit_policy import Fitting
-from comparo.run.voices import comparisons
 
 
 def joined_files(files: list[Path], other: Path) -> tuple[Comparisons, Comparisons, Comparisons]:
@@ -209,8 +207,3 @@ def check_criterion(
             f"--{single[0]} is about one ranking, and {file} is of several criteria; choose one by --criterion "
             f"{' or '.join(names)}"
         )
-
-
-def answers_to(folder: Path, criterion: str) -> Comparisons:
-    """The answers of a run folder to one of its criteria, as if the run had no other."""
-    return comparisons(by_criterion(*stored_answers(folder))[criterion].values())

@@ -11,7 +11,6 @@ import typer
 
 from comparo.analysis.judge_biases import OwnFamily, own_family
 from comparo.cli.fit_files import (
-    answers_to,
     check_criterion,
     chosen_answers,
     criteria_in,
@@ -47,6 +46,7 @@ from comparo.data.sheets import read_several
 from comparo.log.store import read_configuration, stored_items
 from comparo.methods import ESTIMATES, Method, quiet_fit
 from comparo.model.estimators.poe import Bias
+from comparo.ranking.criteria_ranking import CriteriaRanking
 from comparo.ranking.display import listed, taste_sentences
 from comparo.ranking.grades import Grading
 from comparo.ranking.grouping import group_codes
@@ -56,9 +56,10 @@ from comparo.ranking.ranking import Ranking, with_solution
 from comparo.ranking.scale import Scaled, on_scale
 from comparo.ranking.votes import with_votes
 from comparo.run.audit_card import audited, audited_terms
-from comparo.run.criteria_run import concluded, stored_criteria
+from comparo.run.criteria import by_criterion, concluded, stored_answers
 from comparo.run.fit_policy import fitting_of
 from comparo.run.linking import link
+from comparo.run.voices import comparisons
 
 MANY = 1000  # voices: each may have a position bias of its own, and time grows with the cube of their number
 LISTS = (".csv", ".xlsx")  # endings of a class list
@@ -195,7 +196,7 @@ def fit_command(
         )
     folder = folder_of(files)
     if folder is not None and criterion is not None:
-        chosen = answers_to(folder, criterion)
+        chosen = comparisons(by_criterion(*stored_answers(folder))[criterion].values())
     else:
         chosen = chosen_answers(files, voice)
     both = there = None
@@ -279,14 +280,14 @@ def fit_command(
 
 def _print_criteria(folder: Path, fit: Callable[[Comparisons], Ranking], output: Format, top: int | None) -> None:
     """Fit each criterion of a run folder, and print the overall ranking with the scores by each, as the run does."""
-    judgements, weights = stored_criteria(folder)
-    found = concluded(fit, judgements, weights)
+    found = concluded(fit, *stored_answers(folder))
+    assert isinstance(found, CriteriaRanking)
     told = print_criteria(found, output, top)
-    answers = sum(not one.failed for one in judgements)
+    answers = sum(len(each.judged.comparisons) for each in found.rankings.values())
     first, *_ = found.rankings.values()
     say(
-        f"fitted by {first.method}: {answers:,} answers to {len(weights)} criteria, each by itself; overall: their "
-        f"weighted mean ({told}); --criterion NAME is for one alone"
+        f"fitted by {first.method}: {answers:,} answers to {len(found.rankings)} criteria, each by itself; overall: "
+        f"their weighted mean ({told}); --criterion NAME is for one alone"
     )
     print_notes(found.notes)
 

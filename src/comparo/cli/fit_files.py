@@ -12,6 +12,7 @@ from comparo.cli.flags import names_in
 from comparo.data.columns import as_number, shown
 from comparo.data.comparisons import Comparisons
 from comparo.data.covariates import Numbers, columns_in, control_numbers
+from comparo.data.criteria_prompt import shares_in
 from comparo.data.formats import read_columns
 from comparo.data.grammar import read_settings
 from comparo.data.items import Items
@@ -20,9 +21,7 @@ from comparo.data.sheets import join, read_parts, read_several
 from comparo.data.wordings import few
 from comparo.log.store import read_configuration, stored_items
 from comparo.ranking.ranking import Ranking
-from comparo.run.criteria_run import by_criterion, criteria_of, stored_criteria
 from comparo.run.fit_policy import Fitting
-from comparo.run.voices import comparisons
 
 
 def joined_files(files: list[Path], other: Path) -> tuple[Comparisons, Comparisons, Comparisons]:
@@ -184,14 +183,12 @@ def _spelt(texts: Items, of_item: Mapping[tuple[Any, Any], Any]) -> dict[Any, An
 
 def criteria_in(files: Sequence[Path]) -> list[str]:
     """The criteria of a run folder with several, [] without one; a ValueError if there are other files beside it."""
-    for file in files:
-        database = database_of(file)
-        names = [] if database is None else criteria_of(database.parent)
+    folders = {file: database.parent for file in files if (database := database_of(file))}
+    found = {file: list(shares_in(read_configuration(folder))) for file, folder in folders.items()}
+    for file, names in found.items():
         if names and len(files) > 1:
             raise ValueError(f"{file} is of several criteria ({', '.join(names)}); fit it by itself")
-        if names:
-            return names
-    return []
+    return next(filter(None, found.values()), [])
 
 
 def check_criterion(
@@ -210,8 +207,3 @@ def check_criterion(
             f"--{single[0]} is about one ranking, and {file} is of several criteria; choose one by --criterion "
             f"{' or '.join(names)}"
         )
-
-
-def answers_to(folder: Path, criterion: str) -> Comparisons:
-    """The answers of a run folder to one of its criteria, as if the run had no other."""
-    return comparisons(by_criterion(*stored_criteria(folder))[criterion].values())

@@ -190,3 +190,16 @@ def shares(names: Iterable[str], weights: Mapping[str, float] | None = None) -> 
     if not total > 0:
         raise ValueError("all weights are 0, so there is no overall; give one criterion a weight above 0")
     return {name: weight / total for name, weight in found.items()}
+
+
+def shares_in(configuration: Mapping[str, Any]) -> dict[str, float]:
+    """The share of each criterion of a run, from the configuration in its folder; {} in a run of one.
+
+    >>> prompt = criteria_prompt({"wit": "funnier", "length": "shorter"})
+    >>> shares_in({"identity": {"prompt": prompt.identity}, "weights": {"wit": 3.0}})
+    {'wit': 0.75, 'length': 0.25}
+    """
+    match configuration["identity"]:
+        case {"prompt": {"criteria": names}}:
+            return shares(names, configuration.get("weights"))
+    return {}

@@ -294,10 +294,9 @@ def gathered(answers: Iterable[Judgement], prompt: Prompt) -> Iterator[Judgement
     names = list(prompt.parts)
     open_calls: dict[tuple[Any, Any, Any], dict[str | None, Judgement]] = {}
     for answer in answers:
-        question = answer.question
-        key = question.context, question.first, question.second
+        key = answer.question.context, answer.question.first, answer.question.second
         call = open_calls.setdefault(key, {})
-        call[question.voice] = answer
+        call[answer.question.voice] = answer
         if len(call) == len(names):
             del open_calls[key]
             yield Several.of([call[name] for name in names])

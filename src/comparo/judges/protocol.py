@@ -7,7 +7,7 @@ its voice. The cost of the call is the sum over its judgements; the first has th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
@@ -66,6 +66,11 @@ class Judgement:
     def failed(self) -> bool:
         """Whether there is no answer."""
         return self.error is not None
+
+    @property
+    def each(self) -> tuple[Judgement, ...]:
+        """The answers of the call: this one, or one for each of several criteria."""
+        return (self,)
 
     @property
     def spent(self) -> float:
@@ -171,32 +176,25 @@ class Several(Judgement):
     @classmethod
     def of(cls, each: Sequence[Judgement]) -> Several:
         """The call with these answers, at least one, about the same pair."""
-        failed: dict[str | None, list[Any]] = {}
-        for one in each:
-            if one.failed:
-                failed.setdefault(one.error, []).append(one.question.voice)
-        p = mass = math.nan
-        if not failed:
-            p = sum(one.p for one in each) / len(each)
-            mass = min(one.mass for one in each)
+        errors = dict.fromkeys(one.error for one in each if one.failed)
+        said = [f"{few([one.question.voice for one in each if one.error == error])}: {error}" for error in errors]
         return cls(
             replace(each[0].question, voice=None),
-            p=p,
-            mass=mass,
+            p=math.nan if said else sum(one.p for one in each) / len(each),
+            mass=math.nan if said else min(one.mass for one in each),
             weight=sum(one.weight for one in each) / len(each),
             reply="\n".join(dict.fromkeys(one.reply for one in each if one.reply)),
             **{name: sum(getattr(one, name) for one in each) for name in NOTHING},
             cut=max(one.cut for one in each),
             model=each[0].model,
-            error="; ".join(f"{few(names)}: {error}" for error, names in failed.items()) or None,
+            error="; ".join(said) or None,
             cached=all(one.cached for one in each),
             each=tuple(each),
         )
 
-    def without(self, answered: Iterable[str | None]) -> Several:
+    def without(self, answered: Collection[str | None]) -> Several:
         """The call without the criteria in `answered`; it keeps its whole cost."""
-        known = set(answered)
-        first, *others = [one for one in self.each if one.question.voice not in known] or self.each[:1]
+        first, *others = [one for one in self.each if one.question.voice not in answered] or self.each[:1]
         whole = {name: getattr(self, name) for name in NOTHING}
         return Several.of([replace(first, **whole), *(replace(one, **NOTHING) for one in others)])
 

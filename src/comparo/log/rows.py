@@ -6,14 +6,16 @@ Each field of a `Judgement` is a column, and nan is NULL. A row ends with a chec
 
 import math
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
+from itertools import zip_longest
 from typing import Any
 
 from comparo.data.prompts import Question
 from comparo.data.run_folder import Key, about_items, clean, decode, encode, judgement_rows, key_of, slots_of
 from comparo.judges import Judgement
+from comparo.judges.protocol import NOTHING, Several, about
 from comparo.log.files import now
 
 KINDS = {"float": "REAL", "int": "INTEGER", "bool": "INTEGER", "str": "TEXT", "str | None": "TEXT"}
@@ -95,8 +97,12 @@ def row_of(judgement: Judgement) -> dict[str, Any]:
 def insert(connection: sqlite3.Connection, judgement: Judgement) -> Judgement | None:
     """Insert a judgement with cleaned texts, or as a failed one where it cannot be stored, and return that.
 
-    None where the question already has an answer: then nothing is stored.
+    None where the question already has an answer: then nothing is stored. Of a call about several criteria, the
+    answers to those that have none are stored, a row each.
     """
+    if isinstance(judgement, Several):
+        stored = [insert(connection, one) for one in judgement.without(_answered(connection, judgement.question)).each]
+        return Several.of([one for one in stored if one is not None]) if any(stored) else None
     row = row_of(judgement)
     try:
         is_new = _put_judgement(connection, judgement.question, row)
@@ -110,6 +116,32 @@ def insert(connection: sqlite3.Connection, judgement: Judgement) -> Judgement | 
 def _put_judgement(connection: sqlite3.Connection, question: Question, answer: Mapping[str, Any]) -> bool:
     row = {"at": now("milliseconds"), **labels_of(question), "voice": question.voice, **answer}
     return connection.execute(*insertion("judgements", row, "ON CONFLICT DO NOTHING")).rowcount > 0
+
+
+def _answered(connection: sqlite3.Connection, question: Question) -> list[str | None]:
+    """The voices that have answered a question."""
+    where = "context = ? AND first = ? AND second = ? AND error IS NULL AND NOT withdrawn"
+    found = connection.execute(f"SELECT voice FROM judgements WHERE {where}", tuple(labels_of(question).values()))
+    return [voice for (voice,) in found]
+
+
+def calls_of(answers: Mapping[Key, Sequence[Judgement]], criteria: Collection[str]) -> dict[Key, list[Judgement]]:
+    """The calls about each pair, from its answers to each criterion: the answers of call n are the n-th to a criterion.
+
+    A criterion whose rows are lost has failed in the last call, so that it is asked again.
+    """
+    by_pair: dict[Key, list[Sequence[Judgement]]] = {}
+    for (*pair, _), own in answers.items():
+        by_pair.setdefault((*pair, None), []).append(own)  # type: ignore[arg-type]
+    found: dict[Key, list[Judgement]] = {}
+    for key, rows in by_pair.items():
+        calls = [[one for one in call if one is not None] for call in zip_longest(*rows)]
+        if not any(one.failed for one in calls[-1]):
+            there = {one.question.voice for own in rows for one in own if not one.failed}
+            lost = [about(rows[0][0].question, name) for name in criteria if name not in there]
+            calls[-1] += [Judgement(one, error="the answer is lost from the folder", **NOTHING) for one in lost]
+        found[key] = [Several.of(call) for call in calls]
+    return found
 
 
 def insertion(

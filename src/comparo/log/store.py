@@ -24,6 +24,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from comparo.data.criteria_prompt import shares_in
 from comparo.data.items import Items
 from comparo.data.run_folder import (
     DATABASE,
@@ -39,7 +40,7 @@ from comparo.judges import Judgement
 from comparo.log.database import open_database
 from comparo.log.files import as_json, explained, lock, make_private, sync, write_text
 from comparo.log.items import write_items
-from comparo.log.rows import insert, stored_judgements
+from comparo.log.rows import calls_of, insert, stored_judgements
 
 CONFIGURATION = "run.json"
 VOTES = "votes.csv"
@@ -159,12 +160,13 @@ class Store:
             yield from (judgement for *_, judgement in stored_judgements(self._connection))
 
     def known(self) -> dict[Key, list[Judgement]]:
-        """The judgements of each question, in the order in which they were stored."""
+        """The judgements of each question, in the order in which they were stored; calls, where criteria share one."""
         found: dict[Key, list[Judgement]] = {}
         with explained(self.folder, is_read=True):
             for _, key, judgement in stored_judgements(self._connection, self.folder):
                 found.setdefault(key, []).append(judgement)
-        return found
+        criteria = shares_in(self.configuration)
+        return calls_of(found, criteria) if criteria else found
 
     def write(self, name: str, text: str) -> None:
         """Write a file of the run folder atomically."""

@@ -7,9 +7,8 @@ from pathlib import Path
 from comparo.ranking.criteria_ranking import CriteriaRanking
 from comparo.report.command_pages import RESULT, audit_page, compare_page, write_criteria_report
 from comparo.report.page import render, save_page
-from comparo.report.record import Record, read_criteria_record, read_record
+from comparo.report.record import Record, read_record
 from comparo.run.audit_card import FILE
-from comparo.run.criteria_run import criteria_of
 
 __all__ = ["write_report"]
 
@@ -50,7 +49,7 @@ def write_report(folder: str | os.PathLike[str], record: Record | None = None) -
     if folder.is_dir() and not os.access(folder, os.W_OK):
         place = Path(f"{folder.resolve().name}-report")
         logger.warning("%s cannot be written to; the page is in the working folder: %s", folder, place)
-    record = record or (read_criteria_record if criteria_of(folder) else read_record)(folder)
+    record = record or read_record(folder, by_criteria=True)
     if isinstance(record.ranking, CriteriaRanking):
         return write_criteria_report(place, record, record.ranking)
     if (folder / FILE).is_file():

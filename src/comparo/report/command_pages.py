@@ -28,7 +28,7 @@ from comparo.report.making import NAME, injection_notes, prompt_of, question, se
 from comparo.report.page import filled, render, save_page, shortened
 from comparo.report.record import Record
 from comparo.run.audit_card import Audit, AuditCard
-from comparo.run.voices import model_sentences
+from comparo.run.voices import model_sentences, with_voice
 from comparo.run.why import Explanation
 
 RESULT = "compare.json"  # the result of a comparison, in its run folder
@@ -148,11 +148,7 @@ def write_criteria_report(place: Path, record: Record, found: CriteriaRanking) -
 
 def _alone(record: Record, found: CriteriaRanking, name: str) -> Record:
     """The record of a run by one of the criteria."""
-    own = [
-        replace(one, question=replace(one.question, voice=None))
-        for one in record.judgements
-        if one.question.voice == name
-    ]
+    own = [with_voice(one) for one in record.judgements if one.question.voice == name]
     identity = {**record.identity, "prompt": dict(_prompt(record, name).identity)}
     configuration = {**record.configuration, "identity": identity}
     return replace(record, configuration=configuration, judgements=own, ranking=found.rankings[name])

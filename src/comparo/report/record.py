@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from comparo.analysis.confidence import expected_spearman
 from comparo.data.comparisons import Comparisons
+from comparo.data.criteria_prompt import shares_in
 from comparo.data.images import is_image
 from comparo.data.items import Items
 from comparo.data.prompts import Question
 from comparo.data.wordings import LABELS
 from comparo.errors import StoreError
 from comparo.judges import Judgement
-from comparo.log.store import CHANGED, read_configuration, read_judgements, stored_items
+from comparo.log.store import CHANGED, read_configuration, stored_items
 from comparo.model.estimators.poe import Bias
 from comparo.ranking.criteria_ranking import expected
 from comparo.ranking.ranking import Ranking
@@ -28,10 +29,10 @@ from comparo.ranking.scale import Scaled, on_scale
 from comparo.ranking.why import found_reasons
 from comparo.report.embed import are_codes, label, snippet
 from comparo.rounding import merge_ties
-from comparo.run.criteria_run import CriteriaRun, concluded, criteria_of, stored_criteria
+from comparo.run.criteria import concluded, stored_answers
 from comparo.run.fit_policy import Fitting, fitting_of
 from comparo.run.loop import Run
-from comparo.run.voices import comparisons, place_of
+from comparo.run.voices import place_of
 from comparo.types import Array, LongIndex, Mask
 
 WHY = "why.json"  # what `comparo why` found, in its run folder
@@ -269,34 +270,27 @@ class Record:
         return math.inf if self.is_fitted else max(0, self.possible - len(self.answered))
 
 
-def read_record(folder: Path) -> Record:
-    """The record of a run folder; a StoreError where it holds no answers, or has no single ranking."""
-    if criteria_of(folder):
+def read_record(folder: Path, by_criteria: bool = False) -> Record:
+    """The record of a run folder; a StoreError where it holds no answers, also to one of several criteria.
+
+    The ranking by several criteria is a `CriteriaRanking`, and the voices of its judgements are the criteria. Where it
+    is not wanted `by_criteria`, that is a StoreError too.
+    """
+    configuration = checked(read_configuration(folder), folder)
+    if not by_criteria and shares_in(configuration):
         raise StoreError(
             f"{folder} is of several criteria, and this needs one ranking; ranking-NAME.csv there has that by each"
         )
-    configuration = checked(read_configuration(folder), folder)
-    judgements = sorted(read_judgements(folder), key=place_of)
+    judgements, weights = stored_answers(folder)
+    judgements.sort(key=place_of)
     items = shown_items(folder)
     if all(judgement.failed for judgement in judgements):
         tried = f"; {len(judgements)} failed, the last with: {judgements[-1].error}" if judgements else ""
         raise StoreError(f"{folder} holds no answers yet{tried}. Run the same command again to go on")
     fitting = fitting_of(configuration, items, folder)
     found = json.loads((folder / AUDITION).read_text(encoding="utf-8")) if (folder / AUDITION).is_file() else None
-    ranking = fitting.conclude(comparisons(judgements))
+    ranking = concluded(fitting.conclude, judgements, weights)
     return Record(configuration, items, judgements, ranking, fitting, audition=found, why=read_why(folder))
-
-
-def read_criteria_record(folder: Path) -> Record:
-    """The record of a run folder of several criteria, whose ranking is a `CriteriaRanking`.
-
-    The voices of its judgements are the criteria. A StoreError where a criterion has no answers.
-    """
-    configuration = checked(read_configuration(folder), folder)
-    judgements, weights = stored_criteria(folder)
-    items = stored_items(folder)
-    fitting = fitting_of(configuration, items, folder)
-    return Record(configuration, items, judgements, concluded(fitting.conclude, judgements, weights), fitting)
 
 
 def shown_items(folder: Path) -> Items:
@@ -324,8 +318,7 @@ def read_why(folder: Path) -> dict[str, Any] | None:
 def run_record(run: Run, ranking: Ranking) -> Record:
     """The record of a run in memory: what `read_record` would read from its folder and fit again."""
     configuration = json.loads(json.dumps(run.store.configuration, default=str))
-    judgements = run.each if isinstance(run, CriteriaRun) else run.judgements
-    return Record(configuration, run.task.items, sorted(judgements, key=place_of), ranking, run.task.fitting)
+    return Record(configuration, run.task.items, sorted(run.answers, key=place_of), ranking, run.task.fitting)
 
 
 def checked(configuration: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:

@@ -166,11 +166,9 @@ class CachedJudge:
     def keep(self, judgement: Judgement, prompt: Prompt) -> None:
         """Put an answer in the cache; for several criteria, one answer per criterion."""
         head = self._head(prompt)
-        if not isinstance(judgement, Several):
-            self.cache.add(key_of_answer(head, judgement.question), self.name, judgement)
-            return
         for one in judgement.each:
-            self.cache.add(key_of_answer(f"{head}\n{one.question.voice}", judgement.question), self.name, one)
+            own = f"{head}\n{one.question.voice}" if isinstance(judgement, Several) else head
+            self.cache.add(key_of_answer(own, judgement.question), self.name, one)
 
     def find(self, question: Question, prompt: Prompt) -> Judgement | None:
         """The answer in the cache; None where it, or the answer to one of several criteria, is missing."""

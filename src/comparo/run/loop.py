@@ -8,6 +8,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any
 
+from comparo.data.criteria_prompt import shares_in
 from comparo.data.formats import csv_text
 from comparo.data.prompts import Question
 from comparo.data.run_folder import Key, key_of
@@ -17,12 +18,14 @@ from comparo.judges.protocol import GRACE
 from comparo.log.costs import paid_and_spent
 from comparo.log.questions import had_batches
 from comparo.log.store import Store
+from comparo.ranking.criteria_ranking import CriteriaRanking
 from comparo.ranking.ranking import Ranking
 from comparo.run.budget import TOKENS, Spending, tokens_of
 from comparo.run.contexts import Contexts
+from comparo.run.criteria import concluded
 from comparo.run.progress import Progress, Watcher
 from comparo.run.task import Task
-from comparo.run.voices import comparisons, model_sentences, with_texts
+from comparo.run.voices import model_sentences, with_texts
 from comparo.run.worker import ENOUGH, Asking, Health, is_excess, too_many
 
 LOOK = 0.5  # seconds between two looks at the clock, and between two reports of the progress
@@ -118,11 +121,13 @@ class Run:
         return self.ranking()
 
     def finish(self) -> Ranking:
-        """Ask all questions and write the ranking, and with several voices the scores by each, to the folder."""
+        """Ask all questions; write the ranking, and that or the scores by each of several criteria or voices."""
         ranking = self.go()
-        self.store.write("ranking.csv", ranking.to_csv())
-        if ranking.leaderboard is not None:
-            self.store.write("leaderboard.csv", ranking.leaderboard.to_csv())
+        by_criterion = ranking.rankings if isinstance(ranking, CriteriaRanking) else {}
+        for end, own in {"": ranking, **{f"-{name}": each for name, each in by_criterion.items()}}.items():
+            self.store.write(f"ranking{end}.csv", own.to_csv())
+            if own.leaderboard is not None:
+                self.store.write(f"leaderboard{end}.csv", own.leaderboard.to_csv())
         if (views := ranking.tables.get("views")) is not None:
             place = {str(voice.name): number for number, voice in enumerate(self.task.voices, 1)}
             names = sorted(views, key=lambda name: place.get(name, 0))  # not in the order of the first answers
@@ -132,7 +137,12 @@ class Run:
     def ranking(self) -> Ranking:
         if not self.progress.answered:
             raise RunError("there are no answers to rank by yet")
-        return self.task.fitting.conclude(comparisons(self.judgements))
+        return concluded(self.task.fitting.conclude, self.answers, shares_in(self.store.configuration))
+
+    @property
+    def answers(self) -> list[Judgement]:
+        """All answers so far, one for each criterion of a call; the voice of each is then its criterion."""
+        return [answer for call in self.judgements for answer in call.each]
 
     @property
     def judgements(self) -> list[Judgement]:

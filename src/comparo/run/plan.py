@@ -6,15 +6,14 @@ task ─► prepare ─► Plan (folder, growth, expense, first question) ─►
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
-from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.formats import csv_text
 from comparo.data.items import Items
 from comparo.data.prompts import Question
@@ -33,7 +32,6 @@ from comparo.run.batch import BatchRun, check_batch
 from comparo.run.budget import Expense
 from comparo.run.cached_judge import CachedJudge, head_of, key_of_answer, probe_judges
 from comparo.run.check import calls_before, check_before, task_after
-from comparo.run.criteria_run import CriteriaRun, CriteriaStore
 from comparo.run.loop import Run
 from comparo.run.progress import Watch, watching
 from comparo.run.resume import grown, growth_sentence, items_there, linked, merged, open_grown
@@ -71,11 +69,6 @@ class Plan:
         """The plan of the calls."""
         return self
 
-    @property
-    def is_several(self) -> bool:
-        """Whether one call answers several criteria."""
-        return isinstance(self.task.prompt, CriteriaPrompt)
-
     def run(self, watch: Watch = None) -> Ranking:
         """Ask all questions, write the ranking to the folder, and return it."""
         with self.started(watch) as run:
@@ -106,9 +99,10 @@ class Plan:
         for words in warnings_of(task):
             logger.warning(words)
         probes = probe_judges(self.judges, None if storage.fresh else self.folder)
+        notes = {PROBES: probes, **storage.notes}
         if self.folder is not None and storage.fresh:
             set_aside(self.folder)
-        with watching(watch) as watcher, closing(self._store({PROBES: probes, **storage.notes})) as store:
+        with watching(watch) as watcher, closing(open_grown(self.folder, task, notes)) as store:
             store.add_items(task.items)
             if self.given:
                 known = store.known()
@@ -122,10 +116,8 @@ class Plan:
                 task, paid = check_before(task, store)
             self.task = task = self._restarted(task, store)
             with recalled(task, store):
-                if storage.batch is not None:
-                    self.loop = BatchRun(task, store, watcher, storage.batch)
-                else:
-                    self.loop = (CriteriaRun if self.is_several else Run)(task, store, watcher)
+                mode = storage.batch
+                self.loop = Run(task, store, watcher) if mode is None else BatchRun(task, store, watcher, mode)
                 self.loop.pay(paid)
                 if limit is not None:
                     limit(self.loop)
@@ -152,11 +144,6 @@ class Plan:
                 not isinstance(voice.judge, CachedJudge) or voice.judge.find(question, voice.prompt) is None
                 for voice, question in asked
             )
-
-    def _store(self, notes: Mapping[str, Any]) -> Store:
-        if self.is_several:
-            return CriteriaStore(self.folder, self.task.identity, {**self.task.configuration, **notes})
-        return open_grown(self.folder, self.task, notes)
 
     def _begin(self) -> str:
         total = 0 if self.loop is None else self.loop.progress.total
@@ -314,18 +301,11 @@ def _first_questions(run: Run) -> list[Question]:
     """What a run asks before it has answers."""
     listener = _Listener()
     run._fill(cast(Asking, listener))
-    return listener.asked
+    return listener
 
 
-class _Listener:
-    """Takes the place of the judges of a run, and remembers the questions to them."""
+class _Listener(list[Question]):
+    """Takes the place of the judges of a run, and holds the questions to them."""
 
-    def __init__(self) -> None:
-        self.asked: list[Question] = []
-
-    @property
-    def open(self) -> int:
-        return len(self.asked)
-
-    def ask(self, question: Question) -> None:
-        self.asked.append(question)
+    open = property(len)
+    ask = list.append

@@ -12,7 +12,7 @@ from comparo.ranking.ranking import Ranking
 from comparo.run.audit_card import audited, audited_terms, varying
 from comparo.run.audition import AuditionAnswers
 from comparo.run.budget import Budget
-from comparo.run.criteria_run import WEIGHTS, check_criteria
+from comparo.run.criteria import check_criteria
 from comparo.run.pilot import LineupPlan
 from comparo.run.plan import Plan, prepare
 from comparo.run.resume import items_before
@@ -152,7 +152,7 @@ def plan_rank(data: Any, options: RankOptions) -> Plan | LineupPlan:
         )
     voices = make_voices(items, options, () if lineup in (2, AUTO) else (lineup,))
     if found := check_criteria(voices, options):
-        storage.notes[WEIGHTS] = found
+        storage.notes["weights"] = found
     asked = [(voice.judge.name, voice.prompt.wording) for voice in voices]
     if (known_biases := audited(options.control, asked)) is not None:
         storage.notes["audit"] = known_biases.to_dict()

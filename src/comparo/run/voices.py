@@ -143,10 +143,9 @@ def by_ranking(answers: Sequence[Judgement]) -> list[list[Judgement]]:
     >>> len(by_ranking([Judgement(Question("ana", "bo"), p=0.7)]))
     1
     """
-    calls = [answer.each for answer in answers if isinstance(answer, Several)]
-    if len(calls) < len(answers) or not calls:
+    if not any(isinstance(answer, Several) for answer in answers):
         return [list(answers)]
-    return [list(map(with_voice, own)) for own in zip(*calls, strict=True)]
+    return [list(map(with_voice, own)) for own in zip(*(answer.each for answer in answers), strict=True)]
 
 
 def count_cached(judgements: Iterable[Judgement]) -> int:

@@ -250,8 +250,7 @@ class WhyPlan:
         facts: dict[str, Any] = {}
         if self.base is not None:
             with self.base.started(watch) as run:
-                run.go()  # the rankings by reasons are of no use by themselves, and are not written
-                found = run.ranking()
+                found = run.go()  # the rankings by reasons are of no use by themselves, and are not written
             assert isinstance(found, CriteriaRanking)
             answered = [one for one in run.judgements if not one.failed]
             replies = () if self.proposals is None else self.proposals.replies

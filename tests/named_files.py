@@ -174,7 +174,9 @@ TABLES: dict[str, Callable[[], list[Row]]] = {
     "llmfao.jsonl.gz": lambda: [row | {"context_id": row["context"]} for row in answers()],
     # Where one name means other files on other pages
     "systems.md judged.csv": lambda: judged(of_families(), "gpt-4-judge", "claude-judge", "people", "mistral-judge"),
-    "drift.md judges.arena_ppr.csv.gz": lambda: judged(of_families(), "gpt-4-judge", "claude-judge", "people"),
+    "drift.md ../shared/data/panel/judges.arena_ppr.csv.gz": lambda: judged(
+        of_families(), "gpt-4", "claude-3", "people"
+    ),
     "agree.md judged.csv": lambda: judged(essay_rows(), *PEOPLE, "gpt", hard=True),
 }
 # Run folders, by the command that makes each; those of people's votes are made by people (`vote_run`).

@@ -64,7 +64,7 @@ from comparo.run.voices import comparisons
 MANY = 1000  # voices: each may have a position bias of its own, and time grows with the cube of their number
 LISTS = (".csv", ".xlsx")  # endings of a class list
 WHY = {
-    "mixed": ", the usual method for one voice, or few answers of each",
+    "mixed": ", the usual method of one voice, or of few answers",
     "panel": ", the usual method for several voices with enough answers each, or of which only some decide",
 }
 
@@ -350,7 +350,7 @@ def _print_powered(found: Powered, output: Format) -> None:
 def _fitted(comparisons: Comparisons, files: list[Path], method: str) -> str:
     """What was fitted, in one line."""
     judges = [] if comparisons.judges is None else comparisons.judges.tolist()
-    names = [str(name) for name in judges] or only_voice(files)
+    names = sorted(map(str, judges)) or only_voice(files)
     who = f"{len(names)} voices ({listed(names).removeprefix(': ')})" if len(names) > 1 else names[0]
     return f"fitted by {method}: {comparisons.answers:,} answers by {who}"
 

@@ -135,7 +135,7 @@ class Soft:
             return 1.0
         width, judges = self.pattern.judges, self.observations.sums.shape[1]
         alone = np.bincount(self.pattern.bias_index, self.c, self.pattern.unknowns)[self.pattern.graph.nodes :]
-        both = self.observations.sum_weight + self.noise / self.biases.usual
+        both = self.observations.sum_weight[:, :width] + self.noise / self.biases.usual
         return float(np.max(both / np.maximum(both + alone.reshape(-1, width)[:, :judges], TINY)))
 
     def settle(self, shared: Shared) -> tuple[Soft, Variances, bool]:

@@ -59,6 +59,7 @@ SCHEMA = Schema(
     ),
 )
 LONGEST_CLAIM = 120.0  # seconds for which others wait for the answer of a process
+RELEASE = "DELETE FROM claims WHERE key = ? AND pid = ?"
 CLAIM = f"""
     INSERT INTO claims VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE SET pid = excluded.pid, at = excluded.at
     WHERE pid = excluded.pid OR NOT is_alive(pid) OR abs(excluded.at - at) > {LONGEST_CLAIM}
@@ -112,13 +113,13 @@ class Cache:
         return None
 
     def add(self, key: bytes, judge: str, judgement: Judgement) -> None:
-        """Store an answer, which `find` does not return in this run; failures are not stored."""
+        """Store an answer, which `find` does not return in this run, and end its claim; failures are not stored."""
         if judgement.failed:
             return
         answer = row_of(judgement)
         row = {"key": key, "judge": clean(judge), "at": now()} | {name: answer[name] for name in KEPT}
         with self._turn:
-            if (written := self._write(*insertion("answers", row))) is not None:
+            if (written := self._write(*insertion("answers", row), released=key)) is not None:
                 self._used.setdefault(key, set()).add(written.lastrowid or 0)
 
     def found(self, key: bytes) -> Probe | None:
@@ -149,7 +150,7 @@ class Cache:
     def release(self, key: bytes) -> None:
         """End the claim of this process: the answer is stored, or there is none."""
         with self._turn:
-            self._write("DELETE FROM claims WHERE key = ? AND pid = ?", (key, os.getpid()))
+            self._write(RELEASE, (key, os.getpid()))
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
@@ -175,14 +176,17 @@ class Cache:
                 )
         return self._connection
 
-    def _write(self, statement: str, row: tuple[Any, ...]) -> sqlite3.Cursor | None:
-        """Write a row and return the cursor; None where its values do not fit or, with a warning, writing fails."""
+    def _write(self, statement: str, row: tuple[Any, ...], released: bytes | None = None) -> sqlite3.Cursor | None:
+        """Write a row, end a claim, return the cursor; None where values do not fit or, with a warning, on failure."""
         connection = self._open()
         if connection is None or not self._writes:
             return None
         try:
             with connection:
-                return connection.execute(statement, row)
+                written = connection.execute(statement, row)
+                if released is not None:
+                    connection.execute(RELEASE, (released, os.getpid()))
+            return written
         except UNFIT:
             return None
         except sqlite3.Error as error:

@@ -157,11 +157,12 @@ class CachedJudge:
             for judgement in self.asked.judge(claiming(chain([first], rest)), prompt):
                 self.keep(judgement, prompt)
                 claimed.discard(key := self._key(judgement.question, prompt))
-                self.cache.release(key)
+                if judgement.failed or isinstance(judgement, Several):  # else its claim ended when it was stored
+                    self.cache.release(key)
                 yield judgement
         finally:
-            for key in claimed:
-                self.cache.release(key)
+            while claimed:  # the judge may still take questions in another thread
+                self.cache.release(claimed.pop())
 
     def keep(self, judgement: Judgement, prompt: Prompt) -> None:
         """Put an answer in the cache; for several criteria, one answer per criterion."""

@@ -127,34 +127,32 @@ class CachedJudge:
                 self.asked.learn(found.found)
             self.cache.close()
 
-    def missing(
-        self, questions: Iterable[Question], prompt: Prompt, deliver: Callable[[Judgement], None], stopped: Event
-    ) -> Iterator[Question]:
-        """The questions that this process is to ask, until it has `stopped`; `deliver` gets answers from the cache."""
-        for question in questions:
-            found = self._awaited(self._key(question, prompt), partial(self.find, question, prompt), stopped)
-            if found is None and stopped.is_set():
-                return
-            if found is None:
-                yield question
-            else:
-                deliver(found)
-
     def answers(
         self, questions: Iterable[Question], prompt: Prompt, deliver: Callable[[Judgement], None], stopped: Event
     ) -> Iterator[Judgement]:
-        """Ask the judge what is `missing`, and keep its answers; it is not started where nothing is."""
-        rest, claimed = self.missing(questions, prompt, deliver, stopped), set[bytes]()
+        """Ask the judge what the cache has not, until it has `stopped`, and keep its answers.
 
-        def claiming(missing: Iterable[Question]) -> Iterator[Question]:
-            for question in missing:
-                claimed.add(self._key(question, prompt))
+        `deliver` gets answers from the cache. The judge is not started where all are there.
+        """
+        claimed = set[bytes]()
+
+        def missing() -> Iterator[Question]:
+            for question in questions:
+                key = self._key(question, prompt)
+                found = self._awaited(key, partial(self.find, question, prompt), stopped)
+                if found is not None:
+                    deliver(found)
+                    continue
+                claimed.add(key)
+                if stopped.is_set():
+                    return
                 yield question
 
-        if (first := next(rest, None)) is None:
-            return
+        rest = missing()
         try:
-            for judgement in self.asked.judge(claiming(chain([first], rest)), prompt):
+            if (first := next(rest, None)) is None:
+                return
+            for judgement in self.asked.judge(chain([first], rest), prompt):
                 self.keep(judgement, prompt)
                 claimed.discard(key := self._key(judgement.question, prompt))
                 if judgement.failed or isinstance(judgement, Several):  # else its claim ended when it was stored

@@ -57,7 +57,7 @@ class Contexts:
         given: Sequence[Judgement] = (),
         at_once: bool = False,
     ) -> None:
-        self.task, self.at_once = task, at_once
+        self.task, self._at_once = task, at_once
         expense, growth, names = task.expense, task.growth, task.items.names
         voices = {voice.name for voice in task.voices}  # the folder may hold answers of others (`rejudge`)
         self._ahead = int(configuration.get("ahead", task.ahead))
@@ -88,7 +88,7 @@ class Contexts:
         self._voice = None if task.is_panel or task.pairs is not None else task.voices[0].name
 
     def next(self, room: float = math.inf) -> list[Turn]:
-        """The questions that may be asked now; with less `room`, later contexts begin later. None: wait for answers."""
+        """The questions that may be asked now; with less `room`, contexts begin later. Empty: wait for answers."""
         found: list[Turn] = []
         while not found:
             moved, self._moved = self._moved, {}
@@ -116,7 +116,7 @@ class Contexts:
         """Begin no further context: the money is spent."""
         self._waiting.clear()
 
-    def turn(self, context: Any, place: int) -> float:
+    def _turn(self, context: Any, place: int) -> float:
         """When a context's call number `place` is sent: after as many per item, in pairs, in all other contexts.
 
         The money may end before the last call, and then no context is left out. A number of calls is made wholly: 0.
@@ -127,7 +127,7 @@ class Contexts:
         size = -(-self._ahead // len(self.task.items.names))
         given = self._given[context]
         selector, new = pair_source(self.task, context, ids, orders, rng, self._systems, bool(given))
-        if self.at_once:
+        if self._at_once:
             self._places[context] = count(len(given))
             size = calls
         elif self._systems is None:
@@ -150,7 +150,7 @@ class Contexts:
             first, second, *voice = pair
             question = self.task.items.question(context, first, second)
             question = replace(question, voice=voice[0] if voice else self._voice)
-            found.append((self.turn(context, next(self._places[context])), question))
+            found.append((self._turn(context, next(self._places[context])), question))
         return found
 
     def _pair(self, question: Question) -> Pair:

@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import importlib.util
 import io
 import json
 import math
@@ -23,13 +24,11 @@ from hypothesis import strategies as st
 
 from benchmarks.paper.prompts import paper_prompt
 from comparo import ComparisonsError, Items, Question
-from comparo.data.formats import write_columns
-from comparo.data.items import read_items
-from comparo.data.opening import VARIABLE
-from inside import Store
+from inside import Store, read_items
 from workbooks import write_workbook
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
+LIMIT = "COMPARO_MOST_MB"
 
 ROWS = [
     {"id": "ana", "text": "A story.", "context_id": "x", "context": "Write.", "scores": {"wit": 1, "style": 2.5}},
@@ -103,6 +102,10 @@ def csv_of(columns):
     return pandas.DataFrame(columns).to_csv(index=False)
 
 
+def parquet_of(columns):
+    return pandas.DataFrame(columns).to_parquet(index=False)
+
+
 SOURCES = {
     "mappings": lambda _: ROWS,
     "tuple of mappings": lambda _: tuple(ROWS),
@@ -114,6 +117,8 @@ SOURCES = {
     "gzip": lambda folder: written(folder, "items.jsonl.gz", gzip.compress(json_lines(ROWS).encode())),
     "csv": lambda folder: written(folder, "items.csv", csv_of(FLAT)),
     "csv with a BOM": lambda folder: written(folder, "items.CSV", "\ufeff" + csv_of(FLAT)),
+    "parquet": lambda folder: written(folder, "items.parquet", parquet_of(FLAT)),
+    "parquet.gz": lambda folder: written(folder, "items.parquet.gz", gzip.compress(parquet_of(FLAT))),
     "csv.gz": lambda folder: written(folder, "items.csv.gz", gzip.compress(csv_of(FLAT).encode())),
     "pandas": lambda _: pandas.DataFrame(FLAT),
     "pandas, nullable": lambda _: pandas.DataFrame(FLAT).convert_dtypes(),
@@ -140,14 +145,6 @@ def test_every_source_gives_the_same_items(tmp_path, source):
     }
     assert items.digest() == Items.of(ROWS).digest()
     assert len(items) == 4
-
-
-@pytest.mark.parametrize("ending", ["parquet", "parquet.gz"])
-def test_parquet(tmp_path, ending):
-    write_columns(tmp_path / f"items.{ending}", {"id": [3, 1], "text": ["A story.", "Another."], "score": [0.5, 1.0]})
-    items = Items.of(tmp_path / f"items.{ending}")
-    assert items.names == {None: [3, 1]}
-    assert plain(items)["scores"] == {"score": [0.5, 1.0]}
 
 
 def test_texts_without_ids_are_numbered():
@@ -200,11 +197,7 @@ def test_a_folder_has_an_item_a_file(tmp_path):
         ('"text"\tage\r\nA\t1\r\n"B\tb"\t2\r\n', [0, 1], ("A", "B\tb")),
         ("text\nA\nB\n", [0, 1], ("A", "B")),
         ("Once.\n\nTwice.\n", ["Once.", "Twice."], ("Once.", "Twice.")),
-        (
-            "Once, long ago, a cat.\nTwice.\n",
-            ["Once, long ago, a cat.", "Twice."],
-            ("Once, long ago, a cat.", "Twice."),
-        ),
+        ("Once, a cat.\nTwice.\n", ["Once, a cat.", "Twice."], ("Once, a cat.", "Twice.")),
         ('"Once, he said.\nTwice.\n', ['"Once, he said.', "Twice."], ('"Once, he said.', "Twice.")),
     ],
 )
@@ -220,28 +213,24 @@ def test_standard_input_with_named_columns_is_csv(pipe):
 
 
 @pytest.mark.parametrize(
-    ("content", "options", "message"),
+    ("content", "options", "place"),
     [
-        ("", {}, "^there are no items in standard input"),
+        ("", {}, "items in standard input"),
         (" \n", {"text": "story"}, "^standard input is empty"),
-        (b"caf\xe9\nb\n", {}, "^standard input .*UTF-8 .*save .*UTF-8"),
-        ('{"text": "A"}\n{"text": \n', {}, "^standard input, line 2: this is not JSON"),
-        ("id,text\nx,A\ny,B,C\n", {}, "^standard input, line 3: 3 fields .*header .*2"),
-        (
-            "name,story\nx,A\ny,B\n",
-            {},
-            "^standard input: .*no column 'text'.* name, story.* text='NAME'",
-        ),
-        ("name,story\nx,A\ny,B\n", {"text": "essay"}, "no column 'essay'.* name, story"),
+        (b"caf\xe9\nb\n", {}, "^standard input .*UTF-8"),
+        ('{"text": "A"}\n{"text": \n', {}, "^standard input, line 2: "),
+        ("id,text\nx,A\ny,B,C\n", {}, "^standard input, line 3: "),
+        ("name,story\nx,A\ny,B\n", {}, "^standard input: .*'text'.*name, story.*text='NAME'"),
+        ("name,story\nx,A\ny,B\n", {"text": "essay"}, "'essay'.*name, story"),
     ],
 )
-def test_standard_input_that_holds_no_items(pipe, content, options, message):
-    with pytest.raises(ComparisonsError, match=message):
+def test_standard_input_that_holds_no_items(pipe, content, options, place):
+    with pytest.raises(ComparisonsError, match=place):
         Items.of(pipe(content), **options)
 
 
 def test_the_bytes_of_a_pipe_are_read_whatever_the_locale():
-    code = "from comparo.data.items import Items; print(ascii(Items.of('-').texts))"
+    code = "from comparo import Items; print(ascii(Items.of('-').texts))"
     run = subprocess.run(
         [sys.executable, "-c", code],
         input="שלום\nnaïve 👋\n".encode(),
@@ -266,12 +255,10 @@ def test_a_context_without_a_label_is_its_own_if_it_is_short():
     rows = [{"text": letter, "context": context} for letter in "AB" for context in ("x" * 60, long, long + "!")]
     items = Items.of(rows)
     first, second, third = items.contexts
+    begin = "Write an essay about the sea, and why people lov… "
     assert items.context_texts == ("x" * 60, long, long + "!")
-    assert first == "x" * 60
-    assert (
-        second == "Write an essay about the sea, and why people lov… " + hashlib.sha256(long.encode()).hexdigest()[:8]
-    )
-    assert third.startswith("Write an essay about the sea, and why people lov… ")
+    assert (first, second) == ("x" * 60, begin + hashlib.sha256(long.encode()).hexdigest()[:8])
+    assert third.startswith(begin)
     assert second != third
     assert items.groups[second].tolist() == [1, 4]
 
@@ -305,10 +292,8 @@ def test_scores_by_name():
     assert list(Items.of(rows, scores="wit").scores) == ["wit"]
     assert Items.of(rows, scores=[]).scores == {}
     assert Items.of([{"text": "A", "scores": 1}, {"text": "B", "scores": 2}]).scores == {}
-    assert list(Items.of([{"text": "A", 5: 1, "scores": {6: 7}}, {"text": "B"}], scores=["5", "6"]).scores) == [
-        "5",
-        "6",
-    ]
+    numbered = [{"text": "A", 5: 1, "scores": {6: 7}}, {"text": "B"}]
+    assert list(Items.of(numbered, scores=["5", "6"]).scores) == ["5", "6"]
     assert list(Items.of(FLAT_ROWS, scores=["style", "score_wit"]).scores) == ["style", "score_wit"]
 
 
@@ -316,165 +301,101 @@ FLAT_ROWS = pandas.DataFrame(FLAT).to_dict("records")
 TWO = [{"text": "A"}, {"text": "B"}]
 NAMED = [{"id": "a", "text": "A"}, {"id": "b", "text": "B"}]
 
+
+def dee(**values):
+    return {**ROWS[0], "id": "dee", **values}
+
+
 WRONG = {
-    "no rows": ([], {}, "^there are no items in the data; give at least two"),
-    "no rows in a frame": (pandas.DataFrame({"text": []}), {}, "^there are no items in the data"),
-    "nothing in a mapping": ({}, {}, "^there are no items in the data"),
-    "no text": (
-        [{"id": 1}, {"id": 2}],
-        {},
-        "^the data: there is no column 'text'; the columns are id. .* with text='NAME'$",
-    ),
-    "no columns": ([{}, {}], {}, "there is no column 'text'; the columns are none"),
-    "no such id": (TWO, {"id": "name"}, "no column 'name'; the columns are text. Name the right one with id='NAME'$"),
-    "no such text": (TWO, {"text": "essay"}, "no column 'essay'; the columns are text. .* text='NAME'$"),
-    "no such context": (TWO, {"context": "task"}, "no column 'task'; .* context='NAME'$"),
-    "no such label": (TWO, {"context_id": "task"}, "no column 'task'; .* context_id='NAME'$"),
-    "no such scores": (
-        ROWS,
-        {"scores": ["wit", "age"]},
-        "no scores 'age'; there are wit, style, and the columns id, text",
-    ),
-    "no scores": (TWO, {"scores": ["wit"]}, "no scores 'wit'; there are none, and the columns text. .* scores='NAME'$"),
-    "empty text": (
-        ["A", "", " \n", "B"],
-        {},
-        r"^row 2, column 'text': there is no text; write it, .*1 more row like it",
-    ),
-    "missing text": ([*TWO, {"score": 3}], {}, "^row 3, column 'text': there is no text; write it, or drop the row"),
-    "text in a frame missing": (pandas.DataFrame({"text": ["A", None]}), {}, "^row 2, column 'text': there is no text"),
-    "number for text": (["A", 5], {}, "^row 2, column 'text': 5 is not text; put it in quotes, or drop the row"),
-    "numbers for texts": (
-        pandas.DataFrame({"text": [1, 2]}),
-        {},
-        "^row 1, column 'text': 1 is not text; put it in quotes",
-    ),
-    "columns for a mapping": ({"id": ["a"], "text": ["A"]}, {}, r"^row 1, column 'text': \['a'\] is not text"),
-    "text among mappings": ([*TWO, "C"], {}, "^row 3: 'C' is no mapping; give all rows so, or all as texts"),
-    "same id": ([*NAMED, {"id": "a", "text": "C"}], {}, "^row 3, column 'id': 'a' stands there before; give each item"),
-    "empty id": ([*NAMED, {"id": " ", "text": "C"}], {}, "^row 3, column 'id': ' ' is not a label; name it"),
-    "missing id": ([*NAMED, {"text": "C"}], {}, "^row 3, column 'id': None is not a label; name it"),
-    "id that is a list": ([*NAMED, {"id": [], "text": "C"}], {}, r"^row 3, column 'id': \[\] is not a label"),
-    "one item": (["A"], {}, "^row 1: 0 is the only item; there is nothing to compare it with: add another or drop it"),
-    "one item in a context": (
-        [*ROWS, {"id": "dee", "text": "D", "context_id": "z"}],
-        {},
-        "^row 5, column 'id': 'dee' is the only item in context 'z'",
-    ),
-    "two texts of a context": (
-        [*ROWS, {"id": "dee", "text": "D", "context_id": "x", "context": "Wrote."}],
-        {},
-        "^row 5, column 'context': context 'x' had another text before; give each text its own context_id",
-    ),
+    "no rows": ([], {}, "items in the data"),
+    "no rows in a frame": (pandas.DataFrame({"text": []}), {}, "items in the data"),
+    "nothing in a mapping": ({}, {}, "items in the data"),
+    "no text": ([{"id": 1}, {"id": 2}], {}, "^the data: .* 'text'; .* id. .* text='NAME'$"),
+    "no columns": ([{}, {}], {}, "'text'; .* none"),
+    "no such id": (TWO, {"id": "name"}, "'name'; .* text. .* id='NAME'$"),
+    "no such text": (TWO, {"text": "essay"}, "'essay'; .* text. .* text='NAME'$"),
+    "no such context": (TWO, {"context": "task"}, "'task'; .* context='NAME'$"),
+    "no such label": (TWO, {"context_id": "task"}, "'task'; .* context_id='NAME'$"),
+    "no such scores": (ROWS, {"scores": ["wit", "age"]}, "'age'; .* wit, style, .* id, text"),
+    "no scores": (TWO, {"scores": ["wit"]}, "'wit'; .* none, .* text. .* scores='NAME'$"),
+    "empty text": (["A", "", " \n", "B"], {}, "^row 2, column 'text': .* 1 more row"),
+    "missing text": ([*TWO, {"score": 3}], {}, "^row 3, column 'text': "),
+    "text in a frame missing": (pandas.DataFrame({"text": ["A", None]}), {}, "^row 2, column 'text': "),
+    "number for text": (["A", 5], {}, "^row 2, column 'text': 5 "),
+    "numbers for texts": (pandas.DataFrame({"text": [1, 2]}), {}, "^row 1, column 'text': 1 "),
+    "columns for a mapping": ({"id": ["a"], "text": ["A"]}, {}, r"^row 1, column 'text': \['a'\] "),
+    "text among mappings": ([*TWO, "C"], {}, "^row 3: 'C' "),
+    "same id": ([*NAMED, {"id": "a", "text": "C"}], {}, "^row 3, column 'id': 'a' "),
+    "empty id": ([*NAMED, {"id": " ", "text": "C"}], {}, "^row 3, column 'id': ' ' "),
+    "missing id": ([*NAMED, {"text": "C"}], {}, "^row 3, column 'id': None "),
+    "id that is a list": ([*NAMED, {"id": [], "text": "C"}], {}, r"^row 3, column 'id': \[\] "),
+    "one item": (["A"], {}, "^row 1: 0 is the only item; "),
+    "one item in a context": ([*ROWS, dee(context_id="z")], {}, "^row 5, column 'id': 'dee' .* context 'z'"),
+    "two texts of a context": ([*ROWS, dee(context="Wrote.")], {}, "^row 5, column 'context': context 'x' "),
     "context that is no text": (
         [{"text": "A", "context_id": "x", "context": 5}, {"text": "B", "context_id": "x"}],
         {},
-        "^row 1, column 'context': 5 is not text; put it in quotes",
+        "^row 1, column 'context': 5 ",
     ),
     "context missing in a row": (
         [{"text": "A", "context": "x"}, {"text": "B", "context": "x"}, {"text": "C"}],
         {},
-        "^row 3, column 'context': None is not a label",
+        "^row 3, column 'context': None ",
     ),
-    "label missing in a row": (
-        [*ROWS, {"id": "dee", "text": "D"}],
-        {},
-        "^row 5, column 'context_id': None is not a label",
-    ),
-    "score": (
-        [{"text": "A", "score": "1"}, {"text": "B", "score": "good"}],
-        {},
-        "^row 2, column 'score': 'good' is not a n",
-    ),
-    "nested score": (
-        [*ROWS, {**ROWS[0], "id": "dee", "scores": {"wit": "high"}}],
-        {},
-        "^row 5, column 'scores.wit': 'high' is not a number; correct it, leave it empty, or choose other scores",
-    ),
-    "endless score": (
-        [{"text": "A", "score_a": math.inf}, {"text": "B"}],
-        {},
-        "^row 1, column 'score_a': inf is not a n",
-    ),
-    "scores that are a list": (
-        [*ROWS, {**ROWS[0], "id": "dee", "scores": [1]}],
-        {},
-        r"^row 5, column 'scores': \[1\] is not",
-    ),
-    "half a character": (["A", "B \ud83d"], {}, r"^row 2, column 'text': '\\ud83d' is half a character"),
-    "half a character in an id": (
-        [*NAMED, {"id": "\ude00", "text": "C"}],
-        {},
-        "^row 3, column 'id': .* is half a char",
-    ),
-    "a missing file": ("nowhere.jsonl", {}, "^nowhere.jsonl does not exist; check the name"),
-    "a text for a path": (500 * "a story ", {}, "a story  does not exist; check the name"),
-    "columns with numbers for names": (
-        pandas.DataFrame({0: ["A", "B"], "id": [1, 2]}),
-        {},
-        "^the data: there is no column 'text'; the columns are id, 0. Name the right one with text='NAME'$",
-    ),
-    "a missing text file": (
-        "nowhere.txt",
-        {},
-        r"^nowhere.txt does not exist; check the name",
-    ),
-    "an array": (np.zeros(3), {}, "^a ndarray does not hold items; accepted are the path of a file or folder"),
-    "a number": (5, {}, "^a int does not hold items; accepted are"),
-    "nothing": (None, {}, "^a NoneType does not hold items; accepted are"),
+    "label missing in a row": ([*ROWS, {"id": "dee", "text": "D"}], {}, "^row 5, column 'context_id': None "),
+    "score": ([{"text": "A", "score": "1"}, {"text": "B", "score": "good"}], {}, "^row 2, column 'score': 'good' "),
+    "nested score": ([*ROWS, dee(scores={"wit": "high"})], {}, "^row 5, column 'scores.wit': 'high' "),
+    "endless score": ([{"text": "A", "score_a": math.inf}, {"text": "B"}], {}, "^row 1, column 'score_a': inf "),
+    "scores that are a list": ([*ROWS, dee(scores=[1])], {}, r"^row 5, column 'scores': \[1\] "),
+    "half a character": (["A", "B \ud83d"], {}, r"^row 2, column 'text': '\\ud83d' "),
+    "half a character in an id": ([*NAMED, {"id": "\ude00", "text": "C"}], {}, "^row 3, column 'id': "),
+    "a missing file": ("nowhere.jsonl", {}, "^nowhere.jsonl does not exist"),
+    "a missing text file": ("nowhere.txt", {}, "^nowhere.txt does not exist"),
+    "a text for a path": (500 * "a story ", {}, "a story  does not exist"),
+    "columns with numbers for names": (pandas.DataFrame({0: ["A", "B"], "id": [1, 2]}), {}, "'text'; .* id, 0. "),
+    "an array": (np.zeros(3), {}, "^a ndarray "),
+    "a number": (5, {}, "^a int "),
+    "nothing": (None, {}, "^a NoneType "),
 }
 
 
-@pytest.mark.parametrize(("data", "options", "message"), WRONG.values(), ids=WRONG)
-def test_items_that_cannot_be_ranked(data, options, message):
-    with pytest.raises(ComparisonsError, match=message) as caught:
+@pytest.mark.parametrize(("data", "options", "place"), WRONG.values(), ids=WRONG)
+def test_items_that_cannot_be_ranked(data, options, place):
+    with pytest.raises(ComparisonsError, match=place) as caught:
         Items.of(data, **options)
     assert "\n" not in str(caught.value)
 
 
-BROKEN = {
-    "empty text in csv": (
-        "a.csv",
-        "id,text\nx,A\n\ny,  \n",
-        r"a\.csv, row 2 \(line 4\), column 'text': there is no text",
-    ),
-    "number in jsonl": ("a.jsonl", '{"text": "A"}\n{"text": 5}\n', r"a\.jsonl, row 2, column 'text': 5 is not text"),
-    "half a character": (
-        "a.jsonl",
-        '{"text": "A"}\n{"text": "\\ud83d"}',
-        r"a\.jsonl, row 2, column 'text': .* half a char",
-    ),
-    "same line twice": ("a.txt", "A\n\nB\nA\n", r"a\.txt, row 3 \(line 4\), column 'id': 'A' stands there before"),
-    "score": ("a.csv", "text,score\nA,1\nB,x\n", r"a\.csv, row 2 \(line 3\), column 'score': 'x' is not a number"),
-    "no text": ("a.csv", "id,story\nx,A\n", r"a\.csv: there is no column 'text'; the columns are id, story"),
-    "empty": ("a.csv", "", r"a\.csv is empty; write its rows first"),
-    "blank": ("a.txt", "\n \n", r"there are no items in .*a\.txt; give at least two"),
-    "not an object": ("a.jsonl", '"A"\n', r"a\.jsonl, line 1: a str is not a JSON object; each line must be one"),
-    "not utf-8": ("a.txt", b"caf\xe9\nb\n", r"a\.txt is not UTF-8 text .*; save it again as UTF-8"),
-    "csv not utf-8": ("a.csv", b"text\ncaf\xe9\nb\n", r"a\.csv is not UTF-8 text .*; save it again as UTF-8"),
-    "ending": ("a.texts", "A", r"a\.texts: the ending is not a known one"),
-    "document": ("a.docx", "A", r"a\.docx: .* \.txt"),
-}
-
-
-@pytest.mark.parametrize(("name", "content", "message"), BROKEN.values(), ids=BROKEN)
-def test_files_that_cannot_be_ranked(tmp_path, name, content, message):
-    with pytest.raises(ComparisonsError, match=message):
+@pytest.mark.parametrize(
+    ("name", "content", "place"),
+    [
+        ("a.csv", "id,text\nx,A\n\ny,  \n", r"a\.csv, row 2 \(line 4\), column 'text': "),
+        ("a.jsonl", '{"text": "A"}\n{"text": 5}\n', r"a\.jsonl, row 2, column 'text': 5 "),
+        ("a.jsonl", '{"text": "A"}\n{"text": "\\ud83d"}', r"a\.jsonl, row 2, column 'text': "),
+        ("a.txt", "A\n\nB\nA\n", r"a\.txt, row 3 \(line 4\), column 'id': 'A' "),
+        ("a.csv", "text,score\nA,1\nB,x\n", r"a\.csv, row 2 \(line 3\), column 'score': 'x' "),
+        ("a.csv", "id,story\nx,A\n", r"a\.csv: .* id, story"),
+        ("a.txt", "\n \n", r"items in .*a\.txt; "),
+        ("a.txt", b"caf\xe9\nb\n", r"a\.txt .*UTF-8"),
+        ("a.docx", "A", r"a\.docx: .* \.txt"),
+    ],
+)
+def test_files_that_cannot_be_ranked(tmp_path, name, content, place):
+    with pytest.raises(ComparisonsError, match=place):
         Items.of(written(tmp_path, name, content))
 
 
 def test_folders_that_cannot_be_ranked(tmp_path):
-    with pytest.raises(ComparisonsError, match=r"no \.txt, "):
-        Items.of(tmp_path)
-    written(tmp_path, "a.txt", "A")
-    with pytest.raises(ComparisonsError, match="'a' is the only item"):
-        Items.of(tmp_path)
-    written(tmp_path, "b.txt", " \n")
-    with pytest.raises(ComparisonsError, match=r"b\.txt has no text"):
-        Items.of(tmp_path)
-    written(tmp_path, "b.txt", b"caf\xe9")
-    with pytest.raises(ComparisonsError, match=r"b\.txt is not UTF-8"):
-        Items.of(tmp_path)
+    for content, place in (
+        (None, r"no \.txt, "),
+        ("A", "'a' is the only item"),
+        (" \n", r"b\.txt has no text"),
+        (b"caf\xe9", r"b\.txt is not UTF-8"),
+    ):
+        if content is not None:
+            written(tmp_path, "a.txt" if content == "A" else "b.txt", content)
+        with pytest.raises(ComparisonsError, match=place):
+            Items.of(tmp_path)
 
 
 class Splits(dict):
@@ -499,11 +420,6 @@ def test_a_data_set_is_one_loaded_split(data):
         Items.of(data)
 
 
-def test_two_columns_of_the_same_name():
-    with pytest.raises(ComparisonsError, match=r"two columns .*same name"):
-        Items.of(pandas.DataFrame([["A", "B"]], columns=["text", "text"]))
-
-
 def test_rows_and_questions():
     items = Items.of(ROWS)
     assert {context: rows.tolist() for context, rows in items.groups.items()} == {"x": [0, 1], "y": [2, 3]}
@@ -512,9 +428,9 @@ def test_rows_and_questions():
     assert items.question("x", "bo", "ana") == Question("bo", "ana", "x", "Another.", "A story.", "Write.")
     assert items.question("y", "ana", "cy").context_text is None
     assert Items.of(["A", "B"]).question(None, np.int64(1), 0).first_text == "B"
-    with pytest.raises(ComparisonsError, match=r"no item 'bo' in context 'y'"):
+    with pytest.raises(ComparisonsError, match=r"'bo' in context 'y'"):
         items.row("y", "bo")
-    with pytest.raises(ComparisonsError, match=r"no item '0'.*add"):
+    with pytest.raises(ComparisonsError, match=r"'0'"):
         Items.of(["A", "B"]).question(None, 0, "0")
 
 
@@ -633,40 +549,30 @@ def test_ids_by_context_without_texts(tmp_path, name, text, expected):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "place"),
     [
-        ("id\na\nb\na\n", r"row 3 \(line 4\), column 'id': 'a' stands there before"),
-        ("id,context\na,x\nb,x\na,y\n", r"row 3 \(line 4\), column 'id': 'a' .*only .*context 'y'"),
-        ("id\na\n", "'a' is the only item"),
-        ("id,text\n,One\nb,Two\n", r"row 1 \(line 2\), column 'id': '' is not a label"),
-        ("id\n", "no items in .*items.csv.* two"),
+        ("id,context\na,x\nb,x\na,y\n", r"row 3 \(line 4\), column 'id': 'a' .*context 'y'"),
+        ("id,text\n,One\nb,Two\n", r"row 1 \(line 2\), column 'id': '' "),
+        ("id\n", "items in .*items.csv"),
     ],
 )
-def test_ids_that_cannot_be_ranked(tmp_path, text, message):
-    with pytest.raises(ComparisonsError, match=message):
+def test_ids_that_cannot_be_ranked(tmp_path, text, place):
+    with pytest.raises(ComparisonsError, match=place):
         read_items(written(tmp_path, "items.csv", text))
 
 
 def test_a_json_list_a_sheet_and_tabs_are_read(tmp_path):
     rows = [{"id": 1, "text": "A", "score_wit": 2}, {"id": 2, "text": "B", "score_wit": 3}]
-    header = list(rows[0])
+    table = [list(rows[0]), *(list(row.values()) for row in rows)]
     listed = Items.of(written(tmp_path, "a.json", json.dumps(rows)))
-    tabbed = Items.of(written(tmp_path, "a.tsv", "\t".join(header) + "\n1\tA\t2\n2\tB\t3\n"))
-    sheet = Items.of(
-        write_workbook(tmp_path / "a.xlsx", One=[header, *([row[name] for name in header] for row in rows)])
-    )
-    assert listed.ids.tolist() == [1, 2]
+    tabbed = Items.of(written(tmp_path, "a.tsv", "".join("\t".join(map(str, row)) + "\n" for row in table)))
+    sheet = Items.of(write_workbook(tmp_path / "a.xlsx", One=table))
+    assert (listed.ids.tolist(), tabbed.ids.tolist()) == ([1, 2], ["1", "2"])
     assert plain(tabbed) == plain(sheet)
-    assert tabbed.ids.tolist() == ["1", "2"]
     for items in (listed, tabbed, sheet):
         assert (items.texts, items.scores["wit"].tolist()) == (("A", "B"), [2, 3])
-
-
-def test_one_column_of_tabbed_text_may_hold_commas(tmp_path):
-    assert Items.of(written(tmp_path, "a.tsv", "text, or so\nA, B\nC, D\n"), text="text, or so").texts == (
-        "A, B",
-        "C, D",
-    )
+    named = Items.of(written(tmp_path, "b.tsv", "text, or so\nA, B\nC, D\n"), text="text, or so")
+    assert named.texts == ("A, B", "C, D")  # a comma does not end a column of tabbed text
 
 
 @pytest.mark.parametrize("contexts", [True, False])
@@ -685,15 +591,15 @@ def test_the_items_of_a_run_are_those_it_was_given(tmp_path, contexts):
 
 def test_an_id_that_stands_in_two_contexts_is_told_of_context(tmp_path):
     rows = [{"id": name, "text": "T", "article": article} for article in "xy" for name in "ab"]
-    with pytest.raises(ComparisonsError, match=r"'a' .*before.* column .*`context`"):
+    with pytest.raises(ComparisonsError, match=r"'a' .*`context`"):
         Items.of(rows)
     assert Items.of(rows, context="article").names == {"x": ["a", "b"], "y": ["a", "b"]}
-    with pytest.raises(ComparisonsError, match=r"'a' .*before.* own name$"):
+    with pytest.raises(ComparisonsError, match=r"'a' [^`]*$"):
         Items.of([*rows, rows[0]], context="article")
     path = written(tmp_path, "items.jsonl", json_lines(rows))
-    assert read_items(path, id="id", context="article").names == {"x": ["a", "b"], "y": ["a", "b"]}
-    assert read_items(path, id="id", context_id="article").names == {"x": ["a", "b"], "y": ["a", "b"]}
-    with pytest.raises(ComparisonsError, match="there is no column 'name'"):
+    for role in ("context", "context_id"):
+        assert read_items(path, id="id", **{role: "article"}).names == {"x": ["a", "b"], "y": ["a", "b"]}
+    with pytest.raises(ComparisonsError, match="'name'"):
         read_items(path, id="name")
 
 
@@ -704,7 +610,7 @@ def test_a_folder_that_may_not_be_read_is_one_clear_message():
         os.chmod(folder, 0o700 if user == 0 else 0)
         try:
             os.seteuid(65534 if user == 0 else user)
-            with pytest.raises(ComparisonsError, match=r"cannot be read \(Permission denied\)"):
+            with pytest.raises(ComparisonsError, match="Permission denied"):
                 Items.of(folder)
         finally:
             os.seteuid(user)
@@ -730,23 +636,6 @@ def test_a_folder_of_documents_is_read_and_other_files_are_named(tmp_path, caplo
     items = Items.of(tmp_path)
     assert dict(zip(items.ids.tolist(), items.texts, strict=True)) == {"ana": "One\tt&wo\nThree", "bo": "Plain."}
     assert "cy.odt" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("write", "wrong"),
-    [
-        (lambda path: path.write_bytes(b"no archive"), "not a whole .docx"),
-        (lambda path: write_docx(path, "<w:p/>", '<!DOCTYPE d [<!ENTITY a "aaaa">]>'), "document type"),
-        (lambda path: write_docx(path, "<w:p>"), "cannot be read"),
-        (lambda path: write_docx(path, " " * (1 << 20)), f"more than 1 MB.*{VARIABLE}"),
-    ],
-)
-def test_a_document_that_is_broken_or_hostile_is_one_clear_message(tmp_path, monkeypatch, write, wrong):
-    monkeypatch.setenv(VARIABLE, "1")
-    write(tmp_path / "ana.docx")
-    with pytest.raises(ComparisonsError, match=wrong) as raised:
-        Items.of(tmp_path)
-    assert "ana.docx" in str(raised.value)
 
 
 def write_pdf(path, content=b""):
@@ -776,22 +665,27 @@ def test_the_text_layer_of_a_pdf_is_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("write", "wrong"),
+    ("name", "write", "wrong"),
     [
-        (lambda path: write_pdf(path, b"0 0 300 200 re f"), r"text layer.*OCR"),
-        (lambda path: path.write_bytes(b"%PDF-1.4\nno more"), "cannot be read"),
+        ("ana.docx", lambda path: path.write_bytes(b"no archive"), "not a whole"),
+        ("ana.docx", lambda path: write_docx(path, "<w:p/>", '<!DOCTYPE d [<!ENTITY a "aaaa">]>'), "document type"),
+        ("ana.docx", lambda path: write_docx(path, "<w:p>"), "cannot be read"),
+        ("ana.docx", lambda path: write_docx(path, " " * (1 << 20)), f"1 MB.*{LIMIT}"),
+        ("ana.pdf", lambda path: write_pdf(path, b"0 0 300 200 re f"), "OCR"),
+        ("ana.pdf", lambda path: path.write_bytes(b"%PDF-1.4\nno more"), "cannot be read"),
     ],
 )
-def test_a_pdf_without_text_is_one_clear_message(tmp_path, write, wrong):
-    write(tmp_path / "ana.pdf")
+def test_a_document_that_is_broken_or_hostile_is_one_clear_message(tmp_path, monkeypatch, name, write, wrong):
+    monkeypatch.setenv(LIMIT, "1")
+    write(tmp_path / name)
     with pytest.raises(ComparisonsError, match=wrong) as raised:
         Items.of(tmp_path)
-    assert "ana.pdf" in str(raised.value)
+    assert name in str(raised.value)
 
 
 def test_without_pypdf_the_extra_is_named(tmp_path, monkeypatch):
     write_pdf(tmp_path / "ana.pdf")
-    monkeypatch.setattr("comparo.data.documents.importlib.util.find_spec", lambda _: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ComparisonsError, match=r"ana\.pdf.*\[documents\].*\.txt"):
         Items.of(tmp_path)
 
@@ -801,5 +695,5 @@ def test_one_document_is_refused_and_a_folder_of_them_is_the_remedy(tmp_path, na
     with pytest.raises(ComparisonsError, match=rf"{name} does not exist"):
         Items.of(tmp_path / name)
     write_docx(tmp_path / name, "<w:p><w:r><w:t>One.</w:t></w:r></w:p>")
-    with pytest.raises(ComparisonsError, match=rf"{name}.*\.docx.*file of its own.*folder"):
+    with pytest.raises(ComparisonsError, match=rf"{name}: .*\.docx"):
         Items.of(tmp_path / name)

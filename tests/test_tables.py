@@ -21,10 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from comparo import ComparisonsError
-from comparo.data.columns import Table, frame_from_columns
-from comparo.data.documents import guarded, unguarded
-from comparo.data.formats import CHUNK, columns_from_text, read_columns, write_columns
-from inside import csv_text
+from inside import CHUNK, Table, csv_text, frame_from_columns, guarded, read_columns, unguarded, write_columns
 from workbooks import write_workbook
 
 ENDINGS = [f".{kind}{gz}" for kind in ("csv", "jsonl", "parquet", "CSV", "Parquet") for gz in ("", ".gz", ".GZ")]
@@ -117,11 +114,10 @@ def test_spaces_after_the_commas_belong_to_the_labels_only_if_the_header_has_non
 
 def test_a_line_is_where_its_row_ends(tmp_path: Path) -> None:
     (tmp_path / "pairs.csv").write_text('first,p\n"an\na",0.5\nbo,1\n')
-    assert read_columns(tmp_path / "pairs.csv").place(1, "p").endswith("row 2 (line 4), column 'p'")
     (tmp_path / "pairs.jsonl").write_text('\ufeff{"p": 1}\n\n{"p": 2}\n', encoding="utf-8")
-    table = read_columns(tmp_path / "pairs.jsonl")
-    assert table.place(0).endswith("pairs.jsonl, row 1")
-    assert table.place(1).endswith("pairs.jsonl, row 2 (line 3)")
+    for name, line in (("pairs.csv", 4), ("pairs.jsonl", 3)):
+        assert read_columns(tmp_path / name).place(1, "p").endswith(f"{name}, row 2 (line {line}), column 'p'")
+    assert read_columns(tmp_path / "pairs.jsonl").place(0).endswith("pairs.jsonl, row 1")
 
 
 def test_a_key_that_some_lines_lack_is_none_there(tmp_path: Path) -> None:
@@ -131,55 +127,51 @@ def test_a_key_that_some_lines_lack_is_none_there(tmp_path: Path) -> None:
     assert columns == {"a": [1] * CHUNK + [None], "b": [None] * CHUNK + [2]}
 
 
-BROKEN = {
-    "empty csv": ("a.csv", b"", "a.csv is empty"),
-    "empty jsonl": ("a.jsonl", b"", "a.jsonl is empty"),
-    "blank jsonl": ("a.jsonl", b"\n  \n", "a.jsonl is empty"),
-    "empty parquet": ("a.parquet", b"", "a.parquet is empty"),
-    "empty gz": ("a.csv.gz", b"", "a.csv.gz is empty"),
-    "nothing in the gz": ("a.csv.gz", gzip.compress(b""), "a.csv.gz is empty"),
-    "ending": (
-        "a.doc",
-        b"x",
-        r"a.doc: the ending .* \.csv, \.jsonl, \.parquet, \.tsv, \.ndjson, \.json, \.xlsx, each also with \.gz",
-    ),
-    "old spreadsheet": ("a.xls", b"x", r"a\.xls: the ending .* \.csv"),
-    "not xlsx": ("a.xlsx", b"x", r"a\.xlsx is not a whole \.xlsx file .* save it again, or as \.csv"),
-    "cut json": ("a.json", b'[{"p": 1},', r"a\.json is not JSON .*; write it again"),
-    "json of numbers": ("a.json", b'[{"p": 1}, 7]', r"a\.json, row 2: 7 is not an object; each row must be one"),
-    "nothing in the list": ("a.json", b"[]", r"a\.json is empty"),
-    "json not utf-8 in a list": ("a.json", b'[{"p": "\xe9"}]', r"a\.json is not UTF-8 text"),
-    "half a json object": ("a.json", b'{\n"p": 1\n', r"a\.json, line 1: this is not JSON"),
-    "ending behind gz": ("a.txt.gz", b"x", "a.txt.gz: the ending"),
+BROKEN: dict[str, tuple[str, bytes, str]] = {
+    "empty csv": ("a.csv", b"", "is empty"),
+    "empty jsonl": ("a.jsonl", b"", "is empty"),
+    "blank jsonl": ("a.jsonl", b"\n  \n", "is empty"),
+    "empty parquet": ("a.parquet", b"", "is empty"),
+    "nothing in the list": ("a.json", b"[]", "is empty"),
+    "empty gz": ("a.csv.gz", b"", "is empty"),
+    "nothing in the gz": ("a.csv.gz", gzip.compress(b""), "is empty"),
+    "ending": ("a.doc", b"x", r"\.csv, \.jsonl, \.parquet, \.tsv, \.ndjson, \.json, \.xlsx, .* \.gz"),
+    "old spreadsheet": ("a.xls", b"x", r"\.csv"),
+    "ending behind gz": ("a.txt.gz", b"x", "the ending"),
     "no ending": ("a", b"x", "the ending"),
-    "not gzip": ("a.csv.gz", b"first,second,p\n", r"a.csv.gz is not a whole gzip file \(Not a gzipped"),
-    "cut gzip": ("a.csv.gz", gzip.compress(os.urandom(9999).hex().encode())[:-99], "a.csv.gz is not a whole gzip file"),
-    "cut parquet.gz": ("a.parquet.gz", gzip.compress(os.urandom(9999))[:-99], "a.parquet.gz is not a whole gzip file"),
-    "damaged gzip": ("a.csv.gz", gzip.compress(b"x")[:10] + b"\xff" * 20, "a.csv.gz is not a whole gzip file"),
-    "not parquet": ("a.parquet", b"first,second,p\n", "a.parquet cannot be read as Parquet"),
-    "cut parquet": ("a.parquet", b"PAR1" + b"\0" * 50, "a.parquet cannot be read as Parquet"),
-    "not json": ("a.jsonl", b'{"p": 1}\n{"p": \n', "a.jsonl, line 2: this is not JSON"),
-    "not an object": ("a.jsonl", b'{"p": 1}\n\n[1, 2]\n', "a.jsonl, line 3: a list is not a JSON object"),
-    "deep json": ("a.jsonl", b"[" * 100_000, "a.jsonl, line 1: this is not JSON"),
-    "long number": ("a.jsonl", b'{"p": ' + b"9" * 5000 + b"}", "a.jsonl, line 1: this is not JSON"),
-    "json not utf-8": ("a.jsonl", b'{"p": "\xe9"}', "a.jsonl is not UTF-8 text .* save it again as UTF-8"),
-    "csv not utf-8": ("a.csv", b"first\n\xe9\n", "a.csv is not UTF-8 text .* save it again as UTF-8"),
-    "utf-16": ("a.csv", "first\nx\n".encode("utf-16"), "a.csv is not UTF-8 text"),
-    "nul": ("a.csv", b"first,p\na,1\nb\0,1\n", "a.csv, line 3: a NUL byte"),
-    "nul in header": ("a.csv", b"f\0irst,p\na,1\n", "a.csv, line 1: a NUL byte"),
-    "more fields": ("a.csv", b"first,p\na,1\nb,1,2\n", "a.csv, line 3: 3 fields where the header has 2"),
-    "fewer fields": ("a.csv", b"first,p\n\na\n", "a.csv, line 3: 1 fields where the header has 2"),
-    "open quote": ("a.csv", b'first,p\na,1\n"b,1\n', "a.csv, line 3: this is not CSV .unexpected end of data"),
-    "text behind a quote": ("a.csv", b'first,p\n"a"b,1\n', "a.csv, line 2: this is not CSV"),
-    "blank header": ("a.csv", b"\nfirst,p\n", "a.csv, line 1: the line is blank"),
-    "same name twice": ("a.csv", b"p,first,p\n1,a,2\n", "a.csv, line 1: there are two columns 'p'"),
+    "not xlsx": ("a.xlsx", b"x", "not a whole"),
+    "not gzip": ("a.csv.gz", b"first,second,p\n", "not a whole"),
+    "cut gzip": ("a.csv.gz", gzip.compress(os.urandom(9999).hex().encode())[:-99], "not a whole"),
+    "cut parquet.gz": ("a.parquet.gz", gzip.compress(os.urandom(9999))[:-99], "not a whole"),
+    "damaged gzip": ("a.csv.gz", gzip.compress(b"x")[:10] + b"\xff" * 20, "not a whole"),
+    "not parquet": ("a.parquet", b"first,second,p\n", "Parquet"),
+    "cut parquet": ("a.parquet", b"PAR1" + b"\0" * 50, "Parquet"),
+    "cut json": ("a.json", b'[{"p": 1},', "not JSON"),
+    "json of numbers": ("a.json", b'[{"p": 1}, 7]', ", row 2: 7 "),
+    "half a json object": ("a.json", b'{\n"p": 1\n', "line 1: .*JSON"),
+    "not json": ("a.jsonl", b'{"p": 1}\n{"p": \n', "line 2: .*JSON"),
+    "not an object": ("a.jsonl", b'{"p": 1}\n\n[1, 2]\n', "line 3: a list"),
+    "deep json": ("a.jsonl", b"[" * 100_000, "line 1: .*JSON"),
+    "long number": ("a.jsonl", b'{"p": ' + b"9" * 5000 + b"}", "line 1: .*JSON"),
+    "json not utf-8 in a list": ("a.json", b'[{"p": "\xe9"}]', "UTF-8"),
+    "json not utf-8": ("a.jsonl", b'{"p": "\xe9"}', "UTF-8"),
+    "csv not utf-8": ("a.csv", b"first\n\xe9\n", "UTF-8"),
+    "utf-16": ("a.csv", "first\nx\n".encode("utf-16"), "UTF-8"),
+    "nul": ("a.csv", b"first,p\na,1\nb\0,1\n", "line 3: .*NUL"),
+    "nul in header": ("a.csv", b"f\0irst,p\na,1\n", "line 1: .*NUL"),
+    "more fields": ("a.csv", b"first,p\na,1\nb,1,2\n", "line 3: 3 .* 2"),
+    "fewer fields": ("a.csv", b"first,p\n\na\n", "line 3: 1 .* 2"),
+    "open quote": ("a.csv", b'first,p\na,1\n"b,1\n', "line 3: .*not CSV"),
+    "text behind a quote": ("a.csv", b'first,p\n"a"b,1\n', "line 2: .*not CSV"),
+    "blank header": ("a.csv", b"\nfirst,p\n", "line 1: "),
+    "same name twice": ("a.csv", b"p,first,p\n1,a,2\n", "line 1: .*'p'"),
 }
 
 
-@pytest.mark.parametrize(("name", "content", "message"), BROKEN.values(), ids=BROKEN)
-def test_broken_files(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+@pytest.mark.parametrize(("name", "content", "place"), BROKEN.values(), ids=BROKEN)
+def test_broken_files(tmp_path: Path, name: str, content: bytes, place: str) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(ComparisonsError, match=message):
+    with pytest.raises(ComparisonsError, match=f"{re.escape(str(tmp_path / name))}.*{place}"):
         read_columns(tmp_path / name)
 
 
@@ -190,7 +182,7 @@ def test_no_file_and_a_folder(tmp_path: Path) -> None:
     for action in (read_columns, lambda path: write_columns(path, COLUMNS)):
         with pytest.raises(ComparisonsError, match=r"folder\.csv is a folder"):
             action(tmp_path / "folder.csv")
-    with pytest.raises(ComparisonsError, match="missing does not exist"):
+    with pytest.raises(ComparisonsError, match="missing does not"):
         write_columns(tmp_path / "missing" / "a.csv", COLUMNS)
 
 
@@ -201,29 +193,33 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "open", refuse)
-    with pytest.raises(ComparisonsError, match=r"a\.csv cannot be read \(Permission denied\)"):
+    with pytest.raises(ComparisonsError, match=r"a\.csv cannot be read"):
         read_columns(tmp_path / "a.csv")
-    with pytest.raises(ComparisonsError, match=r"a\.csv cannot be written \(Permission denied\)"):
+    with pytest.raises(ComparisonsError, match=r"a\.csv cannot be written"):
         write_columns(tmp_path / "a.csv", COLUMNS)
 
 
-UNWRITABLE = {
-    "nul in csv": ("a.csv", ["a\0b"], r"a\.csv: a label holds a NUL character.*\.jsonl"),
-    "surrogate in csv": ("a.csv", ["\ud800"], r"a\.csv: a label is not valid Unicode"),
-    "surrogate in json": ("a.jsonl.gz", ["\ud800"], r"a\.jsonl\.gz: a label is not valid Unicode"),
-    "mixed in parquet": ("a.parquet", ["a", 1], r"a\.parquet: Parquet cannot hold labels of mixed types.*\.jsonl"),
-}
-
-
-@pytest.mark.parametrize(("name", "labels", "message"), UNWRITABLE.values(), ids=UNWRITABLE)
+@pytest.mark.parametrize(
+    ("name", "labels", "other"),
+    [
+        ("a.csv", ["a\0b"], ".jsonl"),
+        ("a.csv", ["\ud800"], ""),
+        ("a.jsonl.gz", ["\ud800"], ""),
+        ("a.parquet", ["a", 1], ".jsonl"),
+    ],
+)
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, name: str, labels: list[object], message: str
+    tmp_path: Path, name: str, labels: list[object], other: str
 ) -> None:
     (tmp_path / name).write_bytes(b"old")
-    with pytest.raises(ComparisonsError, match=message):
+    with pytest.raises(ComparisonsError) as raised:
         write_columns(tmp_path / name, {"first": ["fine"] * CHUNK + labels})
+    assert name in str(raised.value)
+    assert other in str(raised.value)
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [(name, b"old")]
+    write_columns(tmp_path / name, {"first": ["bo"]})
+    assert plain(read_columns(tmp_path / name)) == {"first": ["bo"]}
     assert [path.name for path in tmp_path.iterdir()] == [name]
-    assert (tmp_path / name).read_bytes() == b"old"
 
 
 def test_a_write_goes_through_a_temporary_file_in_the_same_folder(
@@ -233,17 +229,9 @@ def test_a_write_goes_through_a_temporary_file_in_the_same_folder(
     monkeypatch.setattr(os, "replace", lambda source, target: moves.append((source, target)))
     write_columns(tmp_path / "a.csv", COLUMNS)
     ((source, target),) = moves
-    assert target == tmp_path / "a.csv"
-    assert source.parent == tmp_path
+    assert (target, source.parent) == (tmp_path / "a.csv", tmp_path)
     assert source != target
     assert not list(tmp_path.iterdir())
-
-
-def test_a_write_leaves_no_other_file(tmp_path: Path) -> None:
-    write_columns(tmp_path / "a.csv", COLUMNS)
-    write_columns(tmp_path / "a.csv", {"first": ["bo"]})
-    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
-    assert (tmp_path / "a.csv").read_bytes() == b"first\nbo\n"
 
 
 @pytest.mark.parametrize(
@@ -256,16 +244,16 @@ def test_frames(monkeypatch: pytest.MonkeyPatch, backend: str, kind: Any) -> Non
     without_libraries(monkeypatch, *({"pandas", "polars", "pyarrow"} - {backend}))
     assert isinstance(frame_from_columns(COLUMNS), kind)
     without_libraries(monkeypatch, backend)
-    with pytest.raises(ImportError, match=rf"{backend}.*\[data\]"):
+    with pytest.raises(ImportError, match=r"\[data\]"):
         frame_from_columns(COLUMNS, backend)
 
 
 def test_frames_prefer_pandas_and_name_what_they_lack(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(frame_from_columns(COLUMNS), pandas.DataFrame)
-    with pytest.raises(ValueError, match=r"'dask'.*pandas or polars or"):
+    with pytest.raises(ValueError, match=r"'dask'.*pandas .*polars "):
         frame_from_columns(COLUMNS, "dask")
     without_libraries(monkeypatch, "pandas", "polars", "pyarrow")
-    with pytest.raises(ImportError, match=r"pandas or polars or pyarrow.*\[data\]"):
+    with pytest.raises(ImportError, match=r"pandas .*\[data\]"):
         frame_from_columns(COLUMNS)
 
 
@@ -274,7 +262,6 @@ def test_a_json_list_and_json_lines_under_one_ending(tmp_path: Path) -> None:
     (tmp_path / "lines.json").write_text('{"a": 1, "b": "x"}\n{"a": 2}\n')
     for name in ("list.json", "lines.json"):
         assert plain(read_columns(tmp_path / name)) == {"a": [1, 2], "b": ["x", None]}
-    assert columns_from_text('[{"a": 1}]', "standard input").columns == {"a": [1]}
     with pytest.raises(ComparisonsError, match=r"new\.json.*\.csv"):
         write_columns(tmp_path / "new.json", COLUMNS)
 

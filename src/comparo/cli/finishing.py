@@ -52,7 +52,7 @@ Result = TypeVar("Result", covariant=True)
 BEGIN = ("local", "hf", "vllm")  # providers whose models always continue a prefilled reply
 
 
-def print_plan(plan: Plan) -> None:
+def print_plan(plan: Plan[Any]) -> None:
     """Print calls, tokens and price of a run, and its first question; the folder may hold an earlier probe."""
     console, task, expense = Console(), plan.task, plan.expense
     several = len(task.voices) > 1
@@ -242,7 +242,7 @@ class Prepared(Protocol[Result]):
     """A plan of any command; `base` is the plan of the calls still to make, None if there are none."""
 
     @property
-    def base(self) -> Plan | None: ...
+    def base(self) -> Plan[Any] | None: ...
 
     def run(self, watch: Watch = None) -> Result: ...
 

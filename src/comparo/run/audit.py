@@ -30,7 +30,7 @@ from comparo.options import AuditOptions, ColumnOptions, ProbeOptions, Storage, 
 from comparo.ranking.self_consistency import CLIPPED
 from comparo.run.audit_card import FILE, Audit, AuditCard, Finding
 from comparo.run.budget import Budget, Expense
-from comparo.run.loop import Run
+from comparo.run.loop import Experiment, Run
 from comparo.run.plan import Plan, prepare
 from comparo.run.progress import Watch
 from comparo.run.task import Task
@@ -123,7 +123,7 @@ def plan_audit(data: Any, options: AuditOptions) -> AuditPlan:
             slug = "".join(sign if sign.isalnum() else "-" for sign in str(voice.name))
             out = None if storage.out is None else storage.out / slug
             place = replace(storage, out=out, name=None if storage.name is None else f"{storage.name}-{slug}")
-        plans.append(prepare(_task(items, voice, options), place))
+        plans.append(prepare(_task(items, voice, options), place, Auditing))
     return AuditPlan(plans, plans[0])
 
 
@@ -176,19 +176,15 @@ def _first(probe: TextProbe, texts: int) -> int:
 class AuditPlan:
     """The plans of all voices; `run` returns an `Audit`, and `base` is the plan that is running."""
 
-    plans: Sequence[Plan]
-    base: Plan
+    plans: Sequence[Plan[AuditCard]]
+    base: Plan[AuditCard]
 
     def run(self, watch: Watch = None) -> Audit:
         """Ask every voice about its probes, one voice after the other."""
         cards = []
         for plan in self.plans:
             self.base = plan
-            with plan.started(watch) as run:
-                rounds = _Rounds(run)
-                run.contexts.may_begin = rounds.may_begin
-                run.go()
-                cards.append(rounds.card())
+            cards.append(plan.run(watch))
         for card, plan in zip(cards, self.plans, strict=True):
             if plan.folder is not None:
                 own = Audit((card, *(other for other in cards if other is not card)))
@@ -196,12 +192,13 @@ class AuditPlan:
         return Audit(tuple(cards))
 
 
-class _Rounds:
-    """Chooses the probes that get another pair from the answers to earlier rounds."""
+class Auditing(Experiment[AuditCard]):
+    """The answers to earlier rounds decide which probes get another pair."""
 
     def __init__(self, run: Run) -> None:
+        super().__init__(run)
         assert isinstance(run.task, AuditTask)
-        self.run, self.task, self.probes = run, run.task, run.task.probes
+        self.task, self.probes = run.task, run.task.probes
         self.counts, self.turns = run.task.counts, max(run.task.counts)
         places = _places(self.probes, self.counts)
         self.place = dict(zip(run.task.items.contexts.tolist(), places, strict=True))
@@ -269,8 +266,9 @@ class _Rounds:
                 found.append(term(variant) - term(original))
         return float(np.mean(found))
 
-    def card(self) -> AuditCard:
-        """The judge's card from all answers."""
+    def result(self) -> AuditCard:
+        """Ask about the probes, and return the judge's card from all answers."""
+        self.run.go()
         found, scale, answers = self._effects(self.turns)
         rivals = np.mean(scale.of(answers[RIVAL]), axis=1) if RIVAL in answers else np.zeros(0)
         spread = math.sqrt(np.mean(rivals**2)) if len(rivals) and not scale.is_hard else math.nan

@@ -36,8 +36,8 @@ from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import json_rows
 from comparo.rounding import TIES
 from comparo.run.budget import Budget, links_of, rounded
-from comparo.run.loop import Run
-from comparo.run.plan import ConcludedPlan, prepare
+from comparo.run.loop import Experiment, Run
+from comparo.run.plan import Plan, prepare
 from comparo.run.resume import answers_about
 from comparo.run.rounds import Pair
 from comparo.run.task import Task
@@ -98,7 +98,7 @@ def audition(data: Any, options: AuditionOptions) -> Audition:
     return plan_audition(data, options).run(options.watch)
 
 
-def plan_audition(data: Any, options: AuditionOptions) -> ConcludedPlan[Audition]:
+def plan_audition(data: Any, options: AuditionOptions) -> Plan[Audition]:
     """Choose some of the texts, and check that every voice can be asked `pairs` pairs of them; nothing is asked."""
     items = Items.of(data, **part(options, ColumnOptions))
     voices = make_voices(items, options, listed(options.lineup))
@@ -119,7 +119,7 @@ def plan_audition(data: Any, options: AuditionOptions) -> ConcludedPlan[Audition
     if trial.largest > 2:
         trial = replace(trial, pairs=lineup_pairs(trial, pairs))
         trial = replace(trial, budget=Budget.of(trial.expense.calls))
-    return ConcludedPlan(prepare(trial, Storage.of(options.out)), _judged)
+    return prepare(trial, Storage.of(options.out), Auditioning)
 
 
 def lineup_pairs(trial: Task, each: int) -> dict[Any, list[Pair]]:
@@ -290,6 +290,13 @@ class Audition:
         names: dict[str, Any] = {"best": self.best, "rivals": list(self.rivals), "panel": list(self.panel)}
         names |= {"ask": self.ask, "advice": self.advice, "notes": list(self.notes)}
         return names | {"voices": json_rows(self.table)}
+
+
+class Auditioning(Experiment[Audition]):
+    """Every voice is asked the same pairs."""
+
+    def result(self) -> Audition:
+        return _judged(self.run)
 
 
 def _judged(run: Run) -> Audition:

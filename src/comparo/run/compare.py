@@ -14,8 +14,9 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, groupby
-from typing import Any
+from typing import Any, Generic
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from comparo.log.items import as_objects
 from comparo.options import CompareOptions, RankOptions, TextOptions, accepts, part
 from comparo.ranking.ranking import Ranking, with_solution
 from comparo.run.compare_result import NEITHER, Duel, too_few
-from comparo.run.loop import Run
+from comparo.run.loop import Experiment, Result, Run
 from comparo.run.plan import Plan
 from comparo.run.progress import Watch
 from comparo.run.rank import plan_rank
@@ -95,7 +96,7 @@ def compare(one: Any, options: CompareOptions) -> Duel:
     return prepare_compare(paired, options).run(options.watch)
 
 
-def prepare_compare(paired: Paired, options: CompareOptions) -> ComparePlan:
+def prepare_compare(paired: Paired, options: CompareOptions) -> Plan[Duel] | Known[Duel]:
     """Check the options of `compare` for paired texts; nothing is asked."""
     budget, level, stop = options.budget, options.level, options.stop
     check_level(level)
@@ -103,7 +104,7 @@ def prepare_compare(paired: Paired, options: CompareOptions) -> ComparePlan:
         logger.warning(few)
     order = _order(paired, options.seed)
     if paired.items is None:
-        return ComparePlan(None, paired, order, level, stop)
+        return Known(_duel(paired, order, None, level, None))
     judges = listed(options.judge)
     prompts = make_prompts(paired.items, options, judges, options.context)
     each = 2 * max(1, len(judges)) * len(prompts)
@@ -112,55 +113,38 @@ def prepare_compare(paired: Paired, options: CompareOptions) -> ComparePlan:
     kept = set(items.contexts.tolist()) | set(paired.same)
     most = budget if isinstance(budget, str) and budget.startswith("$") else f"{50 * each}%"
     asked = part(options, RankOptions) | {"budget": most, "estimate": "judge"}
-    plan = plan_rank(items, RankOptions(**asked))
-    if plan.base.task.growth is None and min(plan.base.expense.by_context.values())[0] < each:
+    experiment = partial(Comparing, paired, [key for key in order if key in kept], level, stop)
+    plan: Plan[Any] = plan_rank(items, RankOptions(**asked), experiment).base
+    if plan.task.growth is None and min(plan.expense.by_context.values())[0] < each:
         raise ValueError(
             f"budget = {budget!r} is less than {each} calls for each input; give more, or a number of calls"
         )
-    plan.base.restarts = items
-    return ComparePlan(plan.base, paired, [key for key in order if key in kept], level, stop)
+    plan.restarts = items
+    return plan
 
 
 @dataclass
-class ComparePlan:
-    """A `Plan` whose result is a `Duel`; `base` is None where the two sides have the same texts."""
+class Known(Generic[Result]):
+    """A plan whose result is known: nothing is asked."""
 
-    base: Plan | None
-    paired: Paired
-    order: Sequence[Any]
-    level: float
-    stop: bool
+    result: Result
+    base = None
 
-    def run(self, watch: Watch = None) -> Duel:
-        """Ask about the inputs in their order, until the answer is sure."""
-        if self.base is None:
-            return _duel(self.paired, self.order, None, self.level, None)
-        with self.base.started(watch, self._limit) as run:
-            # Once the answer is sure, the other inputs are left out on purpose.
-            duel = _duel(self.paired, self.order, run, self.level, with_solution(run.finish(), unreached=()))
-        if not duel.asked:
-            raise RunError(
-                "no input was answered in both orders, so nothing is known; give a larger `budget`, choose another "
-                "`out`, or start anew with fresh=True"
-            )
-        return duel
-
-    def _limit(self, run: Run) -> None:
-        """Let a run ask only about the compared inputs and, with `stop`, about none once the answer is sure."""
-        sure = _Watch(self.paired, self.order, run, self.level).may_begin if self.stop else lambda _: True
-        compared = set(self.order)  # the folder may have others
-        run.contexts.may_begin = lambda key: key in compared and sure(key)
+    def run(self, watch: Watch = None) -> Result:
+        return self.result
 
 
-class _Watch:
-    """Decides whether an input is asked, from the answers to the inputs before it.
+class Comparing(Experiment[Duel]):
+    """The inputs are asked in their order; with `stop`, until the answer is sure.
 
-    It is asked if the calls up to it are at most `BEYOND` times the fewest after which the bets can be sure:
+    An input is asked if the calls up to it are at most `BEYOND` times the fewest after which the bets can be sure:
     the decision depends on the answers, not on how fast they come.
     """
 
-    def __init__(self, paired: Paired, order: Sequence[Any], run: Run, level: float) -> None:
-        self.paired, self.run, self.same = paired, run, set(paired.same)
+    def __init__(self, paired: Paired, order: Sequence[Any], level: float, stop: bool, run: Run) -> None:
+        super().__init__(run)
+        self.paired, self.order, self.level, self.stop = paired, order, level, stop
+        self.compared, self.same = set(order), set(paired.same)  # the folder may have others
         self.units = [list(keys) for _, keys in groupby(order, key=paired.unit)]
         asked = [[key for key in keys if key not in self.same] for keys in self.units]
         self.number = {key: number for number, key in enumerate(chain.from_iterable(asked))}
@@ -170,15 +154,29 @@ class _Watch:
         self._done = self._allowed = 0
         self._allow()
 
-    def may_begin(self, key: Any) -> bool | None:
+    def may_begin(self, context: Any) -> bool | None:
         """Whether the input is asked; None while this depends on a missing answer."""
-        while self.number[key] >= self._allowed:
+        if context not in self.compared or not self.stop:
+            return context in self.compared
+        while self.number[context] >= self._allowed:
             if not self.bettors.needed:
                 return False
             if not self._look():
                 return None
             self._allow()
         return True
+
+    def result(self) -> Duel:
+        """Ask about the inputs, and compare the two sides."""
+        # Once the answer is sure, the other inputs are left out on purpose.
+        ranking = with_solution(self.run.finish(), unreached=())
+        duel = _duel(self.paired, self.order, self.run, self.level, ranking)
+        if not duel.asked:
+            raise RunError(
+                "no input was answered in both orders, so nothing is known; give a larger `budget`, choose another "
+                "`out`, or start anew with fresh=True"
+            )
+        return duel
 
     def _allow(self) -> None:
         """Allow the inputs up to the first after which the answer can be sure, and a quarter more."""

@@ -56,8 +56,9 @@ class Contexts:
         configuration: Mapping[str, Any],
         given: Sequence[Judgement] = (),
         at_once: bool = False,
+        may_begin: Callable[[Any], bool | None] = lambda _: True,
     ) -> None:
-        self.task, self._at_once = task, at_once
+        self.task, self._at_once, self._may_begin = task, at_once, may_begin
         expense, growth, names = task.expense, task.growth, task.items.names
         voices = {voice.name for voice in task.voices}  # the folder may hold answers of others (`rejudge`)
         self._ahead = int(configuration.get("ahead", task.ahead))
@@ -83,7 +84,6 @@ class Contexts:
         self._moved: dict[Any, None] = {}  # contexts with an answer that was not looked at yet
         self._places = defaultdict[Any, Iterator[int]](count)
         self._is_limited = math.isfinite(task.budget.dollars) or task.budget.unit == TOKENS
-        self.may_begin: Callable[[Any], bool | None] = lambda _: True
         # The voice of pairs that name none, where a folder has answers of others too.
         self._voice = None if task.is_panel or task.pairs is not None else task.voices[0].name
 
@@ -95,7 +95,7 @@ class Contexts:
             for context in moved:
                 found += self._offer(context)
             while self._waiting and (self._is_limited or len(found) < room):
-                if (verdict := self.may_begin(self._waiting[0][0])) is None:
+                if (verdict := self._may_begin(self._waiting[0][0])) is None:
                     break
                 waiting = self._waiting.popleft()
                 found += self._offer(self._begin(*waiting)) if verdict else []

@@ -1,12 +1,14 @@
 """The loop: choose pairs, judge them, store the answers, fit, until the budget is spent or the goal is reached."""
 
+from __future__ import annotations
+
 import logging
 import math
 import time
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from itertools import count
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from comparo.data.criteria_prompt import shares_in
 from comparo.data.formats import csv_text
@@ -31,6 +33,29 @@ from comparo.run.worker import ENOUGH, Asking, Health, is_excess, too_many
 LOOK = 0.5  # seconds between two looks at the clock, and between two reports of the progress
 
 logger = logging.getLogger(__name__)
+Result = TypeVar("Result")
+
+
+class Experiment(Generic[Result]):
+    """What a run is for: which contexts it asks about, and what comes out."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    def may_begin(self, context: Any) -> bool | None:
+        """Whether a context is asked; None while this depends on missing answers, and no later context begins."""
+        return True
+
+    def result(self) -> Result:
+        """Ask all questions, and return what they show."""
+        raise NotImplementedError
+
+
+class Rank(Experiment[Ranking]):
+    """All contexts are asked, and ranked."""
+
+    def result(self) -> Ranking:
+        return self.run.finish()
 
 
 class Run:
@@ -54,7 +79,13 @@ class Run:
     ['ana', 'bo', 'cy']
     """
 
-    def __init__(self, task: Task, store: Store, watch: Watcher | None = None) -> None:
+    def __init__(
+        self,
+        task: Task,
+        store: Store,
+        watch: Watcher | None = None,
+        experiment: Callable[[Run], Experiment[Any]] = Rank,
+    ) -> None:
         self.task, self.store, self.watch = task, store, watch
         expense = task.expense
         self.known = store.known()
@@ -80,7 +111,8 @@ class Run:
         ahead = int(store.configuration.get("ahead", task.ahead))
         self.room = max(ahead, sum(getattr(judge, "room", judge.ahead) for judge in task.judges))
         given = [one for one in last if not one.failed] if had_batches(store) else task.given
-        self.contexts = Contexts(task, self.known, store.configuration, given)
+        self.experiment = experiment(self)
+        self.contexts = Contexts(task, self.known, store.configuration, given, may_begin=self.experiment.may_begin)
         self._pending: list[tuple[float, int, Question]] = []  # a heap, by turn and then in the order of the choice
         self._chosen = count()
         self._open: dict[Key, Question] = {}

@@ -34,6 +34,7 @@ from comparo.model.observations import are_choices
 from comparo.options import Storage
 from comparo.ranking.ranking import Ranking
 from comparo.run.budget import Budget
+from comparo.run.loop import Experiment
 from comparo.run.plan import Plan, prepare
 from comparo.run.progress import Watch
 from comparo.run.task import Task
@@ -48,6 +49,15 @@ LARGEST_SHARE = 0.5  # of the budget for the pilot: the ranking is made of what 
 USUAL_WINDOW = 4096  # tokens that every current model reads
 
 logger = logging.getLogger(__name__)
+
+
+class Piloting(Experiment[list[Judgement]]):
+    """The answers are all that is wanted."""
+
+    def result(self) -> list[Judgement]:
+        """Ask all questions, and return the answers without failures."""
+        self.run.go()
+        return [one for one in self.run.judgements if not one.failed]
 
 
 class LineupPlan:
@@ -75,7 +85,7 @@ class LineupPlan:
         self.storage = replace(storage, out=out, fresh=False)
         self.old = out if storage.fresh else None
         self.pilots = {
-            k: prepare(task, replace(self.storage, out=out and out / f"pilot-{k}"))
+            k: prepare(task, replace(self.storage, out=out and out / f"pilot-{k}"), Piloting)
             for k, task in tasks.items()
             if k == 2 or task.longest_prompt <= room
         }
@@ -84,7 +94,7 @@ class LineupPlan:
                 "lineup='auto' finds only pairs to ask: too few texts in a context, texts too long, or a judge of "
                 "pairs alone; use lineup=2"
             )
-        self.base: Plan = self.pilots[2]
+        self.base: Plan[list[Judgement]] | Plan[Ranking] = self.pilots[2]
         self.tasks = {k: self._resized(k) for k in self.pilots}
         if not self._is_enough(planned.budget.number):
             calls = sum(plan.expense.calls for plan in self.pilots.values())
@@ -124,12 +134,10 @@ class LineupPlan:
         rates, answers = {}, dict[int, list[Judgement]]()
         if self.old is not None:
             set_aside(self.old)
-        for k, plan in self.pilots.items():
-            self.base = plan
-            with plan.started(watch) as run:
-                run.go()
-            answers[k] = [one for one in run.judgements if not one.failed]
-            rates[k] = rate(comparisons(answers[k]), plan.expense.tokens / plan.expense.calls)
+        for k, pilot in self.pilots.items():
+            self.base = pilot
+            answers[k] = pilot.run(watch)
+            rates[k] = rate(comparisons(answers[k]), pilot.expense.tokens / pilot.expense.calls)
         best = chosen_size(rates)
         shown = ", ".join(f"{k} texts {rates[k] / max(rates.values()):.0%}" for k in rates)
         logger.warning("Calls are about %d texts, by what a token shows of the scores: %s.", best, shown)
@@ -137,8 +145,8 @@ class LineupPlan:
         given = tuple(sorted(answers[best], key=lambda one: repr(key_of(one.question))))
         notes = {"lineup": {"texts": best, "rates": {str(k): rates[k] for k in rates}}}
         storage = replace(self.storage, notes={**self.storage.notes, **notes})
-        self.base = prepare(replace(self.tasks[best], budget=budget, given=given), storage)
-        return self.base.run(watch)
+        self.base = plan = prepare(replace(self.tasks[best], budget=budget, given=given), storage)
+        return plan.run(watch)
 
 
 def others_of(answers: Mapping[int, Sequence[Judgement]], chosen: int) -> list[Judgement]:

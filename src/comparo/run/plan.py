@@ -1,6 +1,6 @@
 """From a task to a run: `prepare` checks everything and asks nothing, `Plan.run` asks.
 
-task ─► prepare ─► Plan (folder, growth, expense, first question) ─► run ─► ranking
+task, experiment ─► prepare ─► Plan (folder, growth, expense, first question) ─► run ─► result of the experiment
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, cast, overload
 
 from comparo.data.formats import csv_text
 from comparo.data.items import Items
@@ -32,14 +32,13 @@ from comparo.run.batch import BatchRun, check_batch
 from comparo.run.budget import Expense
 from comparo.run.cached_judge import CachedJudge, head_of, key_of_answer, probe_judges
 from comparo.run.check import calls_before, check_before, task_after
-from comparo.run.loop import Run
+from comparo.run.loop import Experiment, Rank, Result, Run
 from comparo.run.progress import Watch, watching
 from comparo.run.resume import grown, growth_sentence, items_there, linked, merged, open_grown
 from comparo.run.task import Task
 from comparo.run.worker import Asking
 
 logger = logging.getLogger(__name__)
-Result = TypeVar("Result")
 
 # Tokens that a hosted model reads at least, usually: 120 of the 142 models of OpenAI, Anthropic and Google whose
 # `context_window` genai-prices 0.2.1 states read 128,000 or more.
@@ -47,12 +46,13 @@ USUAL_WINDOW = 128_000
 
 
 @dataclass
-class Plan:
+class Plan(Generic[Result]):
     """A run that is checked and counted, and has not asked anything.
 
-    `given` are answers of other voices that are stored first; `loop` is the run once it has begun. `judges` are those
-    of the task at their ordinary price, at which they are probed. Where there are items `restarts`, a judge that has
-    changed is asked everything again, in their order, because only its new answers count.
+    `experiment` makes of a run what decides on its contexts and its result. `given` are answers of other voices that
+    are stored first; `loop` is the run once it has begun. `judges` are those of the task at their ordinary price, at
+    which they are probed. Where there are items `restarts`, a judge that has changed is asked everything again, in
+    their order, because only its new answers count.
     """
 
     task: Task
@@ -60,19 +60,21 @@ class Plan:
     storage: Storage
     folder: Path | None
     judges: Sequence[Judge]
+    experiment: Callable[[Run], Experiment[Result]]
     given: Sequence[Judgement] = ()
     loop: Run | None = None
     restarts: Items | None = None
 
     @property
-    def base(self) -> Plan:
+    def base(self) -> Plan[Result]:
         """The plan of the calls."""
         return self
 
-    def run(self, watch: Watch = None) -> Ranking:
-        """Ask all questions, write the ranking to the folder, and return it."""
+    def run(self, watch: Watch = None) -> Result:
+        """Ask all questions, and return the result."""
         with self.started(watch) as run:
-            return run.finish()
+            found: Result = run.experiment.result()
+            return found
 
     @cached_property
     def check_calls(self) -> int:
@@ -88,8 +90,8 @@ class Plan:
         return self.folder if growth is None or growth.linked_to is None else growth.linked_to
 
     @contextmanager
-    def started(self, watch: Watch = None, limit: Callable[[Run], None] | None = None) -> Iterator[Run]:
-        """Probe the judges, open the folder and yield the run; `watch` gets its progress, `limit` sets when it stops.
+    def started(self, watch: Watch = None) -> Iterator[Run]:
+        """Probe the judges, open the folder and yield the run; `watch` gets its progress.
 
         Where the run would add to old answers, the judges are checked first.
         """
@@ -112,15 +114,16 @@ class Plan:
             if storage.batch is None:
                 check_no_batch(store)
             task, paid = self._restarted(task, store), list[Judgement]()
-            if self.check_calls and self._asks(task, store, limit):
+            if self.check_calls and self._asks(task, store):
                 task, paid = check_before(task, store)
             self.task = task = self._restarted(task, store)
             with recalled(task, store):
                 mode = storage.batch
-                self.loop = Run(task, store, watcher) if mode is None else BatchRun(task, store, watcher, mode)
+                if mode is None:
+                    self.loop = Run(task, store, watcher, self.experiment)
+                else:
+                    self.loop = BatchRun(task, store, watcher, mode)
                 self.loop.pay(paid)
-                if limit is not None:
-                    limit(self.loop)
                 logger.info(self._begin())
                 yield self.loop
                 if watcher is not None:
@@ -132,13 +135,13 @@ class Plan:
             return task
         return replace(task, items=merged(self.restarts, task.items), growth=None, given=())
 
-    def _asks(self, task: Task, store: Store, limit: Callable[[Run], None] | None) -> bool:
+    def _asks(self, task: Task, store: Store) -> bool:
         """Whether a judge is asked anything that neither the folder nor the cache answers; nothing is asked."""
-        trial = Run(task, store)
-        if limit is not None:
-            limit(trial)
         voices = {voice.name: voice for voice in task.voices}
-        asked = [(voices[question.voice], question) for question in _first_questions(trial)]
+        asked = [
+            (voices[question.voice], question)
+            for question in _first_questions(Run(task, store, experiment=self.experiment))
+        ]
         with recalled(task, store):  # at its end the cache forgets what was found
             return any(
                 not isinstance(voice.judge, CachedJudge) or voice.judge.find(question, voice.prompt) is None
@@ -151,20 +154,11 @@ class Plan:
         return "\n".join(filter(None, (growth_sentence(self.task), begin)))
 
 
-@dataclass
-class ConcludedPlan(Generic[Result]):
-    """A plan whose result is what `conclude` makes of the run."""
-
-    base: Plan
-    conclude: Callable[[Run], Result]
-
-    def run(self, watch: Watch = None) -> Result:
-        """Ask all questions, and return the result."""
-        with self.base.started(watch) as run:
-            return self.conclude(run)
-
-
-def prepare(task: Task, storage: Storage = IN_MEMORY) -> Plan:
+@overload
+def prepare(task: Task, storage: Storage = IN_MEMORY) -> Plan[Ranking]: ...
+@overload
+def prepare(task: Task, storage: Storage, experiment: Callable[[Run], Experiment[Result]]) -> Plan[Result]: ...
+def prepare(task: Task, storage: Storage = IN_MEMORY, experiment: Callable[[Run], Experiment[Any]] = Rank) -> Plan[Any]:
     """Choose the folder of a task, add its items to those of the folder, and check the budget; nothing is asked.
 
     Raises
@@ -202,7 +196,7 @@ def prepare(task: Task, storage: Storage = IN_MEMORY) -> Plan:
         task = task_after(task, read_configuration(folder))
     if storage.batch is not None and task.growth is not None:
         raise ValueError("`batch` cannot place new items: each of their pairs goes by answers; leave it out")
-    return Plan(task, task.expense, storage, folder, judges)
+    return Plan(task, task.expense, storage, folder, judges, experiment)
 
 
 def _is_begun(folder: Path | None, storage: Storage) -> bool:

@@ -1,5 +1,6 @@
 """comparo.rank: the whole job in one call, from texts to a ranking."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from comparo.run.audit_card import audited, audited_terms, varying
 from comparo.run.audition import AuditionAnswers
 from comparo.run.budget import Budget
 from comparo.run.criteria import check_criteria
+from comparo.run.loop import Experiment, Rank, Run
 from comparo.run.pilot import LineupPlan
 from comparo.run.plan import Plan, prepare
 from comparo.run.resume import items_before
@@ -134,7 +136,9 @@ def items_of(data: Any, options: RankOptions) -> Items:
     return items
 
 
-def plan_rank(data: Any, options: RankOptions) -> Plan | LineupPlan:
+def plan_rank(
+    data: Any, options: RankOptions, experiment: Callable[[Run], Experiment[Any]] = Rank
+) -> Plan[Any] | LineupPlan:
     """Check the options of `rank`, and return its plan; nothing is asked."""
     items, storage = items_of(data, options), Storage.of(options.out)
     goal, lineup, audition = options.goal, options.lineup, options.audition
@@ -171,7 +175,7 @@ def plan_rank(data: Any, options: RankOptions) -> Plan | LineupPlan:
         known = AuditionAnswers.read(audition) if isinstance(audition, str | Path) else audition.answers
         task = replace(task, given=known.given_to(items, voices))
         storage.notes["audition"] = known.taken(task.given)
-    return prepare(task, storage)
+    return prepare(task, storage, experiment)
 
 
 prepare_rank = accepts(RankOptions)(plan_rank)

@@ -29,8 +29,8 @@ from comparo.options import RejudgeOptions, Storage, accepts
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import count_flips
 from comparo.run.budget import Budget
-from comparo.run.loop import Run
-from comparo.run.plan import ConcludedPlan, prepare
+from comparo.run.loop import Experiment, Run
+from comparo.run.plan import Plan, prepare
 from comparo.run.rounds import Pair
 from comparo.run.task import Task
 from comparo.run.voices import Voice, comparisons, make_judges, stored_voices, with_voice
@@ -117,7 +117,7 @@ def rejudge(run: str | Path, options: RejudgeOptions) -> Rejudged:
     return plan_rejudge(run, options).run(options.watch)
 
 
-def plan_rejudge(run: str | Path, options: RejudgeOptions) -> ConcludedPlan[Rejudged]:
+def plan_rejudge(run: str | Path, options: RejudgeOptions) -> Plan[Rejudged]:
     """Check the options of `rejudge`, and choose the folder; nothing is asked."""
     (judge,) = make_judges(options.judge, options.cache, is_stored=True)
     folder = Path(run)
@@ -125,7 +125,7 @@ def plan_rejudge(run: str | Path, options: RejudgeOptions) -> ConcludedPlan[Reju
     (voice,) = task.voices
     storage = Storage.of(options.out)
     place = storage.out or folder.with_name(f"{folder.name}-by-{slug(str(voice.name))}")
-    return ConcludedPlan(replace(prepare(task, replace(storage, out=place)), given=before), _compared)
+    return replace(prepare(task, replace(storage, out=place), Rejudging), given=before)
 
 
 def _task(folder: Path, judge: Judge, budget: Budget) -> tuple[Repeated, list[Judgement]]:
@@ -184,8 +184,15 @@ def read_template(template: str) -> list[str] | None:
     return None if found is None else [part.replace("{{", "{").replace("}}", "}") for part in found]
 
 
+class Rejudging(Experiment[Rejudged]):
+    """The questions of a run are asked again."""
+
+    def result(self) -> Rejudged:
+        return _compared(self.run)
+
+
 def _compared(run: Run) -> Rejudged:
-    """Ask the questions of a run again, and compare the answers."""
+    """Ask all questions, and compare the answers with those from before."""
     ranking, task = run.finish(), run.task
     answered = [one for one in run.judgements if not one.failed]
     (voice,) = task.voices

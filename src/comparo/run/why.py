@@ -234,13 +234,13 @@ class WhyPlan:
     ranking: Ranking
     items: Items
     asked: Sequence[Reason] = ()
-    base: Plan | None = None
+    base: Plan[Ranking] | None = None
     people: Ranking | None = None
     stated: Mapping[str, int] | None = None
     between: Sequence[str] = ()
     node: int | None = None
     proposals: Proposals | None = None
-    with_reasons: Callable[[Sequence[str], float], tuple[Sequence[Reason], Plan]] | None = None
+    with_reasons: Callable[[Sequence[str], float], tuple[Sequence[Reason], Plan[Ranking]]] | None = None
 
     def run(self, watch: Watch = None) -> Explanation:
         """Ask about the reasons, and explain the ranking."""
@@ -335,7 +335,7 @@ def prepare_why(
     kind, heading, wording = _manner(configuration["identity"]["prompt"], configuration.get("wording"))
     library, limit = judged_reasons(heading is not None), Budget.of(budget)
 
-    def with_reasons(proposed: Sequence[str], paid: float) -> tuple[Sequence[Reason], Plan]:
+    def with_reasons(proposed: Sequence[str], paid: float) -> tuple[Sequence[Reason], Plan[Ranking]]:
         reasons = [*library, *own_reasons([*because, *proposed], [reason.name for reason in library])]
         prompt = criteria_prompt({reason.name: reason.words for reason in reasons}, kind, heading, wording)
         left = replace(limit, number=limit.number - paid) if limit.unit == "$" and paid > 0 else limit

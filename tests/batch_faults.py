@@ -13,7 +13,7 @@ from typing import Any
 
 from batch_runs import CALLS, answers, go
 from batch_server import BatchServer
-from claude_batches import ClaudeBatchServer
+from claude import ClaudeBatchServer
 from comparo import JudgeError, RunError
 from inside import key_of
 

@@ -101,6 +101,17 @@ def unpacked():
 
 
 @pytest.fixture
+def keys(monkeypatch):
+    """A key for every provider, and no other address than its own."""
+    from servers import KEY
+
+    for name in ("OPENAI", "ANTHROPIC", "GEMINI"):
+        monkeypatch.setenv(f"{name}_API_KEY", KEY)
+    for name in ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL", "GOOGLE_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
 def run(monkeypatch, capfd):
     """What runs the command in this process, which takes a tenth of the time."""
     for name in [name for name in os.environ if name.startswith(("COMPARO_", "OPENAI_"))]:

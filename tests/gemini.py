@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from typing import Any
 
-from servers import Reply, Request, in_turn
+from servers import Reply, Request
 
 USAGE = {"promptTokenCount": 100, "candidatesTokenCount": 8, "totalTokenCount": 108}
 
@@ -51,11 +50,6 @@ def likeliest(*positions: dict[str, float], **more: Any) -> Reply:
 def refused(status: int, kind: str, text: str, *details: dict[str, Any], **more: Any) -> Reply:
     """An error as the API tells it."""
     return Reply({"error": {"code": status, "message": text, "status": kind, "details": [*details]}}, status, **more)
-
-
-def gemini(*script: Reply | Callable[[Request], Reply]) -> Callable[[Request], Reply]:
-    """The replies to questions in turn, the last one ever after."""
-    return in_turn(script)
 
 
 def prefers_larger(request: Request) -> Reply:

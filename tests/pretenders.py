@@ -14,8 +14,7 @@ from pathlib import Path
 
 import gemini
 from batch_server import BatchServer, Behaviour
-from claude import verdict
-from claude_batches import ClaudeBatchServer
+from claude import ClaudeBatchServer, verdict
 from letters import save_letters
 from openai_models import LUNA, OLDER, Model
 from servers import Api, Reply, Request, is_probe, refusal, tokens
@@ -79,7 +78,7 @@ def providers() -> Iterator[dict[str, str]]:
         ours = stack.enter_context(BatchServer(Behaviour(answer=openai)))
         anthropic = stack.enter_context(ClaudeBatchServer())
         anthropic.does.answer = claude
-        google_api = stack.enter_context(Api(gemini.gemini(google)))
+        google_api = stack.enter_context(Api(google))
         yield {
             "OPENAI_BASE_URL": ours.url,
             "OPENAI_API_KEY": "sk-test-0123456",

@@ -18,13 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import comparo
-from comparo import JudgeError, Judgement, Question
-from comparo.judges.openai import load
-from inside import criterion_prompt, read_judgements
-from servers import Api, Reply, Request, choices, refusal, tokens
+from comparo import JudgeError, Judgement, load_judge
+from inside import read_judgements
+from servers import KEY, PROMPT, Api, Reply, Request, choices, pairs, refusal, tokens
 
-KEY = "sk-test-0123456789abcdefghijklmnopqrstuvwxyz"
-PROMPT = criterion_prompt("clearer", kind="Summary")
 SURE = tokens({"A": 0.7, "B": 0.2, "The": 0.05})
 SURE.body["model"] = "tiny-2026-11-01"
 
@@ -66,10 +63,6 @@ REFUSING = (400, 403, 406, 408, 409, 410, 418, 422, 423, 425, 429, 431, 451, 500
 FAULTS = {
     **{f"status {status}": Fault(refusal(status, "No."), f"({status})") for status in REFUSING},
     **{f"status {status}": Fault(refusal(status, f"No: {KEY}"), says, True) for status, says in STOPPING.items()},
-    **{
-        f"redirect {status}": Fault(Reply(status=status, headers={"Location": "http://elsewhere/"}), "points to", True)
-        for status in (301, 302, 303, 307, 308)
-    },
     "413 that does not pass": Fault(refusal(413, "too large"), "does not hold the question"),
     "no credit (429)": Fault(_coded(429, "insufficient_quota"), "no credit left", True),
     "a wait of hours": Fault(refusal(429, "No.", headers={"Retry-After": "7200"}), "2.0 hours", True),
@@ -94,6 +87,7 @@ FAULTS = {
     "a list": Fault(Reply([1]), "no reply in it"),
     "null": Fault(Reply(b"null"), "no reply in it"),
     "no choices": Fault(Reply(choices()), "no reply in it"),
+    "a choice that holds nothing": Fault(Reply(choices({})), "does not name"),
     "choices that are none": Fault(Reply({"choices": [None]}), "no reply in it"),
     "an error with status 200": Fault(Reply({"error": {"message": "No."}}), "no reply in it"),
     "bytes that are no text": Fault(Reply(bytes(range(256))), "not JSON"),
@@ -112,18 +106,17 @@ FAULTS = {
 
 def meet(fault: Fault) -> tuple[list[Judgement], JudgeError | None]:
     """The judgements of three questions, and what stopped the judge; the fault is at the second."""
-    asked = [Question(f"a{number}", "b", None, f"Cats {number}.", "Dogs.") for number in range(3)]
 
     def reply(request: Request) -> Reply:
-        if "Cats 1" not in request.body["messages"][0]["content"]:
+        if "purr 1" not in request.body["messages"][0]["content"]:
             return SURE
         return fault.reply if isinstance(fault.reply, Reply) else fault.reply(request)
 
     judgements: list[Judgement] = []
     with Api(reply) as api:
-        judge = load("tiny", base_url=api.url, retries=0, timeout=1.0, concurrency=1, price=(1.0, 1.0))
+        judge = load_judge("openai/tiny", base_url=api.url, retries=0, timeout=1.0, concurrency=1, price=(1.0, 1.0))
         try:
-            judgements.extend(judge.judge(asked, PROMPT))
+            judgements.extend(judge.judge(pairs(3), PROMPT))
         except JudgeError as problem:
             return judgements, problem
     return judgements, None

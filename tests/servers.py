@@ -16,7 +16,11 @@ from typing import Any, Self
 
 import pytest
 
-from comparo import JudgeError, Judgement, Question
+from comparo import JudgeError, Judgement, Prompt, Question, load_judge
+from inside import criterion_prompt
+
+KEY = "sk-test-0123456789abcdefghijklmnopqrstuvwxyz"
+PROMPT = criterion_prompt("clearer", kind="Summary")
 
 
 @dataclass(frozen=True)
@@ -176,18 +180,6 @@ def tokens(*positions: dict[str, float], **more: Any) -> Reply:
     return Reply(choices({"message": said, "logprobs": {"content": content}}), **more)
 
 
-def in_turn(script: Sequence[Reply | Callable[[Request], Reply]]) -> Callable[[Request], Reply]:
-    """The replies to questions in turn, the last one ever after."""
-    asked: list[Request] = []
-
-    def reply(request: Request) -> Reply:
-        asked.append(request)
-        step = script[min(len(asked), len(script)) - 1]
-        return step if isinstance(step, Reply) else step(request)
-
-    return reply
-
-
 def prefers(sure: float, after: float = 0.0) -> Callable[[Request], Reply]:
     """A server that prefers the text with the higher number, so surely; below 0 it prefers the lower one."""
 
@@ -268,18 +260,36 @@ def pairs(count: int) -> list[Question]:
     return [Question(f"a{k}", f"b{k}", None, f"Cats purr {k}.", f"Dogs bark {k}.") for k in range(count)]
 
 
-def error_of(judgements: Sequence[Judgement]) -> str:
-    """Why the one question has no answer: a failed judgement is never a tie."""
-    [judgement] = judgements
-    assert judgement.failed
-    assert math.isnan(judgement.p)
-    assert math.isnan(judgement.mass)
-    return judgement.error
+@dataclass(frozen=True)
+class Hosted:
+    """A judge behind a server, asked in tests; `base`: what its own address lacks of the server's."""
 
+    model: str
+    base: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
 
-def stopped_by(key: str, ask: Callable[[], Any]) -> str:
-    """What a judge says that stops a run, which never has the key in it."""
-    with pytest.raises(JudgeError) as caught:
-        ask()
-    assert key not in str(caught.value)
-    return str(caught.value)
+    def load(self, server: Any, **options: Any) -> Any:
+        url = server if isinstance(server, str) else server.url
+        options = {"retries": 0, "timeout": 20.0} | self.options | options
+        return load_judge(self.model, base_url=url.removesuffix(self.base), **options)
+
+    def ask(
+        self, server: Any, questions: int | Sequence[Question] = 1, prompt: Prompt = PROMPT, **options: Any
+    ) -> list[Judgement]:
+        asked = pairs(questions) if isinstance(questions, int) else questions
+        return list(self.load(server, **options).judge(iter(asked), prompt))
+
+    def failure(self, server: Any, **options: Any) -> str:
+        """Why the one question has no answer: a failed judgement is never a tie."""
+        [judgement] = self.ask(server, **options)
+        assert judgement.failed
+        assert math.isnan(judgement.p)
+        assert math.isnan(judgement.mass)
+        return str(judgement.error)
+
+    def stopped(self, server: Any, **options: Any) -> str:
+        """What it says when no question can be answered, which never has the key in it."""
+        with pytest.raises(JudgeError) as caught:
+            self.ask(server, **options)
+        assert KEY not in f"{caught.value!r} {caught.value.__cause__!r} {caught.value.__context__!r}"
+        return str(caught.value)

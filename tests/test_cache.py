@@ -629,9 +629,10 @@ def test_a_cache_of_which_nothing_is_left_stays_as_it_is(tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize("kinds", one_short([["weight is -5"], list(DAMAGES)]))
 def test_a_damaged_cache_costs_no_answer_and_is_named(kinds):
-    for kind, found in run_with_damaged_caches({kind: DAMAGES[kind] for kind in kinds}, start=Forked):
-        assert (kind, found.lost, found.words.count("Traceback")) == (kind, 0, 0)
-        damaged = [line for line in found.words.splitlines() if " cache cache " in line]
+    for kind, found in run_with_damaged_caches(kinds):
+        [words] = found.words
+        assert (kind, found.lost, words.count("Traceback")) == (kind, 0, 0)
+        damaged = [line for line in words.splitlines() if " cache cache " in line]
         assert len(damaged) == 1 or (kind.startswith("cut at") and not damaged and not found.calls), kind
 
 

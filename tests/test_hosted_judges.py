@@ -7,8 +7,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -18,55 +17,34 @@ import comparo
 import gemini
 from comparo import JudgeError, Question, load_judge
 from inside import Rest, criterion_prompt
-from servers import Api, Reply, in_turn, pairs, prefers, raw_server, refusal, tokens, words
+from servers import KEY, PROMPT, Api, Hosted, Reply, pairs, prefers, raw_server, refusal, tokens, words
 
-KEY = "secret-test-0123456789abcdefghijklmnop"
-PROMPT = criterion_prompt("clearer", kind="Summary")
+pytestmark = pytest.mark.usefixtures("keys")
+
 SOON = {"Retry-After": "0.01"}
 PAUSE = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "0.01s"}
 
 
-@dataclass(frozen=True)
-class Provider:
+@dataclass(frozen=True, kw_only=True)
+class Provider(Hosted):
     """A hosted provider, and what its server says."""
 
-    model: str
     sure: Reply  # the first text is better, with probability 0.75
     early: Reply  # a reply that ends before its verdict
-    aside: Reply  # a reply without a verdict
     busy: Callable[[int], Reply]
     long: str  # how it says that a prompt is too long
     larger: Callable[[Any], Reply]  # prefers the text with the larger number
     says: Callable[[str], Reply]  # a reply with these words
     usage: str = "usage"  # where a reply counts tokens
     shows: Callable[..., Reply] | None = None  # a reply with log-probabilities
-    options: dict[str, Any] = field(default_factory=dict)
-    base: str = ""  # the end of the address that is not part of its base
 
     @property
-    def extra(self) -> str:
+    def extra(self):
         return self.model.partition("/")[0]
 
     @property
-    def variable(self) -> str:
+    def variable(self):
         return f"{self.extra.upper()}_API_KEY"
-
-    def server(self, *script):
-        return Api(in_turn(script))
-
-    def load(self, url, **options):
-        options = {"retries": 0, "timeout": 20.0} | self.options | options
-        return load_judge(self.model, base_url=url.removesuffix(self.base) if self.base else url, **options)
-
-    def ask(self, api, count=1, **options):
-        return list(self.load(api.url, **options).judge(iter(pairs(count)), PROMPT))
-
-    def failure(self, api, **options):
-        """Why the one question has no answer: a failed judgement is never a tie."""
-        [judgement] = self.ask(api, **options)
-        assert judgement.failed
-        assert math.isnan(judgement.p)
-        return judgement.error
 
     def refused(self, text, status=400):
         if self.extra == "anthropic":
@@ -79,7 +57,6 @@ PROVIDERS = {
         model="openai/tiny",
         sure=words('{"better": "Summary A"}'),
         early=words("", reason="length"),
-        aside=words("They are alike."),
         busy=lambda status: refusal(status, "Overloaded", headers=SOON),
         long="This model's maximum context length is 8000 tokens. However, your messages resulted in 9000 tokens.",
         larger=prefers(1.0),
@@ -91,7 +68,6 @@ PROVIDERS = {
         model="anthropic/claude-haiku-5-5",
         sure=claude.verdict("Summary A"),
         early=claude.message(None, stop="max_tokens", thought="Let me see"),
-        aside=claude.message("They are alike."),
         busy=lambda status: claude.refused(status, "overloaded_error", "Overloaded", headers=SOON),
         long="prompt is too long: 300000 tokens > 200000 maximum",
         larger=claude.prefers_larger,
@@ -102,7 +78,6 @@ PROVIDERS = {
         sure=gemini.verdicts("Summary A"),
         usage="usageMetadata",
         early=gemini.replies(None, reason="MAX_TOKENS"),
-        aside=gemini.replies("They are alike."),
         busy=lambda status: gemini.refused(status, "UNAVAILABLE", "Overloaded", PAUSE),
         long="The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
         larger=gemini.prefers_larger,
@@ -115,18 +90,14 @@ PROVIDERS = {
 
 
 @pytest.fixture(params=PROVIDERS)
-def provider(request, monkeypatch):
-    for name in ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL", "GOOGLE_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    for one in PROVIDERS.values():
-        monkeypatch.setenv(one.variable, KEY)
+def provider(request):
     return PROVIDERS[request.param]
 
 
 def test_the_cost_is_unknown_where_tokens_are_not_counted(provider):
     reply = deepcopy(provider.sure)
     del reply.body[provider.usage]
-    with provider.server(reply) as api:
+    with Api(reply) as api:
         [judgement] = provider.ask(api, price=(1.0, 1.0))
     assert judgement.p == pytest.approx(0.75)
     assert math.isnan(judgement.cost)
@@ -136,30 +107,45 @@ def test_the_model_that_a_reply_names_is_kept_with_every_judgement(provider):
     field = "modelVersion" if provider.extra == "gemini" else "model"
     named = [
         replace(reply, body=reply.body | {field: name})
-        for reply, name in [(provider.sure, "tiny-1"), (provider.aside, "tiny-2"), (provider.sure, f"{KEY}")]
+        for reply, name in [
+            (provider.sure, "tiny-1"),
+            (provider.says("They are alike."), "tiny-2"),
+            (provider.sure, f"{KEY}"),
+        ]
     ]
-    with provider.server(*named, provider.sure) as api:
-        judgements = provider.ask(api, count=3, concurrency=1)
+    with Api(*named, provider.sure) as api:
+        judgements = provider.ask(api, 3, concurrency=1)
     assert [one.model for one in judgements[:2]] == ["tiny-1", "tiny-2"]
     assert [one.failed for one in judgements] == [False, True, False]
     assert judgements[2].model == "***"
     assert judgements[0].row()["model"] == "tiny-1"
 
 
-def test_an_account_without_credit_stops_the_judge(provider):
-    with provider.server(provider.sure, provider.refused("Pay first.", 402)) as api:
-        with pytest.raises(JudgeError, match=r"no credit left .*402.*Pay first.*top it up"):
-            provider.ask(api, count=9, concurrency=1)
-        assert len(api.asked) <= 3
+@pytest.mark.parametrize(
+    ("status", "said"), [(401, "{variable}"), (402, "no credit left"), (403, "{variable}"), (404, "no model {name!r}")]
+)
+def test_what_no_question_escapes_ends_the_run_at_once(provider, status, said):
+    with Api(provider.refused(f"Incorrect API key {KEY}", status)) as api:
+        told = provider.stopped(api, questions=50, retries=5)
+    assert said.format(variable=provider.variable, name=provider.model.partition("/")[2]) in told
+    assert f"({status})" in told
+    assert "://127.0.0.1" in told
+    assert len(api.requests) == 1
+
+
+def test_credit_that_ends_on_the_way_ends_the_run(provider):
+    with Api(provider.sure, provider.refused("Pay first.", 402)) as api:
+        assert re.search(r"no credit left .*402.*Pay first", provider.stopped(api, questions=9, concurrency=1))
+    assert len(api.requests) <= 3
 
 
 def test_https_to_a_server_without_it_names_http(provider):
-    with provider.server(provider.sure) as api, pytest.raises(JudgeError, match=r"check base_url .*http://"):
-        provider.ask(SimpleNamespace(url=api.url.replace("http:", "https:")))
+    with Api(provider.sure) as api:
+        assert re.search("base_url .*http://", provider.stopped(api.url.replace("http:", "https:")))
 
 
 def test_a_reply_that_ends_too_early_names_the_option(provider):
-    with provider.server(provider.early) as api:
+    with Api(provider.early) as api:
         assert "max_tokens" in provider.failure(api)
 
 
@@ -167,36 +153,26 @@ def test_a_reply_that_ends_too_early_names_the_option(provider):
     ("reply", "part"), [(Reply(b"<html>"), "<html>"), (Reply([1]), "[1]"), (None, "They are alike.")]
 )
 def test_what_cannot_be_read_fails_with_its_beginning(provider, reply, part):
-    with provider.server(reply or provider.aside) as api:
+    with Api(reply or provider.says("They are alike.")) as api:
         assert f"'{part}'" in provider.failure(api)
 
 
-@pytest.mark.parametrize("status", [429, 500, 503, 529])
-def test_passing_trouble_is_tried_again(provider, status):
-    busy = provider.busy(status)
-    with provider.server(busy, busy, provider.sure) as api:
-        [judgement] = provider.ask(api, retries=2)
+@pytest.mark.parametrize("trouble", [429, 500, 503, 529, "cut", "late"])
+def test_passing_trouble_is_tried_again(provider, trouble):
+    usual = provider.sure.body
+    busy = {"cut": Reply(usual, cut=True), "late": Reply(usual, after=30.0)}.get(trouble) or provider.busy(trouble)
+    with Api(busy, busy, provider.sure) as api:
+        [judgement] = provider.ask(api, retries=2, timeout=0.3 if trouble == "late" else 20.0)
     assert judgement.p == pytest.approx(0.75)
     assert len(api.requests) == 3
 
 
 def test_trouble_that_lasts_fails_one_judgement(provider):
-    with provider.server(provider.sure, provider.busy(503)) as api:
-        first, second = provider.ask(api, count=2, retries=1, concurrency=1)
-    assert not first.failed
-    assert "503" in second.error
-    assert "Overloaded" in second.error
-    with provider.server(provider.sure, provider.refused("Strange.")) as api:
-        first, second = provider.ask(api, count=2, concurrency=1)
-    assert not first.failed
-    assert "400" in second.error
-
-
-def test_a_slow_server_and_one_that_breaks_off_are_given_up(provider):
-    with provider.server(Reply(provider.sure.body, after=30)) as api:
-        error = provider.failure(api, timeout=0.2)
-    assert "1 tries of 0.2 s" in error
-    assert "TimeoutError" in error
+    for trouble, said in ((provider.busy(503), "Overloaded"), (provider.refused("Strange."), "Strange.")):
+        with Api(provider.sure, trouble) as api:
+            first, second = provider.ask(api, 2, retries=1, concurrency=1)
+        assert not first.failed
+        assert f"({trouble.status}): {said!r}" in second.error
 
 
 def test_a_server_with_tls_that_is_asked_without_ends_the_run(provider):
@@ -206,13 +182,9 @@ def test_a_server_with_tls_that_is_asked_without_ends_the_run(provider):
         with suppress(OSError):
             tls.wrap_socket(connection, server_side=True)
 
-    with raw_server(shake_hands) as url, pytest.raises(JudgeError, match=r"check base_url .*https://"):
-        provider.ask(SimpleNamespace(url=url))
-    with (
-        provider.server(Reply(b"Client sent an HTTP request to an HTTPS server.", status=400)) as api,
-        pytest.raises(JudgeError, match="https://"),
-    ):
-        provider.ask(api)
+    with raw_server(shake_hands) as url, Api(Reply(b"Client sent an HTTP request to an HTTPS server.", 400)) as api:
+        for server in (url, api):
+            assert re.search("base_url .*https://", provider.stopped(server))
 
 
 @pytest.mark.parametrize("text", [None, "no certificate"])
@@ -221,8 +193,7 @@ def test_certificates_that_cannot_be_read_are_named(provider, text, tmp_path, mo
     if text is not None:
         path.write_text(text)
     monkeypatch.setenv("SSL_CERT_FILE", str(path))
-    with pytest.raises(JudgeError, match="SSL_CERT_FILE"):
-        provider.ask(SimpleNamespace(url="https://127.0.0.1:9/v1"))
+    assert "SSL_CERT_FILE" in provider.stopped("https://127.0.0.1:9/v1")
 
 
 @pytest.mark.parametrize(
@@ -236,51 +207,41 @@ def test_certificates_that_cannot_be_read_are_named(provider, text, tmp_path, mo
 )
 def test_a_key_without_tls_is_warned_of_once(provider, url, key, count, monkeypatch, caplog):
     monkeypatch.setenv(provider.variable, key)
-    monkeypatch.delenv("GOOGLE_API_KEY", raising=False)
     provider.load(url).ready()
     assert sum("unencrypted" in record.getMessage() for record in caplog.records) == count
     assert KEY not in caplog.text
 
 
 def test_no_server_at_all_ends_the_run(provider):
-    url = "http://127.0.0.1:9/v1"
-    with pytest.raises(JudgeError, match=r"http://127\.0\.0\.1:9.*\(ConnectError"):
-        list(provider.load(url, timeout=5.0).judge(iter(pairs(1)), PROMPT))
+    assert re.search(r"http://127\.0\.0\.1:9.*\(ConnectError", provider.stopped("http://127.0.0.1:9/v1", timeout=5.0))
 
 
 def test_a_prompt_that_is_too_long_is_cut_and_sent_again(provider):
     question = Question("a", "b", None, "one " * 500, "two " * 500)
-    with provider.server(provider.refused(provider.long), provider.sure) as api:
-        [judgement] = provider.load(api.url).judge(iter([question]), PROMPT)
+    with Api(provider.refused(provider.long), provider.sure) as api:
+        [judgement] = provider.ask(api, [question])
     assert judgement.p == pytest.approx(0.75)
     assert judgement.cut > 0
     before, after = (len(str(request.body)) for request in api.requests)
     assert after < before
 
 
-def test_nothing_is_sent_to_where_a_redirect_points(provider):
-    with provider.server(provider.sure) as other:
-        elsewhere = Reply(status=307, headers={"Location": other.url})
-        with Api(elsewhere) as api, pytest.raises(JudgeError) as caught:
-            provider.ask(api)
-        assert other.requests == []
-    assert other.url.removesuffix("/v1") in str(caught.value)
-    assert KEY not in str(caught.value)
-
-
 def test_a_probe_is_one_small_question(provider):
-    with provider.server(provider.sure) as api:
-        asked = provider.load(api.url, effort="low")
+    with Api(provider.sure) as api:
+        asked = provider.load(api, effort="low")
         assert asked.probe().calls == 1
         [judgement] = asked.judge(iter(pairs(1)), PROMPT)
     assert [request.method for request in api.requests] == ["POST", "POST"]
     assert judgement.p == pytest.approx(0.75)
 
 
-def test_a_missing_key_is_named_by_its_variable(provider, monkeypatch):
+def test_a_missing_key_is_named_by_its_variable_before_anything_is_asked(provider, monkeypatch):
     monkeypatch.delenv(provider.variable)
-    with pytest.raises(JudgeError, match=provider.variable):
-        load_judge(provider.model.replace("tiny", "gpt-6-luna")).ready()
+    judge, questions = load_judge(provider.model.replace("tiny", "gpt-6-luna")), iter(pairs(3))
+    for ask in (judge.ready, lambda: next(judge.judge(questions, PROMPT))):
+        with pytest.raises(JudgeError, match=provider.variable):
+            ask()
+    assert len(list(questions)) == 3
 
 
 def test_a_missing_library_is_named_by_the_command_that_installs_it(provider, monkeypatch):
@@ -289,12 +250,32 @@ def test_a_missing_library_is_named_by_the_command_that_installs_it(provider, mo
         load_judge(provider.model).ready()
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("concurrency", value) for value in (0, "8", True)),
+        *(("votes", value) for value in (-1, 2.5)),
+        *(("timeout", value) for value in (0, math.nan)),
+        *(("price", value) for value in ("1", (1, -2))),
+        *(("base_url", value) for value in ("localhost:8000", "http://localhost:port/")),
+        *((name, 0) for name in ("window", "max_tokens")),
+        ("retries", -1),
+        ("temperature", 3),
+        ("effort", "very high"),
+        ("thinking", 2000),
+    ],
+)
+def test_an_option_that_cannot_be_is_refused_by_its_name(provider, name, value):
+    with pytest.raises(ValueError, match=name):
+        load_judge(provider.model, **{name: value})
+
+
 def test_the_command_ranks(provider, tmp_path, run):
     items = tmp_path / "items.csv"
     items.write_text("id,text\n" + "".join(f"t{k},This is number {k}.\n" for k in range(8)))
-    with provider.server(provider.larger) as api:
-        url = api.url.removesuffix(provider.base) if provider.base else api.url
-        flags = ["--criterion", "larger", "--judge", provider.model, "--base-url", url, "--price", "1,5"]
+    with Api(provider.larger) as api:
+        flags = ["--criterion", "larger", "--judge", provider.model, "--price", "1,5"]
+        flags += ["--base-url", api.url.removesuffix(provider.base)]
         done = run(tmp_path, ["rank", items, *flags, "--budget", "40", "--out", "run"], **{provider.variable: KEY})
     assert done.returncode == 0, done.stderr
     assert done.stdout.index("t7") < done.stdout.index("t4") < done.stdout.index("t0")
@@ -309,8 +290,8 @@ LINEUP = Question("a", Rest("bcd")).with_texts(["one " * 500, "two " * 500, "thr
 
 @pytest.mark.parametrize("votes", [1, 5])
 def test_a_line_up_is_answered_by_an_order(provider, votes):
-    with provider.server(provider.says('{"order": "C>A>D>B"}'), provider.says("C, A")) as api:
-        judge = provider.load(api.url, votes=votes, price=(1.0, 5.0), concurrency=1)
+    with Api(provider.says('{"order": "C>A>D>B"}'), provider.says("C, A")) as api:
+        judge = provider.load(api, votes=votes, price=(1.0, 5.0), concurrency=1)
         right, short = judge.judge([LINEUP, LINEUP], FOUR)
     assert (right.lineup, right.p, right.mass, right.weight) == ("C>A>D>B", 0.0, 1.0, 1.0)
     assert right.cost == pytest.approx((right.tokens_in + 5 * right.tokens_out) / 1e6)
@@ -327,8 +308,8 @@ def test_a_line_up_is_answered_by_an_order(provider, votes):
 @pytest.mark.parametrize("wording", ["between", "which", "letter"])
 def test_an_order_is_the_only_answer_that_is_asked_for(provider, wording):
     prompt = criterion_prompt("more coherent", "Summary", wording=wording)
-    with provider.server(provider.says('{"order": "C>A>D>B"}')) as api:
-        [judgement] = provider.load(api.url, votes=1).judge([LINEUP], prompt.resized(4))
+    with Api(provider.says('{"order": "C>A>D>B"}')) as api:
+        [judgement] = provider.ask(api, [LINEUP], prompt.resized(4))
     assert not judgement.failed
     assert re.findall(r"Answer (?:only )?with", str(api.requests[0].body)) == ["Answer only with"]
 
@@ -336,8 +317,8 @@ def test_an_order_is_the_only_answer_that_is_asked_for(provider, wording):
 @pytest.mark.parametrize("provider", ["openai", "gemini"], indirect=True)  # Claude gives none
 def test_a_line_up_is_answered_by_log_probabilities(provider):
     reply = provider.shows({"Summary": 1.0}, {" C": 0.5, " A": 0.25, "c": 0.0625, " B": 0.125, "The": 0.03125})
-    with provider.server(provider.refused(provider.long), reply) as api:
-        [judgement] = provider.load(api.url, votes=0).judge([LINEUP], FOUR)
+    with Api(provider.refused(provider.long), reply) as api:
+        [judgement] = provider.ask(api, [LINEUP], FOUR, votes=0)
     masses = [0.25, 0.125, 0.5625, 0.03125]  # D has at most what is left, and what the last token has
     total = sum(masses)
     assert [float(part) for part in judgement.lineup.split("|")] == pytest.approx([math.log(m / total) for m in masses])

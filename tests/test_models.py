@@ -8,26 +8,22 @@ from datetime import date
 
 import pytest
 
-from comparo import JudgeError, Question
-from comparo.judges.openai import load, read_usage
+from comparo import JudgeError, Question, load_judge
+from comparo.judges.openai import read_usage
 from comparo.judges.prices import Usage, cost, find_price
 from inside import Price, criterion_prompt
 from openai_models import ASTRA, LUNA, O3, OLDER
-from servers import Api, Reply, refusal, words
+from servers import Api, Hosted, Reply, refusal, words
+
+pytestmark = pytest.mark.usefixtures("keys")
 
 PROMPT = criterion_prompt("larger", kind="Text")
 QUESTION = Question("a", "b", None, "The number 9.", "The number 4.")
 P = 1 / (1 + math.exp(-2.5))
 
 
-@pytest.fixture(autouse=True)
-def _environment(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-
-
 def judge(api, model="gpt-6-luna", **options):
-    return load(model, base_url=api.url, **{"retries": 0, "timeout": 10.0} | options)
+    return Hosted(f"openai/{model}").load(api, **options)
 
 
 def ask(api, **options):
@@ -61,28 +57,25 @@ def test_a_model_that_does_not_reason_is_not_told_to_stop():
     assert [request.body.get("reasoning_effort") for request in api.requests] == [None]
 
 
-@pytest.mark.parametrize("model", [O3, ASTRA])
-def test_a_model_that_always_reasons_is_refused_with_the_remedy(model):
-    with Api(model) as api, pytest.raises(JudgeError) as caught:
-        judge(api, model.name).probe()
-    assert re.search("no log-probabilities .*effort = none.*votes=5", str(caught.value))
+@pytest.mark.parametrize(
+    ("model", "options", "said"),
+    [
+        (O3, {}, "no log-probabilities .*effort = none.*votes=5"),
+        (ASTRA, {}, "no log-probabilities .*effort = none.*votes=5"),
+        (LUNA, {"effort": "minimal", "votes": 1}, r"effort = minimal .*luna \(400\).*'low', 'medium', 'high'.*drop"),
+        (O3, {"effort": "none", "votes": 1}, r"effort = none .*o3 \(400\).*'low', 'medium', 'high'.*drop effort"),
+        (O3, {"effort": "high", "max_tokens": 200, "votes": 3}, "max_tokens = 200 .*raise it"),
+    ],
+)
+def test_what_a_model_does_not_do_is_refused_by_the_probe_with_the_remedy(model, options, said):
+    with Api(model) as api, pytest.raises(JudgeError, match=said):
+        judge(api, model.name, **options).probe()
 
 
-@pytest.mark.parametrize("effort", ["minimal", "none"])
-def test_an_effort_that_the_model_does_not_take_is_refused_with_those_that_it_takes(effort):
-    model = LUNA if effort == "minimal" else O3
-    with Api(model) as api, pytest.raises(JudgeError) as caught:
-        judge(api, model.name, effort=effort, votes=1).probe()
-    assert re.search(rf"effort = {effort} .*{model.name} \(400\)", str(caught.value))
-    assert "'low', 'medium', 'high'" in str(caught.value)
-    assert str(caught.value).endswith("drop effort")
-
-
-def test_reasoning_and_log_probabilities_do_not_go_together():
-    with pytest.raises(ValueError, match=r"effort = low .*votes=5"):
-        load("gpt-6-luna", effort="low")
-    with pytest.raises(ValueError, match="effort = 3 "):
-        load("gpt-6-luna", effort=3)
+@pytest.mark.parametrize("effort", ["low", 3])
+def test_reasoning_and_log_probabilities_do_not_go_together(effort):
+    with pytest.raises(ValueError, match=f"effort = {effort} "):
+        load_judge("openai/gpt-6-luna", effort=effort)
 
 
 def thinking(request):
@@ -108,8 +101,7 @@ def test_a_label_in_the_reasoning_is_not_the_verdict():
 
 
 def test_reasoning_that_cannot_be_stopped_is_an_error():
-    why = r"gives no log-probabilities \(it reasons before it answers\)"
-    with Api(lambda request: thinking(replace(request, body={}))) as api, pytest.raises(JudgeError, match=why):
+    with Api(lambda request: thinking(replace(request, body={}))) as api, pytest.raises(JudgeError, match="reasons"):
         ask(api)
 
 
@@ -157,8 +149,6 @@ def test_a_model_that_reasons_by_itself_gets_room_from_the_probe_on():
 def test_a_reply_that_its_limit_cuts_is_a_failure_and_never_a_tie(votes):
     with Api(O3) as api:
         answer = ask(api, model="o3", votes=votes, effort="high", max_tokens=200)
-        with pytest.raises(JudgeError, match=r"max_tokens = 200 .*raise it"):
-            judge(api, "o3", votes=votes, effort="high", max_tokens=200).probe()
     assert answer.failed
     assert math.isnan(answer.p)
     assert re.search("200 tokens .*max_tokens.* effort$", answer.error)
@@ -208,8 +198,8 @@ def begun(continues):
 
 def test_prefill_is_refused_where_the_server_does_not_go_on():
     with Api(begun(True)) as api:
-        assert judge(api, prefill=True).probe().sentence.endswith("a reply that was begun")
-    with Api(begun(False)) as api, pytest.raises(JudgeError, match=r"a reply .*drop prefill"):
+        assert "goes on with" in judge(api, prefill=True).probe().sentence
+    with Api(begun(False)) as api, pytest.raises(JudgeError, match="prefill"):
         judge(api, prefill=True).probe()
 
 
@@ -225,8 +215,6 @@ def test_a_survey_is_what_the_probe_finds_and_the_price():
     assert probe.cost == pytest.approx((100 * 1 + 8 * 2) / 1e6)
     assert dict(voting)["verdicts"] == "as structured output"
     assert dict(voting)["effort"] == "low"
-    with Api(O3) as api, pytest.raises(JudgeError, match="use votes=5"):
-        judge(api, "o3").survey()
 
 
 # Prices

@@ -314,8 +314,8 @@ def test_a_repair_leaves_only_what_the_reader_of_the_folder_accepts(sound, panel
 @pytest.mark.long
 @pytest.mark.parametrize(("damages", "seed"), one_short([(3, 1), (30, 2)]))
 def test_random_damage_ends_in_a_folder_that_can_be_used(damages, seed):
-    found = damage_again_and_again(damages, seed, items=8, budget="4n")
-    assert (found.damages, found.tracebacks) == (damages, [])
+    found = damage_again_and_again(damages, seed)
+    assert found.words == []
     assert found.kept > found.lost
 
 

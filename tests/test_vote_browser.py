@@ -1,14 +1,11 @@
 """The voting page in a real browser: two judges at once, keys, a phone, the dark, and hostile texts."""
 
 import json
-import os
-import resource
 import socket
-import time
 
 import pytest
 
-from browsers import chromium
+from browsers import PATIENCE, Browser, chromium
 from inside import read_judgements
 from voting import Server
 
@@ -21,70 +18,52 @@ HOSTILE = {
     "jinja": "{{ 7 * 7 }} {% raw %} </div></main>",
     "emoji": "🎉👩‍👩‍👧‍👦 " * 100,
 }
-PATIENCE = 30  # seconds
 
 
-class Page:
-    """A window of Chromium without a screen; `complaints` is what its console said."""
+BOX = "every('.pair article').map(e => e.getBoundingClientRect())"
 
-    def __init__(self, driver, handle):
-        self.driver, self.handle = driver, handle
 
-    def here(self):
-        self.driver.switch_to.window(self.handle)
-        return self.driver
-
-    def open(self, address, width=1280, dark=False):
-        driver = self.here()
-        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
-        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
-        driver.get(address)
-
-    def run(self, script, *arguments):
-        return self.here().execute_script(script, *arguments)
-
-    def wait(self, script, *arguments):
-        """Wait until a script returns something true."""
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end:
-            if found := self.run(script, *arguments):
-                return found
-            time.sleep(0.02)
-        raise AssertionError(f"never true: {script}; the page has {self.text()[:500]}")
-
-    def text(self, selector="body"):
-        return self.run("return document.querySelector(arguments[0])?.innerText ?? ''", selector)
+class Page(Browser):
+    """The page of a judge."""
 
     def state(self):
         return self.run("return {...document.querySelector('.state').dataset}")
 
     def press(self, key):
         """Press a key, once the page takes votes, as a person does."""
-        self.wait("return document.body.classList.contains('ready')")
-        self.here().switch_to.active_element.send_keys(key)
+        self.wait("ready()")
+        self.driver.switch_to.active_element.send_keys(key)
+
+    def write(self, name, text):
+        self.driver.find_element("id", name).send_keys(text)
+
+    def moves_on(self, before):
+        self.wait("document.querySelector('.state').dataset.ballot !== arguments[0]", before)
 
     def vote(self, key):
         before = self.state()["ballot"]
         self.press(key)
-        self.wait("return document.querySelector('.state').dataset.ballot !== arguments[0]", before)
+        self.moves_on(before)
 
-    def complaints(self):
-        self.here()
-        return [entry["message"] for entry in self.driver.get_log("browser")]
+    def is_aside(self):
+        """Whether all texts are side by side; an error if they are neither so nor one above the other."""
+        found = self.run(f"{BOX}.map(r => [r.left, r.top])")
+        left, top = (len(set(each)) for each in zip(*found, strict=True))
+        assert {left, top} == {1, len(found)}
+        return top == 1
 
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory):
-    with chromium(tmp_path_factory.mktemp("profile"), ["browser"]) as driver:
+    with chromium(tmp_path_factory.mktemp("profile")) as driver:
         yield driver
 
 
 @pytest.fixture
 def page(driver):
-    driver.get_log("browser")
-    return Page(driver, driver.current_window_handle)
+    page = Page(driver)
+    yield page
+    assert page.complaints() == []
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +88,7 @@ def test_two_judges_vote_at_once_with_the_keyboard(page, driver, server):
     ana = page
     ana.open(address(server, "ana"))
     driver.switch_to.new_window("window")
-    bo = Page(driver, driver.current_window_handle)
+    bo = Page(driver)
     bo.open(address(server, "bo"), width=400, dark=True)
     try:
         for key in "ab=":
@@ -122,17 +101,17 @@ def test_two_judges_vote_at_once_with_the_keyboard(page, driver, server):
         ana.vote("u")
         assert len(read_judgements(server.out)) == 6
         assert "3 of" in ana.text(".progress")
-        assert ana.complaints() == bo.complaints() == []
+        assert bo.complaints() == []
     finally:
-        bo.here().close()
-        ana.here()
+        driver.switch_to.window(bo.window)
+        driver.close()
+        driver.switch_to.window(ana.window)
 
 
 def test_texts_are_put_in_order_by_keys(page, texts, tmp_path):
     with Server(texts, tmp_path / "run", "--for", "ana", "--lineup", "4") as server:
         page.open(address(server, "ana"))
-        boxes = "return [...document.querySelectorAll('.pair article')].map(e => e.getBoundingClientRect().top)"
-        assert len(set(page.run(boxes))) == 1  # side by side
+        assert page.is_aside()
         page.press("c")
         for key, order in (
             ("c", "…"),
@@ -144,7 +123,7 @@ def test_texts_are_put_in_order_by_keys(page, texts, tmp_path):
         ):
             page.press(key)
             assert page.text("#order") == order, key
-        pressed = "return [...document.querySelectorAll('[aria-pressed=true]')].map(e => e.dataset.label).join('')"
+        pressed = "every('[aria-pressed=true]').map(e => e.dataset.label).join('')"
         assert page.run(pressed) == "BD"
         page.vote("a")
         page.press("c")
@@ -154,9 +133,8 @@ def test_texts_are_put_in_order_by_keys(page, texts, tmp_path):
         page.vote("u")
         assert [one.lineup for one in read_judgements(server.out)] == ["B>D>A>C"]
         page.open(address(server, "ana"), 400)
-        assert page.run("return document.documentElement.scrollWidth") <= 400
-        assert len(set(page.run(boxes))) == 4  # one above the other
-        assert page.complaints() == []
+        assert not page.is_wide()
+        assert not page.is_aside()
 
 
 def test_a_vote_may_have_reasons(page, texts, tmp_path):
@@ -164,15 +142,14 @@ def test_a_vote_may_have_reasons(page, texts, tmp_path):
         page.open(address(server, "ana"))
         for key in "221":
             page.press(key)
-        page.here().find_element("id", "because").send_keys("ab = 1\n")  # no letter of a reason is a vote
+        page.write("because", "ab = 1\n")  # no letter of a reason is a vote
         page.vote("b")
         page.vote("a")
         page.press("2")
         page.vote("=")
         assert [one.reply for one in read_judgements(server.out)] == ["B\nclearer; ab = 1", "A", "=\nbetter evidence"]
-        assert page.complaints() == []
         page.open(address(server, "ana"), 400)
-        assert page.run("return document.documentElement.scrollWidth") <= 400
+        assert not page.is_wide()
 
 
 @pytest.mark.long
@@ -180,40 +157,39 @@ def test_skipping_needs_a_reason_and_undo_brings_the_pair_back(page, server):
     page.open(address(server, "ana"))
     shown = page.state()
     page.press("s")
-    page.wait("return document.getElementById('skipping').open")
+    page.wait("document.getElementById('skipping').open")
     page.run("document.getElementById('skip-now').click()")
-    assert page.run("return document.getElementById('skipping').open")
-    page.here().find_element("id", "reason").send_keys("aubs =\n")  # no letter of a reason is a vote
-    page.wait("return document.querySelector('.state').dataset.ballot !== arguments[0]", shown["ballot"])
+    assert page.run("document.getElementById('skipping').open")
+    page.write("reason", "aubs =\n")  # no letter of a reason is a vote
+    page.moves_on(shown["ballot"])
     (skipped,) = read_judgements(server.out)
     assert skipped.error == "skipped: aubs ="
     page.press("s")
-    page.wait("return document.getElementById('skipping').open")
+    page.wait("document.getElementById('skipping').open")
     second = page.state()["ballot"]
-    page.here().switch_to.active_element.send_keys("3")
-    page.wait("return document.querySelector('.state').dataset.ballot !== arguments[0]", second)
+    page.driver.switch_to.active_element.send_keys("3")
+    page.moves_on(second)
     assert read_judgements(server.out)[1].error == "skipped: I know who wrote one"
     for _ in range(2):
         page.vote("u")
     assert page.state()["ballot"] == shown["ballot"]
     assert read_judgements(server.out) == []
-    assert page.complaints() == []
 
 
 @pytest.mark.long
 def test_a_double_click_is_one_vote(page, server):
     page.open(address(server, "ana"))
-    page.wait("return document.body.classList.contains('ready')")
+    page.wait("ready()")
     page.run("const b = document.querySelector('[data-choice=A]'); b.click(); b.click()")
-    page.wait("return document.querySelector('.state').dataset.votes === '1'")
+    page.wait("document.querySelector('.state').dataset.votes === '1'")
     page.run("document.querySelector('[data-choice=A]').click()")  # where the pointer still is
     page.run("document.querySelector('[data-choice=B]').focus()")
-    page.wait("return document.body.classList.contains('ready')")
+    page.wait("ready()")
     assert page.state()["votes"] == "1"
     assert len(read_judgements(server.out)) == 1
     page.vote("\n")
     assert [one.reply for one in read_judgements(server.out)] == ["A", "B"]
-    assert page.run("return document.activeElement.dataset.choice") == "B"  # for those who use the Tab key
+    assert page.run("document.activeElement.dataset.choice") == "B"  # for those who use the Tab key
 
 
 @pytest.mark.long
@@ -226,20 +202,19 @@ def test_hostile_texts_are_shown_as_text(page, texts, tmp_path, width, markdown)
         seen = ""
         for _ in range(5):  # pairs that connect all six texts
             seen += page.text(".pair")
-            assert page.run("return document.documentElement.scrollWidth") <= width
-            assert page.run("return document.querySelectorAll('main script, main img, main a, main b').length") == 0
+            assert not page.is_wide()
+            assert page.run("every('main script, main img, main a, main b').length") == 0
             page.press("d")
-            page.wait("return document.querySelector('mark') !== null")
-            assert page.run("return document.documentElement.scrollWidth") <= width
+            page.wait("document.querySelector('mark') !== null")
+            assert not page.is_wide()
             page.press("d")
-            page.wait("return document.querySelector('mark') === null")
+            page.wait("document.querySelector('mark') === null")
             page.vote("a")
         assert SCRIPT in seen
         assert "{{ 7 * 7 }}" in seen
         assert ("**Bold**" in seen) != markdown
         assert ("https://example.org" in seen) != markdown
-        assert page.run("return document.title") == "Which Text is better argued?"
-        assert page.complaints() == []
+        assert page.run("document.title") == "Which Text is better argued?"
 
 
 @pytest.mark.long
@@ -247,18 +222,14 @@ def test_the_page_fits_a_phone_and_the_dark(page, server):
     colours = []
     for dark in (False, True):
         page.open(address(server, "ana"), 400, dark)
-        assert page.run("return document.documentElement.scrollWidth") <= 400
-        sides = page.run(
-            "return [...document.querySelectorAll('.pair article')].map(e => e.getBoundingClientRect().left)"
-        )
-        assert sides[0] == sides[1]  # one above the other
+        assert not page.is_wide()
+        assert not page.is_aside()
         bar = page.run("const r = document.querySelector('.choices').getBoundingClientRect(); return [r.top, r.bottom]")
         assert 0 < bar[0] < bar[1] <= 900  # in sight without scrolling
         colours.append(page.run("return getComputedStyle(document.body).backgroundColor"))
     assert colours[0] == "rgb(255, 255, 255)" != colours[1]
     page.open(address(server, "ana"), 1280)
-    sides = page.run("return [...document.querySelectorAll('.pair article')].map(e => e.getBoundingClientRect().top)")
-    assert sides[0] == sides[1]  # side by side
+    assert page.is_aside()
 
 
 @pytest.mark.long
@@ -266,18 +237,16 @@ def test_a_vote_that_cannot_be_saved_stays_on_the_page_until_it_is(page, server)
     page.open(address(server, "ana"))
     page.vote("a")
     shown = page.state()
-    hard = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)[1]
-    full = os.path.getsize(server.out / "judgements.db-wal")
-    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (full, hard))
-    page.press("b")
-    page.wait("return !document.getElementById('trouble').hidden")
-    assert "NOT saved" in page.text("#trouble")
-    assert page.state() == shown
-    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+    with server.full_disk():
+        page.press("b")
+        page.wait("!document.getElementById('trouble').hidden")
+        assert "NOT saved" in page.text("#trouble")
+        assert page.state() == shown
     page.run("document.getElementById('retry').click()")
-    page.wait("return document.querySelector('.state').dataset.votes === '2'")
-    assert page.run("return document.getElementById('trouble').hidden")
+    page.wait("document.querySelector('.state').dataset.votes === '2'")
+    assert page.run("document.getElementById('trouble').hidden")
     assert [one.reply for one in read_judgements(server.out)] == ["A", "B"]
+    assert page.complaints()
 
 
 @pytest.mark.long
@@ -289,12 +258,13 @@ def test_a_judge_goes_on_when_the_server_comes_back(page, texts, tmp_path):
         page.vote("a")
         server.kill()
         page.press("b")
-        page.wait("return !document.getElementById('trouble').hidden")
+        page.wait("!document.getElementById('trouble').hidden")
         assert "NOT saved yet" in page.text("#trouble")
     with server:
-        page.wait("return document.querySelector('.state').dataset.votes === '2'")
-        assert page.run("return document.getElementById('trouble').hidden")
+        page.wait("document.querySelector('.state').dataset.votes === '2'")
+        assert page.run("document.getElementById('trouble').hidden")
     assert [one.reply for one in read_judgements(server.out)] == ["A", "B"]
+    assert page.complaints()
 
 
 @pytest.mark.long
@@ -305,30 +275,28 @@ def test_the_organiser_sees_votes_as_they_come(page, texts, tmp_path):
         voter = server.voter("ana")
         for choice in "ABA=B":
             voter.vote(choice)
-        page.wait("return document.querySelectorAll('.ranking tbody tr').length >= 4")
+        page.wait("every('.ranking tbody tr').length >= 4")
         assert "5" in page.text(".cards .figure")
         assert SCRIPT[:30] in page.text("table")
         page.run("document.querySelector('.copy').click()")
-        page.wait(
-            "return document.querySelector('.copy').innerText === 'Copied' || document.querySelector('#live input')"
-        )
-        assert page.run("return document.title") == "Which Text is better argued?"
+        page.wait("document.querySelector('.copy').innerText === 'Copied' || document.querySelector('#live input')")
+        assert page.run("document.title") == "Which Text is better argued?"
         for width in (1280, 400):
             page.open(f"http://127.0.0.1:{server.port}{server.organiser}/", width, dark=True)
-            assert page.run("return document.documentElement.scrollWidth") <= width
-        assert page.complaints() == []
+            assert not page.is_wide()
 
 
 @pytest.mark.long
 def test_an_invitation_leads_to_a_page_of_ones_own(page, texts, tmp_path):
     with Server(texts, tmp_path / "run", "--invite") as server:
         page.open(f"http://127.0.0.1:{server.port}/join/{server.links()['invitation']}/", 400)
-        page.here().find_element("id", "name").send_keys("Ana\n")
+        page.write("name", "Ana\n")
         page.wait("return location.pathname.startsWith('/vote/') && document.querySelector('.state') !== null")
         page.vote("a")
         page.open(f"http://127.0.0.1:{server.port}/join/{server.links()['invitation']}/", 400)
-        page.here().find_element("id", "name").send_keys("ana\n")
-        page.wait("return !document.getElementById('trouble').hidden")
+        page.write("name", "ana\n")
+        page.wait("!document.getElementById('trouble').hidden")
         assert "already" in page.text("#trouble")
     assert [one.question.voice for one in read_judgements(server.out)] == ["Ana"]
     assert json.loads((server.out / "run.json").read_text())["identity"]["judge"] == "Ana"
+    assert page.complaints()

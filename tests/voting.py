@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import base64
+import csv
 import http.client
+import io
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
 from processes import Forked
 
+JUDGES = ("--for", "ana,bo,cy")
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 STATE = re.compile(r'data-votes="(\d+)" data-last="(\d*)"(?: data-ballot="(\d+)" data-turn="(\d+)")?')
 PATIENCE = 60  # seconds
 LOST = (OSError, ValueError, http.client.HTTPException)  # what a client meets when a server is killed while it answers
@@ -95,6 +104,7 @@ class Server:
 
     def __init__(self, data, out, *flags):
         self.out = Path(out)
+        flags = flags or JUDGES
         arguments = ["vote", str(data), "--criterion", "better argued", "--no-browser", "--out", str(out), *flags]
         self.command = [sys.executable, "-m", "comparo.cli", *arguments]
 
@@ -142,6 +152,30 @@ class Server:
     @property
     def organiser(self):
         return f"/organiser/{self.links()['organiser']}"
+
+    def live(self):
+        """What the organiser's page says now."""
+        return json.loads(self.request("GET", f"{self.organiser}/live")[2])["html"]
+
+    def table(self, name):
+        """A table that the organiser can save, as text and as rows."""
+        text = self.request("GET", f"{self.organiser}/{name}.csv")[2]
+        return text, list(csv.DictReader(io.StringIO(text)))
+
+    def join(self, name, headers=None):
+        """The status, and the path or the error, of an attempt to join by the invitation."""
+        path = f"/join/{self.links()['invitation']}/name"
+        status, _, text = self.request("POST", path, {"name": name}, headers)
+        return status, next(iter(json.loads(text).values()))
+
+    @contextmanager
+    def full_disk(self):
+        """The disk is full, as far as the server can see."""
+        hard = resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE)[1]
+        full = os.path.getsize(self.out / "judgements.db-wal")
+        resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (full, hard))
+        yield
+        resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
 
 
 class Voter:

@@ -15,21 +15,16 @@ import pytest
 
 import comparo
 from batch_runs import CALLS, QUICK, answers, check_whole, go, task, texts, work
-from batch_server import EXPIRED, BatchServer
+from batch_server import BatchServer
 from comparo import JudgeError, PendingError, RunError, StoreError
-from inside import Storage, key_of, read_judgements, repair
+from inside import Storage, key_of, repair
 from processes import CONTEXT, Forked
-from servers import refusal, tokens, words
+from servers import KEY, refusal, tokens, words
 from split import one_short
 
-KEY = "sk-test-0123456789abcdefghijklmnopqrstuvwxyz"
+pytestmark = pytest.mark.usefixtures("keys")
+
 PRICE = (0.15, 0.60)
-
-
-@pytest.fixture(autouse=True)
-def _environment(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
 
 
 @pytest.fixture
@@ -41,6 +36,12 @@ def server():
 @pytest.fixture(autouse=True)
 def _where_the_cache_is(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
+
+
+def single(server, folder, **options):
+    """Rank by single calls, in the folder of a run of batches."""
+    judge = f"openai/gpt-4o-mini; base_url={server.url}"
+    return comparo.rank(texts(), "better", **{"judge": judge, "budget": CALLS, "out": folder} | options)
 
 
 def test_the_answers_are_those_of_single_calls(server, tmp_path):
@@ -63,89 +64,44 @@ def test_the_answers_are_those_of_single_calls(server, tmp_path):
 
 def test_a_run_that_waits_for_a_batch_is_not_asked_directly(server, tmp_path):
     server.does.looks = -1
-    options = {
-        "judge": f"openai/gpt-4o-mini; base_url={server.url}",
-        "budget": CALLS,
-        "out": tmp_path / "run",
-    }
+    folder = tmp_path / "run"
     with pytest.raises(PendingError):
-        comparo.rank(texts(), "better", **options | {"out": Storage(tmp_path / "run", batch="submit")})
-    with pytest.raises(StoreError, match=r"39 questions .*add batch='wait'"):
-        comparo.rank(texts(), "better", **options)
+        single(server, Storage(folder, batch="submit"))
+    with pytest.raises(StoreError, match=r"39 questions .*batch='wait'"):
+        single(server, folder)
     server.does.looks = 0
-    comparo.rank(texts(), "better", **options | {"out": Storage(tmp_path / "run", batch="wait")})
-    comparo.rank(texts(), "better", **options)
-    check_whole(server, tmp_path / "run")
+    single(server, Storage(folder, batch="wait"))
+    single(server, folder)
+    check_whole(server, folder)
 
 
-def test_a_larger_budget_asks_only_the_rest(server, tmp_path):
-    go(server.url, tmp_path / "run", budget=20)
-    go(server.url, tmp_path / "run", budget=50)
+@pytest.mark.parametrize(("first", "then"), [(go, go), (go, single), (single, go)])
+def test_a_larger_budget_asks_only_the_rest_by_batches_or_single_calls(server, tmp_path, first, then):
+    place = {go: server.url, single: server}
+    first(place[first], tmp_path / "run", budget=20)
+    then(place[then], tmp_path / "run", budget=50)
     check_whole(server, tmp_path / "run", 50)
-    assert [len(batch["lines"]) for batch in server.made] == [19, 29]
-
-
-def test_answers_of_batches_count_in_a_run_of_single_calls(server, tmp_path):
-    go(server.url, tmp_path / "run", budget=30)
-    options = {"judge": f"openai/gpt-4o-mini; base_url={server.url}", "out": tmp_path / "run"}
-    comparo.rank(texts(), "better", budget=50, **options)
-    check_whole(server, tmp_path / "run", 50)
-
-
-def test_single_calls_are_gone_on_with_by_a_batch(server, tmp_path):
-    options = {"judge": f"openai/gpt-4o-mini; base_url={server.url}", "out": tmp_path / "run"}
-    comparo.rank(texts(), "better", budget=20, **options)
-    go(server.url, tmp_path / "run", budget=50)
-    check_whole(server, tmp_path / "run", 50)
+    sizes = [len(batch["lines"]) for batch in server.made]
+    assert sizes == [size for size, how in ((19, first), (29, then)) if how is go]
 
 
 def test_answers_of_a_batch_go_to_the_cache_and_come_from_there(server, tmp_path):
-    options = {"judge": f"openai/gpt-4o-mini; base_url={server.url}", "cache": tmp_path / "cache.sqlite"}
-    comparo.rank(texts(), "better", budget=30, out=Storage(tmp_path / "one", batch="wait"), **options)
-    comparo.rank(texts(), "better", budget=50, out=Storage(tmp_path / "two", batch="wait"), **options)
+    cache = tmp_path / "cache.sqlite"
+    single(server, Storage(tmp_path / "one", batch="wait"), budget=30, cache=cache)
+    single(server, Storage(tmp_path / "two", batch="wait"), budget=50, cache=cache)
     assert len(answers(tmp_path / "two")) == 50
     assert sum(one.cached for one in answers(tmp_path / "two")) == 30
     assert [len(batch["lines"]) for batch in server.made] == [29, 19]
-    comparo.rank(texts(), "better", budget=50, out=tmp_path / "three", **options)  # directly, with the same cache
-    comparo.rank(texts(), "better", budget=50, out=Storage(tmp_path / "four", batch="wait"), **options)
+    single(server, tmp_path / "three", budget=50, cache=cache)
+    single(server, Storage(tmp_path / "four", batch="wait"), budget=50, cache=cache)
     assert len(server.made) == 2
     assert all(one.cached for one in answers(tmp_path / "four"))
     assert max(server.asked.values()) == 1
 
 
-def test_lines_that_expire_are_asked_again(server, tmp_path):
-    server.does.outcome = lambda batch, line: "expired" if batch == 0 and line % 3 else "ok"
-    go(server.url, tmp_path / "run")
-    check_whole(server, tmp_path / "run")
-    assert [len(batch["lines"]) for batch in server.made] == [39, 26]
-    failed = [one for one in read_judgements(tmp_path / "run") if one.failed]
-    assert len(failed) == 26
-    assert all(one.error.endswith(f": batch_expired: {EXPIRED['message']}") for one in failed)
-
-
-def test_lines_that_failed_have_their_reason(server, tmp_path):
-    outcomes = {4: refusal(400, "flagged by the policy"), 5: words("It depends."), 6: refusal(500, "oops")}
-    server.does.outcome = lambda batch, line: outcomes.get(line, "ok") if batch == 0 else "ok"
-    _, run = go(server.url, tmp_path / "run")
-    assert (run.progress.answered, run.progress.failed) == (CALLS - 2, 2)
-    assert [len(batch["lines"]) for batch in server.made] == [39, 1]  # only the server's fault is worth another try
-    errors = " | ".join(one.error for one in read_judgements(tmp_path / "run") if one.failed)
-    assert "flagged by the policy" in errors
-    assert "'It depends.'" in errors
-    assert "oops" in errors
-    comparo.rank(
-        texts(),
-        "better",
-        judge=f"openai/gpt-4o-mini; base_url={server.url}",
-        budget=CALLS,
-        out=tmp_path / "run",
-    )
-    assert len(answers(tmp_path / "run")) == CALLS  # without --batch they are asked once more
-
-
 def test_a_batch_that_is_refused_is_not_repeated(server, tmp_path):
     server.does.refuse = lambda _: [{"code": "invalid_url", "message": "The URL is wrong.", "line": 1}]
-    with pytest.raises(RunError, match=r"nothing was asked: invalid_url: .* \(line 1\)"):
+    with pytest.raises(RunError, match=r"invalid_url: .* \(line 1\)"):
         go(server.url, tmp_path / "run")
     server.does.refuse = lambda _: None
     go(server.url, tmp_path / "run")
@@ -163,7 +119,7 @@ def test_a_batch_goes_in_parts_where_the_queue_is_short(server, tmp_path, caplog
     go(server.url, tmp_path / "run")
     check_whole(server, tmp_path / "run")
     assert max(batch["request_counts"]["completed"] for batch in server.made) <= 10
-    assert any("goes in parts of" in sentence for sentence in caplog.messages)
+    assert "in parts" in caplog.text
 
 
 def test_a_full_queue_is_waited_for(server, tmp_path):
@@ -176,44 +132,25 @@ def test_a_full_queue_is_waited_for(server, tmp_path):
     assert sum(sizes[3:]) == 39
 
 
-def test_large_runs_are_split(server, tmp_path, monkeypatch):
-    monkeypatch.setattr("comparo.judges.batch_endpoints.OpenAIBatches.most_lines", 15)
+@pytest.mark.parametrize(("limit", "value"), [("most_lines", 15), ("most_bytes", 5000)])
+def test_large_runs_are_split(server, tmp_path, monkeypatch, limit, value):
+    monkeypatch.setattr(f"comparo.judges.batch_endpoints.OpenAIBatches.{limit}", value)
     go(server.url, tmp_path / "run")
     check_whole(server, tmp_path / "run")
-    assert [len(batch["lines"]) for batch in server.made] == [15, 15, 9]
-
-
-def test_large_files_are_split(server, tmp_path, monkeypatch):
-    monkeypatch.setattr("comparo.judges.batch_endpoints.OpenAIBatches.most_bytes", 5000)
-    go(server.url, tmp_path / "run")
-    check_whole(server, tmp_path / "run")
-    assert len(server.made) > 2
-    assert max(file["bytes"] for file in server.files.values() if "bytes" in file) <= 5000
-
-
-def test_a_wrong_key_costs_nothing(server, tmp_path):
-    server.does.key = "sk-other"
-    with pytest.raises(JudgeError, match="refused the key"):
-        go(server.url, tmp_path / "run")
-    assert server.made == []
-    server.does.key = KEY
-    server.does.looks = -1
-    with pytest.raises(PendingError):
-        go(server.url, tmp_path / "run", mode="submit")
-    server.does.key = "sk-other"
-    with pytest.raises(JudgeError, match="refused the key"):
-        go(server.url, tmp_path / "run")
+    sizes = [len(batch["lines"]) for batch in server.made]
+    assert sizes == [15, 15, 9] if limit == "most_lines" else len(sizes) > 2
+    assert limit == "most_lines" or max(file.get("bytes", 0) for file in server.files.values()) <= value
 
 
 def test_a_server_without_batches_is_told_apart(server, tmp_path):
     server.does.has_batches = False
-    with pytest.raises(JudgeError, match=r"no batches.*leave batch out"):
+    with pytest.raises(JudgeError, match="leave batch out"):
         go(server.url, tmp_path / "run")
 
 
 def test_a_judge_that_does_not_use_the_labels_is_noticed_before_the_batch(server, tmp_path):
     server.does.answer = lambda _: tokens({"A": 0.06, "B": 0.04, "The": 0.9})
-    with pytest.raises(RunError, match=r"10\.0% .*on the labels"):
+    with pytest.raises(RunError, match=r"10\.0%"):
         go(server.url, tmp_path / "run")
     assert server.made == []
     assert len(server.direct) == 20
@@ -231,18 +168,11 @@ def test_what_the_server_refuses_of_a_request_is_found_out_before_the_batch(serv
     assert all("max_completion_tokens" in line["body"] for line in server.made[0]["lines"])
 
 
-@pytest.mark.parametrize("takes_n", [True, False])
-def test_votes_are_one_line_or_one_each(server, tmp_path, takes_n):
-    def answer(request):
-        number = request.body.get("n", 1) if takes_n else 1
-        return words(*['{"better": "Text A"}'] * number)
-
-    server.does.answer = answer
+def test_votes_are_one_line_where_the_server_takes_n(server, tmp_path):
+    server.does.answer = lambda request: words(*['{"better": "Text A"}'] * request.body["n"])
     go(server.url, tmp_path / "run", votes=3)
-    found = answers(tmp_path / "run")
-    assert len(found) == CALLS
-    assert {(one.p, one.weight) for one in found} == {(3.5 / 4, 3.0)}
-    assert len(server.made[0]["lines"]) == (CALLS - 1) * (1 if takes_n else 3)
+    assert {(one.p, one.weight) for one in answers(tmp_path / "run")} == {(3.5 / 4, 3.0)}
+    assert len(server.made[0]["lines"]) == CALLS - 1
 
 
 def test_a_budget_in_dollars_is_kept_at_the_price_of_batches(server, tmp_path):
@@ -270,7 +200,7 @@ def test_a_prompt_that_does_not_fit_is_failed(server):
     asked = task(server.url, window=40)
     requests = asked.judge.batches(asked.prompt).requests(asked.items.question(None, "t1", "t2"))
     assert requests.failed
-    assert "does not hold the question" in requests.error
+    assert "window" in requests.error
 
 
 @pytest.mark.parametrize("what", ["batch", "results"])
@@ -284,64 +214,47 @@ def test_a_batch_that_the_server_has_lost_can_be_given_up(server, tmp_path, what
         server.does.looks = 0
         server.move(server.made[0])
         server.files.clear()
-    with pytest.raises(JudgeError, match=r"lost the batch.*batch='cancel'"):
+    with pytest.raises(JudgeError, match="batch='cancel'"):
         go(server.url, tmp_path / "run")
-    with pytest.raises(PendingError, match="Cancelled: 1 answers are kept"):
+    with pytest.raises(PendingError, match=" 1 answers"):
         go(server.url, tmp_path / "run", mode="cancel")
     server.does.looks = 0
     go(server.url, tmp_path / "run")
     assert len(answers(tmp_path / "run")) == CALLS
 
 
-def test_the_answer_to_the_creation_may_be_lost(server, tmp_path):
-    """The batch is found by its metadata, and not made again."""
-    lost = []
+def break_off(server, wanted, which):
+    """Break off the requests of these numbers at a moment; returns a list of when it came."""
+    moments = []
 
     def at(moment):
-        if moment == "half of POST batches" and not lost:
-            lost.append(moment)
-            raise ConnectionAbortedError
+        if moment == wanted:
+            moments.append(moment)
+            if len(moments) in which:
+                raise ConnectionAbortedError
 
     server.does.at = at
+    return moments
+
+
+@pytest.mark.parametrize("has_metadata", [True, False])  # without, the batch is found by its file
+def test_the_answer_to_the_creation_may_be_lost(server, tmp_path, has_metadata):
+    server.does.has_metadata = has_metadata
+    assert break_off(server, "half of POST batches", {1}) == []
     go(server.url, tmp_path / "run")
-    assert lost
     assert len(server.made) == 1
     check_whole(server, tmp_path / "run")
 
 
-def test_a_batch_is_found_by_its_file_where_there_are_no_metadata(server, tmp_path):
-    server.does.has_metadata = False
-    test_the_answer_to_the_creation_may_be_lost(server, tmp_path)
-
-
 @pytest.mark.long
-def test_a_cut_download_begins_again(server, tmp_path):
-    cuts = []
-
-    def at(moment):
-        if moment == "half of GET content" and len(cuts) < 2:
-            cuts.append(moment)
-            raise ConnectionAbortedError
-
-    server.does.at = at
-    go(server.url, tmp_path / "run", retries=5)
-    assert len(cuts) == 2
-    check_whole(server, tmp_path / "run")
-
-
-@pytest.mark.long
-def test_an_outage_while_waiting_is_waited_for(server, tmp_path):
-    looks = []
-
-    def at(moment):
-        if moment == "before GET batches/id":
-            looks.append(moment)
-            if 2 <= len(looks) < 6:
-                raise ConnectionAbortedError
-
-    server.does.at, server.does.looks = at, 1
-    go(server.url, tmp_path / "run")
-    assert len(looks) >= 6
+@pytest.mark.parametrize(
+    ("moment", "which", "looks"), [("half of GET content", {1, 2}, 0), ("before GET batches/id", {2, 3, 4, 5}, 1)]
+)
+def test_a_cut_download_begins_again_and_an_outage_is_waited_for(server, tmp_path, moment, which, looks):
+    server.does.looks = looks
+    moments = break_off(server, moment, which)
+    go(server.url, tmp_path / "run", retries=5 if looks == 0 else 1)
+    assert len(moments) > max(which)
     check_whole(server, tmp_path / "run")
 
 
@@ -359,12 +272,12 @@ def test_a_repaired_folder_goes_on_with_its_batch(server, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"until": 0.9}, "`until`, an adaptive"),
-        ({"strategy": "adaptive"}, "adaptive `strategy`"),
-        ({"goal": "top-2"}, "goals other than ranking"),
-        ({"wording": ["paper", "between"]}, "one judge and one wording"),
-        ({"out": Storage(batch="wait")}, "give out='FOLDER'"),
-        ({"judge": "simulated/soft"}, "simulated/soft takes no batches"),
+        ({"until": 0.9}, "until"),
+        ({"strategy": "adaptive"}, "strategy"),
+        ({"goal": "top-2"}, "goals"),
+        ({"wording": ["paper", "between"]}, "wording"),
+        ({"out": Storage(batch="wait")}, "out="),
+        ({"judge": "simulated/soft"}, "simulated/soft"),
         ({"out": Storage("run", batch="later")}, "'wait', 'submit', 'cancel', not 'later'"),
     ],
 )
@@ -379,10 +292,9 @@ def test_what_makes_no_sense_is_refused(server, tmp_path, options, message):
 # Kills
 
 
-def start(server, folder, moment=None, **options):
-    """A process that goes on with a run, and how it ended."""
-    variables = {"OPENAI_API_KEY": KEY}
-    process = CONTEXT.Process(target=work, args=(server.url, folder, variables, moment), kwargs=options)
+def start(server, folder, moment=None):
+    """A process that goes on with a run, and may end itself at a moment."""
+    process = CONTEXT.Process(target=work, args=(server.url, folder, {"OPENAI_API_KEY": KEY}, moment))
     process.start()
     return process
 
@@ -456,20 +368,19 @@ def folder(tmp_path):
 def test_the_command_submits_tells_and_collects(server, folder, run):
     server.does.looks = -1
     shown = run(folder, command(server, "--dry-run"), OPENAI_API_KEY=KEY)
-    assert "50% of that for a batch" in shown.stdout
+    assert "50%" in shown.stdout
     whole = run(folder, command(server, "--dry-run", batch=()), OPENAI_API_KEY=KEY)
     price, ordinary = (float(re.search(r"at most \$([\d.]+)", text)[1]) for text in (shown.stdout, whole.stdout))
     assert price == pytest.approx(ordinary / 2, rel=0.1)
     sent = run(folder, command(server, batch=("--batch", "submit")), OPENAI_API_KEY=KEY)
     assert (sent.returncode, sent.stdout) == (0, "")
-    assert "Batch batch_1 of 39 questions" in sent.stderr
-    assert "(in progress, 0 of 39 done)" in sent.stderr
-    assert "run the same command again" in sent.stderr
+    assert "batch_1 of 39" in sent.stderr
+    assert "0 of 39 done" in sent.stderr
     listed = run(folder, ["runs", "--format", "csv"])
-    assert "in progress, 0 of 39 done" in listed.stdout
+    assert "0 of 39 done" in listed.stdout
     refused = run(folder, command(server, batch=()), OPENAI_API_KEY=KEY)
     assert refused.returncode == 1
-    assert "a batch of 39 questions" in refused.stderr
+    assert "39 questions" in refused.stderr
     server.does.looks = 0
     done = run(folder, command(server), OPENAI_API_KEY=KEY)
     assert done.returncode == 0, done.stderr
@@ -491,8 +402,7 @@ def test_an_interrupted_command_says_how_to_come_back(server, folder):
     process.send_signal(signal.SIGINT)
     _, said = process.communicate()
     assert process.returncode == 130
-    assert "(in progress, 0 of 39 done)" in said
-    assert "the same command collects" in said
+    assert "0 of 39 done" in said
     server.does.looks = 0
     again = Forked(arguments, env=variables, cwd=folder, stderr=subprocess.PIPE)
     _, said = again.communicate()
@@ -504,7 +414,7 @@ def test_an_interrupted_command_says_how_to_come_back(server, folder):
 def test_flags_that_do_not_fit_are_refused(server, folder, run):
     found = run(folder, command(server, "--until", "0.9"), OPENAI_API_KEY=KEY)
     assert found.returncode == 2
-    assert "go by answers: leave them out" in " ".join(found.stderr.split())
+    assert "--until" in found.stderr
     assert server.routes == []
 
 
